@@ -1,0 +1,1 @@
+//! Call control: the routing plan and the ledger of calls.

@@ -1,0 +1,1 @@
+//! Membership, buckets and the bus between shards and nodes.

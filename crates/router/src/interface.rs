@@ -1,0 +1,254 @@
+//! What edges ask of the owner of an address, and what it answers or pushes.
+//!
+//! An edge holds connections, transactions and dialogs; the router holds what is known of an address of
+//! record. Every value here can cross a bus, so nothing here borrows.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use stdx::Instant;
+
+/// A canonical address of record, `user@domain`: aliases resolved, domain in lower case, no scheme.
+pub type Aor = Box<str>;
+
+/// Where an edge lives: its answers and pushes go there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Edge {
+    pub node: u16,
+    pub shard: u16,
+}
+
+/// Pairs an answer with its query; chosen by the edge, unique there while the query is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AskId(pub u64);
+
+/// An edge's own name for one of its subscriptions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WatchId(pub u64);
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Query {
+    /// Where can this address be reached now? Answered with `Answer::Bindings`.
+    Lookup { aor: Aor },
+    /// RFC 3261 §10.3 steps 6 to 8. Answered with `Answer::Registered` once the change is in the record.
+    Register(Box<Register>),
+    /// Start or refresh a watch on one topic. Answered with `Answer::State`; changes follow as `Push::State`.
+    Watch { aor: Aor, topic: Topic, watch: WatchId, until: Instant },
+    Unwatch { aor: Aor, topic: Topic, watch: WatchId },
+    /// RFC 3903. Answered with `Answer::Published`.
+    Publish(Box<Publish>),
+    /// A call of this address changed. Not answered.
+    CallChanged { aor: Aor, call: CallInfo },
+    /// Keep a message until the address registers. Answered with `Answer::Kept` once it is in the record.
+    Keep(Box<KeptMessage>),
+    /// A kept message was delivered (or refused for good) and may be forgotten. Not answered.
+    Delivered { aor: Aor, message: u64 },
+}
+
+impl Query {
+    /// The address whose bucket decides which router is asked.
+    pub fn aor(&self) -> &str {
+        match self {
+            Query::Lookup { aor }
+            | Query::Watch { aor, .. }
+            | Query::Unwatch { aor, .. }
+            | Query::CallChanged { aor, .. }
+            | Query::Delivered { aor, .. } => aor,
+            Query::Register(register) => &register.aor,
+            Query::Publish(publish) => &publish.aor,
+            Query::Keep(message) => &message.aor,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// Live bindings, highest q first. Empty: nobody is there.
+    Bindings(Vec<Binding>),
+    Registered(Result<Vec<Binding>, RegisterRefused>),
+    State(State),
+    Published(Result<Published, PublishRefused>),
+    Kept(Result<(), KeepRefused>),
+}
+
+/// What the router sends to an edge without being asked.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Push {
+    /// A watched topic changed.
+    State { watch: WatchId, state: State },
+    /// The address came back and this was kept for it; answer with `Query::Delivered` when it got through.
+    Deliver { bindings: Vec<Binding>, message: Box<KeptMessage> },
+}
+
+/// One REGISTER, already authenticated and validated, its intervals already granted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Register {
+    pub aor: Aor,
+    pub call_id: Box<str>,
+    pub cseq: u32,
+    pub change: Change,
+    /// How many bindings this account may have.
+    pub max_contacts: usize,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// No Contact: only tell what is bound.
+    None,
+    /// `Contact: *` with `Expires: 0`.
+    RemoveAll,
+    Update(Vec<Contact>),
+}
+
+/// One Contact of a REGISTER.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Contact {
+    /// The contact URI as it was sent, without angle brackets.
+    pub uri: Box<str>,
+    /// Thousandths, 0 to 1000. 1000 when not given.
+    pub q: u16,
+    /// Granted seconds; 0 removes.
+    pub expires: u32,
+    /// `+sip.instance`, without quotes and angle brackets; empty when not given.
+    pub instance: Box<str>,
+    /// RFC 5626 `reg-id`; 0 when not given.
+    pub reg_id: u32,
+    /// RFC 3327 Path values, comma-separated as they are to stand in Route; empty when none.
+    pub path: Box<str>,
+    pub user_agent: Box<str>,
+    /// Where the REGISTER really came from, when requests must go back there: behind NAT, or a connection.
+    pub received: Option<Received>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    pub transport: Transport,
+    pub local: SocketAddr,
+    pub remote: SocketAddr,
+    /// The connection, for connection-oriented transports. A flow of another process life is never live.
+    pub flow: Option<FlowId>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Transport {
+    Udp,
+    Tcp,
+    Tls,
+    Ws,
+    Wss,
+}
+
+/// A connection: the edge that holds it and a number never used twice in the life of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FlowId {
+    pub edge: Edge,
+    pub number: u64,
+}
+
+/// A contact that is bound.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Binding {
+    pub contact: Contact,
+    pub expires_at: Instant,
+    pub call_id: Box<str>,
+    pub cseq: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegisterRefused {
+    /// RFC 3261 §10.3 step 7: same Call-ID, CSeq not higher.
+    OutOfOrder,
+    TooManyContacts,
+    /// The record could not be written; nothing was changed.
+    StoreFailed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Topic {
+    Presence,
+    Dialog,
+    MessageSummary,
+    Registration,
+}
+
+/// The state of a topic, in words every protocol can render.
+#[derive(Clone, Debug, PartialEq)]
+pub enum State {
+    Presence(Presence),
+    Dialog(Vec<CallInfo>),
+    MessageSummary { waiting: u32 },
+    Registration(Vec<Binding>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Presence {
+    /// Registered, or published as open.
+    pub open: bool,
+    /// A call of this address is up.
+    pub on_the_phone: bool,
+    /// Documents that clients published (RFC 3863 PIDF), newest first, as they came.
+    pub documents: Vec<Arc<[u8]>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallInfo {
+    pub call_id: Box<str>,
+    pub local_tag: Box<str>,
+    pub remote_tag: Box<str>,
+    /// True when this address placed the call (RFC 4235 `direction="initiator"`).
+    pub initiator: bool,
+    /// The other party, a URI.
+    pub remote: Box<str>,
+    pub phase: CallPhase,
+}
+
+/// RFC 4235 §3.7.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallPhase {
+    Trying,
+    Early,
+    Confirmed,
+    Terminated,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Publish {
+    pub aor: Aor,
+    /// SIP-If-Match; `None` starts a publication.
+    pub etag: Option<Box<str>>,
+    /// `None` refreshes (or, with `expires` 0, removes) what was published.
+    pub document: Option<Arc<[u8]>>,
+    pub expires: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Published {
+    pub etag: Box<str>,
+    pub expires: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PublishRefused {
+    /// 412: no publication has this entity tag.
+    ConditionalRequestFailed,
+    TooMany,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeptMessage {
+    /// Chosen by the router; 0 in a query.
+    pub id: u64,
+    pub aor: Aor,
+    /// The sender's URI.
+    pub from: Box<str>,
+    pub content_type: Box<str>,
+    pub body: Arc<[u8]>,
+    pub sent_at: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeepRefused {
+    TooMany,
+    TooLarge,
+    StoreFailed,
+}

@@ -1,0 +1,1 @@
+//! For tests: virtual clock, seeded randomness, lossy networks, worlds, ladder diagrams.

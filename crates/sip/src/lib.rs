@@ -1,0 +1,3 @@
+//! SIP as bytes and time in, effects out. Never looks into a body it did not make.
+
+pub mod transport;

@@ -1,0 +1,66 @@
+//! What crosses the line between the SIP core and sockets (RFC 3261 §18). The core names addresses and
+//! flows; the server owns the sockets behind them.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+pub use router::{FlowId, Transport};
+
+/// One whole SIP message as it came from the network: a datagram, a framed piece of a stream or a
+/// WebSocket message. Keep-alives never get here.
+#[derive(Clone, Debug)]
+pub struct Packet {
+    pub bytes: Bytes,
+    pub source: Source,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source {
+    pub transport: Transport,
+    /// The listening address it arrived at.
+    pub local: SocketAddr,
+    pub remote: SocketAddr,
+    pub flow: Option<FlowId>,
+}
+
+/// Where a message goes. With a flow it goes there and nowhere else unless `reconnect` allows a new
+/// connection to `remote` (RFC 3261 §18.2.2 for responses).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    pub transport: Transport,
+    pub remote: SocketAddr,
+    pub flow: Option<FlowId>,
+    /// The listening address to send from, where there is a choice.
+    pub local: Option<SocketAddr>,
+    /// The name the peer's certificate must carry (RFC 5922); `None` accepts only the address itself.
+    pub tls_name: Option<Box<str>>,
+    pub reconnect: bool,
+}
+
+/// One message to send. `report` is told back when it certainly could not be sent.
+#[derive(Clone, Debug)]
+pub struct Transmit {
+    pub target: Target,
+    pub bytes: Bytes,
+    pub report: Option<TransmitId>,
+}
+
+/// Names a transmission in a report of its failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TransmitId(pub u64);
+
+/// Whether the transport delivers or reports (RFC 3261 §17: timers A, E, G, I, J, K depend on it).
+pub fn is_reliable(transport: Transport) -> bool {
+    transport != Transport::Udp
+}
+
+/// The token of a Via's sent-protocol.
+pub fn via_token(transport: Transport) -> &'static str {
+    match transport {
+        Transport::Udp => "UDP",
+        Transport::Tcp => "TCP",
+        Transport::Tls => "TLS",
+        Transport::Ws => "WS",
+        Transport::Wss => "WSS",
+    }
+}

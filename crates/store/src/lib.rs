@@ -1,0 +1,1 @@
+//! The record: what belfry acknowledged survives kill -9.
