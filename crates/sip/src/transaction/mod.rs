@@ -7,6 +7,7 @@ mod client_invite;
 mod client_other;
 mod server_invite;
 mod server_other;
+mod table;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,7 @@ pub use client_invite::ClientInvite;
 pub use client_other::ClientOther;
 pub use server_invite::ServerInvite;
 pub use server_other::ServerOther;
+pub use table::{Table, Transaction};
 
 /// RFC 3261 §17.1.1.1: the estimate of a round trip.
 pub const T1: Duration = Duration::from_millis(500);
