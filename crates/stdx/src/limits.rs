@@ -10,3 +10,14 @@ pub const WHEEL_SLOT_KEEPS: usize = 32;
 
 /// Values a slab allocates at once: growth costs one chunk, never a copy of what is there.
 pub const SLAB_CHUNK: usize = 1024;
+
+/// Arrows a ladder keeps; later ones are only counted, and the drawing says how many. A call has a few
+/// dozen, a reader gives up long before this.
+pub const LADDER_ARROWS: usize = 10_000;
+
+/// Characters of a label that a ladder draws; the rest is cut with `…`. Labels may come from a peer.
+pub const LADDER_LABEL: usize = 40;
+
+/// Entries under penalty that a full limiter passes over before it gives up one of them all the same: a
+/// flood of new sources cannot wash away the penalties at once, and each of them is bounded work.
+pub const LIMITER_SPARES: usize = 16;

@@ -48,10 +48,11 @@ impl Endpoint {
             return self.branch_is_done(now, key, index, 416, None, out);
         };
         let mut resolved = std::mem::take(&mut self.resolved);
-        let id = resolve_id(key, index);
+        self.next_resolution += 1;
+        let id = self.next_resolution;
         let random = self.keys.branch.hash(&id.to_be_bytes());
+        self.resolutions.insert(id, (key, index));
         self.resolver.resolve(now, id, &next, random, &mut resolved);
-        self.pending_resolutions.insert(id, (key, index));
         self.perform_resolved(now, resolved, out);
     }
 
@@ -67,7 +68,7 @@ impl Endpoint {
                     out.push(super::Effect::Dns { id: dns_id, query });
                 }
                 ResolveEffect::Resolved { id, result } => {
-                    if let Some((key, index)) = self.pending_resolutions.remove(&id) {
+                    if let Some((key, index)) = self.resolutions.remove(&id) {
                         self.handle_resolved(now, key, index, result, out);
                     }
                 }
@@ -88,7 +89,7 @@ impl Endpoint {
             Ok(hops) => self.try_hops(now, key, index, hops, out),
             // §16.6 step 7: as if the branch had answered 503, which step 16.7.6 turns into 500... unless
             // the name does not exist, which is the caller's mistake.
-            Err(ResolveFault::NotFound) => self.branch_is_done(now, key, index, 404, None, out),
+            Err(ResolveFault::NoSuchHost) => self.branch_is_done(now, key, index, 404, None, out),
             Err(_) => self.branch_is_done(now, key, index, 503, None, out),
         }
     }
@@ -501,7 +502,3 @@ fn concluded(status: u16) -> (u16, &'static str) {
     }
 }
 
-/// Mixes the context's key and the branch: unique while the context lives.
-fn resolve_id(key: Key, index: usize) -> u64 {
-    key.to_u64() ^ ((index as u64) << 24).rotate_left(32)
-}

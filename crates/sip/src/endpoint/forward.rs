@@ -10,7 +10,7 @@ use super::routing::{OwnRoutes, first_address, route_after};
 use super::{CallEvent, CallEventKind, Context, Effect, Endpoint, Outbox, Stage, Timer};
 use crate::limits;
 use crate::proxy::{Best, Branch, BranchState, Destination, Forking};
-use crate::resolve::{Hop, NextHop};
+use crate::resolve::{Hop, NextHop, ResolveEffect};
 use crate::transport::{Source, Target, Transport, is_reliable};
 use crate::wire::{Header, Message, Method, Rewrite, Scheme, Uri, Values, Via, write_via_with_source};
 
@@ -79,10 +79,9 @@ impl Endpoint {
         let destination = Destination { uri: ack.uri().into(), path: "".into(), received: own.flow };
         let hop = match own.flow {
             Some(received) => Some(hop_of_flow(&received)),
-            None => self.next_hop(ack, own.count, &destination).and_then(|next| {
-                // An ACK waits for no DNS: the INVITE before it has left the answer in the cache.
-                self.resolver.cached(now, &next)
-            }),
+            None => self
+                .next_hop(ack, own.count, &destination)
+                .and_then(|next| self.resolve_at_once(now, &next)),
         };
         let Some(hop) = hop else { return };
         let Some(listener) = self.listener_for(hop.transport, hop.addr, Some(source.local)) else { return };
@@ -97,6 +96,18 @@ impl Endpoint {
         let bytes = self.build_copy(ack, source, &copy);
         let target = self.target_of(&hop, &destination, listener);
         self.transmit(target, bytes, None, out);
+    }
+
+    /// The first hop, when no question has to be asked: an ACK waits for no DNS. The INVITE before it has left
+    /// the answer in the cache, and a lost ACK is asked for by the next 2xx.
+    fn resolve_at_once(&mut self, now: Instant, next: &NextHop) -> Option<Hop> {
+        let mut resolved = Vec::new();
+        self.next_resolution += 1;
+        self.resolver.resolve(now, self.next_resolution, next, 0, &mut resolved);
+        resolved.into_iter().find_map(|effect| match effect {
+            ResolveEffect::Resolved { result, .. } => result.ok()?.into_iter().next(),
+            ResolveEffect::Query { .. } => None,
+        })
     }
 
     /// RFC 3261 §16.6: the copy that one branch sends.

@@ -17,6 +17,8 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
+
 use router::AskId;
 use stdx::Instant;
 use stdx::hash::Keyed;
@@ -49,6 +51,9 @@ pub struct Endpoint {
     due: Vec<Timer>,
     resolver: Resolver,
     resolved: Vec<ResolveEffect>,
+    /// Which branch waits for which resolution.
+    resolutions: HashMap<u64, (Key, usize)>,
+    next_resolution: u64,
     nonces: Nonces,
     counters: Counters,
     traced: Vec<Box<str>>,
@@ -136,6 +141,8 @@ impl Endpoint {
             due: Vec::new(),
             resolver: Resolver::new(resolver_settings(&settings)),
             resolved: Vec::new(),
+            resolutions: HashMap::new(),
+            next_resolution: 0,
             nonces: Nonces::new(settings.secret, settings.digest.clone()),
             counters: Counters::default(),
             traced: Vec::new(),
