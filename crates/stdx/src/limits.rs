@@ -11,8 +11,8 @@ pub const WHEEL_SLOT_KEEPS: usize = 32;
 /// Values a slab allocates at once: growth costs one chunk, never a copy of what is there.
 pub const SLAB_CHUNK: usize = 1024;
 
-/// Arrows a ladder keeps; later ones are only counted, and the drawing says how many. A call has a few
-/// dozen, a reader gives up long before this.
+/// Lines a ladder keeps, the last ones; the drawing says how many went before. A call has a few dozen, a
+/// reader gives up long before this.
 pub const LADDER_ARROWS: usize = 10_000;
 
 /// Characters of a label that a ladder draws; the rest is cut with `…`. Labels may come from a peer.
