@@ -5,10 +5,12 @@
 
 pub mod ladder;
 pub mod limits;
+pub mod mailbox;
 pub mod network;
 pub mod seeds;
 pub mod world;
 
+pub use mailbox::{Letter, Mailbox};
 pub use network::Link;
 pub use seeds::for_seeds;
 pub use world::{Datagram, Node, NodeId, World};

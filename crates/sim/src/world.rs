@@ -146,6 +146,11 @@ impl World {
         result
     }
 
+    /// Speaks for a node.
+    pub fn send(&mut self, id: NodeId, from: SocketAddr, to: SocketAddr, bytes: impl Into<Bytes>) {
+        self.transmit(id.0, &(from, to, bytes.into()));
+    }
+
     /// Puts something on the agenda.
     pub fn at(&mut self, at: Instant, act: impl FnOnce(&mut World) + 'static) {
         self.schedule(at, Event::Act(Box::new(act)));
@@ -299,11 +304,11 @@ impl World {
 
     fn send_all(&mut self, from: usize, out: Vec<Datagram>) {
         for datagram in out {
-            self.send(from, &datagram);
+            self.transmit(from, &datagram);
         }
     }
 
-    fn send(&mut self, from: usize, datagram: &Datagram) {
+    fn transmit(&mut self, from: usize, datagram: &Datagram) {
         let (source, target, bytes) = datagram;
         let label = (self.label)(bytes);
         let name = &self.nodes[from].name;

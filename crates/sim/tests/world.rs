@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use insta::assert_snapshot;
-use sim::{Datagram, Link, Node, NodeId, World, for_seeds};
+use sim::{Datagram, Link, Mailbox, Node, NodeId, World, for_seeds};
 use stdx::Instant;
 
 const ALICE: SocketAddr = address(1);
@@ -116,7 +116,7 @@ fn crashes_cuts_and_strangers_are_seen() {
     world.stop(bob);
     world.run_for(Duration::from_secs(1));
     world.restart(bob, Answerer::default());
-    world.act(bob, |_: &mut Answerer, _, out| out.push((BOB, address(9), Bytes::from_static(b"?"))));
+    world.send(bob, BOB, address(9), "?");
     world.at(world.now() + Duration::from_secs(1), move |world| world.note(bob, "waits"));
     world.run_for(Duration::from_secs(10));
     assert_snapshot!(world.ladder(), @r"
@@ -153,7 +153,7 @@ fn count(world: &mut World, bob: NodeId, alice: NodeId, link: Link) -> Vec<u8> {
     for number in 0..=255u8 {
         let at = world.now() + Duration::from_millis(number.into());
         world.at(at, move |world| {
-            world.act(alice, |_: &mut Asker, _, out| out.push((ALICE, BOB, Bytes::from(vec![number]))));
+            world.send(alice, ALICE, BOB, vec![number]);
         });
     }
     world.run_for(Duration::from_secs(10));
@@ -173,6 +173,20 @@ fn a_stream_keeps_its_order_and_datagrams_do_not() {
         assert!((5..60).contains(&lost), "{lost} lost");
         assert!(heard.len() > 256 - lost, "some come twice");
     });
+}
+
+#[test]
+fn a_mailbox_keeps_and_answers() {
+    let mut world = World::new(1);
+    let alice = world.add("alice", &[ALICE], Mailbox::new());
+    world.add("bob", &[BOB], Mailbox::answering(|letter| vec![letter.bytes.clone(); 2]));
+    world.send(alice, ALICE, BOB, "hello");
+    world.run_for(Duration::from_secs(1));
+    let letters = world.node_mut::<Mailbox>(alice).take();
+    assert_eq!(letters.len(), 2);
+    assert_eq!((letters[1].from, letters[1].to, &*letters[1].text()), (BOB, ALICE, "hello"));
+    assert_eq!(world.now().since(letters[1].at), Duration::from_millis(980));
+    assert!(world.node::<Mailbox>(alice).letters().is_empty());
 }
 
 /// Wants to be woken at an instant that never passes.
