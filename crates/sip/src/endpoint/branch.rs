@@ -41,7 +41,11 @@ impl Endpoint {
             return self.try_hops(now, key, index, vec![hop], out);
         }
         let next = self.contexts.get(key).and_then(|context| {
-            self.next_hop(&context.request, forking_own_routes(&context.stage), destination_of(&context.stage, index)?)
+            self.next_hop(
+                &context.request,
+                forking_own_routes(&context.stage),
+                destination_of(&context.stage, index)?,
+            )
         });
         let Some(next) = next else {
             // A tel URI, or one of a scheme nobody routes: there is no hop to try.
@@ -105,7 +109,8 @@ impl Endpoint {
         }
         for hop in hops {
             // RFC 3261 §18.1.1: TCP first, and UDP again when TCP is refused.
-            if too_long && has_tcp && hop.transport == Transport::Udp && branch.destination.received.is_none() {
+            if too_long && has_tcp && hop.transport == Transport::Udp && branch.destination.received.is_none()
+            {
                 branch.hops.push_back(Hop { transport: Transport::Tcp, ..hop.clone() });
             }
             branch.hops.push_back(hop);
@@ -116,7 +121,9 @@ impl Endpoint {
     /// Sends to the next hop not tried; without one the branch has failed with `status`.
     fn try_next_hop(&mut self, now: Instant, key: Key, index: usize, status: u16, out: &mut Outbox) {
         loop {
-            let Some(forking) = self.contexts.get_mut(key).and_then(|context| context.forking()) else { return };
+            let Some(forking) = self.contexts.get_mut(key).and_then(|context| context.forking()) else {
+                return;
+            };
             let closed = forking.closed;
             let Some(branch) = forking.branches.get_mut(index) else { return };
             let Some(hop) = branch.hops.pop_front().filter(|_| !closed) else {
@@ -218,7 +225,14 @@ impl Endpoint {
         }
     }
 
-    fn handle_provisional(&mut self, now: Instant, key: Key, index: usize, response: &Message, out: &mut Outbox) {
+    fn handle_provisional(
+        &mut self,
+        now: Instant,
+        key: Key,
+        index: usize,
+        response: &Message,
+        out: &mut Outbox,
+    ) {
         let timer_c = now + self.settings.timer_c;
         let Some(context) = self.contexts.get_mut(key) else { return };
         let server = context.server;
@@ -330,6 +344,7 @@ impl Endpoint {
         if let Some((status, response)) = forking.take_best() {
             // RFC 4320 §4.2: a timed-out non-INVITE is answered by nobody: the answer would be late.
             if status == 408 && !is_invite {
+                self.table.remove(server);
                 return self.close(key);
             }
             return self.answer_best(now, key, server, status, response, out);
@@ -426,7 +441,9 @@ impl Endpoint {
     fn send_cancel(&mut self, now: Instant, client: Key, out: &mut Outbox) {
         let Some(transaction) = self.table.get(client) else { return };
         let Machine::ClientInvite(machine) = &transaction.machine else { return };
-        let Some(invite) = machine.request().and_then(|bytes| Message::parse(bytes.clone()).ok()) else { return };
+        let Some(invite) = machine.request().and_then(|bytes| Message::parse(bytes.clone()).ok()) else {
+            return;
+        };
         let to = invite.header(Header::To).unwrap_or_default().to_vec();
         let cancel = Request::from_invite("CANCEL", &invite, &to);
         let target = transaction.target.clone();
@@ -445,7 +462,8 @@ impl Endpoint {
         if !forking.closed {
             return self.close_forking(now, key, out);
         }
-        self.abandon_branches(forking_clients(forking));
+        let clients = forking_clients(forking);
+        self.abandon_branches(clients);
         let Some(forking) = self.contexts.get_mut(key).and_then(|context| context.forking()) else { return };
         for branch in &mut forking.branches {
             branch.state = BranchState::Done;
@@ -501,4 +519,3 @@ fn concluded(status: u16) -> (u16, &'static str) {
         _ => (500, "Server Internal Error"),
     }
 }
-

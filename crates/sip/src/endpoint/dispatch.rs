@@ -141,26 +141,21 @@ impl Endpoint {
 
     pub fn handle_answer(&mut self, now: Instant, id: router::AskId, answer: Answer, out: &mut Outbox) {
         let key = Key::from_u64(id.0);
-        let Some(context) = self.contexts.get(key) else { return self.handle_agent_answer(now, id, answer, out) };
+        let Some(context) = self.contexts.get(key) else {
+            return self.handle_agent_answer(now, id, answer, out);
+        };
         match (&context.stage, answer) {
             (&Stage::Locating { own_routes, .. }, Answer::Bindings(bindings)) => {
                 self.ring(now, key, own_routes, bindings, out);
             }
-            (Stage::Registering { .. }, Answer::Registered(result)) => {
+            (Stage::Registering, Answer::Registered(result)) => {
                 self.finish_register(now, key, result, out);
             }
             (_, answer) => self.handle_agent_answer(now, id, answer, out),
         }
     }
 
-    fn ring(
-        &mut self,
-        now: Instant,
-        key: Key,
-        own_routes: usize,
-        bindings: Vec<Binding>,
-        out: &mut Outbox,
-    ) {
+    fn ring(&mut self, now: Instant, key: Key, own_routes: usize, bindings: Vec<Binding>, out: &mut Outbox) {
         if bindings.is_empty() {
             return self.nobody_there(now, key, out);
         }

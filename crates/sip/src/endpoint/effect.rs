@@ -12,21 +12,39 @@ use crate::transport::Transmit;
 pub enum Effect {
     Transmit(Transmit),
     /// Who is `user@domain`, aliases resolved? Answered by `handle_account`.
-    Account { id: AskId, user: Box<str>, domain: Box<str> },
+    Account {
+        id: AskId,
+        user: Box<str>,
+        domain: Box<str>,
+    },
     /// Where does this request go? Answered by `handle_plan`.
-    Plan { id: AskId, request: PlanRequest },
+    Plan {
+        id: AskId,
+        request: PlanRequest,
+    },
     /// To the router of the address's bucket. Answered by `handle_answer`, unless the query is not.
-    Ask { id: AskId, query: Query },
+    Ask {
+        id: AskId,
+        query: Query,
+    },
     /// Answered by `handle_dns`.
-    Dns { id: u64, query: DnsQuery },
+    Dns {
+        id: u64,
+        query: DnsQuery,
+    },
     /// For the ledger.
     Call(CallEvent),
     /// A message of a traced account.
     Trace(TraceEvent),
     /// What became of a probe asked for with `probe`: the final status, or 408.
-    Probed { id: u64, status: u16 },
+    Probed {
+        id: u64,
+        status: u16,
+    },
     /// A wrong password, or none that fits, from this source.
-    AuthenticationFailed { source: SocketAddr },
+    AuthenticationFailed {
+        source: SocketAddr,
+    },
 }
 
 /// What the routing plan wants to know of a request.
@@ -52,10 +70,16 @@ pub enum Caller {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// An account of ours, perhaps: to be looked up.
-    Local { user: Box<str>, domain: Box<str> },
+    Local {
+        user: Box<str>,
+        domain: Box<str>,
+    },
     /// Targets in the order to be tried: each inner list rings at once.
     Targets(Vec<Vec<Box<str>>>),
-    Refuse { status: u16, reason: Box<str> },
+    Refuse {
+        status: u16,
+        reason: Box<str>,
+    },
 }
 
 /// What the endpoint needs of an account.
@@ -63,7 +87,6 @@ pub enum Decision {
 pub struct Account {
     /// `user@domain`, aliases resolved.
     pub aor: Aor,
-    pub ha1s: crate::digest::Ha1s,
     pub disabled: bool,
     pub max_contacts: usize,
 }

@@ -81,7 +81,7 @@ impl Endpoint {
             Some(received) => Some(hop_of_flow(&received)),
             None => self
                 .next_hop(ack, own.count, &destination)
-                .and_then(|next| self.resolve_at_once(now, &next)),
+                .and_then(|next| self.resolve_at_once(now, &next, out)),
         };
         let Some(hop) = hop else { return };
         let Some(listener) = self.listener_for(hop.transport, hop.addr, Some(source.local)) else { return };
@@ -100,14 +100,18 @@ impl Endpoint {
 
     /// The first hop, when no question has to be asked: an ACK waits for no DNS. The INVITE before it has left
     /// the answer in the cache, and a lost ACK is asked for by the next 2xx.
-    fn resolve_at_once(&mut self, now: Instant, next: &NextHop) -> Option<Hop> {
+    pub(super) fn resolve_at_once(&mut self, now: Instant, next: &NextHop, out: &mut Outbox) -> Option<Hop> {
         let mut resolved = Vec::new();
         self.next_resolution += 1;
         self.resolver.resolve(now, self.next_resolution, next, 0, &mut resolved);
-        resolved.into_iter().find_map(|effect| match effect {
-            ResolveEffect::Resolved { result, .. } => result.ok()?.into_iter().next(),
-            ResolveEffect::Query { .. } => None,
-        })
+        let mut first = None;
+        for effect in resolved {
+            match effect {
+                ResolveEffect::Resolved { result, .. } => first = result.ok()?.into_iter().next(),
+                ResolveEffect::Query { dns_id, query } => out.push(Effect::Dns { id: dns_id, query }),
+            }
+        }
+        first
     }
 
     /// RFC 3261 §16.6: the copy that one branch sends.
@@ -161,15 +165,25 @@ impl Endpoint {
         }
     }
 
-    fn add_record_route(&self, rewrite: &mut Rewrite<'_>, request: &Message, source: &Source, copy: &Copy<'_>) {
+    fn add_record_route(
+        &self,
+        rewrite: &mut Rewrite<'_>,
+        request: &Message,
+        source: &Source,
+        copy: &Copy<'_>,
+    ) {
         let call_id = request.call_id().unwrap_or_default();
-        let incoming_listener =
-            self.listener_for(source.transport, source.remote, Some(source.local)).filter(|&index| {
-                self.settings.listeners[index].transport == source.transport
-            });
+        let incoming_listener = self
+            .listener_for(source.transport, source.remote, Some(source.local))
+            .filter(|&index| self.settings.listeners[index].transport == source.transport);
         let incoming_flow = needs_flow(request, source).and_then(|received| self.flow_text(&received));
         let outgoing_flow = copy.destination.received.as_ref().and_then(|received| self.flow_text(received));
-        self.record_route(rewrite, call_id, (incoming_listener, incoming_flow), (copy.listener, outgoing_flow));
+        self.record_route(
+            rewrite,
+            call_id,
+            (incoming_listener, incoming_flow),
+            (copy.listener, outgoing_flow),
+        );
     }
 
     /// RFC 3261 §16.6 step 7: the first Route that is not ours, else the Request-URI.
@@ -197,7 +211,13 @@ impl Endpoint {
     }
 
     /// Takes our Via off a response and hands it to the request's server transaction (§16.7 steps 3 and 9).
-    pub(super) fn forward_response(&mut self, now: Instant, server: Key, response: &Message, out: &mut Outbox) {
+    pub(super) fn forward_response(
+        &mut self,
+        now: Instant,
+        server: Key,
+        response: &Message,
+        out: &mut Outbox,
+    ) {
         let bytes = without_top_via(response);
         self.respond(now, server, response.status(), bytes, out);
     }
@@ -255,9 +275,9 @@ fn needs_flow(request: &Message, source: &Source) -> Option<router::Received> {
     let contact = request.values(Header::Contact).next().and_then(crate::wire::Address::parse)?;
     let uri = contact.parsed_uri().ok()?;
     // A name is its owner's business; an address that differs is a NAT's inside.
-    let differs = uri.host_ip().is_some_and(|ip| {
-        ip != source.remote.ip() || uri.port.unwrap_or(5060) != source.remote.port()
-    });
+    let differs = uri
+        .host_ip()
+        .is_some_and(|ip| ip != source.remote.ip() || uri.port.unwrap_or(5060) != source.remote.port());
     // Behind another proxy the Contact is never the sender's: only a first hop can be behind a NAT.
     let first_hop = request.values(Header::Via).count() == 1;
     let natted = uri.host_ip().is_some_and(|ip| ip != source.remote.ip());

@@ -26,12 +26,12 @@ use stdx::slab::{Key, Slab};
 use stdx::wheel::Wheel;
 
 pub use counters::Counters;
+pub use dispatch::StoreUnavailable;
 pub use effect::{
     Account, CallEvent, CallEventKind, Caller, Decision, Effect, Outbox, PlanRequest, TraceEvent,
 };
 pub use settings::{Listener, Settings};
 
-use crate::digest::Nonces;
 use crate::dns::{DnsFault, DnsRecord};
 use crate::proxy::Forking;
 use crate::resolve::{ResolveEffect, Resolver};
@@ -54,7 +54,6 @@ pub struct Endpoint {
     /// Which branch waits for which resolution.
     resolutions: HashMap<u64, (Key, usize)>,
     next_resolution: u64,
-    nonces: Nonces,
     counters: Counters,
     traced: Vec<Box<str>>,
     intake: Intake,
@@ -100,13 +99,20 @@ enum Stage {
     /// The account whose password the request claims to know.
     Authenticating,
     /// The routing plan. `own_routes` Route values are ours and come off.
-    Planning { own_routes: usize },
+    Planning {
+        own_routes: usize,
+    },
     /// The account that the Request-URI names.
-    Finding { own_routes: usize },
+    Finding {
+        own_routes: usize,
+    },
     /// The bindings of that account.
-    Locating { own_routes: usize, aor: router::Aor },
+    Locating {
+        own_routes: usize,
+        aor: router::Aor,
+    },
     /// The router's word on a REGISTER.
-    Registering { accepts: crate::registrar::Accepts },
+    Registering,
     Forking(Box<Forking>),
 }
 
@@ -143,7 +149,6 @@ impl Endpoint {
             resolved: Vec::new(),
             resolutions: HashMap::new(),
             next_resolution: 0,
-            nonces: Nonces::new(settings.secret, settings.digest.clone()),
             counters: Counters::default(),
             traced: Vec::new(),
             intake: Intake::Open,

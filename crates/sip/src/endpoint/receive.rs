@@ -92,14 +92,7 @@ impl Endpoint {
     }
 
     /// A server transaction and the context that owes its final response.
-    fn open(
-        &mut self,
-        now: Instant,
-        hash: u64,
-        request: Message,
-        source: Source,
-        out: &mut Outbox,
-    ) -> Key {
+    fn open(&mut self, now: Instant, hash: u64, request: Message, source: Source, out: &mut Outbox) -> Key {
         let reliable = is_reliable(source.transport);
         let machine = if request.method() == Method::Invite {
             self.counters.invites += 1;

@@ -46,14 +46,7 @@ impl Endpoint {
     }
 
     /// The final response to a context's request, after which the context is gone.
-    pub(super) fn finish(
-        &mut self,
-        now: Instant,
-        context: Key,
-        status: u16,
-        reason: &str,
-        out: &mut Outbox,
-    ) {
+    pub(super) fn finish(&mut self, now: Instant, context: Key, status: u16, reason: &str, out: &mut Outbox) {
         self.finish_with(now, context, status, reason, |_| {}, out);
     }
 
@@ -69,8 +62,7 @@ impl Endpoint {
     ) {
         let Some(context) = self.contexts.get(key) else { return };
         let tag = self.tag_of(&context.request);
-        let mut reply =
-            Reply::new(&context.request, context.source.remote, status, reason, Some(&tag));
+        let mut reply = Reply::new(&context.request, context.source.remote, status, reason, Some(&tag));
         headers(&mut reply);
         let server = context.server;
         if let Stage::Forking(forking) = &context.stage
@@ -142,9 +134,7 @@ impl Endpoint {
     pub(super) fn unsupported<'m>(request: &'m Message, header: Header, known: &[&str]) -> Vec<&'m [u8]> {
         request
             .values(header)
-            .filter(|option| {
-                !known.iter().any(|name| option.eq_ignore_ascii_case(name.as_bytes()))
-            })
+            .filter(|option| !known.iter().any(|name| option.eq_ignore_ascii_case(name.as_bytes())))
             .collect()
     }
 

@@ -121,14 +121,21 @@ impl Endpoint {
         all.clone()
             .filter(fits)
             .find(|&index| Some(self.settings.listeners[index].addr) == preferred)
-            .or_else(|| all.clone().filter(fits).find(|&index| {
-                // A loopback listener cannot reach the world, nor a public one usefully loopback.
-                self.settings.listeners[index].addr.ip().is_loopback() == remote.ip().is_loopback()
-            }))
+            .or_else(|| {
+                all.clone().filter(fits).find(|&index| {
+                    // A loopback listener cannot reach the world, nor a public one usefully loopback.
+                    self.settings.listeners[index].addr.ip().is_loopback() == remote.ip().is_loopback()
+                })
+            })
             .or_else(|| all.clone().find(fits))
     }
 
-    pub(super) fn write_via(&self, out: &mut Vec<u8>, listener: usize, write_branch: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn write_via(
+        &self,
+        out: &mut Vec<u8>,
+        listener: usize,
+        write_branch: impl FnOnce(&mut Vec<u8>),
+    ) {
         out.extend_from_slice(&self.texts[listener].sent_protocol);
         out.extend_from_slice(b";branch=");
         write_branch(out);

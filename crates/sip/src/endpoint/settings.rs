@@ -50,13 +50,23 @@ pub struct Settings {
     pub secret: [u8; 32],
     /// Per-process randomness for the hash tables.
     pub table_seed: [u8; 16],
-    pub registrar: crate::registrar::RegistrarRules,
-    pub digest: crate::digest::NonceSettings,
-    /// Domains for which SIP is spoken only through these transports never change at run time.
-    pub mtu_tcp_bytes: usize,
 }
 
 impl Settings {
+    /// One UDP listener, one domain, a fixed secret.
+    #[cfg(test)]
+    pub(crate) fn for_tests(edge: router::Edge, listen: SocketAddr) -> Settings {
+        Settings {
+            edge,
+            listeners: vec![Listener::new(Transport::Udp, listen)],
+            domains: vec!["example.test".into()],
+            authenticate_calls: true,
+            timer_c: Duration::from_secs(181),
+            secret: [1; 32],
+            table_seed: [2; 16],
+        }
+    }
+
     pub fn serves(&self, domain: &str) -> bool {
         self.domains.iter().any(|served| **served == *domain)
     }

@@ -43,8 +43,14 @@ pub(crate) enum BranchState {
     /// Its next hop is being looked up.
     Resolving,
     /// Sent; nothing heard.
-    Trying { client: Key, cancel: bool },
-    Proceeding { client: Key, cancelled: bool },
+    Trying {
+        client: Key,
+        cancel: bool,
+    },
+    Proceeding {
+        client: Key,
+        cancelled: bool,
+    },
     /// Final response, timeout, failure.
     Done,
 }

@@ -10,11 +10,25 @@ use crate::wire::{Header, Message, Request};
 
 #[derive(Debug)]
 pub enum ClientInvite {
-    Calling { request: Bytes, reliable: bool, interval: Duration, timer_a: Instant, timer_b: Instant },
+    Calling {
+        request: Bytes,
+        reliable: bool,
+        interval: Duration,
+        timer_a: Instant,
+        timer_b: Instant,
+    },
     /// The request is kept for the CANCEL and the ACK that are made from it.
-    Proceeding { request: Bytes, reliable: bool },
-    Completed { ack: Bytes, timer_d: Instant },
-    Accepted { timer_m: Instant },
+    Proceeding {
+        request: Bytes,
+        reliable: bool,
+    },
+    Completed {
+        ack: Bytes,
+        timer_d: Instant,
+    },
+    Accepted {
+        timer_m: Instant,
+    },
     Terminated,
 }
 
@@ -23,14 +37,16 @@ impl ClientInvite {
         let turn = Turn::send(request.clone());
         // RFC 3261 §17.1.1.2: no timer A on reliable transports.
         let timer_a = if reliable { Instant::FAR_FUTURE } else { now + T1 };
-        let machine = ClientInvite::Calling { request, reliable, interval: T1, timer_a, timer_b: now + TIMEOUT };
+        let machine =
+            ClientInvite::Calling { request, reliable, interval: T1, timer_a, timer_b: now + TIMEOUT };
         (machine, turn)
     }
 
     pub fn handle_response(&mut self, now: Instant, response: &Message) -> Turn {
         let status = response.status();
         match std::mem::replace(self, ClientInvite::Terminated) {
-            ClientInvite::Calling { request, reliable, .. } | ClientInvite::Proceeding { request, reliable } => {
+            ClientInvite::Calling { request, reliable, .. }
+            | ClientInvite::Proceeding { request, reliable } => {
                 self.handle_while_open(now, response, request, reliable)
             }
             ClientInvite::Completed { ack, timer_d } => {
@@ -48,7 +64,13 @@ impl ClientInvite {
         }
     }
 
-    fn handle_while_open(&mut self, now: Instant, response: &Message, request: Bytes, reliable: bool) -> Turn {
+    fn handle_while_open(
+        &mut self,
+        now: Instant,
+        response: &Message,
+        request: Bytes,
+        reliable: bool,
+    ) -> Turn {
         match response.status() {
             ..200 => {
                 *self = ClientInvite::Proceeding { request, reliable };
@@ -60,7 +82,8 @@ impl ClientInvite {
             }
             _ => {
                 let Some(ack) = make_ack(request, response) else { return Turn::tell(Tell::Response) };
-                *self = ClientInvite::Completed { ack: ack.clone(), timer_d: now + linger(reliable, TIMEOUT) };
+                *self =
+                    ClientInvite::Completed { ack: ack.clone(), timer_d: now + linger(reliable, TIMEOUT) };
                 Turn { send: Some(ack), tell: Some(Tell::Response) }
             }
         }
@@ -75,7 +98,7 @@ impl ClientInvite {
             ClientInvite::Calling { request, interval, timer_a, .. } if *timer_a <= now => {
                 // §17.1.1.2: timer A doubles without a ceiling.
                 *interval *= 2;
-                *timer_a = now + *interval;
+                *timer_a = *timer_a + *interval;
                 Turn::send(request.clone())
             }
             ClientInvite::Completed { timer_d: end, .. } | ClientInvite::Accepted { timer_m: end }

@@ -45,13 +45,15 @@ impl ClientOther {
 
     pub fn handle_timer(&mut self, now: Instant) -> Turn {
         match self {
-            ClientOther::Trying { timer_f, .. } | ClientOther::Proceeding { timer_f, .. } if *timer_f <= now => {
+            ClientOther::Trying { timer_f, .. } | ClientOther::Proceeding { timer_f, .. }
+                if *timer_f <= now =>
+            {
                 *self = ClientOther::Terminated;
                 Turn::tell(Tell::Timeout)
             }
             ClientOther::Trying { request, interval, timer_e, .. } if *timer_e <= now => {
                 *interval = (*interval * 2).min(T2);
-                *timer_e = now + *interval;
+                *timer_e = *timer_e + *interval;
                 Turn::send(request.clone())
             }
             ClientOther::Proceeding { request, timer_e, .. } if *timer_e <= now => {
@@ -69,9 +71,8 @@ impl ClientOther {
 
     pub fn deadline(&self) -> Instant {
         match self {
-            ClientOther::Trying { timer_e, timer_f, .. } | ClientOther::Proceeding { timer_e, timer_f, .. } => {
-                (*timer_e).min(*timer_f)
-            }
+            ClientOther::Trying { timer_e, timer_f, .. }
+            | ClientOther::Proceeding { timer_e, timer_f, .. } => (*timer_e).min(*timer_f),
             ClientOther::Completed { timer_k } => *timer_k,
             ClientOther::Terminated => Instant::FAR_FUTURE,
         }

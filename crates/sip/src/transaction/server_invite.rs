@@ -14,10 +14,24 @@ pub const TRYING_DELAY: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub enum ServerInvite {
     /// `trying` is the 100 that is due unless a response comes first.
-    Proceeding { trying: Option<(Bytes, Instant)>, last: Option<Bytes>, reliable: bool },
-    Completed { response: Bytes, reliable: bool, interval: Duration, timer_g: Instant, timer_h: Instant },
-    Confirmed { timer_i: Instant },
-    Accepted { timer_l: Instant },
+    Proceeding {
+        trying: Option<(Bytes, Instant)>,
+        last: Option<Bytes>,
+        reliable: bool,
+    },
+    Completed {
+        response: Bytes,
+        reliable: bool,
+        interval: Duration,
+        timer_g: Instant,
+        timer_h: Instant,
+    },
+    Confirmed {
+        timer_i: Instant,
+    },
+    Accepted {
+        timer_l: Instant,
+    },
     Terminated,
 }
 
@@ -32,7 +46,9 @@ impl ServerInvite {
             ServerInvite::Proceeding { reliable, .. } => {
                 let reliable = *reliable;
                 *self = match status {
-                    ..200 => ServerInvite::Proceeding { trying: None, last: Some(response.clone()), reliable },
+                    ..200 => {
+                        ServerInvite::Proceeding { trying: None, last: Some(response.clone()), reliable }
+                    }
                     200..300 => ServerInvite::Accepted { timer_l: now + TIMEOUT },
                     _ => ServerInvite::Completed {
                         response: response.clone(),
@@ -60,9 +76,8 @@ impl ServerInvite {
                 *last = Some(bytes.clone());
                 Turn::send(bytes)
             }
-            ServerInvite::Proceeding { last: Some(response), .. } | ServerInvite::Completed { response, .. } => {
-                Turn::send(response.clone())
-            }
+            ServerInvite::Proceeding { last: Some(response), .. }
+            | ServerInvite::Completed { response, .. } => Turn::send(response.clone()),
             // RFC 6026 §7.1: Accepted absorbs it.
             _ => Turn::nothing(),
         }
@@ -90,10 +105,12 @@ impl ServerInvite {
             }
             ServerInvite::Completed { response, interval, timer_g, .. } if *timer_g <= now => {
                 *interval = (*interval * 2).min(T2);
-                *timer_g = now + *interval;
+                *timer_g = *timer_g + *interval;
                 Turn::send(response.clone())
             }
-            ServerInvite::Confirmed { timer_i: end } | ServerInvite::Accepted { timer_l: end } if *end <= now => {
+            ServerInvite::Confirmed { timer_i: end } | ServerInvite::Accepted { timer_l: end }
+                if *end <= now =>
+            {
                 *self = ServerInvite::Terminated;
                 Turn::nothing()
             }

@@ -26,7 +26,10 @@ impl ServerOther {
                 *self = if status < 200 {
                     ServerOther::Proceeding { reliable, last: response.clone() }
                 } else {
-                    ServerOther::Completed { response: response.clone(), timer_j: now + linger(reliable, TIMEOUT) }
+                    ServerOther::Completed {
+                        response: response.clone(),
+                        timer_j: now + linger(reliable, TIMEOUT),
+                    }
                 };
                 Turn::send(response)
             }
