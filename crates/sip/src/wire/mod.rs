@@ -1,0 +1,3 @@
+//! Messages as bytes.
+
+pub mod framing;
