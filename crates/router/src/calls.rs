@@ -76,10 +76,10 @@ impl Router {
         if info.phase == CallPhase::Terminated && self.soft.get(aor).is_none() {
             return;
         }
-        self.soft.change(aor, |soft| soft.calls.put(now, info));
+        self.soft.change(now, aor, |soft| soft.calls.put(now, info));
         self.notify(now, aor, out);
         // RFC 4235 §3.7: the end is told once, then the dialog is gone.
-        if self.soft.change_known(aor, |soft| soft.calls.drop_terminated()) == Some(true) {
+        if self.soft.change_known(now, aor, |soft| soft.calls.drop_terminated()) == Some(true) {
             self.settle(now, aor);
         }
     }

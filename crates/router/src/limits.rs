@@ -34,6 +34,10 @@ pub const CALLS_PER_ADDRESS: usize = 64;
 /// A call that nobody ended is forgotten after this: its edge died.
 pub const LONGEST_CALL: Duration = Duration::from_hours(12);
 
+/// How often what is known of an address is looked at, at least. Timers are never cancelled; one at the end
+/// of `LONGEST_CALL` would keep the memory of a call of a minute for hours.
+pub const PATROL: Duration = Duration::from_mins(5);
+
 /// Messages kept for one address. Answer: `KeepRefused::TooMany`.
 pub const KEPT_PER_ADDRESS: u32 = 100;
 
