@@ -73,7 +73,8 @@ impl Router {
         info: CallInfo,
         out: &mut Vec<Effect>,
     ) {
-        if info.phase == CallPhase::Terminated && self.soft.get(aor).is_none() {
+        let unknown_ended = info.phase == CallPhase::Terminated && self.soft.get(aor).is_none();
+        if unknown_ended || !self.soft.has_room(aor) {
             return;
         }
         self.soft.change(now, aor, |soft| soft.calls.put(now, info));

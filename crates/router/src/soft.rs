@@ -56,6 +56,11 @@ impl SoftStates {
         self.table.find(self.keyed.hash(aor.as_bytes()), |soft| *soft.aor == *aor).map(|soft| &**soft)
     }
 
+    /// Whether something more may be known of this address.
+    pub(crate) fn has_room(&self, aor: &str) -> bool {
+        self.table.len() < limits::KNOWN_ADDRESSES || self.get(aor).is_some()
+    }
+
     /// Changes what is known, for an address of which nothing may be known yet.
     pub(crate) fn change<R>(&mut self, now: Instant, aor: &str, change: impl FnOnce(&mut Soft) -> R) -> R {
         let SoftStates { keyed, table, wheel } = self;

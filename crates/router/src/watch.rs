@@ -95,10 +95,10 @@ impl Router {
         // First the others: what is told last is one value for all of them.
         self.notify(now, aor, out);
         let state = self.state(now, aor, topic);
-        if until > now {
-            self.soft.change(now, aor, |soft| soft.watches.put(from, topic, watch, until, state.clone()));
-        } else {
+        if until <= now {
             self.soft.unwatch(now, from, aor, topic, watch);
+        } else if self.soft.has_room(aor) {
+            self.soft.change(now, aor, |soft| soft.watches.put(from, topic, watch, until, state.clone()));
         }
         state
     }
