@@ -3,8 +3,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
+mod dns;
 mod tcp;
+mod tls;
 mod udp;
+mod ws;
 
 use std::future::Future;
 use std::net::SocketAddr;
