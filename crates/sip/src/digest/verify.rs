@@ -7,6 +7,7 @@ use super::algorithm::{Ha1s, Hash, Hex, hash_hex};
 use super::challenge::challenge_value;
 use super::credentials::{Credentials, Qop};
 use super::nonce::{NonceSettings, NonceUse, NonceVerdict, Nonces};
+use crate::keys;
 
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -94,11 +95,11 @@ pub struct Authenticator {
 }
 
 impl Authenticator {
-    /// One secret for all shards of a node, random when the process starts.
+    /// `secret` is the endpoint's: what is used here is derived from it.
     pub fn new(secret: [u8; 32], settings: Settings) -> Self {
-        let half = |from: usize| std::array::from_fn(|index| secret[from + index]);
-        let nonces = Nonces::new(half(0), settings.nonces);
-        Authenticator { settings, nonces, nobody: Keyed::new(half(16)) }
+        let nonces = Nonces::new(keys::derive(&secret, "nonces"), settings.nonces);
+        let nobody = Keyed::new(keys::derive(&secret, "made-up verifiers"));
+        Authenticator { settings, nonces, nobody }
     }
 
     /// Header values in the order they are to stand, one line each, all with the same fresh nonce.
