@@ -8,6 +8,22 @@ pub const MESSAGE_BYTES: usize = MAX_STREAM_HEAD + MAX_STREAM_BODY;
 /// Header lines of one message. Real ones have under 60; over it the message is dropped and counted.
 pub const HEADER_LINES: usize = 256;
 
+/// Nonces of one shard whose last `nc` is remembered, about 40 bytes each. Beyond it the oldest are forgotten
+/// and their next use is answered `stale=true`, one more round trip.
+pub const NONCES_IN_USE: usize = 262_144;
+
+// Registrar front (`registrar`).
+
+/// Contacts in one REGISTER, removals included; an account's own limit is lower. Over it: 403.
+pub const CONTACTS_PER_REGISTER: usize = 32;
+
+/// Bytes of one contact URI, of `+sip.instance` and of all Path values of a request. They are kept in memory
+/// and in the record for every binding; real ones have under 200. Over it: 400.
+pub const CONTACT_BYTES: usize = 512;
+
+/// Bytes of User-Agent kept with a binding; the rest is cut off.
+pub const USER_AGENT_BYTES: usize = 64;
+
 /// Contacts that one request may ring at once. RFC 5393 asks for a bound on fan-out; the rest are not rung.
 pub const FORK_BRANCHES: usize = 32;
 
