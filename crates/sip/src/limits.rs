@@ -2,11 +2,29 @@
 
 use std::time::Duration;
 
+use stdx::rate::{Policy, Rate};
+
 /// Bytes of one message: what the stream limits below allow. A datagram cannot be longer.
 pub const MESSAGE_BYTES: usize = MAX_STREAM_HEAD + MAX_STREAM_BODY;
 
 /// Header lines of one message. Real ones have under 60; over it the message is dropped and counted.
 pub const HEADER_LINES: usize = 256;
+
+/// Nonces of one shard whose last `nc` is remembered, about 40 bytes each. Beyond it the oldest are forgotten
+/// and their next use is answered `stale=true`, one more round trip.
+pub const NONCES_IN_USE: usize = 262_144;
+
+// Registrar front (`registrar`).
+
+/// Contacts in one REGISTER, removals included; an account's own limit is lower. Over it: 403.
+pub const CONTACTS_PER_REGISTER: usize = 32;
+
+/// Bytes of one contact URI, of `+sip.instance` and of all Path values of a request. They are kept in memory
+/// and in the record for every binding; real ones have under 200. Over it: 400.
+pub const CONTACT_BYTES: usize = 512;
+
+/// Bytes of User-Agent kept with a binding; the rest is cut off.
+pub const USER_AGENT_BYTES: usize = 64;
 
 /// Contacts that one request may ring at once. RFC 5393 asks for a bound on fan-out; the rest are not rung.
 pub const FORK_BRANCHES: usize = 32;
@@ -60,3 +78,14 @@ pub const MAX_STREAM_HEAD: usize = 64 * 1024;
 /// Bytes of body of a message on a stream. Offers, presence documents and messages are a hundredth of this.
 /// Longer: 413, then the connection is closed, because the rest cannot be skipped safely.
 pub const MAX_STREAM_BODY: usize = 256 * 1024;
+
+/// Wrong passwords of one source address. People and phones mistype; a source that goes on is answered 403
+/// unread, for a time that doubles. Ten thousand sources are remembered.
+pub const WRONG_PASSWORDS: Policy = Policy {
+    capacity: 10_000,
+    rate: Rate::NEVER,
+    free_failures: 20,
+    first_penalty: Duration::from_secs(1),
+    longest_penalty: Duration::from_secs(3_600),
+    forgive_after: Duration::from_secs(900),
+};
