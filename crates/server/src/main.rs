@@ -1,3 +1,5 @@
 //! The binary `belfry`.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    server::cli::main()
+}
