@@ -26,8 +26,8 @@ use backend::Backend;
 use error::CliError;
 
 const AFTER: &str = "\
-Commands speak to the running node through its control socket, or to its record when no node runs; which node,
-the configuration says: --config, else BELFRY_CONFIG, else ./belfry.toml, else the defaults.
+Commands speak to the running node through its control socket, or to its record when no node runs. \
+Which node, the configuration says: --config, else BELFRY_CONFIG, else ./belfry.toml, else the defaults.
 
 Exit codes: 0 done, 1 failed, 2 usage, 69 no node runs, 78 mistakes in the configuration.";
 

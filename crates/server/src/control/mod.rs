@@ -6,8 +6,6 @@ mod rates;
 mod records;
 mod server;
 mod status;
-#[cfg(test)]
-pub(crate) mod tests;
 mod trace;
 
 pub use client::{Client, ClientError};

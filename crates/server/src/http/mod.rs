@@ -1,8 +1,6 @@
 //! `/metrics` for Prometheus and `/health` for load balancers. Only read; nobody is asked for a password.
 
 pub mod metrics;
-#[cfg(test)]
-mod tests;
 
 use std::io;
 
