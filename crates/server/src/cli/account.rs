@@ -115,8 +115,9 @@ pub(super) fn address(text: &str, config: &Config) -> Result<Address, CliError> 
 impl AccountCommand {
     pub(super) fn run(self, config: &Config) -> Result<(), CliError> {
         let disable = |account: String, disabled: bool| {
-            let account = address(&account, config)?;
-            Backend::open(config)?.change(Change::SetDisabled { account, disabled })
+            let mut backend = Backend::open(config)?;
+            let account = find(&mut backend, &address(&account, config)?)?.address;
+            backend.change(Change::SetDisabled { account, disabled })
         };
         match self {
             AccountCommand::Add(args) => args.run(config),
@@ -124,10 +125,9 @@ impl AccountCommand {
             AccountCommand::List(args) => args.run(&mut Backend::open(config)?),
             AccountCommand::Show(args) => args.run(config),
             AccountCommand::Passwd(args) => {
-                let account = address(&args.account, config)?;
                 let mut backend = Backend::open(config)?;
-                // Before the password is asked for.
-                find(&mut backend, &account)?;
+                // Before the password is asked for; and an alias has none of its own.
+                let account = find(&mut backend, &address(&args.account, config)?)?.address;
                 let password = args.password.read(&account)?;
                 backend.change(Change::SetPassword { account, password })
             }
@@ -184,6 +184,7 @@ impl SetArgs {
     }
 }
 
+/// The account itself where the address is an alias.
 fn find(backend: &mut Backend, account: &Address) -> Result<AccountRow, CliError> {
     match backend.ask(Ask::Account { address: account.clone() })? {
         Listing::Account(Some(found)) => Ok(found),

@@ -16,11 +16,10 @@ pub use server::{ControlSocket, serve};
 pub use status::{
     NodeState, Observed, ShardCounters, Status, StatusSource, StoreStatus, TargetStatus, watch,
 };
-pub use trace::{TraceLine, mask_credentials};
+pub use trace::{TraceLine, TraceLines, TraceSink, mask_credentials};
 
 use serde::{Deserialize, Serialize};
 use store::{Address, Loaded, Read, StoreError, Write, WriteDone};
-use tokio::sync::mpsc;
 
 /// What an operator can ask of the node. Called on the thread that runs [`serve`]; nothing may block it.
 #[expect(async_fn_in_trait, reason = "all of it runs on one thread")]
@@ -39,9 +38,9 @@ pub trait Control {
     /// End now.
     fn stop(&self);
 
-    /// Every message of this account's from now on, into a queue of `limits::TRACE_QUEUE`; ends when the
-    /// receiver is dropped. With `full`, lines carry the whole message. `None`: too many traces.
-    fn trace(&self, account: &Address, full: bool) -> Option<mpsc::Receiver<TraceLine>>;
+    /// Puts every message of this account's into the sink from now on, until it is closed. The account may be
+    /// an alias, or not be there. False: too many traces.
+    fn trace(&self, account: &Address, sink: TraceSink) -> bool;
 
     /// Where the account is registered.
     async fn bindings(&self, account: &Address) -> Vec<BindingRow>;

@@ -16,6 +16,7 @@ use super::Control;
 use super::protocol::{Failure, FailureKind, Hello, PROTOCOL, Request, Response};
 use super::records::Listing;
 use super::status::StatusSource;
+use super::trace::TraceSink;
 use crate::clock::Clock;
 use crate::limits;
 
@@ -192,21 +193,26 @@ impl<C: Control> Connection<C> {
     }
 
     async fn trace(&mut self, account: &store::Address, full: bool) -> io::Result<()> {
-        let Some(mut lines) = self.control.trace(account, full) else {
+        let (sink, mut lines) = TraceSink::new(full);
+        if !self.control.trace(account, sink) {
             return self
                 .fail(Failure::new(FailureKind::Busy, "too many traces are on; end one of them"))
                 .await;
-        };
+        }
         self.send(&Response::Tracing).await?;
         let mut hung_up = [0];
         loop {
             tokio::select! {
-                line = lines.recv() => match line {
+                line = lines.next() => match line {
                     Some(line) => self.send(&Response::Line(line)).await?,
                     None => return Ok(()),
                 },
                 // The command says nothing more; reading tells when it is gone.
                 _ = self.reader.read(&mut hung_up) => return Ok(()),
+            }
+            let missed = lines.missed();
+            if missed > 0 {
+                self.send(&Response::Missed(missed)).await?;
             }
         }
     }

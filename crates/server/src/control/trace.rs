@@ -1,7 +1,13 @@
 //! One message of a traced account.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use serde::{Deserialize, Serialize};
 use stdx::Instant;
+use tokio::sync::mpsc;
+
+use crate::limits;
 
 /// Bytes of a message that a full trace shows.
 const SHOWN: usize = 16 * 1024;
@@ -45,6 +51,55 @@ impl TraceLine {
 
     pub fn at(&self) -> Instant {
         Instant::from_micros(self.at_micros)
+    }
+}
+
+/// Where a shard puts the messages of a traced account. Clones go to all shards; sending never waits.
+#[derive(Clone, Debug)]
+pub struct TraceSink {
+    lines: mpsc::Sender<TraceLine>,
+    missed: Arc<AtomicU64>,
+    full: bool,
+}
+
+/// The other end: a command reads here.
+#[derive(Debug)]
+pub struct TraceLines {
+    lines: mpsc::Receiver<TraceLine>,
+    missed: Arc<AtomicU64>,
+}
+
+impl TraceSink {
+    /// With `full`, lines carry whole messages.
+    pub fn new(full: bool) -> (TraceSink, TraceLines) {
+        let (sender, lines) = mpsc::channel(limits::TRACE_QUEUE);
+        let missed = Arc::new(AtomicU64::new(0));
+        (TraceSink { lines: sender, missed: missed.clone(), full }, TraceLines { lines, missed })
+    }
+
+    /// One message on its way; `from` and `to` as in `TraceLine`. Left out, and counted, when the queue is full.
+    pub fn message(&self, at: Instant, from: &str, to: &str, message: &[u8]) {
+        match self.lines.try_reserve() {
+            Ok(place) => place.send(TraceLine::of(at, from, to, message, self.full)),
+            Err(_) => drop(self.missed.fetch_add(1, Ordering::Relaxed)),
+        }
+    }
+
+    /// Nobody reads any more: forget the trace.
+    pub fn is_closed(&self) -> bool {
+        self.lines.is_closed()
+    }
+}
+
+impl TraceLines {
+    /// `None`: the node ended the trace.
+    pub async fn next(&mut self) -> Option<TraceLine> {
+        self.lines.recv().await
+    }
+
+    /// Messages left out since this was last asked.
+    pub fn missed(&self) -> u64 {
+        self.missed.swap(0, Ordering::Relaxed)
     }
 }
 
@@ -103,6 +158,18 @@ fn mask_line(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_slow_reader_is_told_what_it_missed() {
+        let (sink, lines) = TraceSink::new(false);
+        for _ in 0..limits::TRACE_QUEUE + 3 {
+            sink.message(Instant::from_unix_seconds(1), "a", "b", b"BYE sip:b SIP/2.0");
+        }
+        assert_eq!((lines.missed(), lines.missed()), (3, 0));
+        assert!(!sink.is_closed());
+        drop(lines);
+        assert!(sink.is_closed());
+    }
 
     const REGISTER: &str = "REGISTER sip:example.test SIP/2.0\r\n\
         i: abc@host\r\nCSeq: 2 REGISTER\r\n\

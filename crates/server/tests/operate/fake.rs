@@ -8,18 +8,18 @@ use std::thread::JoinHandle;
 use server::clock::Clock;
 use server::config::Config;
 use server::control::{
-    BindingRow, Control, NodeState, Observed, Reloaded, ShardCounters, TargetStatus, TraceLine,
+    BindingRow, Control, NodeState, Observed, Reloaded, ShardCounters, TargetStatus, TraceSink,
 };
 use server::operate::Doors;
 use store::{Address, Admin, Loaded, Read, Sqlite, StoreError, Write, WriteDone};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 /// What was asked of it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Reload,
     Drain,
-    Trace(String, bool),
+    Trace(String),
     AccountsChanged,
     Wrote,
 }
@@ -28,6 +28,7 @@ struct Fake {
     admin: RefCell<Admin>,
     events: SyncSender<Event>,
     draining: Cell<bool>,
+    traces: RefCell<Vec<TraceSink>>,
 }
 
 impl Control for Fake {
@@ -55,16 +56,17 @@ impl Control for Fake {
 
     fn stop(&self) {}
 
-    fn trace(&self, account: &Address, full: bool) -> Option<mpsc::Receiver<TraceLine>> {
-        self.events.send(Event::Trace(account.to_string(), full)).unwrap();
-        let (lines, receiver) = mpsc::channel(8);
+    fn trace(&self, account: &Address, sink: TraceSink) -> bool {
+        self.events.send(Event::Trace(account.to_string())).unwrap();
         let invite = b"INVITE sip:bob@example.test SIP/2.0\r\nCall-ID: c1\r\nCSeq: 1 INVITE\r\n\
                        Proxy-Authorization: Digest username=\"alice\", response=\"5ec4e7\"\r\n\r\n";
         let ringing = b"SIP/2.0 180 Ringing\r\nCall-ID: c1\r\nCSeq: 1 INVITE\r\n\r\n";
         let at = Clock::new().now();
-        lines.try_send(TraceLine::of(at, "udp:192.0.2.1:5060", "belfry", invite, full)).unwrap();
-        lines.try_send(TraceLine::of(at, "belfry", "udp:192.0.2.1:5060", ringing, full)).unwrap();
-        Some(receiver)
+        sink.message(at, "udp:192.0.2.1:5060", "belfry", invite);
+        sink.message(at, "belfry", "udp:192.0.2.1:5060", ringing);
+        // Kept, so that the trace does not end by itself.
+        self.traces.borrow_mut().push(sink);
+        true
     }
 
     async fn bindings(&self, _: &Address) -> Vec<BindingRow> {
@@ -111,7 +113,7 @@ impl FakeNode {
                 ready.send(doors.http_address().unwrap()).unwrap();
                 let store = Sqlite::open(config.server.database()).unwrap();
                 let admin = RefCell::new(Admin::new(&store).unwrap());
-                let fake = Fake { admin, events, draining: Cell::new(false) };
+                let fake = Fake { admin, events, draining: Cell::new(false), traces: RefCell::default() };
                 tokio::select! {
                     () = doors.serve(Rc::new(fake), Clock::new()) => {}
                     _ = stopped => {}
@@ -121,6 +123,13 @@ impl FakeNode {
         let thread = std::thread::Builder::new().name("fake-node".into()).spawn(run).unwrap();
         let http = http.recv().unwrap();
         FakeNode { events: received, http, stop: Some(stop), thread: Some(thread) }
+    }
+}
+
+impl FakeNode {
+    /// The next but reloads, which a signal sent to the whole process causes in every node of it.
+    pub(crate) fn next_event(&self) -> Event {
+        self.events.iter().find(|event| *event != Event::Reload).unwrap()
     }
 }
 

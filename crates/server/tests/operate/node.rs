@@ -13,7 +13,7 @@ fn the_record_is_changed_through_the_node() {
     let node = FakeNode::start(place.config());
     place.belfry_with(&["account", "add", "alice", "--password-stdin"], "secret\n").good();
     // The domain of the configuration, then the account.
-    assert_eq!([node.events.recv(), node.events.recv()], [Ok(Event::Wrote), Ok(Event::Wrote)]);
+    assert_eq!([node.next_event(), node.next_event()], [Event::Wrote, Event::Wrote]);
     place
         .belfry_with(&["account", "add", "alice", "--password-stdin"], "secret\n")
         .failed(1, "account alice@example.test exists already");
@@ -29,7 +29,7 @@ fn an_import_beside_the_node_tells_it_afterwards() {
     let place = Place::new();
     let node = FakeNode::start(place.config());
     place.belfry_with(&["account", "import", "-"], "a,1\nb,2\n").good();
-    assert_eq!(node.events.recv(), Ok(Event::AccountsChanged));
+    assert_eq!(node.next_event(), Event::AccountsChanged);
     assert_eq!(place.belfry(&["account", "list", "--json"]).good().lines().count(), 2);
 }
 
@@ -60,10 +60,8 @@ fn reload_names_what_needs_a_restart_and_drain_is_told_to_load_balancers() {
     let place = Place::new();
     let node = FakeNode::start(place.config());
     assert_eq!(place.belfry(&["reload"]).good(), "reloaded\nafter a restart only: sip.listen\n");
-    assert_eq!(node.events.recv(), Ok(Event::Reload));
     assert_eq!(get(node.http, "/health"), (200, "ok\n".into()));
     assert_eq!(place.belfry(&["drain"]).good(), "draining\n");
-    assert_eq!(node.events.recv(), Ok(Event::Drain));
     assert_eq!(get(node.http, "/health"), (503, "draining\n".into()));
     let (code, metrics) = get(node.http, "/metrics");
     assert_eq!(code, 200);
@@ -82,12 +80,34 @@ fn a_trace_is_drawn_and_ends_when_told() {
     let place = Place::new();
     let node = FakeNode::start(place.config());
     let drawn = place.belfry(&["trace", "alice", "--count", "2"]).good();
-    assert_eq!(node.events.recv(), Ok(Event::Trace("alice@example.test".into(), false)));
+    assert_eq!(node.next_event(), Event::Trace("alice@example.test".into()));
     assert!(drawn.contains("udp:192.0.2.1:5060 ──INVITE──▶ belfry"), "{drawn}");
     assert!(drawn.contains("udp:192.0.2.1:5060 ◀──180 (INVITE)── belfry"), "{drawn}");
+    let timed = place.belfry(&["trace", "alice", "--for", "100ms", "--json"]).good();
+    assert_eq!(timed.lines().count(), 2, "{timed}");
     let full = place.belfry(&["trace", "alice", "--count", "1", "--full"]).good();
     assert!(full.contains("│ INVITE sip:bob@example.test SIP/2.0"), "{full}");
     assert!(full.contains("response=***") && !full.contains("5ec4e7"), "{full}");
+}
+
+#[test]
+fn drain_can_wait_for_the_end() {
+    let place = Place::new();
+    let node = FakeNode::start(place.config());
+    let mut child = place.command(&["drain", "--wait"]).spawn().unwrap();
+    assert_eq!(node.next_event(), Event::Drain);
+    assert!(child.try_wait().unwrap().is_none(), "the node still runs");
+    drop(node);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn a_hangup_is_a_reload() {
+    let place = Place::new();
+    let node = FakeNode::start(place.config());
+    let pid = std::process::id().to_string();
+    assert!(std::process::Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    assert_eq!(node.events.recv(), Ok(Event::Reload));
 }
 
 #[test]
