@@ -10,7 +10,7 @@ use tokio::task::spawn_local;
 
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::control::{self, Control, ControlSocket};
+use crate::control::{self, Control, ControlSocket, Reloaded};
 use crate::http;
 use crate::signals::{Order, Signals};
 
@@ -79,16 +79,7 @@ async fn obey<C: Control + 'static>(order: Order, control: &Rc<C>) {
             let control = control.clone();
             // Beside the signals: a reload that takes its time does not hold up SIGTERM.
             spawn_local(async move {
-                match control.reload().await {
-                    Ok(reloaded) if reloaded.needs_restart.is_empty() => {
-                        tracing::info!("configuration reloaded")
-                    }
-                    Ok(reloaded) => tracing::warn!(
-                        keys = reloaded.needs_restart.join(", "),
-                        "configuration reloaded; these keys count after a restart"
-                    ),
-                    Err(error) => tracing::error!("configuration not reloaded, nothing changed: {error}"),
-                }
+                report(control.reload().await);
             });
         }
         Order::Drain => {
@@ -99,6 +90,19 @@ async fn obey<C: Control + 'static>(order: Order, control: &Rc<C>) {
             tracing::warn!("stopping now");
             control.stop();
         }
+    }
+}
+
+fn report(reload: Result<Reloaded, String>) {
+    match reload {
+        Ok(Reloaded { needs_restart }) if needs_restart.is_empty() => {
+            tracing::info!("configuration reloaded");
+        }
+        Ok(Reloaded { needs_restart }) => {
+            let keys = needs_restart.join(", ");
+            tracing::warn!(keys, "configuration reloaded; these keys count after a restart");
+        }
+        Err(error) => tracing::error!("configuration not reloaded, nothing changed: {error}"),
     }
 }
 

@@ -105,7 +105,7 @@ fn open(file: &Path) -> Result<(Box<dyn Read + Send>, Option<u64>), CliError> {
     let cannot = |error: io::Error| CliError::Other(format!("{}: cannot be read: {error}", file.display()));
     let input = File::open(file).map_err(cannot)?;
     let metadata = input.metadata().map_err(cannot)?;
-    Ok((Box::new(input), metadata.is_file().then(|| metadata.len())))
+    Ok((Box::new(input), metadata.is_file().then_some(metadata.len())))
 }
 
 /// Set by the first Ctrl-C; the second ends the process as it would have.

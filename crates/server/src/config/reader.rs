@@ -138,8 +138,7 @@ impl<'a> Section<'_, 'a> {
             self.not(name, &value, "an array: [ … ]");
             return default;
         };
-        let read = entries.iter().filter_map(|entry| self.read(name, entry)).collect();
-        read
+        entries.iter().filter_map(|entry| self.read(name, entry)).collect()
     }
 
     /// A mistake at the value of a key, or at the section when the key is not there.

@@ -1,6 +1,8 @@
 //! Accounts, domains and routes in the record, while no node runs.
 
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
 
 use super::place::Place;
 
@@ -76,6 +78,34 @@ fn an_import_says_how_many_and_where_it_stopped() {
     assert!(some.lines().nth(1).unwrap().starts_with("user0000@example.test  User 0  enabled"), "{some}");
     let domains = place.belfry(&["domain", "list"]).good();
     assert_eq!(domains, "DOMAIN        ACCOUNTS\nexample.test     2 501\n");
+}
+
+#[test]
+fn an_interrupted_import_says_how_many_are_in() {
+    let place = Place::new();
+    let mut child = place.command(&["account", "import", "-"]).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    // Interrupts are caught before the record is opened.
+    while !place.path("data/belfry.db").exists() {
+        assert!(child.try_wait().unwrap().is_none(), "ended too early");
+        std::thread::yield_now();
+    }
+    let rows = |from: usize| (from..from + 100).map(|n| format!("u{n},pw\n")).collect::<String>();
+    input.write_all(rows(0).as_bytes()).unwrap();
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let stopping = said.find(|line| line.as_ref().unwrap().starts_with("stopping after this batch"));
+    assert!(stopping.is_some());
+    // What is read after it is not taken.
+    let _ = input.write_all(rows(100).as_bytes());
+    drop(input);
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    let last = said.map(Result::unwrap).last().unwrap();
+    let (_, rest) = last.split_once("interrupted; ").unwrap();
+    let count: usize = rest.split(' ').next().unwrap().parse().unwrap();
+    assert!(rest.contains("accounts are in") && count <= 200, "{last}");
+    assert_eq!(place.belfry(&["account", "list", "--json"]).good().lines().count(), count);
 }
 
 #[test]
