@@ -75,7 +75,7 @@ impl Rates {
     fn over(&self, seconds: u64, now: Instant, totals: Totals) -> [f64; NAMES.len()] {
         // The youngest sample that is old enough, else the oldest. A quarter less: ticks are not exact.
         let enough = Duration::from_millis(seconds * 1_000 - 250);
-        let old_enough = self.samples.iter().filter(|(at, _)| now.since(*at) >= enough).next_back();
+        let old_enough = self.samples.iter().rfind(|(at, _)| now.since(*at) >= enough);
         let Some((at, then)) = old_enough.or_else(|| self.samples.iter().next()) else {
             return [0.0; NAMES.len()];
         };
