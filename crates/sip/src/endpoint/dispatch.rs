@@ -7,7 +7,7 @@ use stdx::slab::Key;
 
 use super::effect::{Account, Caller, Decision, PlanRequest};
 use super::routing::{last_route, route_after};
-use super::{CallEventKind, Effect, Endpoint, Outbox, Stage};
+use super::{CallEventKind, Context, Effect, Endpoint, Outbox, Stage};
 use crate::proxy::Destination;
 use crate::registrar::gruu::Instance;
 use crate::wire::{Address, Header, Message, Method, Rewrite, Scheme, Uri};
@@ -149,6 +149,9 @@ impl Endpoint {
         };
         let aor = account.aor;
         self.set_stage(key, Stage::Locating { own_routes, instance: None });
+        if let Some(context) = self.contexts.get_mut(key) {
+            context.callee = Some(aor.clone());
+        }
         if self.take_by_agent(now, key, &aor, out) {
             return;
         }
@@ -211,7 +214,7 @@ impl Endpoint {
         let starts_dialog = matches!(method, Method::Invite | Method::Subscribe | Method::Refer);
         let starts_call = method == Method::Invite && context.request.to_tag().is_none();
         if starts_call {
-            let event = started(&context.request, context.caller.as_ref());
+            let event = started(context);
             self.note_call(key, event, out);
         }
         self.begin_forking(now, key, groups, own_routes, starts_dialog, starts_call, out);
@@ -228,9 +231,10 @@ impl Endpoint {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreUnavailable;
 
-fn started(request: &Message, caller: Option<&Caller>) -> CallEventKind {
+fn started(context: &Context) -> CallEventKind {
     let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into();
-    let account = match caller {
+    let request = &context.request;
+    let caller = match &context.caller {
         Some(Caller::Account(aor)) => Some(aor.clone()),
         Some(Caller::Stranger) | None => None,
     };
@@ -238,7 +242,8 @@ fn started(request: &Message, caller: Option<&Caller>) -> CallEventKind {
         call_id: text(request.call_id()),
         from: text(request.from().map(|a| a.uri)),
         to: text(Some(request.uri())),
-        account,
+        caller,
+        callee: context.callee.clone(),
     }
 }
 

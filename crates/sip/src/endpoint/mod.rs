@@ -99,6 +99,8 @@ pub(crate) struct Context {
     request: Message,
     source: Source,
     caller: Option<Caller>,
+    /// The account it is for, once known.
+    callee: Option<router::Aor>,
     stage: Stage,
 }
 
