@@ -4,8 +4,6 @@ mod accounts;
 mod migrations;
 mod reader;
 mod routes;
-#[cfg(test)]
-mod tests;
 mod writer;
 
 use std::path::{Path, PathBuf};
