@@ -1,5 +1,7 @@
 //! `kill -9` at any moment loses nothing that was acknowledged (issue: "a test does it").
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::io::{BufRead, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;

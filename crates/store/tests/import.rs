@@ -1,5 +1,7 @@
 //! Accounts from CSV.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use proptest::prelude::*;
 use stdx::Instant;
 use store::{

@@ -1,5 +1,7 @@
 //! What is written is read back; what cannot be says why.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::sync::Arc;
 
 use stdx::Instant;
@@ -142,6 +144,8 @@ fn pages_follow_one_another_across_domains() {
     assert_eq!(names(&mut admin, filter), [""; 0]);
     let prefix = AccountFilter { prefix: "a".into(), limit: 9, ..AccountFilter::default() };
     assert_eq!(names(&mut admin, prefix), ["a1@example.org", "a2@example.org"]);
+    let rest = AccountFilter { prefix: "a".into(), after: Some(address("a1")), limit: 9, domain: None };
+    assert_eq!(names(&mut admin, rest), ["a2@example.org"]);
     let domain = AccountFilter { domain: Some("a.org".into()), limit: 9, ..AccountFilter::default() };
     assert_eq!(names(&mut admin, domain), ["z@a.org"]);
 }
@@ -337,4 +341,16 @@ fn a_full_disk_fails_the_whole_group_and_space_heals_it() {
     let results = writer.write_group(&[Write::CleanBindings { before: at(1_000) }]);
     assert_eq!(results, [Ok(WriteDone::Changed { rows: before - 1 })]);
     assert!(writer.write_group(&group).iter().all(Result::is_ok));
+}
+
+#[cfg(unix)]
+#[test]
+fn only_the_owner_may_read_the_file() {
+    use std::os::unix::fs::PermissionsExt;
+    let (dir, mut admin) = admin();
+    add(&mut admin, "alice");
+    for name in ["belfry.db", "belfry.db-wal"] {
+        let mode = std::fs::metadata(dir.path().join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
 }

@@ -1,5 +1,7 @@
 //! The running side: order, groups, queues that are full, databases that are locked.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
