@@ -8,6 +8,10 @@ pub fn trim(mut value: &[u8]) -> &[u8] {
         }
         value = rest;
     }
+    trim_end(value)
+}
+
+pub(crate) fn trim_end(mut value: &[u8]) -> &[u8] {
     while let [rest @ .., last] = value {
         if !is_lws(*last) {
             break;
@@ -25,19 +29,15 @@ pub fn eq_ignore_case(a: &[u8], b: &str) -> bool {
     a.eq_ignore_ascii_case(b.as_bytes())
 }
 
-/// Decimal digits only, within `u32`; anything else is `None`.
+/// Decimal digits only, leading zeros allowed, within `u32`; anything else is `None`.
 pub fn parse_number(digits: &[u8]) -> Option<u32> {
-    if digits.is_empty() || digits.len() > 10 {
+    if digits.is_empty() {
         return None;
     }
-    let mut value: u64 = 0;
-    for digit in digits {
-        if !digit.is_ascii_digit() {
-            return None;
-        }
-        value = value * 10 + u64::from(digit - b'0');
-    }
-    u32::try_from(value).ok()
+    digits.iter().try_fold(0u32, |value, digit| {
+        let digit = digit.is_ascii_digit().then(|| u32::from(digit - b'0'))?;
+        value.checked_mul(10)?.checked_add(digit)
+    })
 }
 
 /// RFC 3261 §25.1 `token`.
@@ -45,8 +45,9 @@ pub(crate) fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&b| is_token_byte(b))
 }
 
-pub(crate) fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-.!%*_+`'~".contains(&byte)
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(byte, b'-' | b'.' | b'!' | b'%' | b'*' | b'_' | b'+' | b'`' | b'\'' | b'~')
 }
 
 /// The end of a quoted string that starts at `bytes[0] == '"'`: index after the closing quote.
