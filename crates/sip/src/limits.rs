@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-/// Bytes of one message. A datagram cannot be longer; a stream's frame over it is answered 513 and the
-/// connection closed.
-pub const MESSAGE_BYTES: usize = 65_536;
+/// Bytes of one message: what the stream limits below allow. A datagram cannot be longer.
+pub const MESSAGE_BYTES: usize = MAX_STREAM_HEAD + MAX_STREAM_BODY;
 
 /// Header lines of one message. Real ones have under 60; over it the message is dropped and counted.
 pub const HEADER_LINES: usize = 256;
@@ -53,3 +52,11 @@ pub const PENALTY: Duration = Duration::from_secs(32);
 
 /// Hops remembered as failed, per shard.
 pub const PENALTIES: usize = 1_024;
+
+/// Bytes of start line and headers of a message on a stream, the empty line included. A datagram cannot be
+/// longer than this either, so both ways in allow the same. Longer: the connection is closed, no answer.
+pub const MAX_STREAM_HEAD: usize = 64 * 1024;
+
+/// Bytes of body of a message on a stream. Offers, presence documents and messages are a hundredth of this.
+/// Longer: 413, then the connection is closed, because the rest cannot be skipped safely.
+pub const MAX_STREAM_BODY: usize = 256 * 1024;

@@ -7,6 +7,7 @@ mod address;
 mod build;
 mod check;
 mod date;
+pub mod framing;
 mod header;
 mod message;
 mod method;
