@@ -3,7 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sip::wire::{Frame, FrameFault, Framer, Message};
+use sip::wire::Message;
+use sip::wire::framing::{Frame, FrameFault, Framer};
 
 fuzz_target!(|data: &[u8]| {
     let Some((&seed, stream)) = data.split_first() else { return };
