@@ -29,20 +29,37 @@ pub struct WatchId(pub u64);
 #[derive(Clone, Debug, PartialEq)]
 pub enum Query {
     /// Where can this address be reached now? Answered with `Answer::Bindings`.
-    Lookup { aor: Aor },
+    Lookup {
+        aor: Aor,
+    },
     /// RFC 3261 §10.3 steps 6 to 8. Answered with `Answer::Registered` once the change is in the record.
     Register(Box<Register>),
     /// Start or refresh a watch on one topic. Answered with `Answer::State`; changes follow as `Push::State`.
-    Watch { aor: Aor, topic: Topic, watch: WatchId, until: Instant },
-    Unwatch { aor: Aor, topic: Topic, watch: WatchId },
+    Watch {
+        aor: Aor,
+        topic: Topic,
+        watch: WatchId,
+        until: Instant,
+    },
+    Unwatch {
+        aor: Aor,
+        topic: Topic,
+        watch: WatchId,
+    },
     /// RFC 3903. Answered with `Answer::Published`.
     Publish(Box<Publish>),
     /// A call of this address changed. Not answered.
-    CallChanged { aor: Aor, call: CallInfo },
+    CallChanged {
+        aor: Aor,
+        call: CallInfo,
+    },
     /// Keep a message until the address registers. Answered with `Answer::Kept` once it is in the record.
     Keep(Box<KeptMessage>),
     /// A kept message was delivered (or refused for good) and may be forgotten. Not answered.
-    Delivered { aor: Aor, message: u64 },
+    Delivered {
+        aor: Aor,
+        message: u64,
+    },
 }
 
 impl Query {

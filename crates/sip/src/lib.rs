@@ -1,3 +1,11 @@
 //! SIP as bytes and time in, effects out. Never looks into a body it did not make.
 
+pub mod dns;
+pub mod endpoint;
+pub mod limits;
+mod proxy;
+pub mod resolve;
+pub mod token;
+pub mod transaction;
 pub mod transport;
+pub mod wire;

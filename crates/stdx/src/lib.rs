@@ -1,5 +1,35 @@
-//! What std lacks: time as a value, timer wheel, slab, bounded containers, keyed hashes. No domain words.
+//! What std lacks: time as a value, timer wheel, slab, bounded containers, keyed hashes, rate limits, ladder drawings.
+//! No domain words.
 
+pub mod cache;
+pub mod hash;
+pub mod hex;
+pub mod ladder;
+pub mod limits;
+pub mod rate;
+pub mod ring;
+pub mod rng;
+pub mod slab;
 pub mod time;
+pub mod wheel;
 
 pub use time::Instant;
+
+/// Compares without telling by its duration where the difference is. The lengths are no secret.
+pub fn ct_eq(a: &[u8], b: &[u8]) -> bool {
+    bool::from(subtle::ConstantTimeEq::ct_eq(a, b))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn constant_time_equality_is_equality(a in "[ab]{0,4}", b in "[ab]{0,4}") {
+            prop_assert_eq!(ct_eq(a.as_bytes(), b.as_bytes()), a == b);
+        }
+    }
+}

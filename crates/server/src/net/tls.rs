@@ -1,0 +1,5 @@
+//! Certificates and TLS settings.
+
+/// What TLS needs to know; shared by all shards.
+#[derive(Debug)]
+pub struct Tls {}

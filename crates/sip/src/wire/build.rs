@@ -1,0 +1,196 @@
+//! Messages that we make: replies to a request, and requests of our own.
+
+use std::io::Write;
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+
+use super::header::Header;
+use super::message::Message;
+use super::values::Values;
+use super::via::Via;
+
+/// Name and version that our own messages carry.
+pub const PRODUCT: &str = concat!("Belfry/", env!("CARGO_PKG_VERSION"));
+
+/// A response in the making (RFC 3261 §8.2.6.2): Via, From, To, Call-ID and CSeq are the request's.
+#[derive(Debug)]
+pub struct Reply {
+    out: Vec<u8>,
+}
+
+impl Reply {
+    /// `source` marks the top Via with `received` and `rport`; `to_tag` is added when To has no tag yet.
+    pub fn new(
+        request: &Message,
+        source: SocketAddr,
+        status: u16,
+        reason: &str,
+        to_tag: Option<&str>,
+    ) -> Self {
+        let mut out = Vec::with_capacity(512);
+        let _ = write!(out, "SIP/2.0 {status} {reason}\r\n");
+        copy_vias(&mut out, request, source);
+        copy_line(&mut out, request, Header::From, "From");
+        copy_to(&mut out, request, to_tag);
+        copy_line(&mut out, request, Header::CallId, "Call-ID");
+        copy_line(&mut out, request, Header::CSeq, "CSeq");
+        if status == 100 {
+            // RFC 3261 §8.2.6.1.
+            copy_line(&mut out, request, Header::Timestamp, "Timestamp");
+        }
+        Reply { out }
+    }
+
+    pub fn header(&mut self, name: &str, value: &[u8]) -> &mut Self {
+        write_line(&mut self.out, name, value);
+        self
+    }
+
+    /// Copies every line of that name from the request (Record-Route into a dialog-making response).
+    pub fn copy_all(&mut self, request: &Message, header: Header) -> &mut Self {
+        for value in request.header_lines(header) {
+            write_line(&mut self.out, header.as_str(), value);
+        }
+        self
+    }
+
+    pub fn finish(self) -> Bytes {
+        finish_with_body(self.out, "", b"")
+    }
+
+    pub fn finish_with(self, content_type: &str, body: &[u8]) -> Bytes {
+        finish_with_body(self.out, content_type, body)
+    }
+}
+
+/// A request in the making. Headers stand in the order they are added.
+#[derive(Debug)]
+pub struct Request {
+    out: Vec<u8>,
+}
+
+impl Request {
+    pub fn new(method: &[u8], uri: &[u8]) -> Self {
+        let mut out = Vec::with_capacity(512);
+        out.extend_from_slice(method);
+        out.push(b' ');
+        out.extend_from_slice(uri);
+        out.extend_from_slice(b" SIP/2.0\r\n");
+        Request { out }
+    }
+
+    /// A CANCEL for an INVITE that we sent (RFC 3261 §9.1), or the ACK for its final error response
+    /// (§17.1.1.3), whose To the ACK carries.
+    pub fn from_invite(method: &str, invite: &Message, to: &[u8]) -> Bytes {
+        let mut request = Request::new(method.as_bytes(), invite.uri());
+        if let Some(via) = invite.header(Header::Via).and_then(|line| Values::new(line).next()) {
+            request.header("Via", via);
+        }
+        for route in invite.header_lines(Header::Route) {
+            request.header("Route", route);
+        }
+        request.header("Max-Forwards", b"70");
+        copy_line(&mut request.out, invite, Header::From, "From");
+        request.header("To", to);
+        copy_line(&mut request.out, invite, Header::CallId, "Call-ID");
+        let number = invite.cseq().map_or(0, |(number, _)| number);
+        let _ = write!(request.out, "CSeq: {number} {method}\r\n");
+        request.finish()
+    }
+
+    pub fn header(&mut self, name: &str, value: &[u8]) -> &mut Self {
+        write_line(&mut self.out, name, value);
+        self
+    }
+
+    pub fn finish(self) -> Bytes {
+        finish_with_body(self.out, "", b"")
+    }
+
+    pub fn finish_with(self, content_type: &str, body: &[u8]) -> Bytes {
+        finish_with_body(self.out, content_type, body)
+    }
+}
+
+/// The Via value with what RFC 3261 §18.2.1 and RFC 3581 §4 have the receiving side add.
+pub(crate) fn write_via_with_source(out: &mut Vec<u8>, value: &[u8], via: &Via<'_>, source: SocketAddr) {
+    let wants_rport = via.rport().is_some();
+    let is_source = super::uri::parse_ip(via.host) == Some(source.ip());
+    if !wants_rport && is_source && via.received().is_none() {
+        out.extend_from_slice(value);
+        return;
+    }
+    let params_start = memchr::memchr(b';', value).unwrap_or(value.len());
+    out.extend_from_slice(super::scan::trim(&value[..params_start]));
+    for param in via.params.iter() {
+        // What the sender claims of itself is not what we saw.
+        if param.name.eq_ignore_ascii_case(b"received") || param.name.eq_ignore_ascii_case(b"rport") {
+            continue;
+        }
+        out.push(b';');
+        out.extend_from_slice(param.name);
+        if let Some(value) = param.value {
+            out.push(b'=');
+            out.extend_from_slice(value);
+        }
+    }
+    if wants_rport || !is_source {
+        let _ = write!(out, ";received={}", source.ip());
+    }
+    if wants_rport {
+        let _ = write!(out, ";rport={}", source.port());
+    }
+}
+
+fn copy_vias(out: &mut Vec<u8>, request: &Message, source: SocketAddr) {
+    for (index, line) in request.header_lines(Header::Via).enumerate() {
+        out.extend_from_slice(b"Via: ");
+        let mut values = Values::new(line);
+        let top = if index == 0 { values.next() } else { None };
+        match top.and_then(|value| Some((value, Via::parse(value)?))) {
+            Some((value, via)) => {
+                write_via_with_source(out, value, &via, source);
+                for other in values {
+                    out.extend_from_slice(b", ");
+                    out.extend_from_slice(other);
+                }
+            }
+            None => out.extend_from_slice(line),
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+fn copy_to(out: &mut Vec<u8>, request: &Message, tag: Option<&str>) {
+    let Some(value) = request.header(Header::To) else { return };
+    out.extend_from_slice(b"To: ");
+    out.extend_from_slice(value);
+    if let (Some(tag), None) = (tag, request.to_tag()) {
+        out.extend_from_slice(b";tag=");
+        out.extend_from_slice(tag.as_bytes());
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+fn copy_line(out: &mut Vec<u8>, message: &Message, header: Header, name: &str) {
+    if let Some(value) = message.header(header) {
+        write_line(out, name, value);
+    }
+}
+
+fn write_line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn finish_with_body(mut out: Vec<u8>, content_type: &str, body: &[u8]) -> Bytes {
+    if !content_type.is_empty() {
+        write_line(&mut out, "Content-Type", content_type.as_bytes());
+    }
+    let _ = write!(out, "Content-Length: {}\r\n\r\n", body.len());
+    out.extend_from_slice(body);
+    Bytes::from(out)
+}

@@ -1,0 +1,314 @@
+//! The message: one buffer and an index of its lines.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::address::Address;
+use super::header::Header;
+use super::method::Method;
+use super::scan::{is_lws, parse_number, trim};
+use super::values::Values;
+use super::via::Via;
+use crate::limits;
+
+/// A SIP message over the bytes it came in. Header lines keep their order, their case and their folding.
+#[derive(Clone, Debug)]
+pub struct Message {
+    bytes: Bytes,
+    kind: Kind,
+    lines: Vec<Line>,
+    /// Where the body starts.
+    body: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Request { method: Method },
+    Response { status: u16 },
+}
+
+/// A header line's place in the buffer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line {
+    pub(crate) header: Header,
+    /// First byte of the name.
+    pub(crate) start: u32,
+    pub(crate) value_start: u32,
+    pub(crate) value_end: u32,
+    /// After the line end.
+    pub(crate) end: u32,
+}
+
+impl Line {
+    pub(crate) fn value(&self) -> Range<usize> {
+        self.value_start as usize..self.value_end as usize
+    }
+
+    pub(crate) fn whole(&self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+}
+
+/// Why bytes are not a message at all: nothing can be answered, only counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParseError {
+    /// Neither a request line nor a status line.
+    NotSip,
+    /// The empty line that ends the header is missing.
+    Unfinished,
+    TooManyHeaders,
+    TooLarge,
+}
+
+impl Message {
+    /// Indexes one whole message. What is malformed inside a header shows when it is asked for, or in
+    /// [`check_request`](super::check_request), so that it can be answered.
+    pub fn parse(bytes: Bytes) -> Result<Message, ParseError> {
+        if bytes.len() > limits::MESSAGE_BYTES {
+            return Err(ParseError::TooLarge);
+        }
+        let first_end = memchr::memchr(b'\n', &bytes).ok_or(ParseError::Unfinished)?;
+        let kind = parse_start(trim_line(&bytes[..first_end])).ok_or(ParseError::NotSip)?;
+        let (lines, body) = index_lines(&bytes, first_end + 1)?;
+        Ok(Message { bytes, kind, lines, body: offset(body) })
+    }
+
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    pub fn is_request(&self) -> bool {
+        matches!(self.kind, Kind::Request { .. })
+    }
+
+    /// The request's method; for a response that of its CSeq.
+    pub fn method(&self) -> Method {
+        match self.kind {
+            Kind::Request { method } => method,
+            Kind::Response { .. } => self.cseq().map_or(Method::Other, |(_, name)| Method::from_bytes(name)),
+        }
+    }
+
+    /// The method's name as written; for a response that of its CSeq.
+    pub fn method_name(&self) -> &[u8] {
+        match self.kind {
+            Kind::Request { .. } => &self.bytes[..self.uri_span().start.saturating_sub(1)],
+            Kind::Response { .. } => self.cseq().map_or(b"", |(_, name)| name),
+        }
+    }
+
+    /// 0 for a request.
+    pub fn status(&self) -> u16 {
+        match self.kind {
+            Kind::Request { .. } => 0,
+            Kind::Response { status } => status,
+        }
+    }
+
+    pub fn reason(&self) -> &[u8] {
+        let line = self.start_line();
+        line.get(12..).map_or(b"", trim)
+    }
+
+    /// The Request-URI as written.
+    pub fn uri(&self) -> &[u8] {
+        &self.bytes[self.uri_span()]
+    }
+
+    pub(crate) fn uri_span(&self) -> Range<usize> {
+        let line = self.start_line();
+        let start = memchr::memchr(b' ', line).map_or(line.len(), |at| at + 1);
+        let end = memchr::memrchr(b' ', line).unwrap_or(line.len()).max(start);
+        start..end
+    }
+
+    /// Request line or status line, without its line end.
+    pub fn start_line(&self) -> &[u8] {
+        let end = memchr::memchr(b'\n', &self.bytes).unwrap_or(self.bytes.len());
+        trim_line(&self.bytes[..end])
+    }
+
+    pub(crate) fn lines(&self) -> &[Line] {
+        &self.lines
+    }
+
+    /// Where the first header line starts.
+    pub(crate) fn headers_start(&self) -> usize {
+        self.lines.first().map_or(self.headers_end(), |line| line.start as usize)
+    }
+
+    /// Where the empty line starts.
+    pub(crate) fn headers_end(&self) -> usize {
+        self.lines.last().map_or_else(
+            || memchr::memchr(b'\n', &self.bytes).map_or(self.bytes.len(), |at| at + 1),
+            |line| line.end as usize,
+        )
+    }
+
+    /// The first line of that name, its value without surrounding white space.
+    pub fn header(&self, header: Header) -> Option<&[u8]> {
+        self.lines.iter().find(|line| line.header == header).map(|line| &self.bytes[line.value()])
+    }
+
+    /// Every line of that name.
+    pub fn header_lines(&self, header: Header) -> impl Iterator<Item = &[u8]> {
+        self.lines.iter().filter(move |line| line.header == header).map(|line| &self.bytes[line.value()])
+    }
+
+    /// Every comma-separated value of that name, over all its lines.
+    pub fn values(&self, header: Header) -> impl Iterator<Item = &[u8]> {
+        self.header_lines(header).flat_map(Values::new)
+    }
+
+    /// The first line of a header that has no [`Header`] of its own.
+    pub fn header_named(&self, name: &str) -> Option<&[u8]> {
+        self.lines
+            .iter()
+            .find(|line| {
+                line.header == Header::Other
+                    && self.bytes[line.start as usize..]
+                        .get(..name.len())
+                        .is_some_and(|start| start.eq_ignore_ascii_case(name.as_bytes()))
+                    && matches!(self.bytes.get(line.start as usize + name.len()), Some(b':' | b' ' | b'\t'))
+            })
+            .map(|line| &self.bytes[line.value()])
+    }
+
+    pub fn count(&self, header: Header) -> usize {
+        self.lines.iter().filter(|line| line.header == header).count()
+    }
+
+    /// The body that Content-Length gives; all that follows the header when there is none.
+    pub fn body(&self) -> &[u8] {
+        let rest = &self.bytes[self.body as usize..];
+        match self.content_length() {
+            Some(Some(length)) if length < rest.len() => &rest[..length],
+            _ => rest,
+        }
+    }
+
+    pub(crate) fn body_start(&self) -> usize {
+        self.body as usize
+    }
+
+    /// `Some(None)` when it stands there but is not a number.
+    pub fn content_length(&self) -> Option<Option<usize>> {
+        self.header(Header::ContentLength).map(|value| parse_number(value).map(|length| length as usize))
+    }
+
+    pub fn top_via(&self) -> Option<Via<'_>> {
+        Via::parse(Values::new(self.header(Header::Via)?).next()?)
+    }
+
+    pub fn from(&self) -> Option<Address<'_>> {
+        Address::parse(self.header(Header::From)?)
+    }
+
+    pub fn to(&self) -> Option<Address<'_>> {
+        Address::parse(self.header(Header::To)?)
+    }
+
+    pub fn from_tag(&self) -> Option<&[u8]> {
+        self.from()?.tag()
+    }
+
+    pub fn to_tag(&self) -> Option<&[u8]> {
+        self.to()?.tag()
+    }
+
+    pub fn call_id(&self) -> Option<&[u8]> {
+        self.header(Header::CallId).filter(|id| !id.is_empty())
+    }
+
+    /// Sequence number and method name.
+    pub fn cseq(&self) -> Option<(u32, &[u8])> {
+        let value = self.header(Header::CSeq)?;
+        let space = value.iter().position(|&b| is_lws(b))?;
+        // RFC 3261 §8.1.1.5: less than 2**31.
+        let number = parse_number(&value[..space]).filter(|&n| n < 1 << 31)?;
+        Some((number, trim(&value[space..])))
+    }
+
+    /// `Some(None)` when it stands there but is not a number from 0 to 255.
+    pub fn max_forwards(&self) -> Option<Option<u8>> {
+        self.header(Header::MaxForwards)
+            .map(|value| parse_number(value).and_then(|hops| u8::try_from(hops).ok()))
+    }
+
+    /// Whether a comma-separated header of tokens (Require, Supported, ...) names `token`.
+    pub fn lists(&self, header: Header, token: &str) -> bool {
+        self.values(header).any(|value| value.eq_ignore_ascii_case(token.as_bytes()))
+    }
+}
+
+fn trim_line(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+fn parse_start(line: &[u8]) -> Option<Kind> {
+    if let Some(rest) = line.strip_prefix(b"SIP/2.0 ") {
+        let status = rest.get(..3).and_then(parse_number).and_then(|code| u16::try_from(code).ok())?;
+        let well_formed = matches!(rest.get(3), None | Some(b' ')) && (100..=699).contains(&status);
+        return well_formed.then_some(Kind::Response { status });
+    }
+    let space = memchr::memchr(b' ', line)?;
+    let last = memchr::memrchr(b' ', line)?;
+    let version = &line[last + 1..];
+    // The version itself is judged by check_request, which can answer 505; trailing junk by it too.
+    let is_request = super::scan::is_token(&line[..space])
+        && (version.len() >= 4 && version[..4].eq_ignore_ascii_case(b"SIP/") || version.is_empty());
+    is_request.then(|| Kind::Request { method: Method::from_bytes(&line[..space]) })
+}
+
+fn index_lines(bytes: &[u8], mut at: usize) -> Result<(Vec<Line>, usize), ParseError> {
+    let mut lines = Vec::with_capacity(16);
+    loop {
+        let end = line_end(bytes, at)?;
+        let line = trim_line(&bytes[at..end - 1]);
+        if line.is_empty() {
+            return Ok((lines, end));
+        }
+        if lines.len() == limits::HEADER_LINES {
+            return Err(ParseError::TooManyHeaders);
+        }
+        lines.push(index_line(bytes, at, line.len(), end));
+        at = end;
+    }
+}
+
+/// After the line end, continuation lines included (RFC 3261 §7.3.1).
+fn line_end(bytes: &[u8], start: usize) -> Result<usize, ParseError> {
+    let mut at = start;
+    loop {
+        at += memchr::memchr(b'\n', &bytes[at..]).ok_or(ParseError::Unfinished)? + 1;
+        let is_empty_line = at - start <= 2 && trim_line(&bytes[start..at - 1]).is_empty();
+        if is_empty_line || !matches!(bytes.get(at), Some(b' ' | b'\t')) {
+            return Ok(at);
+        }
+    }
+}
+
+fn index_line(bytes: &[u8], start: usize, length: usize, end: usize) -> Line {
+    let line = &bytes[start..start + length];
+    let colon = memchr::memchr(b':', line);
+    let name = trim(&line[..colon.unwrap_or(0)]);
+    let header = Header::from_bytes(name);
+    let value = trim(&line[colon.map_or(0, |at| at + 1)..]);
+    let value_start = value.as_ptr() as usize - bytes.as_ptr() as usize;
+    Line {
+        header,
+        start: offset(start),
+        value_start: offset(value_start),
+        value_end: offset(value_start + value.len()),
+        end: offset(end),
+    }
+}
+
+fn offset(at: usize) -> u32 {
+    u32::try_from(at).expect("a message is bounded by limits::MESSAGE_BYTES")
+}

@@ -1,0 +1,32 @@
+//! The wire format of RFC 3261 §7 and §25: one buffer, lazily indexed; values are typed when asked for.
+//!
+//! A proxy changes a few headers and forwards every other byte as it came, so nothing here builds a tree:
+//! [`Message`] knows where lines start and end, [`Rewrite`] cuts and pastes, [`Reply`] and [`Request`] write anew.
+
+mod address;
+mod build;
+mod check;
+pub mod framing;
+mod header;
+mod message;
+mod method;
+mod params;
+mod rewrite;
+mod scan;
+mod uri;
+mod values;
+mod via;
+
+pub use address::Address;
+pub(crate) use build::write_via_with_source;
+pub use build::{PRODUCT, Reply, Request};
+pub use check::{Fault, check_request, check_response};
+pub use header::Header;
+pub use message::{Kind, Message, ParseError};
+pub use method::{ALLOW, Method};
+pub use params::{Param, Params};
+pub use rewrite::Rewrite;
+pub use scan::{eq_ignore_case, parse_number, trim};
+pub use uri::{Scheme, Uri, UriError, parse_ip, unescape};
+pub use values::Values;
+pub use via::{MAGIC_COOKIE, Via};

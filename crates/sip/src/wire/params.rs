@@ -1,0 +1,69 @@
+//! `;name=value` lists of headers and URIs.
+
+use super::scan::{eq_ignore_case, find_outside, trim};
+
+/// The text after the first `;`, not yet looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Params<'a>(pub &'a [u8]);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Param<'a> {
+    pub name: &'a [u8],
+    /// As written, quotes included; `None` for a flag.
+    pub value: Option<&'a [u8]>,
+}
+
+impl<'a> Params<'a> {
+    pub fn iter(self) -> impl Iterator<Item = Param<'a>> {
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            loop {
+                if rest.is_empty() {
+                    return None;
+                }
+                let end = find_outside(rest, b';').unwrap_or(rest.len());
+                let piece = trim(&rest[..end]);
+                rest = rest.get(end + 1..).unwrap_or_default();
+                if !piece.is_empty() {
+                    return Some(Param::from_bytes(piece));
+                }
+            }
+        })
+    }
+
+    /// The parameter's value; an empty slice for a flag without one.
+    pub fn get(self, name: &str) -> Option<&'a [u8]> {
+        // Cheap rejection: most look-ups are of what is not there.
+        if self.0.len() < name.len() {
+            return None;
+        }
+        self.iter()
+            .find(|param| eq_ignore_case(param.name, name))
+            .map(|param| param.value.unwrap_or_default())
+    }
+
+    /// As [`get`](Self::get), without surrounding quotes.
+    pub fn unquoted(self, name: &str) -> Option<&'a [u8]> {
+        self.get(name).map(unquote)
+    }
+
+    pub fn has(self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+}
+
+impl<'a> Param<'a> {
+    fn from_bytes(piece: &'a [u8]) -> Self {
+        match memchr::memchr(b'=', piece) {
+            Some(at) => Param { name: trim(&piece[..at]), value: Some(trim(&piece[at + 1..])) },
+            None => Param { name: piece, value: None },
+        }
+    }
+}
+
+fn unquote(value: &[u8]) -> &[u8] {
+    match value {
+        [b'"', inner @ .., b'"'] => inner,
+        _ => value,
+    }
+}

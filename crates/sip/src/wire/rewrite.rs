@@ -1,0 +1,198 @@
+//! Editing a message without parsing it into a tree: every byte that is not named stays as it was.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::header::Header;
+use super::message::{Line, Message};
+use super::values::Values;
+
+/// A list of cuts and pastes over a message, carried out by [`finish`](Rewrite::finish).
+#[derive(Debug)]
+pub struct Rewrite<'m> {
+    message: &'m Message,
+    /// What is pasted, all in one buffer.
+    text: Vec<u8>,
+    patches: SmallVec<[Patch; 8]>,
+}
+
+#[derive(Clone, Debug)]
+struct Patch {
+    cut: Range<usize>,
+    paste: Range<usize>,
+}
+
+impl<'m> Rewrite<'m> {
+    pub fn new(message: &'m Message) -> Self {
+        Rewrite { message, text: Vec::with_capacity(256), patches: SmallVec::new() }
+    }
+
+    pub fn set_uri(&mut self, uri: &[u8]) {
+        self.paste(self.message.uri_span(), |text| text.extend_from_slice(uri));
+    }
+
+    /// A new line before the first of that name, or before all others.
+    pub fn push_front(&mut self, header: Header, value: impl FnOnce(&mut Vec<u8>)) {
+        let at = self.first(header).map_or(self.message.headers_start(), |line| line.start as usize);
+        self.paste_line(at..at, header.as_str(), value);
+    }
+
+    /// A new line after all others.
+    pub fn append(&mut self, name: &str, value: impl FnOnce(&mut Vec<u8>)) {
+        let at = self.message.headers_end();
+        self.paste_line(at..at, name, value);
+    }
+
+    /// Replaces the first line's value; appends a line when there is none.
+    pub fn set(&mut self, header: Header, value: impl FnOnce(&mut Vec<u8>)) {
+        match self.first(header) {
+            Some(line) => self.paste(line.value(), value),
+            None => self.append(header.as_str(), value),
+        }
+    }
+
+    pub fn remove_all(&mut self, header: Header) {
+        let message = self.message;
+        for line in message.lines().iter().filter(|line| line.header == header) {
+            self.paste(line.whole(), |_| {});
+        }
+    }
+
+    /// Removes the first value: its whole line when it stands there alone.
+    pub fn remove_first_value(&mut self, header: Header) {
+        self.remove_first_values(header, 1);
+    }
+
+    /// Removes the first `count` values, over as many lines as they stand on.
+    pub fn remove_first_values(&mut self, header: Header, mut count: usize) {
+        let message = self.message;
+        for line in message.lines().iter().filter(|line| line.header == header) {
+            if count == 0 {
+                return;
+            }
+            let mut values = Values::new(&message.bytes()[line.value()]);
+            let mut next = values.next();
+            while count > 0 && next.is_some() {
+                count -= 1;
+                next = values.next();
+            }
+            match next {
+                Some(kept) => {
+                    let keep_from = self.position_of(kept);
+                    self.paste(line.value_start as usize..keep_from, |_| {});
+                }
+                None => self.paste(line.whole(), |_| {}),
+            }
+        }
+    }
+
+    /// Removes the last value over all lines of that name (a strict router's Request-URI trick).
+    pub fn remove_last_value(&mut self, header: Header) {
+        let message = self.message;
+        let Some(line) = message.lines().iter().rev().find(|line| line.header == header) else { return };
+        let mut values: SmallVec<[&[u8]; 4]> = Values::new(&message.bytes()[line.value()]).collect();
+        values.pop();
+        match values.last() {
+            Some(last) => {
+                let keep_to = self.position_of(last) + last.len();
+                self.paste(keep_to..line.value_end as usize, |_| {});
+            }
+            None => self.paste(line.whole(), |_| {}),
+        }
+    }
+
+    /// Replaces bytes that were borrowed from this very message.
+    pub fn replace(&mut self, part: &[u8], with: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.position_of(part);
+        self.paste(start..start + part.len(), with);
+    }
+
+    /// The edited message.
+    pub fn finish(mut self) -> Bytes {
+        // Stable: pastes at one place stand in the order they were asked for, and before what is cut there.
+        self.patches.sort_by_key(|patch| (patch.cut.start, patch.cut.end));
+        let source = self.message.bytes();
+        let mut out = Vec::with_capacity(source.len() + self.text.len());
+        let mut at = 0;
+        for patch in &self.patches {
+            debug_assert!(patch.cut.start >= at, "two edits of the same bytes");
+            out.extend_from_slice(&source[at..patch.cut.start.max(at)]);
+            out.extend_from_slice(&self.text[patch.paste.clone()]);
+            at = patch.cut.end.max(at);
+        }
+        out.extend_from_slice(&source[at..]);
+        Bytes::from(out)
+    }
+
+    fn first(&self, header: Header) -> Option<&'m Line> {
+        self.message.lines().iter().find(|line| line.header == header)
+    }
+
+    fn position_of(&self, part: &[u8]) -> usize {
+        let start = (part.as_ptr() as usize).wrapping_sub(self.message.bytes().as_ptr() as usize);
+        assert!(
+            start + part.len() <= self.message.bytes().len(),
+            "the part must be borrowed from the message"
+        );
+        start
+    }
+
+    fn paste_line(&mut self, at: Range<usize>, name: &str, value: impl FnOnce(&mut Vec<u8>)) {
+        self.paste(at, |text| {
+            text.extend_from_slice(name.as_bytes());
+            text.extend_from_slice(b": ");
+            value(text);
+            text.extend_from_slice(b"\r\n");
+        });
+    }
+
+    fn paste(&mut self, cut: Range<usize>, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.text.len();
+        write(&mut self.text);
+        self.patches.push(Patch { cut, paste: start..self.text.len() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message() -> Message {
+        let text = "INVITE sip:bob@b.test SIP/2.0\r\nv: SIP/2.0/UDP a;branch=z9hG4bK1, SIP/2.0/TCP b\r\n\
+                    Route: <sip:p1;lr>, <sip:p2;lr>\r\nX-Odd:  kept \r\n folded\r\nContent-Length: 0\r\n\r\n";
+        Message::parse(Bytes::from(text)).unwrap()
+    }
+
+    #[test]
+    fn untouched_bytes_stay() {
+        let message = message();
+        assert_eq!(Rewrite::new(&message).finish(), message.bytes());
+    }
+
+    #[test]
+    fn edits_touch_only_what_they_name() {
+        let message = message();
+        let mut rewrite = Rewrite::new(&message);
+        rewrite.set_uri(b"sip:c@d");
+        rewrite.push_front(Header::Via, |v| v.extend_from_slice(b"SIP/2.0/UDP us"));
+        rewrite.remove_first_value(Header::Route);
+        rewrite.set(Header::MaxForwards, |v| v.extend_from_slice(b"69"));
+        let text = String::from_utf8(rewrite.finish().to_vec()).unwrap();
+        assert_eq!(
+            text,
+            "INVITE sip:c@d SIP/2.0\r\nVia: SIP/2.0/UDP us\r\nv: SIP/2.0/UDP a;branch=z9hG4bK1, SIP/2.0/TCP b\r\n\
+             Route: <sip:p2;lr>\r\nX-Odd:  kept \r\n folded\r\nContent-Length: 0\r\nMax-Forwards: 69\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn the_last_value_can_go() {
+        let message = message();
+        let mut rewrite = Rewrite::new(&message);
+        rewrite.remove_last_value(Header::Route);
+        let edited = Message::parse(rewrite.finish()).unwrap();
+        assert_eq!(edited.header(Header::Route), Some(&b"<sip:p1;lr>"[..]));
+    }
+}

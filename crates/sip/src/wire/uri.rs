@@ -1,0 +1,210 @@
+//! URIs: sip, sips (RFC 3261 §19.1) and tel (RFC 3966).
+
+use super::params::Params;
+use super::scan::{eq_ignore_case, parse_number};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scheme {
+    Sip,
+    Sips,
+    Tel,
+    /// An absolute URI of a scheme we do not route by.
+    Other,
+}
+
+/// A URI over the bytes it stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Uri<'a> {
+    pub raw: &'a [u8],
+    pub scheme: Scheme,
+    /// As written, escapes and all; for tel the number. `None` when there is no user part.
+    pub user: Option<&'a [u8]>,
+    pub password: Option<&'a [u8]>,
+    /// IPv6 with its brackets; empty for tel and others.
+    pub host: &'a [u8],
+    pub port: Option<u16>,
+    pub params: Params<'a>,
+    /// After `?`, as written.
+    pub headers: &'a [u8],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UriError {
+    /// No scheme, or bytes that cannot stand in a URI.
+    Malformed,
+    BadHost,
+    BadPort,
+    BadEscape,
+}
+
+impl<'a> Uri<'a> {
+    pub fn parse(raw: &'a [u8]) -> Result<Uri<'a>, UriError> {
+        if raw.iter().any(|&b| b <= b' ' || b == b'<' || b == b'>' || b == b'"' || b == 0x7f) {
+            return Err(UriError::Malformed);
+        }
+        let colon = memchr::memchr(b':', raw).ok_or(UriError::Malformed)?;
+        let (scheme, rest) = (&raw[..colon], &raw[colon + 1..]);
+        if eq_ignore_case(scheme, "sip") {
+            Uri::parse_sip(raw, Scheme::Sip, rest)
+        } else if eq_ignore_case(scheme, "sips") {
+            Uri::parse_sip(raw, Scheme::Sips, rest)
+        } else if eq_ignore_case(scheme, "tel") {
+            Ok(Uri::parse_tel(raw, rest))
+        } else if is_scheme(scheme) {
+            Ok(Uri { raw, scheme: Scheme::Other, ..EMPTY })
+        } else {
+            Err(UriError::Malformed)
+        }
+    }
+
+    fn parse_sip(raw: &'a [u8], scheme: Scheme, rest: &'a [u8]) -> Result<Uri<'a>, UriError> {
+        // The user part may hold ';' and '?', so '@' is looked for first (RFC 4475 §3.1.1.9).
+        let (userinfo, hostpart) = match memchr::memrchr(b'@', host_limit(rest)) {
+            Some(at) => (Some(&rest[..at]), &rest[at + 1..]),
+            None => (None, rest),
+        };
+        let (hostpart, headers) = split_at_byte(hostpart, b'?');
+        let (hostport, params) = split_at_byte(hostpart, b';');
+        let (host, port) = split_host_port(hostport).ok_or(UriError::BadPort)?;
+        if !is_host(host) {
+            return Err(UriError::BadHost);
+        }
+        let (user, password) = match userinfo.map(|info| split_at_byte(info, b':')) {
+            Some((user, password)) if !password.is_empty() => (Some(user), Some(password)),
+            Some((user, _)) => (Some(user), None),
+            None => (None, None),
+        };
+        if !escapes_are_whole(rest) {
+            return Err(UriError::BadEscape);
+        }
+        Ok(Uri { raw, scheme, user, password, host, port, params: Params(params), headers })
+    }
+
+    fn parse_tel(raw: &'a [u8], rest: &'a [u8]) -> Uri<'a> {
+        let (number, params) = split_at_byte(rest, b';');
+        Uri { raw, scheme: Scheme::Tel, user: Some(number), params: Params(params), ..EMPTY }
+    }
+
+    /// The user part with `%xx` undone, when that is text.
+    pub fn user_decoded(&self) -> Option<String> {
+        let user = self.user?;
+        String::from_utf8(unescape(user)).ok()
+    }
+
+    /// The host in lower case.
+    pub fn host_lower(&self) -> String {
+        String::from_utf8_lossy(self.host).to_ascii_lowercase()
+    }
+
+    /// The host as an address, when it is one.
+    pub fn host_ip(&self) -> Option<std::net::IpAddr> {
+        parse_ip(self.host)
+    }
+
+    /// `lr`: the element this URI names does loose routing (RFC 3261 §19.1.1).
+    pub fn is_loose_router(&self) -> bool {
+        self.params.has("lr")
+    }
+
+    pub fn is_sip(&self) -> bool {
+        matches!(self.scheme, Scheme::Sip | Scheme::Sips)
+    }
+}
+
+const EMPTY: Uri<'static> = Uri {
+    raw: b"",
+    scheme: Scheme::Other,
+    user: None,
+    password: None,
+    host: b"",
+    port: None,
+    params: Params(b""),
+    headers: b"",
+};
+
+/// An IPv4 address, or an IPv6 one with or without brackets.
+pub fn parse_ip(host: &[u8]) -> Option<std::net::IpAddr> {
+    let inner = match host {
+        [b'[', inner @ .., b']'] => inner,
+        _ => host,
+    };
+    std::str::from_utf8(inner).ok()?.parse().ok()
+}
+
+/// Undoes `%xx`; what is not an escape stays as it is.
+pub fn unescape(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut at = 0;
+    while at < text.len() {
+        match escape_at(&text[at..]) {
+            Some(byte) => {
+                out.push(byte);
+                at += 3;
+            }
+            None => {
+                out.push(text[at]);
+                at += 1;
+            }
+        }
+    }
+    out
+}
+
+fn escape_at(text: &[u8]) -> Option<u8> {
+    match text {
+        [b'%', high, low, ..] => {
+            let digit = |b: u8| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok());
+            Some(digit(*high)? * 16 + digit(*low)?)
+        }
+        _ => None,
+    }
+}
+
+fn escapes_are_whole(text: &[u8]) -> bool {
+    memchr::memchr_iter(b'%', text).all(|at| escape_at(&text[at..]).is_some())
+}
+
+/// '@' may also stand, escaped or not, in URI headers; only the part before them is searched.
+fn host_limit(rest: &[u8]) -> &[u8] {
+    match memchr::memchr(b'@', rest) {
+        // A user part may contain '?'; headers start at the first '?' after the first '@'.
+        Some(at) => match memchr::memchr(b'?', &rest[at..]) {
+            Some(question) => &rest[..at + question],
+            None => rest,
+        },
+        None => rest,
+    }
+}
+
+fn split_at_byte(bytes: &[u8], byte: u8) -> (&[u8], &[u8]) {
+    match memchr::memchr(byte, bytes) {
+        Some(at) => (&bytes[..at], &bytes[at + 1..]),
+        None => (bytes, b""),
+    }
+}
+
+/// Splits `host[:port]`, IPv6 in brackets. `None` for a port that is none.
+pub(crate) fn split_host_port(text: &[u8]) -> Option<(&[u8], Option<u16>)> {
+    let search_from = if text.first() == Some(&b'[') { memchr::memchr(b']', text)? } else { 0 };
+    let Some(colon) = memchr::memchr(b':', &text[search_from..]).map(|at| at + search_from) else {
+        return Some((text, None));
+    };
+    let port = parse_number(super::scan::trim(&text[colon + 1..]))?;
+    Some((super::scan::trim(&text[..colon]), Some(u16::try_from(port).ok()?)))
+}
+
+fn is_host(host: &[u8]) -> bool {
+    match host {
+        [] => false,
+        [b'[', inner @ .., b']'] => {
+            std::str::from_utf8(inner).is_ok_and(|text| text.parse::<std::net::Ipv6Addr>().is_ok())
+        }
+        // '_' is not a hostname's, but Windows and Docker names have it. COMPAT(docker).
+        _ => host.iter().all(|&b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_')),
+    }
+}
+
+fn is_scheme(scheme: &[u8]) -> bool {
+    scheme.first().is_some_and(u8::is_ascii_alphabetic)
+        && scheme.iter().all(|&b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'))
+}

@@ -1,0 +1,61 @@
+//! Via (RFC 3261 §20.42, RFC 3581 rport).
+
+use super::params::Params;
+use super::scan::{eq_ignore_case, parse_number, trim};
+use super::uri::split_host_port;
+
+/// One Via value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Via<'a> {
+    /// `UDP`, `TLS`, ... as written.
+    pub transport: &'a [u8],
+    /// Host of sent-by, IPv6 with its brackets.
+    pub host: &'a [u8],
+    pub port: Option<u16>,
+    pub params: Params<'a>,
+}
+
+/// RFC 3261 §8.1.1.7: a branch that names its transaction starts so.
+pub const MAGIC_COOKIE: &[u8] = b"z9hG4bK";
+
+impl<'a> Via<'a> {
+    /// `None` when it is not `SIP/2.0/transport host[:port]*(;param)`.
+    pub fn parse(value: &'a [u8]) -> Option<Via<'a>> {
+        let (name, rest) = split_slash(value)?;
+        let (version, rest) = split_slash(rest)?;
+        if !eq_ignore_case(name, "SIP") || version != b"2.0" {
+            return None;
+        }
+        let rest = trim(rest);
+        let space = rest.iter().position(|b| matches!(b, b' ' | b'\t' | b'\r' | b'\n'))?;
+        let (transport, rest) = (&rest[..space], trim(&rest[space..]));
+        let semicolon = memchr::memchr(b';', rest).unwrap_or(rest.len());
+        let (host, port) = split_host_port(trim(&rest[..semicolon]))?;
+        let params = Params(rest.get(semicolon + 1..).unwrap_or_default());
+        (!transport.is_empty() && !host.is_empty()).then_some(Via { transport, host, port, params })
+    }
+
+    pub fn branch(&self) -> Option<&'a [u8]> {
+        self.params.get("branch").filter(|branch| !branch.is_empty())
+    }
+
+    /// Whether the branch identifies the transaction by itself (RFC 3261 §17.2.3).
+    pub fn has_magic_branch(&self) -> bool {
+        self.branch().is_some_and(|b| b.len() > MAGIC_COOKIE.len() && b.starts_with(MAGIC_COOKIE))
+    }
+
+    pub fn received(&self) -> Option<&'a [u8]> {
+        self.params.get("received").filter(|value| !value.is_empty())
+    }
+
+    /// `Some(None)` for a bare `rport`.
+    pub fn rport(&self) -> Option<Option<u16>> {
+        let value = self.params.get("rport")?;
+        Some(parse_number(value).and_then(|port| u16::try_from(port).ok()))
+    }
+}
+
+fn split_slash(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = memchr::memchr(b'/', bytes)?;
+    Some((trim(&bytes[..at]), &bytes[at + 1..]))
+}
