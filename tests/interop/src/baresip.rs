@@ -23,7 +23,7 @@ pub struct Baresip {
 }
 
 impl Baresip {
-    /// Starts a phone for `user` that uses 127.0.0.1:`proxy`.
+    /// Starts a phone for `user` that sends back what it hears and uses 127.0.0.1:`proxy`.
     pub fn start(user: &str, password: &str, proxy: u16) -> Baresip {
         let folder = TempDir::new().expect("a temporary folder");
         let control = free_port();
@@ -50,7 +50,7 @@ impl Baresip {
     }
 
     /// Waits until its REGISTER was accepted. Read from its log: the event may come before anyone can listen for it.
-    pub fn is_registered(&self) {
+    pub fn wait_until_registered(&self) {
         let accepted = || self.peer.lines().iter().any(|line| line.contains("{0/UDP/v4} 200 OK"));
         wait_until("baresip to be registered", PATIENCE, accepted, || self.peer.tail());
     }
@@ -107,14 +107,15 @@ fn take_netstring(received: &mut Vec<u8>) -> Option<Vec<u8>> {
 }
 
 fn config(control: u16) -> String {
-    let modules = ["g711", "ausine", "aubridge"].map(|name| format!("module {name}.so\n")).concat();
+    let modules = ["g711", "aubridge"].map(|name| format!("module {name}.so\n")).concat();
     let applications = ["account", "menu", "ctrl_tcp"].map(|name| format!("module_app {name}.so\n")).concat();
     format!(
         "sip_listen 127.0.0.1:0\n\
          module_path {}\n\
-         audio_source ausine,440\n\
-         audio_player aubridge,nowhere\n\
-         audio_alert aubridge,nowhere\n\
+         net_interface 127.0.0.1\n\
+         audio_source aubridge,call\n\
+         audio_player aubridge,call\n\
+         audio_alert aubridge,bell\n\
          ctrl_tcp_listen 127.0.0.1:{control}\n\
          {modules}{applications}",
         module_folder()

@@ -35,8 +35,8 @@ pub fn forked(proxy: u16, user: &str, password: &str) {
 pub fn phones(proxy: u16, alice: (&str, &str), bob: (&str, &str)) {
     let mut caller = Baresip::start(alice.0, alice.1, proxy);
     let mut callee = Baresip::start(bob.0, bob.1, proxy);
-    caller.is_registered();
-    callee.is_registered();
+    caller.wait_until_registered();
+    callee.wait_until_registered();
     caller.command("dial", &format!("sip:{}@{}", bob.0, crate::DOMAIN));
     callee.expect("CALL_INCOMING");
     callee.command("accept", "");

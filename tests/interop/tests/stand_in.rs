@@ -1,6 +1,8 @@
 //! The plays with Kamailio in the node's place. When these fail, the machine or the plays are at fault, not `belfry`.
 
-use interop::{Kamailio, Sipp, play};
+use std::time::Duration;
+
+use interop::{Account, Kamailio, Sipp, play, wait_until};
 
 #[test]
 fn sipp_calls_sipp() {
@@ -32,4 +34,19 @@ fn one_of_two_phones_answers() {
 #[test]
 fn baresip_calls_baresip() {
     play::phones(Kamailio::office().port, ("alice", "secret"), ("bob", "secret"));
+}
+
+#[test]
+fn registered_phones_answer() {
+    let kamailio = Kamailio::office();
+    let phone = Sipp::answering("reply.xml", 20);
+    let accounts: Vec<Account> = (0..20).map(|n| Account::new(&format!("user{n}"), "secret")).collect();
+    let registering = Sipp::for_accounts("register-log.xml", kamailio.port, &accounts, phone.port, 50);
+    let all = || registering.logged().len() == accounts.len();
+    wait_until("every registration to be logged", Duration::from_secs(20), all, || {
+        registering.logged().join("\n")
+    });
+    assert_eq!(registering.logged()[0].trim(), "user0");
+    Sipp::for_accounts("ask.xml", kamailio.port, &accounts, phone.port, 50).succeeds();
+    phone.succeeds();
 }
