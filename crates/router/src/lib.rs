@@ -2,6 +2,20 @@
 //!
 //! Protocol-neutral: SIP edges ask it today, XMPP sessions will. `interface` is the whole conversation.
 
+mod calls;
+mod contact;
 pub mod interface;
+mod kept;
+pub mod limits;
+mod location;
+mod presence;
+mod record;
+mod registrar;
+mod router;
+mod soft;
+mod watch;
 
+pub use contact::contact_key;
 pub use interface::*;
+pub use record::{Corrupt, decode as decode_record, encode as encode_record};
+pub use router::{Counts, Effect, Router, RouterSettings, WriteFailed};

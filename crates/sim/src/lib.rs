@@ -1,1 +1,16 @@
 //! For tests: virtual clock, seeded randomness, lossy networks, worlds, ladder diagrams.
+//!
+//! A test builds a `World` from a seed, adds nodes, says how bad the network between them is, and lets time
+//! run. Nothing sleeps: 32 seconds of virtual time take as long as the work in them.
+
+pub mod ladder;
+pub mod limits;
+pub mod mailbox;
+pub mod network;
+pub mod seeds;
+pub mod world;
+
+pub use mailbox::{Letter, Mailbox};
+pub use network::Link;
+pub use seeds::for_seeds;
+pub use world::{Datagram, Node, NodeId, World};

@@ -2,12 +2,33 @@
 
 use std::time::Duration;
 
-/// Bytes of one message. A datagram cannot be longer; a stream's frame over it is answered 513 and the
-/// connection closed.
-pub const MESSAGE_BYTES: usize = 65_536;
+/// Bytes of one message: what the stream limits below allow. A datagram cannot be longer.
+pub const MESSAGE_BYTES: usize = MAX_STREAM_HEAD + MAX_STREAM_BODY;
 
 /// Header lines of one message. Real ones have under 60; over it the message is dropped and counted.
 pub const HEADER_LINES: usize = 256;
+
+/// Nonces of one shard whose last `nc` is remembered, about 40 bytes each. Beyond it the oldest are forgotten
+/// and their next use is answered `stale=true`, one more round trip.
+pub const NONCES_IN_USE: usize = 262_144;
+
+// Registrar front (`registrar`).
+
+/// Contacts in one REGISTER, removals included; an account's own limit is lower. Over it: 403.
+pub const CONTACTS_PER_REGISTER: usize = 32;
+
+/// Bytes of one contact URI, of `+sip.instance` and of all Path values of a request. They are kept in memory
+/// and in the record for every binding; real ones have under 200. Over it: 400.
+pub const CONTACT_BYTES: usize = 512;
+
+/// Bytes of User-Agent kept with a binding; the rest is cut off.
+pub const USER_AGENT_BYTES: usize = 64;
+
+/// Contacts that one request may ring at once. RFC 5393 asks for a bound on fan-out; the rest are not rung.
+pub const FORK_BRANCHES: usize = 32;
+
+/// Max-Forwards put into a request that has none (RFC 3261 §16.6 step 3).
+pub const MAX_FORWARDS: u8 = 70;
 
 // Resolution (`resolve`).
 
@@ -85,3 +106,11 @@ pub const DELIVERY_CONTACTS: usize = 8;
 
 /// Characters of a tag or Call-ID we make: five bits each, 80 bits.
 pub const TAG_CHARS: usize = 16;
+
+/// Bytes of start line and headers of a message on a stream, the empty line included. A datagram cannot be
+/// longer than this either, so both ways in allow the same. Longer: the connection is closed, no answer.
+pub const MAX_STREAM_HEAD: usize = 64 * 1024;
+
+/// Bytes of body of a message on a stream. Offers, presence documents and messages are a hundredth of this.
+/// Longer: 413, then the connection is closed, because the rest cannot be skipped safely.
+pub const MAX_STREAM_BODY: usize = 256 * 1024;

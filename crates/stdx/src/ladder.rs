@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::Instant;
 use crate::limits::{LADDER_ARROWS, LADDER_LABEL};
+use crate::ring::Ring;
 
 /// Collects arrows between named columns; `Display` draws them, earliest first:
 ///
@@ -20,9 +21,9 @@ use crate::limits::{LADDER_ARROWS, LADDER_LABEL};
 pub struct Ladder {
     start: Instant,
     columns: Vec<Box<str>>,
-    lines: Vec<Line>,
-    /// Lines beyond the limit.
-    untold: u64,
+    lines: Ring<Line>,
+    /// Lines that made room for later ones.
+    forgotten: u64,
 }
 
 /// What became of what an arrow stands for.
@@ -50,7 +51,7 @@ enum Kind {
 
 impl Ladder {
     pub fn new(start: Instant) -> Self {
-        Ladder { start, columns: Vec::new(), lines: Vec::new(), untold: 0 }
+        Ladder { start, columns: Vec::new(), lines: Ring::new(LADDER_ARROWS), forgotten: 0 }
     }
 
     /// Gives a name its place before its first arrow does.
@@ -82,8 +83,8 @@ impl Ladder {
     /// Forgets the lines, keeps the columns, and counts time from `start`.
     pub fn restart(&mut self, start: Instant) {
         self.start = start;
-        self.lines.clear();
-        self.untold = 0;
+        self.lines = Ring::new(LADDER_ARROWS);
+        self.forgotten = 0;
     }
 
     /// The whole drawing; every line ends with a line feed.
@@ -100,16 +101,13 @@ impl Ladder {
     }
 
     fn push(&mut self, at: Instant, kind: Kind) {
-        if self.lines.len() < LADDER_ARROWS {
-            self.lines.push(Line { at, kind });
-        } else {
-            self.untold += 1;
-        }
+        let oldest = self.lines.push_over(Line { at, kind });
+        self.forgotten += u64::from(oldest.is_some());
     }
 
     fn widths(&self) -> Widths {
         let mut widths = Widths { time: "2_020ms".len() + 2, name: 0, label: 0 };
-        for line in &self.lines {
+        for line in self.lines.iter() {
             widths.time = widths.time.max(millis(line.at.since(self.start)).len());
             if let Kind::Arrow { from, to, label, .. } = &line.kind {
                 widths.name = widths.name.max(width(&self.columns[*from.min(to)]));
@@ -140,13 +138,10 @@ impl fmt::Display for Ladder {
         let widths = self.widths();
         let mut lines: Vec<&Line> = self.lines.iter().collect();
         lines.sort_by_key(|line| line.at);
-        for line in lines {
-            writeln!(f, "{}", self.draw(line, &widths))?;
+        if self.forgotten > 0 {
+            writeln!(f, "{:>width$}  {} earlier", "…", self.forgotten, width = widths.time)?;
         }
-        match self.untold {
-            0 => Ok(()),
-            untold => writeln!(f, "{:>width$}  and {untold} more", "…", width = widths.time),
-        }
+        lines.into_iter().try_for_each(|line| writeln!(f, "{}", self.draw(line, &widths)))
     }
 }
 
@@ -263,12 +258,12 @@ mod tests {
     }
 
     #[test]
-    fn has_an_end() {
+    fn keeps_the_last_lines() {
         let mut ladder = Ladder::new(START);
         for _ in 0..LADDER_ARROWS + 3 {
             ladder.arrow(at(0), "a", "b", "OPTIONS", Fate::Arrives);
         }
         assert_eq!(ladder.len(), LADDER_ARROWS);
-        assert!(ladder.render().ends_with("…  and 3 more\n"));
+        assert!(ladder.render().starts_with("        …  3 earlier\n"));
     }
 }

@@ -1,4 +1,5 @@
-//! What std lacks: time as a value, timer wheel, slab, bounded containers, keyed hashes. No domain words.
+//! What std lacks: time as a value, timer wheel, slab, bounded containers, keyed hashes, rate limits, ladder drawings.
+//! No domain words.
 
 pub mod cache;
 pub mod hash;

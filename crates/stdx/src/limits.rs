@@ -1,7 +1,8 @@
 //! The numbers that bound what lives here, each with its reason.
 
 /// Microseconds. A timer fires at the first tick at or after its time, so it is late by less than this.
-/// RFC 3261's shortest interval is T1 = 500 ms; 8 ms is under 2 % of it and 125 wake-ups a second at most.
+/// The shortest interval of a protocol above is 500 ms; 8 ms is under 2 % of it, and 125 wake-ups a second
+/// at most.
 pub const TICK_MICROS: u64 = 8_000;
 
 /// Entries a slot of the wheel keeps room for after it was emptied. More is given back to the allocator,
@@ -11,8 +12,8 @@ pub const WHEEL_SLOT_KEEPS: usize = 32;
 /// Values a slab allocates at once: growth costs one chunk, never a copy of what is there.
 pub const SLAB_CHUNK: usize = 1024;
 
-/// Arrows a ladder keeps; later ones are only counted, and the drawing says how many. A call has a few
-/// dozen, a reader gives up long before this.
+/// Lines a ladder keeps, the last ones; the drawing says how many went before. A
+/// reader gives up long before this.
 pub const LADDER_ARROWS: usize = 10_000;
 
 /// Characters of a label that a ladder draws; the rest is cut with `…`. Labels may come from a peer.

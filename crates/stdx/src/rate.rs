@@ -93,7 +93,7 @@ impl Level {
 /// How a `Limiter` treats each of its keys.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
-    /// Keys remembered at most; beyond that the one idle longest is forgotten.
+    /// Keys remembered at most; beyond that one that was idle is forgotten, those under penalty last.
     pub capacity: usize,
     pub rate: Rate,
     /// Failures in a row before there is a penalty: people mistype.

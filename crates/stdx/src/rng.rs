@@ -6,7 +6,7 @@ use std::hash::Hasher;
 
 use siphasher::sip::SipHasher24;
 
-/// Lower-case base32 of RFC 4648 §6: 5 bits a character, and every character is a SIP token character.
+/// Lower-case base32 of RFC 4648 §6: 5 bits a character, and no protocol wants one escaped.
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 const BITS_PER_CHAR: usize = 5;
 const CHARS_PER_DRAW: usize = u64::BITS as usize / BITS_PER_CHAR;

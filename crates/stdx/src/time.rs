@@ -62,3 +62,29 @@ impl fmt::Debug for Instant {
         write!(f, "{}.{:06}s", self.0 / 1_000_000, self.0 % 1_000_000)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_ends_of_time_hold() {
+        assert_eq!(Instant::FAR_FUTURE + Duration::from_secs(1), Instant::FAR_FUTURE);
+        assert_eq!(Instant::default() + Duration::MAX, Instant::FAR_FUTURE);
+        assert_eq!(Instant::default() - Duration::from_secs(1), Instant::default());
+        assert_eq!(Instant::from_unix_seconds(u64::MAX), Instant::FAR_FUTURE);
+        assert_eq!(format!("{:?}", Instant::from_micros(1_000_020)), "1.000020s");
+    }
+
+    proptest! {
+        #[test]
+        fn a_difference_leads_back(at in 0..u64::MAX / 2, micros in 0..u64::MAX / 2) {
+            let (earlier, gap) = (Instant::from_micros(at), Duration::from_micros(micros));
+            prop_assert_eq!((earlier + gap).since(earlier), gap);
+            prop_assert_eq!(earlier.since(earlier + gap), Duration::ZERO);
+            prop_assert_eq!((earlier + gap) - gap, earlier);
+        }
+    }
+}

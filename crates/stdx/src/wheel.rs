@@ -10,8 +10,8 @@ const SLOTS: usize = 1 << BITS;
 const LEVELS: usize = 7;
 
 /// Timers by tick. An entry lies on the level of the highest digit in which its tick differs from the
-/// current one, and falls to a lower level when the wheel gets there: at most `LEVELS - 1` times, once for
-/// anything within nine minutes. Costs 16 to 24 bytes an entry for an eight-byte token.
+/// current one, and falls to a lower level when the wheel gets there: at most `LEVELS - 1` times, once or
+/// twice for anything within nine minutes. Costs 16 to 24 bytes an entry for an eight-byte token.
 pub struct Wheel<T> {
     levels: Box<[Level<T>; LEVELS]>,
     /// Every tick before this one has fired.

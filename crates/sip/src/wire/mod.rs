@@ -6,6 +6,7 @@
 mod address;
 mod build;
 mod check;
+pub mod framing;
 mod header;
 mod message;
 mod method;

@@ -62,16 +62,29 @@ impl<'m> Rewrite<'m> {
 
     /// Removes the first value: its whole line when it stands there alone.
     pub fn remove_first_value(&mut self, header: Header) {
-        let Some(line) = self.first(header) else { return };
-        let value = &self.message.bytes()[line.value()];
-        let mut values = Values::new(value);
-        values.next();
-        match values.next() {
-            Some(second) => {
-                let keep_from = self.position_of(second);
-                self.paste(line.value_start as usize..keep_from, |_| {});
+        self.remove_first_values(header, 1);
+    }
+
+    /// Removes the first `count` values, over as many lines as they stand on.
+    pub fn remove_first_values(&mut self, header: Header, mut count: usize) {
+        let message = self.message;
+        for line in message.lines().iter().filter(|line| line.header == header) {
+            if count == 0 {
+                return;
             }
-            None => self.paste(line.whole(), |_| {}),
+            let mut values = Values::new(&message.bytes()[line.value()]);
+            let mut next = values.next();
+            while count > 0 && next.is_some() {
+                count -= 1;
+                next = values.next();
+            }
+            match next {
+                Some(kept) => {
+                    let keep_from = self.position_of(kept);
+                    self.paste(line.value_start as usize..keep_from, |_| {});
+                }
+                None => self.paste(line.whole(), |_| {}),
+            }
         }
     }
 
@@ -98,8 +111,8 @@ impl<'m> Rewrite<'m> {
 
     /// The edited message.
     pub fn finish(mut self) -> Bytes {
-        // Stable: pastes at one place stand in the order they were asked for.
-        self.patches.sort_by_key(|patch| patch.cut.start);
+        // Stable: pastes at one place stand in the order they were asked for, and before what is cut there.
+        self.patches.sort_by_key(|patch| (patch.cut.start, patch.cut.end));
         let source = self.message.bytes();
         let mut out = Vec::with_capacity(source.len() + self.text.len());
         let mut at = 0;

@@ -1,0 +1,52 @@
+# `make` alone lists what can be made. Each target sets up what it needs.
+
+CARGO ?= cargo
+CONFIG ?= belfry.toml
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run demo test check tidy deny bench-sip bench-memory fuzz-short
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## install the system packages the build and the tests use, if any is missing
+	@tools/setup
+
+run: ## build and start one node on loopback with the example configuration
+	@tools/setup build
+	$(CARGO) run --release --package server --bin belfry -- serve --config $(CONFIG)
+
+demo: ## about a minute: SIPp drives the seed's runs R1 and R4 through one node
+	@tools/setup
+	@bench/demo/run $(ARGS)
+
+test: ## the gate: every test, with real SIPp, Kamailio, baresip and OpenSSL as peers
+	@tools/setup
+	$(CARGO) build --workspace --bins --locked
+	$(CARGO) test --workspace --locked
+
+check: ## formatting, lints and tidiness, without running the tests
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
+	$(CARGO) xtask tidy
+
+tidy: ## dependency arrows, no clock in cores, lengths, licences
+	$(CARGO) xtask tidy
+
+deny: ## advisories, licences and bans through cargo-deny, where it is installed
+	@command -v cargo-deny >/dev/null || { echo "cargo-deny is not installed: cargo install cargo-deny --locked"; exit 1; }
+	cargo-deny check
+
+bench-sip: ## Belfry and Kamailio in turn under SIPp; ARGS="--help" lists the options
+	@tools/setup
+	$(CARGO) build --release --package server --bin belfry --locked
+	@bench/sip/run $(ARGS)
+
+bench-memory: ## resident bytes of a binding and of a lingering transaction
+	@tools/setup
+	$(CARGO) build --release --package server --bin belfry --locked
+	@bench/memory/run $(ARGS)
+
+fuzz-short: ## every fuzz target for a minute (needs nightly and cargo-fuzz)
+	@tools/fuzz-short

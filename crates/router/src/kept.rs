@@ -1,0 +1,212 @@
+//! Messages kept until their address comes back. The store has them; here is only how many, and whom they
+//! are being delivered to.
+
+use std::collections::{HashMap, VecDeque};
+
+use stdx::Instant;
+use stdx::hash::Keyed;
+use stdx::wheel::Wheel;
+
+use crate::interface::{Aor, Edge, KeepRefused, KeptMessage, Push};
+use crate::limits;
+use crate::router::{Effect, Router};
+
+pub(crate) struct Kept {
+    keyed: Keyed,
+    /// By the hash of the address: most addresses have none.
+    counts: HashMap<u64, Count>,
+    deliveries: HashMap<u64, Delivery>,
+    wheel: Wheel<u64>,
+    last_id: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Count {
+    kept: u32,
+    /// Accepted, on their way to the disk.
+    writing: u32,
+}
+
+/// Messages on their way out, one at a time, so that they arrive in the order they were sent.
+struct Delivery {
+    edge: Edge,
+    /// Given up then; the rest waits for the next REGISTER.
+    until: Instant,
+    stage: Stage,
+}
+
+enum Stage {
+    /// `written`: messages that reached the disk meanwhile. What is read may have them or not.
+    Loading {
+        written: u32,
+    },
+    Sending {
+        outstanding: u64,
+        rest: VecDeque<KeptMessage>,
+    },
+}
+
+impl Kept {
+    pub(crate) fn new(keyed: Keyed, now: Instant) -> Self {
+        Kept { keyed, counts: HashMap::new(), deliveries: HashMap::new(), wheel: Wheel::new(now), last_id: 0 }
+    }
+
+    pub(crate) fn seed(&mut self, aor: &str, count: u32) {
+        self.set(self.hash(aor), Count { kept: count, writing: 0 });
+    }
+
+    /// How many are kept for this address.
+    pub(crate) fn count(&self, aor: &str) -> u32 {
+        self.counts.get(&self.hash(aor)).map_or(0, |count| count.kept)
+    }
+
+    pub(crate) fn total(&self) -> usize {
+        self.counts.values().map(|count| count.kept as usize).sum()
+    }
+
+    /// Gives the message its id: rising, and unlike any of an earlier life of the process.
+    pub(crate) fn accept(&mut self, now: Instant, message: &mut KeptMessage) -> Result<(), KeepRefused> {
+        if message.body.len() > limits::KEPT_BYTES {
+            return Err(KeepRefused::TooLarge);
+        }
+        let hash = self.hash(&message.aor);
+        let count = self.counts.get(&hash).copied().unwrap_or_default();
+        if count.kept + count.writing >= limits::KEPT_PER_ADDRESS {
+            return Err(KeepRefused::TooMany);
+        }
+        self.set(hash, Count { writing: count.writing + 1, ..count });
+        self.last_id = now.as_micros().max(self.last_id + 1);
+        message.id = self.last_id;
+        Ok(())
+    }
+
+    pub(crate) fn handle_written(&mut self, aor: &str, written: bool) {
+        let hash = self.hash(aor);
+        let count = self.counts.get(&hash).copied().unwrap_or_default();
+        let kept = count.kept + u32::from(written);
+        self.set(hash, Count { kept, writing: count.writing.saturating_sub(1) });
+        if let Some(Delivery { stage: Stage::Loading { written: so_far }, .. }) =
+            self.deliveries.get_mut(&hash)
+        {
+            *so_far += u32::from(written);
+        }
+    }
+
+    pub(crate) fn expire(&mut self, now: Instant) {
+        let mut due = Vec::new();
+        self.wheel.expire(now, &mut due);
+        for hash in due {
+            // A delivery that went on since has a later entry.
+            if self.deliveries.get(&hash).is_some_and(|delivery| delivery.until <= now) {
+                self.deliveries.remove(&hash);
+            }
+        }
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.wheel.deadline()
+    }
+
+    fn start(&mut self, now: Instant, hash: u64, edge: Edge, stage: Stage) {
+        let until = now + limits::DELIVERY_PATIENCE;
+        self.wheel.insert(until, hash);
+        self.deliveries.insert(hash, Delivery { edge, until, stage });
+    }
+
+    fn set(&mut self, hash: u64, count: Count) {
+        if count.kept + count.writing == 0 {
+            self.counts.remove(&hash);
+        } else {
+            self.counts.insert(hash, count);
+        }
+    }
+
+    fn set_kept(&mut self, hash: u64, kept: u32) {
+        let writing = self.counts.get(&hash).map_or(0, |count| count.writing);
+        self.set(hash, Count { kept, writing });
+    }
+
+    fn hash(&self, aor: &str) -> u64 {
+        self.keyed.hash(aor.as_bytes())
+    }
+}
+
+impl Router {
+    /// The address is there, by way of this edge: what is kept for it may go out.
+    pub(crate) fn load_kept(&mut self, now: Instant, edge: Edge, aor: &Aor, out: &mut Vec<Effect>) {
+        let hash = self.kept.hash(aor);
+        if self.kept.count(aor) == 0 {
+            return;
+        }
+        match self.kept.deliveries.get_mut(&hash) {
+            Some(delivery) if delivery.until > now => delivery.edge = edge,
+            _ => {
+                self.kept.start(now, hash, edge, Stage::Loading { written: 0 });
+                out.push(Effect::LoadKept { aor: aor.clone() });
+            }
+        }
+    }
+
+    /// The answer to `Effect::LoadKept`: all that is kept, oldest first.
+    pub fn handle_kept(
+        &mut self,
+        now: Instant,
+        aor: &str,
+        messages: Vec<KeptMessage>,
+        out: &mut Vec<Effect>,
+    ) {
+        let hash = self.kept.hash(aor);
+        let Some(Delivery { edge, stage: Stage::Loading { written }, .. }) = self.kept.deliveries.get(&hash)
+        else {
+            return;
+        };
+        let (edge, written) = (*edge, *written);
+        let oldest = now - limits::LONGEST_KEPT;
+        let (fresh, stale): (Vec<_>, Vec<_>) =
+            messages.into_iter().partition(|message| message.sent_at >= oldest);
+        // The truth, as far as we know it: at most too high, until the next load.
+        self.kept.set_kept(hash, u32::try_from(fresh.len()).unwrap_or(u32::MAX).saturating_add(written));
+        for message in stale {
+            out.push(Effect::ForgetMessage { aor: message.aor, id: message.id });
+        }
+        self.notify(now, aor, out);
+        self.deliver(now, edge, aor, fresh.into(), out);
+    }
+
+    /// It got through, or was refused for good.
+    pub(crate) fn handle_delivered(&mut self, now: Instant, aor: &Aor, message: u64, out: &mut Vec<Effect>) {
+        out.push(Effect::ForgetMessage { aor: aor.clone(), id: message });
+        let hash = self.kept.hash(aor);
+        let Some(Delivery { edge, stage: Stage::Sending { outstanding, rest }, .. }) =
+            self.kept.deliveries.get_mut(&hash)
+        else {
+            // Late: the delivery was given up. The count is put right by the next load.
+            return;
+        };
+        if *outstanding != message {
+            return;
+        }
+        let (edge, rest) = (*edge, std::mem::take(rest));
+        self.kept.set_kept(hash, self.kept.count(aor).saturating_sub(1));
+        self.notify(now, aor, out);
+        self.deliver(now, edge, aor, rest, out);
+    }
+
+    fn deliver(
+        &mut self,
+        now: Instant,
+        edge: Edge,
+        aor: &str,
+        mut messages: VecDeque<KeptMessage>,
+        out: &mut Vec<Effect>,
+    ) {
+        let hash = self.kept.hash(aor);
+        let bindings = self.location.lookup(now, aor);
+        let Some(message) = messages.pop_front().filter(|_| !bindings.is_empty()) else {
+            self.kept.deliveries.remove(&hash);
+            return;
+        };
+        self.kept.start(now, hash, edge, Stage::Sending { outstanding: message.id, rest: messages });
+        out.push(Effect::Push { to: edge, push: Push::Deliver { bindings, message: Box::new(message) } });
+    }
+}

@@ -1,0 +1,61 @@
+//! Every limit of this crate: why it is there and what the asker gets when it is reached.
+
+use std::time::Duration;
+
+/// The longest binding we hold, whatever interval was granted. The log of bindings may lose its head once
+/// it is older than this, so nothing may live longer. Longer grants are cut to it.
+pub const LONGEST_BINDING: Duration = Duration::from_hours(24);
+
+/// How long the log of bindings has to be kept: a minute more, as records count whole seconds and reach the
+/// disk after their time was granted.
+pub const LOG_HORIZON: Duration = Duration::from_secs(LONGEST_BINDING.as_secs() + 60);
+
+/// Bindings of one address, above any account's own limit: one record is rewritten whole on each refresh.
+/// Answer: `RegisterRefused::TooManyContacts`.
+pub const CONTACTS_PER_ADDRESS: usize = 64;
+
+/// REGISTERs of one address that wait for an earlier one to reach the disk. A client waits for its answer,
+/// so more than a few is a flood. Answer: `RegisterRefused::StoreFailed`, as the disk is what is slow.
+pub const REGISTERS_IN_LINE: usize = 16;
+
+/// Addresses of which more is known than bindings: watched, published, in a call. Each costs 200 bytes and
+/// what is known; beyond, watches are answered but not kept, publications `TooMany`, calls not shown.
+pub const KNOWN_ADDRESSES: usize = 2_000_000;
+
+/// Watches of one address, all topics together: each change is sent to all of them.
+/// The watch is answered with the present state and gets no changes.
+pub const WATCHES_PER_ADDRESS: usize = 1_000;
+
+/// Publications of one address: one per device. Answer: `PublishRefused::TooMany`.
+pub const PUBLICATIONS_PER_ADDRESS: usize = 8;
+
+/// Bytes of one published document; it is held in memory and sent to every watcher.
+/// Answer: `PublishRefused::TooMany`.
+pub const PUBLICATION_BYTES: usize = 16 * 1024;
+
+/// The longest publication. Longer intervals are cut, and the answer says so.
+pub const LONGEST_PUBLICATION: Duration = Duration::from_hours(24);
+
+/// Calls of one address that its watchers are told of. Calls beyond are not shown.
+pub const CALLS_PER_ADDRESS: usize = 64;
+
+/// A call that nobody ended is forgotten after this: its edge died.
+pub const LONGEST_CALL: Duration = Duration::from_hours(12);
+
+/// How often what is known of an address is looked at, at least. Timers are never cancelled; one at the end
+/// of `LONGEST_CALL` would keep the memory of a call of a minute for hours.
+pub const PATROL: Duration = Duration::from_mins(5);
+
+/// Messages kept for one address. Answer: `KeepRefused::TooMany`.
+pub const KEPT_PER_ADDRESS: u32 = 100;
+
+/// Bytes of one kept message. RFC 3428 §8 wants a MESSAGE under 1,300 bytes on the wire; over TCP some
+/// clients send more. Answer: `KeepRefused::TooLarge`.
+pub const KEPT_BYTES: usize = 16 * 1024;
+
+/// A message nobody came for is forgotten after this.
+pub const LONGEST_KEPT: Duration = Duration::from_hours(30 * 24);
+
+/// How long an edge may take to deliver one kept message: a transaction's Timer F (RFC 3261 §17.1.2.2),
+/// twice, for a second contact. After that the rest waits for the next REGISTER.
+pub const DELIVERY_PATIENCE: Duration = Duration::from_secs(64);

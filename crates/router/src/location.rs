@@ -1,0 +1,205 @@
+//! Who is reachable where: the bindings of all addresses of a shard, a fold over the log of records.
+//!
+//! Each record is the complete set of an address, so the last one counts and replay is one assignment a
+//! row. Cleaning the log is deleting its head: a binding lives at most `limits::LONGEST_BINDING` from the
+//! record that granted it, and a record written later for another contact of the address carries it on, so
+//! a record older than that has no live binding the log behind it lacks; and as heads go first, a tombstone
+//! never goes before what it buries. The price: a set of several contacts, refreshed at different times, is
+//! rewritten for each. Sets are small (`limits::CONTACTS_PER_ADDRESS`), and phones mostly have one.
+//!
+//! In memory an address is its record again, one allocation, decoded when asked for.
+
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use stdx::Instant;
+use stdx::hash::Keyed;
+use stdx::wheel::Wheel;
+
+use crate::interface::{Aor, Binding};
+use crate::record::{self, Corrupt};
+
+pub(crate) struct Location {
+    keyed: Keyed,
+    table: HashTable<Slot>,
+    /// Hashes of addresses. Every slot has an entry at its `armed`.
+    wheel: Wheel<u64>,
+    due: Vec<u64>,
+    bindings: usize,
+    slot_bytes: usize,
+}
+
+/// `armed` (seconds, 4 bytes) and then the record; 16 bytes in the table.
+///
+/// A slot exists as long as its wheel entry is outstanding, even when its set is empty: so an address that
+/// registers and unregisters all day has one entry, not one each time. A refresh leaves the entry where it
+/// is; when it comes too early it is set again. Only a set that ends sooner than `armed` adds one, so there
+/// are never more than the longest interval has seconds.
+struct Slot(Box<[u8]>);
+
+impl Slot {
+    fn new(armed: u32, record: &[u8]) -> Self {
+        let mut bytes = Vec::with_capacity(4 + record.len());
+        bytes.extend_from_slice(&armed.to_le_bytes());
+        bytes.extend_from_slice(record);
+        Slot(bytes.into_boxed_slice())
+    }
+
+    fn armed(&self) -> u32 {
+        self.0.first_chunk().map_or(0, |armed| u32::from_le_bytes(*armed))
+    }
+
+    fn arm(&mut self, at: u32) {
+        if let Some(armed) = self.0.first_chunk_mut() {
+            *armed = at.to_le_bytes();
+        }
+    }
+
+    fn record(&self) -> &[u8] {
+        self.0.get(4..).unwrap_or_default()
+    }
+
+    fn aor(&self) -> &str {
+        record::aor(self.record()).expect("only records of encode() get into slots")
+    }
+
+    fn bindings(&self) -> (Aor, Vec<Binding>) {
+        record::decode(self.record()).expect("only records of encode() get into slots")
+    }
+
+    fn count(&self) -> usize {
+        record::count(self.record()).expect("only records of encode() get into slots")
+    }
+}
+
+impl Location {
+    pub(crate) fn new(keyed: Keyed, now: Instant) -> Self {
+        Location {
+            keyed,
+            table: HashTable::new(),
+            wheel: Wheel::new(now),
+            due: Vec::new(),
+            bindings: 0,
+            slot_bytes: 0,
+        }
+    }
+
+    /// Live bindings, highest q first.
+    pub(crate) fn lookup(&self, now: Instant, aor: &str) -> Vec<Binding> {
+        let hash = self.keyed.hash(aor.as_bytes());
+        let Some(slot) = self.table.find(hash, |slot| slot.aor() == aor) else {
+            return Vec::new();
+        };
+        let (_, mut bindings) = slot.bindings();
+        bindings.retain(|binding| binding.expires_at > now);
+        bindings
+    }
+
+    /// From now on this is bound, and nothing else. The set has been written.
+    pub(crate) fn put(&mut self, aor: &str, bindings: &[Binding]) {
+        let hash = self.keyed.hash(aor.as_bytes());
+        let record = record::encode(aor, bindings);
+        let Location { table, wheel, keyed, .. } = self;
+        let rehash = |slot: &Slot| keyed.hash(slot.aor().as_bytes());
+        let earliest = earliest(bindings);
+        match table.entry(hash, |slot| slot.aor() == aor, rehash) {
+            Entry::Occupied(mut entry) => {
+                let slot = entry.get_mut();
+                let armed = earliest.map_or(slot.armed(), |earliest| earliest.min(slot.armed()));
+                if armed < slot.armed() {
+                    wheel.insert(Instant::from_unix_seconds(armed.into()), hash);
+                }
+                self.bindings -= slot.count();
+                self.slot_bytes -= slot.0.len();
+                *slot = Slot::new(armed, &record);
+                self.slot_bytes += slot.0.len();
+            }
+            Entry::Vacant(entry) => {
+                let Some(armed) = earliest else { return };
+                wheel.insert(Instant::from_unix_seconds(armed.into()), hash);
+                let slot = Slot::new(armed, &record);
+                self.slot_bytes += slot.0.len();
+                entry.insert(slot);
+            }
+        }
+        self.bindings += bindings.len();
+    }
+
+    /// A row of the log, in log order.
+    ///
+    /// Flows are dropped: their connections died with the process that wrote them, and their numbers may
+    /// by now name somebody else's.
+    pub(crate) fn replay(&mut self, now: Instant, record: &[u8]) -> Result<(), Corrupt> {
+        let (aor, mut bindings) = record::decode(record)?;
+        bindings.retain(|binding| binding.expires_at > now);
+        for received in bindings.iter_mut().filter_map(|binding| binding.contact.received.as_mut()) {
+            received.flow = None;
+        }
+        self.put(&aor, &bindings);
+        Ok(())
+    }
+
+    /// Forgets what has ended and appends the addresses that lost a binding.
+    pub(crate) fn expire(&mut self, now: Instant, changed: &mut Vec<Aor>) {
+        let mut due = std::mem::take(&mut self.due);
+        self.wheel.expire(now, &mut due);
+        for hash in due.drain(..) {
+            self.expire_hash(now, hash, changed);
+        }
+        self.due = due;
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.wheel.deadline()
+    }
+
+    /// Addresses that have a binding or had one a moment ago.
+    pub(crate) fn addresses(&self) -> usize {
+        self.table.len()
+    }
+
+    pub(crate) fn bindings(&self) -> usize {
+        self.bindings
+    }
+
+    /// An estimate: bytes of slots, table and wheel.
+    pub(crate) fn memory(&self) -> usize {
+        // A slot costs its allocator about 8 bytes more, the table 17 with its control byte, the wheel 24.
+        self.slot_bytes + self.table.len() * (8 + 24) + self.table.capacity() * 17
+    }
+
+    fn expire_hash(&mut self, now: Instant, hash: u64, changed: &mut Vec<Aor>) {
+        let Location { table, wheel, keyed, .. } = self;
+        let due = |slot: &Slot| {
+            keyed.hash(slot.aor().as_bytes()) == hash
+                // Later: another entry is outstanding for that time, this one has been overtaken.
+                && Instant::from_unix_seconds(slot.armed().into()) <= now
+        };
+        let Ok(mut entry) = table.find_entry(hash, due) else { return };
+        let slot = entry.get_mut();
+        let (aor, mut bindings) = slot.bindings();
+        let before = bindings.len();
+        bindings.retain(|binding| binding.expires_at > now);
+        self.bindings -= before - bindings.len();
+        self.slot_bytes -= slot.0.len();
+        if bindings.len() < before {
+            changed.push(aor.clone());
+        }
+        let Some(armed) = earliest(&bindings) else {
+            entry.remove();
+            return;
+        };
+        wheel.insert(Instant::from_unix_seconds(armed.into()), hash);
+        if bindings.len() < before {
+            *slot = Slot::new(armed, &record::encode(&aor, &bindings));
+        } else {
+            slot.arm(armed);
+        }
+        self.slot_bytes += slot.0.len();
+    }
+}
+
+/// When the first binding ends, in seconds. Those that fit no 32 bits (year 2106) end there.
+fn earliest(bindings: &[Binding]) -> Option<u32> {
+    let first = bindings.iter().map(|binding| binding.expires_at).min()?;
+    Some(u32::try_from(first.unix_seconds()).unwrap_or(u32::MAX))
+}

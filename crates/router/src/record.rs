@@ -1,0 +1,231 @@
+//! The bindings of one address as bytes: a row of the log, and what lies in memory.
+//!
+//! ```text
+//! version=1 · aor · count · count × binding
+//! binding  = expires_at (s) · granted (s) · cseq · q · reg_id
+//!          · uri · call_id · instance · path · user_agent · origin
+//! origin   = 0, or transport + 1 · local · remote · 0, or 1 · node · shard · number
+//! ```
+//! Integers are LEB128, strings have their length in front, a socket address is its length (6 or 18) and
+//! then IP and port in network order.
+
+use std::net::{IpAddr, SocketAddr};
+
+use stdx::Instant;
+
+use crate::interface::{Aor, Binding, Contact, Edge, FlowId, Received, Transport};
+use crate::limits;
+
+const VERSION: u8 = 1;
+const TRANSPORTS: [Transport; 5] =
+    [Transport::Udp, Transport::Tcp, Transport::Tls, Transport::Ws, Transport::Wss];
+
+/// Bytes that no version of this program has written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Corrupt;
+
+impl std::fmt::Display for Corrupt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("not a record of bindings")
+    }
+}
+
+impl std::error::Error for Corrupt {}
+
+/// The complete set of bindings of an address; an empty set is its tombstone.
+pub fn encode(aor: &str, bindings: &[Binding]) -> Box<[u8]> {
+    let mut out = Vec::with_capacity(256);
+    out.push(VERSION);
+    put_text(&mut out, aor);
+    put_number(&mut out, bindings.len() as u64);
+    for binding in bindings {
+        put_binding(&mut out, binding);
+    }
+    out.into_boxed_slice()
+}
+
+/// # Errors
+/// `Corrupt` for anything `encode` has not made.
+pub fn decode(record: &[u8]) -> Result<(Aor, Vec<Binding>), Corrupt> {
+    let mut reader = Reader(record);
+    let aor = reader.head()?;
+    let count = reader.number()?;
+    if count > limits::CONTACTS_PER_ADDRESS as u64 {
+        return Err(Corrupt);
+    }
+    let bindings = (0..count).map(|_| reader.binding()).collect::<Result<_, _>>()?;
+    if reader.0.is_empty() { Ok((aor.into(), bindings)) } else { Err(Corrupt) }
+}
+
+/// The address alone, without decoding the rest.
+///
+/// # Errors
+/// `Corrupt` when the start of the record is not ours; the rest is not looked at.
+pub(crate) fn aor(record: &[u8]) -> Result<&str, Corrupt> {
+    Reader(record).head()
+}
+
+/// How many bindings are in there.
+///
+/// # Errors
+/// `Corrupt` when the start of the record is not ours; the rest is not looked at.
+pub(crate) fn count(record: &[u8]) -> Result<usize, Corrupt> {
+    let mut reader = Reader(record);
+    reader.head()?;
+    usize::try_from(reader.number()?).map_err(|_| Corrupt)
+}
+
+fn put_binding(out: &mut Vec<u8>, binding: &Binding) {
+    let contact = &binding.contact;
+    put_number(out, binding.expires_at.unix_seconds());
+    put_number(out, contact.expires.into());
+    put_number(out, binding.cseq.into());
+    put_number(out, contact.q.into());
+    put_number(out, contact.reg_id.into());
+    put_text(out, &contact.uri);
+    put_text(out, &binding.call_id);
+    put_text(out, &contact.instance);
+    put_text(out, &contact.path);
+    put_text(out, &contact.user_agent);
+    match &contact.received {
+        None => out.push(0),
+        Some(received) => put_received(out, received),
+    }
+}
+
+fn put_received(out: &mut Vec<u8>, received: &Received) {
+    out.push(1 + received.transport as u8);
+    put_address(out, received.local);
+    put_address(out, received.remote);
+    match received.flow {
+        None => out.push(0),
+        Some(flow) => {
+            out.push(1);
+            put_number(out, flow.edge.node.into());
+            put_number(out, flow.edge.shard.into());
+            put_number(out, flow.number);
+        }
+    }
+}
+
+fn put_address(out: &mut Vec<u8>, address: SocketAddr) {
+    match address.ip() {
+        IpAddr::V4(ip) => {
+            out.push(6);
+            out.extend_from_slice(&ip.octets());
+        }
+        IpAddr::V6(ip) => {
+            out.push(18);
+            out.extend_from_slice(&ip.octets());
+        }
+    }
+    out.extend_from_slice(&address.port().to_be_bytes());
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    put_number(out, text.len() as u64);
+    out.extend_from_slice(text.as_bytes());
+}
+
+fn put_number(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// What is left to read.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn head(&mut self) -> Result<&'a str, Corrupt> {
+        if self.byte()? != VERSION {
+            return Err(Corrupt);
+        }
+        self.text()
+    }
+
+    fn binding(&mut self) -> Result<Binding, Corrupt> {
+        let expires_at = Instant::from_unix_seconds(self.number()?);
+        let expires = self.small()?;
+        let cseq = self.small()?;
+        let q = self.small()?;
+        let reg_id = self.small()?;
+        let uri = self.text()?.into();
+        let call_id = self.text()?.into();
+        let instance = self.text()?.into();
+        let path = self.text()?.into();
+        let user_agent = self.text()?.into();
+        let received = self.received()?;
+        let contact = Contact { uri, q, expires, instance, reg_id, path, user_agent, received };
+        Ok(Binding { contact, expires_at, call_id, cseq })
+    }
+
+    fn received(&mut self) -> Result<Option<Received>, Corrupt> {
+        let transport = match self.byte()? {
+            0 => return Ok(None),
+            n => *TRANSPORTS.get(usize::from(n) - 1).ok_or(Corrupt)?,
+        };
+        let local = self.address()?;
+        let remote = self.address()?;
+        let flow = match self.byte()? {
+            0 => None,
+            1 => Some(self.flow()?),
+            _ => return Err(Corrupt),
+        };
+        Ok(Some(Received { transport, local, remote, flow }))
+    }
+
+    fn flow(&mut self) -> Result<FlowId, Corrupt> {
+        let edge = Edge { node: self.small()?, shard: self.small()? };
+        Ok(FlowId { edge, number: self.number()? })
+    }
+
+    fn address(&mut self) -> Result<SocketAddr, Corrupt> {
+        let ip = match self.byte()? {
+            6 => IpAddr::from(self.array::<4>()?),
+            18 => IpAddr::from(self.array::<16>()?),
+            _ => return Err(Corrupt),
+        };
+        Ok(SocketAddr::new(ip, u16::from_be_bytes(self.array()?)))
+    }
+
+    fn text(&mut self) -> Result<&'a str, Corrupt> {
+        let length = usize::try_from(self.number()?).map_err(|_| Corrupt)?;
+        let (text, rest) = self.0.split_at_checked(length).ok_or(Corrupt)?;
+        self.0 = rest;
+        std::str::from_utf8(text).map_err(|_| Corrupt)
+    }
+
+    /// A number that has to fit into less than 64 bits.
+    fn small<T: TryFrom<u64>>(&mut self) -> Result<T, Corrupt> {
+        T::try_from(self.number()?).map_err(|_| Corrupt)
+    }
+
+    fn number(&mut self) -> Result<u64, Corrupt> {
+        let mut number = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            // The tenth byte has room for one bit.
+            if shift == 63 && byte > 1 {
+                return Err(Corrupt);
+            }
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(Corrupt)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Corrupt> {
+        let (array, rest) = self.0.split_first_chunk::<N>().ok_or(Corrupt)?;
+        self.0 = rest;
+        Ok(*array)
+    }
+
+    fn byte(&mut self) -> Result<u8, Corrupt> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+}

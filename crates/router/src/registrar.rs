@@ -1,0 +1,91 @@
+//! What a REGISTER makes of the bindings of its address: RFC 3261 §10.3 steps 6 to 8, RFC 5626 §6. Pure.
+
+use std::time::Duration;
+
+use stdx::Instant;
+
+use crate::contact::same_binding;
+use crate::interface::{Binding, Change, Contact, Register, RegisterRefused};
+use crate::limits;
+
+/// The complete set afterwards, highest q first, or `None` when nothing changes.
+///
+/// # Errors
+/// `OutOfOrder` and `TooManyContacts`; then nothing of the request may be done (§10.3 step 7: "the update
+/// MUST be aborted and the request fails").
+pub(crate) fn change(
+    now: Instant,
+    old: &[Binding],
+    register: &Register,
+) -> Result<Option<Vec<Binding>>, RegisterRefused> {
+    match &register.change {
+        Change::None => Ok(None),
+        Change::RemoveAll if old.is_empty() => Ok(None),
+        Change::RemoveAll => {
+            old.iter().try_for_each(|binding| in_order(binding, register))?;
+            Ok(Some(Vec::new()))
+        }
+        Change::Update(contacts) => update(now, old, register, contacts),
+    }
+}
+
+fn update(
+    now: Instant,
+    old: &[Binding],
+    register: &Register,
+    contacts: &[Contact],
+) -> Result<Option<Vec<Binding>>, RegisterRefused> {
+    let mut new = old.to_vec();
+    for contact in contacts {
+        // Order is judged against what was bound before: a contact that stands twice in one request is
+        // not its own predecessor, the last one counts.
+        for binding in old.iter().filter(|binding| same_binding(&binding.contact, contact)) {
+            in_order(binding, register)?;
+        }
+        put(now, &mut new, register, contact);
+    }
+    if new.len() > register.max_contacts.min(limits::CONTACTS_PER_ADDRESS) && new.len() > old.len() {
+        return Err(RegisterRefused::TooManyContacts);
+    }
+    // Stable: among equals the order of first registration.
+    new.sort_by_key(|binding| std::cmp::Reverse(binding.contact.q));
+    Ok((new != old).then_some(new))
+}
+
+/// RFC 3261 §10.3 step 7: the same Call-ID needs a higher CSeq.
+fn in_order(binding: &Binding, register: &Register) -> Result<(), RegisterRefused> {
+    if binding.call_id == register.call_id && binding.cseq >= register.cseq {
+        return Err(RegisterRefused::OutOfOrder);
+    }
+    Ok(())
+}
+
+fn put(now: Instant, set: &mut Vec<Binding>, register: &Register, contact: &Contact) {
+    let place = set.iter().position(|binding| same_binding(&binding.contact, contact));
+    match (place, contact.expires) {
+        (Some(place), 0) => {
+            set.remove(place);
+        }
+        (None, 0) => {}
+        (Some(place), _) => set[place] = bind(now, register, contact),
+        (None, _) => set.push(bind(now, register, contact)),
+    }
+}
+
+fn bind(now: Instant, register: &Register, contact: &Contact) -> Binding {
+    let mut contact = contact.clone();
+    let longest = u32::try_from(limits::LONGEST_BINDING.as_secs()).unwrap_or(u32::MAX);
+    contact.expires = contact.expires.min(longest);
+    Binding {
+        expires_at: whole_seconds_after(now, contact.expires),
+        contact,
+        call_id: register.call_id.clone(),
+        cseq: register.cseq,
+    }
+}
+
+/// Rounded up: the record counts seconds, and nobody may be gone before the time we granted.
+fn whole_seconds_after(now: Instant, seconds: u32) -> Instant {
+    let end = now + Duration::from_secs(seconds.into());
+    Instant::from_unix_seconds(end.as_micros().div_ceil(1_000_000))
+}

@@ -1,0 +1,299 @@
+//! The machine that owns the soft state of the addresses of its shard. Bytes and time in, effects out.
+
+use std::collections::{HashMap, VecDeque};
+
+use stdx::Instant;
+use stdx::hash::Keyed;
+
+use crate::interface::{
+    Answer, Aor, AskId, Binding, Edge, KeepRefused, KeptMessage, Push, Query, Register, RegisterRefused,
+};
+use crate::kept::Kept;
+use crate::limits;
+use crate::location::Location;
+use crate::record::{self, Corrupt};
+use crate::registrar;
+use crate::soft::SoftStates;
+
+/// Everything a router can ask of the world.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// To the edge that asked.
+    Answer { to: Edge, id: AskId, answer: Answer },
+    /// To an edge that did not ask.
+    Push { to: Edge, push: Push },
+    /// Append to the log; `handle_written` with the ticket when the group is on disk, or is not.
+    WriteBinding { ticket: u64, record: Box<[u8]> },
+    /// Store; `handle_written` with the ticket.
+    KeepMessage { ticket: u64, message: Box<KeptMessage> },
+    /// Delete. Nobody waits for it; deleting twice is harmless.
+    ForgetMessage { aor: Aor, id: u64 },
+    /// Read all that is kept for this address, oldest first: `handle_kept`.
+    LoadKept { aor: Aor },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteFailed;
+
+#[derive(Clone, Debug)]
+pub struct RouterSettings {
+    /// Whether messages are kept when nobody is there; otherwise `Keep` is refused with `TooMany`.
+    pub keep_messages: bool,
+}
+
+impl Default for RouterSettings {
+    fn default() -> Self {
+        RouterSettings { keep_messages: true }
+    }
+}
+
+/// What this router holds now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Addresses with a binding, or that had one until lately.
+    pub addresses: usize,
+    pub bindings: usize,
+    pub watches: usize,
+    pub publications: usize,
+    pub calls: usize,
+    pub kept_messages: usize,
+    /// Changes on their way to the disk.
+    pub writes: usize,
+    /// Bytes held by bindings and their index, an estimate.
+    pub memory: usize,
+}
+
+pub struct Router {
+    pub(crate) settings: RouterSettings,
+    pub(crate) keyed: Keyed,
+    pub(crate) location: Location,
+    pub(crate) soft: SoftStates,
+    pub(crate) kept: Kept,
+    writes: HashMap<u64, Write>,
+    /// Addresses with a REGISTER on its way to the disk, and those that wait for it: the next one must see
+    /// what this one did, and must not build on it when it fails.
+    lines: HashMap<Aor, VecDeque<(Asker, Register)>>,
+    last_ticket: u64,
+    pub(crate) last_etag: u64,
+}
+
+/// Who gets the answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asker {
+    pub(crate) edge: Edge,
+    pub(crate) id: AskId,
+}
+
+impl Asker {
+    pub(crate) fn answer(self, answer: Answer, out: &mut Vec<Effect>) {
+        out.push(Effect::Answer { to: self.edge, id: self.id, answer });
+    }
+}
+
+/// A change on its way to the disk.
+enum Write {
+    Bindings {
+        asker: Asker,
+        aor: Aor,
+        bindings: Vec<Binding>,
+    },
+    /// `absent`: nobody was there when it was asked.
+    Message {
+        asker: Asker,
+        aor: Aor,
+        absent: bool,
+    },
+}
+
+impl Router {
+    pub fn new(settings: RouterSettings, hash_key: [u8; 16], now: Instant) -> Self {
+        let keyed = Keyed::new(hash_key);
+        Router {
+            settings,
+            location: Location::new(keyed.clone(), now),
+            soft: SoftStates::new(keyed.clone(), now),
+            kept: Kept::new(keyed.clone(), now),
+            keyed,
+            writes: HashMap::new(),
+            lines: HashMap::new(),
+            last_ticket: 0,
+            last_etag: 0,
+        }
+    }
+
+    /// One row of the log of bindings; at start, in log order, before the first query.
+    ///
+    /// # Errors
+    /// `Corrupt` when no version of this program wrote the row; nothing is changed then.
+    pub fn replay(&mut self, now: Instant, record: &[u8]) -> Result<(), Corrupt> {
+        self.location.replay(now, record)
+    }
+
+    /// How many messages the store keeps for this address; at start.
+    pub fn seed_kept(&mut self, aor: &str, count: u32) {
+        self.kept.seed(aor, count);
+    }
+
+    pub fn handle_query(&mut self, now: Instant, from: Edge, id: AskId, query: Query, out: &mut Vec<Effect>) {
+        let asker = Asker { edge: from, id };
+        match query {
+            Query::Lookup { aor } => asker.answer(Answer::Bindings(self.location.lookup(now, &aor)), out),
+            Query::Register(register) => self.handle_register(now, asker, *register, out),
+            Query::Watch { aor, topic, watch, until } => {
+                let state = self.watch(now, from, &aor, topic, watch, until, out);
+                asker.answer(Answer::State(state), out);
+            }
+            Query::Unwatch { aor, topic, watch } => self.soft.unwatch(now, from, &aor, topic, watch),
+            Query::Publish(publish) => {
+                let published = self.publish(now, &publish);
+                let changed = published.is_ok();
+                asker.answer(Answer::Published(published), out);
+                if changed {
+                    self.notify(now, &publish.aor, out);
+                }
+            }
+            Query::CallChanged { aor, call } => self.handle_call_changed(now, &aor, call, out),
+            Query::Keep(message) => self.handle_keep(now, asker, message, out),
+            Query::Delivered { aor, message } => self.handle_delivered(now, &aor, message, out),
+        }
+    }
+
+    /// The group with this ticket is on disk, or certainly not acknowledged.
+    pub fn handle_written(
+        &mut self,
+        now: Instant,
+        ticket: u64,
+        result: Result<(), WriteFailed>,
+        out: &mut Vec<Effect>,
+    ) {
+        match self.writes.remove(&ticket) {
+            Some(Write::Bindings { asker, aor, bindings }) => {
+                match result {
+                    Ok(()) => self.bind(now, asker, &aor, bindings, out),
+                    Err(WriteFailed) => refuse(asker, RegisterRefused::StoreFailed, out),
+                }
+                self.next_in_line(now, &aor, out);
+            }
+            Some(Write::Message { asker, aor, absent }) => {
+                self.kept.handle_written(&aor, result.is_ok());
+                asker.answer(Answer::Kept(result.map_err(|WriteFailed| KeepRefused::StoreFailed)), out);
+                self.notify(now, &aor, out);
+                // The address came while its message was being written: nobody else would look.
+                if absent && !self.location.lookup(now, &aor).is_empty() {
+                    self.load_kept(now, asker.edge, &aor, out);
+                }
+            }
+            // Not ours: tickets are answered once.
+            None => {}
+        }
+    }
+
+    /// Lets go of what has ended. Call it when `deadline` has come; lookups are right even before.
+    pub fn expire(&mut self, now: Instant, out: &mut Vec<Effect>) {
+        let mut changed = Vec::new();
+        self.location.expire(now, &mut changed);
+        self.soft.expire(now, &mut changed);
+        self.kept.expire(now);
+        for aor in changed {
+            self.notify(now, &aor, out);
+        }
+    }
+
+    /// When `expire` has something to do.
+    pub fn deadline(&self) -> Option<Instant> {
+        [self.location.deadline(), self.soft.deadline(), self.kept.deadline()].into_iter().flatten().min()
+    }
+
+    pub fn counts(&self) -> Counts {
+        Counts {
+            addresses: self.location.addresses(),
+            bindings: self.location.bindings(),
+            watches: self.soft.watches(),
+            publications: self.soft.publications(),
+            calls: self.soft.calls(),
+            kept_messages: self.kept.total(),
+            writes: self.writes.len(),
+            memory: self.location.memory(),
+        }
+    }
+
+    fn handle_register(&mut self, now: Instant, asker: Asker, register: Register, out: &mut Vec<Effect>) {
+        match self.lines.get_mut(&register.aor) {
+            Some(line) if line.len() >= limits::REGISTERS_IN_LINE => {
+                refuse(asker, RegisterRefused::StoreFailed, out);
+            }
+            Some(line) => line.push_back((asker, register)),
+            None => {
+                let aor = register.aor.clone();
+                if self.register(now, asker, register, out) {
+                    self.lines.insert(aor, VecDeque::new());
+                }
+            }
+        }
+    }
+
+    /// True when a write is on its way; otherwise it is answered.
+    fn register(&mut self, now: Instant, asker: Asker, register: Register, out: &mut Vec<Effect>) -> bool {
+        let old = self.location.lookup(now, &register.aor);
+        match registrar::change(now, &old, &register) {
+            Err(refused) => refuse(asker, refused, out),
+            Ok(None) => asker.answer(Answer::Registered(Ok(old)), out),
+            Ok(Some(bindings)) => {
+                let record = record::encode(&register.aor, &bindings);
+                let ticket = self.write(Write::Bindings { asker, aor: register.aor, bindings });
+                out.push(Effect::WriteBinding { ticket, record });
+                return true;
+            }
+        }
+        false
+    }
+
+    fn next_in_line(&mut self, now: Instant, aor: &Aor, out: &mut Vec<Effect>) {
+        while let Some((asker, register)) = self.lines.get_mut(aor).and_then(VecDeque::pop_front) {
+            if self.register(now, asker, register, out) {
+                return;
+            }
+        }
+        self.lines.remove(aor);
+    }
+
+    /// The record has it.
+    fn bind(&mut self, now: Instant, asker: Asker, aor: &Aor, bindings: Vec<Binding>, out: &mut Vec<Effect>) {
+        self.location.put(aor, &bindings);
+        let there = !bindings.is_empty();
+        asker.answer(Answer::Registered(Ok(bindings)), out);
+        self.notify(now, aor, out);
+        if there {
+            self.load_kept(now, asker.edge, aor, out);
+        }
+    }
+
+    fn handle_keep(
+        &mut self,
+        now: Instant,
+        asker: Asker,
+        mut message: Box<KeptMessage>,
+        out: &mut Vec<Effect>,
+    ) {
+        if !self.settings.keep_messages {
+            return asker.answer(Answer::Kept(Err(KeepRefused::TooMany)), out);
+        }
+        if let Err(refused) = self.kept.accept(now, &mut message) {
+            return asker.answer(Answer::Kept(Err(refused)), out);
+        }
+        let aor = message.aor.clone();
+        let absent = self.location.lookup(now, &aor).is_empty();
+        let ticket = self.write(Write::Message { asker, aor, absent });
+        out.push(Effect::KeepMessage { ticket, message });
+    }
+
+    fn write(&mut self, write: Write) -> u64 {
+        self.last_ticket += 1;
+        self.writes.insert(self.last_ticket, write);
+        self.last_ticket
+    }
+}
+
+fn refuse(asker: Asker, refused: RegisterRefused, out: &mut Vec<Effect>) {
+    asker.answer(Answer::Registered(Err(refused)), out);
+}

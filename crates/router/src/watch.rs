@@ -1,0 +1,139 @@
+//! Who wants to hear of an address, and what they heard last.
+
+use stdx::Instant;
+
+use crate::interface::{Edge, Presence, Push, State, Topic, WatchId};
+use crate::limits;
+use crate::router::{Effect, Router};
+
+#[derive(Default)]
+pub(crate) struct Watches {
+    watches: Vec<Watch>,
+    /// What the watchers of each watched topic have been told.
+    told: Vec<(Topic, State)>,
+}
+
+struct Watch {
+    edge: Edge,
+    id: WatchId,
+    topic: Topic,
+    until: Instant,
+}
+
+impl Watches {
+    pub(crate) fn len(&self) -> usize {
+        self.watches.len()
+    }
+
+    pub(crate) fn earliest(&self) -> Option<Instant> {
+        self.watches.iter().map(|watch| watch.until).min()
+    }
+
+    /// Silent: the edge has its own timer and tells its subscriber (RFC 6665 §4.2.2).
+    pub(crate) fn expire(&mut self, now: Instant) {
+        self.watches.retain(|watch| watch.until > now);
+        self.forget_unwatched();
+    }
+
+    pub(crate) fn remove(&mut self, edge: Edge, topic: Topic, id: WatchId) {
+        self.watches.retain(|watch| (watch.edge, watch.topic, watch.id) != (edge, topic, id));
+        self.forget_unwatched();
+    }
+
+    fn put(&mut self, edge: Edge, topic: Topic, id: WatchId, until: Instant, state: State) {
+        let same = |watch: &&mut Watch| (watch.edge, watch.topic, watch.id) == (edge, topic, id);
+        let full = self.watches.len() >= limits::WATCHES_PER_ADDRESS;
+        match self.watches.iter_mut().find(same) {
+            Some(watch) => watch.until = until,
+            None if full => return,
+            None => self.watches.push(Watch { edge, id, topic, until }),
+        }
+        self.remember(topic, state);
+    }
+
+    fn topics(&self) -> impl Iterator<Item = Topic> {
+        self.told.iter().map(|(topic, _)| *topic)
+    }
+
+    fn remember(&mut self, topic: Topic, state: State) {
+        match self.told.iter_mut().find(|(known, _)| *known == topic) {
+            Some((_, told)) => *told = state,
+            None => self.told.push((topic, state)),
+        }
+    }
+
+    fn tell(&mut self, now: Instant, topic: Topic, state: State, out: &mut Vec<Effect>) {
+        if self.told.iter().any(|(known, told)| *known == topic && *told == state) {
+            return;
+        }
+        for watch in self.watches.iter().filter(|watch| watch.topic == topic && watch.until > now) {
+            let push = Push::State { watch: watch.id, state: state.clone() };
+            out.push(Effect::Push { to: watch.edge, push });
+        }
+        self.remember(topic, state);
+    }
+
+    fn forget_unwatched(&mut self) {
+        let watches = &self.watches;
+        self.told.retain(|(topic, _)| watches.iter().any(|watch| watch.topic == *topic));
+    }
+}
+
+impl Router {
+    /// Starts or refreshes a watch and tells the present state. One that has ended already only asks.
+    #[expect(clippy::too_many_arguments, reason = "the fields of Query::Watch, and where it came from")]
+    pub(crate) fn watch(
+        &mut self,
+        now: Instant,
+        from: Edge,
+        aor: &str,
+        topic: Topic,
+        watch: WatchId,
+        until: Instant,
+        out: &mut Vec<Effect>,
+    ) -> State {
+        // First the others: what is told last is one value for all of them.
+        self.notify(now, aor, out);
+        let state = self.state(now, aor, topic);
+        if until <= now {
+            self.soft.unwatch(now, from, aor, topic, watch);
+        } else if self.soft.has_room(aor) {
+            self.soft.change(now, aor, |soft| soft.watches.put(from, topic, watch, until, state.clone()));
+        }
+        state
+    }
+
+    /// Something about this address may have changed: whoever would see a difference is told.
+    pub(crate) fn notify(&mut self, now: Instant, aor: &str, out: &mut Vec<Effect>) {
+        for (topic, state) in self.watched(now, aor) {
+            self.soft.change_known(now, aor, |soft| soft.watches.tell(now, topic, state, out));
+        }
+    }
+
+    /// The present state counts as told.
+    pub(crate) fn settle(&mut self, now: Instant, aor: &str) {
+        self.notify(now, aor, &mut Vec::new());
+    }
+
+    fn watched(&self, now: Instant, aor: &str) -> Vec<(Topic, State)> {
+        let Some(soft) = self.soft.get(aor) else {
+            return Vec::new();
+        };
+        soft.watches.topics().map(|topic| (topic, self.state(now, aor, topic))).collect()
+    }
+
+    fn state(&self, now: Instant, aor: &str, topic: Topic) -> State {
+        let soft = self.soft.get(aor);
+        match topic {
+            Topic::Presence => State::Presence(Presence {
+                open: !self.location.lookup(now, aor).is_empty()
+                    || soft.is_some_and(|soft| soft.publications.open()),
+                on_the_phone: soft.is_some_and(|soft| soft.calls.on_the_phone()),
+                documents: soft.map(|soft| soft.publications.documents()).unwrap_or_default(),
+            }),
+            Topic::Dialog => State::Dialog(soft.map(|soft| soft.calls.infos()).unwrap_or_default()),
+            Topic::MessageSummary => State::MessageSummary { waiting: self.kept.count(aor) },
+            Topic::Registration => State::Registration(self.location.lookup(now, aor)),
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! RFC 3261 §10.3 and RFC 5626 §6 as transcripts.
+
+use router::{Answer, Change, Effect, Query, RegisterRefused, WriteFailed, limits};
+
+use crate::support::{World, alice, contact, register, update};
+
+const A: &str = "alice@example.com";
+
+#[test]
+fn a_contact_is_bound_once_it_is_written_and_not_before() {
+    let mut world = World::new();
+    let effects = world.ask(Query::Register(Box::new(update(A, "c1", 1, "sip:a@192.0.2.7", 60))));
+    let [Effect::WriteBinding { ticket, .. }] = effects[..] else { panic!("{effects:?}") };
+    assert!(world.lookup(A).is_empty());
+    let effects = world.written(ticket, Ok(()));
+    assert!(
+        matches!(&effects[..], [Effect::Answer { answer: Answer::Registered(Ok(b)), .. }] if b.len() == 1)
+    );
+    assert_eq!(world.uris(A), ["sip:a@192.0.2.7"]);
+}
+
+#[test]
+fn a_binding_ends_after_the_granted_time_and_not_before() {
+    let mut world = World::new();
+    world.register(update(A, "c1", 1, "sip:a@192.0.2.7", 60)).unwrap();
+    world.pass(59);
+    assert_eq!(world.lookup(A).len(), 1);
+    world.pass(1);
+    assert!(world.lookup(A).is_empty());
+    assert_eq!(world.router.counts().bindings, 0);
+}
+
+#[test]
+fn the_same_call_id_needs_a_higher_cseq() {
+    // RFC 3261 §10.3 step 7: "If [the CSeq is] not [higher], the update MUST be aborted and the request fails."
+    let mut world = World::new();
+    world.register(update(A, "c1", 2, "sip:a@192.0.2.7", 60)).unwrap();
+    for cseq in [1, 2] {
+        let refused = world.register(update(A, "c1", cseq, "sip:a@192.0.2.7", 0));
+        assert_eq!(refused, Err(RegisterRefused::OutOfOrder));
+        let refused = world.register(register(A, "c1", cseq, Change::RemoveAll));
+        assert_eq!(refused, Err(RegisterRefused::OutOfOrder));
+    }
+    assert_eq!(world.register(update(A, "other", 1, "sip:a@192.0.2.7", 0)).unwrap(), []);
+}
+
+#[test]
+fn one_contact_out_of_order_spoils_the_whole_request() {
+    let mut world = World::new();
+    world.register(update(A, "c1", 5, "sip:a@192.0.2.7", 60)).unwrap();
+    let both = Change::Update(vec![contact("sip:b@192.0.2.8", 60), contact("sip:a@192.0.2.7", 60)]);
+    assert_eq!(world.register(register(A, "c1", 5, both)), Err(RegisterRefused::OutOfOrder));
+    assert_eq!(world.uris(A), ["sip:a@192.0.2.7"]);
+}
+
+#[test]
+fn remove_all_removes_all() {
+    let mut world = World::new();
+    world.register(update(A, "c1", 1, "sip:a@192.0.2.7", 60)).unwrap();
+    world.register(update(A, "c2", 1, "sip:b@192.0.2.8", 60)).unwrap();
+    assert_eq!(world.register(register(A, "c3", 1, Change::RemoveAll)).unwrap(), []);
+    assert!(world.lookup(A).is_empty());
+    world.restart();
+    assert!(world.lookup(A).is_empty());
+}
+
+#[test]
+fn nothing_is_written_when_nothing_changes() {
+    let mut world = World::new();
+    world.register(register(A, "c1", 1, Change::None)).unwrap();
+    world.register(register(A, "c1", 2, Change::RemoveAll)).unwrap();
+    world.register(update(A, "c1", 3, "sip:a@192.0.2.7", 0)).unwrap();
+    assert!(world.log.is_empty());
+}
+
+#[test]
+fn contacts_beyond_the_limit_are_refused_and_refreshes_are_not() {
+    let mut world = World::new();
+    for n in 0..5 {
+        world.register(update(A, "c1", n, &format!("sip:a@192.0.2.{n}"), 60)).unwrap();
+    }
+    let refused = world.register(update(A, "c1", 9, "sip:a@192.0.2.9", 60));
+    assert_eq!(refused, Err(RegisterRefused::TooManyContacts));
+    assert_eq!(world.register(update(A, "c1", 10, "sip:a@192.0.2.3", 60)).unwrap().len(), 5);
+}
+
+#[test]
+fn highest_q_comes_first() {
+    let mut world = World::new();
+    for (n, q) in [(1, 300), (2, 1000), (3, 300), (4, 700)] {
+        let mut contact = contact(&format!("sip:a@192.0.2.{n}"), 60);
+        contact.q = q;
+        world.register(register(A, "c1", n, Change::Update(vec![contact]))).unwrap();
+    }
+    assert_eq!(world.uris(A), ["sip:a@192.0.2.2", "sip:a@192.0.2.4", "sip:a@192.0.2.1", "sip:a@192.0.2.3"]);
+}
+
+#[test]
+fn a_flow_replaces_the_one_with_its_instance_and_reg_id() {
+    // RFC 5626 §6: "the registrar MUST [...] replace [...] if the AOR, instance and reg-id match".
+    let mut world = World::new();
+    let flow = |uri: &str, reg_id| {
+        let mut contact = contact(uri, 60);
+        contact.instance = "urn:uuid:0001".into();
+        contact.reg_id = reg_id;
+        Change::Update(vec![contact])
+    };
+    world.register(register(A, "c1", 1, flow("sip:a@192.0.2.1:1", 1))).unwrap();
+    world.register(register(A, "c1", 2, flow("sip:a@192.0.2.1:2", 2))).unwrap();
+    world.register(register(A, "c2", 1, flow("sip:a@192.0.2.1:3", 1))).unwrap();
+    assert_eq!(world.uris(A), ["sip:a@192.0.2.1:3", "sip:a@192.0.2.1:2"]);
+}
+
+#[test]
+fn concurrent_registers_see_each_other() {
+    let mut world = World::new();
+    let first = world.ask(Query::Register(Box::new(update(A, "c1", 1, "sip:a@192.0.2.1", 60))));
+    assert!(world.ask(Query::Register(Box::new(update(A, "c2", 1, "sip:a@192.0.2.2", 60)))).is_empty());
+    assert!(world.ask(Query::Register(Box::new(update(A, "c1", 1, "sip:a@192.0.2.1", 60)))).is_empty());
+    let answers = world.settle(first);
+    let lens: Vec<_> = answers
+        .iter()
+        .map(|effect| match effect {
+            Effect::Answer { answer: Answer::Registered(result), .. } => {
+                result.as_ref().map(Vec::len).map_err(|e| *e)
+            }
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(lens, [Ok(1), Ok(2), Err(RegisterRefused::OutOfOrder)]);
+    assert_eq!(world.router.counts().writes, 0);
+}
+
+#[test]
+fn a_failed_write_changes_nothing_and_nothing_builds_on_it() {
+    let mut world = World::new();
+    let first = world.ask(Query::Register(Box::new(update(A, "c1", 1, "sip:a@192.0.2.1", 60))));
+    world.ask(Query::Register(Box::new(update(A, "c2", 1, "sip:a@192.0.2.2", 60))));
+    let [Effect::WriteBinding { ticket, .. }] = first[..] else { panic!("{first:?}") };
+    let effects = world.written(ticket, Err(WriteFailed));
+    assert!(matches!(
+        effects[0],
+        Effect::Answer { answer: Answer::Registered(Err(RegisterRefused::StoreFailed)), .. }
+    ));
+    world.settle(effects);
+    assert_eq!(world.uris(A), ["sip:a@192.0.2.2"]);
+    world.restart();
+    assert_eq!(world.uris(A), ["sip:a@192.0.2.2"]);
+}
+
+#[test]
+fn a_line_of_registers_has_an_end() {
+    let mut world = World::new();
+    for n in 0..=limits::REGISTERS_IN_LINE {
+        let effects = world.ask(Query::Register(Box::new(update(A, "c1", n as u32, "sip:a@192.0.2.1", 60))));
+        assert!(!effects.iter().any(|effect| matches!(effect, Effect::Answer { .. })));
+    }
+    let effects = world.ask(Query::Register(Box::new(update(A, "c1", 99, "sip:a@192.0.2.1", 60))));
+    assert!(matches!(
+        effects[..],
+        [Effect::Answer { answer: Answer::Registered(Err(RegisterRefused::StoreFailed)), .. }]
+    ));
+}
+
+#[test]
+fn grants_are_cut_to_what_the_log_keeps() {
+    let mut world = World::new();
+    let bindings = world.register(update(A, "c1", 1, "sip:a@192.0.2.1", u32::MAX)).unwrap();
+    assert_eq!(u64::from(bindings[0].contact.expires), limits::LONGEST_BINDING.as_secs());
+}
+
+#[test]
+fn refreshes_leave_one_timer() {
+    let mut world = World::new();
+    world.register(update(A, "c1", 1, "sip:a@192.0.2.1", 60)).unwrap();
+    for cseq in 2..100 {
+        world.register(update(A, "c1", cseq, "sip:a@192.0.2.1", if cseq % 2 == 0 { 0 } else { 60 })).unwrap();
+        assert!(world.router.deadline().is_some());
+    }
+    world.register(update(A, "c1", 101, "sip:a@192.0.2.1", 0)).unwrap();
+    // The one timer fires, finds a tombstone and clears it away.
+    world.pass(61);
+    assert_eq!(world.router.deadline(), None);
+    assert_eq!(world.router.counts().addresses, 0);
+}
+
+#[test]
+fn a_flow_does_not_outlive_its_process() {
+    let mut world = World::new();
+    let mut contact = contact("sip:a@192.0.2.1", 60);
+    let edge = crate::support::EDGE;
+    contact.received.as_mut().unwrap().flow = Some(router::FlowId { edge, number: 1 });
+    world.register(register(A, "c1", 1, Change::Update(vec![contact]))).unwrap();
+    assert!(world.lookup(A)[0].contact.received.unwrap().flow.is_some());
+    world.restart();
+    assert!(world.lookup(&alice())[0].contact.received.unwrap().flow.is_none());
+}

@@ -1,0 +1,205 @@
+//! Watches and what they are told: presence (RFC 3856, 3903), dialogs (4235), waiting messages (3842),
+//! registrations (3680).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use router::{
+    Answer, CallInfo, CallPhase, Change, Effect, Presence, Publish, PublishRefused, Published, Push, Query,
+    State, Topic, WatchId, limits,
+};
+
+use crate::support::{World, alice, message, pushes, register, update};
+
+const A: &str = "alice@example.com";
+const OPEN: &[u8] = b"<presence><tuple id='1'><status><basic>open</basic></status></tuple></presence>";
+
+impl World {
+    fn watch(&mut self, topic: Topic, seconds: u64) -> State {
+        let until = self.now + Duration::from_secs(seconds);
+        let watch = WatchId(topic as u64);
+        match self.ask(Query::Watch { aor: alice(), topic, watch, until }).pop() {
+            Some(Effect::Answer { answer: Answer::State(state), .. }) => state,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What watchers are told by this.
+    fn told(&mut self, query: Query) -> Vec<State> {
+        states(self.do_ask(query))
+    }
+
+    fn publish(
+        &mut self,
+        etag: Option<&str>,
+        document: Option<&[u8]>,
+        expires: u32,
+    ) -> (Result<Published, PublishRefused>, Vec<State>) {
+        let (etag, document) = (etag.map(Into::into), document.map(Arc::from));
+        let mut effects =
+            self.ask(Query::Publish(Box::new(Publish { aor: alice(), etag, document, expires })));
+        let Effect::Answer { answer: Answer::Published(published), .. } = effects.remove(0) else { panic!() };
+        (published, states(effects))
+    }
+}
+
+fn states(effects: Vec<Effect>) -> Vec<State> {
+    pushes(effects)
+        .into_iter()
+        .map(|push| match push {
+            Push::State { state, .. } => state,
+            other => panic!("{other:?}"),
+        })
+        .collect()
+}
+
+fn come(cseq: u32, expires: u32) -> Query {
+    Query::Register(Box::new(update(A, "c", cseq, "sip:a@192.0.2.1", expires)))
+}
+
+fn call(phase: CallPhase) -> CallInfo {
+    CallInfo {
+        call_id: "call".into(),
+        local_tag: "l".into(),
+        remote_tag: if phase == CallPhase::Trying { "".into() } else { "r".into() },
+        initiator: true,
+        remote: "sip:bob@example.com".into(),
+        phase,
+    }
+}
+
+fn changed(phase: CallPhase) -> Query {
+    Query::CallChanged { aor: alice(), call: call(phase) }
+}
+
+fn presence(open: bool, on_the_phone: bool, documents: &[&[u8]]) -> State {
+    let documents = documents.iter().map(|document| Arc::from(*document)).collect();
+    State::Presence(Presence { open, on_the_phone, documents })
+}
+
+#[test]
+fn registering_opens_and_expiry_closes() {
+    let mut world = World::new();
+    assert_eq!(world.watch(Topic::Presence, 3600), presence(false, false, &[]));
+    assert_eq!(world.told(come(1, 60)), [presence(true, false, &[])]);
+    assert_eq!(world.told(come(2, 60)), [], "a refresh is no news");
+    assert_eq!(states(world.pass(60)), [presence(false, false, &[])]);
+    assert_eq!(states(world.pass(60)), []);
+}
+
+#[test]
+fn a_call_is_told_step_by_step_and_its_end_once() {
+    let mut world = World::new();
+    assert_eq!(world.watch(Topic::Dialog, 3600), State::Dialog(vec![]));
+    for phase in [CallPhase::Trying, CallPhase::Early, CallPhase::Confirmed, CallPhase::Terminated] {
+        assert_eq!(world.told(changed(phase)), [State::Dialog(vec![call(phase)])]);
+        assert_eq!(world.told(changed(phase)), [], "{phase:?} again");
+    }
+    assert_eq!(world.watch(Topic::Dialog, 3600), State::Dialog(vec![]));
+    assert_eq!(world.router.counts().calls, 0);
+}
+
+#[test]
+fn a_call_that_is_up_shows_in_presence() {
+    let mut world = World::new();
+    world.watch(Topic::Presence, 100_000);
+    assert_eq!(world.told(changed(CallPhase::Early)), []);
+    assert_eq!(world.told(changed(CallPhase::Confirmed)), [presence(false, true, &[])]);
+    // Its edge died: nobody tells the end.
+    assert_eq!(states(world.pass(limits::LONGEST_CALL.as_secs())), [presence(false, false, &[])]);
+}
+
+#[test]
+fn publications_are_started_refreshed_modified_and_removed() {
+    // RFC 3903 §4, table 1.
+    let mut world = World::new();
+    world.watch(Topic::Presence, 3600);
+    let (first, told) = world.publish(None, Some(OPEN), 60);
+    let first = first.unwrap();
+    assert_eq!((first.expires, told), (60, vec![presence(true, false, &[OPEN])]));
+    world.pass(50);
+    let (refreshed, told) = world.publish(Some(&first.etag), None, 60);
+    let refreshed = refreshed.unwrap();
+    assert_ne!(first.etag, refreshed.etag);
+    assert_eq!(told, []);
+    let (stale, _) = world.publish(Some(&first.etag), None, 60);
+    assert_eq!(stale, Err(PublishRefused::ConditionalRequestFailed));
+    let (modified, told) = world.publish(Some(&refreshed.etag), Some(b"busy"), 60);
+    assert_eq!(told, [presence(false, false, &[b"busy"])]);
+    let (removed, told) = world.publish(Some(&modified.unwrap().etag), None, 0);
+    assert_eq!((removed.unwrap().expires, told), (0, vec![presence(false, false, &[])]));
+}
+
+#[test]
+fn publications_end_by_themselves_and_the_newest_comes_first() {
+    let mut world = World::new();
+    world.watch(Topic::Presence, 3600);
+    world.publish(None, Some(b"desk"), 100).0.unwrap();
+    world.publish(None, Some(b"mobile"), 50).0.unwrap();
+    assert_eq!(world.watch(Topic::Presence, 3600), presence(false, false, &[b"mobile", b"desk"]));
+    assert_eq!(states(world.pass(50)), [presence(false, false, &[b"desk"])]);
+    assert_eq!(states(world.pass(50)), [presence(false, false, &[])]);
+}
+
+#[test]
+fn publications_have_limits() {
+    let mut world = World::new();
+    assert_eq!(world.publish(None, None, 60).0, Err(PublishRefused::ConditionalRequestFailed));
+    let large = vec![b' '; limits::PUBLICATION_BYTES + 1];
+    assert_eq!(world.publish(None, Some(&large), 60).0, Err(PublishRefused::TooMany));
+    for _ in 0..limits::PUBLICATIONS_PER_ADDRESS {
+        world.publish(None, Some(b"x"), u32::MAX).0.unwrap();
+    }
+    assert_eq!(world.publish(None, Some(b"x"), 60).0, Err(PublishRefused::TooMany));
+    world.pass(limits::LONGEST_PUBLICATION.as_secs());
+    assert_eq!(world.router.counts().publications, 0);
+}
+
+#[test]
+fn waiting_messages_are_counted() {
+    let mut world = World::new();
+    assert_eq!(world.watch(Topic::MessageSummary, 3600), State::MessageSummary { waiting: 0 });
+    let told = world.told(Query::Keep(Box::new(message(A, "hello", world.now))));
+    assert_eq!(told, [State::MessageSummary { waiting: 1 }]);
+}
+
+#[test]
+fn registrations_are_told_with_their_bindings() {
+    let mut world = World::new();
+    assert_eq!(world.watch(Topic::Registration, 3600), State::Registration(vec![]));
+    for query in [come(1, 60), come(2, 60)] {
+        let told = world.told(query);
+        assert_eq!(told, [State::Registration(world.lookup(A))]);
+    }
+    let gone = Query::Register(Box::new(register(A, "x", 1, Change::RemoveAll)));
+    assert_eq!(world.told(gone), [State::Registration(vec![])]);
+}
+
+#[test]
+fn an_ended_watch_is_told_nothing() {
+    let mut world = World::new();
+    world.watch(Topic::Presence, 60);
+    world.pass(60);
+    assert_eq!(world.told(come(1, 60)), []);
+    assert_eq!(world.router.counts().watches, 0);
+    world.watch(Topic::Presence, 60);
+    world.ask(Query::Unwatch {
+        aor: alice(),
+        topic: Topic::Presence,
+        watch: WatchId(Topic::Presence as u64),
+    });
+    assert_eq!(world.pass(60).len(), 0);
+    assert_eq!(world.watch(Topic::Presence, 0), presence(false, false, &[]), "a fetch");
+    assert_eq!(world.router.counts().watches, 0);
+}
+
+#[test]
+fn a_refreshed_watch_is_one_watch() {
+    let mut world = World::new();
+    for _ in 0..5 {
+        world.watch(Topic::Presence, 600);
+        world.pass(300);
+    }
+    assert_eq!(world.router.counts().watches, 1);
+    assert_eq!(world.told(come(1, 600)).len(), 1);
+}

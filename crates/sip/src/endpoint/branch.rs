@@ -1,0 +1,521 @@
+//! The branches of a forked request: sent, failed over, answered, cancelled. RFC 3261 §16.6 step 9 on,
+//! §16.7, §16.8 (Timer C), §16.9 (transport errors), §16.10 (CANCEL).
+
+use bytes::Bytes;
+use stdx::Instant;
+use stdx::slab::Key;
+
+use super::forward::{Copy, hop_of_flow, new_branch};
+use super::{Endpoint, Outbox, Stage, Timer, User};
+use crate::proxy::{BranchState, Forking};
+use crate::resolve::{Hop, ResolveEffect, ResolveFault};
+use crate::transaction::{ClientInvite, ClientOther, Machine, TIMEOUT};
+use crate::transport::{Target, Transport, is_reliable};
+use crate::wire::{Header, Message, Method, Request, Via};
+
+/// A request longer than this goes by TCP first (RFC 3261 §18.1.1: the path MTU is not known).
+const MTU_BYTES: usize = 1300;
+
+impl Endpoint {
+    pub(super) fn ring_next_group(&mut self, now: Instant, key: Key, out: &mut Outbox) {
+        let Some(forking) = self.contexts.get_mut(key).and_then(|context| context.forking()) else { return };
+        let first = forking.branches.len();
+        if let Some(group) = forking.waiting.pop_front() {
+            forking.branches.extend(group.into_iter().map(new_branch));
+        }
+        let last = forking.branches.len();
+        for index in first..last {
+            self.start_branch(now, key, index, out);
+        }
+        if first == last {
+            self.conclude(now, key, out);
+        }
+    }
+
+    fn start_branch(&mut self, now: Instant, key: Key, index: usize, out: &mut Outbox) {
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        let Stage::Forking(forking) = &context.stage else { return };
+        let destination = &forking.branches[index].destination;
+        if let Some(received) = &destination.received {
+            let hop = hop_of_flow(received);
+            return self.try_hops(now, key, index, vec![hop], out);
+        }
+        let next = self.contexts.get(key).and_then(|context| {
+            self.next_hop(
+                &context.request,
+                forking_own_routes(&context.stage),
+                destination_of(&context.stage, index)?,
+            )
+        });
+        let Some(next) = next else {
+            // A tel URI, or one of a scheme nobody routes: there is no hop to try.
+            return self.branch_is_done(now, key, index, 416, None, out);
+        };
+        let mut resolved = std::mem::take(&mut self.resolved);
+        self.next_resolution += 1;
+        let id = self.next_resolution;
+        let random = self.keys.branch.hash(&id.to_be_bytes());
+        self.resolutions.insert(id, (key, index));
+        self.resolver.resolve(now, id, &next, random, &mut resolved);
+        self.perform_resolved(now, resolved, out);
+    }
+
+    pub(super) fn perform_resolved(
+        &mut self,
+        now: Instant,
+        mut resolved: Vec<ResolveEffect>,
+        out: &mut Outbox,
+    ) {
+        for effect in resolved.drain(..) {
+            match effect {
+                ResolveEffect::Query { dns_id, query } => {
+                    out.push(super::Effect::Dns { id: dns_id, query });
+                }
+                ResolveEffect::Resolved { id, result } => {
+                    if let Some((key, index)) = self.resolutions.remove(&id) {
+                        self.handle_resolved(now, key, index, result, out);
+                    }
+                }
+            }
+        }
+        self.resolved = resolved;
+    }
+
+    fn handle_resolved(
+        &mut self,
+        now: Instant,
+        key: Key,
+        index: usize,
+        result: Result<Vec<Hop>, ResolveFault>,
+        out: &mut Outbox,
+    ) {
+        match result {
+            Ok(hops) => self.try_hops(now, key, index, hops, out),
+            // §16.6 step 7: as if the branch had answered 503, which step 16.7.6 turns into 500... unless
+            // the name does not exist, which is the caller's mistake.
+            Err(ResolveFault::NoSuchHost) => self.branch_is_done(now, key, index, 404, None, out),
+            Err(_) => self.branch_is_done(now, key, index, 503, None, out),
+        }
+    }
+
+    fn try_hops(&mut self, now: Instant, key: Key, index: usize, hops: Vec<Hop>, out: &mut Outbox) {
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        let too_long = context.request.bytes().len() + 300 > MTU_BYTES;
+        let has_tcp = self.settings.listeners.iter().any(|l| l.transport == Transport::Tcp);
+        let Some(forking) = context.forking() else { return };
+        let Some(branch) = forking.branches.get_mut(index) else { return };
+        if branch.state != BranchState::Resolving {
+            return;
+        }
+        for hop in hops {
+            // RFC 3261 §18.1.1: TCP first, and UDP again when TCP is refused.
+            if too_long && has_tcp && hop.transport == Transport::Udp && branch.destination.received.is_none()
+            {
+                branch.hops.push_back(Hop { transport: Transport::Tcp, ..hop.clone() });
+            }
+            branch.hops.push_back(hop);
+        }
+        self.try_next_hop(now, key, index, 503, out);
+    }
+
+    /// Sends to the next hop not tried; without one the branch has failed with `status`.
+    fn try_next_hop(&mut self, now: Instant, key: Key, index: usize, status: u16, out: &mut Outbox) {
+        loop {
+            let Some(forking) = self.contexts.get_mut(key).and_then(|context| context.forking()) else {
+                return;
+            };
+            let closed = forking.closed;
+            let Some(branch) = forking.branches.get_mut(index) else { return };
+            let Some(hop) = branch.hops.pop_front().filter(|_| !closed) else {
+                return self.branch_is_done(now, key, index, status, None, out);
+            };
+            branch.attempt += 1;
+            if self.send_branch(now, key, index, &hop, out) {
+                return;
+            }
+        }
+    }
+
+    /// False when no listener of ours can reach the hop.
+    fn send_branch(&mut self, now: Instant, key: Key, index: usize, hop: &Hop, out: &mut Outbox) -> bool {
+        let Some(context) = self.contexts.get(key) else { return true };
+        let Stage::Forking(forking) = &context.stage else { return true };
+        let branch = &forking.branches[index];
+        let Some(listener) = self.listener_for(hop.transport, hop.addr, Some(context.source.local)) else {
+            return false;
+        };
+        let copy = Copy {
+            destination: &branch.destination,
+            own_routes: forking.own_routes,
+            record_route: forking.record_route,
+            branch: index,
+            attempt: branch.attempt,
+            listener,
+        };
+        let bytes = self.build_copy(&context.request, &context.source, &copy);
+        let target = self.target_of(hop, &branch.destination, listener);
+        let is_invite = context.request.method() == Method::Invite;
+        let client = self.start_client(now, bytes, target, is_invite, User::Context(key), out);
+        if let Some(forking) = self.contexts.get_mut(key).and_then(|context| context.forking())
+            && let Some(client) = client
+        {
+            forking.branches[index].state = BranchState::Trying { client, cancel: false };
+        }
+        true
+    }
+
+    /// A client transaction for a request that is ready to go.
+    pub(super) fn start_client(
+        &mut self,
+        now: Instant,
+        bytes: Bytes,
+        target: Target,
+        is_invite: bool,
+        user: User,
+        out: &mut Outbox,
+    ) -> Option<Key> {
+        let message = Message::parse(bytes.clone()).ok()?;
+        let branch = message.top_via().as_ref().and_then(Via::branch)?;
+        let hash = self.table.client_hash(branch, message.method_name());
+        let reliable = is_reliable(target.transport);
+        let (machine, turn) = if is_invite {
+            let (machine, turn) = ClientInvite::start(now, bytes, reliable);
+            (Machine::ClientInvite(machine), turn)
+        } else {
+            let (machine, turn) = ClientOther::start(now, bytes, reliable);
+            (Machine::ClientOther(machine), turn)
+        };
+        let key = self.table.insert(hash, machine, target, user);
+        self.perform(key, turn, out);
+        Some(key)
+    }
+
+    /// RFC 3261 §16.7.
+    pub(super) fn handle_branch_response(
+        &mut self,
+        now: Instant,
+        key: Key,
+        client: Key,
+        response: &Message,
+        out: &mut Outbox,
+    ) {
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        let server = context.server;
+        let is_invite = context.request.method() == Method::Invite;
+        let Some(forking) = context.forking() else { return };
+        let Some(index) = forking.branch_of(client) else {
+            // A second 2xx of a branch that is done (§16.7 step 5: always forwarded at once).
+            return self.forward_late(now, server, response, out);
+        };
+        match response.status() {
+            ..200 => self.handle_provisional(now, key, index, response, out),
+            200..300 => self.handle_success(now, key, index, client, response, is_invite, out),
+            503 if self.has_more_hops(key, index) => {
+                self.penalise(now, client);
+                self.try_next_hop(now, key, index, 503, out);
+            }
+            status => {
+                let bytes = response.bytes().clone();
+                if status >= 600 {
+                    // §16.7 step 5: a 6xx ends the search, once the others have answered.
+                    self.close_forking(now, key, out);
+                }
+                self.branch_is_done(now, key, index, status, Some(bytes), out);
+            }
+        }
+    }
+
+    fn handle_provisional(
+        &mut self,
+        now: Instant,
+        key: Key,
+        index: usize,
+        response: &Message,
+        out: &mut Outbox,
+    ) {
+        let timer_c = now + self.settings.timer_c;
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        let server = context.server;
+        let Some(forking) = context.forking() else { return };
+        if response.status() > 100 {
+            // §16.7 step 2: any provisional but 100 resets Timer C.
+            forking.timer_c = forking.timer_c.max(timer_c);
+        }
+        let branch = &mut forking.branches[index];
+        if let BranchState::Trying { client, cancel } = branch.state {
+            branch.state = BranchState::Proceeding { client, cancelled: false };
+            if cancel {
+                // §9.1: a CANCEL had to wait for this.
+                self.cancel_branch(now, key, index, out);
+            }
+        }
+        if response.status() > 100 {
+            self.forward_response(now, server, response, out);
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one arm of handle_branch_response")]
+    fn handle_success(
+        &mut self,
+        now: Instant,
+        key: Key,
+        index: usize,
+        client: Key,
+        response: &Message,
+        is_invite: bool,
+        out: &mut Outbox,
+    ) {
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        let server = context.server;
+        let Some(forking) = context.forking() else { return };
+        let starts_call = forking.starts_call && !forking.forwarded_final;
+        forking.forwarded_final = true;
+        forking.branches[index].state = BranchState::Done;
+        if is_invite && let Some(transaction) = self.table.get_mut(client) {
+            transaction.user = User::Late { server };
+        }
+        if starts_call {
+            self.note_answered(key, out);
+        }
+        self.forward_response(now, server, response, out);
+        self.close_forking(now, key, out);
+        self.conclude(now, key, out);
+    }
+
+    pub(super) fn handle_branch_failure(
+        &mut self,
+        now: Instant,
+        key: Key,
+        client: Key,
+        status: u16,
+        out: &mut Outbox,
+    ) {
+        let Some(forking) = self.contexts.get_mut(key).and_then(|context| context.forking()) else { return };
+        let Some(index) = forking.branch_of(client) else { return };
+        let heard = matches!(forking.branches[index].state, BranchState::Proceeding { .. });
+        if heard {
+            self.branch_is_done(now, key, index, status, None, out);
+        } else {
+            // RFC 3263 §4.3: silence or a transport error moves on to the next hop.
+            self.penalise(now, client);
+            self.try_next_hop(now, key, index, status, out);
+        }
+    }
+
+    fn penalise(&mut self, now: Instant, client: Key) {
+        if let Some(target) = self.table.get(client).map(|transaction| &transaction.target) {
+            self.resolver.penalise(now, target.remote, target.transport);
+        }
+    }
+
+    fn has_more_hops(&self, key: Key, index: usize) -> bool {
+        match self.contexts.get(key).map(|context| &context.stage) {
+            Some(Stage::Forking(forking)) => !forking.closed && !forking.branches[index].hops.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// A branch has its final word. `response` is as received, our Via still on top.
+    fn branch_is_done(
+        &mut self,
+        now: Instant,
+        key: Key,
+        index: usize,
+        status: u16,
+        response: Option<Bytes>,
+        out: &mut Outbox,
+    ) {
+        let Some(forking) = self.contexts.get_mut(key).and_then(|context| context.forking()) else { return };
+        forking.branches[index].state = BranchState::Done;
+        forking.best.consider(status, response);
+        let all_done = forking.branches.iter().all(|branch| branch.state == BranchState::Done);
+        if all_done && !forking.closed && !forking.waiting.is_empty() {
+            return self.ring_next_group(now, key, out);
+        }
+        self.conclude(now, key, out);
+    }
+
+    /// Sends the best response when all is said, and forgets the context when nothing is owed.
+    fn conclude(&mut self, now: Instant, key: Key, out: &mut Outbox) {
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        let server = context.server;
+        let is_invite = context.request.method() == Method::Invite;
+        let Some(forking) = context.forking() else { return };
+        if let Some((status, response)) = forking.take_best() {
+            // RFC 4320 §4.2: a timed-out non-INVITE is answered by nobody: the answer would be late.
+            if status == 408 && !is_invite {
+                self.table.remove(server);
+                return self.close(key);
+            }
+            return self.answer_best(now, key, server, status, response, out);
+        }
+        if forking.is_over() {
+            self.close(key);
+        }
+    }
+
+    fn answer_best(
+        &mut self,
+        now: Instant,
+        key: Key,
+        server: Key,
+        status: u16,
+        response: Option<Bytes>,
+        out: &mut Outbox,
+    ) {
+        let response = response.and_then(|bytes| Message::parse(bytes).ok());
+        match response {
+            // §16.7 step 6: a 503 is about the hop after us, and not the caller's to act on.
+            Some(response) if status != 503 => {
+                let reason = String::from_utf8_lossy(response.reason()).into_owned();
+                let starts_call = match self.contexts.get(key).map(|context| &context.stage) {
+                    Some(Stage::Forking(forking)) => forking.starts_call,
+                    _ => false,
+                };
+                if starts_call {
+                    self.note_failed(key, status, &reason, out);
+                }
+                self.forward_response(now, server, &response, out);
+                self.close(key);
+            }
+            _ => {
+                let (status, reason) = concluded(status);
+                self.finish(now, key, status, reason, out);
+            }
+        }
+    }
+
+    /// §16.10: every branch that still runs is cancelled; the caller gets what they answer (487).
+    pub(super) fn cancel_context(&mut self, now: Instant, key: Key, out: &mut Outbox) {
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        if self.table.get(context.server).is_none_or(|tx| match &tx.machine {
+            Machine::ServerInvite(machine) => machine.has_final(),
+            _ => true,
+        }) {
+            return;
+        }
+        if context.forking().is_none() {
+            return self.finish(now, key, 487, "Request Terminated", out);
+        }
+        self.close_forking(now, key, out);
+        if let Some(forking) = self.contexts.get_mut(key).and_then(|context| context.forking()) {
+            forking.best.consider(487, None);
+        }
+        self.conclude(now, key, out);
+    }
+
+    /// No new branches; those that run are cancelled, and given 64*T1 to say so (§9.1).
+    fn close_forking(&mut self, now: Instant, key: Key, out: &mut Outbox) {
+        let Some(forking) = self.contexts.get_mut(key).and_then(|context| context.forking()) else { return };
+        forking.closed = true;
+        forking.waiting.clear();
+        let running = forking.branches.len();
+        for index in 0..running {
+            self.cancel_branch(now, key, index, out);
+        }
+        let Some(forking) = self.contexts.get_mut(key).and_then(|context| context.forking()) else { return };
+        if forking.branches.iter().any(|branch| branch.state != BranchState::Done) {
+            forking.timer_c = now + TIMEOUT;
+            self.wheel.insert(now + TIMEOUT, Timer::Context(key));
+        }
+    }
+
+    fn cancel_branch(&mut self, now: Instant, key: Key, index: usize, out: &mut Outbox) {
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        let is_invite = context.request.method() == Method::Invite;
+        let Some(forking) = context.forking() else { return };
+        let branch = &mut forking.branches[index];
+        match &mut branch.state {
+            BranchState::Resolving => branch.state = BranchState::Done,
+            // §9.1: a CANCEL must not be sent before a provisional response has come.
+            BranchState::Trying { cancel, .. } => *cancel = true,
+            BranchState::Proceeding { client, cancelled } if !*cancelled && is_invite => {
+                *cancelled = true;
+                let client = *client;
+                self.send_cancel(now, client, out);
+            }
+            BranchState::Proceeding { .. } | BranchState::Done => {}
+        }
+    }
+
+    fn send_cancel(&mut self, now: Instant, client: Key, out: &mut Outbox) {
+        let Some(transaction) = self.table.get(client) else { return };
+        let Machine::ClientInvite(machine) = &transaction.machine else { return };
+        let Some(invite) = machine.request().and_then(|bytes| Message::parse(bytes.clone()).ok()) else {
+            return;
+        };
+        let to = invite.header(Header::To).unwrap_or_default().to_vec();
+        let cancel = Request::from_invite("CANCEL", &invite, &to);
+        let target = transaction.target.clone();
+        self.start_client(now, cancel, target, false, User::Nobody, out);
+    }
+
+    /// Timer C (§16.8), or the end of the wait after CANCEL.
+    pub(super) fn handle_context_timer(&mut self, now: Instant, key: Key, out: &mut Outbox) {
+        let Some(forking) = self.contexts.get_mut(key).and_then(|context| context.forking()) else { return };
+        if forking.timer_c > now {
+            // It was put off by a provisional response.
+            let later = forking.timer_c;
+            self.wheel.insert(later, Timer::Context(key));
+            return;
+        }
+        if !forking.closed {
+            return self.close_forking(now, key, out);
+        }
+        let clients = forking_clients(forking);
+        self.abandon_branches(clients);
+        let Some(forking) = self.contexts.get_mut(key).and_then(|context| context.forking()) else { return };
+        for branch in &mut forking.branches {
+            branch.state = BranchState::Done;
+        }
+        self.conclude(now, key, out);
+    }
+
+    fn abandon_branches(&mut self, clients: Vec<Key>) {
+        for client in clients {
+            self.table.remove(client);
+        }
+    }
+
+    /// How long a request may grow before TCP is preferred, for tests.
+    pub const fn mtu_bytes() -> usize {
+        MTU_BYTES
+    }
+}
+
+fn forking_clients(forking: &Forking) -> Vec<Key> {
+    forking
+        .branches
+        .iter()
+        .filter_map(|branch| match branch.state {
+            BranchState::Trying { client, .. } | BranchState::Proceeding { client, .. } => Some(client),
+            BranchState::Resolving | BranchState::Done => None,
+        })
+        .collect()
+}
+
+fn forking_own_routes(stage: &Stage) -> usize {
+    match stage {
+        Stage::Forking(forking) => forking.own_routes,
+        _ => 0,
+    }
+}
+
+fn destination_of(stage: &Stage, index: usize) -> Option<&crate::proxy::Destination> {
+    match stage {
+        Stage::Forking(forking) => forking.branches.get(index).map(|branch| &branch.destination),
+        _ => None,
+    }
+}
+
+/// What a status that no peer sent is called.
+fn concluded(status: u16) -> (u16, &'static str) {
+    match status {
+        404 => (404, "Not Found"),
+        416 => (416, "Unsupported URI Scheme"),
+        487 => (487, "Request Terminated"),
+        408 => (408, "Request Timeout"),
+        // §16.7 step 6: 503 becomes 500.
+        _ => (500, "Server Internal Error"),
+    }
+}

@@ -1,0 +1,29 @@
+//! What one shard counts. Plain numbers: the server reads them between turns.
+
+/// Totals since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    pub requests: u64,
+    pub responses: u64,
+    /// Bytes that were no SIP message, by no fault we could answer.
+    pub unparsable: u64,
+    /// Requests answered with the fault found in them.
+    pub malformed: u64,
+    pub retransmissions_received: u64,
+    pub retransmissions_sent: u64,
+    /// Responses that match no transaction.
+    pub stray_responses: u64,
+    pub invites: u64,
+    pub answered: u64,
+    pub failed: u64,
+    pub registers: u64,
+    pub registered: u64,
+    pub challenged: u64,
+    pub authentication_failures: u64,
+    pub shed: u64,
+    pub loops: u64,
+    pub too_many_hops: u64,
+    pub refused_relay: u64,
+    pub timeouts: u64,
+    pub messages_kept: u64,
+}

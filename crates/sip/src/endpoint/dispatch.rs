@@ -1,0 +1,260 @@
+//! A new request: is it for us, within a dialog, for one of our accounts, or for somebody's route?
+//! RFC 3261 §16.3 to §16.5.
+
+use router::{Answer, Binding, Query};
+use stdx::Instant;
+use stdx::slab::Key;
+
+use super::effect::{Account, Caller, Decision, PlanRequest};
+use super::routing::{last_route, route_after};
+use super::{CallEventKind, Effect, Endpoint, Outbox, Stage};
+use crate::proxy::Destination;
+use crate::wire::{Address, Header, Message, Method, Rewrite, Scheme, Uri};
+
+/// Option tags a proxy needs no code for: they pass through us (§16.3 step 5 asks about Proxy-Require only).
+const PROXY_REQUIRE_KNOWN: &[&str] = &["path", "outbound", "gruu", "sec-agree"];
+
+impl Endpoint {
+    pub(super) fn dispatch(&mut self, now: Instant, key: Key, out: &mut Outbox) {
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        if let Some(restored) = restore_strictly_routed(&context.request) {
+            // §16.4: a strict router before us put our Record-Route into the Request-URI.
+            context.request = restored;
+        }
+        let Some(context) = self.contexts.get(key) else { return };
+        let request = &context.request;
+        let unsupported = Self::unsupported(request, Header::ProxyRequire, PROXY_REQUIRE_KNOWN);
+        if !unsupported.is_empty() {
+            let list = unsupported.join(&b", "[..]);
+            let add = |reply: &mut crate::wire::Reply| {
+                reply.header("Unsupported", &list);
+            };
+            return self.finish_with(now, key, 420, "Bad Extension", add, out);
+        }
+        let own = self.own_routes(request);
+        let beyond = route_after(request, own.count).is_some();
+        let method = request.method();
+        let Ok(uri) = Uri::parse(request.uri()) else {
+            return self.finish(now, key, 400, "Bad Request-URI", out);
+        };
+        let to_us = self.is_us(&uri);
+        if own.genuine && (beyond || !to_us) {
+            return self.forward_in_dialog(now, key, own, out);
+        }
+        if to_us && uri.user.is_none() && method == Method::Options {
+            return self.finish_options(now, key, out);
+        }
+        if request.max_forwards() == Some(Some(0)) {
+            self.counters.too_many_hops += 1;
+            return self.finish(now, key, 483, "Too Many Hops", out);
+        }
+        if method == Method::Register {
+            return self.begin_register(now, key, out);
+        }
+        if to_us && uri.user.is_none() {
+            return self.finish(now, key, 404, "Not Found", out);
+        }
+        if beyond {
+            // A Route that we did not write leads elsewhere: we are no open relay.
+            self.counters.refused_relay += 1;
+            return self.finish(now, key, 403, "Relaying Denied", out);
+        }
+        self.set_stage(key, Stage::Planning { own_routes: own.count });
+        self.identify_caller(now, key, out);
+    }
+
+    /// The caller is known, or known to be a stranger.
+    pub(super) fn plan(&mut self, _now: Instant, key: Key, caller: Caller, out: &mut Outbox) {
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        context.caller = Some(caller.clone());
+        let Ok(uri) = Uri::parse(context.request.uri()) else { return };
+        let host = if uri.scheme == Scheme::Tel { String::new() } else { uri.host_lower() };
+        let request = PlanRequest {
+            user: uri.user_decoded().unwrap_or_default().into(),
+            host: host.into(),
+            port: uri.port,
+            caller,
+            source: context.source.remote,
+        };
+        out.push(Effect::Plan { id: Self::ask_id(key), request });
+    }
+
+    pub fn handle_plan(&mut self, now: Instant, id: router::AskId, decision: Decision, out: &mut Outbox) {
+        let key = Key::from_u64(id.0);
+        let Some(&Stage::Planning { own_routes }) = self.contexts.get(key).map(|c| &c.stage) else { return };
+        match decision {
+            Decision::Local { user, domain } => {
+                self.set_stage(key, Stage::Finding { own_routes });
+                out.push(Effect::Account { id, user, domain });
+            }
+            Decision::Targets(groups) => {
+                let groups = groups
+                    .into_iter()
+                    .map(|group| group.into_iter().map(destination_of_route).collect())
+                    .collect();
+                self.fork(now, key, groups, own_routes, out);
+            }
+            Decision::Refuse { status, reason } => self.finish(now, key, status, &reason, out),
+        }
+    }
+
+    /// The store's word on an account: the caller's, when the request waits for a password to be checked,
+    /// else the callee's.
+    pub fn handle_account(
+        &mut self,
+        now: Instant,
+        id: router::AskId,
+        account: Result<Option<Account>, StoreUnavailable>,
+        out: &mut Outbox,
+    ) {
+        let key = Key::from_u64(id.0);
+        let Some(context) = self.contexts.get(key) else { return };
+        let Ok(account) = account else {
+            return self.finish(now, key, 500, "Server Internal Error", out);
+        };
+        match context.stage {
+            Stage::Authenticating => self.verify(now, key, account, out),
+            Stage::Finding { own_routes } => self.locate(now, key, own_routes, account, out),
+            _ => {}
+        }
+    }
+
+    fn locate(
+        &mut self,
+        now: Instant,
+        key: Key,
+        own_routes: usize,
+        account: Option<Account>,
+        out: &mut Outbox,
+    ) {
+        // A disabled account is as absent as one that never was: nobody learns which.
+        let Some(account) = account.filter(|account| !account.disabled) else {
+            return self.finish(now, key, 404, "Not Found", out);
+        };
+        let aor = account.aor;
+        self.set_stage(key, Stage::Locating { own_routes, aor: aor.clone() });
+        if self.take_by_agent(now, key, &aor, out) {
+            return;
+        }
+        out.push(Effect::Ask { id: Self::ask_id(key), query: Query::Lookup { aor } });
+    }
+
+    pub fn handle_answer(&mut self, now: Instant, id: router::AskId, answer: Answer, out: &mut Outbox) {
+        let key = Key::from_u64(id.0);
+        let Some(context) = self.contexts.get(key) else {
+            return self.handle_agent_answer(now, id, answer, out);
+        };
+        match (&context.stage, answer) {
+            (&Stage::Locating { own_routes, .. }, Answer::Bindings(bindings)) => {
+                self.ring(now, key, own_routes, bindings, out);
+            }
+            (Stage::Registering, Answer::Registered(result)) => {
+                self.finish_register(now, key, result, out);
+            }
+            (_, answer) => self.handle_agent_answer(now, id, answer, out),
+        }
+    }
+
+    fn ring(&mut self, now: Instant, key: Key, own_routes: usize, bindings: Vec<Binding>, out: &mut Outbox) {
+        if bindings.is_empty() {
+            return self.nobody_there(now, key, out);
+        }
+        self.fork(now, key, groups_by_q(bindings), own_routes, out);
+    }
+
+    /// No binding: a MESSAGE is kept for later, a call is not.
+    fn nobody_there(&mut self, now: Instant, key: Key, out: &mut Outbox) {
+        let Some(context) = self.contexts.get(key) else { return };
+        if context.request.method() == Method::Message {
+            return self.keep_message(now, key, out);
+        }
+        self.finish(now, key, 480, "Temporarily Unavailable", out);
+    }
+
+    /// Starts the proxy part: every target rings, first group first.
+    pub(super) fn fork(
+        &mut self,
+        now: Instant,
+        key: Key,
+        groups: Vec<Vec<Destination>>,
+        own_routes: usize,
+        out: &mut Outbox,
+    ) {
+        let Some(context) = self.contexts.get(key) else { return };
+        let method = context.request.method();
+        let starts_dialog = matches!(method, Method::Invite | Method::Subscribe | Method::Refer);
+        let starts_call = method == Method::Invite && context.request.to_tag().is_none();
+        if starts_call {
+            let event = started(&context.request, context.caller.as_ref());
+            self.note_call(key, event, out);
+        }
+        self.begin_forking(now, key, groups, own_routes, starts_dialog, starts_call, out);
+    }
+
+    pub(super) fn set_stage(&mut self, key: Key, stage: Stage) {
+        if let Some(context) = self.contexts.get_mut(key) {
+            context.stage = stage;
+        }
+    }
+}
+
+/// The record could not be read; the request is answered 500 and may be tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreUnavailable;
+
+fn started(request: &Message, caller: Option<&Caller>) -> CallEventKind {
+    let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into();
+    let account = match caller {
+        Some(Caller::Account(aor)) => Some(aor.clone()),
+        Some(Caller::Stranger) | None => None,
+    };
+    CallEventKind::Started {
+        call_id: text(request.call_id()),
+        from: text(request.from().map(|a| a.uri)),
+        to: text(Some(request.uri())),
+        account,
+    }
+}
+
+fn destination_of_route(uri: Box<str>) -> Destination {
+    Destination { uri: uri.into_boxed_bytes(), path: "".into(), received: None }
+}
+
+/// RFC 3261 §16.6: equal q in parallel, lower q after higher. One entry per instance (RFC 5626 §7): the
+/// router already lists the newest flow of each first.
+fn groups_by_q(bindings: Vec<Binding>) -> Vec<Vec<Destination>> {
+    let mut groups: Vec<(u16, Vec<Destination>)> = Vec::new();
+    for binding in bindings.into_iter().take(crate::limits::FORK_BRANCHES) {
+        let contact = binding.contact;
+        let destination = Destination {
+            uri: contact.uri.into_boxed_bytes(),
+            path: contact.path,
+            received: contact.received,
+        };
+        match groups.last_mut() {
+            Some((q, group)) if *q == contact.q => group.push(destination),
+            _ => groups.push((contact.q, vec![destination])),
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
+}
+
+/// §16.4 first paragraph: our own Record-Route in the Request-URI, the true one last in Route.
+fn restore_strictly_routed(request: &Message) -> Option<Message> {
+    let uri = Uri::parse(request.uri()).ok()?;
+    if !(uri.params.has("lr") && uri.params.has("t")) {
+        return None;
+    }
+    let last: Address<'_> = last_route(request)?;
+    let mut rewrite = Rewrite::new(request);
+    rewrite.set_uri(last.uri);
+    rewrite.remove_last_value(Header::Route);
+    // Our own value goes back to the front, where its token is looked for.
+    let own = request.uri().to_vec();
+    rewrite.push_front(Header::Route, |text| {
+        text.push(b'<');
+        text.extend_from_slice(&own);
+        text.push(b'>');
+    });
+    Message::parse(rewrite.finish()).ok()
+}

@@ -1,0 +1,117 @@
+//! All that one shard's SIP can ask of the world, on one screen.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use router::{Aor, AskId, Query};
+
+use crate::dns::DnsQuery;
+use crate::transport::Transmit;
+
+#[derive(Debug)]
+pub enum Effect {
+    Transmit(Transmit),
+    /// Who is `user@domain`, aliases resolved? Answered by `handle_account`.
+    Account {
+        id: AskId,
+        user: Box<str>,
+        domain: Box<str>,
+    },
+    /// Where does this request go? Answered by `handle_plan`.
+    Plan {
+        id: AskId,
+        request: PlanRequest,
+    },
+    /// To the router of the address's bucket. Answered by `handle_answer`, unless the query is not.
+    Ask {
+        id: AskId,
+        query: Query,
+    },
+    /// Answered by `handle_dns`.
+    Dns {
+        id: u64,
+        query: DnsQuery,
+    },
+    /// For the ledger.
+    Call(CallEvent),
+    /// A message of a traced account.
+    Trace(TraceEvent),
+    /// What became of a probe asked for with `probe`: the final status, or 408.
+    Probed {
+        id: u64,
+        status: u16,
+    },
+    /// A wrong password, or none that fits, from this source.
+    AuthenticationFailed {
+        source: SocketAddr,
+    },
+}
+
+/// What the routing plan wants to know of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanRequest {
+    /// User part of the Request-URI, unescaped; empty when there is none.
+    pub user: Box<str>,
+    /// Lower case.
+    pub host: Box<str>,
+    pub port: Option<u16>,
+    pub caller: Caller,
+    pub source: SocketAddr,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Caller {
+    /// Authenticated.
+    Account(Aor),
+    Stranger,
+}
+
+/// The routing plan's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// An account of ours, perhaps: to be looked up.
+    Local {
+        user: Box<str>,
+        domain: Box<str>,
+    },
+    /// Targets in the order to be tried: each inner list rings at once.
+    Targets(Vec<Vec<Box<str>>>),
+    Refuse {
+        status: u16,
+        reason: Box<str>,
+    },
+}
+
+/// What the endpoint needs of an account.
+#[derive(Clone, Debug)]
+pub struct Account {
+    /// `user@domain`, aliases resolved.
+    pub aor: Aor,
+    pub disabled: bool,
+    pub max_contacts: usize,
+}
+
+/// For the ledger: a call is named by the keyed hash of its Call-ID.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallEvent {
+    pub call: u64,
+    pub kind: CallEventKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallEventKind {
+    Started { call_id: Box<str>, from: Box<str>, to: Box<str>, account: Option<Aor> },
+    Answered,
+    Failed { status: u16, reason: Box<str> },
+    Ended,
+}
+
+#[derive(Clone, Debug)]
+pub struct TraceEvent {
+    pub account: Aor,
+    pub from: SocketAddr,
+    pub to: SocketAddr,
+    pub bytes: Bytes,
+}
+
+pub type Outbox = Vec<Effect>;

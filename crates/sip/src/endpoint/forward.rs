@@ -1,0 +1,329 @@
+//! The forwarded request: RFC 3261 §16.6 steps 1 to 8, and the two things forwarded without a context,
+//! ACK to a 2xx and late 2xx.
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use stdx::Instant;
+use stdx::slab::Key;
+
+use super::routing::{OwnRoutes, first_address, route_after};
+use super::{CallEvent, CallEventKind, Context, Effect, Endpoint, Outbox, Stage, Timer};
+use crate::limits;
+use crate::proxy::{Best, Branch, BranchState, Destination, Forking};
+use crate::resolve::{Hop, NextHop, ResolveEffect};
+use crate::transport::{Source, Target, Transport, is_reliable};
+use crate::wire::{Header, Message, Method, Rewrite, Scheme, Uri, Values, Via, write_via_with_source};
+
+/// How one copy of a request is to be changed.
+pub(super) struct Copy<'a> {
+    pub(super) destination: &'a Destination,
+    pub(super) own_routes: usize,
+    pub(super) record_route: bool,
+    pub(super) branch: usize,
+    pub(super) attempt: u8,
+    pub(super) listener: usize,
+}
+
+impl Endpoint {
+    #[expect(clippy::too_many_arguments, reason = "called once, from `fork`")]
+    pub(super) fn begin_forking(
+        &mut self,
+        now: Instant,
+        key: Key,
+        groups: Vec<Vec<Destination>>,
+        own_routes: usize,
+        record_route: bool,
+        starts_call: bool,
+        out: &mut Outbox,
+    ) {
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        let is_invite = context.request.method() == Method::Invite;
+        let timer_c = if is_invite { now + self.settings.timer_c } else { Instant::FAR_FUTURE };
+        let forking = Forking {
+            waiting: groups.into(),
+            branches: SmallVec::new(),
+            best: Best::default(),
+            timer_c,
+            own_routes,
+            record_route,
+            closed: false,
+            starts_call,
+            forwarded_final: false,
+        };
+        context.stage = Stage::Forking(Box::new(forking));
+        if is_invite {
+            self.wheel.insert(timer_c, Timer::Context(key));
+        }
+        self.ring_next_group(now, key, out);
+    }
+
+    /// A request by our own Record-Route: where it goes, its Route or its flow says.
+    pub(super) fn forward_in_dialog(&mut self, now: Instant, key: Key, own: OwnRoutes, out: &mut Outbox) {
+        let Some(context) = self.contexts.get(key) else { return };
+        if context.request.method() == Method::Bye {
+            self.note_call(key, CallEventKind::Ended, out);
+        }
+        let Some(context) = self.contexts.get(key) else { return };
+        let destination =
+            Destination { uri: context.request.uri().into(), path: "".into(), received: own.flow };
+        self.begin_forking(now, key, vec![vec![destination]], own.count, false, false, out);
+    }
+
+    /// RFC 3261 §16.11 and §13.2.2.4: the ACK to a 2xx is a transaction of its own and answered by nobody.
+    pub(super) fn forward_ack(&mut self, now: Instant, ack: &Message, source: &Source, out: &mut Outbox) {
+        let own = self.own_routes(ack);
+        if !own.genuine || ack.max_forwards() == Some(Some(0)) {
+            // The ACK to an error response that we sent without a transaction, or an attempt to be relayed.
+            return;
+        }
+        let destination = Destination { uri: ack.uri().into(), path: "".into(), received: own.flow };
+        let hop = match own.flow {
+            Some(received) => Some(hop_of_flow(&received)),
+            None => self
+                .next_hop(ack, own.count, &destination)
+                .and_then(|next| self.resolve_at_once(now, &next, out)),
+        };
+        let Some(hop) = hop else { return };
+        let Some(listener) = self.listener_for(hop.transport, hop.addr, Some(source.local)) else { return };
+        let copy = Copy {
+            destination: &destination,
+            own_routes: own.count,
+            record_route: false,
+            branch: 0,
+            attempt: 0,
+            listener,
+        };
+        let bytes = self.build_copy(ack, source, &copy);
+        let target = self.target_of(&hop, &destination, listener);
+        self.transmit(target, bytes, None, out);
+    }
+
+    /// The first hop, when no question has to be asked: an ACK waits for no DNS. The INVITE before it has left
+    /// the answer in the cache, and a lost ACK is asked for by the next 2xx.
+    pub(super) fn resolve_at_once(&mut self, now: Instant, next: &NextHop, out: &mut Outbox) -> Option<Hop> {
+        let mut resolved = Vec::new();
+        self.next_resolution += 1;
+        self.resolver.resolve(now, self.next_resolution, next, 0, &mut resolved);
+        let mut first = None;
+        for effect in resolved {
+            match effect {
+                ResolveEffect::Resolved { result, .. } => first = result.ok()?.into_iter().next(),
+                ResolveEffect::Query { dns_id, query } => out.push(Effect::Dns { id: dns_id, query }),
+            }
+        }
+        first
+    }
+
+    /// RFC 3261 §16.6: the copy that one branch sends.
+    pub(super) fn build_copy(&self, request: &Message, source: &Source, copy: &Copy<'_>) -> Bytes {
+        let mut rewrite = Rewrite::new(request);
+        self.write_top_via(&mut rewrite, request, source, copy);
+        set_max_forwards(&mut rewrite, request);
+        self.rewrite_routes(&mut rewrite, request, copy);
+        if copy.record_route {
+            self.add_record_route(&mut rewrite, request, source, copy);
+        }
+        rewrite.finish()
+    }
+
+    fn write_top_via(&self, rewrite: &mut Rewrite<'_>, request: &Message, source: &Source, copy: &Copy<'_>) {
+        rewrite.push_front(Header::Via, |text| {
+            self.write_via(text, copy.listener, |text| {
+                self.write_branch(text, request, copy.branch, copy.attempt);
+            });
+        });
+        let top = request.header(Header::Via).and_then(|line| Values::new(line).next());
+        if let Some((value, via)) = top.and_then(|value| Some((value, Via::parse(value)?))) {
+            rewrite.replace(value, |text| write_via_with_source(text, value, &via, source.remote));
+        }
+    }
+
+    fn rewrite_routes(&self, rewrite: &mut Rewrite<'_>, request: &Message, copy: &Copy<'_>) {
+        if copy.own_routes > 0 {
+            rewrite.remove_first_values(Header::Route, copy.own_routes);
+        }
+        if !copy.destination.path.is_empty() {
+            rewrite.push_front(Header::Route, |text| {
+                text.extend_from_slice(copy.destination.path.as_bytes());
+            });
+        }
+        let next = route_after(request, copy.own_routes).filter(|_| copy.destination.path.is_empty());
+        let strict = next.filter(|route| route.parsed_uri().is_ok_and(|uri| !uri.is_loose_router()));
+        match strict {
+            // §16.6 step 6: a strict router wants itself in the Request-URI and the target last in Route.
+            Some(route) => {
+                rewrite.set_uri(route.uri);
+                rewrite.remove_first_values(Header::Route, copy.own_routes + 1);
+                rewrite.append("Route", |text| {
+                    text.push(b'<');
+                    text.extend_from_slice(&copy.destination.uri);
+                    text.push(b'>');
+                });
+            }
+            None if copy.destination.uri[..] != *request.uri() => rewrite.set_uri(&copy.destination.uri),
+            None => {}
+        }
+    }
+
+    fn add_record_route(
+        &self,
+        rewrite: &mut Rewrite<'_>,
+        request: &Message,
+        source: &Source,
+        copy: &Copy<'_>,
+    ) {
+        let call_id = request.call_id().unwrap_or_default();
+        let incoming_listener = self
+            .listener_for(source.transport, source.remote, Some(source.local))
+            .filter(|&index| self.settings.listeners[index].transport == source.transport);
+        let incoming_flow = needs_flow(request, source).and_then(|received| self.flow_text(&received));
+        let outgoing_flow = copy.destination.received.as_ref().and_then(|received| self.flow_text(received));
+        self.record_route(
+            rewrite,
+            call_id,
+            (incoming_listener, incoming_flow),
+            (copy.listener, outgoing_flow),
+        );
+    }
+
+    /// RFC 3261 §16.6 step 7: the first Route that is not ours, else the Request-URI.
+    pub(super) fn next_hop(&self, request: &Message, own: usize, to: &Destination) -> Option<NextHop> {
+        let from_path = first_address(&to.path);
+        let from_route = || route_after(request, own);
+        let route = from_path.or_else(from_route);
+        let uri = match &route {
+            Some(address) => address.parsed_uri().ok()?,
+            None => Uri::parse(&to.uri).ok()?,
+        };
+        next_hop_of(&uri)
+    }
+
+    pub(super) fn target_of(&self, hop: &Hop, destination: &Destination, listener: usize) -> Target {
+        let received = destination.received.as_ref().filter(|received| received.remote == hop.addr);
+        Target {
+            transport: hop.transport,
+            remote: hop.addr,
+            flow: received.and_then(|received| received.flow),
+            local: Some(self.settings.listeners[listener].addr),
+            tls_name: hop.tls_name.clone(),
+            reconnect: received.is_none_or(|received| received.flow.is_none()),
+        }
+    }
+
+    /// Takes our Via off a response and hands it to the request's server transaction (§16.7 steps 3 and 9).
+    pub(super) fn forward_response(
+        &mut self,
+        now: Instant,
+        server: Key,
+        response: &Message,
+        out: &mut Outbox,
+    ) {
+        let bytes = without_top_via(response);
+        self.respond(now, server, response.status(), bytes, out);
+    }
+
+    /// A 2xx after the context is gone (RFC 6026 §7.1: the server transaction still passes it).
+    pub(super) fn forward_late(&mut self, now: Instant, server: Key, response: &Message, out: &mut Outbox) {
+        self.forward_response(now, server, response, out);
+    }
+
+    pub(super) fn note_answered(&mut self, context: Key, out: &mut Outbox) {
+        self.counters.answered += 1;
+        self.note_call(context, CallEventKind::Answered, out);
+    }
+
+    /// The call that a message belongs to, as the ledger names it.
+    pub fn call_of(&self, call_id: &[u8]) -> u64 {
+        super::routing::call_hash(&self.keys, call_id)
+    }
+
+    pub(super) fn note_ended(&self, call_id: &[u8], out: &mut Outbox) {
+        out.push(Effect::Call(CallEvent { call: self.call_of(call_id), kind: CallEventKind::Ended }));
+    }
+}
+
+pub(super) fn without_top_via(response: &Message) -> Bytes {
+    let mut rewrite = Rewrite::new(response);
+    rewrite.remove_first_value(Header::Via);
+    rewrite.finish()
+}
+
+pub(super) fn hop_of_flow(received: &router::Received) -> Hop {
+    Hop { transport: received.transport, addr: received.remote, tls_name: None }
+}
+
+fn set_max_forwards(rewrite: &mut Rewrite<'_>, request: &Message) {
+    let hops = match request.max_forwards() {
+        Some(Some(hops)) => hops.saturating_sub(1),
+        _ => limits::MAX_FORWARDS,
+    };
+    rewrite.set(Header::MaxForwards, |text| text.extend_from_slice(hops.to_string().as_bytes()));
+}
+
+/// Whether in-dialog requests to the sender must use what it came by: always on a connection, and on UDP
+/// when its Contact is not where it sent from (a NAT).
+fn needs_flow(request: &Message, source: &Source) -> Option<router::Received> {
+    let received = router::Received {
+        transport: source.transport,
+        local: source.local,
+        remote: source.remote,
+        flow: source.flow,
+    };
+    if is_reliable(source.transport) {
+        return Some(received);
+    }
+    let contact = request.values(Header::Contact).next().and_then(crate::wire::Address::parse)?;
+    let uri = contact.parsed_uri().ok()?;
+    // A name is its owner's business; an address that differs is a NAT's inside.
+    let differs = uri
+        .host_ip()
+        .is_some_and(|ip| ip != source.remote.ip() || uri.port.unwrap_or(5060) != source.remote.port());
+    // Behind another proxy the Contact is never the sender's: only a first hop can be behind a NAT.
+    let first_hop = request.values(Header::Via).count() == 1;
+    let natted = uri.host_ip().is_some_and(|ip| ip != source.remote.ip());
+    (differs && natted && first_hop).then_some(received)
+}
+
+pub(super) fn next_hop_of(uri: &Uri<'_>) -> Option<NextHop> {
+    if !uri.is_sip() {
+        return None;
+    }
+    let secure = uri.scheme == Scheme::Sips;
+    let transport = uri.params.get("transport").and_then(|name| transport_of(name, secure));
+    // RFC 3261 §19.1.1: maddr overrides the host.
+    let host = uri.params.get("maddr").filter(|host| !host.is_empty()).unwrap_or(uri.host);
+    let host = std::str::from_utf8(host).ok()?.to_ascii_lowercase();
+    Some(NextHop { host: host.into(), port: uri.port, transport, secure })
+}
+
+fn transport_of(name: &[u8], secure: bool) -> Option<Transport> {
+    match name.to_ascii_lowercase().as_slice() {
+        b"udp" => Some(Transport::Udp),
+        b"tcp" if secure => Some(Transport::Tls),
+        b"tcp" => Some(Transport::Tcp),
+        b"tls" => Some(Transport::Tls),
+        b"ws" if secure => Some(Transport::Wss),
+        b"ws" => Some(Transport::Ws),
+        b"wss" => Some(Transport::Wss),
+        _ => None,
+    }
+}
+
+impl Context {
+    pub(super) fn forking(&mut self) -> Option<&mut Forking> {
+        match &mut self.stage {
+            Stage::Forking(forking) => Some(forking),
+            _ => None,
+        }
+    }
+}
+
+pub(super) fn new_branch(destination: Destination) -> Branch {
+    Branch {
+        flow_only: destination.received.is_some_and(|received| received.flow.is_some()),
+        destination,
+        state: BranchState::Resolving,
+        hops: Default::default(),
+        attempt: 0,
+    }
+}

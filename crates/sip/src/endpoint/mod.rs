@@ -1,0 +1,252 @@
+//! One shard's SIP: transport rules (RFC 3261 §18), transactions, the proxy, and the front of registrar and
+//! event notifier. Inputs are `handle_*`; everything it causes is an [`Effect`].
+
+mod agent;
+mod authenticate;
+mod branch;
+mod counters;
+mod dispatch;
+mod effect;
+mod forward;
+mod receive;
+mod register;
+mod respond;
+mod route_token;
+mod routing;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+
+use router::AskId;
+use stdx::Instant;
+use stdx::hash::Keyed;
+use stdx::slab::{Key, Slab};
+use stdx::wheel::Wheel;
+
+pub use counters::Counters;
+pub use dispatch::StoreUnavailable;
+pub use effect::{
+    Account, CallEvent, CallEventKind, Caller, Decision, Effect, Outbox, PlanRequest, TraceEvent,
+};
+pub use settings::{Listener, Settings};
+
+use crate::dns::{DnsFault, DnsRecord};
+use crate::proxy::Forking;
+use crate::resolve::{ResolveEffect, Resolver};
+use crate::transaction::Table;
+use crate::transport::Source;
+use crate::wire::Message;
+
+/// The SIP of one shard. Sans IO: the caller owns sockets, clock, store and bus.
+pub struct Endpoint {
+    settings: Settings,
+    /// Each listener's texts for Via and Record-Route, in the order of `settings.listeners`.
+    texts: Vec<ListenerText>,
+    keys: Keys,
+    table: Table<User>,
+    contexts: Slab<Context>,
+    wheel: Wheel<Timer>,
+    due: Vec<Timer>,
+    resolver: Resolver,
+    resolved: Vec<ResolveEffect>,
+    /// Which branch waits for which resolution.
+    resolutions: HashMap<u64, (Key, usize)>,
+    next_resolution: u64,
+    counters: Counters,
+    traced: Vec<Box<str>>,
+    intake: Intake,
+}
+
+/// Whether new work is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intake {
+    Open,
+    /// The shard is behind: new requests get 503, requests within dialogs pass.
+    Overloaded,
+    /// The process is leaving: the same answer, for another reason.
+    Draining,
+}
+
+/// Texts made once, copied into messages.
+struct ListenerText {
+    sent_protocol: Vec<u8>,
+    uri: Vec<u8>,
+}
+
+/// Keyed hashes, one for each purpose, all from the one secret.
+struct Keys {
+    branch: Keyed,
+    route: Keyed,
+    call: Keyed,
+}
+
+/// A request for which we owe a final response.
+#[derive(Debug)]
+pub(crate) struct Context {
+    /// Its server transaction.
+    server: Key,
+    request: Message,
+    source: Source,
+    caller: Option<Caller>,
+    stage: Stage,
+}
+
+/// What the request waits for. One question is open at a time, so the context's key is the question's id.
+#[derive(Debug)]
+enum Stage {
+    /// The account whose password the request claims to know.
+    Authenticating,
+    /// The routing plan. `own_routes` Route values are ours and come off.
+    Planning {
+        own_routes: usize,
+    },
+    /// The account that the Request-URI names.
+    Finding {
+        own_routes: usize,
+    },
+    /// The bindings of that account.
+    Locating {
+        own_routes: usize,
+        aor: router::Aor,
+    },
+    /// The router's word on a REGISTER.
+    Registering,
+    Forking(Box<Forking>),
+}
+
+/// Who hears what a transaction has to tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum User {
+    Context(Key),
+    /// A client transaction whose context is done: further 2xx go straight up (RFC 6026 §7.2).
+    Late {
+        server: Key,
+    },
+    /// A request of our own, by the number its maker gave it.
+    Probe(u64),
+    Nobody,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Timer {
+    Transaction(Key),
+    Context(Key),
+}
+
+impl Endpoint {
+    pub fn new(settings: Settings, now: Instant) -> Self {
+        let texts = settings.listeners.iter().map(ListenerText::new).collect();
+        Endpoint {
+            texts,
+            keys: Keys::new(&settings.secret),
+            table: Table::new(settings.table_seed),
+            contexts: Slab::new(),
+            wheel: Wheel::new(now),
+            due: Vec::new(),
+            resolver: Resolver::new(resolver_settings(&settings)),
+            resolved: Vec::new(),
+            resolutions: HashMap::new(),
+            next_resolution: 0,
+            counters: Counters::default(),
+            traced: Vec::new(),
+            intake: Intake::Open,
+            settings,
+        }
+    }
+
+    /// Fires every timer that is due.
+    pub fn expire(&mut self, now: Instant, out: &mut Outbox) {
+        let mut due = std::mem::take(&mut self.due);
+        self.wheel.expire(now, &mut due);
+        for timer in due.drain(..) {
+            match timer {
+                Timer::Transaction(key) => self.handle_transaction_timer(now, key, out),
+                Timer::Context(key) => self.handle_context_timer(now, key, out),
+            }
+        }
+        self.due = due;
+    }
+
+    /// When to call [`expire`](Self::expire) at the latest.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.wheel.deadline()
+    }
+
+    pub fn handle_dns(
+        &mut self,
+        now: Instant,
+        id: u64,
+        result: Result<Vec<DnsRecord>, DnsFault>,
+        out: &mut Outbox,
+    ) {
+        let mut resolved = std::mem::take(&mut self.resolved);
+        self.resolver.handle_answer(now, id, result, &mut resolved);
+        self.perform_resolved(now, resolved, out);
+    }
+
+    pub fn set_intake(&mut self, intake: Intake) {
+        self.intake = intake;
+    }
+
+    /// Messages of these accounts are copied out as [`Effect::Trace`].
+    pub fn set_traced(&mut self, accounts: Vec<Box<str>>) {
+        self.traced = accounts;
+    }
+
+    /// What a reload may change: domains, registrar rules, whether calls are authenticated.
+    pub fn reload(&mut self, settings: Settings) {
+        self.settings = Settings { listeners: std::mem::take(&mut self.settings.listeners), ..settings };
+    }
+
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Transactions and contexts that live now.
+    pub fn load(&self) -> (usize, usize) {
+        (self.table.len(), self.contexts.len())
+    }
+
+    fn ask_id(context: Key) -> AskId {
+        AskId(context.to_u64())
+    }
+}
+
+impl ListenerText {
+    fn new(listener: &Listener) -> Self {
+        ListenerText {
+            sent_protocol: listener.sent_protocol().into_bytes(),
+            uri: listener.uri().into_bytes(),
+        }
+    }
+}
+
+impl Keys {
+    fn new(secret: &[u8; 32]) -> Self {
+        let derive = |purpose: u8| {
+            let mut seed = [0; 16];
+            for (index, byte) in secret.iter().enumerate() {
+                seed[index % 16] ^= byte.rotate_left(index as u32 / 16 * 3);
+            }
+            let base = Keyed::new(seed).hash128(&[purpose]);
+            Keyed::new(base.to_le_bytes())
+        };
+        Keys { branch: derive(1), route: derive(2), call: derive(3) }
+    }
+}
+
+fn resolver_settings(settings: &Settings) -> crate::resolve::Settings {
+    let mut transports = Vec::new();
+    for listener in &settings.listeners {
+        if !transports.contains(&listener.transport) {
+            transports.push(listener.transport);
+        }
+    }
+    crate::resolve::Settings {
+        transports,
+        ipv4: settings.listeners.iter().any(|l| l.addr.is_ipv4()),
+        ipv6: settings.listeners.iter().any(|l| l.addr.is_ipv6()),
+    }
+}

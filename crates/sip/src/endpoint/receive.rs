@@ -1,0 +1,275 @@
+//! What arrives: parsed, checked, matched to a transaction, or new (RFC 3261 §18, §17.1.3, §17.2.3).
+
+use stdx::Instant;
+use stdx::slab::Key;
+
+use super::{Context, Effect, Endpoint, Intake, Outbox, Stage, Timer, TraceEvent, User};
+use crate::transaction::{Machine, ServerInvite, ServerOther, Tell, Turn};
+use crate::transport::{Packet, Source, Target, Transmit, TransmitId, is_reliable};
+use crate::wire::{self, Message, Method, Reply, Via};
+
+impl Endpoint {
+    /// One whole message from the network.
+    pub fn handle_packet(&mut self, now: Instant, packet: Packet, out: &mut Outbox) {
+        let Ok(message) = Message::parse(packet.bytes) else {
+            self.counters.unparsable += 1;
+            return;
+        };
+        if !self.traced.is_empty() {
+            self.trace(&message, packet.source.remote, packet.source.local, out);
+        }
+        if message.is_request() {
+            self.counters.requests += 1;
+            self.handle_request(now, message, packet.source, out);
+        } else {
+            self.counters.responses += 1;
+            self.handle_response(now, &message, out);
+        }
+    }
+
+    fn handle_request(&mut self, now: Instant, request: Message, source: Source, out: &mut Outbox) {
+        // Without a Via there is nowhere to answer.
+        let Some(via) = request.top_via() else {
+            self.counters.unparsable += 1;
+            return;
+        };
+        let method = request.method();
+        if let Err(fault) = wire::check_request(&request) {
+            self.counters.malformed += 1;
+            if method != Method::Ack {
+                self.reply_stateless(&request, &source, fault.status, fault.reason, out);
+            }
+            return;
+        }
+        let hash = self.table.server_hash(&request, &via, method);
+        if let Some(key) = self.table.find(hash) {
+            return self.handle_known_request(now, key, method, out);
+        }
+        match method {
+            Method::Ack => self.forward_ack(now, &request, &source, out),
+            Method::Cancel => self.handle_cancel(now, &request, &source, out),
+            _ => self.handle_new_request(now, hash, request, source, out),
+        }
+    }
+
+    fn handle_known_request(&mut self, now: Instant, key: Key, method: Method, out: &mut Outbox) {
+        let Some(transaction) = self.table.get_mut(key) else { return };
+        let turn = match &mut transaction.machine {
+            Machine::ServerInvite(machine) if method == Method::Ack => machine.handle_ack(now),
+            Machine::ServerInvite(machine) => machine.handle_retransmission(),
+            Machine::ServerOther(machine) => machine.handle_retransmission(),
+            Machine::ClientInvite(_) | Machine::ClientOther(_) => return,
+        };
+        if method != Method::Ack {
+            self.counters.retransmissions_received += 1;
+        }
+        self.perform(key, turn, out);
+    }
+
+    fn handle_new_request(
+        &mut self,
+        now: Instant,
+        hash: u64,
+        request: Message,
+        source: Source,
+        out: &mut Outbox,
+    ) {
+        let in_dialog = request.to_tag().is_some();
+        if self.intake != Intake::Open && !in_dialog {
+            self.counters.shed += 1;
+            return self.reply_unavailable(&request, &source, out);
+        }
+        if let Some((status, reason)) = self.refuse_by_hops(&request) {
+            return self.reply_stateless(&request, &source, status, reason, out);
+        }
+        if let Some(refusal) = self.challenge_without_state(now, &request, &source) {
+            self.counters.challenged += 1;
+            out.push(Effect::Transmit(refusal));
+            return;
+        }
+        let context = self.open(now, hash, request, source, out);
+        self.dispatch(now, context, out);
+    }
+
+    /// A server transaction and the context that owes its final response.
+    fn open(&mut self, now: Instant, hash: u64, request: Message, source: Source, out: &mut Outbox) -> Key {
+        let reliable = is_reliable(source.transport);
+        let machine = if request.method() == Method::Invite {
+            self.counters.invites += 1;
+            let trying = Reply::new(&request, source.remote, 100, "Trying", None).finish();
+            Machine::ServerInvite(ServerInvite::start(now, trying, reliable))
+        } else {
+            Machine::ServerOther(ServerOther::start(reliable))
+        };
+        let target = reply_target(&request, &source);
+        let server = self.table.insert(hash, machine, target, User::Nobody);
+        let stage = Stage::Planning { own_routes: 0 };
+        let context = self.contexts.insert(Context { server, request, source, caller: None, stage });
+        if let Some(transaction) = self.table.get_mut(server) {
+            transaction.user = User::Context(context);
+        }
+        self.perform(server, Turn::default(), out);
+        context
+    }
+
+    /// RFC 3261 §9.2: 200 to the CANCEL, then the branches of its INVITE are cancelled.
+    fn handle_cancel(&mut self, now: Instant, cancel: &Message, source: &Source, out: &mut Outbox) {
+        let Some(via) = cancel.top_via() else { return };
+        let invite = self.table.find(self.table.server_hash(cancel, &via, Method::Invite));
+        let Some(invite) = invite else {
+            return self.reply_stateless(cancel, source, 481, "Call/Transaction Does Not Exist", out);
+        };
+        self.reply_stateless(cancel, source, 200, "OK", out);
+        if let Some(User::Context(context)) = self.table.get(invite).map(|tx| tx.user) {
+            self.cancel_context(now, context, out);
+        }
+    }
+
+    fn handle_response(&mut self, now: Instant, response: &Message, out: &mut Outbox) {
+        if wire::check_response(response).is_err() {
+            self.counters.unparsable += 1;
+            return;
+        }
+        let branch = response.top_via().and_then(|via| via.branch()).unwrap_or_default();
+        let hash = self.table.client_hash(branch, response.method_name());
+        let Some(key) = self.table.find(hash) else {
+            // RFC 6026 §8.9: a proxy must not forward a stray response.
+            self.counters.stray_responses += 1;
+            return;
+        };
+        let Some(transaction) = self.table.get_mut(key) else { return };
+        let turn = match &mut transaction.machine {
+            Machine::ClientInvite(machine) => machine.handle_response(now, response),
+            Machine::ClientOther(machine) => machine.handle_response(now, response.status()),
+            Machine::ServerInvite(_) | Machine::ServerOther(_) => return,
+        };
+        let user = transaction.user;
+        if let Some(Tell::Response) = self.perform(key, turn, out) {
+            self.tell_response(now, user, key, response, out);
+        }
+    }
+
+    fn tell_response(&mut self, now: Instant, user: User, key: Key, response: &Message, out: &mut Outbox) {
+        match user {
+            User::Context(context) => self.handle_branch_response(now, context, key, response, out),
+            User::Late { server } => self.forward_late(now, server, response, out),
+            User::Probe(id) if response.status() >= 200 => {
+                out.push(Effect::Probed { id, status: response.status() });
+            }
+            User::Probe(_) | User::Nobody => {}
+        }
+    }
+
+    pub(super) fn handle_transaction_timer(&mut self, now: Instant, key: Key, out: &mut Outbox) {
+        let Some(transaction) = self.table.disarm(key) else { return };
+        let turn = transaction.machine.handle_timer(now);
+        let user = transaction.user;
+        if turn.send.is_some() {
+            self.counters.retransmissions_sent += 1;
+        }
+        match self.perform(key, turn, out) {
+            Some(Tell::Timeout) => self.tell_failure(now, user, key, 408, out),
+            // Timer H: the caller never acknowledged; its context was answered long ago.
+            Some(Tell::NoAck) => self.counters.timeouts += 1,
+            Some(Tell::Response) | None => {}
+        }
+    }
+
+    /// The server could not send what `report` names.
+    pub fn handle_send_failed(&mut self, now: Instant, report: TransmitId, out: &mut Outbox) {
+        let key = Key::from_u64(report.0);
+        let Some(transaction) = self.table.get(key) else { return };
+        // A response that cannot be sent is repeated on request; a request fails over (§16.9).
+        if matches!(transaction.machine, Machine::ServerInvite(_) | Machine::ServerOther(_)) {
+            return;
+        }
+        let user = transaction.user;
+        self.table.remove(key);
+        self.tell_failure(now, user, key, 503, out);
+    }
+
+    fn tell_failure(&mut self, now: Instant, user: User, key: Key, status: u16, out: &mut Outbox) {
+        self.counters.timeouts += 1;
+        match user {
+            User::Context(context) => self.handle_branch_failure(now, context, key, status, out),
+            User::Probe(id) => out.push(Effect::Probed { id, status }),
+            User::Late { .. } | User::Nobody => {}
+        }
+    }
+
+    /// Carries out a transaction's turn, but for what it tells.
+    pub(super) fn perform(&mut self, key: Key, turn: Turn, out: &mut Outbox) -> Option<Tell> {
+        if let Some(bytes) = turn.send
+            && let Some(transaction) = self.table.get(key)
+        {
+            let target = transaction.target.clone();
+            self.transmit(target, bytes, Some(TransmitId(key.to_u64())), out);
+        }
+        if let Some(deadline) = self.table.settle(key) {
+            self.wheel.insert(deadline, Timer::Transaction(key));
+        }
+        turn.tell
+    }
+
+    pub(super) fn transmit(
+        &mut self,
+        target: Target,
+        bytes: bytes::Bytes,
+        report: Option<TransmitId>,
+        out: &mut Outbox,
+    ) {
+        if !self.traced.is_empty()
+            && let Ok(message) = Message::parse(bytes.clone())
+        {
+            let from = target.local.unwrap_or(target.remote);
+            self.trace(&message, from, target.remote, out);
+        }
+        out.push(Effect::Transmit(Transmit { target, bytes, report }));
+    }
+
+    fn trace(
+        &self,
+        message: &Message,
+        from: std::net::SocketAddr,
+        to: std::net::SocketAddr,
+        out: &mut Outbox,
+    ) {
+        let names = |address: Option<wire::Address<'_>>, account: &str| {
+            address.is_some_and(|a| memchr::memmem::find(a.uri, account.as_bytes()).is_some())
+        };
+        for account in &self.traced {
+            if names(message.from(), account) || names(message.to(), account) {
+                let bytes = message.bytes().clone();
+                out.push(Effect::Trace(TraceEvent { account: account.clone(), from, to, bytes }));
+            }
+        }
+    }
+}
+
+/// Where responses to a request go: RFC 3261 §18.2.2, RFC 3581 §4.
+pub(super) fn reply_target(request: &Message, source: &Source) -> Target {
+    let mut remote = source.remote;
+    if let Some(via) = request.top_via()
+        && !is_reliable(source.transport)
+        && via.rport().is_none()
+    {
+        remote.set_port(via.port.unwrap_or(5060));
+    }
+    Target {
+        transport: source.transport,
+        remote,
+        flow: source.flow,
+        local: Some(source.local),
+        tls_name: None,
+        // §18.2.2: when the connection is gone, a new one to the sender may be opened.
+        reconnect: reconnect_port(request, source).is_some(),
+    }
+}
+
+/// The sent-by port, when the peer can be connected to at all.
+fn reconnect_port(request: &Message, source: &Source) -> Option<u16> {
+    let via: Via<'_> = request.top_via()?;
+    let is_websocket =
+        matches!(source.transport, crate::transport::Transport::Ws | crate::transport::Transport::Wss);
+    (!is_websocket).then(|| via.port.unwrap_or(5060))
+}

@@ -1,0 +1,153 @@
+//! Responses of our own, through a server transaction or without one.
+
+use stdx::Instant;
+use stdx::slab::Key;
+
+use super::receive::reply_target;
+use super::{CallEvent, CallEventKind, Effect, Endpoint, Intake, Outbox, Stage, User};
+use crate::token;
+use crate::transaction::{Machine, Turn};
+use crate::transport::Source;
+use crate::wire::{Header, Message, Method, Reply};
+
+/// What a client is told to wait when a shard is behind; short, since shards recover within a second.
+const RETRY_AFTER_OVERLOAD: &[u8] = b"5";
+/// What a client is told to wait when the process leaves.
+const RETRY_AFTER_DRAIN: &[u8] = b"30";
+
+impl Endpoint {
+    /// The To tag of our own responses: the same for every retransmission of a request, on any shard.
+    pub(super) fn tag_of(&self, request: &Message) -> String {
+        let branch = request.top_via().and_then(|via| via.branch()).unwrap_or_default();
+        let call_id = request.call_id().unwrap_or_default();
+        token::to_string(self.keys.branch.mac(&[b"tag", branch, call_id]))
+    }
+
+    /// RFC 3261 §8.2.7: without a transaction; a retransmission is answered anew.
+    pub(super) fn reply_stateless(
+        &mut self,
+        request: &Message,
+        source: &Source,
+        status: u16,
+        reason: &str,
+        out: &mut Outbox,
+    ) {
+        let tag = self.tag_of(request);
+        let reply = Reply::new(request, source.remote, status, reason, Some(&tag)).finish();
+        self.transmit(reply_target(request, source), reply, None, out);
+    }
+
+    pub(super) fn reply_unavailable(&mut self, request: &Message, source: &Source, out: &mut Outbox) {
+        let tag = self.tag_of(request);
+        let mut reply = Reply::new(request, source.remote, 503, "Service Unavailable", Some(&tag));
+        let wait = if self.intake == Intake::Draining { RETRY_AFTER_DRAIN } else { RETRY_AFTER_OVERLOAD };
+        reply.header("Retry-After", wait);
+        self.transmit(reply_target(request, source), reply.finish(), None, out);
+    }
+
+    /// The final response to a context's request, after which the context is gone.
+    pub(super) fn finish(&mut self, now: Instant, context: Key, status: u16, reason: &str, out: &mut Outbox) {
+        self.finish_with(now, context, status, reason, |_| {}, out);
+    }
+
+    /// As [`finish`](Self::finish), with headers of its own.
+    pub(super) fn finish_with(
+        &mut self,
+        now: Instant,
+        key: Key,
+        status: u16,
+        reason: &str,
+        headers: impl FnOnce(&mut Reply),
+        out: &mut Outbox,
+    ) {
+        let Some(context) = self.contexts.get(key) else { return };
+        let tag = self.tag_of(&context.request);
+        let mut reply = Reply::new(&context.request, context.source.remote, status, reason, Some(&tag));
+        headers(&mut reply);
+        let server = context.server;
+        if let Stage::Forking(forking) = &context.stage
+            && forking.starts_call
+            && status >= 300
+        {
+            self.note_failed(key, status, reason, out);
+        }
+        self.respond(now, server, status, reply.finish(), out);
+        self.close(key);
+    }
+
+    /// Hands a response to a server transaction.
+    pub(super) fn respond(
+        &mut self,
+        now: Instant,
+        server: Key,
+        status: u16,
+        response: bytes::Bytes,
+        out: &mut Outbox,
+    ) {
+        let Some(transaction) = self.table.get_mut(server) else { return };
+        let turn = match &mut transaction.machine {
+            Machine::ServerInvite(machine) => machine.respond(now, status, response),
+            Machine::ServerOther(machine) => machine.respond(now, status, response),
+            Machine::ClientInvite(_) | Machine::ClientOther(_) => Turn::default(),
+        };
+        self.perform(server, turn, out);
+    }
+
+    /// Forgets a context; its server transaction lives on by its own timers.
+    pub(super) fn close(&mut self, key: Key) {
+        let Some(context) = self.contexts.remove(key) else { return };
+        if let Some(transaction) = self.table.get_mut(context.server) {
+            transaction.user = User::Nobody;
+        }
+    }
+
+    pub(super) fn note_failed(&mut self, key: Key, status: u16, reason: &str, out: &mut Outbox) {
+        self.counters.failed += 1;
+        self.note_call(key, CallEventKind::Failed { status, reason: reason.into() }, out);
+    }
+
+    pub(super) fn note_call(&self, key: Key, kind: CallEventKind, out: &mut Outbox) {
+        if let Some(call_id) = self.contexts.get(key).and_then(|context| context.request.call_id()) {
+            out.push(Effect::Call(CallEvent { call: self.keys.call.hash(call_id), kind }));
+        }
+    }
+
+    /// An OPTIONS for ourselves (RFC 3261 §11.2).
+    pub(super) fn finish_options(&mut self, now: Instant, context: Key, out: &mut Outbox) {
+        self.finish_with(
+            now,
+            context,
+            200,
+            "OK",
+            |reply| {
+                reply.header("Allow", crate::wire::ALLOW.as_bytes());
+                reply.header("Accept", b"*/*");
+                reply.header("Supported", b"path, outbound, gruu");
+                reply.header("Allow-Events", b"presence, dialog, message-summary, reg");
+                reply.header("Server", crate::wire::PRODUCT.as_bytes());
+            },
+            out,
+        );
+    }
+
+    /// RFC 3261 §8.2.2.3 and §16.3 step 5: what the request demands of us, and we do not have.
+    pub(super) fn unsupported<'m>(request: &'m Message, header: Header, known: &[&str]) -> Vec<&'m [u8]> {
+        request
+            .values(header)
+            .filter(|option| !known.iter().any(|name| option.eq_ignore_ascii_case(name.as_bytes())))
+            .collect()
+    }
+
+    /// RFC 3261 §16.3 steps 3 and 4, RFC 5393 §4.2.
+    pub(super) fn refuse_by_hops(&mut self, request: &Message) -> Option<(u16, &'static str)> {
+        if request.max_forwards() == Some(Some(0)) && request.method() != Method::Options {
+            self.counters.too_many_hops += 1;
+            return Some((483, "Too Many Hops"));
+        }
+        if self.is_loop(request) {
+            self.counters.loops += 1;
+            return Some((482, "Loop Detected"));
+        }
+        None
+    }
+}

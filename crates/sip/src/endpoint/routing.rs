@@ -1,0 +1,218 @@
+//! Who we are in URIs, Routes and Vias: RFC 3261 §16.4 (route information), RFC 5393 (loops).
+
+use std::net::SocketAddr;
+
+use router::Received;
+use stdx::hash::Keyed;
+
+use super::route_token::{self, FlowText};
+use super::{Endpoint, Keys};
+use crate::token;
+use crate::transport::{Target, Transport};
+use crate::wire::{Address, Header, MAGIC_COOKIE, Message, Rewrite, Uri, Values, Via, parse_ip};
+
+/// What the Route header says about us.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct OwnRoutes {
+    /// How many values at the front name us.
+    pub(super) count: usize,
+    /// At least one of them is a Record-Route of ours, for this very dialog.
+    pub(super) genuine: bool,
+    /// The flow behind the last of them: where the request leaves.
+    pub(super) flow: Option<Received>,
+}
+
+impl Endpoint {
+    /// Whether the URI names this server: a listening address, or the name of one.
+    pub(super) fn is_us(&self, uri: &Uri<'_>) -> bool {
+        let default_port = if uri.scheme == crate::wire::Scheme::Sips { 5061 } else { 5060 };
+        let port = uri.port.unwrap_or(default_port);
+        self.is_own_host(uri.host, port)
+    }
+
+    fn is_own_host(&self, host: &[u8], port: u16) -> bool {
+        let ip = parse_ip(host);
+        self.settings.listeners.iter().any(|listener| {
+            let by_address = ip == Some(listener.addr.ip()) && listener.addr.port() == port;
+            by_address || is_advertised(&listener.advertised, host, port)
+        })
+    }
+
+    /// Reads our own values at the front of Route (§16.4). A flow is believed only in a genuine one.
+    pub(super) fn own_routes(&self, request: &Message) -> OwnRoutes {
+        let call_id = request.call_id().unwrap_or_default();
+        let mut own = OwnRoutes::default();
+        for value in request.values(Header::Route) {
+            let Some(uri) = Address::parse(value).and_then(|a| a.parsed_uri().ok()) else { break };
+            if !self.is_us(&uri) {
+                break;
+            }
+            own.count += 1;
+            if route_token::is_genuine(&uri, &self.keys.route, call_id) {
+                own.genuine = true;
+                own.flow = FlowText::parse(&uri, &self.settings.listeners);
+            }
+        }
+        own
+    }
+
+    /// The branch parameter of a forwarded request (§16.6 step 8): derived from the incoming one, so that
+    /// whoever forwards a retransmission sends the same; its second half tells loops from spirals.
+    pub(super) fn write_branch(&self, out: &mut Vec<u8>, request: &Message, branch: usize, attempt: u8) {
+        let via = request.top_via();
+        let incoming = via.as_ref().and_then(Via::branch).unwrap_or_default();
+        let host = via.as_ref().map_or(&b""[..], |via| via.host);
+        let number = request.cseq().map_or(0, |(number, _)| number);
+        let index = u8::try_from(branch).unwrap_or(u8::MAX);
+        let unique = self.keys.branch.mac(&[
+            incoming,
+            host,
+            request.call_id().unwrap_or_default(),
+            &number.to_be_bytes(),
+            &[index, attempt],
+        ]);
+        out.extend_from_slice(MAGIC_COOKIE);
+        token::write(out, unique);
+        token::write(out, self.loop_hash(request));
+    }
+
+    /// RFC 5393 §4.2.1: everything that decides where a request goes.
+    fn loop_hash(&self, request: &Message) -> u64 {
+        let number = request.cseq().map_or(0, |(number, _)| number);
+        self.keys.branch.mac(&[
+            b"loop",
+            request.uri(),
+            request.from_tag().unwrap_or_default(),
+            request.to_tag().unwrap_or_default(),
+            request.call_id().unwrap_or_default(),
+            &number.to_be_bytes(),
+            request.header(Header::Route).unwrap_or_default(),
+            request.header(Header::ProxyRequire).unwrap_or_default(),
+        ])
+    }
+
+    /// A Via of ours whose loop half is the same: the request came back unchanged.
+    pub(super) fn is_loop(&self, request: &Message) -> bool {
+        let mut ours = request
+            .values(Header::Via)
+            .filter_map(Via::parse)
+            .filter(|via| self.is_own_host(via.host, via.port.unwrap_or(5060)))
+            .peekable();
+        if ours.peek().is_none() {
+            return false;
+        }
+        let mut expected = Vec::with_capacity(13);
+        token::write(&mut expected, self.loop_hash(request));
+        ours.any(|via| via.branch().is_some_and(|branch| branch.ends_with(&expected)))
+    }
+
+    /// The listener from which a message to `remote` leaves: the same one it came in by, if that fits.
+    pub(super) fn listener_for(
+        &self,
+        transport: Transport,
+        remote: SocketAddr,
+        preferred: Option<SocketAddr>,
+    ) -> Option<usize> {
+        let fits = |index: &usize| {
+            let listener = &self.settings.listeners[*index];
+            listener.transport == transport && listener.addr.is_ipv4() == remote.is_ipv4()
+        };
+        let all = 0..self.settings.listeners.len();
+        all.clone()
+            .filter(fits)
+            .find(|&index| Some(self.settings.listeners[index].addr) == preferred)
+            .or_else(|| {
+                all.clone().filter(fits).find(|&index| {
+                    // A loopback listener cannot reach the world, nor a public one usefully loopback.
+                    self.settings.listeners[index].addr.ip().is_loopback() == remote.ip().is_loopback()
+                })
+            })
+            .or_else(|| all.clone().find(fits))
+    }
+
+    pub(super) fn write_via(
+        &self,
+        out: &mut Vec<u8>,
+        listener: usize,
+        write_branch: impl FnOnce(&mut Vec<u8>),
+    ) {
+        out.extend_from_slice(&self.texts[listener].sent_protocol);
+        out.extend_from_slice(b";branch=");
+        write_branch(out);
+        let edge = self.settings.edge;
+        // The member that holds the transaction: a response that lands elsewhere is handed over unparsed.
+        out.extend_from_slice(format!(";n={:x}.{:x}", edge.node, edge.shard).as_bytes());
+        if self.settings.listeners[listener].transport == Transport::Udp {
+            out.extend_from_slice(b";rport");
+        }
+    }
+
+    /// Adds our Record-Route: one when both sides are alike, two when they differ in transport, address or
+    /// flow (RFC 5658), the one nearer to the next hop on top.
+    pub(super) fn record_route(
+        &self,
+        rewrite: &mut Rewrite<'_>,
+        call_id: &[u8],
+        incoming: (Option<usize>, Option<FlowText>),
+        outgoing: (usize, Option<FlowText>),
+    ) {
+        let (in_listener, in_flow) = incoming;
+        let (out_listener, out_flow) = outgoing;
+        let in_listener = in_listener.unwrap_or(out_listener);
+        let mut add = |listener: usize, flow: Option<&FlowText>| {
+            rewrite.push_front(Header::RecordRoute, |text| {
+                text.push(b'<');
+                text.extend_from_slice(&self.texts[listener].uri);
+                route_token::write_params(text, &self.keys.route, call_id, flow);
+                text.push(b'>');
+            });
+        };
+        add(out_listener, out_flow.as_ref());
+        if in_listener != out_listener || in_flow.is_some() || out_flow.is_some() {
+            add(in_listener, in_flow.as_ref());
+        }
+    }
+
+    pub(super) fn flow_text(&self, received: &Received) -> Option<FlowText> {
+        FlowText::of(received, &self.settings.listeners)
+    }
+
+    pub(super) fn target_of_flow(&self, received: &Received) -> Target {
+        Target {
+            transport: received.transport,
+            remote: received.remote,
+            flow: received.flow,
+            local: Some(received.local),
+            tls_name: None,
+            reconnect: false,
+        }
+    }
+}
+
+/// The next hop after our own Route values are off: the first other Route, else nothing.
+pub(super) fn route_after(request: &Message, own: usize) -> Option<Address<'_>> {
+    request.values(Header::Route).nth(own).and_then(Address::parse)
+}
+
+pub(super) fn last_route(request: &Message) -> Option<Address<'_>> {
+    request.values(Header::Route).last().and_then(Address::parse)
+}
+
+fn is_advertised(advertised: &str, host: &[u8], port: u16) -> bool {
+    let (name, own_port) = match advertised.rsplit_once(':') {
+        Some((name, text)) if !text.ends_with(']') => (name, text.parse().unwrap_or(5060)),
+        _ => (advertised, 5060),
+    };
+    own_port == port && name.as_bytes().eq_ignore_ascii_case(host)
+}
+
+/// The first value of a comma-separated list of addresses.
+pub(super) fn first_address(list: &str) -> Option<Address<'_>> {
+    Values::new(list.as_bytes()).next().and_then(Address::parse)
+}
+
+/// Used where a hash of a call is wanted outside the endpoint (which shard works on a message).
+pub(super) fn call_hash(keys: &Keys, call_id: &[u8]) -> u64 {
+    let key: &Keyed = &keys.call;
+    key.hash(call_id)
+}

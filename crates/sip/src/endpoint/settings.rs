@@ -1,0 +1,73 @@
+//! What an endpoint is told at its start, and what a reload may change.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::transport::{Transport, via_token};
+
+/// One listening address, in the words that messages use of it.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    pub transport: Transport,
+    pub addr: SocketAddr,
+    /// What peers are told: the address itself unless the operator names another host or port.
+    pub advertised: Box<str>,
+}
+
+impl Listener {
+    pub fn new(transport: Transport, addr: SocketAddr) -> Self {
+        Listener { transport, addr, advertised: addr.to_string().into() }
+    }
+
+    /// `SIP/2.0/UDP host:port`.
+    pub(crate) fn sent_protocol(&self) -> String {
+        format!("SIP/2.0/{} {}", via_token(self.transport), self.advertised)
+    }
+
+    /// The URI by which peers reach this listener, without parameters of ours.
+    pub(crate) fn uri(&self) -> String {
+        match self.transport {
+            Transport::Udp => format!("sip:{}", self.advertised),
+            Transport::Tcp => format!("sip:{};transport=tcp", self.advertised),
+            // RFC 3261 §26.2.2: transport=tls is deprecated but is what peers understand. COMPAT(kamailio).
+            Transport::Tls => format!("sip:{};transport=tls", self.advertised),
+            Transport::Ws | Transport::Wss => format!("sip:{};transport=ws", self.advertised),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub edge: router::Edge,
+    pub listeners: Vec<Listener>,
+    /// Domains whose accounts are ours, lower case.
+    pub domains: Vec<Box<str>>,
+    /// Whether a caller that claims one of our domains in From must prove it.
+    pub authenticate_calls: bool,
+    /// How long a ringing branch may ring: Timer C, RFC 3261 §16.6 step 11, more than three minutes.
+    pub timer_c: Duration,
+    /// Every secret comes from this one; all shards and nodes of a farm share it.
+    pub secret: [u8; 32],
+    /// Per-process randomness for the hash tables.
+    pub table_seed: [u8; 16],
+}
+
+impl Settings {
+    /// One UDP listener, one domain, a fixed secret.
+    #[cfg(test)]
+    pub(crate) fn for_tests(edge: router::Edge, listen: SocketAddr) -> Settings {
+        Settings {
+            edge,
+            listeners: vec![Listener::new(Transport::Udp, listen)],
+            domains: vec!["example.test".into()],
+            authenticate_calls: true,
+            timer_c: Duration::from_secs(181),
+            secret: [1; 32],
+            table_seed: [2; 16],
+        }
+    }
+
+    pub fn serves(&self, domain: &str) -> bool {
+        self.domains.iter().any(|served| **served == *domain)
+    }
+}

@@ -1,0 +1,110 @@
+//! The four transaction machines of RFC 3261 §17 as corrected by RFC 6026.
+//!
+//! A machine takes an event and the time and returns a [`Turn`]: all it can cause. It owns no timer; it says
+//! when it wants to be woken, and ignores being woken early.
+
+mod client_invite;
+mod client_other;
+mod server_invite;
+mod server_other;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use stdx::Instant;
+
+pub use client_invite::ClientInvite;
+pub use client_other::ClientOther;
+pub use server_invite::ServerInvite;
+pub use server_other::ServerOther;
+pub use table::{Table, Transaction};
+
+/// RFC 3261 §17.1.1.1: the estimate of a round trip.
+pub const T1: Duration = Duration::from_millis(500);
+/// RFC 3261 §17.1.2.2: the longest interval between retransmissions.
+pub const T2: Duration = Duration::from_secs(4);
+/// RFC 3261 §17.1.2.2: how long a message stays in the network.
+pub const T4: Duration = Duration::from_secs(5);
+/// Timers B, D, F, H, J, L and M: 64*T1.
+pub const TIMEOUT: Duration = Duration::from_secs(32);
+
+/// What one event makes a transaction do.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Turn {
+    /// To the peer, by the transaction's own target.
+    pub send: Option<Bytes>,
+    /// To the transaction user.
+    pub tell: Option<Tell>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tell {
+    /// The response just handled is for the user.
+    Response,
+    /// Timer B or F: no final response came.
+    Timeout,
+    /// Timer H: the peer never acknowledged our final response.
+    NoAck,
+}
+
+impl Turn {
+    fn nothing() -> Turn {
+        Turn::default()
+    }
+
+    fn send(bytes: Bytes) -> Turn {
+        Turn { send: Some(bytes), tell: None }
+    }
+
+    fn tell(tell: Tell) -> Turn {
+        Turn { send: None, tell: Some(tell) }
+    }
+}
+
+/// Any of the four.
+#[derive(Debug)]
+pub enum Machine {
+    ClientInvite(ClientInvite),
+    ClientOther(ClientOther),
+    ServerInvite(ServerInvite),
+    ServerOther(ServerOther),
+}
+
+impl Machine {
+    pub fn handle_timer(&mut self, now: Instant) -> Turn {
+        match self {
+            Machine::ClientInvite(machine) => machine.handle_timer(now),
+            Machine::ClientOther(machine) => machine.handle_timer(now),
+            Machine::ServerInvite(machine) => machine.handle_timer(now),
+            Machine::ServerOther(machine) => machine.handle_timer(now),
+        }
+    }
+
+    /// When to call [`handle_timer`](Machine::handle_timer); `FAR_FUTURE` when nothing is due.
+    pub fn deadline(&self) -> Instant {
+        match self {
+            Machine::ClientInvite(machine) => machine.deadline(),
+            Machine::ClientOther(machine) => machine.deadline(),
+            Machine::ServerInvite(machine) => machine.deadline(),
+            Machine::ServerOther(machine) => machine.deadline(),
+        }
+    }
+
+    pub fn is_terminated(&self) -> bool {
+        matches!(
+            self,
+            Machine::ClientInvite(ClientInvite::Terminated)
+                | Machine::ClientOther(ClientOther::Terminated)
+                | Machine::ServerInvite(ServerInvite::Terminated)
+                | Machine::ServerOther(ServerOther::Terminated)
+        )
+    }
+}
+
+/// Zero on reliable transports: they neither lose nor repeat (RFC 3261 §17.1.1.2, Timer D; §17.2.2, Timer J).
+fn linger(reliable: bool, on_udp: Duration) -> Duration {
+    if reliable { Duration::ZERO } else { on_udp }
+}

@@ -1,0 +1,135 @@
+//! INVITE server transaction: RFC 3261 §17.2.1 with the Accepted state of RFC 6026 §7.1.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use stdx::Instant;
+
+use super::{T1, T2, T4, TIMEOUT, Tell, Turn, linger};
+
+/// §17.2.1 asks for a 100 unless something better is known to come within this time. We wait for it: on a
+/// quick network the 180 comes first and the 100 is never sent.
+pub const TRYING_DELAY: Duration = Duration::from_millis(200);
+
+#[derive(Debug)]
+pub enum ServerInvite {
+    /// `trying` is the 100 that is due unless a response comes first.
+    Proceeding {
+        trying: Option<(Bytes, Instant)>,
+        last: Option<Bytes>,
+        reliable: bool,
+    },
+    Completed {
+        response: Bytes,
+        reliable: bool,
+        interval: Duration,
+        timer_g: Instant,
+        timer_h: Instant,
+    },
+    Confirmed {
+        timer_i: Instant,
+    },
+    Accepted {
+        timer_l: Instant,
+    },
+    Terminated,
+}
+
+impl ServerInvite {
+    pub fn start(now: Instant, trying: Bytes, reliable: bool) -> Self {
+        ServerInvite::Proceeding { trying: Some((trying, now + TRYING_DELAY)), last: None, reliable }
+    }
+
+    /// A response from the user.
+    pub fn respond(&mut self, now: Instant, status: u16, response: Bytes) -> Turn {
+        match self {
+            ServerInvite::Proceeding { reliable, .. } => {
+                let reliable = *reliable;
+                *self = match status {
+                    ..200 => {
+                        ServerInvite::Proceeding { trying: None, last: Some(response.clone()), reliable }
+                    }
+                    200..300 => ServerInvite::Accepted { timer_l: now + TIMEOUT },
+                    _ => ServerInvite::Completed {
+                        response: response.clone(),
+                        reliable,
+                        interval: T1,
+                        timer_g: if reliable { Instant::FAR_FUTURE } else { now + T1 },
+                        timer_h: now + TIMEOUT,
+                    },
+                };
+                Turn::send(response)
+            }
+            // RFC 6026 §7.1: the user retransmits 2xx through us; forked calls bring several.
+            ServerInvite::Accepted { .. } if (200..300).contains(&status) => Turn::send(response),
+            _ => Turn::nothing(),
+        }
+    }
+
+    /// The INVITE came again.
+    pub fn handle_retransmission(&mut self) -> Turn {
+        match self {
+            ServerInvite::Proceeding { trying: Some((bytes, _)), last: None, .. } => {
+                let bytes = bytes.clone();
+                let ServerInvite::Proceeding { trying, last, .. } = self else { return Turn::nothing() };
+                *trying = None;
+                *last = Some(bytes.clone());
+                Turn::send(bytes)
+            }
+            ServerInvite::Proceeding { last: Some(response), .. }
+            | ServerInvite::Completed { response, .. } => Turn::send(response.clone()),
+            // RFC 6026 §7.1: Accepted absorbs it.
+            _ => Turn::nothing(),
+        }
+    }
+
+    pub fn handle_ack(&mut self, now: Instant) -> Turn {
+        if let ServerInvite::Completed { reliable, .. } = self {
+            *self = ServerInvite::Confirmed { timer_i: now + linger(*reliable, T4) };
+        }
+        Turn::nothing()
+    }
+
+    pub fn handle_timer(&mut self, now: Instant) -> Turn {
+        match self {
+            ServerInvite::Proceeding { trying: Some((bytes, due)), last, .. } if *due <= now => {
+                let bytes = bytes.clone();
+                *last = Some(bytes.clone());
+                let ServerInvite::Proceeding { trying, .. } = self else { return Turn::nothing() };
+                *trying = None;
+                Turn::send(bytes)
+            }
+            ServerInvite::Completed { timer_h, .. } if *timer_h <= now => {
+                *self = ServerInvite::Terminated;
+                Turn::tell(Tell::NoAck)
+            }
+            ServerInvite::Completed { response, interval, timer_g, .. } if *timer_g <= now => {
+                *interval = (*interval * 2).min(T2);
+                *timer_g = *timer_g + *interval;
+                Turn::send(response.clone())
+            }
+            ServerInvite::Confirmed { timer_i: end } | ServerInvite::Accepted { timer_l: end }
+                if *end <= now =>
+            {
+                *self = ServerInvite::Terminated;
+                Turn::nothing()
+            }
+            // Woken early, or by a timer of a state that is gone.
+            _ => Turn::nothing(),
+        }
+    }
+
+    pub fn deadline(&self) -> Instant {
+        match self {
+            ServerInvite::Proceeding { trying: Some((_, due)), .. } => *due,
+            ServerInvite::Completed { timer_g, timer_h, .. } => (*timer_g).min(*timer_h),
+            ServerInvite::Confirmed { timer_i } => *timer_i,
+            ServerInvite::Accepted { timer_l } => *timer_l,
+            ServerInvite::Proceeding { .. } | ServerInvite::Terminated => Instant::FAR_FUTURE,
+        }
+    }
+
+    pub fn has_final(&self) -> bool {
+        !matches!(self, ServerInvite::Proceeding { .. })
+    }
+}

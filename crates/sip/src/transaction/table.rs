@@ -1,0 +1,125 @@
+//! All transactions of one shard: found by what a message carries (RFC 3261 §17.1.3, §17.2.3), woken by the
+//! shard's wheel. A finished one waits here for its last timer, so its size is a capacity figure.
+
+use hashbrown::HashTable;
+use stdx::Instant;
+use stdx::hash::Keyed;
+use stdx::slab::{Key, Slab};
+
+use super::Machine;
+use crate::transport::Target;
+use crate::wire::{Message, Method, Via};
+
+/// One transaction: its machine, where its messages go, and who hears of it.
+#[derive(Debug)]
+pub struct Transaction<U> {
+    pub machine: Machine,
+    pub target: Target,
+    pub user: U,
+    hash: u64,
+    /// The earliest wheel entry that is outstanding for it.
+    armed: Instant,
+}
+
+/// The table of a shard. `U` is how its owner names transaction users.
+pub struct Table<U> {
+    slab: Slab<Transaction<U>>,
+    index: HashTable<Key>,
+    keyed: Keyed,
+}
+
+impl<U> Table<U> {
+    /// `seed` keeps peers from choosing colliding branches.
+    pub fn new(seed: [u8; 16]) -> Self {
+        Table { slab: Slab::new(), index: HashTable::new(), keyed: Keyed::new(seed) }
+    }
+
+    pub fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The server transaction key of a request. ACK belongs to its INVITE; `method` is what to look for.
+    pub fn server_hash(&self, request: &Message, via: &Via<'_>, method: Method) -> u64 {
+        let name = match method {
+            Method::Ack | Method::Invite => Method::Invite.as_str().as_bytes(),
+            Method::Other => request.method_name(),
+            _ => method.as_str().as_bytes(),
+        };
+        let port = via.port.unwrap_or(0).to_be_bytes();
+        match via.branch() {
+            Some(branch) if via.has_magic_branch() => {
+                self.keyed.hash_parts(&[b"s", branch, via.host, &port, name])
+            }
+            // RFC 2543 peers: §17.2.3, second list. The To tag of an ACK is the response's, so it is left out.
+            _ => self.keyed.hash_parts(&[
+                b"o",
+                request.from_tag().unwrap_or_default(),
+                request.call_id().unwrap_or_default(),
+                &request.cseq().map_or(0, |(number, _)| number).to_be_bytes(),
+                via.host,
+                &port,
+                name,
+            ]),
+        }
+    }
+
+    /// The client transaction key of a response, or of a request we send.
+    pub fn client_hash(&self, branch: &[u8], method: &[u8]) -> u64 {
+        self.keyed.hash_parts(&[b"c", branch, method])
+    }
+
+    pub fn find(&self, hash: u64) -> Option<Key> {
+        let slab = &self.slab;
+        self.index.find(hash, |&key| slab.get(key).is_some_and(|tx| tx.hash == hash)).copied()
+    }
+
+    pub fn insert(&mut self, hash: u64, machine: Machine, target: Target, user: U) -> Key {
+        let armed = Instant::FAR_FUTURE;
+        let key = self.slab.insert(Transaction { machine, target, user, hash, armed });
+        let slab = &self.slab;
+        self.index.insert_unique(hash, key, |&key| slab.get(key).map_or(0, |tx| tx.hash));
+        key
+    }
+
+    pub fn get(&self, key: Key) -> Option<&Transaction<U>> {
+        self.slab.get(key)
+    }
+
+    pub fn get_mut(&mut self, key: Key) -> Option<&mut Transaction<U>> {
+        self.slab.get_mut(key)
+    }
+
+    /// After any event: forgets a terminated transaction, or says when the wheel must wake it. Asks for a new
+    /// wheel entry only when none outstanding is early enough.
+    pub fn settle(&mut self, key: Key) -> Option<Instant> {
+        let transaction = self.slab.get_mut(key)?;
+        if transaction.machine.is_terminated() {
+            self.remove(key);
+            return None;
+        }
+        let deadline = transaction.machine.deadline();
+        if deadline >= transaction.armed {
+            return None;
+        }
+        transaction.armed = deadline;
+        Some(deadline)
+    }
+
+    /// The wheel fired for this transaction: no entry is outstanding any more.
+    pub fn disarm(&mut self, key: Key) -> Option<&mut Transaction<U>> {
+        let transaction = self.slab.get_mut(key)?;
+        transaction.armed = Instant::FAR_FUTURE;
+        Some(transaction)
+    }
+
+    pub fn remove(&mut self, key: Key) {
+        let Some(transaction) = self.slab.remove(key) else { return };
+        if let Ok(entry) = self.index.find_entry(transaction.hash, |&other| other == key) {
+            entry.remove();
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Transcripts of RFC 3261 §17 in virtual time.
