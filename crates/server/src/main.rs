@@ -1,1 +1,3 @@
+//! The binary `belfry`.
+
 fn main() {}

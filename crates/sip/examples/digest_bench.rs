@@ -1,4 +1,4 @@
-//! What authentication costs a shard: `cargo run --release -p sip --example digest_cost`.
+//! What authentication costs a shard: `cargo run --release -p sip --example digest_bench`.
 //! Nanoseconds an operation, the best of several rounds.
 
 use std::fmt::Write;

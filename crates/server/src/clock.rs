@@ -1,0 +1,41 @@
+//! The only reader of the clock.
+
+use std::time::SystemTime;
+
+use stdx::Instant;
+
+/// Reads the wall clock once and carries it on with the monotonic clock, so that time never goes back and
+/// still means a date. Copies agree with each other; make one per process and hand out copies.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    started: Instant,
+    origin: std::time::Instant,
+}
+
+impl Clock {
+    #[expect(clippy::new_without_default, reason = "reading the clock is an act, not a default")]
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the clock")]
+    pub fn new() -> Self {
+        let origin = std::time::Instant::now();
+        // A clock set before 1970 counts from there.
+        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Clock { started: Instant::default() + since_epoch, origin }
+    }
+
+    pub fn now(&self) -> Instant {
+        self.started + self.origin.elapsed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_is_a_date_and_does_not_go_back() {
+        let clock = Clock::new();
+        let first = clock.now();
+        assert!(first.unix_seconds() > 1_700_000_000);
+        assert!(clock.now() >= first);
+    }
+}

@@ -1,0 +1,5 @@
+//! The server around the cores: configuration, listeners, shards. The binary is a few lines over this.
+
+pub mod clock;
+pub mod limits;
+pub mod net;

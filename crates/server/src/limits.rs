@@ -1,0 +1,59 @@
+//! Limits of the server, with their reasons and what happens at them. Those in `NetSettings` are defaults.
+
+use std::time::Duration;
+
+/// Bytes of kernel receive buffer asked for per UDP socket: at 20,000 datagrams/s of 700 bytes (2 KiB each
+/// as the kernel counts) 200 ms. Less is granted when `net.core.rmem_max` says so; the operator is told.
+pub const UDP_RECEIVE_BUFFER: usize = 8 * 1024 * 1024;
+
+/// Datagrams waiting for a full kernel send buffer, per socket. More: the newest is not sent, and reported.
+pub const UDP_SEND_QUEUE: usize = 4096;
+
+/// Messages from streams waiting for the shard. More: connections are not read from, so TCP slows the peers.
+pub const STREAM_INBOX: usize = 1024;
+
+/// Messages taken from streams in one turn of the shard's loop, so that datagrams and timers get theirs.
+pub const STREAM_BATCH: usize = 256;
+
+/// Bytes waiting to be written to one connection. More: the peer does not read; the connection is closed.
+pub const FLOW_WRITE_QUEUE: usize = 1024 * 1024;
+
+/// Messages waiting for one connection to be made. More: not sent, and reported.
+pub const FLOW_CONNECT_QUEUE: usize = 256;
+
+/// Connections of one shard. More: closed as soon as accepted, and counted.
+pub const FLOWS: usize = 200_000;
+
+/// Connections of one shard from one address: a large office behind one NAT. More: as above.
+pub const FLOWS_PER_SOURCE: usize = 5_000;
+
+/// Silence after which a connection is closed. RFC 5626 §4.4.1 makes clients send a keep-alive at least
+/// every 840 s when we do not say otherwise; most do every 120 s.
+pub const FLOW_IDLE: Duration = Duration::from_secs(900);
+
+/// For a TCP connection to be made.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// For the TLS and WebSocket handshakes together. Longer: closed, and counted.
+pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// TLS handshakes of one shard that compute at the same time, on helper threads. More wait their turn.
+pub const HANDSHAKES: usize = 4;
+
+/// Connections of one shard that are in a handshake or wait for one. More: closed when accepted.
+pub const HANDSHAKES_PENDING: usize = 2048;
+
+/// After a stream could not be cut into messages: how long the answer has to get out before the close.
+pub const FAULT_LINGER: Duration = Duration::from_secs(1);
+
+/// Open DNS questions of one shard. More: `DnsFault::Busy`.
+pub const DNS_QUESTIONS: usize = 512;
+
+/// For a DNS question with all its retries. Longer: `DnsFault::Failed`.
+pub const DNS_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Records of one answer that are handed on; the rest is left out.
+pub const DNS_RECORDS: usize = 64;
+
+/// Answers of one shard's DNS cache; least used ones make room.
+pub const DNS_CACHE: u64 = 4096;

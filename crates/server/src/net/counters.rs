@@ -1,0 +1,33 @@
+//! What the network layer of one shard counted since it started.
+
+/// Totals, except `flows_open`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NetCounters {
+    pub datagrams_in: u64,
+    pub datagrams_out: u64,
+    /// Bytes of datagrams, without IP and UDP headers.
+    pub datagram_bytes_in: u64,
+    pub datagram_bytes_out: u64,
+    /// Datagrams the kernel threw away because a socket's receive buffer was full.
+    pub kernel_drops: u64,
+    /// Empty datagrams and those of line ends or zeros only: keep-alives, which end here.
+    pub datagram_keepalives: u64,
+    pub stream_messages_in: u64,
+    pub stream_messages_out: u64,
+    pub stream_keepalives: u64,
+    /// Streams that could not be cut into messages.
+    pub stream_faults: u64,
+    pub flows_open: u64,
+    pub flows_accepted: u64,
+    pub flows_connected: u64,
+    /// Over `max_flows`, `max_flows_per_source` or `max_handshakes_pending`.
+    pub flows_refused: u64,
+    /// Closed for silence.
+    pub flows_idle_closed: u64,
+    pub handshake_failures: u64,
+    pub connect_failures: u64,
+    /// Messages that certainly were not sent, for any reason.
+    pub send_failures: u64,
+    /// Those of them for which a queue was full.
+    pub queue_overflows: u64,
+}

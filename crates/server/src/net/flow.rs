@@ -1,0 +1,321 @@
+//! The connections of one shard: who they are, what waits to be written, and what they all share.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Waker;
+
+use bytes::Bytes;
+use router::{Edge, FlowId};
+use sip::transport::{Packet, Source, TransmitId, Transport};
+use tokio::sync::Semaphore;
+
+use super::counters::NetCounters;
+use super::settings::{CloseReason, NetEvent, NetSettings, SendFault};
+use crate::limits;
+
+/// A peer to connect to; messages for the same key share a connection.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct PeerKey {
+    pub(super) transport: Transport,
+    pub(super) remote: SocketAddr,
+    pub(super) tls_name: Option<Box<str>>,
+}
+
+/// A message waiting to be written.
+pub(super) struct Queued {
+    pub(super) bytes: Bytes,
+    pub(super) report: Option<TransmitId>,
+}
+
+/// One connection, as those who write to it see it. The task that owns the socket holds it too.
+pub(super) struct Flow {
+    pub(super) id: FlowId,
+    pub(super) transport: Transport,
+    pub(super) remote: SocketAddr,
+    /// The listening address, or for our own connections the one the kernel chose.
+    pub(super) local: Cell<SocketAddr>,
+    pub(super) key: Option<PeerKey>,
+    pub(super) queue: RefCell<VecDeque<Queued>>,
+    pub(super) queued_bytes: Cell<usize>,
+    /// Handshakes are done.
+    pub(super) open: Cell<bool>,
+    /// Told to end, and why.
+    pub(super) closing: Cell<Option<CloseReason>>,
+    /// `Shared::tick` when the peer last sent something whole.
+    pub(super) last_tick: Cell<u32>,
+    /// Wakes the task.
+    pub(super) waker: RefCell<Option<Waker>>,
+}
+
+impl Flow {
+    pub(super) fn source(&self) -> Source {
+        Source {
+            transport: self.transport,
+            local: self.local.get(),
+            remote: self.remote,
+            flow: Some(self.id),
+        }
+    }
+
+    pub(super) fn wake(&self) {
+        if let Some(waker) = self.waker.borrow().as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Takes the first waiting message.
+    pub(super) fn pop(&self) -> Option<Queued> {
+        let queued = self.queue.borrow_mut().pop_front()?;
+        self.queued_bytes.set(self.queued_bytes.get() - queued.bytes.len());
+        Some(queued)
+    }
+
+    /// The first reason stays.
+    pub(super) fn close(&self, reason: CloseReason) {
+        if self.closing.get().is_none() {
+            self.closing.set(Some(reason));
+        }
+        self.wake();
+    }
+}
+
+/// What `Io` and the tasks of its connections share. All on one thread.
+pub(super) struct Shared {
+    pub(super) edge: Edge,
+    pub(super) settings: NetSettings,
+    pub(super) counters: RefCell<NetCounters>,
+    pub(super) events: RefCell<Vec<NetEvent>>,
+    inbox: RefCell<VecDeque<Packet>>,
+    /// Tasks that wait for room in the inbox.
+    starved: RefCell<Vec<Waker>>,
+    /// Wakes whoever awaits `Io::ready`.
+    waker: RefCell<Option<Waker>>,
+    flows: RefCell<HashMap<u64, Rc<Flow>>>,
+    peers: RefCell<HashMap<PeerKey, u64>>,
+    per_source: RefCell<HashMap<IpAddr, u32>>,
+    next_flow: Cell<u64>,
+    /// One permit for each TLS handshake that may compute now.
+    pub(super) handshakes: Arc<Semaphore>,
+    /// Connections in a handshake, or waiting for one.
+    pub(super) handshakes_pending: Cell<usize>,
+    /// Counts sixteenths of `flow_idle`.
+    pub(super) tick: Cell<u32>,
+    /// Every connection reads into this, one at a time, so that an idle one needs no buffer.
+    pub(super) scratch: RefCell<Box<[u8]>>,
+}
+
+/// Idle time is measured in this many steps; a connection lives up to one step longer.
+pub(super) const IDLE_TICKS: u32 = 16;
+
+/// Read at once from one connection.
+const SCRATCH: usize = 64 * 1024;
+
+impl Shared {
+    pub(super) fn new(edge: Edge, settings: NetSettings) -> Rc<Self> {
+        // A random start: flow numbers that peers or the record still hold from an earlier life of the
+        // process do not name a connection of this one.
+        let start = getrandom::u64().unwrap_or_default() >> 1;
+        let handshakes = Arc::new(Semaphore::new(settings.max_handshakes.max(1)));
+        Rc::new(Shared {
+            edge,
+            handshakes,
+            handshakes_pending: Cell::new(0),
+            settings,
+            counters: RefCell::default(),
+            events: RefCell::default(),
+            inbox: RefCell::default(),
+            starved: RefCell::default(),
+            waker: RefCell::default(),
+            flows: RefCell::default(),
+            peers: RefCell::default(),
+            per_source: RefCell::default(),
+            next_flow: Cell::new(start),
+            tick: Cell::new(0),
+            scratch: RefCell::new(vec![0; SCRATCH].into_boxed_slice()),
+        })
+    }
+
+    pub(super) fn has_something(&self) -> bool {
+        !self.inbox.borrow().is_empty() || !self.events.borrow().is_empty()
+    }
+
+    pub(super) fn listen(&self, waker: &Waker) {
+        let mut slot = self.waker.borrow_mut();
+        match slot.as_mut() {
+            Some(old) => old.clone_from(waker),
+            None => *slot = Some(waker.clone()),
+        }
+    }
+
+    fn wake_shard(&self) {
+        if let Some(waker) = self.waker.borrow().as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Whether a connection may read on; if not, `waker` is woken when it may.
+    pub(super) fn has_room(&self, waker: &Waker) -> bool {
+        let room = self.inbox.borrow().len() < limits::STREAM_INBOX;
+        if !room {
+            self.starved.borrow_mut().push(waker.clone());
+        }
+        room
+    }
+
+    pub(super) fn deliver(&self, flow: &Flow, bytes: Bytes) {
+        self.count(|counters| counters.stream_messages_in += 1);
+        self.inbox.borrow_mut().push_back(Packet { bytes, source: flow.source() });
+        self.wake_shard();
+    }
+
+    /// Moves one turn's share of messages out; the number.
+    pub(super) fn take_messages(&self, sink: &mut Vec<Packet>) -> usize {
+        let mut inbox = self.inbox.borrow_mut();
+        let count = inbox.len().min(limits::STREAM_BATCH);
+        sink.extend(inbox.drain(..count));
+        if inbox.len() < limits::STREAM_INBOX {
+            self.starved.borrow_mut().drain(..).for_each(Waker::wake);
+        }
+        count
+    }
+
+    pub(super) fn event(&self, event: NetEvent) {
+        self.events.borrow_mut().push(event);
+        self.wake_shard();
+    }
+
+    pub(super) fn count(&self, change: impl FnOnce(&mut NetCounters)) {
+        change(&mut self.counters.borrow_mut());
+    }
+
+    pub(super) fn send_failed(&self, report: Option<TransmitId>, fault: SendFault) {
+        self.count(|counters| {
+            counters.send_failures += 1;
+            counters.queue_overflows += u64::from(fault == SendFault::Overflow);
+        });
+        if let Some(report) = report {
+            self.event(NetEvent::SendFailed(report, fault));
+        }
+    }
+
+    /// Whether one more connection of this source fits.
+    pub(super) fn admits(&self, source: IpAddr) -> bool {
+        let of_source = self.per_source.borrow().get(&source).copied().unwrap_or(0) as usize;
+        self.flows.borrow().len() < self.settings.max_flows && of_source < self.settings.max_flows_per_source
+    }
+
+    pub(super) fn add_flow(
+        &self,
+        transport: Transport,
+        local: SocketAddr,
+        remote: SocketAddr,
+        key: Option<PeerKey>,
+    ) -> Rc<Flow> {
+        let number = self.next_flow.get();
+        self.next_flow.set(number.wrapping_add(1));
+        let flow = Rc::new(Flow {
+            id: FlowId { edge: self.edge, number },
+            transport,
+            remote,
+            local: Cell::new(local),
+            key: key.clone(),
+            queue: RefCell::default(),
+            queued_bytes: Cell::new(0),
+            open: Cell::new(false),
+            closing: Cell::new(None),
+            last_tick: Cell::new(self.tick.get()),
+            waker: RefCell::default(),
+        });
+        self.flows.borrow_mut().insert(number, Rc::clone(&flow));
+        *self.per_source.borrow_mut().entry(remote.ip()).or_default() += 1;
+        if let Some(key) = key {
+            self.peers.borrow_mut().insert(key, number);
+        }
+        self.count(|counters| counters.flows_open += 1);
+        flow
+    }
+
+    /// Forgets the flow, reports what it still had to write, and that it is closed.
+    pub(super) fn remove_flow(&self, flow: &Flow, reason: CloseReason) {
+        if self.flows.borrow_mut().remove(&flow.id.number).is_none() {
+            return;
+        }
+        if let Some(key) = &flow.key {
+            let mut peers = self.peers.borrow_mut();
+            if peers.get(key) == Some(&flow.id.number) {
+                peers.remove(key);
+            }
+        }
+        self.forget_source(flow.remote.ip());
+        self.count(|counters| {
+            counters.flows_open -= 1;
+            counters.flows_idle_closed += u64::from(reason == CloseReason::Idle);
+        });
+        for queued in flow.queue.take() {
+            self.send_failed(queued.report, SendFault::Closed(reason));
+        }
+        if flow.open.get() {
+            self.event(NetEvent::FlowClosed(flow.id, reason));
+        }
+    }
+
+    fn forget_source(&self, source: IpAddr) {
+        let mut per_source = self.per_source.borrow_mut();
+        if let Some(count) = per_source.get_mut(&source) {
+            *count -= 1;
+            if *count == 0 {
+                per_source.remove(&source);
+            }
+        }
+    }
+
+    /// A live flow of this edge.
+    pub(super) fn flow(&self, id: FlowId) -> Option<Rc<Flow>> {
+        if id.edge != self.edge {
+            return None;
+        }
+        self.flows.borrow().get(&id.number).filter(|flow| flow.closing.get().is_none()).cloned()
+    }
+
+    /// A connection we made, or are making, to this peer.
+    pub(super) fn peer(&self, key: &PeerKey) -> Option<Rc<Flow>> {
+        let number = *self.peers.borrow().get(key)?;
+        self.flow(FlowId { edge: self.edge, number })
+    }
+
+    /// Queues a message on a connection. A peer that does not read loses the connection.
+    pub(super) fn write(&self, flow: &Flow, queued: Queued) {
+        let bytes = flow.queued_bytes.get() + queued.bytes.len();
+        let too_many = !flow.open.get() && flow.queue.borrow().len() >= self.settings.flow_connect_queue;
+        if too_many {
+            return self.send_failed(queued.report, SendFault::Overflow);
+        }
+        if bytes > self.settings.flow_write_queue {
+            self.send_failed(queued.report, SendFault::Overflow);
+            return flow.close(CloseReason::Overflow);
+        }
+        flow.queued_bytes.set(bytes);
+        flow.queue.borrow_mut().push_back(queued);
+        flow.wake();
+    }
+
+    /// Closes what was silent for too long. Called once per tick.
+    pub(super) fn sweep_idle(&self) {
+        let now = self.tick.get().wrapping_add(1);
+        self.tick.set(now);
+        for flow in self.flows.borrow().values() {
+            if now.wrapping_sub(flow.last_tick.get()) > IDLE_TICKS {
+                flow.close(CloseReason::Idle);
+            }
+        }
+    }
+
+    pub(super) fn close_all(&self) {
+        for flow in self.flows.borrow().values() {
+            flow.close(CloseReason::Ours);
+        }
+    }
+}

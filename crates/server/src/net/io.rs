@@ -1,0 +1,231 @@
+//! All sockets of one shard.
+
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use router::{Edge, FlowId};
+use sip::dns::DnsQuery;
+use sip::transport::{Packet, Target, Transmit, Transport};
+use tokio::task::{JoinHandle, spawn_local};
+
+use super::counters::NetCounters;
+use super::dns::Questions;
+use super::flow::{Flow, IDLE_TICKS, PeerKey, Queued, Shared};
+use super::mmsg::{Receiver, Sender};
+use super::settings::{Bound, CloseReason, Listener, NetError, NetEvent, NetSettings, SendFault};
+use super::stream;
+use super::udp::{Outgoing, UdpListener};
+
+/// The sockets of one shard: its UDP sockets, its listeners, its connections. Made and used on the shard's
+/// thread, inside its current-thread runtime and a `LocalSet`, because connections are local tasks.
+///
+/// One turn: await `ready`, `receive_batch`, `take_events`, work, `send` what came of it, `flush`.
+pub struct Io {
+    shared: Rc<Shared>,
+    udp: Vec<UdpListener>,
+    receiver: Receiver,
+    sender: Sender,
+    questions: Questions,
+    accepting: Vec<JoinHandle<()>>,
+    sweeper: JoinHandle<()>,
+    /// Turns since the other tasks of the thread had theirs.
+    turns: u32,
+}
+
+/// Turns without a pause for connection tasks while datagrams keep coming.
+const TURNS: u32 = 4;
+
+impl Io {
+    pub fn new(edge: Edge, settings: NetSettings) -> Self {
+        let shared = Shared::new(edge, settings);
+        let sweeper = spawn_local(sweep(Rc::clone(&shared)));
+        Io {
+            shared,
+            udp: Vec::new(),
+            receiver: Receiver::new(),
+            sender: Sender::new(),
+            questions: Questions::new(),
+            accepting: Vec::new(),
+            sweeper,
+            turns: 0,
+        }
+    }
+
+    /// Listens at one address, beside the other shards.
+    pub fn bind(&mut self, listener: &Listener) -> Result<Bound, NetError> {
+        self.try_bind(listener).map_err(|error| NetError { listener: *listener, error })
+    }
+
+    fn try_bind(&mut self, listener: &Listener) -> std::io::Result<Bound> {
+        if listener.transport == Transport::Udp {
+            let socket = UdpListener::bind(listener.address, self.shared.settings.udp_receive_buffer)?;
+            let bound = Bound { address: socket.local, receive_buffer: Some(socket.receive_buffer) };
+            self.udp.push(socket);
+            return Ok(bound);
+        }
+        if matches!(listener.transport, Transport::Tls | Transport::Wss) && self.shared.settings.tls.is_none()
+        {
+            return Err(std::io::Error::other("it needs a certificate, and none is configured"));
+        }
+        let socket = stream::listen(listener.address)?;
+        let address = socket.local_addr()?;
+        self.accepting.push(stream::accept_all(Rc::clone(&self.shared), socket, listener.transport));
+        Ok(Bound { address, receive_buffer: None })
+    }
+
+    /// Waits until there is a packet, an event, or room for what `flush` could not send. Dropping the
+    /// future loses nothing.
+    pub async fn ready(&mut self) {
+        self.turns += 1;
+        if self.turns >= TURNS {
+            // Also the only time the runtime asks the kernel about other sockets.
+            self.turns = 0;
+            tokio::task::yield_now().await;
+        }
+        poll_fn(|cx| self.poll_ready(cx)).await;
+    }
+
+    fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.shared.listen(cx.waker());
+        let mut ready = self.shared.has_something();
+        for socket in &self.udp {
+            ready |= socket.poll_ready(cx).is_ready();
+        }
+        if ready { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Adds the messages that are there: of each UDP socket one batch, of all streams together one. Never
+    /// waits. The number added.
+    pub fn receive_batch(&mut self, sink: &mut Vec<Packet>) -> usize {
+        let mut count = 0;
+        let mut counters = self.shared.counters.borrow_mut();
+        for socket in &mut self.udp {
+            count += socket.receive(&mut self.receiver, &mut counters, sink);
+        }
+        drop(counters);
+        count + self.shared.take_messages(sink)
+    }
+
+    /// Queues one message. Datagrams leave with `flush`; a connection is made if need be.
+    pub fn send(&mut self, transmit: Transmit) {
+        match transmit.target.transport {
+            Transport::Udp => self.send_datagram(transmit),
+            _ => self.send_on_stream(transmit),
+        }
+    }
+
+    fn send_datagram(&mut self, transmit: Transmit) {
+        let Transmit { target, bytes, report } = transmit;
+        let Some(index) = self.choose_socket(&target) else {
+            return self.shared.send_failed(report, SendFault::NoSocket);
+        };
+        let socket = &mut self.udp[index];
+        let from = target.local.map(|local| local.ip());
+        let from = from.filter(|ip| socket.is_wildcard() && !ip.is_unspecified());
+        let message = Outgoing { bytes, remote: target.remote, from, report };
+        if socket.queue(message, self.shared.settings.udp_send_queue).is_err() {
+            self.shared.send_failed(report, SendFault::Overflow);
+        }
+    }
+
+    /// The socket that has the wanted local address; without one, the first of the peer's family.
+    fn choose_socket(&self, target: &Target) -> Option<usize> {
+        let suits = |socket: &UdpListener| match target.local {
+            Some(local) if socket.is_wildcard() => {
+                socket.local.port() == local.port() && socket.local.is_ipv4() == local.is_ipv4()
+            }
+            Some(local) => socket.local == local,
+            None => true,
+        };
+        let same_family = |socket: &UdpListener| socket.local.is_ipv4() == target.remote.is_ipv4();
+        self.udp.iter().position(|socket| same_family(socket) && suits(socket))
+    }
+
+    fn send_on_stream(&mut self, transmit: Transmit) {
+        let Transmit { target, bytes, report } = transmit;
+        match self.flow_for(target) {
+            Ok(flow) => self.shared.write(&flow, Queued { bytes, report }),
+            Err(fault) => self.shared.send_failed(report, fault),
+        }
+    }
+
+    fn flow_for(&mut self, target: Target) -> Result<Rc<Flow>, SendFault> {
+        if let Some(id) = target.flow {
+            match self.shared.flow(id) {
+                Some(flow) => return Ok(flow),
+                None if target.reconnect => {}
+                None => return Err(SendFault::FlowGone),
+            }
+        }
+        let Target { transport, remote, tls_name, .. } = target;
+        if !matches!(transport, Transport::Tcp | Transport::Tls) {
+            // Browsers cannot be connected to (RFC 7118 §5).
+            return Err(SendFault::FlowGone);
+        }
+        let key = PeerKey { transport, remote, tls_name };
+        match self.shared.peer(&key) {
+            Some(flow) => Ok(flow),
+            None if self.shared.admits(remote.ip()) => Ok(stream::connect(&self.shared, &key)),
+            None => Err(SendFault::Overflow),
+        }
+    }
+
+    /// Hands queued datagrams to the kernel. Streams write by themselves as soon as this thread waits.
+    pub fn flush(&mut self) {
+        let mut counters = self.shared.counters.borrow_mut();
+        let mut events = self.shared.events.borrow_mut();
+        for socket in &mut self.udp {
+            socket.flush(&mut self.sender, &mut counters, &mut events);
+        }
+    }
+
+    /// Moves out what happened since the last call.
+    pub fn take_events(&mut self, sink: &mut Vec<NetEvent>) {
+        sink.append(&mut self.shared.events.borrow_mut());
+    }
+
+    pub fn counters(&self) -> NetCounters {
+        *self.shared.counters.borrow()
+    }
+
+    /// Ends a connection once what the kernel took is out; `FlowClosed` follows.
+    pub fn close_flow(&mut self, flow: FlowId) {
+        if let Some(flow) = self.shared.flow(flow) {
+            flow.close(CloseReason::Ours);
+        }
+    }
+
+    /// Asks DNS; `NetEvent::Dns` with this id follows, within `dns_timeout`.
+    pub fn lookup(&mut self, id: u64, query: &DnsQuery) {
+        self.questions.ask(&self.shared, id, query);
+    }
+
+    /// For draining: no new connections, the open ones go on. Datagrams still come in.
+    pub fn stop_accepting(&mut self) {
+        self.accepting.drain(..).for_each(|task| task.abort());
+    }
+
+    /// The addresses bound for UDP, in the order of `bind`.
+    pub fn udp_addresses(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.udp.iter().map(|socket| socket.local)
+    }
+}
+
+impl Drop for Io {
+    fn drop(&mut self) {
+        self.stop_accepting();
+        self.sweeper.abort();
+        self.shared.close_all();
+    }
+}
+
+async fn sweep(shared: Rc<Shared>) {
+    let mut interval = tokio::time::interval(shared.settings.flow_idle / IDLE_TICKS);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
+        shared.sweep_idle();
+    }
+}

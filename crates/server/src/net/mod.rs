@@ -1,0 +1,20 @@
+//! Sockets: UDP in batches (RFC 3261 §18), TCP, TLS, WebSocket (RFC 7118), and DNS questions. Everything a
+//! shard has open hangs on its one `Io`.
+
+mod counters;
+mod dns;
+mod flow;
+mod handshake;
+mod io;
+mod mmsg;
+mod settings;
+mod stream;
+pub mod tls;
+mod udp;
+mod wire;
+mod ws;
+
+pub use counters::NetCounters;
+pub use dns::DnsAnswer;
+pub use io::Io;
+pub use settings::{Bound, CloseReason, Listener, NetError, NetEvent, NetSettings, SendFault};

@@ -1,0 +1,148 @@
+//! What the network layer can be told, and what it tells.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sip::transport::{FlowId, Source, TransmitId, Transport, via_token};
+
+use super::dns::DnsAnswer;
+use super::tls::Tls;
+use crate::limits;
+
+/// One address to listen at. The same for every shard: each has its own socket there (`SO_REUSEPORT`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listener {
+    pub transport: Transport,
+    pub address: SocketAddr,
+}
+
+/// What `Io::bind` made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// With the real port, where port 0 was asked for.
+    pub address: SocketAddr,
+    /// UDP: bytes of kernel receive buffer that were granted. Less than `NetSettings::udp_receive_buffer`
+    /// deserves a warning that names `net.core.rmem_max`.
+    pub receive_buffer: Option<usize>,
+}
+
+/// Defaults and reasons are in `limits`.
+#[derive(Clone, Debug)]
+pub struct NetSettings {
+    pub udp_receive_buffer: usize,
+    pub udp_send_queue: usize,
+    pub flow_write_queue: usize,
+    pub flow_connect_queue: usize,
+    pub max_flows: usize,
+    pub max_flows_per_source: usize,
+    pub flow_idle: Duration,
+    pub connect_timeout: Duration,
+    pub handshake_timeout: Duration,
+    pub max_handshakes: usize,
+    pub max_handshakes_pending: usize,
+    /// `None`: TLS and WSS cannot be bound or connected.
+    pub tls: Option<Arc<Tls>>,
+    /// Origins (`https://phone.example`) a browser may come from; empty: any, or none given.
+    pub ws_origins: Vec<Box<str>>,
+    /// DNS servers; empty: those of the system.
+    pub nameservers: Vec<SocketAddr>,
+    pub dns_timeout: Duration,
+    pub max_dns_questions: usize,
+}
+
+impl Default for NetSettings {
+    fn default() -> Self {
+        NetSettings {
+            udp_receive_buffer: limits::UDP_RECEIVE_BUFFER,
+            udp_send_queue: limits::UDP_SEND_QUEUE,
+            flow_write_queue: limits::FLOW_WRITE_QUEUE,
+            flow_connect_queue: limits::FLOW_CONNECT_QUEUE,
+            max_flows: limits::FLOWS,
+            max_flows_per_source: limits::FLOWS_PER_SOURCE,
+            flow_idle: limits::FLOW_IDLE,
+            connect_timeout: limits::CONNECT_TIMEOUT,
+            handshake_timeout: limits::HANDSHAKE_TIMEOUT,
+            max_handshakes: limits::HANDSHAKES,
+            max_handshakes_pending: limits::HANDSHAKES_PENDING,
+            tls: None,
+            ws_origins: Vec::new(),
+            nameservers: Vec::new(),
+            dns_timeout: limits::DNS_TIMEOUT,
+            max_dns_questions: limits::DNS_QUESTIONS,
+        }
+    }
+}
+
+/// What happened besides messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NetEvent {
+    /// A connection is ready for messages; accepted, or made for a message.
+    FlowOpened(Source),
+    FlowClosed(FlowId, CloseReason),
+    /// The message certainly did not reach the peer. Only messages with a report id come back.
+    SendFailed(TransmitId, SendFault),
+    /// `Io::lookup` was answered.
+    Dns(DnsAnswer),
+    /// A stream broke the rules in a way that has an answer (`status`, reason phrase): `head` is start line
+    /// and headers of what may be a request. The connection takes one answer and is then closed.
+    StreamFault {
+        source: Source,
+        head: Bytes,
+        reply: (u16, &'static str),
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CloseReason {
+    /// The peer closed in order.
+    Peer,
+    /// Reset, or no acknowledgement from the peer's host.
+    Broken,
+    /// No traffic for `flow_idle`.
+    Idle,
+    /// The peer does not read: `flow_write_queue`.
+    Overflow,
+    /// What it sent cannot be cut into messages.
+    Malformed,
+    /// The connection could not be made; refused, unreachable or no answer in time.
+    ConnectFailed,
+    /// TLS or WebSocket handshake failed.
+    HandshakeFailed,
+    /// `Io::close_flow`, or the shard ends.
+    Ours,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SendFault {
+    /// The flow is not there (any more) and a new connection was not allowed.
+    FlowGone,
+    /// The connection closed, or could not be made, before the message was written.
+    Closed(CloseReason),
+    /// Longer than a datagram can be, or than the path takes.
+    TooLarge,
+    /// A queue was full.
+    Overflow,
+    /// We have no socket for this transport and address family.
+    NoSocket,
+    /// The kernel refused: no route, host unreachable, forbidden.
+    Unreachable,
+}
+
+/// This address cannot be listened at.
+#[derive(Debug)]
+pub struct NetError {
+    pub listener: Listener,
+    pub error: io::Error,
+}
+
+impl std::fmt::Display for NetError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Listener { transport, address } = self.listener;
+        write!(f, "cannot listen at {} {address}: {}", via_token(transport), self.error)
+    }
+}
+
+impl std::error::Error for NetError {}

@@ -1,0 +1,259 @@
+//! Connections: accepted, made on demand, and the task that drives each.
+//!
+//! Every shard listens for itself (`SO_REUSEPORT`) and keeps what it accepts: no hand-over, no shard that
+//! accepts for all and dies for all. Few connections may be spread unevenly, which does not matter: who
+//! works on a message is decided by its Call-ID, not by the connection.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use sip::transport::Transport;
+use sip::wire::framing::{Frame, FrameFault};
+use socket2::{SockRef, TcpKeepalive, Type};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinHandle, spawn_local};
+use tokio::time::timeout;
+
+use super::flow::{Flow, PeerKey, Queued, Shared};
+use super::settings::{CloseReason, NetEvent};
+use super::udp::bind_shared;
+use super::wire::{End, StreamWire, Wire};
+use super::{handshake, ws};
+use crate::limits;
+
+/// Connections the kernel may hold until we accept them; it takes `net.core.somaxconn` if that is less.
+const BACKLOG: i32 = 4096;
+
+/// A vanished host is noticed after silence of the first and then six probes of the second.
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(120);
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(15);
+
+/// Bytes we sent that stay unacknowledged for so long break the connection: longer than 64*T1, after
+/// which no transaction waits for them.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(33);
+
+/// After a failed accept, mostly for want of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = bind_shared(address, Type::STREAM)?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// Accepts for as long as the handle is not aborted.
+pub(super) fn accept_all(shared: Rc<Shared>, listener: TcpListener, transport: Transport) -> JoinHandle<()> {
+    spawn_local(async move {
+        loop {
+            match listener.accept().await {
+                Ok((socket, remote)) => accept(&shared, socket, remote, transport),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    })
+}
+
+fn accept(shared: &Rc<Shared>, socket: TcpStream, remote: SocketAddr, transport: Transport) {
+    let Some(local) = socket.local_addr().ok().filter(|_| shared.admits(remote.ip())) else {
+        return shared.count(|counters| counters.flows_refused += 1);
+    };
+    let shakes = transport != Transport::Tcp;
+    if shakes && shared.handshakes_pending.get() >= shared.settings.max_handshakes_pending {
+        return shared.count(|counters| counters.flows_refused += 1);
+    }
+    shared.handshakes_pending.set(shared.handshakes_pending.get() + usize::from(shakes));
+    shared.count(|counters| counters.flows_accepted += 1);
+    tune(&socket);
+    let flow = shared.add_flow(transport, local, remote, None);
+    let shared = Rc::clone(shared);
+    // One kind of task for each transport: a task is as large as the largest thing it may become.
+    match transport {
+        Transport::Udp | Transport::Tcp => {
+            spawn_local(async move { drive(&shared, &flow, StreamWire::new(socket)).await })
+        }
+        Transport::Tls => spawn_local(async move { serve_tls(&shared, &flow, socket).await }),
+        Transport::Ws => spawn_local(async move { serve_ws(&shared, &flow, socket).await }),
+        Transport::Wss => spawn_local(async move { serve_wss(&shared, &flow, socket).await }),
+    };
+}
+
+async fn serve_tls(shared: &Shared, flow: &Flow, socket: TcpStream) {
+    if let Some(tls) = shake(shared, flow, handshake::accept(shared, socket)).await {
+        drive(shared, flow, StreamWire::new(tls)).await;
+    }
+}
+
+async fn serve_ws(shared: &Shared, flow: &Flow, socket: TcpStream) {
+    if let Some(ws) = shake(shared, flow, ws::accept(shared, socket)).await {
+        drive(shared, flow, ws).await;
+    }
+}
+
+async fn serve_wss(shared: &Shared, flow: &Flow, socket: TcpStream) {
+    let both = async { ws::accept(shared, handshake::accept(shared, socket).await?).await };
+    if let Some(wss) = shake(shared, flow, both).await {
+        drive(shared, flow, wss).await;
+    }
+}
+
+/// Bounds a handshake in time; it was counted as pending before. `None`: it failed, and the flow is gone.
+async fn shake<T>(shared: &Shared, flow: &Flow, handshake: impl Future<Output = io::Result<T>>) -> Option<T> {
+    // On the heap only for as long as it takes; an open connection does not carry its size along.
+    let result = timeout(shared.settings.handshake_timeout, Box::pin(handshake)).await;
+    shared.handshakes_pending.set(shared.handshakes_pending.get() - 1);
+    match result {
+        Ok(Ok(done)) => return Some(done),
+        Ok(Err(error)) => tracing::debug!(remote = %flow.remote, %error, "handshake failed"),
+        Err(_) => tracing::debug!(remote = %flow.remote, "handshake took too long"),
+    }
+    shared.count(|counters| counters.handshake_failures += 1);
+    shared.remove_flow(flow, CloseReason::HandshakeFailed);
+    None
+}
+
+/// Connects in a task; messages may be queued on the flow at once.
+pub(super) fn connect(shared: &Rc<Shared>, key: &PeerKey) -> Rc<Flow> {
+    let unknown = match key.remote {
+        SocketAddr::V4(_) => SocketAddr::from(([0; 4], 0)),
+        SocketAddr::V6(_) => SocketAddr::from(([0; 16], 0)),
+    };
+    let flow = shared.add_flow(key.transport, unknown, key.remote, Some(key.clone()));
+    let task_flow = Rc::clone(&flow);
+    let shared = Rc::clone(shared);
+    spawn_local(async move { connect_and_drive(&shared, &task_flow).await });
+    flow
+}
+
+async fn connect_and_drive(shared: &Rc<Shared>, flow: &Rc<Flow>) {
+    let connecting = timeout(shared.settings.connect_timeout, TcpStream::connect(flow.remote));
+    let Ok(Ok(socket)) = connecting.await else {
+        shared.count(|counters| counters.connect_failures += 1);
+        return shared.remove_flow(flow, CloseReason::ConnectFailed);
+    };
+    tune(&socket);
+    if let Ok(local) = socket.local_addr() {
+        flow.local.set(local);
+    }
+    shared.count(|counters| counters.flows_connected += 1);
+    if flow.transport == Transport::Tcp {
+        return drive(shared, flow, StreamWire::new(socket)).await;
+    }
+    shared.handshakes_pending.set(shared.handshakes_pending.get() + 1);
+    let name = flow.key.as_ref().and_then(|key| key.tls_name.as_deref());
+    if let Some(tls) = shake(shared, flow, handshake::connect(shared, socket, flow.remote, name)).await {
+        drive(shared, flow, StreamWire::new(tls)).await;
+    }
+}
+
+/// None of these can fail on a socket that is connected; if one does, TCP's defaults serve.
+fn tune(socket: &TcpStream) {
+    let keepalive =
+        TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(KEEPALIVE_EVERY).with_retries(6);
+    let socket = SockRef::from(socket);
+    let _ = socket.set_tcp_nodelay(true);
+    let _ = socket.set_tcp_keepalive(&keepalive);
+    let _ = socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
+}
+
+/// The life of a connection after its handshakes.
+pub(super) async fn drive<W: Wire>(shared: &Shared, flow: &Flow, mut wire: W) {
+    flow.open.set(true);
+    flow.last_tick.set(shared.tick.get());
+    shared.event(NetEvent::FlowOpened(flow.source()));
+    let reason = match poll_fn(|cx| poll_conversation(cx, shared, flow, &mut wire)).await {
+        End::Closed(reason) => reason,
+        End::Fault(fault) => {
+            answer_fault(shared, flow, &mut wire, fault).await;
+            CloseReason::Malformed
+        }
+    };
+    shared.remove_flow(flow, reason);
+    if !matches!(reason, CloseReason::Broken | CloseReason::Overflow) {
+        // Late is as good as never: the socket closes anyway.
+        let _ = timeout(limits::FAULT_LINGER, say_goodbye(shared, &mut wire, reason)).await;
+    }
+}
+
+fn poll_conversation<W: Wire>(cx: &mut Context<'_>, shared: &Shared, flow: &Flow, wire: &mut W) -> Poll<End> {
+    remember_waker(flow, cx);
+    if let Some(reason) = flow.closing.get() {
+        return Poll::Ready(End::Closed(reason));
+    }
+    if let Poll::Ready(Err(reason)) = wire.poll_write(cx, shared, flow) {
+        return Poll::Ready(End::Closed(reason));
+    }
+    while shared.has_room(cx.waker()) {
+        let mut scratch = shared.scratch.borrow_mut();
+        match wire.poll_frame(cx, &mut scratch) {
+            Poll::Pending => break,
+            Poll::Ready(Ok(frame)) => handle_frame::<W>(shared, flow, frame),
+            Poll::Ready(Err(end)) => return Poll::Ready(end),
+        }
+    }
+    Poll::Pending
+}
+
+fn remember_waker(flow: &Flow, cx: &Context<'_>) {
+    let mut waker = flow.waker.borrow_mut();
+    match waker.as_mut() {
+        Some(old) => old.clone_from(cx.waker()),
+        None => *waker = Some(cx.waker().clone()),
+    }
+}
+
+fn handle_frame<W: Wire>(shared: &Shared, flow: &Flow, frame: Frame) {
+    // Only whole things count as life: who sends a byte a minute is idle.
+    flow.last_tick.set(shared.tick.get());
+    match frame {
+        Frame::Message(bytes) => shared.deliver(flow, bytes),
+        Frame::Ping => {
+            shared.count(|counters| counters.stream_keepalives += 1);
+            shared.write(flow, Queued { bytes: W::pong(), report: None });
+        }
+        Frame::Pong => {}
+    }
+}
+
+/// Lets the core answer a stream that is beyond repair, then waits for that answer to get out.
+async fn answer_fault<W: Wire>(shared: &Shared, flow: &Flow, wire: &mut W, fault: FrameFault) {
+    shared.count(|counters| counters.stream_faults += 1);
+    tracing::debug!(remote = %flow.remote, kind = ?fault.kind, "stream cannot be cut into messages");
+    let Some(reply) = fault.reply() else { return };
+    shared.event(NetEvent::StreamFault { source: flow.source(), head: fault.head, reply });
+    let mut seen = false;
+    let answered = poll_fn(|cx| {
+        remember_waker(flow, cx);
+        seen |= !flow.queue.borrow().is_empty();
+        match wire.poll_write(cx, shared, flow) {
+            Poll::Ready(Ok(())) if !seen && flow.closing.get().is_none() => Poll::Pending,
+            other => other.map(|_| ()),
+        }
+    });
+    let _ = timeout(limits::FAULT_LINGER, answered).await;
+}
+
+async fn say_goodbye<W: Wire>(shared: &Shared, wire: &mut W, reason: CloseReason) {
+    poll_fn(|cx| wire.poll_shutdown(cx)).await;
+    if reason == CloseReason::Malformed {
+        // Closing with unread bytes would reset the connection and take our answer with it.
+        poll_fn(|cx| poll_discard(cx, shared, wire)).await;
+    }
+}
+
+fn poll_discard<W: Wire>(cx: &mut Context<'_>, shared: &Shared, wire: &mut W) -> Poll<()> {
+    loop {
+        let mut scratch = shared.scratch.borrow_mut();
+        match wire.poll_frame(cx, &mut scratch) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Ok(_)) => {}
+            Poll::Ready(Err(_)) => return Poll::Ready(()),
+        }
+    }
+}
