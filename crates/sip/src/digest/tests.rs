@@ -271,6 +271,18 @@ fn wrong_is_wrong() {
     assert_eq!(verdict(respond("SHA-256", &nonce, "auth", 1, "secret"), Some(&alice())), Verdict::Accepted);
 }
 
+/// RFC 3261 §22.4 leaves it to us; SIPp signs the address it sends to.
+#[test]
+fn the_operator_may_insist_on_the_request_uri() {
+    for (same_uri, expected) in [(false, Verdict::Accepted), (true, Verdict::Wrong)] {
+        let mut authenticator = Authenticator::new([7; 32], Settings { same_uri, ..Settings::default() });
+        let nonce = nonce_of(&authenticator.challenges(NOW, b"call-1", REALM, false)[0]);
+        let header = respond("SHA-256", &nonce, "auth", 1, "secret");
+        let question = Question { request_uri: b"sip:192.0.2.1:5060", ..question(1) };
+        assert_eq!(judge(&mut authenticator, NOW, &header, question, Some(&alice())), expected);
+    }
+}
+
 #[test]
 fn answers_follow_the_limit() {
     assert_eq!(Verdict::Accepted.answer(true), None);
