@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use stdx::rate::{Policy, Rate};
+
 /// Bytes of one message: what the stream limits below allow. A datagram cannot be longer.
 pub const MESSAGE_BYTES: usize = MAX_STREAM_HEAD + MAX_STREAM_BODY;
 
@@ -116,3 +118,14 @@ pub const MAX_STREAM_HEAD: usize = 64 * 1024;
 /// Bytes of body of a message on a stream. Offers, presence documents and messages are a hundredth of this.
 /// Longer: 413, then the connection is closed, because the rest cannot be skipped safely.
 pub const MAX_STREAM_BODY: usize = 256 * 1024;
+
+/// Wrong passwords of one source address. People and phones mistype; a source that goes on is answered 403
+/// unread, for a time that doubles. Ten thousand sources are remembered.
+pub const WRONG_PASSWORDS: Policy = Policy {
+    capacity: 10_000,
+    rate: Rate::NEVER,
+    free_failures: 20,
+    first_penalty: Duration::from_secs(1),
+    longest_penalty: Duration::from_secs(3_600),
+    forgive_after: Duration::from_secs(900),
+};

@@ -68,6 +68,7 @@ fn accept(shared: &Rc<Shared>, socket: TcpStream, remote: SocketAddr, transport:
     if shakes && shared.handshakes_pending.get() >= shared.settings.max_handshakes_pending {
         return shared.count(|counters| counters.flows_refused += 1);
     }
+    shared.handshakes_pending.set(shared.handshakes_pending.get() + usize::from(shakes));
     shared.count(|counters| counters.flows_accepted += 1);
     tune(&socket);
     let flow = shared.add_flow(transport, local, remote, None);
@@ -102,13 +103,11 @@ async fn serve_wss(shared: &Shared, flow: &Flow, socket: TcpStream) {
     }
 }
 
-/// Bounds a handshake in time and number. `None`: it failed, and the flow is gone.
+/// Bounds a handshake in time; it was counted as pending before. `None`: it failed, and the flow is gone.
 async fn shake<T>(shared: &Shared, flow: &Flow, handshake: impl Future<Output = io::Result<T>>) -> Option<T> {
-    let pending = &shared.handshakes_pending;
-    pending.set(pending.get() + 1);
     // On the heap only for as long as it takes; an open connection does not carry its size along.
     let result = timeout(shared.settings.handshake_timeout, Box::pin(handshake)).await;
-    pending.set(pending.get() - 1);
+    shared.handshakes_pending.set(shared.handshakes_pending.get() - 1);
     match result {
         Ok(Ok(done)) => return Some(done),
         Ok(Err(error)) => tracing::debug!(remote = %flow.remote, %error, "handshake failed"),
@@ -120,7 +119,7 @@ async fn shake<T>(shared: &Shared, flow: &Flow, handshake: impl Future<Output = 
 }
 
 /// Connects in a task; messages may be queued on the flow at once.
-pub(super) fn connect(shared: &Rc<Shared>, key: PeerKey) -> Rc<Flow> {
+pub(super) fn connect(shared: &Rc<Shared>, key: &PeerKey) -> Rc<Flow> {
     let unknown = match key.remote {
         SocketAddr::V4(_) => SocketAddr::from(([0; 4], 0)),
         SocketAddr::V6(_) => SocketAddr::from(([0; 16], 0)),
@@ -146,6 +145,7 @@ async fn connect_and_drive(shared: &Rc<Shared>, flow: &Rc<Flow>) {
     if flow.transport == Transport::Tcp {
         return drive(shared, flow, StreamWire::new(socket)).await;
     }
+    shared.handshakes_pending.set(shared.handshakes_pending.get() + 1);
     let name = flow.key.as_ref().and_then(|key| key.tls_name.as_deref());
     if let Some(tls) = shake(shared, flow, handshake::connect(shared, socket, flow.remote, name)).await {
         drive(shared, flow, StreamWire::new(tls)).await;

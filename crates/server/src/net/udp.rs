@@ -89,7 +89,7 @@ impl UdpListener {
         // A failed read is either "nothing there" or the echo of an earlier send; neither is an event.
         let socket = &self.socket;
         let _ = socket.try_io(Interest::READABLE, || {
-            let each = |datagram: Datagram<'_>| take(datagram, local, drops, counters, sink);
+            let each = |datagram: Datagram<'_>| take(&datagram, local, drops, counters, sink);
             match receiver.receive(socket.as_fd(), each) {
                 // Fewer than asked for: the socket is empty. Saying so here saves the call that would only
                 // find that out; the next datagram makes the socket readable again.
@@ -160,7 +160,7 @@ impl UdpListener {
 }
 
 fn take(
-    datagram: Datagram<'_>,
+    datagram: &Datagram<'_>,
     bound: SocketAddr,
     drops: &mut u32,
     counters: &mut NetCounters,

@@ -57,7 +57,11 @@ impl Authority {
 }
 
 /// A client that trusts `ca` and expects `name`.
-pub(super) async fn client(address: SocketAddr, ca: &Path, name: &str) -> std::io::Result<TlsStream<TcpStream>> {
+pub(super) async fn client(
+    address: SocketAddr,
+    ca: &Path,
+    name: &str,
+) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(ca).unwrap()).unwrap();
     let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();

