@@ -142,6 +142,19 @@ fn parse_ipv6(text: &[u8]) -> Option<std::net::Ipv6Addr> {
     })
 }
 
+/// A user part with everything escaped that may not stand there as it is (RFC 3261 §25.1, `user`).
+pub fn escape_user(user: &str) -> String {
+    let mut out = String::with_capacity(user.len());
+    for byte in user.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.!~*'()&=+$,;?/".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
 /// Undoes `%xx`, once (RFC 3986 §2.4); what is not an escape stays as it is.
 pub fn unescape(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
