@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use router::{Edge, FlowId};
 use sip::dns::DnsQuery;
 use sip::transport::{Packet, Target, Transmit, Transport};
+use socket2::Type;
 use tokio::task::{JoinHandle, spawn_local};
 
 use super::counters::NetCounters;
@@ -16,7 +17,7 @@ use super::flow::{Flow, IDLE_TICKS, PeerKey, Queued, Shared};
 use super::mmsg::{Receiver, Sender};
 use super::settings::{Bound, CloseReason, Listener, NetError, NetEvent, NetSettings, SendFault};
 use super::stream;
-use super::udp::{Outgoing, UdpListener};
+use super::udp::{Outgoing, UdpListener, bind_socket};
 
 /// The sockets of one shard: its UDP sockets, its listeners, its connections. Made and used on the shard's
 /// thread, inside its current-thread runtime and a `LocalSet`, because connections are local tasks.
@@ -75,6 +76,15 @@ impl Io {
         Ok(Bound { address, receive_buffer: None })
     }
 
+    /// Whether nobody else listens at this address. Sockets that share it (`SO_REUSEPORT`) would not notice
+    /// another server of the same user, and each would get half of the traffic: ask before the first `bind`.
+    pub fn check_free(listener: &Listener) -> Result<(), NetError> {
+        let kind = if listener.transport == Transport::Udp { Type::DGRAM } else { Type::STREAM };
+        bind_socket(listener.address, kind, false)
+            .map(|_| ())
+            .map_err(|error| NetError { listener: *listener, error })
+    }
+
     /// Waits until there is a packet, an event, or room for what `flush` could not send. Dropping the
     /// future loses nothing.
     pub async fn ready(&mut self) {
@@ -130,7 +140,7 @@ impl Io {
         }
     }
 
-    /// The socket that has the wanted local address; without one, the first of the peer's family.
+    /// The socket that has the wanted local address; without such a one, the first of the peer's family.
     fn choose_socket(&self, target: &Target) -> Option<usize> {
         let suits = |socket: &UdpListener| match target.local {
             Some(local) if socket.is_wildcard() => {
@@ -140,7 +150,8 @@ impl Io {
             None => true,
         };
         let same_family = |socket: &UdpListener| socket.local.is_ipv4() == target.remote.is_ipv4();
-        self.udp.iter().position(|socket| same_family(socket) && suits(socket))
+        let wanted = self.udp.iter().position(|socket| same_family(socket) && suits(socket));
+        wanted.or_else(|| self.udp.iter().position(same_family))
     }
 
     fn send_on_stream(&mut self, transmit: Transmit) {

@@ -194,10 +194,14 @@ impl Sender {
     }
 }
 
-/// Asks the kernel to tell drops, and with `to_address` the address each datagram was sent to.
-pub(super) fn ask_for_control(socket: BorrowedFd<'_>, ipv6: bool, to_address: bool) -> io::Result<()> {
+/// Asks the kernel to tell drops, and with `to_address` the address each datagram was sent to. Routers may
+/// fragment what we send over IPv4: a response that is longer than the path's MTU has no other way to go.
+pub(super) fn prepare(socket: BorrowedFd<'_>, ipv6: bool, to_address: bool) -> io::Result<()> {
     let fd = socket.as_raw_fd();
     set_int(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
+    if !ipv6 {
+        set_int(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DONT)?;
+    }
     match (to_address, ipv6) {
         (false, _) => Ok(()),
         (true, false) => set_int(fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1),

@@ -15,6 +15,7 @@ use tokio::net::UdpSocket;
 use super::counters::NetCounters;
 use super::mmsg::{self, BATCH, Datagram, Receiver, Sender};
 use super::settings::{NetEvent, SendFault};
+use crate::limits;
 
 /// One datagram to send.
 pub(super) struct Outgoing {
@@ -34,12 +35,12 @@ pub(super) struct UdpListener {
     drops: u32,
 }
 
-/// Binds beside the sockets of the other shards.
-pub(super) fn bind_shared(address: SocketAddr, kind: Type) -> io::Result<Socket> {
+/// Binds a socket; a shared one beside those of the other shards.
+pub(super) fn bind_socket(address: SocketAddr, kind: Type, shared: bool) -> io::Result<Socket> {
     let protocol = if kind == Type::DGRAM { Protocol::UDP } else { Protocol::TCP };
     let socket = Socket::new(Domain::for_address(address), kind, Some(protocol))?;
     socket.set_nonblocking(true)?;
-    socket.set_reuse_port(true)?;
+    socket.set_reuse_port(shared)?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
@@ -53,11 +54,12 @@ pub(super) fn bind_shared(address: SocketAddr, kind: Type) -> io::Result<Socket>
 
 impl UdpListener {
     pub(super) fn bind(address: SocketAddr, receive_buffer: usize) -> io::Result<Self> {
-        let socket = bind_shared(address, Type::DGRAM)?;
-        mmsg::ask_for_control(socket.as_fd(), address.is_ipv6(), address.ip().is_unspecified())?;
+        let socket = bind_socket(address, Type::DGRAM, true)?;
+        mmsg::prepare(socket.as_fd(), address.is_ipv6(), address.ip().is_unspecified())?;
         if mmsg::force_receive_buffer(socket.as_fd(), receive_buffer).is_err() {
             socket.set_recv_buffer_size(receive_buffer)?;
         }
+        socket.set_send_buffer_size(limits::UDP_SEND_BUFFER)?;
         // The kernel doubles what was asked for to pay for its own bookkeeping, and says the double.
         let granted = socket.recv_buffer_size()? / 2;
         let socket = UdpSocket::from_std(socket.into())?;

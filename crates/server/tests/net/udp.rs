@@ -208,3 +208,30 @@ fn a_full_send_queue_is_an_answer() {
         assert_eq!(shard.packets(2).await.len(), 2);
     });
 }
+
+#[test]
+fn an_address_that_is_taken_is_noticed_before_sharing_it() {
+    run(async {
+        let mut shard = Shard::new(NetSettings::default());
+        for transport in [Udp, sip::transport::Transport::Tcp] {
+            let address = shard.bind(transport, "127.0.0.1:0").address;
+            let error = Io::check_free(&Listener { transport, address }).unwrap_err();
+            assert_eq!(error.error.kind(), std::io::ErrorKind::AddrInUse);
+            Io::check_free(&Listener { transport, address: "127.0.0.1:0".parse().unwrap() }).unwrap();
+        }
+    });
+}
+
+#[test]
+fn without_the_wanted_local_address_another_of_the_family_serves() {
+    run(async {
+        let mut shard = Shard::new(NetSettings::default());
+        let address = shard.bind(Udp, "127.0.0.1:0").address;
+        let peer = peer("127.0.0.1:0");
+        let mut message = transmit(Udp, peer.local_addr().unwrap(), b"x", 1);
+        message.target.local = Some("192.0.2.1:5060".parse().unwrap());
+        shard.io.send(message);
+        shard.io.flush();
+        assert_eq!(peer.recv_from(&mut [0; 10]).unwrap(), (1, address));
+    });
+}
