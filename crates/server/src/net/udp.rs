@@ -15,6 +15,7 @@ use tokio::net::UdpSocket;
 use super::counters::NetCounters;
 use super::mmsg::{self, BATCH, Datagram, Receiver, Sender};
 use super::settings::{NetEvent, SendFault};
+use super::stun;
 use crate::limits;
 
 /// One datagram to send.
@@ -87,12 +88,11 @@ impl UdpListener {
         sink: &mut Vec<Packet>,
     ) -> usize {
         let before = sink.len();
-        let (local, drops) = (self.local, &mut self.drops);
+        let UdpListener { socket, local, queue, drops, .. } = self;
+        let mut intake = Intake { local: *local, drops, queue, counters, sink };
         // A failed read is either "nothing there" or the echo of an earlier send; neither is an event.
-        let socket = &self.socket;
         let _ = socket.try_io(Interest::READABLE, || {
-            let each = |datagram: Datagram<'_>| take(&datagram, local, drops, counters, sink);
-            match receiver.receive(socket.as_fd(), each) {
+            match receiver.receive(socket.as_fd(), |datagram| intake.take(&datagram)) {
                 // Fewer than asked for: the socket is empty. Saying so here saves the call that would only
                 // find that out; the next datagram makes the socket readable again.
                 Ok(count) if count < BATCH => Err(io::ErrorKind::WouldBlock.into()),
@@ -161,27 +161,45 @@ impl UdpListener {
     }
 }
 
-fn take(
-    datagram: &Datagram<'_>,
-    bound: SocketAddr,
-    drops: &mut u32,
-    counters: &mut NetCounters,
-    sink: &mut Vec<Packet>,
-) {
-    counters.datagrams_in += 1;
-    counters.datagram_bytes_in += datagram.bytes.len() as u64;
-    if let Some(total) = datagram.drops {
-        counters.kernel_drops += u64::from(total.wrapping_sub(*drops));
-        *drops = total;
+/// Where the datagrams of one batch go.
+struct Intake<'a> {
+    local: SocketAddr,
+    drops: &'a mut u32,
+    queue: &'a mut VecDeque<Outgoing>,
+    counters: &'a mut NetCounters,
+    sink: &'a mut Vec<Packet>,
+}
+
+impl Intake<'_> {
+    fn take(&mut self, datagram: &Datagram<'_>) {
+        self.counters.datagrams_in += 1;
+        self.counters.datagram_bytes_in += datagram.bytes.len() as u64;
+        if let Some(total) = datagram.drops {
+            self.counters.kernel_drops += u64::from(total.wrapping_sub(*self.drops));
+            *self.drops = total;
+        }
+        if is_keepalive(datagram.bytes) {
+            self.counters.datagram_keepalives += 1;
+            return;
+        }
+        if stun::is_stun(datagram.bytes) {
+            return self.answer_stun(datagram);
+        }
+        let local = datagram.to.map_or(self.local, |ip| SocketAddr::new(ip, self.local.port()));
+        let source = Source { transport: Transport::Udp, local, remote: datagram.remote, flow: None };
+        // Exactly its size: a transaction may hold it for 32 s, and must not hold the whole batch with it.
+        self.sink.push(Packet { bytes: Bytes::copy_from_slice(datagram.bytes), source });
     }
-    if is_keepalive(datagram.bytes) {
-        counters.datagram_keepalives += 1;
-        return;
+
+    /// The answer leaves with the next `flush`; if messages wait already, it does not join them.
+    fn answer_stun(&mut self, datagram: &Datagram<'_>) {
+        self.counters.datagram_keepalives += 1;
+        let answer = stun::answer(datagram.bytes, datagram.remote);
+        if let Some(answer) = answer.filter(|_| self.queue.len() < BATCH) {
+            let (remote, from) = (datagram.remote, datagram.to);
+            self.queue.push_back(Outgoing { bytes: answer.into(), remote, from, report: None });
+        }
     }
-    let local = datagram.to.map_or(bound, |ip| SocketAddr::new(ip, bound.port()));
-    let source = Source { transport: Transport::Udp, local, remote: datagram.remote, flow: None };
-    // Exactly its size: a transaction may hold it for 32 s, and must not hold the whole batch with it.
-    sink.push(Packet { bytes: Bytes::copy_from_slice(datagram.bytes), source });
 }
 
 /// Phones keep NAT bindings open with line ends, zeros or nothing at all. No answer is expected.

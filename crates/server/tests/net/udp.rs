@@ -235,3 +235,21 @@ fn without_the_wanted_local_address_another_of_the_family_serves() {
         assert_eq!(peer.recv_from(&mut [0; 10]).unwrap(), (1, address));
     });
 }
+
+#[test]
+fn a_stun_keepalive_is_answered_on_the_sip_port() {
+    run(async {
+        let mut shard = Shard::new(NetSettings::default());
+        let address = shard.bind(Udp, "127.0.0.1:0").address;
+        let peer = peer("127.0.0.1:0");
+        peer.send_to(b"\0\x01\0\0\x21\x12\xA4\x42transaction!", address).unwrap();
+        while shard.io.counters().datagrams_out == 0 {
+            shard.turn().await;
+            shard.io.flush();
+        }
+        let mut answer = [0; 100];
+        assert_eq!(peer.recv(&mut answer).unwrap(), 32);
+        assert_eq!((&answer[..2], &answer[8..20]), (&[1, 1][..], &b"transaction!"[..]));
+        assert!(shard.packets.is_empty());
+    });
+}
