@@ -61,7 +61,7 @@ impl Io {
 
     fn try_bind(&mut self, listener: &Listener) -> std::io::Result<Bound> {
         if listener.transport == Transport::Udp {
-            let socket = UdpListener::bind(listener.address, self.shared.settings.udp_receive_buffer)?;
+            let socket = UdpListener::bind(listener.address, &self.shared)?;
             let bound = Bound { address: socket.local, receive_buffer: Some(socket.receive_buffer) };
             self.udp.push(socket);
             return Ok(bound);
@@ -111,10 +111,11 @@ impl Io {
     pub fn receive_batch(&mut self, sink: &mut Vec<Packet>) -> usize {
         let mut count = 0;
         let mut counters = self.shared.counters.borrow_mut();
+        let mut events = self.shared.events.borrow_mut();
         for socket in &mut self.udp {
-            count += socket.receive(&mut self.receiver, &mut counters, sink);
+            count += socket.receive(&mut self.receiver, &mut counters, &mut events, sink);
         }
-        drop(counters);
+        drop((counters, events));
         count + self.shared.take_messages(sink)
     }
 

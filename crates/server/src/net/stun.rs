@@ -9,8 +9,7 @@ const BINDING_REQUEST: [u8; 2] = [0x00, 0x01];
 const BINDING_SUCCESS: [u8; 2] = [0x01, 0x01];
 const XOR_MAPPED_ADDRESS: [u8; 2] = [0x00, 0x20];
 
-/// Told apart from SIP by its first two bits (RFC 5626 §8): no SIP message begins with a byte below 0x40
-/// that is no line end.
+/// Told apart from SIP by its first two bits and the magic cookie (RFC 5626 §8).
 pub(super) fn is_stun(bytes: &[u8]) -> bool {
     bytes.len() >= HEADER && bytes[0] < 0x40 && bytes[4..8] == MAGIC
 }

@@ -149,21 +149,25 @@ fn one_bad_message_in_a_batch_does_not_hold_up_the_others() {
 }
 
 #[test]
-fn a_closed_port_disturbs_nobody() {
-    run(async {
-        let mut shard = Shard::new(NetSettings::default());
-        let address = shard.bind(Udp, "127.0.0.1:0").address;
-        let gone = peer("127.0.0.1:0").local_addr().unwrap();
-        let peer = peer("127.0.0.1:0");
-        for round in 0..20u8 {
-            shard.send(Udp, gone, b"nobody there", 1);
-            shard.send(Udp, peer.local_addr().unwrap(), &[b'a' + round], 2);
-            shard.io.flush();
-            peer.send_to(b"in", address).unwrap();
-            assert_eq!(&shard.packet().await.bytes[..], b"in");
-            assert_eq!(peer.recv(&mut [0; 10]).unwrap(), 1);
-        }
-    });
+fn a_closed_port_is_reported_and_disturbs_nobody() {
+    for ip in ["127.0.0.1:0", "[::1]:0"] {
+        run(async {
+            let mut shard = Shard::new(NetSettings::default());
+            let address = shard.bind(Udp, ip).address;
+            let gone = peer(ip).local_addr().unwrap();
+            let peer = peer(ip);
+            for round in 0..20u8 {
+                shard.send(Udp, gone, &[round; 600], u64::from(round));
+                shard.send(Udp, peer.local_addr().unwrap(), &[round], 99);
+                shard.io.flush();
+                peer.send_to(b"in", address).unwrap();
+                assert_eq!(&shard.packet().await.bytes[..], b"in");
+                assert_eq!(peer.recv(&mut [0; 10]).unwrap(), 1);
+                assert_eq!(shard.failed().await, (TransmitId(u64::from(round)), SendFault::Unreachable));
+            }
+            assert!(shard.events.is_empty());
+        });
+    }
 }
 
 #[test]
