@@ -202,7 +202,8 @@ impl Io {
         *self.shared.counters.borrow()
     }
 
-    /// Ends a connection once what the kernel took is out; `FlowClosed` follows.
+    /// Ends a connection after writing what is queued, as far as the kernel takes it at once; `FlowClosed`
+    /// follows.
     pub fn close_flow(&mut self, flow: FlowId) {
         if let Some(flow) = self.shared.flow(flow) {
             flow.close(CloseReason::Ours);

@@ -193,10 +193,11 @@ pub(super) async fn drive<W: Wire>(shared: &Shared, flow: &Flow, mut wire: W) {
 
 fn poll_conversation<W: Wire>(cx: &mut Context<'_>, shared: &Shared, flow: &Flow, wire: &mut W) -> Poll<End> {
     remember_waker(flow, cx);
-    if let Some(reason) = flow.closing.get() {
+    // Also when closing: a last answer may have been queued in the same turn.
+    if let Poll::Ready(Err(reason)) = wire.poll_write(cx, shared, flow) {
         return Poll::Ready(End::Closed(reason));
     }
-    if let Poll::Ready(Err(reason)) = wire.poll_write(cx, shared, flow) {
+    if let Some(reason) = flow.closing.get() {
         return Poll::Ready(End::Closed(reason));
     }
     while shared.has_room(cx.waker()) {
