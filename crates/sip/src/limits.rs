@@ -8,6 +8,10 @@ pub const MESSAGE_BYTES: usize = MAX_STREAM_HEAD + MAX_STREAM_BODY;
 /// Header lines of one message. Real ones have under 60; over it the message is dropped and counted.
 pub const HEADER_LINES: usize = 256;
 
+/// Parameters, and headers, of one URI that comparing looks at one by one. Real ones have under 10; URIs with
+/// more are the same only byte for byte.
+pub const URI_PARAMS: usize = 32;
+
 /// Contacts that one request may ring at once. RFC 5393 asks for a bound on fan-out; the rest are not rung.
 pub const FORK_BRANCHES: usize = 32;
 
