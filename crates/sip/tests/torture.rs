@@ -194,6 +194,7 @@ const RFC_5118: &[Row] = &[
 /// What fuzzing broke once.
 #[rustfmt::skip]
 const FOUND: &[Row] = &[
+    row("folded-start", NotSip(ParseError::NotSip), "an edit made the first header continue what was pasted before it", &[]),
     row("one-space", NotSip(ParseError::NotSip), "a request line without a URI had no place to set one", &[]),
 ];
 

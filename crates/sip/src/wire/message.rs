@@ -80,6 +80,10 @@ impl Message {
         let first_end = memchr::memchr(b'\n', &bytes).ok_or(ParseError::Unfinished)?;
         let start_line = trim_line(&bytes[..first_end]);
         let kind = parse_start(start_line).ok_or(ParseError::NotSip)?;
+        // A folded start line: what stands there would be a header to one reader and none to another.
+        if matches!(bytes.get(first_end + 1), Some(b' ' | b'\t')) {
+            return Err(ParseError::NotSip);
+        }
         let index = index_lines(&bytes, first_end + 1)?;
         // A CR without LF ends a line for some readers and not for others, so it could hide a header from us.
         let crlfs = index.crlfs + first_end - start_line.len();
