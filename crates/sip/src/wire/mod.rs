@@ -29,6 +29,7 @@ pub use message::{Kind, Message, ParseError};
 pub use method::{ALLOW, Method};
 pub use params::{Param, Params};
 pub use rewrite::Rewrite;
+pub(crate) use scan::quoted_end;
 pub use scan::{eq_ignore_case, parse_number, trim};
 pub use uri::{Scheme, Uri, UriError, parse_ip, unescape};
 pub use values::Values;
