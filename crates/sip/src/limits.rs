@@ -10,6 +10,10 @@ pub const MESSAGE_BYTES: usize = MAX_STREAM_HEAD + MAX_STREAM_BODY;
 /// Header lines of one message. Real ones have under 60; over it the message is dropped and counted.
 pub const HEADER_LINES: usize = 256;
 
+/// Parameters, and headers, of one URI that comparing looks at one by one. Real ones have under 10; URIs with
+/// more are the same only byte for byte.
+pub const URI_PARAMS: usize = 32;
+
 /// Nonces of one shard whose last `nc` is remembered, about 40 bytes each. Beyond it the oldest are forgotten
 /// and their next use is answered `stale=true`, one more round trip.
 pub const NONCES_IN_USE: usize = 262_144;

@@ -122,14 +122,15 @@ const EMPTY: Uri<'static> = Uri {
 /// An IPv4 address, or an IPv6 one with or without brackets.
 pub fn parse_ip(host: &[u8]) -> Option<std::net::IpAddr> {
     let inner = match host {
-        [b'[', inner @ .., b']'] => return parse_ipv6(inner).map(Into::into),
-        // A name that starts with a letter is no IPv4 address; IPv6 has a colon.
+        [b'[', inner @ .., b']'] => inner,
         _ => host,
     };
-    match std::str::from_utf8(inner).ok()?.parse().ok() {
-        Some(ip) => Some(ip),
-        None => parse_ipv6(inner).map(Into::into),
+    if memchr::memchr(b':', inner).is_some() {
+        return parse_ipv6(inner).map(Into::into);
     }
+    let is_bare = inner.len() == host.len();
+    let text = std::str::from_utf8(inner).ok().filter(|_| is_bare)?;
+    text.parse::<std::net::Ipv4Addr>().ok().map(Into::into)
 }
 
 /// COMPAT(RFC 3261 grammar): its IPv6address allows `:::` before an IPv4 part; RFC 5118 §4.10 asks to read
