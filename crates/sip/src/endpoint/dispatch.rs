@@ -41,7 +41,7 @@ impl Endpoint {
         };
         let to_us = self.is_us(&uri);
         if own.genuine && (beyond || !to_us) {
-            return self.forward_in_dialog(now, key, own, out);
+            return self.forward_in_dialog(now, key, &own, out);
         }
         if self.is_notifiers(request) {
             return self.give_to_notifier(now, key, out);
@@ -169,10 +169,11 @@ impl Endpoint {
     }
 
     pub fn handle_answer(&mut self, now: Instant, id: router::AskId, answer: Answer, out: &mut Outbox) {
-        let key = Key::from_u64(id.0);
-        let Some(context) = self.contexts.get(key) else {
+        if id.0 & ASK_BIT != 0 {
             return self.handle_agent_answer(now, id, answer, out);
-        };
+        }
+        let key = Key::from_u64(id.0);
+        let Some(context) = self.contexts.get(key) else { return };
         match (&context.stage, answer) {
             (Stage::Locating { own_routes, instance }, Answer::Bindings(mut bindings)) => {
                 let own_routes = *own_routes;

@@ -7,7 +7,7 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::routing::{OwnRoutes, first_address, route_after};
-use super::{CallEvent, CallEventKind, Context, Effect, Endpoint, Outbox, Stage, Timer};
+use super::{CallEventKind, Context, Effect, Endpoint, Outbox, Stage, Timer};
 use crate::limits;
 use crate::proxy::{Best, Branch, BranchState, Destination, Forking};
 use crate::resolve::{Hop, NextHop, ResolveEffect};
@@ -58,7 +58,7 @@ impl Endpoint {
     }
 
     /// A request by our own Record-Route: where it goes, its Route or its flow says.
-    pub(super) fn forward_in_dialog(&mut self, now: Instant, key: Key, own: OwnRoutes, out: &mut Outbox) {
+    pub(super) fn forward_in_dialog(&mut self, now: Instant, key: Key, own: &OwnRoutes, out: &mut Outbox) {
         let Some(context) = self.contexts.get(key) else { return };
         if context.request.method() == Method::Bye {
             self.note_call(key, CallEventKind::Ended, out);
@@ -123,6 +123,7 @@ impl Endpoint {
         if copy.record_route {
             self.add_record_route(&mut rewrite, request, source, copy);
         }
+        rewrite.ensure_content_length();
         rewrite.finish()
     }
 
@@ -236,15 +237,12 @@ impl Endpoint {
     pub fn call_of(&self, call_id: &[u8]) -> u64 {
         super::routing::call_hash(&self.keys, call_id)
     }
-
-    pub(super) fn note_ended(&self, call_id: &[u8], out: &mut Outbox) {
-        out.push(Effect::Call(CallEvent { call: self.call_of(call_id), kind: CallEventKind::Ended }));
-    }
 }
 
 pub(super) fn without_top_via(response: &Message) -> Bytes {
     let mut rewrite = Rewrite::new(response);
     rewrite.remove_first_value(Header::Via);
+    rewrite.ensure_content_length();
     rewrite.finish()
 }
 
@@ -319,11 +317,5 @@ impl Context {
 }
 
 pub(super) fn new_branch(destination: Destination) -> Branch {
-    Branch {
-        flow_only: destination.received.is_some_and(|received| received.flow.is_some()),
-        destination,
-        state: BranchState::Resolving,
-        hops: Default::default(),
-        attempt: 0,
-    }
+    Branch { destination, state: BranchState::Resolving, hops: Default::default(), attempt: 0 }
 }
