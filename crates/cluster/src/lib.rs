@@ -1,1 +1,7 @@
-//! Membership, buckets and the bus between shards and nodes.
+//! Buckets, members and the bus. Nothing here knows what it carries.
+
+pub mod bucket;
+pub mod inbox;
+
+pub use bucket::{BUCKETS, Bucket};
+pub use inbox::{Full, Inbox, Outlet, inbox};

@@ -73,13 +73,14 @@ impl Router {
         info: CallInfo,
         out: &mut Vec<Effect>,
     ) {
-        if info.phase == CallPhase::Terminated && self.soft.get(aor).is_none() {
+        let unknown_ended = info.phase == CallPhase::Terminated && self.soft.get(aor).is_none();
+        if unknown_ended || !self.soft.has_room(aor) {
             return;
         }
-        self.soft.change(aor, |soft| soft.calls.put(now, info));
+        self.soft.change(now, aor, |soft| soft.calls.put(now, info));
         self.notify(now, aor, out);
         // RFC 4235 §3.7: the end is told once, then the dialog is gone.
-        if self.soft.change_known(aor, |soft| soft.calls.drop_terminated()) == Some(true) {
+        if self.soft.change_known(now, aor, |soft| soft.calls.drop_terminated()) == Some(true) {
             self.settle(now, aor);
         }
     }

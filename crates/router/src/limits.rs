@@ -6,6 +6,10 @@ use std::time::Duration;
 /// it is older than this, so nothing may live longer. Longer grants are cut to it.
 pub const LONGEST_BINDING: Duration = Duration::from_hours(24);
 
+/// How long the log of bindings has to be kept: a minute more, as records count whole seconds and reach the
+/// disk after their time was granted.
+pub const LOG_HORIZON: Duration = Duration::from_secs(LONGEST_BINDING.as_secs() + 60);
+
 /// Bindings of one address, above any account's own limit: one record is rewritten whole on each refresh.
 /// Answer: `RegisterRefused::TooManyContacts`.
 pub const CONTACTS_PER_ADDRESS: usize = 64;
@@ -13,6 +17,10 @@ pub const CONTACTS_PER_ADDRESS: usize = 64;
 /// REGISTERs of one address that wait for an earlier one to reach the disk. A client waits for its answer,
 /// so more than a few is a flood. Answer: `RegisterRefused::StoreFailed`, as the disk is what is slow.
 pub const REGISTERS_IN_LINE: usize = 16;
+
+/// Addresses of which more is known than bindings: watched, published, in a call. Each costs 200 bytes and
+/// what is known; beyond, watches are answered but not kept, publications `TooMany`, calls not shown.
+pub const KNOWN_ADDRESSES: usize = 2_000_000;
 
 /// Watches of one address, all topics together: each change is sent to all of them.
 /// The watch is answered with the present state and gets no changes.
@@ -33,6 +41,10 @@ pub const CALLS_PER_ADDRESS: usize = 64;
 
 /// A call that nobody ended is forgotten after this: its edge died.
 pub const LONGEST_CALL: Duration = Duration::from_hours(12);
+
+/// How often what is known of an address is looked at, at least. Timers are never cancelled; one at the end
+/// of `LONGEST_CALL` would keep the memory of a call of a minute for hours.
+pub const PATROL: Duration = Duration::from_mins(5);
 
 /// Messages kept for one address. Answer: `KeepRefused::TooMany`.
 pub const KEPT_PER_ADDRESS: u32 = 100;

@@ -94,11 +94,14 @@ fn is_open(document: &[u8]) -> bool {
 
 impl Router {
     pub(crate) fn publish(&mut self, now: Instant, publish: &Publish) -> Result<Published, PublishRefused> {
+        if !self.soft.has_room(&publish.aor) {
+            return Err(PublishRefused::TooMany);
+        }
         self.last_etag += 1;
         // Unlike those of an earlier life of the process, which must answer 412 now.
         let parts = [publish.aor.as_bytes(), &now.as_micros().to_le_bytes(), &self.last_etag.to_le_bytes()];
         let etag = format!("{:016x}", self.keyed.hash_parts(&parts)).into_boxed_str();
-        self.soft.change(&publish.aor, |soft| soft.publications.handle(now, publish, etag))
+        self.soft.change(now, &publish.aor, |soft| soft.publications.handle(now, publish, etag))
     }
 }
 

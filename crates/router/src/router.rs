@@ -143,7 +143,7 @@ impl Router {
                 let state = self.watch(now, from, &aor, topic, watch, until, out);
                 asker.answer(Answer::State(state), out);
             }
-            Query::Unwatch { aor, topic, watch } => self.soft.unwatch(from, &aor, topic, watch),
+            Query::Unwatch { aor, topic, watch } => self.soft.unwatch(now, from, &aor, topic, watch),
             Query::Publish(publish) => {
                 let published = self.publish(now, &publish);
                 let changed = published.is_ok();

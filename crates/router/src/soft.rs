@@ -8,6 +8,7 @@ use stdx::wheel::Wheel;
 
 use crate::calls::Calls;
 use crate::interface::{Aor, Edge, Topic, WatchId};
+use crate::limits;
 use crate::presence::Publications;
 use crate::watch::Watches;
 
@@ -28,12 +29,13 @@ pub(crate) struct Soft {
 }
 
 impl Soft {
-    /// When the first thing ends.
-    fn earliest(&self) -> Option<Instant> {
-        [self.watches.earliest(), self.publications.earliest(), self.calls.earliest()]
+    /// When to look: when the first thing ends, or at the next patrol. `None` when nothing is known.
+    fn look(&self, now: Instant) -> Option<Instant> {
+        let earliest = [self.watches.earliest(), self.publications.earliest(), self.calls.earliest()]
             .into_iter()
             .flatten()
-            .min()
+            .min()?;
+        Some(earliest.min(now + limits::PATROL))
     }
 
     /// True when somebody might see a difference.
@@ -54,8 +56,13 @@ impl SoftStates {
         self.table.find(self.keyed.hash(aor.as_bytes()), |soft| *soft.aor == *aor).map(|soft| &**soft)
     }
 
+    /// Whether something more may be known of this address.
+    pub(crate) fn has_room(&self, aor: &str) -> bool {
+        self.table.len() < limits::KNOWN_ADDRESSES || self.get(aor).is_some()
+    }
+
     /// Changes what is known, for an address of which nothing may be known yet.
-    pub(crate) fn change<R>(&mut self, aor: &str, change: impl FnOnce(&mut Soft) -> R) -> R {
+    pub(crate) fn change<R>(&mut self, now: Instant, aor: &str, change: impl FnOnce(&mut Soft) -> R) -> R {
         let SoftStates { keyed, table, wheel } = self;
         let hash = keyed.hash(aor.as_bytes());
         let mut entry = table
@@ -71,7 +78,7 @@ impl SoftStates {
             });
         let soft = entry.get_mut();
         let result = change(soft);
-        match soft.earliest() {
+        match soft.look(now) {
             Some(earliest) if earliest < soft.armed => {
                 soft.armed = earliest;
                 wheel.insert(earliest, hash);
@@ -86,12 +93,17 @@ impl SoftStates {
     }
 
     /// Changes what is known, if anything is.
-    pub(crate) fn change_known<R>(&mut self, aor: &str, change: impl FnOnce(&mut Soft) -> R) -> Option<R> {
-        self.get(aor).is_some().then(|| self.change(aor, change))
+    pub(crate) fn change_known<R>(
+        &mut self,
+        now: Instant,
+        aor: &str,
+        change: impl FnOnce(&mut Soft) -> R,
+    ) -> Option<R> {
+        self.get(aor).is_some().then(|| self.change(now, aor, change))
     }
 
-    pub(crate) fn unwatch(&mut self, from: Edge, aor: &str, topic: Topic, watch: WatchId) {
-        self.change_known(aor, |soft| soft.watches.remove(from, topic, watch));
+    pub(crate) fn unwatch(&mut self, now: Instant, from: Edge, aor: &str, topic: Topic, watch: WatchId) {
+        self.change_known(now, aor, |soft| soft.watches.remove(from, topic, watch));
     }
 
     /// Forgets what has ended and appends the addresses whose state may look different now.
@@ -128,7 +140,7 @@ impl SoftStates {
         if soft.expire(now) {
             changed.push(soft.aor.clone());
         }
-        match soft.earliest() {
+        match soft.look(now) {
             Some(earliest) => {
                 soft.armed = earliest;
                 wheel.insert(earliest, hash);

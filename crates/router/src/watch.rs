@@ -6,13 +6,11 @@ use crate::interface::{Edge, Presence, Push, State, Topic, WatchId};
 use crate::limits;
 use crate::router::{Effect, Router};
 
-const TOPICS: [Topic; 4] = [Topic::Presence, Topic::Dialog, Topic::MessageSummary, Topic::Registration];
-
 #[derive(Default)]
 pub(crate) struct Watches {
     watches: Vec<Watch>,
-    /// What the watchers of each topic have been told, in the order of `TOPICS`. `None` without watchers.
-    told: [Option<State>; 4],
+    /// What the watchers of each watched topic have been told.
+    told: Vec<(Topic, State)>,
 }
 
 struct Watch {
@@ -50,30 +48,34 @@ impl Watches {
             None if full => return,
             None => self.watches.push(Watch { edge, id, topic, until }),
         }
-        self.told[topic as usize] = Some(state);
+        self.remember(topic, state);
     }
 
     fn topics(&self) -> impl Iterator<Item = Topic> {
-        TOPICS.into_iter().filter(|topic| self.told[*topic as usize].is_some())
+        self.told.iter().map(|(topic, _)| *topic)
+    }
+
+    fn remember(&mut self, topic: Topic, state: State) {
+        match self.told.iter_mut().find(|(known, _)| *known == topic) {
+            Some((_, told)) => *told = state,
+            None => self.told.push((topic, state)),
+        }
     }
 
     fn tell(&mut self, now: Instant, topic: Topic, state: State, out: &mut Vec<Effect>) {
-        if self.told[topic as usize].as_ref() == Some(&state) {
+        if self.told.iter().any(|(known, told)| *known == topic && *told == state) {
             return;
         }
         for watch in self.watches.iter().filter(|watch| watch.topic == topic && watch.until > now) {
             let push = Push::State { watch: watch.id, state: state.clone() };
             out.push(Effect::Push { to: watch.edge, push });
         }
-        self.told[topic as usize] = Some(state);
+        self.remember(topic, state);
     }
 
     fn forget_unwatched(&mut self) {
-        for topic in TOPICS {
-            if !self.watches.iter().any(|watch| watch.topic == topic) {
-                self.told[topic as usize] = None;
-            }
-        }
+        let watches = &self.watches;
+        self.told.retain(|(topic, _)| watches.iter().any(|watch| watch.topic == *topic));
     }
 }
 
@@ -93,10 +95,10 @@ impl Router {
         // First the others: what is told last is one value for all of them.
         self.notify(now, aor, out);
         let state = self.state(now, aor, topic);
-        if until > now {
-            self.soft.change(aor, |soft| soft.watches.put(from, topic, watch, until, state.clone()));
-        } else {
-            self.soft.unwatch(from, aor, topic, watch);
+        if until <= now {
+            self.soft.unwatch(now, from, aor, topic, watch);
+        } else if self.soft.has_room(aor) {
+            self.soft.change(now, aor, |soft| soft.watches.put(from, topic, watch, until, state.clone()));
         }
         state
     }
@@ -104,7 +106,7 @@ impl Router {
     /// Something about this address may have changed: whoever would see a difference is told.
     pub(crate) fn notify(&mut self, now: Instant, aor: &str, out: &mut Vec<Effect>) {
         for (topic, state) in self.watched(now, aor) {
-            self.soft.change_known(aor, |soft| soft.watches.tell(now, topic, state, out));
+            self.soft.change_known(now, aor, |soft| soft.watches.tell(now, topic, state, out));
         }
     }
 

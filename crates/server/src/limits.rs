@@ -54,3 +54,6 @@ pub const DNS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Records of one answer that are handed on; the rest is left out.
 pub const DNS_RECORDS: usize = 64;
+
+/// Answers of one shard's DNS cache; least used ones make room.
+pub const DNS_CACHE: u64 = 4096;

@@ -2,11 +2,29 @@
 
 use std::time::Duration;
 
+use stdx::rate::{Policy, Rate};
+
 /// Bytes of one message: what the stream limits below allow. A datagram cannot be longer.
 pub const MESSAGE_BYTES: usize = MAX_STREAM_HEAD + MAX_STREAM_BODY;
 
 /// Header lines of one message. Real ones have under 60; over it the message is dropped and counted.
 pub const HEADER_LINES: usize = 256;
+
+/// Nonces of one shard whose last `nc` is remembered, about 40 bytes each. Beyond it the oldest are forgotten
+/// and their next use is answered `stale=true`, one more round trip.
+pub const NONCES_IN_USE: usize = 262_144;
+
+// Registrar front (`registrar`).
+
+/// Contacts in one REGISTER, removals included; an account's own limit is lower. Over it: 403.
+pub const CONTACTS_PER_REGISTER: usize = 32;
+
+/// Bytes of one contact URI, of `+sip.instance` and of all Path values of a request. They are kept in memory
+/// and in the record for every binding; real ones have under 200. Over it: 400.
+pub const CONTACT_BYTES: usize = 512;
+
+/// Bytes of User-Agent kept with a binding; the rest is cut off.
+pub const USER_AGENT_BYTES: usize = 64;
 
 /// Contacts that one request may ring at once. RFC 5393 asks for a bound on fan-out; the rest are not rung.
 pub const FORK_BRANCHES: usize = 32;
@@ -53,6 +71,44 @@ pub const PENALTY: Duration = Duration::from_secs(32);
 /// Hops remembered as failed, per shard.
 pub const PENALTIES: usize = 1_024;
 
+// Event notification (`events`).
+
+/// Subscriptions of one shard, about 1.5 KB each. Over it SUBSCRIBE is answered 503 with Retry-After.
+pub const SUBSCRIPTIONS: usize = 200_000;
+
+/// Subscriptions one watcher may have to one address: each of its devices has a few packages, and those of
+/// its devices' earlier lives linger until they expire. Over it SUBSCRIBE is answered 403.
+pub const SUBSCRIPTIONS_PER_WATCHER: usize = 32;
+
+/// PUBLISHes and MESSAGEs of one shard that wait for a router. Over it they are answered 503 with Retry-After.
+pub const ASKED: usize = 16_384;
+
+/// How long a router may take. Then 504, or a last NOTIFY that asks to subscribe again later; well under the
+/// 32 s after which the client stops waiting (RFC 3261 §17.1.2.2).
+pub const ASK_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Seconds after which a refused subscriber may try again.
+pub const EVENTS_RETRY_AFTER: u32 = 30;
+
+/// The shortest time between two NOTIFYs of a subscription, the first after a SUBSCRIBE and the last excepted.
+/// RFC 4235 §3.10 asks for one second, RFC 3856 §6.10 for five; changes in between are merged.
+pub const NOTIFY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Bytes of a document in a PUBLISH, as the router holds them. Over it 413.
+pub const PUBLISHED_BYTES: usize = 16 * 1_024;
+
+/// Bytes of a MESSAGE's body that is kept, as the router keeps them. Over it 413.
+pub const KEPT_MESSAGE_BYTES: usize = 16 * 1_024;
+
+/// Kept messages of one shard on their way out. Over it they wait for the next REGISTER.
+pub const DELIVERIES: usize = 16_384;
+
+/// Contacts one kept message is sent to, the best liked first.
+pub const DELIVERY_CONTACTS: usize = 8;
+
+/// Characters of a tag or Call-ID we make: five bits each, 80 bits.
+pub const TAG_CHARS: usize = 16;
+
 /// Bytes of start line and headers of a message on a stream, the empty line included. A datagram cannot be
 /// longer than this either, so both ways in allow the same. Longer: the connection is closed, no answer.
 pub const MAX_STREAM_HEAD: usize = 64 * 1024;
@@ -60,3 +116,14 @@ pub const MAX_STREAM_HEAD: usize = 64 * 1024;
 /// Bytes of body of a message on a stream. Offers, presence documents and messages are a hundredth of this.
 /// Longer: 413, then the connection is closed, because the rest cannot be skipped safely.
 pub const MAX_STREAM_BODY: usize = 256 * 1024;
+
+/// Wrong passwords of one source address. People and phones mistype; a source that goes on is answered 403
+/// unread, for a time that doubles. Ten thousand sources are remembered.
+pub const WRONG_PASSWORDS: Policy = Policy {
+    capacity: 10_000,
+    rate: Rate::NEVER,
+    free_failures: 20,
+    first_penalty: Duration::from_secs(1),
+    longest_penalty: Duration::from_secs(3_600),
+    forgive_after: Duration::from_secs(900),
+};

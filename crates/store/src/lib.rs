@@ -1,1 +1,31 @@
-//! The record: what belfry acknowledged survives kill -9.
+//! The record: what belfry acknowledged survives `kill -9`.
+//!
+//! Accounts, domains, aliases, routes, the log of bindings, kept messages and call records, behind the traits
+//! of [`record`]; [`Sqlite`] is the embedded form. A running server speaks to it through [`Service`] (one
+//! writer thread with group commit, reader threads, bounded queues); the command line through [`Admin`].
+//!
+//! The record knows no SIP: a binding is a blob the router wrote and will read. It never reads the clock and
+//! never makes randomness: both are arguments.
+
+pub mod admin;
+pub mod error;
+pub mod import;
+pub mod limits;
+mod queue;
+pub mod record;
+pub mod service;
+pub mod sqlite;
+pub mod types;
+pub mod verifiers;
+
+pub use admin::Admin;
+pub use error::StoreError;
+pub use import::{Existing, ImportOptions, Imported, Progress};
+pub use record::{Loaded, LoggedBinding, Read, Reader, Store, Write, WriteDone, Writer};
+pub use service::{Busy, Completions, Service, ServiceOptions, Ticket};
+pub use sqlite::{Options, Sqlite};
+pub use types::{
+    Account, AccountFilter, AccountLimits, Address, Alias, CallFilter, CallRecord, Domain, KeptMessage,
+    NewAccount, Pattern, Route, RouteTarget,
+};
+pub use verifiers::Verifiers;

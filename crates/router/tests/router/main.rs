@@ -8,3 +8,4 @@ mod model;
 mod presence;
 mod record;
 mod support;
+mod told;

@@ -123,10 +123,10 @@ fn class(uri: &str) -> usize {
 }
 
 /// Small and seeded: SplitMix64.
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
+    pub(crate) fn roll(&mut self, sides: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -134,7 +134,7 @@ impl Dice {
         (z ^ (z >> 31)) % sides
     }
 
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.roll(from.len() as u64) as usize]
     }
 
@@ -227,7 +227,7 @@ impl Run {
     }
 
     fn clean_head(&mut self) {
-        let horizon = self.now - limits::LONGEST_BINDING - Duration::from_secs(1);
+        let horizon = self.now - limits::LOG_HORIZON;
         while self.log.front().is_some_and(|(at, _)| *at < horizon) {
             self.log.pop_front();
         }

@@ -4,11 +4,13 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Waker;
 
 use bytes::Bytes;
 use router::{Edge, FlowId};
 use sip::transport::{Packet, Source, TransmitId, Transport};
+use tokio::sync::Semaphore;
 
 use super::counters::NetCounters;
 use super::settings::{CloseReason, NetEvent, NetSettings, SendFault};
@@ -64,6 +66,13 @@ impl Flow {
         }
     }
 
+    /// Takes the first waiting message.
+    pub(super) fn pop(&self) -> Option<Queued> {
+        let queued = self.queue.borrow_mut().pop_front()?;
+        self.queued_bytes.set(self.queued_bytes.get() - queued.bytes.len());
+        Some(queued)
+    }
+
     /// The first reason stays.
     pub(super) fn close(&self, reason: CloseReason) {
         if self.closing.get().is_none() {
@@ -88,6 +97,10 @@ pub(super) struct Shared {
     peers: RefCell<HashMap<PeerKey, u64>>,
     per_source: RefCell<HashMap<IpAddr, u32>>,
     next_flow: Cell<u64>,
+    /// One permit for each TLS handshake that may compute now.
+    pub(super) handshakes: Arc<Semaphore>,
+    /// Connections in a handshake, or waiting for one.
+    pub(super) handshakes_pending: Cell<usize>,
     /// Counts sixteenths of `flow_idle`.
     pub(super) tick: Cell<u32>,
     /// Every connection reads into this, one at a time, so that an idle one needs no buffer.
@@ -105,8 +118,11 @@ impl Shared {
         // A random start: flow numbers that peers or the record still hold from an earlier life of the
         // process do not name a connection of this one.
         let start = getrandom::u64().unwrap_or_default() >> 1;
+        let handshakes = Arc::new(Semaphore::new(settings.max_handshakes.max(1)));
         Rc::new(Shared {
             edge,
+            handshakes,
+            handshakes_pending: Cell::new(0),
             settings,
             counters: RefCell::default(),
             events: RefCell::default(),

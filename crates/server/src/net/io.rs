@@ -6,10 +6,12 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use router::{Edge, FlowId};
+use sip::dns::DnsQuery;
 use sip::transport::{Packet, Target, Transmit, Transport};
 use tokio::task::{JoinHandle, spawn_local};
 
 use super::counters::NetCounters;
+use super::dns::Questions;
 use super::flow::{Flow, IDLE_TICKS, PeerKey, Queued, Shared};
 use super::mmsg::{Receiver, Sender};
 use super::settings::{Bound, CloseReason, Listener, NetError, NetEvent, NetSettings, SendFault};
@@ -25,6 +27,7 @@ pub struct Io {
     udp: Vec<UdpListener>,
     receiver: Receiver,
     sender: Sender,
+    questions: Questions,
     accepting: Vec<JoinHandle<()>>,
     sweeper: JoinHandle<()>,
     /// Turns since the other tasks of the thread had theirs.
@@ -43,6 +46,7 @@ impl Io {
             udp: Vec::new(),
             receiver: Receiver::new(),
             sender: Sender::new(),
+            questions: Questions::new(),
             accepting: Vec::new(),
             sweeper,
             turns: 0,
@@ -51,7 +55,7 @@ impl Io {
 
     /// Listens at one address, beside the other shards.
     pub fn bind(&mut self, listener: &Listener) -> Result<Bound, NetError> {
-        self.try_bind(listener).map_err(|error| NetError::Bind(*listener, error))
+        self.try_bind(listener).map_err(|error| NetError { listener: *listener, error })
     }
 
     fn try_bind(&mut self, listener: &Listener) -> std::io::Result<Bound> {
@@ -60,6 +64,10 @@ impl Io {
             let bound = Bound { address: socket.local, receive_buffer: Some(socket.receive_buffer) };
             self.udp.push(socket);
             return Ok(bound);
+        }
+        if matches!(listener.transport, Transport::Tls | Transport::Wss) && self.shared.settings.tls.is_none()
+        {
+            return Err(std::io::Error::other("it needs a certificate, and none is configured"));
         }
         let socket = stream::listen(listener.address)?;
         let address = socket.local_addr()?;
@@ -159,7 +167,7 @@ impl Io {
         let key = PeerKey { transport, remote, tls_name };
         match self.shared.peer(&key) {
             Some(flow) => Ok(flow),
-            None if self.shared.admits(remote.ip()) => Ok(stream::connect(&self.shared, key)),
+            None if self.shared.admits(remote.ip()) => Ok(stream::connect(&self.shared, &key)),
             None => Err(SendFault::Overflow),
         }
     }
@@ -187,6 +195,11 @@ impl Io {
         if let Some(flow) = self.shared.flow(flow) {
             flow.close(CloseReason::Ours);
         }
+    }
+
+    /// Asks DNS; `NetEvent::Dns` with this id follows, within `dns_timeout`.
+    pub fn lookup(&mut self, id: u64, query: &DnsQuery) {
+        self.questions.ask(&self.shared, id, query);
     }
 
     /// For draining: no new connections, the open ones go on. Datagrams still come in.

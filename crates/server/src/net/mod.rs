@@ -2,7 +2,9 @@
 //! shard has open hangs on its one `Io`.
 
 mod counters;
+mod dns;
 mod flow;
+mod handshake;
 mod io;
 mod mmsg;
 mod settings;
@@ -10,7 +12,9 @@ mod stream;
 pub mod tls;
 mod udp;
 mod wire;
+mod ws;
 
 pub use counters::NetCounters;
+pub use dns::DnsAnswer;
 pub use io::Io;
 pub use settings::{Bound, CloseReason, Listener, NetError, NetEvent, NetSettings, SendFault};

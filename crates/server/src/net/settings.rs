@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sip::transport::{FlowId, Source, TransmitId, Transport};
+use sip::transport::{FlowId, Source, TransmitId, Transport, via_token};
 
+use super::dns::DnsAnswer;
+use super::tls::Tls;
 use crate::limits;
 
 /// One address to listen at. The same for every shard: each has its own socket there (`SO_REUSEPORT`).
@@ -42,7 +44,7 @@ pub struct NetSettings {
     pub max_handshakes: usize,
     pub max_handshakes_pending: usize,
     /// `None`: TLS and WSS cannot be bound or connected.
-    pub tls: Option<Arc<super::tls::Tls>>,
+    pub tls: Option<Arc<Tls>>,
     /// Origins (`https://phone.example`) a browser may come from; empty: any, or none given.
     pub ws_origins: Vec<Box<str>>,
     /// DNS servers; empty: those of the system.
@@ -82,6 +84,8 @@ pub enum NetEvent {
     FlowClosed(FlowId, CloseReason),
     /// The message certainly did not reach the peer. Only messages with a report id come back.
     SendFailed(TransmitId, SendFault),
+    /// `Io::lookup` was answered.
+    Dns(DnsAnswer),
     /// A stream broke the rules in a way that has an answer (`status`, reason phrase): `head` is start line
     /// and headers of what may be a request. The connection takes one answer and is then closed.
     StreamFault {
@@ -127,24 +131,17 @@ pub enum SendFault {
     Unreachable,
 }
 
+/// This address cannot be listened at.
 #[derive(Debug)]
-pub enum NetError {
-    /// This address cannot be listened at.
-    Bind(Listener, io::Error),
-    /// TLS or WSS without `NetSettings::tls`.
-    NoCertificate(Listener),
+pub struct NetError {
+    pub listener: Listener,
+    pub error: io::Error,
 }
 
 impl std::fmt::Display for NetError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            NetError::Bind(listener, error) => {
-                write!(f, "cannot listen at {:?} {}: {error}", listener.transport, listener.address)
-            }
-            NetError::NoCertificate(listener) => {
-                write!(f, "{:?} {} needs a certificate", listener.transport, listener.address)
-            }
-        }
+        let Listener { transport, address } = self.listener;
+        write!(f, "cannot listen at {} {address}: {}", via_token(transport), self.error)
     }
 }
 

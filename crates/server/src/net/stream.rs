@@ -22,6 +22,7 @@ use super::flow::{Flow, PeerKey, Queued, Shared};
 use super::settings::{CloseReason, NetEvent};
 use super::udp::bind_shared;
 use super::wire::{End, StreamWire, Wire};
+use super::{handshake, ws};
 use crate::limits;
 
 /// Connections the kernel may hold until we accept them; it takes `net.core.somaxconn` if that is less.
@@ -63,15 +64,62 @@ fn accept(shared: &Rc<Shared>, socket: TcpStream, remote: SocketAddr, transport:
     let Some(local) = socket.local_addr().ok().filter(|_| shared.admits(remote.ip())) else {
         return shared.count(|counters| counters.flows_refused += 1);
     };
+    let shakes = transport != Transport::Tcp;
+    if shakes && shared.handshakes_pending.get() >= shared.settings.max_handshakes_pending {
+        return shared.count(|counters| counters.flows_refused += 1);
+    }
+    shared.handshakes_pending.set(shared.handshakes_pending.get() + usize::from(shakes));
     shared.count(|counters| counters.flows_accepted += 1);
     tune(&socket);
     let flow = shared.add_flow(transport, local, remote, None);
     let shared = Rc::clone(shared);
-    spawn_local(async move { drive(&shared, &flow, StreamWire::new(socket)).await });
+    // One kind of task for each transport: a task is as large as the largest thing it may become.
+    match transport {
+        Transport::Udp | Transport::Tcp => {
+            spawn_local(async move { drive(&shared, &flow, StreamWire::new(socket)).await })
+        }
+        Transport::Tls => spawn_local(async move { serve_tls(&shared, &flow, socket).await }),
+        Transport::Ws => spawn_local(async move { serve_ws(&shared, &flow, socket).await }),
+        Transport::Wss => spawn_local(async move { serve_wss(&shared, &flow, socket).await }),
+    };
+}
+
+async fn serve_tls(shared: &Shared, flow: &Flow, socket: TcpStream) {
+    if let Some(tls) = shake(shared, flow, handshake::accept(shared, socket)).await {
+        drive(shared, flow, StreamWire::new(tls)).await;
+    }
+}
+
+async fn serve_ws(shared: &Shared, flow: &Flow, socket: TcpStream) {
+    if let Some(ws) = shake(shared, flow, ws::accept(shared, socket)).await {
+        drive(shared, flow, ws).await;
+    }
+}
+
+async fn serve_wss(shared: &Shared, flow: &Flow, socket: TcpStream) {
+    let both = async { ws::accept(shared, handshake::accept(shared, socket).await?).await };
+    if let Some(wss) = shake(shared, flow, both).await {
+        drive(shared, flow, wss).await;
+    }
+}
+
+/// Bounds a handshake in time; it was counted as pending before. `None`: it failed, and the flow is gone.
+async fn shake<T>(shared: &Shared, flow: &Flow, handshake: impl Future<Output = io::Result<T>>) -> Option<T> {
+    // On the heap only for as long as it takes; an open connection does not carry its size along.
+    let result = timeout(shared.settings.handshake_timeout, Box::pin(handshake)).await;
+    shared.handshakes_pending.set(shared.handshakes_pending.get() - 1);
+    match result {
+        Ok(Ok(done)) => return Some(done),
+        Ok(Err(error)) => tracing::debug!(remote = %flow.remote, %error, "handshake failed"),
+        Err(_) => tracing::debug!(remote = %flow.remote, "handshake took too long"),
+    }
+    shared.count(|counters| counters.handshake_failures += 1);
+    shared.remove_flow(flow, CloseReason::HandshakeFailed);
+    None
 }
 
 /// Connects in a task; messages may be queued on the flow at once.
-pub(super) fn connect(shared: &Rc<Shared>, key: PeerKey) -> Rc<Flow> {
+pub(super) fn connect(shared: &Rc<Shared>, key: &PeerKey) -> Rc<Flow> {
     let unknown = match key.remote {
         SocketAddr::V4(_) => SocketAddr::from(([0; 4], 0)),
         SocketAddr::V6(_) => SocketAddr::from(([0; 16], 0)),
@@ -94,7 +142,14 @@ async fn connect_and_drive(shared: &Rc<Shared>, flow: &Rc<Flow>) {
         flow.local.set(local);
     }
     shared.count(|counters| counters.flows_connected += 1);
-    drive(shared, flow, StreamWire::new(socket)).await;
+    if flow.transport == Transport::Tcp {
+        return drive(shared, flow, StreamWire::new(socket)).await;
+    }
+    shared.handshakes_pending.set(shared.handshakes_pending.get() + 1);
+    let name = flow.key.as_ref().and_then(|key| key.tls_name.as_deref());
+    if let Some(tls) = shake(shared, flow, handshake::connect(shared, socket, flow.remote, name)).await {
+        drive(shared, flow, StreamWire::new(tls)).await;
+    }
 }
 
 /// None of these can fail on a socket that is connected; if one does, TCP's defaults serve.

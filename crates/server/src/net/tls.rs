@@ -1,5 +1,193 @@
-//! Certificates and TLS settings.
+//! Certificates and TLS settings, shared by all shards (RFC 3261 §26.3.1, RFC 5922).
 
-/// What TLS needs to know; shared by all shards.
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, RwLock};
+use std::time::SystemTime;
+
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::server::NoServerSessionStorage;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
+/// Where certificates are. All PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// Our chain, our own certificate first.
+    pub certificate: PathBuf,
+    /// Its private key: PKCS#8, PKCS#1 or SEC1.
+    pub key: PathBuf,
+    /// Authorities that peers we connect to must be certified by; `None`: those of the system.
+    pub authorities: Option<PathBuf>,
+}
+
+/// What TLS connections are made with. `reload` changes it for new connections; the open ones stay.
 #[derive(Debug)]
-pub struct Tls {}
+pub struct Tls {
+    files: TlsFiles,
+    current: RwLock<Current>,
+}
+
+#[derive(Clone, Debug)]
+struct Current {
+    server: Arc<ServerConfig>,
+    client: Arc<ClientConfig>,
+    stamps: Stamps,
+}
+
+/// When each file was last changed, and its length.
+type Stamps = [Option<(SystemTime, u64)>; 3];
+
+#[derive(Debug)]
+pub struct TlsError {
+    pub file: PathBuf,
+    pub problem: String,
+}
+
+impl std::fmt::Display for TlsError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.file.display(), self.problem)
+    }
+}
+
+impl std::error::Error for TlsError {}
+
+fn error(file: &Path, problem: &impl ToString) -> TlsError {
+    TlsError { file: file.to_owned(), problem: problem.to_string() }
+}
+
+impl Tls {
+    /// Reads everything once.
+    pub fn load(files: TlsFiles) -> Result<Arc<Self>, TlsError> {
+        let current = RwLock::new(read(&files)?);
+        Ok(Arc::new(Tls { files, current }))
+    }
+
+    /// Reads the files again; on any problem everything stays as it was.
+    pub fn reload(&self) -> Result<(), TlsError> {
+        let fresh = read(&self.files)?;
+        *self.current.write().expect("nothing panics while it holds this lock") = fresh;
+        Ok(())
+    }
+
+    /// As `reload`, if a file was changed since it was read. Looks at three files: call it every few seconds,
+    /// off the shards. True when there was something new.
+    pub fn reload_if_changed(&self) -> Result<bool, TlsError> {
+        if stamps(&self.files) == self.current().stamps {
+            return Ok(false);
+        }
+        self.reload().map(|()| true)
+    }
+
+    pub(super) fn server(&self) -> Arc<ServerConfig> {
+        self.current().server
+    }
+
+    pub(super) fn client(&self) -> Arc<ClientConfig> {
+        self.current().client
+    }
+
+    fn current(&self) -> Current {
+        self.current.read().expect("nothing panics while it holds this lock").clone()
+    }
+}
+
+fn stamps(files: &TlsFiles) -> Stamps {
+    let stamp = |path: &Path| {
+        let metadata = fs::metadata(path).ok()?;
+        Some((metadata.modified().ok()?, metadata.len()))
+    };
+    [stamp(&files.certificate), stamp(&files.key), files.authorities.as_deref().and_then(stamp)]
+}
+
+fn read(files: &TlsFiles) -> Result<Current, TlsError> {
+    // Before reading: a change meanwhile is then seen as one.
+    let stamps = stamps(files);
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let server = Arc::new(server_config(files, &provider)?);
+    let client = Arc::new(client_config(files, &provider)?);
+    Ok(Current { server, client, stamps })
+}
+
+fn server_config(files: &TlsFiles, provider: &Arc<CryptoProvider>) -> Result<ServerConfig, TlsError> {
+    let chain = certificates(&files.certificate)?;
+    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|problem| error(&files.key, &problem))?;
+    let mut config = ServerConfig::builder_with_provider(Arc::clone(provider))
+        .with_safe_default_protocol_versions()
+        .expect("the provider has suites for TLS 1.2 and 1.3")
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .map_err(|problem| error(&files.certificate, &problem))?;
+    // Sessions are resumed by ticket: the peer keeps the state, not we.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.ticketer = aws_lc_rs::Ticketer::new().map_err(|problem| error(&files.key, &problem))?;
+    config.send_tls13_tickets = 1;
+    Ok(config)
+}
+
+fn client_config(files: &TlsFiles, provider: &Arc<CryptoProvider>) -> Result<ClientConfig, TlsError> {
+    let mut roots = RootCertStore::empty();
+    match &files.authorities {
+        Some(path) => {
+            let (added, _) = roots.add_parsable_certificates(certificates(path)?);
+            if added == 0 {
+                return Err(error(path, &"no usable certificate"));
+            }
+        }
+        None => add_system_roots(&mut roots),
+    }
+    Ok(ClientConfig::builder_with_provider(Arc::clone(provider))
+        .with_safe_default_protocol_versions()
+        .expect("the provider has suites for TLS 1.2 and 1.3")
+        .with_root_certificates(roots)
+        .with_no_client_auth())
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match read {
+        Ok(chain) if chain.is_empty() => Err(error(path, &"no certificate in this file")),
+        other => other.map_err(|problem| error(path, &problem)),
+    }
+}
+
+/// Where distributions keep the bundle: Debian and its kin, Fedora and its kin, Alpine and others.
+const SYSTEM_BUNDLES: [&str; 3] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+
+/// Without a bundle no peer can be verified: connecting over TLS then fails, listening does not.
+fn add_system_roots(roots: &mut RootCertStore) {
+    for path in SYSTEM_BUNDLES {
+        if let Ok(bundle) = certificates(Path::new(path)) {
+            roots.add_parsable_certificates(bundle);
+            return;
+        }
+    }
+    tracing::warn!(looked_at = ?SYSTEM_BUNDLES, "no certificate authorities found: outgoing TLS will fail");
+}
+
+/// Writes a fresh self-signed certificate for these names (DNS names or addresses) as `cert.pem` and
+/// `key.pem`, the key readable by its owner only. For trying things out: every client has to be told to trust it.
+pub fn self_signed(directory: &Path, names: &[&str]) -> Result<TlsFiles, TlsError> {
+    let certificate = directory.join("cert.pem");
+    let key = directory.join("key.pem");
+    let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+    let made = rcgen::generate_simple_self_signed(names).map_err(|problem| error(&certificate, &problem))?;
+    fs::create_dir_all(directory).map_err(|problem| error(directory, &problem))?;
+    write_file(&key, &made.signing_key.serialize_pem(), 0o600).map_err(|problem| error(&key, &problem))?;
+    write_file(&certificate, &made.cert.pem(), 0o644).map_err(|problem| error(&certificate, &problem))?;
+    Ok(TlsFiles { certificate, key, authorities: None })
+}
+
+/// By renaming, so that a reader sees the old file or the new one, and so that the mode holds from the start.
+fn write_file(path: &Path, content: &str, mode: u32) -> io::Result<()> {
+    let fresh = path.with_extension("new");
+    let _ = fs::remove_file(&fresh);
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&fresh)?;
+    file.write_all(content.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&fresh, path)
+}

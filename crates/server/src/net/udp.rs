@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::task::{Context, Poll};
 
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use sip::transport::{Packet, Source, TransmitId, Transport};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use tokio::net::UdpSocket;
 
 use super::counters::NetCounters;
 use super::mmsg::{self, BATCH, Datagram, Receiver, Sender};
@@ -26,7 +26,7 @@ pub(super) struct Outgoing {
 }
 
 pub(super) struct UdpListener {
-    socket: AsyncFd<UdpSocket>,
+    socket: UdpSocket,
     pub(super) local: SocketAddr,
     /// Bytes the kernel granted.
     pub(super) receive_buffer: usize,
@@ -60,15 +60,9 @@ impl UdpListener {
         }
         // The kernel doubles what was asked for to pay for its own bookkeeping, and says the double.
         let granted = socket.recv_buffer_size()? / 2;
-        let socket = UdpSocket::from(socket);
+        let socket = UdpSocket::from_std(socket.into())?;
         let local = socket.local_addr()?;
-        Ok(UdpListener {
-            socket: AsyncFd::with_interest(socket, Interest::READABLE | Interest::WRITABLE)?,
-            local,
-            receive_buffer: granted,
-            queue: VecDeque::new(),
-            drops: 0,
-        })
+        Ok(UdpListener { socket, local, receive_buffer: granted, queue: VecDeque::new(), drops: 0 })
     }
 
     pub(super) fn is_wildcard(&self) -> bool {
@@ -78,8 +72,8 @@ impl UdpListener {
     /// There is something to read, or room to send what waits.
     pub(super) fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
         // Both are asked, so that both wake us.
-        let readable = self.socket.poll_read_ready(cx).is_ready();
-        let writable = !self.queue.is_empty() && self.socket.poll_write_ready(cx).is_ready();
+        let readable = self.socket.poll_recv_ready(cx).is_ready();
+        let writable = !self.queue.is_empty() && self.socket.poll_send_ready(cx).is_ready();
         if readable || writable { Poll::Ready(()) } else { Poll::Pending }
     }
 
@@ -93,8 +87,9 @@ impl UdpListener {
         let before = sink.len();
         let (local, drops) = (self.local, &mut self.drops);
         // A failed read is either "nothing there" or the echo of an earlier send; neither is an event.
-        let _ = self.socket.try_io(Interest::READABLE, |socket| {
-            let each = |datagram: Datagram<'_>| take(datagram, local, drops, counters, sink);
+        let socket = &self.socket;
+        let _ = socket.try_io(Interest::READABLE, || {
+            let each = |datagram: Datagram<'_>| take(&datagram, local, drops, counters, sink);
             match receiver.receive(socket.as_fd(), each) {
                 // Fewer than asked for: the socket is empty. Saying so here saves the call that would only
                 // find that out; the next datagram makes the socket readable again.
@@ -123,10 +118,7 @@ impl UdpListener {
     ) {
         let mut retried = false;
         while !self.queue.is_empty() {
-            let queue = &self.queue;
-            let result =
-                self.socket.try_io(Interest::WRITABLE, |socket| sender.send(socket.as_fd(), queue.iter()));
-            match result {
+            match sender.send(self.socket.as_fd(), self.queue.iter()) {
                 Ok(sent) => {
                     retried = false;
                     for message in self.queue.drain(..sent) {
@@ -134,7 +126,7 @@ impl UdpListener {
                         counters.datagram_bytes_out += message.bytes.len() as u64;
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return self.await_room(),
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // The socket hands over an ICMP error of some earlier datagram, once.
@@ -145,6 +137,11 @@ impl UdpListener {
                 }
             }
         }
+    }
+
+    /// Tells the runtime, which we did not ask before sending, that the socket is full.
+    fn await_room(&self) {
+        let _ = self.socket.try_io(Interest::WRITABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
     }
 
     /// The error was about the first message only; the others go on.
@@ -163,7 +160,7 @@ impl UdpListener {
 }
 
 fn take(
-    datagram: Datagram<'_>,
+    datagram: &Datagram<'_>,
     bound: SocketAddr,
     drops: &mut u32,
     counters: &mut NetCounters,

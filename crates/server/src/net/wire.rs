@@ -69,15 +69,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> StreamWire<S> {
 /// Takes `written` bytes off the front of the queue; the number of messages that are through.
 fn advance(flow: &Flow, written: &mut usize, count: usize) -> u64 {
     *written += count;
-    let mut queue = flow.queue.borrow_mut();
     let mut done = 0;
-    while let Some(first) = queue.front().filter(|first| first.bytes.len() <= *written) {
-        let length = first.bytes.len();
-        *written -= length;
-        flow.queued_bytes.set(flow.queued_bytes.get() - length);
-        queue.pop_front();
+    while flow.queue.borrow().front().is_some_and(|first| first.bytes.len() <= *written) {
+        *written -= flow.pop().map_or(0, |queued| queued.bytes.len());
         done += 1;
     }
+    let mut queue = flow.queue.borrow_mut();
     if queue.is_empty() {
         // An idle connection keeps no queue.
         queue.shrink_to_fit();

@@ -7,8 +7,9 @@ use stdx::slab::Key;
 
 use super::effect::{Account, Caller, Decision, PlanRequest};
 use super::routing::{last_route, route_after};
-use super::{CallEventKind, Effect, Endpoint, Outbox, Stage};
+use super::{CallEventKind, Context, Effect, Endpoint, Outbox, Stage};
 use crate::proxy::Destination;
+use crate::registrar::gruu::Instance;
 use crate::wire::{Address, Header, Message, Method, Rewrite, Scheme, Uri};
 
 /// Option tags a proxy needs no code for: they pass through us (§16.3 step 5 asks about Proxy-Require only).
@@ -60,13 +61,18 @@ impl Endpoint {
             return self.finish(now, key, 403, "Relaying Denied", out);
         }
         self.set_stage(key, Stage::Planning { own_routes: own.count });
-        self.identify_caller(now, key, out);
+        self.plan(key, Caller::Stranger, out);
     }
 
-    /// The caller is known, or known to be a stranger.
-    pub(super) fn plan(&mut self, _now: Instant, key: Key, caller: Caller, out: &mut Outbox) {
+    /// Asks where the request goes. A caller is a stranger until it has proved to be somebody.
+    pub(super) fn plan(&mut self, key: Key, caller: Caller, out: &mut Outbox) {
         let Some(context) = self.contexts.get_mut(key) else { return };
         context.caller = Some(caller.clone());
+        let Some(context) = self.contexts.get(key) else { return };
+        let claims = match caller {
+            Caller::Account(_) => None,
+            Caller::Stranger => self.claim(&context.request).map(|claim| claim.domain),
+        };
         let Ok(uri) = Uri::parse(context.request.uri()) else { return };
         let host = if uri.scheme == Scheme::Tel { String::new() } else { uri.host_lower() };
         let request = PlanRequest {
@@ -74,6 +80,7 @@ impl Endpoint {
             host: host.into(),
             port: uri.port,
             caller,
+            claims,
             source: context.source.remote,
         };
         out.push(Effect::Plan { id: Self::ask_id(key), request });
@@ -84,6 +91,14 @@ impl Endpoint {
         let Some(&Stage::Planning { own_routes }) = self.contexts.get(key).map(|c| &c.stage) else { return };
         match decision {
             Decision::Local { user, domain } => {
+                // RFC 5627 §6.1: a GRUU names one phone of the account.
+                let gruu = self
+                    .contexts
+                    .get(key)
+                    .and_then(|context| self.gruus.resolve(&Uri::parse(context.request.uri()).ok()?));
+                if let Some(instance) = gruu {
+                    return self.locate_instance(key, own_routes, instance, out);
+                }
                 self.set_stage(key, Stage::Finding { own_routes });
                 out.push(Effect::Account { id, user, domain });
             }
@@ -94,6 +109,7 @@ impl Endpoint {
                     .collect();
                 self.fork(now, key, groups, own_routes, out);
             }
+            Decision::Authenticate => self.authenticate(now, key, own_routes, out),
             Decision::Refuse { status, reason } => self.finish(now, key, status, &reason, out),
         }
     }
@@ -113,7 +129,7 @@ impl Endpoint {
             return self.finish(now, key, 500, "Server Internal Error", out);
         };
         match context.stage {
-            Stage::Authenticating => self.verify(now, key, account, out),
+            Stage::Authenticating { own_routes } => self.verify(now, key, own_routes, account, out),
             Stage::Finding { own_routes } => self.locate(now, key, own_routes, account, out),
             _ => {}
         }
@@ -132,10 +148,19 @@ impl Endpoint {
             return self.finish(now, key, 404, "Not Found", out);
         };
         let aor = account.aor;
-        self.set_stage(key, Stage::Locating { own_routes, aor: aor.clone() });
+        self.set_stage(key, Stage::Locating { own_routes, instance: None });
+        if let Some(context) = self.contexts.get_mut(key) {
+            context.callee = Some(aor.clone());
+        }
         if self.take_by_agent(now, key, &aor, out) {
             return;
         }
+        out.push(Effect::Ask { id: Self::ask_id(key), query: Query::Lookup { aor } });
+    }
+
+    fn locate_instance(&mut self, key: Key, own_routes: usize, instance: Instance, out: &mut Outbox) {
+        let aor = instance.aor.clone();
+        self.set_stage(key, Stage::Locating { own_routes, instance: Some(instance) });
         out.push(Effect::Ask { id: Self::ask_id(key), query: Query::Lookup { aor } });
     }
 
@@ -145,10 +170,14 @@ impl Endpoint {
             return self.handle_agent_answer(now, id, answer, out);
         };
         match (&context.stage, answer) {
-            (&Stage::Locating { own_routes, .. }, Answer::Bindings(bindings)) => {
+            (Stage::Locating { own_routes, instance }, Answer::Bindings(mut bindings)) => {
+                let own_routes = *own_routes;
+                if let Some(instance) = instance {
+                    bindings.retain(|binding| self.gruus.reaches(instance, binding));
+                }
                 self.ring(now, key, own_routes, bindings, out);
             }
-            (Stage::Registering, Answer::Registered(result)) => {
+            (Stage::Registering { .. }, Answer::Registered(result)) => {
                 self.finish_register(now, key, result, out);
             }
             (_, answer) => self.handle_agent_answer(now, id, answer, out),
@@ -185,7 +214,7 @@ impl Endpoint {
         let starts_dialog = matches!(method, Method::Invite | Method::Subscribe | Method::Refer);
         let starts_call = method == Method::Invite && context.request.to_tag().is_none();
         if starts_call {
-            let event = started(&context.request, context.caller.as_ref());
+            let event = started(context);
             self.note_call(key, event, out);
         }
         self.begin_forking(now, key, groups, own_routes, starts_dialog, starts_call, out);
@@ -202,9 +231,10 @@ impl Endpoint {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreUnavailable;
 
-fn started(request: &Message, caller: Option<&Caller>) -> CallEventKind {
+fn started(context: &Context) -> CallEventKind {
     let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into();
-    let account = match caller {
+    let request = &context.request;
+    let caller = match &context.caller {
         Some(Caller::Account(aor)) => Some(aor.clone()),
         Some(Caller::Stranger) | None => None,
     };
@@ -212,7 +242,8 @@ fn started(request: &Message, caller: Option<&Caller>) -> CallEventKind {
         call_id: text(request.call_id()),
         from: text(request.from().map(|a| a.uri)),
         to: text(Some(request.uri())),
-        account,
+        caller,
+        callee: context.callee.clone(),
     }
 }
 

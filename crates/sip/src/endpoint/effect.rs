@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use router::{Aor, AskId, Query};
 
+use crate::digest::Ha1s;
 use crate::dns::DnsQuery;
 use crate::transport::Transmit;
 
@@ -56,6 +57,8 @@ pub struct PlanRequest {
     pub host: Box<str>,
     pub port: Option<u16>,
     pub caller: Caller,
+    /// The domain of ours that an unproved caller claims to be of.
+    pub claims: Option<Box<str>>,
     pub source: SocketAddr,
 }
 
@@ -76,6 +79,8 @@ pub enum Decision {
     },
     /// Targets in the order to be tried: each inner list rings at once.
     Targets(Vec<Vec<Box<str>>>),
+    /// The caller must prove its claim; then the plan is asked again.
+    Authenticate,
     Refuse {
         status: u16,
         reason: Box<str>,
@@ -87,6 +92,7 @@ pub enum Decision {
 pub struct Account {
     /// `user@domain`, aliases resolved.
     pub aor: Aor,
+    pub ha1s: Ha1s,
     pub disabled: bool,
     pub max_contacts: usize,
 }
@@ -100,7 +106,7 @@ pub struct CallEvent {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallEventKind {
-    Started { call_id: Box<str>, from: Box<str>, to: Box<str>, account: Option<Aor> },
+    Started { call_id: Box<str>, from: Box<str>, to: Box<str>, caller: Option<Aor>, callee: Option<Aor> },
     Answered,
     Failed { status: u16, reason: Box<str> },
     Ended,

@@ -18,10 +18,12 @@ mod settings;
 mod tests;
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 use router::AskId;
 use stdx::Instant;
 use stdx::hash::Keyed;
+use stdx::rate::Limiter;
 use stdx::slab::{Key, Slab};
 use stdx::wheel::Wheel;
 
@@ -32,8 +34,11 @@ pub use effect::{
 };
 pub use settings::{Listener, Settings};
 
+use crate::digest::Authenticator;
 use crate::dns::{DnsFault, DnsRecord};
+use crate::limits;
 use crate::proxy::Forking;
+use crate::registrar::gruu::{Gruus, Instance};
 use crate::resolve::{ResolveEffect, Resolver};
 use crate::transaction::Table;
 use crate::transport::Source;
@@ -54,6 +59,10 @@ pub struct Endpoint {
     /// Which branch waits for which resolution.
     resolutions: HashMap<u64, (Key, usize)>,
     next_resolution: u64,
+    authenticator: Authenticator,
+    /// Sources that gave wrong passwords.
+    limiter: Limiter<IpAddr>,
+    gruus: Gruus,
     counters: Counters,
     traced: Vec<Box<str>>,
     intake: Intake,
@@ -90,6 +99,8 @@ pub(crate) struct Context {
     request: Message,
     source: Source,
     caller: Option<Caller>,
+    /// The account it is for, once known.
+    callee: Option<router::Aor>,
     stage: Stage,
 }
 
@@ -97,7 +108,9 @@ pub(crate) struct Context {
 #[derive(Debug)]
 enum Stage {
     /// The account whose password the request claims to know.
-    Authenticating,
+    Authenticating {
+        own_routes: usize,
+    },
     /// The routing plan. `own_routes` Route values are ours and come off.
     Planning {
         own_routes: usize,
@@ -109,10 +122,12 @@ enum Stage {
     /// The bindings of that account.
     Locating {
         own_routes: usize,
-        aor: router::Aor,
+        instance: Option<Instance>,
     },
     /// The router's word on a REGISTER.
-    Registering,
+    Registering {
+        aor: router::Aor,
+    },
     Forking(Box<Forking>),
 }
 
@@ -149,6 +164,9 @@ impl Endpoint {
             resolved: Vec::new(),
             resolutions: HashMap::new(),
             next_resolution: 0,
+            authenticator: Authenticator::new(settings.secret, settings.digest.clone()),
+            limiter: Limiter::new(limits::WRONG_PASSWORDS),
+            gruus: Gruus::new(&settings.secret),
             counters: Counters::default(),
             traced: Vec::new(),
             intake: Intake::Open,
@@ -225,15 +243,8 @@ impl ListenerText {
 
 impl Keys {
     fn new(secret: &[u8; 32]) -> Self {
-        let derive = |purpose: u8| {
-            let mut seed = [0; 16];
-            for (index, byte) in secret.iter().enumerate() {
-                seed[index % 16] ^= byte.rotate_left(index as u32 / 16 * 3);
-            }
-            let base = Keyed::new(seed).hash128(&[purpose]);
-            Keyed::new(base.to_le_bytes())
-        };
-        Keys { branch: derive(1), route: derive(2), call: derive(3) }
+        let derive = |purpose: &str| Keyed::new(crate::keys::derive(secret, purpose));
+        Keys { branch: derive("branches"), route: derive("routes"), call: derive("calls") }
     }
 }
 

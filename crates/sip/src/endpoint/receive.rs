@@ -104,7 +104,8 @@ impl Endpoint {
         let target = reply_target(&request, &source);
         let server = self.table.insert(hash, machine, target, User::Nobody);
         let stage = Stage::Planning { own_routes: 0 };
-        let context = self.contexts.insert(Context { server, request, source, caller: None, stage });
+        let context =
+            self.contexts.insert(Context { server, request, source, caller: None, callee: None, stage });
         if let Some(transaction) = self.table.get_mut(server) {
             transaction.user = User::Context(context);
         }

@@ -1,14 +1,42 @@
-//! REGISTER: RFC 3261 §10.3.
+//! REGISTER: RFC 3261 §10.3, from the request to the router's word and back. The rules of Contact are
+//! [`crate::registrar`]'s, the bindings the router's.
 
-use router::{Binding, RegisterRefused};
+use router::{Binding, Query, RegisterRefused};
 use stdx::Instant;
 use stdx::slab::Key;
 
-use super::{Endpoint, Outbox};
+use super::authenticate::is_for_us;
+use super::{Account, Effect, Endpoint, Outbox, Stage};
+use crate::registrar::{self, OkSettings, Refusal};
+use crate::wire::Reply;
 
 impl Endpoint {
     pub(super) fn begin_register(&mut self, now: Instant, key: Key, out: &mut Outbox) {
-        self.finish(now, key, 403, "Forbidden", out);
+        self.counters.registers += 1;
+        let Some(context) = self.contexts.get(key) else { return };
+        let known = is_for_us(self, &context.request) && self.claim(&context.request).is_some();
+        if !known {
+            // §10.3 step 1 would have us proxy it; we relay for nobody.
+            return self.finish(now, key, 404, "Domain Not Served", out);
+        }
+        self.authenticate(now, key, 0, out);
+    }
+
+    /// The sender has proved to be the account it registers.
+    pub(super) fn register(&mut self, now: Instant, key: Key, account: Account, out: &mut Outbox) {
+        let Some(context) = self.contexts.get(key) else { return };
+        let mut rules = self.settings.registrar;
+        rules.max_contacts = account.max_contacts;
+        let parsed =
+            registrar::parse_register(&context.request, &context.source, account.aor.clone(), &rules);
+        match parsed {
+            Ok(register) => {
+                self.set_stage(key, Stage::Registering { aor: account.aor });
+                let query = Query::Register(Box::new(register));
+                out.push(Effect::Ask { id: Self::ask_id(key), query });
+            }
+            Err(refusal) => self.refuse_register(now, key, &refusal, out),
+        }
     }
 
     pub(super) fn finish_register(
@@ -18,7 +46,29 @@ impl Endpoint {
         result: Result<Vec<Binding>, RegisterRefused>,
         out: &mut Outbox,
     ) {
-        let _ = result;
-        self.finish(now, key, 500, "Server Internal Error", out);
+        let bindings = match result {
+            Ok(bindings) => bindings,
+            Err(refused) => return self.refuse_register(now, key, &Refusal::from(refused), out),
+        };
+        self.counters.registered += 1;
+        let Some(context) = self.contexts.get(key) else { return };
+        let Stage::Registering { aor } = &context.stage else { return };
+        let settings = OkSettings {
+            aor,
+            gruus: &self.gruus,
+            service_route: &self.settings.service_route,
+            flow_timer: self.settings.flow_timer,
+        };
+        let tag = self.tag_of(&context.request);
+        let mut reply = Reply::new(&context.request, context.source.remote, 200, "OK", Some(&tag));
+        registrar::write_ok(&mut reply, &context.request, &bindings, now, &settings);
+        let server = context.server;
+        self.respond(now, server, 200, reply.finish(), out);
+        self.close(key);
+    }
+
+    fn refuse_register(&mut self, now: Instant, key: Key, refusal: &Refusal, out: &mut Outbox) {
+        let write = |reply: &mut Reply| refusal.write(reply);
+        self.finish_with(now, key, refusal.status, refusal.reason, write, out);
     }
 }

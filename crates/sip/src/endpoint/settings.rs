@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::digest;
+use crate::registrar::RegistrarRules;
 use crate::transport::{Transport, via_token};
 
 /// One listening address, in the words that messages use of it.
@@ -42,14 +44,18 @@ pub struct Settings {
     pub listeners: Vec<Listener>,
     /// Domains whose accounts are ours, lower case.
     pub domains: Vec<Box<str>>,
-    /// Whether a caller that claims one of our domains in From must prove it.
-    pub authenticate_calls: bool,
     /// How long a ringing branch may ring: Timer C, RFC 3261 §16.6 step 11, more than three minutes.
     pub timer_c: Duration,
     /// Every secret comes from this one; all shards and nodes of a farm share it.
     pub secret: [u8; 32],
     /// Per-process randomness for the hash tables.
     pub table_seed: [u8; 16],
+    pub registrar: RegistrarRules,
+    pub digest: digest::Settings,
+    /// RFC 3608: `<sip:...;lr>` for registered phones; empty for none.
+    pub service_route: Box<str>,
+    /// RFC 5626 §4.4.1: seconds; a flow silent for longer is closed by us.
+    pub flow_timer: u32,
 }
 
 impl Settings {
@@ -60,10 +66,13 @@ impl Settings {
             edge,
             listeners: vec![Listener::new(Transport::Udp, listen)],
             domains: vec!["example.test".into()],
-            authenticate_calls: true,
             timer_c: Duration::from_secs(181),
             secret: [1; 32],
             table_seed: [2; 16],
+            registrar: RegistrarRules::default(),
+            digest: digest::Settings::default(),
+            service_route: "".into(),
+            flow_timer: 0,
         }
     }
 

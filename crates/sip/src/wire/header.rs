@@ -127,6 +127,19 @@ impl Header {
         }
     }
 
+    /// What a transaction is matched by or a message is framed by: it stands in one line.
+    pub(crate) fn is_single(self) -> bool {
+        matches!(
+            self,
+            Header::From
+                | Header::To
+                | Header::CallId
+                | Header::CSeq
+                | Header::ContentLength
+                | Header::MaxForwards
+        )
+    }
+
     /// The canonical long name; empty for `Other`.
     pub fn as_str(self) -> &'static str {
         NAMES.iter().find(|&&(_, header)| header == self).map_or("", |&(name, _)| name)

@@ -6,6 +6,7 @@
 mod address;
 mod build;
 mod check;
+mod date;
 pub mod framing;
 mod header;
 mod message;
@@ -14,6 +15,7 @@ mod params;
 mod rewrite;
 mod scan;
 mod uri;
+mod uri_form;
 mod values;
 mod via;
 
@@ -21,6 +23,7 @@ pub use address::Address;
 pub(crate) use build::write_via_with_source;
 pub use build::{PRODUCT, Reply, Request};
 pub use check::{Fault, check_request, check_response};
+pub use date::{parse_date, write_date};
 pub use header::Header;
 pub use message::{Kind, Message, ParseError};
 pub use method::{ALLOW, Method};

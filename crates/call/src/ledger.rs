@@ -1,0 +1,284 @@
+//! The ledger: who called whom, when, and how it ended. One record a call, written when it is over.
+//!
+//! A call being up costs under 300 bytes here: its texts are one allocation, its times are numbers.
+
+use std::time::Duration;
+
+use hashbrown::HashTable;
+use stdx::Instant;
+use stdx::wheel::Wheel;
+
+use crate::limits;
+
+#[derive(Clone, Copy, Debug)]
+pub struct LedgerSettings {
+    /// A call without an end is closed as lost after this.
+    pub longest_call: Duration,
+}
+
+impl Default for LedgerSettings {
+    fn default() -> Self {
+        LedgerSettings { longest_call: limits::LONGEST_CALL }
+    }
+}
+
+/// Something happened to a call. Events of calls the ledger does not know, and events that come twice, as
+/// they do with forks and retransmissions, change nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallEvent {
+    /// A hash of the Call-ID, under a key nobody outside knows.
+    pub key: u64,
+    pub kind: CallEventKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallEventKind {
+    Started {
+        call_id: Box<str>,
+        from: Box<str>,
+        to: Box<str>,
+        account: Option<Box<str>>,
+    },
+    Ringing,
+    Answered,
+    /// A final answer that is no success, or none at all.
+    Failed {
+        code: u16,
+        reason: Box<str>,
+    },
+    Ended {
+        by: EndedBy,
+        reason: Box<str>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum EndedBy {
+    Caller,
+    Callee,
+    /// We ended it, or stopped.
+    Server,
+    /// Nobody told us: no BYE came.
+    Nobody,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallRecord {
+    pub call_id: Box<str>,
+    pub from: Box<str>,
+    pub to: Box<str>,
+    /// The account that placed it, when one did.
+    pub account: Option<Box<str>>,
+    pub start: Instant,
+    pub ringing: Option<Instant>,
+    pub answer: Option<Instant>,
+    pub end: Instant,
+    /// The final answer: 200 when it was answered. 0 when there was none.
+    pub code: u16,
+    pub reason: Box<str>,
+    pub ended_by: EndedBy,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LedgerCounts {
+    /// Calls being up or set up.
+    pub live: usize,
+    /// Of these, answered.
+    pub answered: usize,
+    pub started_total: u64,
+    pub answered_total: u64,
+    pub failed_total: u64,
+    pub lost_total: u64,
+    /// Calls that went on without a record because the ledger was full.
+    pub unrecorded_total: u64,
+}
+
+pub struct Ledger {
+    settings: LedgerSettings,
+    table: HashTable<Box<Live>>,
+    /// Keys, one outstanding entry for each live call.
+    wheel: Wheel<u64>,
+    counts: LedgerCounts,
+}
+
+/// Times are milliseconds after `start`, plus one; zero is never. They fit 49 days.
+struct Live {
+    key: u64,
+    start: Instant,
+    ringing: u32,
+    answer: u32,
+    /// Call-ID, From, To and account, one behind the other.
+    texts: Box<str>,
+    /// Where each but the first begins. Without an account the last is empty.
+    cuts: [u16; 3],
+    /// How many patrols have passed; the next comes one `limits::PATROL` later.
+    patrols: u16,
+}
+
+impl Ledger {
+    pub fn new(settings: LedgerSettings, now: Instant) -> Self {
+        Ledger { settings, table: HashTable::new(), wheel: Wheel::new(now), counts: LedgerCounts::default() }
+    }
+
+    pub fn handle_event(&mut self, now: Instant, event: CallEvent, out: &mut Vec<CallRecord>) {
+        let CallEvent { key, kind } = event;
+        match kind {
+            CallEventKind::Started { call_id, from, to, account } => {
+                self.start(now, key, [&call_id, &from, &to, account.as_deref().unwrap_or_default()]);
+            }
+            CallEventKind::Ringing => {
+                if let Some(live) = self.find(key).filter(|live| live.ringing == 0) {
+                    live.ringing = live.mark(now);
+                }
+            }
+            CallEventKind::Answered => {
+                if let Some(live) = self.find(key).filter(|live| live.answer == 0) {
+                    live.answer = live.mark(now);
+                    self.counts.answered += 1;
+                    self.counts.answered_total += 1;
+                }
+            }
+            // A branch that failed beside the one that answered: the call goes on.
+            CallEventKind::Failed { .. } if self.find(key).is_some_and(|live| live.answer != 0) => {}
+            CallEventKind::Failed { code, reason } => {
+                if let Some(live) = self.take(key) {
+                    self.counts.failed_total += 1;
+                    out.push(live.close(now, code, &reason, EndedBy::Callee));
+                }
+            }
+            CallEventKind::Ended { by, reason } => {
+                if let Some(live) = self.take(key) {
+                    out.push(live.close(now, live.code(), &reason, by));
+                }
+            }
+        }
+    }
+
+    /// Closes calls that have been up for too long as lost.
+    pub fn expire(&mut self, now: Instant, out: &mut Vec<CallRecord>) {
+        let mut due = Vec::new();
+        self.wheel.expire(now, &mut due);
+        for key in due {
+            self.patrol(now, key, out);
+        }
+    }
+
+    pub fn deadline(&self) -> Option<Instant> {
+        self.wheel.deadline()
+    }
+
+    /// The server stops: every open call gets its record, oldest first.
+    pub fn drain(&mut self, now: Instant, out: &mut Vec<CallRecord>) {
+        let mut open: Vec<_> = self.table.drain().collect();
+        open.sort_unstable_by_key(|live| (live.start, live.key));
+        out.extend(open.iter().map(|live| live.close(now, live.code(), "server stopped", EndedBy::Server)));
+        self.counts.answered = 0;
+    }
+
+    pub fn counts(&self) -> LedgerCounts {
+        LedgerCounts { live: self.table.len(), ..self.counts }
+    }
+
+    fn start(&mut self, now: Instant, key: u64, texts: [&str; 4]) {
+        if self.find(key).is_some() {
+            return;
+        }
+        if self.table.len() >= limits::LIVE_CALLS {
+            self.counts.unrecorded_total += 1;
+            return;
+        }
+        self.counts.started_total += 1;
+        let live = Box::new(Live::new(now, key, texts));
+        self.wheel.insert(live.next_patrol(self.settings.longest_call), key);
+        self.table.insert_unique(key, live, |live| live.key);
+    }
+
+    fn patrol(&mut self, now: Instant, key: u64, out: &mut Vec<CallRecord>) {
+        let longest = self.settings.longest_call;
+        // Another call with the same key may have come since: it has its own entry.
+        let Some(live) = self.find(key).filter(|live| live.next_patrol(longest) <= now) else {
+            return;
+        };
+        if live.start + longest > now {
+            live.count_patrols(now);
+            let next = live.next_patrol(longest);
+            self.wheel.insert(next, key);
+        } else if let Some(live) = self.take(key) {
+            self.counts.lost_total += 1;
+            out.push(live.close(now, live.code(), "lost", EndedBy::Nobody));
+        }
+    }
+
+    fn find(&mut self, key: u64) -> Option<&mut Live> {
+        self.table.find_mut(key, |live| live.key == key).map(|live| &mut **live)
+    }
+
+    fn take(&mut self, key: u64) -> Option<Box<Live>> {
+        let entry = self.table.find_entry(key, |live| live.key == key).ok()?;
+        let (live, _) = entry.remove();
+        self.counts.answered -= usize::from(live.answer != 0);
+        Some(live)
+    }
+}
+
+impl Live {
+    fn new(start: Instant, key: u64, texts: [&str; 4]) -> Self {
+        let texts = texts.map(cut);
+        let mut ends = [0u16; 4];
+        let mut end = 0;
+        for (place, text) in ends.iter_mut().zip(texts) {
+            end += text.len();
+            *place = u16::try_from(end).expect("four texts of RECORD_TEXT_BYTES at most");
+        }
+        let [first, second, third, _] = ends;
+        let texts = texts.concat().into_boxed_str();
+        Live { key, start, ringing: 0, answer: 0, texts, cuts: [first, second, third], patrols: 0 }
+    }
+
+    fn next_patrol(&self, longest: Duration) -> Instant {
+        self.start + longest.min(limits::PATROL * (u32::from(self.patrols) + 1))
+    }
+
+    fn count_patrols(&mut self, now: Instant) {
+        let passed = now.since(self.start).as_secs() / limits::PATROL.as_secs();
+        self.patrols = u16::try_from(passed).unwrap_or(u16::MAX);
+    }
+
+    fn mark(&self, now: Instant) -> u32 {
+        let millis = now.since(self.start).as_millis();
+        u32::try_from(millis).unwrap_or(u32::MAX - 1).saturating_add(1)
+    }
+
+    fn time(&self, mark: u32) -> Option<Instant> {
+        let millis = mark.checked_sub(1)?;
+        Some(self.start + Duration::from_millis(millis.into()))
+    }
+
+    fn code(&self) -> u16 {
+        if self.answer == 0 { 0 } else { 200 }
+    }
+
+    fn close(&self, now: Instant, code: u16, reason: &str, ended_by: EndedBy) -> CallRecord {
+        let [from, to, account] = self.cuts.map(usize::from);
+        let texts = &*self.texts;
+        let account = &texts[account..];
+        CallRecord {
+            call_id: texts[..from].into(),
+            from: texts[from..to].into(),
+            to: texts[to..self.cuts[2].into()].into(),
+            account: (!account.is_empty()).then(|| account.into()),
+            start: self.start,
+            ringing: self.time(self.ringing),
+            answer: self.time(self.answer),
+            end: now,
+            code,
+            reason: cut(reason).into(),
+            ended_by,
+        }
+    }
+}
+
+/// At most `RECORD_TEXT_BYTES`, at a character's boundary.
+fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(limits::RECORD_TEXT_BYTES)]
+}

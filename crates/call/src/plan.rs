@@ -1,0 +1,361 @@
+//! The routing plan: which domains are ours, and where a call goes.
+//!
+//! A request's host decides first. One that means this server (a listening address, or a name of it) stands
+//! for the default domain. In a domain we serve, routes are asked first and accounts get the rest: an operator
+//! who writes a route for a user or number means it, and a plan that asked for accounts first would need the
+//! store for each call. Among routes the lowest priority number wins; among equals the more particular
+//! pattern (exact, longest prefix, regular expression, glob), then the name. Other domains are reached only by
+//! routes that name them: without one it is 404, for strangers 403, and nothing is ever relayed.
+//!
+//! Toll fraud: a route serves accounts and trunks. Strangers take only routes marked `open`; for them the
+//! others do not exist.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use crate::dice::Dice;
+use crate::limits;
+use crate::pattern::{self, Pattern};
+use crate::target::{DownTargets, Member, RouteTarget, Target};
+
+/// What is ours.
+#[derive(Clone, Debug, Default)]
+pub struct PlanSettings {
+    pub domains: Vec<Box<str>>,
+    /// The domain of requests to our bare address; the first of `domains` when not given.
+    pub default_domain: Option<Box<str>>,
+    /// Names of this server that are no domains.
+    pub names: Vec<Box<str>>,
+    /// The addresses we are reached at. Expanded: no `0.0.0.0`.
+    pub local: Vec<SocketAddr>,
+}
+
+/// One route, as data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    pub name: Box<str>,
+    /// Lower goes first.
+    pub priority: u16,
+    /// A number (`+49301234`), a prefix (`+49*`), a user, a glob (`desk-?`, `*`) or a regular expression
+    /// for the whole user part (`~[2-9]\d{3}`).
+    pub pattern: Box<str>,
+    /// A glob for the domain, which need not be served by us. `None`: any that is.
+    pub domain: Option<Box<str>>,
+    pub targets: Vec<Member>,
+    /// Digits (or characters) to take from the front, after a `+`.
+    pub strip: u8,
+    /// What to put in front then.
+    pub prefix: Box<str>,
+    /// Whether strangers may take it.
+    pub open: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caller<'a> {
+    /// An address of record that has proved itself.
+    Account(&'a str),
+    /// As `Plan::trunk_of` named it.
+    Trunk(&'a str),
+    Stranger,
+}
+
+/// The Request-URI of a call, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlanRequest<'a> {
+    /// Unescaped; empty when there is none.
+    pub user: &'a str,
+    /// With or without the brackets of an IPv6 address, in any case.
+    pub host: &'a str,
+    pub port: Option<u16>,
+    pub caller: Caller<'a>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// An address of ours, whether or not there is such an account.
+    Local {
+        user: Box<str>,
+        domain: Box<str>,
+    },
+    /// Try them in this order, with this user part.
+    Targets {
+        route: Box<str>,
+        user: Box<str>,
+        groups: Vec<TargetGroup>,
+    },
+    Refuse {
+        code: u16,
+        reason: &'static str,
+    },
+}
+
+/// Targets of one priority, in the order to try them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TargetGroup {
+    pub priority: u16,
+    pub targets: Vec<Target>,
+}
+
+/// A route that cannot be, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanError {
+    pub route: Box<str>,
+    pub problem: String,
+}
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "route {}: {}", self.route, self.problem)
+    }
+}
+
+impl std::error::Error for PlanError {}
+
+/// Read-only once made; a change of data makes another.
+#[derive(Debug, Default)]
+pub struct Plan {
+    domains: HashSet<Box<str>>,
+    default_domain: Option<Box<str>>,
+    names: HashSet<Box<str>>,
+    local: Vec<SocketAddr>,
+    /// Best first. The indices below point here.
+    routes: Vec<Compiled>,
+    numbers: HashMap<Box<str>, Vec<usize>>,
+    prefixes: HashMap<Box<str>, Vec<usize>>,
+    users: HashMap<Box<str>, Vec<usize>>,
+    patterns: Vec<usize>,
+    /// Routes with targets at literal addresses.
+    trunks: HashMap<IpAddr, Vec<usize>>,
+}
+
+#[derive(Debug)]
+struct Compiled {
+    route: Route,
+    pattern: Pattern,
+}
+
+impl Plan {
+    /// # Errors
+    /// Names the first route that is wrong, and what was expected.
+    pub fn new(settings: &PlanSettings, routes: Vec<Route>) -> Result<Self, PlanError> {
+        let lower = |texts: &[Box<str>]| texts.iter().map(|text| text.to_ascii_lowercase().into()).collect();
+        let mut plan = Plan {
+            domains: lower(&settings.domains),
+            default_domain: settings.default_domain.as_ref().or(settings.domains.first()).cloned(),
+            names: lower(&settings.names),
+            local: settings.local.clone(),
+            ..Plan::default()
+        };
+        if let Some(domain) = &mut plan.default_domain {
+            domain.make_ascii_lowercase();
+        }
+        plan.routes = routes.into_iter().map(compile).collect::<Result<_, _>>()?;
+        plan.routes.sort_by_cached_key(|compiled| {
+            (compiled.route.priority, compiled.pattern.rank(), compiled.route.name.clone())
+        });
+        plan.index()?;
+        Ok(plan)
+    }
+
+    /// `random` chooses among weights; the same number makes the same choice.
+    pub fn decide(&self, request: &PlanRequest<'_>, random: u64, down: &DownTargets) -> Decision {
+        let host = request.host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
+        let domain = match self.domain_of(&host, request.port) {
+            Some(domain) => domain,
+            None if self.is_us(&host, request.port) => {
+                return Decision::Refuse { code: 404, reason: "No domain here" };
+            }
+            None => &host,
+        };
+        let served = self.domains.contains(domain);
+        match self.route(request, domain, served) {
+            Some(route) => take(route, request.user, random, down),
+            None if served && request.user.is_empty() => Decision::Refuse { code: 404, reason: "Not Found" },
+            None if served => Decision::Local { user: request.user.into(), domain: domain.into() },
+            None if request.caller == Caller::Stranger => {
+                Decision::Refuse { code: 403, reason: "Relaying denied" }
+            }
+            None => Decision::Refuse { code: 404, reason: "Domain not served here" },
+        }
+    }
+
+    /// The domain a host stands for, when it is ours.
+    pub fn domain_of<'a>(&'a self, host: &str, port: Option<u16>) -> Option<&'a str> {
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
+        match self.domains.get(&*host) {
+            Some(domain) => Some(domain),
+            None if self.is_us(&host, port) => self.default_domain.as_deref(),
+            None => None,
+        }
+    }
+
+    /// The route whose target this source is: one at a literal address.
+    ///
+    /// Only for sources that the transport has proved, or that the network in front protects: a UDP source
+    /// address can be forged, though the forger sees no answer.
+    pub fn trunk_of(&self, source: SocketAddr) -> Option<&str> {
+        let routes =
+            self.trunks.get(&source.ip().to_canonical())?.iter().map(|index| &self.routes[*index].route);
+        let mut from_there = routes.filter(|route| peers(route).any(|target| target.sends_from(source)));
+        from_there.next().map(|route| &*route.name)
+    }
+
+    /// Everything that probes should go to, each once.
+    pub fn peers(&self) -> Vec<Target> {
+        let mut targets: Vec<_> =
+            self.routes.iter().flat_map(|compiled| peers(&compiled.route)).cloned().collect();
+        targets.sort_unstable();
+        targets.dedup();
+        targets
+    }
+
+    pub fn routes(&self) -> impl Iterator<Item = &Route> {
+        self.routes.iter().map(|compiled| &compiled.route)
+    }
+
+    fn index(&mut self) -> Result<(), PlanError> {
+        for (index, Compiled { route, pattern }) in self.routes.iter().enumerate() {
+            let wrong = |problem: &str| PlanError { route: route.name.clone(), problem: problem.into() };
+            match pattern {
+                Pattern::Number(number) => self.numbers.entry(number.clone()).or_default().push(index),
+                Pattern::Prefix(prefix) => self.prefixes.entry(prefix.clone()).or_default().push(index),
+                Pattern::User(user) => self.users.entry(user.clone()).or_default().push(index),
+                Pattern::Regex(_) | Pattern::Glob(_) => self.patterns.push(index),
+            }
+            if index >= limits::ROUTES || self.patterns.len() > limits::PATTERN_ROUTES {
+                return Err(wrong("expected fewer routes"));
+            }
+            for ip in peers(route).filter_map(Target::ip) {
+                self.trunks.entry(ip.to_canonical()).or_default().push(index);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_us(&self, host: &str, port: Option<u16>) -> bool {
+        let at = |local: &SocketAddr, ip: IpAddr| {
+            local.ip().to_canonical() == ip.to_canonical() && port.is_none_or(|port| port == local.port())
+        };
+        self.names.contains(host)
+            || host.parse().is_ok_and(|ip: IpAddr| self.local.iter().any(|local| at(local, ip)))
+    }
+
+    /// The best route this caller may take.
+    fn route(&self, request: &PlanRequest<'_>, domain: &str, served: bool) -> Option<&Route> {
+        if request.user.len() > limits::USER_BYTES {
+            return None;
+        }
+        let may = |route: &Route| {
+            (route.open || request.caller != Caller::Stranger)
+                && route.domain.as_ref().map_or(served, |glob| pattern::glob_matches(glob, domain))
+        };
+        let indexed = self.indexed(request.user);
+        let matching =
+            self.patterns.iter().filter(|index| self.routes[**index].pattern.matches(request.user));
+        // Each list is in order, so the first that may be taken is its best.
+        let best = indexed
+            .iter()
+            .filter_map(|list| list.iter().find(|index| may(&self.routes[**index].route)))
+            .chain(matching.filter(|index| may(&self.routes[**index].route)).take(1))
+            .min()?;
+        Some(&self.routes[*best].route)
+    }
+
+    /// Routes for exactly this user or number, and for each prefix of it.
+    fn indexed(&self, user: &str) -> Vec<&Vec<usize>> {
+        let mut lists: Vec<_> = self.users.get(user).into_iter().collect();
+        if let Some(digits) = pattern::digits(user) {
+            lists.extend(self.numbers.get(&*digits));
+            if !self.prefixes.is_empty() {
+                lists.extend((1..=digits.len()).filter_map(|length| self.prefixes.get(&digits[..length])));
+            }
+        }
+        lists
+    }
+}
+
+fn compile(mut route: Route) -> Result<Compiled, PlanError> {
+    if let Some(domain) = &mut route.domain {
+        domain.make_ascii_lowercase();
+    }
+    let wrong = |problem: String| PlanError { route: route.name.clone(), problem };
+    if route.targets.is_empty() || route.targets.len() > limits::TARGETS_PER_ROUTE {
+        return Err(wrong(format!("expected 1 to {} targets", limits::TARGETS_PER_ROUTE)));
+    }
+    let accounts = route.targets.iter().any(|member| matches!(member.to, RouteTarget::Account { .. }));
+    if accounts && route.targets.len() > 1 {
+        return Err(wrong("expected an account to be the only target".into()));
+    }
+    let pattern = Pattern::parse(&route.pattern).map_err(wrong)?;
+    Ok(Compiled { route, pattern })
+}
+
+fn peers(route: &Route) -> impl Iterator<Item = &Target> {
+    route.targets.iter().filter_map(|member| match &member.to {
+        RouteTarget::Peer(target) => Some(target),
+        RouteTarget::Account { .. } => None,
+    })
+}
+
+fn take(route: &Route, user: &str, random: u64, down: &DownTargets) -> Decision {
+    if let Some(RouteTarget::Account { user, domain }) = route.targets.first().map(|member| &member.to) {
+        return Decision::Local { user: user.clone(), domain: domain.clone() };
+    }
+    let user = rewrite(route, user);
+    if user.is_empty() && !(route.strip == 0 && route.prefix.is_empty()) {
+        return Decision::Refuse { code: 404, reason: "Number too short" };
+    }
+    let mut members: Vec<&Member> = route.targets.iter().filter(|member| is_up(member, down)).collect();
+    if members.is_empty() {
+        // All are down. A probe may be wrong where a call gets through, and refusing helps nobody: try all.
+        members = route.targets.iter().collect();
+    }
+    members.sort_by_key(|member| member.priority);
+    let mut dice = Dice(random);
+    let groups =
+        members.chunk_by(|a, b| a.priority == b.priority).map(|group| order(group, &mut dice)).collect();
+    Decision::Targets { route: route.name.clone(), user, groups }
+}
+
+fn is_up(member: &Member, down: &DownTargets) -> bool {
+    match &member.to {
+        RouteTarget::Peer(target) => !down.contains(target),
+        RouteTarget::Account { .. } => true,
+    }
+}
+
+/// Weighted order, as RFC 2782 draws it: each next one by its share of the weights that are left.
+fn order(group: &[&Member], dice: &mut Dice) -> TargetGroup {
+    let priority = group.first().map_or(0, |member| member.priority);
+    let mut rest = group.to_vec();
+    let mut targets = Vec::with_capacity(rest.len());
+    while !rest.is_empty() {
+        let total = rest.iter().map(|member| u64::from(member.weight)).sum();
+        let mut ticket = dice.roll(total);
+        let drawn = rest.iter().position(|member| {
+            let weight = u64::from(member.weight);
+            let wins = ticket < weight;
+            ticket = ticket.saturating_sub(weight);
+            wins
+        });
+        // Only weights of zero are left: any of them.
+        let index = drawn.unwrap_or_else(|| dice.roll(rest.len() as u64) as usize);
+        if let RouteTarget::Peer(target) = &rest.swap_remove(index).to {
+            targets.push(target.clone());
+        }
+    }
+    TargetGroup { priority, targets }
+}
+
+fn rewrite(route: &Route, user: &str) -> Box<str> {
+    if route.strip == 0 && route.prefix.is_empty() {
+        return user.into();
+    }
+    let bare = user.strip_prefix('+').unwrap_or(user);
+    let rest: String = bare.chars().skip(route.strip.into()).collect();
+    // A plus stays in front of a number nothing was taken from, unless the prefix brings its own.
+    let plus =
+        if route.strip == 0 && bare.len() < user.len() && !route.prefix.starts_with('+') { "+" } else { "" };
+    format!("{plus}{}{rest}", route.prefix).into()
+}

@@ -1,0 +1,222 @@
+//! Call records: transcripts, and a naive ledger with thousands of seeded steps.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use call::{CallEvent, CallEventKind, CallRecord, EndedBy, Ledger, LedgerSettings, limits};
+use stdx::Instant;
+
+const START: Instant = Instant::from_unix_seconds(1_800_000_000);
+
+struct World {
+    ledger: Ledger,
+    now: Instant,
+    out: Vec<CallRecord>,
+}
+
+impl World {
+    fn new() -> Self {
+        World { ledger: Ledger::new(LedgerSettings::default(), START), now: START, out: Vec::new() }
+    }
+
+    fn pass(&mut self, millis: u64) -> Vec<CallRecord> {
+        self.now = self.now + Duration::from_millis(millis);
+        self.ledger.expire(self.now, &mut self.out);
+        std::mem::take(&mut self.out)
+    }
+
+    fn tell(&mut self, key: u64, kind: CallEventKind) -> Vec<CallRecord> {
+        self.ledger.handle_event(self.now, CallEvent { key, kind }, &mut self.out);
+        std::mem::take(&mut self.out)
+    }
+}
+
+fn started(key: u64) -> CallEventKind {
+    CallEventKind::Started {
+        call_id: format!("{key}@192.0.2.1").into(),
+        from: "sip:alice@example.com".into(),
+        to: "sip:bob@example.com".into(),
+        account: key.is_multiple_of(2).then(|| "alice@example.com".into()),
+    }
+}
+
+fn failed(code: u16) -> CallEventKind {
+    CallEventKind::Failed { code, reason: "Busy Here".into() }
+}
+
+fn ended() -> CallEventKind {
+    CallEventKind::Ended { by: EndedBy::Callee, reason: "BYE".into() }
+}
+
+#[test]
+fn an_answered_call_has_its_times() {
+    let mut world = World::new();
+    world.tell(2, started(2));
+    world.pass(100);
+    world.tell(2, CallEventKind::Ringing);
+    world.pass(5_000);
+    world.tell(2, CallEventKind::Answered);
+    assert_eq!(world.ledger.counts().answered, 1);
+    world.pass(60_000);
+    assert_eq!(
+        world.tell(2, ended()),
+        [CallRecord {
+            call_id: "2@192.0.2.1".into(),
+            from: "sip:alice@example.com".into(),
+            to: "sip:bob@example.com".into(),
+            account: Some("alice@example.com".into()),
+            start: START,
+            ringing: Some(START + Duration::from_millis(100)),
+            answer: Some(START + Duration::from_millis(5_100)),
+            end: START + Duration::from_millis(65_100),
+            code: 200,
+            reason: "BYE".into(),
+            ended_by: EndedBy::Callee,
+        }]
+    );
+    assert_eq!((world.ledger.counts().live, world.ledger.counts().answered), (0, 0));
+}
+
+#[test]
+fn a_failed_call_has_its_code() {
+    let mut world = World::new();
+    world.tell(1, started(1));
+    let records = world.tell(1, failed(486));
+    assert_eq!((records[0].code, &*records[0].reason, records[0].answer), (486, "Busy Here", None));
+    assert_eq!(records[0].account, None);
+}
+
+#[test]
+fn what_comes_twice_or_late_changes_nothing() {
+    let mut world = World::new();
+    world.tell(1, started(1));
+    world.tell(1, started(1));
+    world.tell(1, CallEventKind::Answered);
+    let answered = world.now;
+    world.pass(10);
+    world.tell(1, CallEventKind::Answered);
+    world.tell(1, started(1));
+    assert_eq!(world.tell(1, failed(487)), [], "a branch beside the one that answered");
+    assert_eq!(world.tell(1, ended())[0].answer, Some(answered));
+    assert_eq!(world.tell(1, ended()), []);
+    assert_eq!(world.tell(7, CallEventKind::Ringing), []);
+    assert_eq!(world.ledger.counts().started_total, 1);
+}
+
+#[test]
+fn a_call_without_an_end_is_lost_and_leaves_no_timer() {
+    let mut world = World::new();
+    world.tell(1, started(1));
+    world.tell(1, CallEventKind::Answered);
+    let longest = u64::try_from(limits::LONGEST_CALL.as_millis()).unwrap();
+    assert_eq!(world.pass(longest - 1), []);
+    let records = world.pass(1_000);
+    assert_eq!((&*records[0].reason, records[0].ended_by, records[0].code), ("lost", EndedBy::Nobody, 200));
+    assert_eq!(world.ledger.deadline(), None);
+}
+
+#[test]
+fn finished_calls_leave_no_timer_for_long() {
+    let mut world = World::new();
+    for round in 0..100 {
+        world.tell(round % 3, started(1));
+        world.tell(round % 3, failed(486));
+    }
+    world.tell(1, started(1));
+    world.pass(2 * u64::try_from(limits::PATROL.as_millis()).unwrap());
+    world.tell(1, ended());
+    world.pass(u64::try_from(limits::PATROL.as_millis()).unwrap());
+    assert_eq!(world.ledger.deadline(), None);
+}
+
+#[test]
+fn a_stop_closes_all_oldest_first() {
+    let mut world = World::new();
+    for key in [3, 1, 2] {
+        world.tell(key, started(key));
+        world.pass(1);
+    }
+    let mut out = Vec::new();
+    world.ledger.drain(world.now, &mut out);
+    let ids: Vec<_> = out.iter().map(|record| &*record.call_id).collect();
+    assert_eq!(ids, ["3@192.0.2.1", "1@192.0.2.1", "2@192.0.2.1"]);
+    assert!(out.iter().all(|record| &*record.reason == "server stopped" && record.code == 0));
+    assert_eq!(world.ledger.counts().live, 0);
+}
+
+#[test]
+fn long_texts_are_cut_at_a_character() {
+    let mut world = World::new();
+    let long: Box<str> = format!("x{}", "é".repeat(200)).into();
+    let kind = CallEventKind::Started {
+        call_id: long.clone(),
+        from: long.clone(),
+        to: long.clone(),
+        account: Some(long.clone()),
+    };
+    world.tell(1, kind);
+    let record = world.tell(1, CallEventKind::Failed { code: 480, reason: long.clone() }).remove(0);
+    for text in [record.call_id, record.from, record.to, record.account.unwrap(), record.reason] {
+        assert_eq!(text.len(), limits::RECORD_TEXT_BYTES);
+    }
+}
+
+/// What a naive ledger knows of a call: when it started and was answered.
+type Naive = BTreeMap<u64, (Instant, Option<Instant>)>;
+
+fn naive_step(calls: &mut Naive, now: Instant, key: u64, kind: &CallEventKind) -> Option<(Instant, u16)> {
+    match kind {
+        CallEventKind::Started { .. } => {
+            calls.entry(key).or_insert((now, None));
+        }
+        CallEventKind::Ringing => {}
+        CallEventKind::Answered => {
+            let call = calls.get_mut(&key)?;
+            call.1 = call.1.or(Some(now));
+        }
+        CallEventKind::Failed { code, .. } => {
+            calls.get(&key).filter(|call| call.1.is_none())?;
+            return calls.remove(&key).map(|call| (call.0, *code));
+        }
+        CallEventKind::Ended { .. } => {
+            return calls.remove(&key).map(|call| (call.0, if call.1.is_some() { 200 } else { 0 }));
+        }
+    }
+    None
+}
+
+#[test]
+fn the_ledger_does_what_a_naive_one_does() {
+    for seed in 0..30u64 {
+        let mut world = World::new();
+        let mut calls = Naive::new();
+        let mut dice = seed;
+        for step in 0..2_000 {
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let (key, kind) = ((dice >> 40) % 20, (dice >> 50) % 8);
+            let kind = match kind {
+                0..=2 => started(key),
+                3 => CallEventKind::Ringing,
+                4 | 5 => CallEventKind::Answered,
+                6 => failed(486),
+                _ => ended(),
+            };
+            let expected = naive_step(&mut calls, world.now, key, &kind);
+            let records = world.tell(key, kind);
+            let got = records.first().map(|record| (record.start, record.code));
+            assert_eq!(got, expected, "seed {seed}, step {step}");
+            assert_eq!(world.ledger.counts().live, calls.len());
+            let answered = calls.values().filter(|call| call.1.is_some()).count();
+            assert_eq!(world.ledger.counts().answered, answered);
+            let span = if (dice >> 30) % 50 == 0 { 13 * 3_600_000 } else { 600_000 };
+            let lost = world.pass((dice >> 20) % span);
+            let oldest = world.now - limits::LONGEST_CALL;
+            let mut gone: Vec<_> =
+                calls.extract_if(.., |_, call| call.0 <= oldest).map(|(_, c)| c.0).collect();
+            let mut lost: Vec<_> = lost.into_iter().map(|record| record.start).collect();
+            gone.sort_unstable();
+            lost.sort_unstable();
+            assert_eq!(lost, gone, "seed {seed}, step {step}");
+        }
+    }
+}

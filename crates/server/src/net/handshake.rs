@@ -1,0 +1,114 @@
+//! TLS handshakes beside the shard.
+//!
+//! A handshake costs 0.1 to 1 ms of CPU, most of it one private-key operation, and a shard that stops for so
+//! long is late for everybody. So the shard's thread only moves the bytes, and each computing step runs on a
+//! thread of the runtime's blocking pool, `NetSettings::max_handshakes` of a shard at once. After the handshake
+//! a connection is the shard's alone.
+
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+
+use rustls::{ClientConnection, Connection, ServerConnection};
+use rustls_pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio::task::spawn_blocking;
+use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
+
+use super::flow::Shared;
+
+/// As the server.
+pub(super) async fn accept(shared: &Shared, socket: TcpStream) -> io::Result<server::TlsStream<TcpStream>> {
+    let config = shared.settings.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?.server();
+    let connection = ServerConnection::new(config.clone()).map_err(io::Error::other)?;
+    let Connection::Server(done) = shake(shared, &socket, connection.into()).await? else {
+        return Err(io::ErrorKind::Other.into());
+    };
+    // The stream is made around a new connection; ours, which is past its handshake, takes its place.
+    TlsAcceptor::from(config).accept_with(socket, |fresh| *fresh = done).await
+}
+
+/// As the client. `name` is what the certificate must be for (RFC 5922 §7.2); without it, the address.
+pub(super) async fn connect(
+    shared: &Shared,
+    socket: TcpStream,
+    remote: SocketAddr,
+    name: Option<&str>,
+) -> io::Result<client::TlsStream<TcpStream>> {
+    let config = shared.settings.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?.client();
+    let name = match name {
+        Some(name) => ServerName::try_from(name.to_owned()).map_err(io::Error::other)?,
+        None => ServerName::from(remote.ip()),
+    };
+    let connection = ClientConnection::new(config.clone(), name.clone()).map_err(io::Error::other)?;
+    let Connection::Client(done) = shake(shared, &socket, connection.into()).await? else {
+        return Err(io::ErrorKind::Other.into());
+    };
+    TlsConnector::from(config).connect_with(name, socket, |fresh| *fresh = done).await
+}
+
+/// Runs the handshake to its end. Whoever calls bounds its time.
+async fn shake(shared: &Shared, socket: &TcpStream, mut connection: Connection) -> io::Result<Connection> {
+    loop {
+        while connection.wants_write() {
+            socket.writable().await?;
+            again(connection.write_tls(&mut Nonblocking(socket)))?;
+        }
+        if !connection.is_handshaking() {
+            return Ok(connection);
+        }
+        socket.readable().await?;
+        match again(connection.read_tls(&mut Nonblocking(socket)))? {
+            None => continue,
+            Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Some(_) => {}
+        }
+        let (advanced, result) = compute(shared, connection).await?;
+        connection = advanced;
+        if let Err(problem) = result {
+            // The alert; if it does not fit now, the peer will see the close.
+            let _ = connection.write_tls(&mut Nonblocking(socket));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+        }
+    }
+}
+
+async fn compute(
+    shared: &Shared,
+    mut connection: Connection,
+) -> io::Result<(Connection, Result<(), rustls::Error>)> {
+    // The permit goes along: a handshake that is given up still computes its step to the end.
+    let permit = shared.handshakes.clone().acquire_owned().await.map_err(io::Error::other)?;
+    let step = move || {
+        let result = connection.process_new_packets().map(|_| ());
+        drop(permit);
+        (connection, result)
+    };
+    spawn_blocking(step).await.map_err(io::Error::other)
+}
+
+/// `None` when the socket was not ready after all.
+fn again(result: io::Result<usize>) -> io::Result<Option<usize>> {
+    match result {
+        Ok(count) => Ok(Some(count)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+struct Nonblocking<'a>(&'a TcpStream);
+
+impl Read for Nonblocking<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.try_read(buffer)
+    }
+}
+
+impl Write for Nonblocking<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

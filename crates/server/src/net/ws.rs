@@ -1,0 +1,155 @@
+//! SIP over WebSocket (RFC 7118): one SIP message is one WebSocket message, text or binary.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use futures_util::{Sink, Stream};
+use sip::limits::{MAX_STREAM_BODY, MAX_STREAM_HEAD};
+use sip::wire::framing::Frame;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_tungstenite::tungstenite::handshake::server::{Callback, ErrorResponse, Request, Response};
+use tokio_tungstenite::tungstenite::http::header::{ORIGIN, SEC_WEBSOCKET_PROTOCOL};
+use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode};
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes, error::ProtocolError};
+use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
+
+use super::flow::{Flow, Shared};
+use super::settings::CloseReason;
+use super::wire::{End, Wire};
+
+/// A connection past its HTTP handshake.
+pub(super) struct WsWire<S> {
+    stream: WebSocketStream<S>,
+}
+
+/// The HTTP handshake. The subprotocol `sip` is required (RFC 7118 §4.1), the path is not looked at.
+pub(super) async fn accept<S>(shared: &Shared, io: S) -> io::Result<WsWire<S>>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let gate = Gate { origins: &shared.settings.ws_origins };
+    let stream = accept_hdr_async_with_config(io, gate, Some(config())).await.map_err(io::Error::other)?;
+    Ok(WsWire { stream })
+}
+
+fn config() -> WebSocketConfig {
+    let largest = MAX_STREAM_HEAD + MAX_STREAM_BODY;
+    WebSocketConfig::default()
+        // Held by every connection, idle or not.
+        .read_buffer_size(2048)
+        // Nothing is held back: a turn's messages are flushed together anyway.
+        .write_buffer_size(0)
+        .max_message_size(Some(largest))
+        .max_frame_size(Some(largest))
+}
+
+/// Decides on the HTTP request.
+struct Gate<'a> {
+    origins: &'a [Box<str>],
+}
+
+impl Callback for Gate<'_> {
+    fn on_request(self, request: &Request, mut response: Response) -> Result<Response, ErrorResponse> {
+        let headers = request.headers();
+        let offered = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
+        if !offered.flat_map(|list| list.split(',')).any(|name| name.trim() == "sip") {
+            return Err(refuse(StatusCode::BAD_REQUEST, "the WebSocket subprotocol \"sip\" is required"));
+        }
+        // Who sends no Origin is no browser, and what the header protects from does not concern it.
+        let origin = headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
+        if origin.is_some_and(|origin| !self.allows(origin)) {
+            return Err(refuse(StatusCode::FORBIDDEN, "this origin is not allowed"));
+        }
+        response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static("sip"));
+        Ok(response)
+    }
+}
+
+impl Gate<'_> {
+    fn allows(&self, origin: &str) -> bool {
+        self.origins.is_empty() || self.origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin))
+    }
+}
+
+fn refuse(status: StatusCode, why: &str) -> ErrorResponse {
+    let mut response = ErrorResponse::new(Some(why.to_owned()));
+    *response.status_mut() = status;
+    response
+}
+
+/// Keep-alives may also be CRLFs (RFC 7118 §6). Memory of exactly its size, as from a stream.
+fn frame(payload: &[u8]) -> Frame {
+    match payload {
+        b"\r\n\r\n" => Frame::Ping,
+        _ if payload.iter().all(|byte| matches!(byte, b'\r' | b'\n')) => Frame::Pong,
+        _ => Frame::Message(Bytes::copy_from_slice(payload)),
+    }
+}
+
+fn end(error: &Error) -> CloseReason {
+    match error {
+        Error::ConnectionClosed
+        | Error::AlreadyClosed
+        | Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => CloseReason::Peer,
+        Error::Io(_) | Error::Tls(_) => CloseReason::Broken,
+        _ => CloseReason::Malformed,
+    }
+}
+
+/// Text where it can be, because that is what browsers' libraries expect first.
+fn message(bytes: Bytes) -> Message {
+    match Utf8Bytes::try_from(bytes.clone()) {
+        Ok(text) => Message::Text(text),
+        Err(_) => Message::Binary(bytes),
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Wire for WsWire<S> {
+    fn poll_frame(&mut self, cx: &mut Context<'_>, _scratch: &mut [u8]) -> Poll<Result<Frame, End>> {
+        loop {
+            let next = match ready!(Pin::new(&mut self.stream).poll_next(cx)) {
+                None => return Poll::Ready(Err(End::Closed(CloseReason::Peer))),
+                Some(Err(error)) => return Poll::Ready(Err(End::Closed(end(&error)))),
+                Some(Ok(message)) => message,
+            };
+            return Poll::Ready(Ok(match next {
+                Message::Text(text) => frame(text.as_bytes()),
+                Message::Binary(bytes) => frame(&bytes),
+                // A ping is answered by the library; for us either is a sign of life.
+                Message::Ping(_) | Message::Pong(_) => Frame::Pong,
+                Message::Close(_) | Message::Frame(_) => continue,
+            }));
+        }
+    }
+
+    fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        shared: &Shared,
+        flow: &Flow,
+    ) -> Poll<Result<(), CloseReason>> {
+        while !flow.queue.borrow().is_empty() {
+            if let Err(error) = ready!(Pin::new(&mut self.stream).poll_ready(cx)) {
+                return Poll::Ready(Err(end(&error)));
+            }
+            let Some(queued) = flow.pop() else { break };
+            if let Err(error) = Pin::new(&mut self.stream).start_send(message(queued.bytes)) {
+                shared.send_failed(queued.report, super::SendFault::Closed(end(&error)));
+                return Poll::Ready(Err(end(&error)));
+            }
+            shared.count(|counters| counters.stream_messages_out += 1);
+        }
+        Pin::new(&mut self.stream).poll_flush(cx).map_err(|error| end(&error))
+    }
+
+    fn pong() -> Bytes {
+        Bytes::from_static(b"\r\n")
+    }
+
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.stream).poll_close(cx).map(|_| ())
+    }
+}

@@ -1,0 +1,239 @@
+//! The value of Authorization and Proxy-Authorization (RFC 7616 §3.4, RFC 3261 §25.1 `credentials`).
+
+use std::borrow::Cow;
+
+use super::algorithm::Algorithm;
+use crate::wire::{Header, Message, eq_ignore_case, trim, unescape};
+
+/// What a client answers to a challenge, over the bytes of the header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credentials<'a> {
+    /// Escapes undone, `username*` decoded (RFC 5987).
+    pub username: Cow<'a, str>,
+    /// These stand as they were between the quotes: that is what the client hashed (`unq` of RFC 7616 §3.3).
+    pub realm: &'a [u8],
+    pub nonce: &'a [u8],
+    pub uri: &'a [u8],
+    /// Hexadecimal digits, as many as the client thought right.
+    pub response: &'a [u8],
+    pub algorithm: Algorithm,
+    pub qop: Qop,
+    /// Empty without `qop`.
+    pub cnonce: &'a [u8],
+    /// As written, eight hexadecimal digits; it is hashed as it stands.
+    pub nc: &'a [u8],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Qop {
+    /// RFC 2069: neither `nc` nor `cnonce` protect the response.
+    None,
+    Auth,
+    AuthInt,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CredentialsError {
+    /// Another scheme than Digest: not for us, so challenge (RFC 4475 §3.3.7).
+    NotDigest,
+    /// An algorithm, `qop` or `userhash` that was never offered: challenge.
+    NotOffered,
+    /// Missing, repeated or broken parameters: 400.
+    Malformed,
+}
+
+/// The credentials for `realm` among the header lines of that name. Credentials of other realms are for
+/// others on the way (RFC 3261 §22.3).
+pub fn find<'a>(
+    request: &'a Message,
+    header: Header,
+    realm: &str,
+) -> Option<Result<Credentials<'a>, CredentialsError>> {
+    let mut fault = None;
+    for line in request.header_lines(header) {
+        match Credentials::parse(line) {
+            Ok(credentials) if credentials.realm == realm.as_bytes() => return Some(Ok(credentials)),
+            Ok(_) => {}
+            Err(error) => fault = Some(Err(error)),
+        }
+    }
+    fault
+}
+
+impl<'a> Credentials<'a> {
+    /// `value` is one header line; its commas separate parameters. Unknown parameters are ignored.
+    pub fn parse(value: &'a [u8]) -> Result<Credentials<'a>, CredentialsError> {
+        let value = trim(value);
+        let scheme_end = value.iter().position(|b| b.is_ascii_whitespace()).unwrap_or(value.len());
+        if !eq_ignore_case(&value[..scheme_end], "Digest") {
+            return Err(CredentialsError::NotDigest);
+        }
+        let mut fields = Fields::default();
+        let mut rest = trim(&value[scheme_end..]);
+        while !rest.is_empty() {
+            let (name, value, after) = next_param(rest).ok_or(CredentialsError::Malformed)?;
+            fields.put(name, value).ok_or(CredentialsError::Malformed)?;
+            rest = after;
+        }
+        fields.finish()
+    }
+
+    /// `nc` as a number; `None` when it is none.
+    pub fn nonce_count(&self) -> Option<u32> {
+        let is_hex = (1..=8).contains(&self.nc.len()) && self.nc.iter().all(u8::is_ascii_hexdigit);
+        is_hex.then(|| u32::from_str_radix(std::str::from_utf8(self.nc).ok()?, 16).ok())?
+    }
+}
+
+/// A parameter's value and whether it stood in quotes; quotes are cut off, escapes are not undone.
+#[derive(Clone, Copy)]
+struct Value<'a> {
+    text: &'a [u8],
+    quoted: bool,
+}
+
+#[derive(Default)]
+struct Fields<'a> {
+    username: Option<Value<'a>>,
+    username_star: Option<Value<'a>>,
+    realm: Option<Value<'a>>,
+    nonce: Option<Value<'a>>,
+    uri: Option<Value<'a>>,
+    response: Option<Value<'a>>,
+    algorithm: Option<Value<'a>>,
+    qop: Option<Value<'a>>,
+    cnonce: Option<Value<'a>>,
+    nc: Option<Value<'a>>,
+    userhash: Option<Value<'a>>,
+}
+
+impl<'a> Fields<'a> {
+    /// `None` when the parameter stands there twice: two readers could choose differently.
+    fn put(&mut self, name: &[u8], value: Value<'a>) -> Option<()> {
+        let slots: [(&str, &mut Option<Value<'a>>); 11] = [
+            ("username", &mut self.username),
+            ("realm", &mut self.realm),
+            ("nonce", &mut self.nonce),
+            ("uri", &mut self.uri),
+            ("response", &mut self.response),
+            ("algorithm", &mut self.algorithm),
+            ("qop", &mut self.qop),
+            ("cnonce", &mut self.cnonce),
+            ("nc", &mut self.nc),
+            ("username*", &mut self.username_star),
+            ("userhash", &mut self.userhash),
+        ];
+        for (known, slot) in slots {
+            if eq_ignore_case(name, known) {
+                return slot.replace(value).is_none().then_some(());
+            }
+        }
+        Some(())
+    }
+
+    fn finish(self) -> Result<Credentials<'a>, CredentialsError> {
+        use CredentialsError::{Malformed, NotOffered};
+        if self.userhash.is_some_and(|value| eq_ignore_case(value.text, "true")) {
+            return Err(NotOffered);
+        }
+        let algorithm = match self.algorithm {
+            // RFC 7616 §3.3: MD5 when it is not given.
+            None => Algorithm::MD5,
+            Some(value) => Algorithm::from_bytes(value.text).ok_or(NotOffered)?,
+        };
+        let qop = match self.qop {
+            None => Qop::None,
+            Some(value) if eq_ignore_case(value.text, "auth") => Qop::Auth,
+            Some(value) if eq_ignore_case(value.text, "auth-int") => Qop::AuthInt,
+            // COMPAT(phones): an empty qop is what some phones make of a challenge they do not understand.
+            Some(value) if value.text.is_empty() => Qop::None,
+            Some(_) => return Err(NotOffered),
+        };
+        let text = |value: Option<Value<'a>>| value.map(|value| value.text);
+        let credentials = Credentials {
+            username: username(self.username, self.username_star).ok_or(Malformed)?,
+            realm: text(self.realm).ok_or(Malformed)?,
+            nonce: text(self.nonce).ok_or(Malformed)?,
+            uri: text(self.uri).ok_or(Malformed)?,
+            response: text(self.response).ok_or(Malformed)?,
+            algorithm,
+            qop,
+            cnonce: text(self.cnonce).unwrap_or_default(),
+            nc: text(self.nc).unwrap_or_default(),
+        };
+        // RFC 7616 §3.4: cnonce and nc must stand with qop; -sess hashes the cnonce too.
+        let needs_cnonce = qop != Qop::None || algorithm.session;
+        if needs_cnonce && credentials.cnonce.is_empty()
+            || qop != Qop::None && credentials.nonce_count().is_none()
+        {
+            return Err(Malformed);
+        }
+        Ok(credentials)
+    }
+}
+
+/// RFC 7616 §3.4: one of both, never both.
+fn username<'a>(plain: Option<Value<'a>>, star: Option<Value<'a>>) -> Option<Cow<'a, str>> {
+    match (plain, star) {
+        (Some(value), None) => decode_quoted(value),
+        (None, Some(value)) => decode_extended(value.text).map(Cow::Owned),
+        _ => None,
+    }
+}
+
+fn decode_quoted(value: Value<'_>) -> Option<Cow<'_, str>> {
+    if !value.quoted || memchr::memchr(b'\\', value.text).is_none() {
+        return std::str::from_utf8(value.text).ok().map(Cow::Borrowed);
+    }
+    let mut out = Vec::with_capacity(value.text.len());
+    let mut bytes = value.text.iter();
+    while let Some(&byte) = bytes.next() {
+        out.push(if byte == b'\\' { *bytes.next()? } else { byte });
+    }
+    String::from_utf8(out).ok().map(Cow::Owned)
+}
+
+/// RFC 5987 §3.2: `UTF-8'language'percent-encoded`.
+fn decode_extended(text: &[u8]) -> Option<String> {
+    let mut parts = text.splitn(3, |&b| b == b'\'');
+    let charset = parts.next()?;
+    let _language = parts.next()?;
+    let encoded = parts.next()?;
+    if !eq_ignore_case(charset, "UTF-8") {
+        return None;
+    }
+    String::from_utf8(unescape(encoded)).ok()
+}
+
+/// Name, value, and what follows the comma.
+fn next_param(rest: &[u8]) -> Option<(&[u8], Value<'_>, &[u8])> {
+    let equals = memchr::memchr(b'=', rest)?;
+    let name = trim(&rest[..equals]);
+    let value = trim(&rest[equals + 1..]);
+    let (value, after) = if value.first() == Some(&b'"') {
+        let end = quoted_end(value)?;
+        (Value { text: &value[1..end - 1], quoted: true }, trim(&value[end..]))
+    } else {
+        let end = memchr::memchr(b',', value).unwrap_or(value.len());
+        (Value { text: trim(&value[..end]), quoted: false }, &value[end..])
+    };
+    let after = match after {
+        [] => after,
+        [b',', more @ ..] => trim(more),
+        _ => return None,
+    };
+    (!name.is_empty() && memchr::memchr(b',', name).is_none()).then_some((name, value, after))
+}
+
+/// After the closing quote of a string that starts with one.
+fn quoted_end(bytes: &[u8]) -> Option<usize> {
+    let mut at = 1;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'\\' => at += 2,
+            b'"' => return Some(at + 1),
+            _ => at += 1,
+        }
+    }
+    None
+}

@@ -1,0 +1,363 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+use stdx::Instant;
+
+use super::algorithm::hash_hex;
+use super::*;
+
+const NOW: Instant = Instant::from_unix_seconds(1_700_000_000);
+const REALM: &str = "example.org";
+
+fn authenticator() -> Authenticator {
+    Authenticator::new(std::array::from_fn(|index| index as u8), Settings::default())
+}
+
+fn question(cseq: u32) -> Question<'static> {
+    Question {
+        realm: REALM,
+        method: b"REGISTER",
+        request_uri: b"sip:example.org",
+        call_id: b"call-1",
+        cseq,
+        body: b"",
+    }
+}
+
+fn alice() -> Ha1s {
+    Ha1s::compute("alice", REALM, "secret")
+}
+
+fn nonce_of(challenge: &str) -> String {
+    challenge.split("nonce=\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
+}
+
+/// What a client makes of a challenge.
+fn respond(algorithm: &str, nonce: &str, qop: &str, nc: u32, password: &str) -> String {
+    let parsed = Algorithm::from_bytes(algorithm.as_bytes()).unwrap();
+    let hash = parsed.hash;
+    let ha1s = Ha1s::compute("alice", REALM, password);
+    let mut ha1 = algorithm::Hex::of(ha1s.of(hash));
+    if parsed.session {
+        ha1 = hash_hex(hash, &[ha1.as_bytes(), nonce.as_bytes(), b"c"]);
+    }
+    let mut ha2 = hash_hex(hash, &[b"REGISTER", b"sip:example.org"]);
+    if qop == "auth-int" {
+        let body = hash_hex(hash, &[b""]);
+        ha2 = hash_hex(hash, &[b"REGISTER", b"sip:example.org", body.as_bytes()]);
+    }
+    let nc = format!("{nc:08x}");
+    let (tail, response) = if qop.is_empty() && !parsed.session {
+        (String::new(), hash_hex(hash, &[ha1.as_bytes(), nonce.as_bytes(), ha2.as_bytes()]))
+    } else if qop.is_empty() {
+        let response = hash_hex(hash, &[ha1.as_bytes(), nonce.as_bytes(), ha2.as_bytes()]);
+        (", cnonce=\"c\"".to_owned(), response)
+    } else {
+        let parts = [ha1.as_bytes(), nonce.as_bytes(), nc.as_bytes(), b"c", qop.as_bytes(), ha2.as_bytes()];
+        (format!(", cnonce=\"c\", qop={qop}, nc={nc}"), hash_hex(hash, &parts))
+    };
+    let response = String::from_utf8_lossy(response.as_bytes()).into_owned();
+    format!(
+        "Digest username=\"alice\", realm=\"{REALM}\", nonce=\"{nonce}\", uri=\"sip:example.org\", \
+         response=\"{response}\", algorithm={algorithm}{tail}"
+    )
+}
+
+fn judge(
+    authenticator: &mut Authenticator,
+    now: Instant,
+    header: &str,
+    question: Question<'_>,
+    account: Option<&Ha1s>,
+) -> Verdict {
+    let credentials = Credentials::parse(header.as_bytes()).unwrap();
+    if let Err(verdict) = authenticator.inspect(now, &credentials, question) {
+        return verdict;
+    }
+    authenticator.verify(now, &credentials, question, account)
+}
+
+fn hex_of(hash: Hash, parts: &[&[u8]]) -> String {
+    String::from_utf8(hash_hex(hash, parts).as_bytes().to_vec()).unwrap()
+}
+
+/// RFC 7616 §3.9.1, both algorithms of its example, and RFC 2617 §3.5.
+#[test]
+fn the_vectors_of_the_rfcs() {
+    let cases = [
+        (
+            Hash::Md5,
+            "http-auth@example.org",
+            "Circle of Life",
+            "7ypf/xlj9XXwfDPEoM4URrv/xwf94BcCAzFZH4GiTo0v",
+            "f2/wE4q74E6zIJEtWaHKaf5wv/H5QzzpXusqGemxURZJ",
+            "8ca523f5e9506fed4657c9700eebdbec",
+        ),
+        (
+            Hash::Sha256,
+            "http-auth@example.org",
+            "Circle of Life",
+            "7ypf/xlj9XXwfDPEoM4URrv/xwf94BcCAzFZH4GiTo0v",
+            "f2/wE4q74E6zIJEtWaHKaf5wv/H5QzzpXusqGemxURZJ",
+            "753927fa0e85d155564e2e272a28d1802ca10daf4496794697cf8db5856cb6c1",
+        ),
+        (
+            Hash::Md5,
+            "testrealm@host.com",
+            "Circle Of Life",
+            "dcd98b7102dd2f0e8b11d0f600bfb0c093",
+            "0a4f113b",
+            "6629fae49393a05397450978507c4ef1",
+        ),
+    ];
+    for (hash, realm, password, nonce, cnonce, expected) in cases {
+        let ha1s = Ha1s::compute("Mufasa", realm, password);
+        let ha1 = algorithm::Hex::of(ha1s.of(hash));
+        let ha2 = hash_hex(hash, &[b"GET", b"/dir/index.html"]);
+        let parts: [&[u8]; 6] =
+            [ha1.as_bytes(), nonce.as_bytes(), b"00000001", cnonce.as_bytes(), b"auth", ha2.as_bytes()];
+        assert_eq!(hex_of(hash, &parts), expected);
+    }
+}
+
+/// RFC 7616 §3.9.2 as erratum 4897 corrects it: the RFC's own figures are of SHA-512 cut short, a different
+/// function from the SHA-512/256 of FIPS 180-4 that §3.9.2 and RFC 8760 name.
+#[test]
+fn sha_512_256_is_the_one_of_fips() {
+    let ha1s = Ha1s::compute("Jäsøn Doe", "api@example.org", "Secret, or not?");
+    let ha1 = algorithm::Hex::of(ha1s.of(Hash::Sha512_256));
+    let ha2 = hash_hex(Hash::Sha512_256, &[b"GET", b"/doe.json"]);
+    let parts: [&[u8]; 6] = [
+        ha1.as_bytes(),
+        b"5TsQWLVdgBdmrQ0XsxbDODV+57QdFR34I9HAbC/RVvkK",
+        b"00000001",
+        b"NTg6RKcb9boFIAS3KrFK9BGeh+iDa/sm6jUMp2wds69v",
+        b"auth",
+        ha2.as_bytes(),
+    ];
+    let expected = "3798d4131c277846293534c3edc11bd8a5e4cdcbff78b05db9d95eeb1cec68a5";
+    assert_eq!(hex_of(Hash::Sha512_256, &parts), expected);
+}
+
+/// The header of RFC 7616 §3.9.1, unquoted and quoted as it stands there.
+#[test]
+fn credentials_are_read_as_written() {
+    let header = br#"Digest username="Mufasa", realm="http-auth@example.org", uri="/dir/index.html",
+        algorithm=SHA-256, nonce="7ypf/xlj9XXwfDPEoM4URrv/xwf94BcCAzFZH4GiTo0v", nc=00000001,
+        cnonce="f2/wE4q74E6zIJEtWaHKaf5wv/H5QzzpXusqGemxURZJ", qop=auth, x="a,b=\"c",
+        response="753927fa0e85d155564e2e272a28d1802ca10daf4496794697cf8db5856cb6c1",
+        opaque="FQhe/qaU925kfnzjCev0ciny7QMkPqMAFRtzCUYo5tdS""#;
+    let credentials = Credentials::parse(header).unwrap();
+    assert_eq!(credentials.username, "Mufasa");
+    assert_eq!(credentials.algorithm, Algorithm::SHA_256);
+    assert_eq!((credentials.qop, credentials.nonce_count()), (Qop::Auth, Some(1)));
+    assert_eq!(credentials.uri, b"/dir/index.html");
+}
+
+#[test]
+fn usernames_come_escaped_and_extended() {
+    let rest = ", realm=\"r\", nonce=\"n\", uri=\"sip:x\", response=\"00\"";
+    let username = |text: &str| {
+        Credentials::parse(format!("Digest {text}{rest}").as_bytes()).map(|found| found.username.into_owned())
+    };
+    assert_eq!(username(r#"username="a\"b\\c""#), Ok("a\"b\\c".to_owned()));
+    assert_eq!(username("username*=UTF-8''J%C3%A4s%C3%B8n%20Doe"), Ok("Jäsøn Doe".to_owned()));
+    assert_eq!(username("username=bare"), Ok("bare".to_owned()));
+    // RFC 7616 §3.4: never both; and other character sets are nobody's.
+    for bad in ["username=\"a\", username*=UTF-8''a", "username*=latin1''a", "username*=UTF-8'a", "opaque=1"]
+    {
+        assert_eq!(username(bad), Err(CredentialsError::Malformed), "{bad}");
+    }
+    assert_eq!(username("username=a, userhash=true"), Err(CredentialsError::NotOffered));
+}
+
+#[test]
+fn broken_credentials_are_told_apart() {
+    use CredentialsError::{Malformed, NotDigest, NotOffered};
+    let good = "Digest username=\"a\", realm=\"r\", nonce=\"n\", uri=\"sip:x\", response=\"00\"";
+    assert!(Credentials::parse(good.as_bytes()).is_ok());
+    let cases = [
+        // RFC 4475 §3.3.7.
+        ("NoOneKnowsThisScheme opaque-data=here".to_owned(), NotDigest),
+        ("Basic YTpi".to_owned(), NotDigest),
+        (String::new(), NotDigest),
+        ("Digest".to_owned(), Malformed),
+        (format!("{good}, realm=\"other\""), Malformed),
+        (format!("{good}, qop=auth, nc=00000001"), Malformed),
+        (format!("{good}, qop=auth, cnonce=\"c\", nc=xyz"), Malformed),
+        (format!("{good}, qop=auth, cnonce=\"c\", nc=000000001"), Malformed),
+        (format!("{good}, algorithm=MD5-sess"), Malformed),
+        (format!("{good}, algorithm=SHA-1"), NotOffered),
+        (format!("{good}, qop=auth-conf"), NotOffered),
+        (format!("{good}, x=\"open"), Malformed),
+        (format!("{good} junk=\"1\""), Malformed),
+    ];
+    for (text, error) in cases {
+        assert_eq!(Credentials::parse(text.as_bytes()), Err(error), "{text}");
+    }
+}
+
+#[test]
+fn every_algorithm_and_qop_signs_in() {
+    for algorithm in ["MD5", "SHA-256", "SHA-512-256", "md5-sess", "SHA-256-sess", "SHA-512-256-sess"] {
+        for qop in ["auth", "auth-int", ""] {
+            let mut authenticator = authenticator();
+            let nonce = nonce_of(&authenticator.challenges(NOW, b"call-1", REALM, false)[0]);
+            let header = respond(algorithm, &nonce, qop, 1, "secret");
+            let verdict = judge(&mut authenticator, NOW, &header, question(1), Some(&alice()));
+            assert_eq!(verdict, Verdict::Accepted, "{algorithm} {qop}");
+        }
+    }
+}
+
+/// RFC 8760 §2.4 order, one nonce for all three.
+#[test]
+fn challenges_stand_in_order() {
+    let mut authenticator = authenticator();
+    let challenges = authenticator.challenges(NOW, b"call-1", "a\"b", true);
+    let nonce = nonce_of(&challenges[0]);
+    let expected = ["SHA-256", "SHA-512-256", "MD5"].map(|name| {
+        format!("Digest realm=\"a\\\"b\", nonce=\"{nonce}\", algorithm={name}, qop=\"auth\", stale=true")
+    });
+    assert_eq!(challenges, expected);
+    assert_eq!(nonce.len(), 40);
+    assert_ne!(nonce, nonce_of(&authenticator.challenges(NOW, b"call-1", "a\"b", true)[0]));
+}
+
+/// A wrong password, an unknown account and an algorithm that was not offered look the same.
+#[test]
+fn wrong_is_wrong() {
+    let settings = Settings { hashes: vec![Hash::Sha256], ..Settings::default() };
+    let mut authenticator = Authenticator::new([7; 32], settings);
+    let nonce = nonce_of(&authenticator.challenges(NOW, b"call-1", REALM, false)[0]);
+    let mut verdict = |header: String, account: Option<&Ha1s>| {
+        judge(&mut authenticator, NOW, &header, question(1), account)
+    };
+    assert_eq!(verdict(respond("SHA-256", &nonce, "auth", 1, "guess"), Some(&alice())), Verdict::Wrong);
+    assert_eq!(verdict(respond("SHA-256", &nonce, "auth", 1, "secret"), None), Verdict::Wrong);
+    assert_eq!(verdict(respond("MD5", &nonce, "auth", 1, "secret"), Some(&alice())), Verdict::Wrong);
+    // None of these has used the nonce up.
+    assert_eq!(verdict(respond("SHA-256", &nonce, "auth", 1, "secret"), Some(&alice())), Verdict::Accepted);
+}
+
+#[test]
+fn answers_follow_the_limit() {
+    assert_eq!(Verdict::Accepted.answer(true), None);
+    assert_eq!(Verdict::Stale.answer(true), Some(Answer::Challenge { stale: true }));
+    assert_eq!(Verdict::Wrong.answer(false), Some(Answer::Challenge { stale: false }));
+    assert_eq!(Verdict::Wrong.answer(true), Some(Answer::Forbid));
+}
+
+/// RFC 7616 §3.4 `nc`, and CSeq in its place for RFC 2069.
+#[test]
+fn a_count_is_used_once() {
+    let mut authenticator = authenticator();
+    let nonce = nonce_of(&authenticator.challenges(NOW, b"call-1", REALM, false)[0]);
+    let mut with = |qop: &str, nc: u32, cseq: u32| {
+        let header = respond("SHA-256", &nonce, qop, nc, "secret");
+        judge(&mut authenticator, NOW, &header, question(cseq), Some(&alice()))
+    };
+    assert_eq!(with("auth", 1, 1), Verdict::Accepted);
+    assert_eq!(with("auth", 1, 2), Verdict::Stale);
+    assert_eq!(with("auth", 5, 3), Verdict::Accepted);
+    assert_eq!(with("auth", 4, 4), Verdict::Stale);
+    assert_eq!(with("", 0, 5), Verdict::Accepted);
+    assert_eq!(with("", 0, 5), Verdict::Stale);
+    assert_eq!(with("", 0, 6), Verdict::Accepted);
+}
+
+#[test]
+fn a_nonce_belongs_to_its_call_realm_and_time() {
+    let settings = NonceSettings::default();
+    let mut nonces = Nonces::new([1; 16], settings);
+    let nonce = nonces.issue(NOW, b"call-1", REALM);
+    let late = NOW + settings.lifetime + Duration::from_micros(1);
+    let check = |now, nonce: &str, realm, call: &[u8]| nonces.check(now, nonce.as_bytes(), realm, call, 1);
+    assert!(matches!(check(NOW + settings.lifetime, &nonce, REALM, b"call-1"), NonceVerdict::Good(_)));
+    assert_eq!(check(late, &nonce, REALM, b"call-1"), NonceVerdict::Stale);
+    assert_eq!(check(NOW, &nonce, REALM, b"call-2"), NonceVerdict::Stale);
+    assert_eq!(check(NOW, &nonce, "other.org", b"call-1"), NonceVerdict::Forged);
+    assert_eq!(check(NOW, &"0".repeat(40), REALM, b"call-1"), NonceVerdict::Forged);
+    let other = Nonces::new([2; 16], settings);
+    assert_eq!(other.check(NOW, nonce.as_bytes(), REALM, b"call-1", 1), NonceVerdict::Forged);
+}
+
+/// Every digit counts.
+#[test]
+fn no_digit_of_a_nonce_can_change() {
+    let mut nonces = Nonces::new([1; 16], NonceSettings::default());
+    let nonce = nonces.issue(NOW, b"call-1", REALM);
+    for at in 0..nonce.len() {
+        let mut changed = nonce.clone().into_bytes();
+        changed[at] = if changed[at] == b'0' { b'1' } else { b'0' };
+        let verdict = nonces.check(NOW, &changed, REALM, b"call-1", 1);
+        assert!(matches!(verdict, NonceVerdict::Forged | NonceVerdict::Stale), "{at} {verdict:?}");
+    }
+}
+
+#[test]
+fn the_table_of_counts_is_bounded_and_never_lets_a_replay_through() {
+    let settings = NonceSettings { capacity: 4, ..NonceSettings::default() };
+    let mut nonces = Nonces::new([1; 16], settings);
+    let issued: Vec<String> =
+        (0..10).map(|index| nonces.issue(NOW + Duration::from_micros(index), b"call-1", REALM)).collect();
+    for nonce in &issued {
+        let NonceVerdict::Good(used) = nonces.check(NOW, nonce.as_bytes(), REALM, b"call-1", 1) else {
+            panic!("unused and newer than what was forgotten");
+        };
+        assert!(nonces.spend(NOW, used));
+        assert!(!nonces.spend(NOW, used), "two requests were checked before either was verified");
+    }
+    assert_eq!(nonces.in_use(), 4);
+    for nonce in &issued[..6] {
+        assert_eq!(nonces.check(NOW, nonce.as_bytes(), REALM, b"call-1", 2), NonceVerdict::Stale);
+    }
+    let fresh = |count| nonces.check(NOW, issued[9].as_bytes(), REALM, b"call-1", count);
+    assert_eq!(fresh(1), NonceVerdict::Replayed);
+    assert!(matches!(fresh(2), NonceVerdict::Good(_)));
+}
+
+#[test]
+fn counts_of_dead_nonces_are_forgotten() {
+    let mut nonces = Nonces::new([1; 16], NonceSettings::default());
+    for minute in 0..60 {
+        let now = NOW + Duration::from_secs(minute * 60);
+        let nonce = nonces.issue(now, b"call-1", REALM);
+        let NonceVerdict::Good(used) = nonces.check(now, nonce.as_bytes(), REALM, b"call-1", 1) else {
+            panic!("fresh");
+        };
+        assert!(nonces.spend(now, used));
+    }
+    assert_eq!(nonces.in_use(), 6);
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_may_be_tried(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = Credentials::parse(&bytes);
+        let mut behind = b"Digest ".to_vec();
+        behind.extend_from_slice(&bytes);
+        let _ = Credentials::parse(&behind);
+        let _ = Nonces::new([1; 16], NonceSettings::default()).check(NOW, &bytes, REALM, &bytes, 1);
+    }
+
+    #[test]
+    fn nearly_credentials_may_be_tried(
+        text in "(username|nc|qop|realm|algorithm|cnonce|username\\*)=(\"[a-z\\\\,=]{0,4}\"?|auth|[0-9a-f]{0,9}|UTF-8'%)( ?, ?)?",
+        more in "[ -~]{0,40}",
+    ) {
+        let header = format!("Digest {text}{more}{text}");
+        if let Ok(credentials) = Credentials::parse(header.as_bytes()) {
+            let _ = authenticator().verify(NOW, &credentials, question(1), None);
+        }
+    }
+
+    #[test]
+    fn what_is_quoted_reads_back(text in "[ -~äø]{0,20}") {
+        let mut header = "Digest username=".to_owned();
+        quoted(&text, &mut header);
+        header.push_str(", realm=r, nonce=n, uri=u, response=00");
+        let credentials = Credentials::parse(header.as_bytes()).unwrap();
+        prop_assert_eq!(credentials.username, text);
+    }
+}

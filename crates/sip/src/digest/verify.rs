@@ -1,0 +1,213 @@
+//! Whether a response is right, in the same time and with the same answer for every way to be wrong.
+
+use stdx::Instant;
+use stdx::hash::Keyed;
+
+use super::algorithm::{Ha1s, Hash, Hex, hash_hex};
+use super::challenge::challenge_value;
+use super::credentials::{Credentials, Qop};
+use super::nonce::{NonceSettings, NonceUse, NonceVerdict, Nonces};
+use crate::keys;
+
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Offered in this order (RFC 8760 §2.4: the client takes the first it knows), and nothing else is
+    /// accepted. SIPp 3.6 looks at the first only and knows MD5 only.
+    pub hashes: Vec<Hash>,
+    pub nonces: NonceSettings,
+    /// Refuse credentials whose `uri` is not the Request-URI. Off, for RFC 3261 §22.4 item 5 lets both
+    /// differ, and SIPp and proxies on the way make them differ.
+    pub same_uri: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            hashes: vec![Hash::Sha256, Hash::Sha512_256, Hash::Md5],
+            nonces: NonceSettings::default(),
+            same_uri: false,
+        }
+    }
+}
+
+/// What a response is judged by, besides the credentials.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    pub realm: &'a str,
+    pub method: &'a [u8],
+    pub request_uri: &'a [u8],
+    pub call_id: &'a [u8],
+    pub cseq: u32,
+    pub body: &'a [u8],
+}
+
+impl<'a> Question<'a> {
+    /// `None` when the request lacks Call-ID or CSeq, which no checked request does.
+    pub fn of(request: &'a crate::wire::Message, realm: &'a str) -> Option<Question<'a>> {
+        Some(Question {
+            realm,
+            method: request.method_name(),
+            request_uri: request.uri(),
+            call_id: request.call_id()?,
+            cseq: request.cseq()?.0,
+            body: request.body(),
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Accepted,
+    /// Challenge again with `stale=true`: the client retries without asking its user.
+    Stale,
+    /// Wrong password, no such account, disabled, or an algorithm that was not offered: nobody can tell which.
+    Wrong,
+}
+
+/// What is sent when the verdict is not `Accepted`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// 401 or 407 with a fresh nonce.
+    Challenge { stale: bool },
+    /// 403, with nothing to try again.
+    Forbid,
+}
+
+impl Verdict {
+    /// `None` when accepted. `over_limit`: this source has been wrong too often; a stale nonce is no failure.
+    pub fn answer(self, over_limit: bool) -> Option<Answer> {
+        match self {
+            Verdict::Accepted => None,
+            Verdict::Stale => Some(Answer::Challenge { stale: true }),
+            Verdict::Wrong if over_limit => Some(Answer::Forbid),
+            Verdict::Wrong => Some(Answer::Challenge { stale: false }),
+        }
+    }
+}
+
+/// One shard's challenger.
+#[derive(Debug)]
+pub struct Authenticator {
+    settings: Settings,
+    nonces: Nonces,
+    /// Makes up the verifiers of accounts that do not exist.
+    nobody: Keyed,
+}
+
+impl Authenticator {
+    /// `secret` is the endpoint's: what is used here is derived from it.
+    pub fn new(secret: [u8; 32], settings: Settings) -> Self {
+        let nonces = Nonces::new(keys::derive(&secret, "nonces"), settings.nonces);
+        let nobody = Keyed::new(keys::derive(&secret, "made-up verifiers"));
+        Authenticator { settings, nonces, nobody }
+    }
+
+    /// Header values in the order they are to stand, one line each, all with the same fresh nonce.
+    pub fn challenges(&mut self, now: Instant, call_id: &[u8], realm: &str, stale: bool) -> Vec<String> {
+        let nonce = self.nonces.issue(now, call_id, realm);
+        self.settings.hashes.iter().map(|&hash| challenge_value(hash, realm, &nonce, stale)).collect()
+    }
+
+    /// What can be said without the account. `Ok` leads to [`verify`](Self::verify).
+    pub fn inspect(
+        &self,
+        now: Instant,
+        credentials: &Credentials<'_>,
+        question: Question<'_>,
+    ) -> Result<(), Verdict> {
+        self.nonce_use(now, credentials, question).map(|_| ())
+    }
+
+    /// `account` is `None` when there is none or it may not sign in; that costs the same time.
+    pub fn verify(
+        &mut self,
+        now: Instant,
+        credentials: &Credentials<'_>,
+        question: Question<'_>,
+        account: Option<&Ha1s>,
+    ) -> Verdict {
+        let nonce_use = match self.nonce_use(now, credentials, question) {
+            Ok(nonce_use) => nonce_use,
+            Err(verdict) => return verdict,
+        };
+        let made_up = self.made_up(&credentials.username);
+        let ha1s = account.unwrap_or(&made_up);
+        let is_right = response_is_right(credentials, question, ha1s);
+        if !is_right || account.is_none() {
+            return Verdict::Wrong;
+        }
+        if self.nonces.spend(now, nonce_use) { Verdict::Accepted } else { Verdict::Stale }
+    }
+
+    /// For the metrics: nonces whose counts are remembered.
+    pub fn nonces_in_use(&self) -> usize {
+        self.nonces.in_use()
+    }
+
+    fn nonce_use(
+        &self,
+        now: Instant,
+        credentials: &Credentials<'_>,
+        question: Question<'_>,
+    ) -> Result<NonceUse, Verdict> {
+        let is_offered = self.settings.hashes.contains(&credentials.algorithm.hash);
+        let is_uri_right = !self.settings.same_uri || credentials.uri == question.request_uri;
+        if !is_offered || !is_uri_right || credentials.realm != question.realm.as_bytes() {
+            return Err(Verdict::Wrong);
+        }
+        // Without qop nothing in the response counts; CSeq, which must grow within a Call-ID, stands in. It may
+        // start at 0, which no count does.
+        let count = match credentials.qop {
+            Qop::None => question.cseq.saturating_add(1),
+            Qop::Auth | Qop::AuthInt => credentials.nonce_count().unwrap_or(0),
+        };
+        let nonce = credentials.nonce;
+        match self.nonces.check(now, nonce, question.realm, question.call_id, count) {
+            NonceVerdict::Good(nonce_use) => Ok(nonce_use),
+            // A forged nonce may be one from before a restart: its owner deserves a silent retry, and a
+            // forger learns nothing by one.
+            NonceVerdict::Stale | NonceVerdict::Forged | NonceVerdict::Replayed => Err(Verdict::Stale),
+        }
+    }
+
+    /// Verifiers that nobody has a password for, the same for a name every time.
+    fn made_up(&self, username: &str) -> Ha1s {
+        let seed = self.nobody.mac(&[username.as_bytes()]).to_be_bytes();
+        let fill = |index: usize| seed[index % 8] ^ index as u8;
+        Ha1s {
+            md5: std::array::from_fn(fill),
+            sha256: std::array::from_fn(fill),
+            sha512_256: std::array::from_fn(fill),
+        }
+    }
+}
+
+/// RFC 7616 §3.4.1 to §3.4.3.
+fn response_is_right(credentials: &Credentials<'_>, question: Question<'_>, ha1s: &Ha1s) -> bool {
+    let hash = credentials.algorithm.hash;
+    let (nonce, cnonce) = (credentials.nonce, credentials.cnonce);
+    let mut ha1 = Hex::of(ha1s.of(hash));
+    if credentials.algorithm.session {
+        ha1 = hash_hex(hash, &[ha1.as_bytes(), nonce, cnonce]);
+    }
+    let (method, uri) = (question.method, credentials.uri);
+    let ha2 = match credentials.qop {
+        Qop::AuthInt => {
+            let body = hash_hex(hash, &[question.body]);
+            hash_hex(hash, &[method, uri, body.as_bytes()])
+        }
+        Qop::None | Qop::Auth => hash_hex(hash, &[method, uri]),
+    };
+    let (ha1, ha2) = (ha1.as_bytes(), ha2.as_bytes());
+    let expected = match credentials.qop {
+        Qop::None => hash_hex(hash, &[ha1, nonce, ha2]),
+        Qop::Auth => hash_hex(hash, &[ha1, nonce, credentials.nc, cnonce, b"auth", ha2]),
+        Qop::AuthInt => hash_hex(hash, &[ha1, nonce, credentials.nc, cnonce, b"auth-int", ha2]),
+    };
+    let mut given = [0; super::algorithm::HEX_MAX];
+    let Some(given) = given.get_mut(..credentials.response.len()) else { return false };
+    given.copy_from_slice(credentials.response);
+    // RFC 7616 §3.4: LHEX is lower case. COMPAT(phones): some write capitals.
+    given.make_ascii_lowercase();
+    stdx::ct_eq(expected.as_bytes(), given)
+}

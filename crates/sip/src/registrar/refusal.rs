@@ -1,0 +1,72 @@
+//! Answers to a REGISTER that changes nothing.
+
+use router::RegisterRefused;
+
+use crate::wire::Reply;
+
+/// Seconds after which a REGISTER may be tried again when the record could not be written: long enough for a
+/// disk to be noticed, short enough for a phone not to be missed.
+const RETRY_AFTER: u32 = 30;
+
+/// A status, its reason, and at most one header that explains it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub status: u16,
+    pub reason: &'static str,
+    pub header: Option<(&'static str, String)>,
+}
+
+impl Refusal {
+    const fn new(status: u16, reason: &'static str) -> Self {
+        Refusal { status, reason, header: None }
+    }
+
+    pub(super) const fn bad(reason: &'static str) -> Self {
+        Refusal::new(400, reason)
+    }
+
+    pub(super) const fn too_many_contacts() -> Self {
+        Refusal::new(403, "Too Many Contacts")
+    }
+
+    /// RFC 5627 §5.1.
+    pub(super) const fn contact_is_gruu() -> Self {
+        Refusal::new(403, "Contact Is A GRUU")
+    }
+
+    /// RFC 5626 §11.6.
+    pub(super) const fn first_hop_lacks_outbound() -> Self {
+        Refusal::new(439, "First Hop Lacks Outbound Support")
+    }
+
+    pub(super) fn bad_extension(unsupported: String) -> Self {
+        Refusal { header: Some(("Unsupported", unsupported)), ..Refusal::new(420, "Bad Extension") }
+    }
+
+    pub(super) fn interval_too_brief(min_expires: u32) -> Self {
+        let header = Some(("Min-Expires", min_expires.to_string()));
+        Refusal { header, ..Refusal::new(423, "Interval Too Brief") }
+    }
+
+    /// Adds the header that belongs to the status.
+    pub fn write(&self, reply: &mut Reply) {
+        if let Some((name, value)) = &self.header {
+            reply.header(name, value.as_bytes());
+        }
+    }
+}
+
+impl From<RegisterRefused> for Refusal {
+    fn from(refused: RegisterRefused) -> Self {
+        match refused {
+            // RFC 3261 §10.3 step 7 says that the request fails, not with what. 500 is what §12.2.2 answers to a
+            // CSeq that goes back within a dialog; Kamailio answers 400 here.
+            RegisterRefused::OutOfOrder => Refusal::new(500, "CSeq Out Of Order"),
+            RegisterRefused::TooManyContacts => Refusal::too_many_contacts(),
+            RegisterRefused::StoreFailed => Refusal {
+                header: Some(("Retry-After", RETRY_AFTER.to_string())),
+                ..Refusal::new(500, "Registration Could Not Be Stored")
+            },
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What can go wrong with the record, in words for an operator.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Says whose fault it is and what to do. Cloneable, because one failed group answers many tickets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreError {
+    /// The disk is full. Nothing was written; writes work again once there is space.
+    Full {
+        path: PathBuf,
+    },
+    /// Another process holds the database longer than we wait.
+    Locked {
+        path: PathBuf,
+    },
+    /// The disk or the file system failed, or the file may not be written.
+    Io {
+        path: PathBuf,
+        detail: String,
+    },
+    /// Not a database of ours, or a damaged one.
+    Corrupt {
+        path: PathBuf,
+        detail: String,
+    },
+    /// Written by a later version of belfry.
+    NewerSchema {
+        path: PathBuf,
+        found: u32,
+        known: u32,
+    },
+    /// There is one of that name already.
+    Exists {
+        what: String,
+    },
+    NotFound {
+        what: String,
+    },
+    /// A value breaks a rule or a limit.
+    Invalid {
+        what: String,
+        expected: String,
+    },
+    /// A line of an import. Lines count from 1.
+    Line {
+        line: u64,
+        found: String,
+        expected: String,
+    },
+    /// The service has been shut down.
+    Closed,
+    /// A defect of ours: the database refused a statement we prepared.
+    Internal {
+        detail: String,
+    },
+}
+
+impl StoreError {
+    /// True when only the one write is at fault and others of its group may stand.
+    pub fn is_of_item(&self) -> bool {
+        matches!(self, StoreError::Exists { .. } | StoreError::NotFound { .. } | StoreError::Invalid { .. })
+    }
+
+    pub(crate) fn invalid(what: impl Into<String>, expected: impl Into<String>) -> Self {
+        StoreError::Invalid { what: what.into(), expected: expected.into() }
+    }
+
+    pub(crate) fn not_found(what: impl Into<String>) -> Self {
+        StoreError::NotFound { what: what.into() }
+    }
+
+    pub(crate) fn exists(what: impl Into<String>) -> Self {
+        StoreError::Exists { what: what.into() }
+    }
+
+    pub(crate) fn from_sqlite(error: &rusqlite::Error, path: &Path) -> Self {
+        use rusqlite::ErrorCode as Code;
+        let path = path.to_owned();
+        let detail = error.to_string();
+        match error.sqlite_error_code() {
+            Some(Code::DiskFull) => StoreError::Full { path },
+            Some(Code::DatabaseBusy | Code::DatabaseLocked) => StoreError::Locked { path },
+            Some(Code::DatabaseCorrupt | Code::NotADatabase) => StoreError::Corrupt { path, detail },
+            Some(Code::ConstraintViolation) => StoreError::exists(detail),
+            Some(Code::SystemIoFailure | Code::ReadOnly | Code::CannotOpen | Code::PermissionDenied) => {
+                StoreError::Io { path, detail }
+            }
+            _ => StoreError::Internal { detail },
+        }
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreError::Full { path } => {
+                write!(
+                    f,
+                    "{}: the disk is full; free some space there, writing resumes by itself",
+                    path.display()
+                )
+            }
+            StoreError::Locked { path } => write!(
+                f,
+                "{}: another process holds the database; wait for it, or see who with: fuser {}",
+                path.display(),
+                path.display()
+            ),
+            StoreError::Io { path, detail } => write!(
+                f,
+                "{}: cannot read or write ({detail}); check the disk, the directory and its owner",
+                path.display()
+            ),
+            StoreError::Corrupt { path, detail } => write!(
+                f,
+                "{}: not a belfry database, or damaged ({detail}); restore it from a backup",
+                path.display()
+            ),
+            StoreError::NewerSchema { path, found, known } => write!(
+                f,
+                "{}: written by a newer belfry (schema {found}, this one knows up to {known}); \
+                 run that version, or restore a backup from before the upgrade",
+                path.display()
+            ),
+            StoreError::Exists { what } => write!(f, "{what} exists already"),
+            StoreError::NotFound { what } => write!(f, "there is no {what}"),
+            StoreError::Invalid { what, expected } => write!(f, "{what}: expected {expected}"),
+            StoreError::Line { line, found, expected } => {
+                write!(f, "line {line}: {found}; expected {expected}")
+            }
+            StoreError::Closed => write!(f, "the record is closed: the server is stopping"),
+            StoreError::Internal { detail } => write!(f, "defect in belfry's store: {detail}"),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}

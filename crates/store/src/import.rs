@@ -1,0 +1,232 @@
+//! Accounts from CSV: `account,password,name`, with or without a line of headings.
+//!
+//! `account` is `user@domain`, or `user` in the default domain; `name` may be missing. One thread reads and
+//! hashes, the caller's writes; a batch that is written stays written when a later line is refused.
+
+use std::io;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::Builder;
+
+use csv::StringRecord;
+use stdx::Instant;
+
+use crate::error::StoreError;
+use crate::limits;
+use crate::record::Writer;
+use crate::types::{Address, NewAccount, check_length};
+
+/// What to do with an account that is there already, and with a second line for one account.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Existing {
+    /// Set its password and, when one is given, its name.
+    #[default]
+    Update,
+    Skip,
+}
+
+#[derive(Clone, Debug)]
+pub struct ImportOptions {
+    /// For accounts without `@domain`.
+    pub default_domain: Option<Box<str>>,
+    pub existing: Existing,
+    /// Accounts in one transaction.
+    pub batch: usize,
+    /// Stands as the time the accounts were made.
+    pub now: Instant,
+}
+
+impl ImportOptions {
+    pub fn new(default_domain: Option<&str>, now: Instant) -> Self {
+        let default_domain = default_domain.map(Box::from);
+        ImportOptions { default_domain, existing: Existing::default(), batch: limits::IMPORT_BATCH, now }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Imported {
+    pub added: u64,
+    pub updated: u64,
+    pub skipped: u64,
+}
+
+impl Imported {
+    pub fn total(&self) -> u64 {
+        self.added + self.updated + self.skipped
+    }
+}
+
+/// After every batch. The bytes, against the size of the file, give the time left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    pub imported: Imported,
+    /// Of the input, up to the last account that is on disk.
+    pub bytes: u64,
+}
+
+struct Batch {
+    accounts: Vec<NewAccount>,
+    bytes: u64,
+}
+
+pub(crate) fn run(
+    writer: &mut dyn Writer,
+    input: impl io::Read + Send,
+    options: &ImportOptions,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Imported, StoreError> {
+    // One batch being written, one ready: the reader is never more than that ahead.
+    let (send, receive) = sync_channel(1);
+    std::thread::scope(|scope| {
+        Builder::new()
+            .name("import-reader".into())
+            .spawn_scoped(scope, move || read_all(input, options, &send))
+            .map_err(|error| StoreError::Internal { detail: format!("cannot start a thread: {error}") })?;
+        write_all(writer, &receive, options.existing, progress)
+        // Returning drops `receive`, which ends the reader if it is still at work.
+    })
+}
+
+fn write_all(
+    writer: &mut dyn Writer,
+    batches: &Receiver<Result<Batch, StoreError>>,
+    existing: Existing,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Imported, StoreError> {
+    let mut so_far = Progress::default();
+    while let Ok(batch) = batches.recv() {
+        let batch = batch?;
+        let imported = writer.import(&batch.accounts, existing)?;
+        so_far.imported.added += imported.added;
+        so_far.imported.updated += imported.updated;
+        so_far.imported.skipped += imported.skipped;
+        so_far.bytes = batch.bytes;
+        progress(so_far);
+    }
+    Ok(so_far.imported)
+}
+
+/// Ends with the input, with the first bad line (what came before it is sent first), or when nobody listens.
+fn read_all(input: impl io::Read, options: &ImportOptions, batches: &SyncSender<Result<Batch, StoreError>>) {
+    let mut lines = Lines::new(input, options);
+    let size = options.batch.max(1);
+    loop {
+        let mut batch = Batch { accounts: Vec::with_capacity(size), bytes: 0 };
+        let end = lines.fill(&mut batch, size);
+        if !batch.accounts.is_empty() && batches.send(Ok(batch)).is_err() {
+            return;
+        }
+        match end {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(error) => {
+                let _ = batches.send(Err(error));
+                return;
+            }
+        }
+    }
+}
+
+struct Lines<'a, R> {
+    reader: csv::Reader<io::Chain<R, &'static [u8]>>,
+    record: StringRecord,
+    first: bool,
+    options: &'a ImportOptions,
+}
+
+impl<'a, R: io::Read> Lines<'a, R> {
+    /// Every record is made to end in a line feed, the last one too: only then can its line be told from the
+    /// reader's count, which is one further. The carriage return of a CRLF stays in the last field.
+    fn new(input: R, options: &'a ImportOptions) -> Self {
+        let reader = csv::ReaderBuilder::new()
+            .has_headers(false)
+            .flexible(true)
+            .terminator(csv::Terminator::Any(b'\n'))
+            .buffer_capacity(256 * 1024)
+            .from_reader(input.chain(&b"\n"[..]));
+        Lines { reader, record: StringRecord::new(), first: true, options }
+    }
+
+    /// True: the batch is full and there may be more. `bytes` is how far the last account reached.
+    fn fill(&mut self, batch: &mut Batch, size: usize) -> Result<bool, StoreError> {
+        while batch.accounts.len() < size {
+            let more = self.reader.read_record(&mut self.record);
+            if !more.map_err(|error| unreadable(&error, self.reader.position()))? {
+                return Ok(false);
+            }
+            let fields = Fields::new(&self.record);
+            let first = std::mem::take(&mut self.first);
+            if fields.is_blank() || (first && fields.is_heading()) {
+                continue;
+            }
+            let account = fields.account(self.options);
+            batch.accounts.push(account.map_err(|error| at_line(self.line(), error))?);
+            batch.bytes = self.reader.position().byte();
+        }
+        Ok(true)
+    }
+
+    /// Where the last record began.
+    fn line(&self) -> u64 {
+        let inside = self.record.as_slice().bytes().filter(|byte| *byte == b'\n').count() as u64;
+        self.reader.position().line().saturating_sub(1 + inside)
+    }
+}
+
+struct Fields<'a> {
+    account: &'a str,
+    password: &'a str,
+    name: &'a str,
+    count: usize,
+}
+
+impl<'a> Fields<'a> {
+    fn new(record: &'a StringRecord) -> Self {
+        let field = |index| {
+            let field: &str = record.get(index).unwrap_or_default();
+            if index + 1 == record.len() { field.strip_suffix('\r').unwrap_or(field) } else { field }
+        };
+        // A spreadsheet starts its file with a byte order mark.
+        let account = field(0).trim_start_matches('\u{feff}').trim();
+        Fields { account, password: field(1), name: field(2).trim(), count: record.len() }
+    }
+
+    fn is_blank(&self) -> bool {
+        self.count == 1 && self.account.is_empty()
+    }
+
+    /// An account may be called "account", but then its password is not called "password".
+    fn is_heading(&self) -> bool {
+        self.account.eq_ignore_ascii_case("account") && self.password.trim().eq_ignore_ascii_case("password")
+    }
+
+    fn account(&self, options: &ImportOptions) -> Result<NewAccount, StoreError> {
+        if !(2..=3).contains(&self.count) {
+            let found = if self.count == 1 { "1 field".into() } else { format!("{} fields", self.count) };
+            return Err(StoreError::invalid(found, "account,password,name (name may be missing)"));
+        }
+        let address = Address::parse(self.account, options.default_domain.as_deref())?;
+        let mut account = NewAccount::with_password(address, self.password, options.now)?;
+        check_length("name", self.name.len(), limits::MAX_DISPLAY_NAME)?;
+        account.display_name = self.name.into();
+        Ok(account)
+    }
+}
+
+fn at_line(line: u64, error: StoreError) -> StoreError {
+    match error {
+        StoreError::Invalid { what, expected } => StoreError::Line { line, found: what, expected },
+        other => other,
+    }
+}
+
+fn unreadable(error: &csv::Error, after: &csv::Position) -> StoreError {
+    let line = after.line().saturating_sub(1).max(1);
+    match error.kind() {
+        csv::ErrorKind::Utf8 { .. } => StoreError::Line {
+            line,
+            found: "bytes that are not UTF-8".into(),
+            expected: "a file saved as UTF-8".into(),
+        },
+        _ => StoreError::Line { line, found: error.to_string(), expected: "readable CSV".into() },
+    }
+}

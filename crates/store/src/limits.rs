@@ -1,0 +1,56 @@
+//! The limits of the record, why they are what they are, and what one meets who goes beyond.
+//!
+//! Lengths are bytes. A value over its limit is [`StoreError::Invalid`](crate::StoreError::Invalid), which
+//! names the value and the limit; nothing is written.
+
+use std::time::Duration;
+
+/// RFC 6122 §2.3 allows 1,023 for a localpart; no account name in the field is near 255.
+pub const MAX_NAME: usize = 255;
+/// RFC 1035 §2.3.4.
+pub const MAX_DOMAIN: usize = 253;
+pub const MAX_DISPLAY_NAME: usize = 255;
+/// Long passphrases fit; a file pasted by mistake does not.
+pub const MAX_PASSWORD: usize = 1024;
+/// One binding record of the router: contact, path and user agent with room to spare.
+pub const MAX_BINDING_RECORD: usize = 16 * 1024;
+/// A message larger than this is refused by the router long before (RFC 3428 §8 says 1,300 in transit).
+pub const MAX_MESSAGE_BODY: usize = 64 * 1024;
+/// A group a prober can watch and an operator can read.
+pub const MAX_ROUTE_TARGETS: usize = 64;
+pub const MAX_URI: usize = 1024;
+/// Digits put before a number by a route.
+pub const MAX_PREFIX: usize = 64;
+/// A pattern, also a regular expression.
+pub const MAX_PATTERN: usize = 512;
+/// Every header value of a call record is cut here rather than refused: a record with a cut reason is worth
+/// more than none.
+pub const MAX_CALL_TEXT: usize = 512;
+/// A page of a listing; a longer one is cut to it. The caller asks for the next page.
+pub const MAX_PAGE: u32 = 10_000;
+/// Kept messages loaded in one answer, oldest first; the caller forgets them and asks again.
+pub const MAX_KEPT_LOADED: u32 = 1_000;
+/// Rows of the log deleted in one write, so that cleaning never holds up bindings for more than a few
+/// milliseconds.
+pub const CLEAN_CHUNK: u32 = 2_000;
+/// Kinds of verifier in one account.
+pub const MAX_VERIFIERS: usize = 16;
+
+/// Writes waiting for the writer thread. Full: [`Busy`](crate::Busy); the edge answers 503.
+pub const WRITE_QUEUE: usize = 65_536;
+/// Reads waiting for the reader threads. Full: [`Busy`](crate::Busy).
+pub const READ_QUEUE: usize = 65_536;
+/// Writes in one transaction: bounds how long the first of a group waits for the last.
+pub const MAX_GROUP: usize = 4_096;
+/// Reads answered in one batch.
+pub const MAX_READ_BATCH: usize = 64;
+/// How long the first waited-for write of a group waits for company. Two milliseconds are invisible to a phone
+/// and make one fsync of what would be dozens.
+pub const GROUP_WINDOW: Duration = Duration::from_millis(2);
+/// How long writes nobody waits for (call records) wait for a group to ride along with.
+pub const RIDE_ALONG: Duration = Duration::from_millis(250);
+/// How long a write waits for another process that holds the database: shorter than a phone's patience
+/// (RFC 3261 timer F is 32 s) and long enough for a page of `belfry account import`.
+pub const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
+/// Rows of an import in one transaction: an fsync costs nothing then, and a killed import loses no more.
+pub const IMPORT_BATCH: usize = 50_000;

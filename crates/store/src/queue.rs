@@ -1,0 +1,165 @@
+//! A bounded queue that hands over everything waiting at once: one lock and one wake-up a group, not a message.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+pub(crate) struct Queue<T> {
+    state: Mutex<State<T>>,
+    ready: Condvar,
+    capacity: usize,
+    /// Items in one `take`.
+    group: usize,
+    /// How long an urgent item waits for company.
+    window: Duration,
+    /// How long items that are not urgent wait for an urgent one.
+    patience: Duration,
+}
+
+struct State<T> {
+    items: Vec<T>,
+    /// At least one of the items is waited for.
+    urgent: bool,
+    closed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    Full,
+    Closed,
+}
+
+impl<T> Queue<T> {
+    pub(crate) fn new(capacity: usize, group: usize, window: Duration, patience: Duration) -> Self {
+        let state = State { items: Vec::new(), urgent: false, closed: false };
+        Queue { state: Mutex::new(state), ready: Condvar::new(), capacity, group, window, patience }
+    }
+
+    pub(crate) fn push(&self, item: T, urgent: bool) -> Result<(), Refused> {
+        let mut state = self.lock();
+        if state.closed {
+            return Err(Refused::Closed);
+        }
+        if state.items.len() >= self.capacity {
+            return Err(Refused::Full);
+        }
+        state.items.push(item);
+        // The taker sleeps until the first item, the first urgent one, or a full group; others need not wake it.
+        let first = state.items.len() == 1 || (urgent && !state.urgent);
+        let wake = first || state.items.len() == self.group;
+        state.urgent |= urgent;
+        drop(state);
+        if wake {
+            self.ready.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Waits for a group and moves it to `out`. False: closed and empty.
+    pub(crate) fn take(&self, out: &mut Vec<T>) -> bool {
+        let mut state = self.lock();
+        // Another taker may have emptied the queue while this one waited for company.
+        loop {
+            if state.closed && state.items.is_empty() {
+                return false;
+            }
+            state = wait_while(&self.ready, state, |state| state.items.is_empty() && !state.closed);
+            state = self.wait_for(state, self.patience, |state| !state.urgent);
+            if !self.window.is_zero() {
+                state = self.wait_for(state, self.window, |_| true);
+            }
+            if !state.items.is_empty() {
+                break;
+            }
+        }
+        let count = state.items.len().min(self.group);
+        out.extend(state.items.drain(..count));
+        if state.items.is_empty() {
+            state.urgent = false;
+        } else {
+            // Another taker may be asleep, and nobody will push a "first" item for it.
+            self.ready.notify_one();
+        }
+        true
+    }
+
+    /// Nothing more comes in; what is there is still handed out.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.ready.notify_all();
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.lock().items.len()
+    }
+
+    /// Waits at most so long while the group is not full, the queue is open, and `more` says so.
+    fn wait_for<'a>(
+        &self,
+        state: MutexGuard<'a, State<T>>,
+        time: Duration,
+        more: impl Fn(&State<T>) -> bool,
+    ) -> MutexGuard<'a, State<T>> {
+        let waiting = |state: &mut State<T>| {
+            !state.items.is_empty() && state.items.len() < self.group && !state.closed && more(state)
+        };
+        self.ready.wait_timeout_while(state, time, waiting).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        // Nothing that can panic runs under the lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn wait_while<'a, S>(
+    ready: &Condvar,
+    guard: MutexGuard<'a, S>,
+    condition: impl FnMut(&mut S) -> bool,
+) -> MutexGuard<'a, S> {
+    ready.wait_while(guard, condition).unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn a_group_comes_in_order_and_no_larger_than_allowed() {
+        let queue = Queue::new(10, 3, LONG, LONG);
+        (0..5).for_each(|item| queue.push(item, true).unwrap());
+        queue.close();
+        let mut out = Vec::new();
+        assert!(queue.take(&mut out));
+        assert_eq!(out, [0, 1, 2]);
+        assert!(queue.take(&mut out));
+        assert_eq!(out, [0, 1, 2, 3, 4]);
+        assert!(!queue.take(&mut out));
+    }
+
+    #[test]
+    fn a_full_queue_and_a_closed_one_refuse() {
+        let queue = Queue::new(1, 3, LONG, LONG);
+        queue.push(1, false).unwrap();
+        assert_eq!(queue.push(2, true), Err(Refused::Full));
+        queue.close();
+        assert_eq!(queue.push(2, true), Err(Refused::Closed));
+        assert_eq!(queue.len(), 1);
+    }
+
+    #[test]
+    fn what_nobody_waits_for_goes_with_the_first_that_is() {
+        let queue = Queue::new(10, 10, Duration::ZERO, LONG);
+        queue.push("call", false).unwrap();
+        std::thread::scope(|scope| {
+            let taker = scope.spawn(|| {
+                let mut out = Vec::new();
+                queue.take(&mut out);
+                out
+            });
+            queue.push("binding", true).unwrap();
+            assert_eq!(taker.join().unwrap(), ["call", "binding"]);
+        });
+    }
+}

@@ -1,0 +1,165 @@
+//! The record's contract: what can be written and read. SQLite is behind it; PostgreSQL can be.
+
+use stdx::Instant;
+
+use crate::error::StoreError;
+use crate::import::{Existing, Imported};
+use crate::types::{
+    Account, AccountFilter, AccountLimits, Address, Alias, CallFilter, CallRecord, Domain, KeptMessage,
+    NewAccount, Route,
+};
+use crate::verifiers::Verifiers;
+
+/// One change. All of a group are on disk together, or those that failed say so.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Write {
+    /// Append to the log of bindings. The record does not look inside.
+    Binding {
+        written_at: Instant,
+        record: Box<[u8]>,
+    },
+    /// Delete rows at the head of the log that were written before; at most `limits::CLEAN_CHUNK` at a time.
+    /// The newest row always stays, so that numbers never repeat.
+    CleanBindings {
+        before: Instant,
+    },
+    Call(Box<CallRecord>),
+    /// Delete records of calls that ended before; at most `limits::CLEAN_CHUNK` at a time.
+    ForgetCalls {
+        before: Instant,
+    },
+    Keep(Box<KeptMessage>),
+    ForgetMessage {
+        aor: Box<str>,
+        id: u64,
+    },
+    /// Delete messages sent before; at most `limits::CLEAN_CHUNK` at a time.
+    ForgetMessages {
+        before: Instant,
+    },
+
+    AddAccount(Box<NewAccount>),
+    SetVerifiers {
+        account: Address,
+        verifiers: Verifiers,
+    },
+    SetDisplayName {
+        account: Address,
+        display_name: Box<str>,
+    },
+    SetDisabled {
+        account: Address,
+        disabled: bool,
+    },
+    SetLimits {
+        account: Address,
+        limits: AccountLimits,
+    },
+    /// Its aliases go with it.
+    RemoveAccount {
+        account: Address,
+    },
+    AddDomain {
+        name: Box<str>,
+        created_at: Instant,
+    },
+    /// Refused while there are accounts or aliases in it.
+    RemoveDomain {
+        name: Box<str>,
+    },
+    AddAlias {
+        alias: Address,
+        account: Address,
+    },
+    RemoveAlias {
+        alias: Address,
+    },
+    AddRoute(Box<Route>),
+    /// Replaces the route of the same name.
+    ReplaceRoute(Box<Route>),
+    RemoveRoute {
+        name: Box<str>,
+    },
+}
+
+/// What came of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteDone {
+    /// The binding's place in the log; numbers grow.
+    Logged { seq: i64 },
+    /// The id of what was added or kept.
+    Added { id: i64 },
+    /// Rows changed or deleted. For the cleaning writes: `limits::CLEAN_CHUNK` means ask again.
+    Changed { rows: u64 },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Read {
+    /// The account of an address, also by an alias; the domain in lower case. Answered with `Loaded::Account`.
+    Account {
+        user: Box<str>,
+        domain: Box<str>,
+    },
+    Accounts(AccountFilter),
+    /// The aliases of an account, or all of them.
+    Aliases {
+        account: Option<Address>,
+    },
+    Domains,
+    Routes,
+    Calls(CallFilter),
+    /// Oldest first, at most `limits::MAX_KEPT_LOADED`.
+    KeptMessages {
+        aor: Box<str>,
+    },
+    /// Every address something is kept for, and how much: what a router wants to know when it starts.
+    KeptCounts,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Loaded {
+    /// `None`: no such address. A disabled account is an answer, not an absence.
+    Account(Option<Box<Account>>),
+    Accounts(Vec<Account>),
+    Aliases(Vec<Alias>),
+    Domains(Vec<Domain>),
+    Routes(Vec<Route>),
+    Calls(Vec<CallRecord>),
+    KeptMessages(Vec<KeptMessage>),
+    KeptCounts(Vec<(Box<str>, u32)>),
+}
+
+/// One row of the log of bindings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoggedBinding<'a> {
+    pub seq: i64,
+    pub written_at: Instant,
+    pub record: &'a [u8],
+}
+
+/// Where the record is. Readers see what was written before they were asked.
+pub trait Store: Send + Sync {
+    fn reader(&self) -> Result<Box<dyn Reader>, StoreError>;
+    /// One at a time is enough; a second one waits for the first's transaction.
+    fn writer(&self) -> Result<Box<dyn Writer>, StoreError>;
+}
+
+pub trait Reader: Send {
+    fn load(&mut self, read: &Read) -> Result<Loaded, StoreError>;
+
+    /// Visits every row of the log in order, one in memory at a time. Returns how many.
+    fn replay(&mut self, visit: &mut dyn FnMut(LoggedBinding<'_>)) -> Result<u64, StoreError>;
+}
+
+pub trait Writer: Send {
+    /// Writes all in one transaction and returns after it is on disk, with one result per write, in order.
+    /// A write at fault itself (`StoreError::is_of_item`) fails alone; any other error fails the whole group
+    /// and nothing of it was written.
+    fn write_group(&mut self, group: &[Write]) -> Vec<Result<WriteDone, StoreError>>;
+
+    /// A named secret, made once: `fresh` becomes it when there is none yet. Returns the one that counts.
+    fn secret(&mut self, name: &str, fresh: [u8; 32]) -> Result<[u8; 32], StoreError>;
+
+    /// Writes many accounts in one transaction; makes domains that are not there.
+    fn import(&mut self, accounts: &[NewAccount], existing: Existing) -> Result<Imported, StoreError>;
+}

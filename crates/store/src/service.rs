@@ -1,0 +1,195 @@
+//! The record beside running shards: one writer thread with group commit, reader threads, bounded queues.
+//!
+//! A shard never waits: it puts a write or read into a queue with a [`Ticket`] and gets the answer through
+//! [`Completions`], in batches, from one of the service's threads. Answers to one sink's writes come in the
+//! order of the writes; reads may overtake each other when there are several readers.
+
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use crate::error::StoreError;
+use crate::limits;
+use crate::queue::{Queue, Refused};
+use crate::record::{Loaded, Read, Reader, Store, Write, WriteDone, Writer};
+
+/// Who wants the answer, and the asker's own number for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ticket {
+    /// A shard.
+    pub sink: u16,
+    pub id: u64,
+}
+
+/// Where answers go. Called on the service's threads; must not block.
+pub trait Completions: Send + Sync {
+    /// Writes that are on disk, or failed.
+    fn complete(&self, sink: u16, done: Vec<(u64, Result<WriteDone, StoreError>)>);
+    fn loaded(&self, sink: u16, done: Vec<(u64, Result<Loaded, StoreError>)>);
+    /// A group failed, or a write that has no ticket: what an operator should know. Once per group.
+    fn failed(&self, error: &StoreError) {
+        let _ = error;
+    }
+}
+
+/// The queue is full, or the service has been shut down. Nothing was taken; the caller answers 503.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Busy;
+
+#[derive(Clone, Debug)]
+pub struct ServiceOptions {
+    pub readers: usize,
+    pub write_queue: usize,
+    pub read_queue: usize,
+    /// Writes in one transaction at most.
+    pub max_group: usize,
+    /// How long a group waits for company.
+    pub group_window: Duration,
+    /// How long writes without a ticket wait for a group to ride along with.
+    pub ride_along: Duration,
+}
+
+impl Default for ServiceOptions {
+    fn default() -> Self {
+        ServiceOptions {
+            readers: 1,
+            write_queue: limits::WRITE_QUEUE,
+            read_queue: limits::READ_QUEUE,
+            max_group: limits::MAX_GROUP,
+            group_window: limits::GROUP_WINDOW,
+            ride_along: limits::RIDE_ALONG,
+        }
+    }
+}
+
+type Writes = Queue<(Write, Option<Ticket>)>;
+type Reads = Queue<(Read, Ticket)>;
+
+/// Shared by all shards behind an `Arc`. Dropping it, or `shutdown`, writes what is queued and joins the threads.
+pub struct Service {
+    writes: Arc<Writes>,
+    reads: Arc<Reads>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Service {
+    pub fn start(
+        store: &dyn Store,
+        completions: &Arc<dyn Completions>,
+        options: &ServiceOptions,
+    ) -> Result<Self, StoreError> {
+        let writes =
+            Queue::new(options.write_queue, options.max_group, options.group_window, options.ride_along);
+        let reads = Queue::new(options.read_queue, limits::MAX_READ_BATCH, Duration::ZERO, Duration::ZERO);
+        let mut service = Service { writes: Arc::new(writes), reads: Arc::new(reads), threads: Vec::new() };
+        let (writer, queue, sinks) = (store.writer()?, service.writes.clone(), completions.clone());
+        service.spawn("store-writer".into(), move || run_writer(writer, &queue, &*sinks))?;
+        for number in 0..options.readers.max(1) {
+            let (reader, queue, sinks) = (store.reader()?, service.reads.clone(), completions.clone());
+            service.spawn(format!("store-reader-{number}"), move || run_reader(reader, &queue, &*sinks))?;
+        }
+        Ok(service)
+    }
+
+    fn spawn(&mut self, name: String, work: impl FnOnce() + Send + 'static) -> Result<(), StoreError> {
+        let thread = Builder::new()
+            .name(name)
+            .spawn(work)
+            .map_err(|error| StoreError::Internal { detail: format!("cannot start a thread: {error}") })?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Queues a write. Without a ticket nobody is told, and it waits for a group that somebody waits for, at
+    /// most `ServiceOptions::ride_along`.
+    pub fn write(&self, write: Write, ticket: impl Into<Option<Ticket>>) -> Result<(), Busy> {
+        let ticket = ticket.into();
+        self.writes.push((write, ticket), ticket.is_some()).map_err(Busy::from)
+    }
+
+    pub fn read(&self, read: Read, ticket: Ticket) -> Result<(), Busy> {
+        self.reads.push((read, ticket), true).map_err(Busy::from)
+    }
+
+    /// Writes and reads waiting now: a gauge.
+    pub fn waiting(&self) -> (usize, usize) {
+        (self.writes.len(), self.reads.len())
+    }
+
+    /// Takes nothing more, answers everything queued, then returns.
+    pub fn shutdown(mut self) {
+        self.stop();
+    }
+
+    fn stop(&mut self) {
+        self.writes.close();
+        self.reads.close();
+        for thread in self.threads.drain(..) {
+            // A panic there was printed; there is nothing more to say about it.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl From<Refused> for Busy {
+    fn from(_: Refused) -> Self {
+        Busy
+    }
+}
+
+fn run_writer(mut writer: Box<dyn Writer>, queue: &Writes, sinks: &dyn Completions) {
+    let (mut taken, mut group, mut tickets) = (Vec::new(), Vec::new(), Vec::new());
+    while queue.take(&mut taken) {
+        group.clear();
+        tickets.clear();
+        for (write, ticket) in taken.drain(..) {
+            group.push(write);
+            tickets.push(ticket);
+        }
+        let results = writer.write_group(&group);
+        if let Some(error) = worth_telling(&results, &tickets) {
+            sinks.failed(error);
+        }
+        let answered = tickets.iter().zip(results).filter_map(|(ticket, done)| Some(((*ticket)?, done)));
+        by_sink(answered, |sink, done| sinks.complete(sink, done));
+    }
+}
+
+/// The first error that is not only the asker's business.
+fn worth_telling<'a>(
+    results: &'a [Result<WriteDone, StoreError>],
+    tickets: &[Option<Ticket>],
+) -> Option<&'a StoreError> {
+    results.iter().zip(tickets).find_map(|(done, ticket)| match done {
+        Err(error) if ticket.is_none() || !error.is_of_item() => Some(error),
+        _ => None,
+    })
+}
+
+fn run_reader(mut reader: Box<dyn Reader>, queue: &Reads, sinks: &dyn Completions) {
+    let mut taken = Vec::new();
+    while queue.take(&mut taken) {
+        let answered = taken.drain(..).map(|(read, ticket)| (ticket, reader.load(&read)));
+        by_sink(answered, |sink, done| sinks.loaded(sink, done));
+    }
+}
+
+/// One batch a sink, in order. There are as many sinks as cores, so a short list is searched.
+fn by_sink<T>(answered: impl Iterator<Item = (Ticket, T)>, mut deliver: impl FnMut(u16, Vec<(u64, T)>)) {
+    let mut batches: Vec<(u16, Vec<(u64, T)>)> = Vec::new();
+    for (ticket, done) in answered {
+        match batches.iter_mut().find(|(sink, _)| *sink == ticket.sink) {
+            Some((_, batch)) => batch.push((ticket.id, done)),
+            None => batches.push((ticket.sink, vec![(ticket.id, done)])),
+        }
+    }
+    for (sink, batch) in batches {
+        deliver(sink, batch);
+    }
+}

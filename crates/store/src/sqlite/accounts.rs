@@ -1,0 +1,305 @@
+//! Accounts, aliases and domains.
+
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, named_params, params};
+
+use crate::error::StoreError;
+use crate::import::{Existing, Imported};
+use crate::limits;
+use crate::record::WriteDone;
+use crate::types::{
+    Account, AccountFilter, AccountLimits, Address, Alias, Domain, NewAccount, check_domain, check_length,
+};
+use crate::verifiers::Verifiers;
+
+use super::{Failure, from_seconds, seconds};
+
+/// The columns `account` reads, before the rest of a query.
+macro_rules! select_account {
+    ($rest:literal) => {
+        concat!(
+            "SELECT account.id, account.name, domain.name, verifiers, display_name, disabled, max_contacts, \
+             max_calls, account.created_at FROM ",
+            $rest
+        )
+    };
+}
+
+const DIRECT: &str = select_account!(
+    "account JOIN domain ON domain.id = domain_id WHERE domain.name = ?1 AND account.name = ?2"
+);
+
+const BY_ALIAS: &str = select_account!(
+    "alias JOIN domain AS of ON of.id = alias.domain_id \
+     JOIN account ON account.id = account_id JOIN domain ON domain.id = account.domain_id \
+     WHERE of.name = ?1 AND alias.name = ?2"
+);
+
+// One lower bound for the index (the plus keeps the other from being taken for it), and an upper one: the
+// highest character there is, after the prefix.
+const PAGE: &str = select_account!(
+    "account JOIN domain ON domain.id = domain_id \
+     WHERE domain.name = :domain AND account.name >= max(:after, :prefix) \
+     AND account.name < :prefix || char(1114111) AND +account.name > :after \
+     ORDER BY account.name LIMIT :limit"
+);
+
+const INSERT: &str = "INSERT INTO account \
+    (domain_id, name, verifiers, display_name, disabled, max_contacts, max_calls, created_at) \
+    VALUES (?1, ?2, ?3, nullif(?4, ''), 0, ?5, ?6, ?7)";
+
+pub(super) fn domain_id(conn: &Connection, domain: &str) -> Result<i64, Failure> {
+    conn.prepare_cached("SELECT id FROM domain WHERE name = ?1")?
+        .query_row([domain], |row| row.get(0))
+        .optional()?
+        .ok_or_else(|| StoreError::not_found(format!("domain {domain}")).into())
+}
+
+pub(super) fn account_id(conn: &Connection, account: &Address) -> Result<i64, Failure> {
+    let sql = "SELECT account.id FROM account JOIN domain ON domain.id = domain_id \
+               WHERE domain.name = ?1 AND account.name = ?2";
+    conn.prepare_cached(sql)?
+        .query_row([&account.domain, &account.user], |row| row.get(0))
+        .optional()?
+        .ok_or_else(|| StoreError::not_found(format!("account {account}")).into())
+}
+
+pub(super) fn add(conn: &Connection, account: &NewAccount) -> Result<WriteDone, Failure> {
+    let address = &account.address;
+    check_length("display name", account.display_name.len(), limits::MAX_DISPLAY_NAME)?;
+    let domain = domain_id(conn, &address.domain)?;
+    let sql = "SELECT 1 FROM alias WHERE domain_id = ?1 AND name = ?2";
+    if conn.prepare_cached(sql)?.exists(params![domain, address.user])? {
+        return Err(StoreError::exists(format!("alias {address}")).into());
+    }
+    insert(&mut conn.prepare_cached(INSERT)?, domain, account)
+        .map_err(|error| Failure::from(error).or_exists(|| format!("account {address}")))?;
+    Ok(WriteDone::Added { id: conn.last_insert_rowid() })
+}
+
+fn insert(statement: &mut CachedStatement<'_>, domain: i64, account: &NewAccount) -> rusqlite::Result<usize> {
+    statement.execute(params![
+        domain,
+        account.address.user,
+        account.verifiers.encode(),
+        account.display_name,
+        account.limits.max_contacts,
+        account.limits.max_calls,
+        seconds(account.created_at),
+    ])
+}
+
+pub(super) fn set_verifiers(
+    conn: &Connection,
+    account: &Address,
+    verifiers: &Verifiers,
+) -> Result<WriteDone, Failure> {
+    let id = account_id(conn, account)?;
+    let sql = "UPDATE account SET verifiers = ?2 WHERE id = ?1";
+    changed(conn.prepare_cached(sql)?.execute(params![id, verifiers.encode()])?)
+}
+
+pub(super) fn set_display_name(
+    conn: &Connection,
+    account: &Address,
+    name: &str,
+) -> Result<WriteDone, Failure> {
+    check_length("display name", name.len(), limits::MAX_DISPLAY_NAME)?;
+    let id = account_id(conn, account)?;
+    let sql = "UPDATE account SET display_name = nullif(?2, '') WHERE id = ?1";
+    changed(conn.prepare_cached(sql)?.execute(params![id, name])?)
+}
+
+pub(super) fn set_disabled(
+    conn: &Connection,
+    account: &Address,
+    disabled: bool,
+) -> Result<WriteDone, Failure> {
+    let id = account_id(conn, account)?;
+    let sql = "UPDATE account SET disabled = ?2 WHERE id = ?1";
+    changed(conn.prepare_cached(sql)?.execute(params![id, disabled])?)
+}
+
+pub(super) fn set_limits(
+    conn: &Connection,
+    account: &Address,
+    limits: AccountLimits,
+) -> Result<WriteDone, Failure> {
+    let id = account_id(conn, account)?;
+    let sql = "UPDATE account SET max_contacts = ?2, max_calls = ?3 WHERE id = ?1";
+    changed(conn.prepare_cached(sql)?.execute(params![id, limits.max_contacts, limits.max_calls])?)
+}
+
+pub(super) fn remove(conn: &Connection, account: &Address) -> Result<WriteDone, Failure> {
+    let id = account_id(conn, account)?;
+    changed(conn.prepare_cached("DELETE FROM account WHERE id = ?1")?.execute([id])?)
+}
+
+pub(super) fn add_domain(conn: &Connection, name: &str, created_at: i64) -> Result<WriteDone, Failure> {
+    let name = check_domain(name)?;
+    conn.prepare_cached("INSERT INTO domain (name, created_at) VALUES (?1, ?2)")?
+        .execute(params![name, created_at])
+        .map_err(|error| Failure::from(error).or_exists(|| format!("domain {name}")))?;
+    Ok(WriteDone::Added { id: conn.last_insert_rowid() })
+}
+
+pub(super) fn remove_domain(conn: &Connection, name: &str) -> Result<WriteDone, Failure> {
+    let id = domain_id(conn, &check_domain(name)?)?;
+    let removed = conn.prepare_cached("DELETE FROM domain WHERE id = ?1")?.execute([id]);
+    match removed.map_err(Failure::from) {
+        Err(error) if error.is_constraint() => {
+            Err(StoreError::invalid(format!("domain {name}"), "no account and no alias left in it").into())
+        }
+        Err(error) => Err(error),
+        Ok(rows) => changed(rows),
+    }
+}
+
+pub(super) fn add_alias(conn: &Connection, alias: &Address, account: &Address) -> Result<WriteDone, Failure> {
+    let id = account_id(conn, account)?;
+    let domain = domain_id(conn, &alias.domain)?;
+    if account_id(conn, alias).is_ok() {
+        return Err(StoreError::exists(format!("account {alias}")).into());
+    }
+    conn.prepare_cached("INSERT INTO alias (domain_id, name, account_id) VALUES (?1, ?2, ?3)")?
+        .execute(params![domain, alias.user, id])
+        .map_err(|error| Failure::from(error).or_exists(|| format!("alias {alias}")))?;
+    Ok(WriteDone::Added { id })
+}
+
+pub(super) fn remove_alias(conn: &Connection, alias: &Address) -> Result<WriteDone, Failure> {
+    let domain = domain_id(conn, &alias.domain)?;
+    let sql = "DELETE FROM alias WHERE domain_id = ?1 AND name = ?2";
+    match conn.prepare_cached(sql)?.execute(params![domain, alias.user])? {
+        0 => Err(StoreError::not_found(format!("alias {alias}")).into()),
+        rows => changed(rows),
+    }
+}
+
+fn changed(rows: usize) -> Result<WriteDone, Failure> {
+    Ok(WriteDone::Changed { rows: rows as u64 })
+}
+
+/// Adds many, in the caller's transaction. Sorted by address, so neighbours in the index are written together.
+pub(super) fn import(
+    conn: &Connection,
+    accounts: &[NewAccount],
+    existing: Existing,
+) -> Result<Imported, Failure> {
+    let mut order: Vec<&NewAccount> = accounts.iter().collect();
+    // Stable: of two lines for one account, the later one comes second.
+    order.sort_by(|a, b| {
+        a.address.domain.cmp(&b.address.domain).then_with(|| a.address.user.cmp(&b.address.user))
+    });
+    let or_ignore = INSERT.replacen("INSERT INTO", "INSERT OR IGNORE INTO", 1);
+    let mut add = conn.prepare_cached(&or_ignore)?;
+    let mut update = conn.prepare_cached(
+        "UPDATE account SET verifiers = ?3, display_name = coalesce(nullif(?4, ''), display_name) \
+         WHERE domain_id = ?1 AND name = ?2",
+    )?;
+    let mut imported = Imported::default();
+    let mut domain: (&str, i64) = ("", 0);
+    for account in order {
+        if *domain.0 != *account.address.domain {
+            domain = (&account.address.domain, domain_or_new(conn, account)?);
+        }
+        if insert(&mut add, domain.1, account)? == 1 {
+            imported.added += 1;
+        } else if existing == Existing::Update {
+            let verifiers = account.verifiers.encode();
+            update.execute(params![domain.1, account.address.user, verifiers, account.display_name])?;
+            imported.updated += 1;
+        } else {
+            imported.skipped += 1;
+        }
+    }
+    Ok(imported)
+}
+
+fn domain_or_new(conn: &Connection, account: &NewAccount) -> Result<i64, Failure> {
+    let sql = "INSERT OR IGNORE INTO domain (name, created_at) VALUES (?1, ?2)";
+    conn.prepare_cached(sql)?.execute(params![account.address.domain, seconds(account.created_at)])?;
+    domain_id(conn, &account.address.domain)
+}
+
+/// The account itself comes before an alias of the same name (there can be none).
+pub(super) fn load(conn: &Connection, user: &str, domain: &str) -> Result<Option<Account>, Failure> {
+    match one(conn, DIRECT, user, domain)? {
+        Some(account) => Ok(Some(account)),
+        None => one(conn, BY_ALIAS, user, domain),
+    }
+}
+
+fn one(conn: &Connection, sql: &str, user: &str, domain: &str) -> Result<Option<Account>, Failure> {
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut rows = statement.query([domain, user])?;
+    rows.next()?.map(account).transpose()
+}
+
+fn account(row: &Row<'_>) -> Result<Account, Failure> {
+    Ok(Account {
+        id: row.get(0)?,
+        name: row.get(1)?,
+        domain: row.get(2)?,
+        verifiers: Verifiers::decode(row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?)?,
+        display_name: row.get::<_, Option<Box<str>>>(4)?.unwrap_or_default(),
+        disabled: row.get(5)?,
+        limits: AccountLimits { max_contacts: row.get(6)?, max_calls: row.get(7)? },
+        created_at: from_seconds(row.get(8)?),
+    })
+}
+
+/// Domain by domain, each in order of name; pages follow one another by the last address.
+pub(super) fn list(conn: &Connection, filter: &AccountFilter) -> Result<Vec<Account>, Failure> {
+    let limit = filter.limit.min(limits::MAX_PAGE) as usize;
+    let mut found = Vec::new();
+    for domain in domain_names(conn, filter)? {
+        let after = filter.after.as_ref().filter(|after| after.domain == domain);
+        let after = after.map_or("", |after| &after.user);
+        let left = i64::try_from(limit - found.len()).unwrap_or(0);
+        let mut statement = conn.prepare_cached(PAGE)?;
+        let mut rows = statement.query(named_params! {
+            ":domain": domain, ":after": after, ":prefix": filter.prefix, ":limit": left,
+        })?;
+        while let Some(row) = rows.next()? {
+            found.push(account(row)?);
+        }
+        if found.len() >= limit {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+fn domain_names(conn: &Connection, filter: &AccountFilter) -> Result<Vec<Box<str>>, Failure> {
+    let after = filter.after.as_ref().map_or("", |after| &after.domain);
+    let sql = "SELECT name FROM domain WHERE name >= ?1 AND name = coalesce(?2, name) ORDER BY name";
+    let mut statement = conn.prepare_cached(sql)?;
+    let names = statement.query_map(params![after, filter.domain], |row| row.get(0))?;
+    Ok(names.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn domains(conn: &Connection) -> Result<Vec<Domain>, Failure> {
+    let sql =
+        "SELECT name, (SELECT count(*) FROM account WHERE domain_id = domain.id) FROM domain ORDER BY name";
+    let mut statement = conn.prepare_cached(sql)?;
+    let domains = statement.query_map([], |row| {
+        Ok(Domain { name: row.get(0)?, accounts: row.get::<_, i64>(1)?.try_into().unwrap_or(0) })
+    })?;
+    Ok(domains.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn aliases(conn: &Connection, of: Option<&Address>) -> Result<Vec<Alias>, Failure> {
+    let id = of.map(|account| account_id(conn, account)).transpose()?;
+    let sql = "SELECT alias.name, of.name, account.name, domain.name \
+               FROM alias JOIN domain AS of ON of.id = alias.domain_id \
+               JOIN account ON account.id = account_id JOIN domain ON domain.id = account.domain_id \
+               WHERE ?1 IS NULL OR account_id = ?1 ORDER BY of.name, alias.name";
+    let mut statement = conn.prepare_cached(sql)?;
+    let aliases = statement.query_map([id], |row| {
+        Ok(Alias {
+            alias: Address { user: row.get(0)?, domain: row.get(1)? },
+            account: Address { user: row.get(2)?, domain: row.get(3)? },
+        })
+    })?;
+    Ok(aliases.collect::<rusqlite::Result<_>>()?)
+}

@@ -1,0 +1,170 @@
+//! The record in one SQLite file: WAL, and `synchronous=FULL`, so a commit is on disk when it returns.
+
+mod accounts;
+mod migrations;
+mod reader;
+mod routes;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::Connection;
+use stdx::Instant;
+
+use crate::error::StoreError;
+use crate::limits;
+use crate::record::{Reader, Store, Writer};
+
+use reader::SqliteReader;
+use writer::SqliteWriter;
+
+/// How connections are made.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How long a write waits for another process that holds the database.
+    pub busy_timeout: Duration,
+    /// Page cache of one connection, KiB. An import wants as much as the index of accounts.
+    pub cache_kib: u32,
+    /// The file may not grow beyond so many pages of 4 KiB; a write that would is `StoreError::Full`.
+    pub max_pages: Option<u32>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { busy_timeout: limits::BUSY_TIMEOUT, cache_kib: 16 * 1024, max_pages: None }
+    }
+}
+
+/// The file and how to open it. Connections are made by `reader` and `writer`.
+#[derive(Clone, Debug)]
+pub struct Sqlite {
+    path: PathBuf,
+    options: Options,
+}
+
+impl Sqlite {
+    /// Makes the file when it is not there and brings its schema up to date.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        Self::open_with(path, Options::default())
+    }
+
+    pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
+        let sqlite = Sqlite { path: path.as_ref().to_owned(), options };
+        sqlite.create_private()?;
+        let mut conn = sqlite.connect()?;
+        migrations::run(&mut conn, &sqlite.path)?;
+        Ok(sqlite)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The same file with a larger page cache: for an import.
+    pub fn with_cache_kib(&self, cache_kib: u32) -> Self {
+        Sqlite { path: self.path.clone(), options: Options { cache_kib, ..self.options.clone() } }
+    }
+
+    /// Verifiers let who has them sign in: only the owner may read the file. SQLite gives its companions
+    /// (`-wal`, `-shm`) the same permissions.
+    fn create_private(&self) -> Result<(), StoreError> {
+        let mut options = std::fs::OpenOptions::new();
+        options.create_new(true).write(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        match options.open(&self.path) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                Err(StoreError::Io { path: self.path.clone(), detail: error.to_string() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn connect(&self) -> Result<Connection, StoreError> {
+        let open = || -> rusqlite::Result<Connection> {
+            let conn = Connection::open(&self.path)?;
+            conn.busy_timeout(self.options.busy_timeout)?;
+            conn.pragma_update(None, "journal_mode", "wal")?;
+            conn.pragma_update(None, "synchronous", "full")?;
+            conn.pragma_update(None, "foreign_keys", true)?;
+            conn.pragma_update(None, "temp_store", "memory")?;
+            conn.pragma_update(None, "cache_size", -i64::from(self.options.cache_kib))?;
+            // A log that once grew under a slow reader gives its space back.
+            conn.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
+            // The page cache takes one copy of 4,000 pages (16 MiB) to the file at a time instead of 1,000:
+            // the same few hot pages of the log are then written four times less often.
+            conn.pragma_update(None, "wal_autocheckpoint", 4_000)?;
+            if let Some(pages) = self.options.max_pages {
+                conn.pragma_update(None, "max_page_count", pages)?;
+            }
+            conn.set_prepared_statement_cache_capacity(64);
+            Ok(conn)
+        };
+        open().map_err(|error| StoreError::from_sqlite(&error, &self.path))
+    }
+}
+
+impl Store for Sqlite {
+    fn reader(&self) -> Result<Box<dyn Reader>, StoreError> {
+        Ok(Box::new(SqliteReader::new(self)?))
+    }
+
+    fn writer(&self) -> Result<Box<dyn Writer>, StoreError> {
+        Ok(Box::new(SqliteWriter::new(self)?))
+    }
+}
+
+/// SQLite's integers are signed; times and ids fit far beyond any date we meet.
+fn micros(at: Instant) -> i64 {
+    i64::try_from(at.as_micros()).unwrap_or(i64::MAX)
+}
+
+fn seconds(at: Instant) -> i64 {
+    i64::try_from(at.unix_seconds()).unwrap_or(i64::MAX)
+}
+
+fn from_micros(value: i64) -> Instant {
+    Instant::from_micros(u64::try_from(value).unwrap_or(0))
+}
+
+fn from_seconds(value: i64) -> Instant {
+    Instant::from_unix_seconds(u64::try_from(value).unwrap_or(0))
+}
+
+/// An error of a statement: the database's, or one of ours about the item.
+enum Failure {
+    Sqlite(rusqlite::Error),
+    Store(StoreError),
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Self {
+        Failure::Sqlite(error)
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Failure::Store(error)
+    }
+}
+
+impl Failure {
+    fn into_store(self, path: &Path) -> StoreError {
+        match self {
+            Failure::Sqlite(error) => StoreError::from_sqlite(&error, path),
+            Failure::Store(error) => error,
+        }
+    }
+
+    fn is_constraint(&self) -> bool {
+        let Failure::Sqlite(error) = self else { return false };
+        error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation)
+    }
+
+    /// Names the item where the database only says that a rule of uniqueness was broken.
+    fn or_exists(self, what: impl FnOnce() -> String) -> Self {
+        if self.is_constraint() { Failure::Store(StoreError::exists(what())) } else { self }
+    }
+}

@@ -1,0 +1,57 @@
+//! A reading connection. WAL: it never waits for the writer, nor the writer for it.
+
+use rusqlite::Connection;
+
+use crate::error::StoreError;
+use crate::record::{Loaded, LoggedBinding, Read, Reader};
+
+use super::{Failure, Sqlite, accounts, from_micros, routes};
+
+pub(super) struct SqliteReader {
+    sqlite: Sqlite,
+    conn: Connection,
+}
+
+impl SqliteReader {
+    pub(super) fn new(sqlite: &Sqlite) -> Result<Self, StoreError> {
+        let conn = sqlite.connect()?;
+        conn.pragma_update(None, "query_only", true)
+            .map_err(|error| StoreError::from_sqlite(&error, &sqlite.path))?;
+        Ok(SqliteReader { conn, sqlite: sqlite.clone() })
+    }
+}
+
+impl Reader for SqliteReader {
+    fn load(&mut self, read: &Read) -> Result<Loaded, StoreError> {
+        load(&self.conn, read).map_err(|failure| failure.into_store(&self.sqlite.path))
+    }
+
+    fn replay(&mut self, visit: &mut dyn FnMut(LoggedBinding<'_>)) -> Result<u64, StoreError> {
+        replay(&self.conn, visit).map_err(|failure| failure.into_store(&self.sqlite.path))
+    }
+}
+
+fn load(conn: &Connection, read: &Read) -> Result<Loaded, Failure> {
+    Ok(match read {
+        Read::Account { user, domain } => Loaded::Account(accounts::load(conn, user, domain)?.map(Box::new)),
+        Read::Accounts(filter) => Loaded::Accounts(accounts::list(conn, filter)?),
+        Read::Aliases { account } => Loaded::Aliases(accounts::aliases(conn, account.as_ref())?),
+        Read::Domains => Loaded::Domains(accounts::domains(conn)?),
+        Read::Routes => Loaded::Routes(routes::list(conn)?),
+        Read::Calls(filter) => Loaded::Calls(routes::calls(conn, filter)?),
+        Read::KeptMessages { aor } => Loaded::KeptMessages(routes::kept(conn, aor)?),
+        Read::KeptCounts => Loaded::KeptCounts(routes::kept_counts(conn)?),
+    })
+}
+
+fn replay(conn: &Connection, visit: &mut dyn FnMut(LoggedBinding<'_>)) -> Result<u64, Failure> {
+    let mut statement = conn.prepare("SELECT seq, written_at, record FROM binding_log ORDER BY seq")?;
+    let mut rows = statement.query([])?;
+    let mut count = 0;
+    while let Some(row) = rows.next()? {
+        let record = row.get_ref(2)?.as_blob().map_err(rusqlite::Error::from)?;
+        visit(LoggedBinding { seq: row.get(0)?, written_at: from_micros(row.get(1)?), record });
+        count += 1;
+    }
+    Ok(count)
+}

@@ -1,0 +1,220 @@
+//! Routes, call records and kept messages.
+
+use rusqlite::{Connection, Row, named_params, params};
+
+use crate::error::StoreError;
+use crate::limits;
+use crate::record::WriteDone;
+use crate::types::{CallFilter, CallRecord, KeptMessage, Pattern, Route, RouteTarget, check_length};
+
+use super::{Failure, from_micros, from_seconds, micros, seconds};
+
+pub(super) fn add(conn: &Connection, route: &Route) -> Result<WriteDone, Failure> {
+    route.check()?;
+    let sql = "INSERT INTO route \
+        (name, pattern_kind, pattern, targets, open, probe, strip, prefix, created_at) \
+        VALUES (:name, :kind, :pattern, :targets, :open, :probe, :strip, :prefix, :created_at)";
+    conn.prepare_cached(sql)?
+        .execute(named_params! {
+            ":name": route.name,
+            ":kind": route.pattern.kind(),
+            ":pattern": route.pattern.value(),
+            ":targets": targets_text(&route.targets)?,
+            ":open": route.open,
+            ":probe": route.probe,
+            ":strip": route.strip,
+            ":prefix": route.prefix,
+            ":created_at": seconds(route.created_at),
+        })
+        .map_err(|error| Failure::from(error).or_exists(|| format!("route {}", route.name)))?;
+    Ok(WriteDone::Added { id: conn.last_insert_rowid() })
+}
+
+/// Keeps its id and when it was made.
+pub(super) fn replace(conn: &Connection, route: &Route) -> Result<WriteDone, Failure> {
+    route.check()?;
+    let sql = "UPDATE route SET pattern_kind = :kind, pattern = :pattern, targets = :targets, open = :open, \
+        probe = :probe, strip = :strip, prefix = :prefix WHERE name = :name";
+    let rows = conn.prepare_cached(sql)?.execute(named_params! {
+        ":name": route.name,
+        ":kind": route.pattern.kind(),
+        ":pattern": route.pattern.value(),
+        ":targets": targets_text(&route.targets)?,
+        ":open": route.open,
+        ":probe": route.probe,
+        ":strip": route.strip,
+        ":prefix": route.prefix,
+    })?;
+    changed_one(rows, || format!("route {}", route.name))
+}
+
+pub(super) fn remove(conn: &Connection, name: &str) -> Result<WriteDone, Failure> {
+    let rows = conn.prepare_cached("DELETE FROM route WHERE name = ?1")?.execute([name])?;
+    changed_one(rows, || format!("route {name}"))
+}
+
+fn changed_one(rows: usize, what: impl FnOnce() -> String) -> Result<WriteDone, Failure> {
+    match rows {
+        0 => Err(StoreError::not_found(what()).into()),
+        rows => Ok(WriteDone::Changed { rows: rows as u64 }),
+    }
+}
+
+fn targets_text(targets: &[RouteTarget]) -> Result<String, Failure> {
+    serde_json::to_string(targets).map_err(|error| StoreError::Internal { detail: error.to_string() }.into())
+}
+
+pub(super) fn list(conn: &Connection) -> Result<Vec<Route>, Failure> {
+    let sql = "SELECT id, name, pattern_kind, pattern, targets, open, probe, strip, prefix, created_at \
+               FROM route ORDER BY id";
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut rows = statement.query([])?;
+    let mut routes = Vec::new();
+    while let Some(row) = rows.next()? {
+        routes.push(route(row)?);
+    }
+    Ok(routes)
+}
+
+fn route(row: &Row<'_>) -> Result<Route, Failure> {
+    let name: Box<str> = row.get(1)?;
+    let damaged = |detail: String| StoreError::Internal { detail: format!("route {name}: {detail}") };
+    let (kind, pattern): (String, String) = (row.get(2)?, row.get(3)?);
+    let pattern = Pattern::from_parts(&kind, &pattern)
+        .ok_or_else(|| damaged(format!("unknown kind of pattern {kind:?}")))?;
+    let targets: String = row.get(4)?;
+    Ok(Route {
+        id: row.get(0)?,
+        pattern,
+        targets: serde_json::from_str(&targets).map_err(|error| damaged(error.to_string()))?,
+        open: row.get(5)?,
+        probe: row.get(6)?,
+        strip: row.get(7)?,
+        prefix: row.get(8)?,
+        created_at: from_seconds(row.get(9)?),
+        name,
+    })
+}
+
+pub(super) fn add_call(conn: &Connection, call: &CallRecord) -> Result<WriteDone, Failure> {
+    let sql = "INSERT INTO call_record \
+        (call_id, from_uri, to_uri, started_at, answered_at, ended_at, code, reason, account) \
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    conn.prepare_cached(sql)?.execute(params![
+        cut(&call.call_id),
+        cut(&call.from),
+        cut(&call.to),
+        micros(call.started_at),
+        call.answered_at.map(micros),
+        micros(call.ended_at),
+        call.code,
+        cut(&call.reason),
+        call.account,
+    ])?;
+    Ok(WriteDone::Added { id: conn.last_insert_rowid() })
+}
+
+fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(limits::MAX_CALL_TEXT)]
+}
+
+pub(super) fn calls(conn: &Connection, filter: &CallFilter) -> Result<Vec<CallRecord>, Failure> {
+    let sql = "SELECT call_id, from_uri, to_uri, started_at, answered_at, ended_at, code, reason, account \
+               FROM call_record WHERE (?1 IS NULL OR account = ?1) AND (?2 IS NULL OR call_id = ?2) \
+               ORDER BY id DESC LIMIT ?3";
+    let mut statement = conn.prepare_cached(sql)?;
+    let limit = filter.limit.min(limits::MAX_PAGE);
+    let calls = statement.query_map(params![filter.account, filter.call_id, limit], |row| {
+        Ok(CallRecord {
+            call_id: row.get(0)?,
+            from: row.get(1)?,
+            to: row.get(2)?,
+            started_at: from_micros(row.get(3)?),
+            answered_at: row.get::<_, Option<i64>>(4)?.map(from_micros),
+            ended_at: from_micros(row.get(5)?),
+            code: row.get(6)?,
+            reason: row.get(7)?,
+            account: row.get(8)?,
+        })
+    })?;
+    Ok(calls.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn keep(conn: &Connection, message: &KeptMessage) -> Result<WriteDone, Failure> {
+    check_length("kept message", message.body.len(), limits::MAX_MESSAGE_BODY)?;
+    let sql = "INSERT INTO kept_message (id, aor, from_uri, content_type, body, sent_at) \
+               VALUES (nullif(?1, 0), ?2, ?3, ?4, ?5, ?6)";
+    let id = i64::try_from(message.id)
+        .map_err(|_| StoreError::invalid(format!("message {}", message.id), "a number below 2^63"))?;
+    conn.prepare_cached(sql)?
+        .execute(params![
+            id,
+            message.aor,
+            message.from,
+            message.content_type,
+            &message.body[..],
+            micros(message.sent_at)
+        ])
+        .map_err(|error| Failure::from(error).or_exists(|| format!("message {}", message.id)))?;
+    Ok(WriteDone::Added { id: conn.last_insert_rowid() })
+}
+
+/// Forgetting what is gone is not an error: two devices may have fetched it.
+pub(super) fn forget(conn: &Connection, aor: &str, id: u64) -> Result<WriteDone, Failure> {
+    let id = i64::try_from(id).unwrap_or(0);
+    let sql = "DELETE FROM kept_message WHERE id = ?1 AND aor = ?2";
+    let rows = conn.prepare_cached(sql)?.execute(params![id, aor])? as u64;
+    Ok(WriteDone::Changed { rows })
+}
+
+pub(super) fn kept(conn: &Connection, aor: &str) -> Result<Vec<KeptMessage>, Failure> {
+    let sql = "SELECT id, from_uri, content_type, body, sent_at FROM kept_message \
+               WHERE aor = ?1 ORDER BY id LIMIT ?2";
+    let mut statement = conn.prepare_cached(sql)?;
+    let messages = statement.query_map(params![aor, limits::MAX_KEPT_LOADED], |row| {
+        Ok(KeptMessage {
+            id: row.get::<_, i64>(0)?.try_into().unwrap_or(0),
+            aor: aor.into(),
+            from: row.get(1)?,
+            content_type: row.get(2)?,
+            body: row.get_ref(3)?.as_blob()?.into(),
+            sent_at: from_micros(row.get(4)?),
+        })
+    })?;
+    Ok(messages.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn kept_counts(conn: &Connection) -> Result<Vec<(Box<str>, u32)>, Failure> {
+    let mut statement = conn.prepare_cached("SELECT aor, count(*) FROM kept_message GROUP BY aor")?;
+    let counts = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(counts.collect::<rusqlite::Result<_>>()?)
+}
+
+/// What `clean` deletes, from the oldest row on.
+#[derive(Clone, Copy)]
+pub(super) enum Old {
+    Bindings,
+    Calls,
+    Messages,
+}
+
+/// Looks at the head of the table only, so cleaning costs the same however long the table is.
+pub(super) fn clean(conn: &Connection, old: Old, before: i64) -> Result<WriteDone, Failure> {
+    let sql = match old {
+        // The newest row stays: SQLite gives the next row the number after the highest.
+        Old::Bindings => {
+            "DELETE FROM binding_log WHERE seq < (SELECT max(seq) FROM binding_log) AND seq IN (SELECT seq \
+             FROM (SELECT seq, written_at FROM binding_log ORDER BY seq LIMIT ?1) WHERE written_at < ?2)"
+        }
+        Old::Calls => {
+            "DELETE FROM call_record WHERE id IN (SELECT id \
+             FROM (SELECT id, ended_at FROM call_record ORDER BY id LIMIT ?1) WHERE ended_at < ?2)"
+        }
+        Old::Messages => {
+            "DELETE FROM kept_message WHERE id IN (SELECT id \
+             FROM (SELECT id, sent_at FROM kept_message ORDER BY id LIMIT ?1) WHERE sent_at < ?2)"
+        }
+    };
+    let rows = conn.prepare_cached(sql)?.execute(params![limits::CLEAN_CHUNK, before])? as u64;
+    Ok(WriteDone::Changed { rows })
+}

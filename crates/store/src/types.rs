@@ -1,0 +1,342 @@
+//! What the record holds. Passwords are not in it, only [`Verifiers`].
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use stdx::Instant;
+
+use crate::error::StoreError;
+use crate::limits;
+use crate::verifiers::Verifiers;
+
+/// `user@domain`, without a scheme. The domain is in lower case; the user part is as it was given (RFC 3261
+/// §19.1.4: it is case-sensitive).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Address {
+    pub user: Box<str>,
+    pub domain: Box<str>,
+}
+
+impl Address {
+    /// Checks both parts and puts the domain in lower case.
+    pub fn new(user: &str, domain: &str) -> Result<Self, StoreError> {
+        check_name(user)?;
+        Ok(Address { user: user.into(), domain: check_domain(domain)? })
+    }
+
+    /// Reads `user@domain`, or `user` when there is a default domain.
+    pub fn parse(text: &str, default_domain: Option<&str>) -> Result<Self, StoreError> {
+        match (text.rsplit_once('@'), default_domain) {
+            (Some((user, domain)), _) => Address::new(user, domain),
+            (None, Some(domain)) => Address::new(text, domain),
+            (None, None) => Err(StoreError::invalid(format!("account {text:?}"), "user@domain")),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.user, self.domain)
+    }
+}
+
+fn check_name(name: &str) -> Result<(), StoreError> {
+    let bad = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '@' | '"' | '<' | '>' | ':');
+    if name.is_empty() || name.len() > limits::MAX_NAME || name.contains(bad) {
+        let expected = format!("1 to {} bytes without spaces, @ : < > and quotes", limits::MAX_NAME);
+        return Err(StoreError::invalid(format!("account name {name:?}"), expected));
+    }
+    Ok(())
+}
+
+/// The domain in lower case. Colons and brackets are let through for literal IPv6 addresses.
+pub(crate) fn check_domain(domain: &str) -> Result<Box<str>, StoreError> {
+    let good =
+        |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_' | b':' | b'[' | b']') || b >= 128;
+    if domain.is_empty() || domain.len() > limits::MAX_DOMAIN || !domain.bytes().all(good) {
+        let expected = format!("a host name of at most {} bytes", limits::MAX_DOMAIN);
+        return Err(StoreError::invalid(format!("domain {domain:?}"), expected));
+    }
+    Ok(domain.to_lowercase().into())
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Account {
+    pub id: i64,
+    /// The user part of its address.
+    pub name: Box<str>,
+    pub domain: Box<str>,
+    /// Empty when none was given.
+    pub display_name: Box<str>,
+    pub verifiers: Verifiers,
+    pub disabled: bool,
+    pub limits: AccountLimits,
+    /// Whole seconds.
+    pub created_at: Instant,
+}
+
+impl Account {
+    pub fn address(&self) -> Address {
+        Address { user: self.name.clone(), domain: self.domain.clone() }
+    }
+}
+
+/// `None` leaves it to the server's configuration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccountLimits {
+    /// Bindings at once.
+    pub max_contacts: Option<u32>,
+    /// Calls at once.
+    pub max_calls: Option<u32>,
+}
+
+/// An account to be made. Its domain must be there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewAccount {
+    pub address: Address,
+    pub display_name: Box<str>,
+    pub verifiers: Verifiers,
+    pub limits: AccountLimits,
+    pub created_at: Instant,
+}
+
+impl NewAccount {
+    /// Hashes the password with the domain as realm.
+    pub fn with_password(address: Address, password: &str, now: Instant) -> Result<Self, StoreError> {
+        check_password(password)?;
+        let verifiers = Verifiers::from_password(&address.user, &address.domain, password);
+        let limits = AccountLimits::default();
+        Ok(NewAccount { address, display_name: "".into(), verifiers, limits, created_at: now })
+    }
+}
+
+pub(crate) fn check_password(password: &str) -> Result<(), StoreError> {
+    if password.is_empty() || password.len() > limits::MAX_PASSWORD {
+        // The error must not repeat the password.
+        return Err(StoreError::invalid("password", format!("1 to {} bytes", limits::MAX_PASSWORD)));
+    }
+    Ok(())
+}
+
+pub(crate) fn check_length(what: &str, value: usize, limit: usize) -> Result<(), StoreError> {
+    if value > limit {
+        return Err(StoreError::invalid(
+            format!("{what} of {value} bytes"),
+            format!("at most {limit} bytes"),
+        ));
+    }
+    Ok(())
+}
+
+/// Which accounts to list, in order of name within a domain.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AccountFilter {
+    /// All domains when `None`.
+    pub domain: Option<Box<str>>,
+    /// Names that start so.
+    pub prefix: Box<str>,
+    /// The last address of the page before.
+    pub after: Option<Address>,
+    /// Rows at most; cut to `limits::MAX_PAGE`.
+    pub limit: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Domain {
+    pub name: Box<str>,
+    /// Accounts in it.
+    pub accounts: u64,
+}
+
+/// Another address of an account. It has no password of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alias {
+    pub alias: Address,
+    pub account: Address,
+}
+
+/// Requests that match go to one of the targets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Route {
+    /// Chosen by the record; ignored when a route is added.
+    #[serde(default)]
+    pub id: i64,
+    /// Unique.
+    pub name: Box<str>,
+    pub pattern: Pattern,
+    pub targets: Vec<RouteTarget>,
+    /// Strangers, who have not signed in, may use it.
+    pub open: bool,
+    /// Watch the targets' health with OPTIONS.
+    pub probe: bool,
+    /// Leading characters taken off the number, before `prefix` is put there.
+    pub strip: u8,
+    pub prefix: Box<str>,
+    /// Whole seconds.
+    #[serde(with = "unix_seconds", default)]
+    pub created_at: Instant,
+}
+
+/// What a route looks at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind", content = "value")]
+pub enum Pattern {
+    /// The user part is this number.
+    Number(Box<str>),
+    /// The user part is a number that starts so.
+    Prefix(Box<str>),
+    /// The user part is this.
+    User(Box<str>),
+    /// A regular expression over the user part; the plan compiles it.
+    Regex(Box<str>),
+    /// The domain is this.
+    Domain(Box<str>),
+}
+
+impl Pattern {
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Pattern::Number(_) => "number",
+            Pattern::Prefix(_) => "prefix",
+            Pattern::User(_) => "user",
+            Pattern::Regex(_) => "regex",
+            Pattern::Domain(_) => "domain",
+        }
+    }
+
+    pub fn value(&self) -> &str {
+        match self {
+            Pattern::Number(value)
+            | Pattern::Prefix(value)
+            | Pattern::User(value)
+            | Pattern::Regex(value)
+            | Pattern::Domain(value) => value,
+        }
+    }
+
+    /// `None` for a kind there is not.
+    pub fn from_parts(kind: &str, value: &str) -> Option<Self> {
+        let value = value.into();
+        Some(match kind {
+            "number" => Pattern::Number(value),
+            "prefix" => Pattern::Prefix(value),
+            "user" => Pattern::User(value),
+            "regex" => Pattern::Regex(value),
+            "domain" => Pattern::Domain(value),
+            _ => return None,
+        })
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteTarget {
+    pub uri: Box<str>,
+    /// Share among targets of the same priority.
+    pub weight: u16,
+    /// Lower is tried first.
+    pub priority: u16,
+}
+
+impl Route {
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        check_name(&self.name)?;
+        check_length("prefix of a route", self.prefix.len(), limits::MAX_PREFIX)?;
+        check_length("pattern of a route", self.pattern.value().len(), limits::MAX_PATTERN)?;
+        // An empty prefix is the default route; any other empty pattern matches nothing.
+        if self.pattern.value().is_empty() && !matches!(self.pattern, Pattern::Prefix(_)) {
+            return Err(StoreError::invalid(
+                format!("pattern of route {}", self.name),
+                "a value that can match",
+            ));
+        }
+        if self.targets.is_empty() || self.targets.len() > limits::MAX_ROUTE_TARGETS {
+            let expected = format!("1 to {}", limits::MAX_ROUTE_TARGETS);
+            return Err(StoreError::invalid(format!("targets of route {}", self.name), expected));
+        }
+        self.targets
+            .iter()
+            .try_for_each(|target| check_length("target URI", target.uri.len(), limits::MAX_URI))
+    }
+}
+
+/// One call, written when it is over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CallRecord {
+    pub call_id: Box<str>,
+    pub from: Box<str>,
+    pub to: Box<str>,
+    #[serde(with = "micros")]
+    pub started_at: Instant,
+    #[serde(with = "micros_or_none")]
+    pub answered_at: Option<Instant>,
+    #[serde(with = "micros")]
+    pub ended_at: Instant,
+    /// The final status of the INVITE.
+    pub code: u16,
+    /// Why it ended, in words.
+    pub reason: Box<str>,
+    /// `user@domain` of who placed it, when signed in.
+    pub account: Option<Box<str>>,
+}
+
+/// Which call records to list, newest first.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CallFilter {
+    /// Calls of this account, `user@domain`.
+    pub account: Option<Box<str>>,
+    pub call_id: Option<Box<str>>,
+    pub limit: u32,
+}
+
+/// A message kept until its address registers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeptMessage {
+    /// 0 lets the record choose; the answer says what it chose.
+    pub id: u64,
+    pub aor: Box<str>,
+    pub from: Box<str>,
+    pub content_type: Box<str>,
+    pub body: Arc<[u8]>,
+    pub sent_at: Instant,
+}
+
+/// Whole seconds since the Unix epoch.
+mod unix_seconds {
+    use super::{Deserialize, Instant};
+
+    pub(super) fn serialize<S: serde::Serializer>(at: &Instant, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u64(at.unix_seconds())
+    }
+
+    pub(super) fn deserialize<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Instant, D::Error> {
+        u64::deserialize(from).map(Instant::from_unix_seconds)
+    }
+}
+
+/// Microseconds since the Unix epoch.
+mod micros {
+    use super::{Deserialize, Instant};
+
+    pub(super) fn serialize<S: serde::Serializer>(at: &Instant, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u64(at.as_micros())
+    }
+
+    pub(super) fn deserialize<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Instant, D::Error> {
+        u64::deserialize(from).map(Instant::from_micros)
+    }
+}
+
+mod micros_or_none {
+    use super::{Deserialize, Instant, Serialize};
+
+    pub(super) fn serialize<S: serde::Serializer>(at: &Option<Instant>, to: S) -> Result<S::Ok, S::Error> {
+        at.map(Instant::as_micros).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: serde::Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Instant>, D::Error> {
+        Ok(Option::<u64>::deserialize(from)?.map(Instant::from_micros))
+    }
+}

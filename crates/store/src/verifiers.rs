@@ -1,0 +1,134 @@
+//! What proves a password without being it: RFC 7616 §3.4.2 HA1 values, one for each digest algorithm.
+
+use std::fmt;
+
+use md5::Md5;
+use sha2::{Digest, Sha256, Sha512_256};
+
+use crate::error::StoreError;
+use crate::limits;
+
+const MD5: u8 = 1;
+const SHA256: u8 = 2;
+const SHA512_256: u8 = 3;
+
+/// The verifiers of one account. Kinds this version does not know are kept as they are, so that a later
+/// version's (SCRAM) survive a rollback.
+///
+/// In the record: entries of kind (1 byte), length (1 byte) and value, one after the other.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Verifiers {
+    /// `H(user:realm:password)` with MD5.
+    pub md5: [u8; 16],
+    /// The same with SHA-256.
+    pub sha256: [u8; 32],
+    /// The same with SHA-512/256.
+    pub sha512_256: [u8; 32],
+    other: Box<[u8]>,
+}
+
+impl Verifiers {
+    /// HA1 is the hash of `user:realm:password`; the realm of an account is its domain.
+    pub fn from_password(user: &str, realm: &str, password: &str) -> Self {
+        let mut a1 = Vec::with_capacity(user.len() + realm.len() + password.len() + 2);
+        for part in [user, ":", realm, ":", password] {
+            a1.extend_from_slice(part.as_bytes());
+        }
+        Verifiers {
+            md5: Md5::digest(&a1).into(),
+            sha256: Sha256::digest(&a1).into(),
+            sha512_256: Sha512_256::digest(&a1).into(),
+            other: Box::default(),
+        }
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(86 + self.other.len());
+        push(&mut out, MD5, &self.md5);
+        push(&mut out, SHA256, &self.sha256);
+        push(&mut out, SHA512_256, &self.sha512_256);
+        out.extend_from_slice(&self.other);
+        out
+    }
+
+    pub(crate) fn decode(mut bytes: &[u8]) -> Result<Self, StoreError> {
+        let damaged = || StoreError::Internal { detail: "verifiers of an account are damaged".into() };
+        let (mut md5, mut sha256, mut sha512_256) = (None, None, None);
+        let mut other = Vec::new();
+        for _ in 0..limits::MAX_VERIFIERS {
+            let [kind, length, rest @ ..] = bytes else { break };
+            let (value, rest) = rest.split_at_checked(usize::from(*length)).ok_or_else(damaged)?;
+            match *kind {
+                MD5 => md5 = value.try_into().ok(),
+                SHA256 => sha256 = value.try_into().ok(),
+                SHA512_256 => sha512_256 = value.try_into().ok(),
+                kind => push(&mut other, kind, value),
+            }
+            bytes = rest;
+        }
+        let other = other.into_boxed_slice();
+        match (bytes, md5, sha256, sha512_256) {
+            ([], Some(md5), Some(sha256), Some(sha512_256)) => {
+                Ok(Verifiers { md5, sha256, sha512_256, other })
+            }
+            _ => Err(damaged()),
+        }
+    }
+}
+
+fn push(out: &mut Vec<u8>, kind: u8, value: &[u8]) {
+    // Values come from this file or were read with a one-byte length.
+    let length = u8::try_from(value.len()).expect("a verifier is shorter than 256 bytes");
+    out.push(kind);
+    out.push(length);
+    out.extend_from_slice(value);
+}
+
+impl fmt::Debug for Verifiers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Verifiers(hidden)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    #[test]
+    fn ha1_is_that_of_the_rfc() {
+        // RFC 2617 §3.5 uses this user, realm and password; RFC 7616 §3.9.1 the same user with another realm.
+        let verifiers = Verifiers::from_password("Mufasa", "testrealm@host.com", "Circle Of Life");
+        assert_eq!(hex(&verifiers.md5), "939e7578ed9e3c518a452acee763bce9");
+        let verifiers = Verifiers::from_password("Mufasa", "http-auth@example.org", "Circle of Life");
+        assert_eq!(hex(&verifiers.md5), "3d78807defe7de2157e2b0b6573a855f");
+        assert_eq!(
+            hex(&verifiers.sha256),
+            "7987c64c30e25f1b74be53f966b49b90f2808aa92faf9a00262392d7b4794232"
+        );
+    }
+
+    #[test]
+    fn what_a_later_version_added_is_kept() {
+        let mut bytes = Verifiers::from_password("a", "b", "c").encode();
+        bytes.extend_from_slice(&[9, 3, 1, 2, 3]);
+        assert_eq!(Verifiers::decode(&bytes).unwrap().encode(), bytes);
+    }
+
+    #[test]
+    fn damaged_bytes_are_an_error() {
+        let bytes = Verifiers::from_password("a", "b", "c").encode();
+        for cut in 0..bytes.len() {
+            assert!(Verifiers::decode(&bytes[..cut]).is_err(), "{cut}");
+        }
+    }
+
+    #[test]
+    fn debug_shows_nothing() {
+        let verifiers = Verifiers::from_password("a", "b", "c");
+        assert_eq!(format!("{verifiers:?}"), "Verifiers(hidden)");
+    }
+}
