@@ -6,8 +6,15 @@ use std::time::Duration;
 /// as the kernel counts) 200 ms. Less is granted when `net.core.rmem_max` says so; the operator is told.
 pub const UDP_RECEIVE_BUFFER: usize = 8 * 1024 * 1024;
 
+/// Bytes of kernel send buffer asked for per UDP socket: a whole outbox of one turn.
+pub const UDP_SEND_BUFFER: usize = 1024 * 1024;
+
 /// Datagrams waiting for a full kernel send buffer, per socket. More: the newest is not sent, and reported.
 pub const UDP_SEND_QUEUE: usize = 4096;
+
+/// Datagrams remembered per UDP socket, to know what an ICMP error is about: those of the last tenth of a
+/// second at 10,000 a second. An older one is only missed by its timers.
+pub const UDP_SENT: usize = 1024;
 
 /// Messages from streams waiting for the shard. More: connections are not read from, so TCP slows the peers.
 pub const STREAM_INBOX: usize = 1024;

@@ -10,6 +10,10 @@ pub const MESSAGE_BYTES: usize = MAX_STREAM_HEAD + MAX_STREAM_BODY;
 /// Header lines of one message. Real ones have under 60; over it the message is dropped and counted.
 pub const HEADER_LINES: usize = 256;
 
+/// Parameters, and headers, of one URI that comparing looks at one by one. Real ones have under 10; URIs with
+/// more are the same only byte for byte.
+pub const URI_PARAMS: usize = 32;
+
 /// Nonces of one shard whose last `nc` is remembered, about 40 bytes each. Beyond it the oldest are forgotten
 /// and their next use is answered `stale=true`, one more round trip.
 pub const NONCES_IN_USE: usize = 262_144;
@@ -38,10 +42,11 @@ pub const MAX_FORWARDS: u8 = 70;
 /// answered 503.
 pub const RESOLUTIONS: usize = 4_096;
 
-/// Answers kept per shard. About 500 bytes each; a trunking server sees some hundred names.
+/// Answers kept per shard, some hundred bytes each. A trunking server sees some hundred names; beyond it what
+/// was not used for long is asked again.
 pub const DNS_CACHE: usize = 8_192;
 
-/// Records looked at in one answer; the rest are ignored. A TCP answer could hold thousands.
+/// Records looked at in one answer; the rest are ignored. An answer over TCP could hold thousands.
 pub const DNS_RECORDS: usize = 64;
 
 /// Services followed from one NAPTR answer: more than there are transports helps nobody.
@@ -62,18 +67,19 @@ pub const DNS_TTL_MAX: Duration = Duration::from_secs(3_600);
 /// How long "no such record" is kept. The SOA's own figure (RFC 2308 §5) does not get here; short is safe.
 pub const DNS_TTL_NEGATIVE: Duration = Duration::from_secs(10);
 
-/// How long a failure to answer is kept: at least one second (RFC 9520 §3.2), and not longer, because calls fail meanwhile.
+/// How long a failure to answer is kept: at least one second (RFC 9520 §3.2), and not longer, because calls
+/// fail meanwhile.
 pub const DNS_TTL_FAILURE: Duration = Duration::from_secs(1);
 
 /// How long a hop that failed is tried last: 64*T1, the time in which one request finds out (RFC 3263 §4.3).
 pub const PENALTY: Duration = Duration::from_secs(32);
 
-/// Hops remembered as failed, per shard.
+/// Hops remembered as failed, per shard. Beyond it the oldest are tried like any other.
 pub const PENALTIES: usize = 1_024;
 
 // Event notification (`events`).
 
-/// Subscriptions of one shard, about 1.5 KB each. Over it SUBSCRIBE is answered 503 with Retry-After.
+/// Subscriptions of one shard, about 1 KB each. Over it SUBSCRIBE is answered 503 with Retry-After.
 pub const SUBSCRIPTIONS: usize = 200_000;
 
 /// Subscriptions one watcher may have to one address: each of its devices has a few packages, and those of

@@ -191,6 +191,13 @@ const RFC_5118: &[Row] = &[
     row("ipv6-correct-abnf-2-colons", Accept, "§4.10", &[("uri.ip", "2001:db8::c000:201")]),
 ];
 
+/// What fuzzing broke once.
+#[rustfmt::skip]
+const FOUND: &[Row] = &[
+    row("folded-start", NotSip(ParseError::NotSip), "an edit made the first header continue what was pasted before it", &[]),
+    row("one-space", NotSip(ParseError::NotSip), "a request line without a URI had no place to set one", &[]),
+];
+
 #[test]
 fn rfc_4475() {
     play("rfc4475", RFC_4475);
@@ -199,6 +206,11 @@ fn rfc_4475() {
 #[test]
 fn rfc_5118() {
     play("rfc5118", RFC_5118);
+}
+
+#[test]
+fn found() {
+    play("found", FOUND);
 }
 
 fn play(set: &str, rows: &[Row]) {

@@ -1,6 +1,6 @@
 //! How fast accounts are imported and how much room they take.
 //!
-//!     cargo run --release -p store --example import_bench -- 1000000 [shuffled]
+//!     cargo run --release -p store --example import_bench -- 1000000 [shuffled [batch]]
 
 #![expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 #![expect(clippy::unwrap_used, reason = "a measurement that fails should stop")]
@@ -43,13 +43,14 @@ impl Read for Accounts {
 fn main() {
     let mut args = std::env::args().skip(1);
     let count: u64 = args.next().map_or(1_000_000, |count| count.parse().unwrap());
-    let shuffled = args.next().is_some();
+    let shuffled = args.next().is_some_and(|order| order == "shuffled");
+    let batch: usize = args.next().map_or(store::limits::IMPORT_BATCH, |batch| batch.parse().unwrap());
     let dir = tempfile::tempdir_in(".").unwrap();
     let path = dir.path().join("bench.db");
-    let store = Sqlite::open(&path).unwrap().with_cache_kib(256 * 1024);
+    let store = Sqlite::open(&path).unwrap().for_import();
     let mut admin = Admin::new(&store).unwrap();
     let input = Accounts { count, next: 0, shuffled, line: Vec::new(), at: 0 };
-    let options = ImportOptions::new(None, stdx::Instant::from_unix_seconds(1));
+    let options = ImportOptions { batch, ..ImportOptions::new(None, stdx::Instant::from_unix_seconds(1)) };
     let start = Instant::now();
     let mut last = start;
     let imported = admin
@@ -73,4 +74,6 @@ fn main() {
         "{} accounts in {seconds:.1} s: {rate:.0} a second, {each:.0} bytes each on disk",
         imported.total()
     );
+    let io = std::fs::read_to_string("/proc/self/io").unwrap();
+    println!("{}", io.lines().find(|line| line.starts_with("write_bytes")).unwrap());
 }

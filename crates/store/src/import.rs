@@ -29,7 +29,7 @@ pub struct ImportOptions {
     /// For accounts without `@domain`.
     pub default_domain: Option<Box<str>>,
     pub existing: Existing,
-    /// Accounts in one transaction.
+    /// Accounts in one transaction at first; grows up to `limits::MAX_IMPORT_BATCH`.
     pub batch: usize,
     /// Stands as the time the accounts were made.
     pub now: Instant,
@@ -108,10 +108,12 @@ fn write_all(
 /// Ends with the input, with the first bad line (what came before it is sent first), or when nobody listens.
 fn read_all(input: impl io::Read, options: &ImportOptions, batches: &SyncSender<Result<Batch, StoreError>>) {
     let mut lines = Lines::new(input, options);
-    let size = options.batch.max(1);
+    let (least, mut done) = (options.batch.max(1), 0);
     loop {
+        let size = (done / 4).min(limits::MAX_IMPORT_BATCH).max(least);
         let mut batch = Batch { accounts: Vec::with_capacity(size), bytes: 0 };
         let end = lines.fill(&mut batch, size);
+        done += batch.accounts.len();
         if !batch.accounts.is_empty() && batches.send(Ok(batch)).is_err() {
             return;
         }

@@ -8,6 +8,7 @@ use stdx::slab::Key;
 use super::effect::{Account, Caller, Decision, PlanRequest};
 use super::routing::{last_route, route_after};
 use super::{CallEventKind, Context, Effect, Endpoint, Outbox, Stage};
+use crate::events::ASK_BIT;
 use crate::proxy::Destination;
 use crate::registrar::gruu::Instance;
 use crate::wire::{Address, Header, Message, Method, Rewrite, Scheme, Uri};
@@ -41,6 +42,9 @@ impl Endpoint {
         let to_us = self.is_us(&uri);
         if own.genuine && (beyond || !to_us) {
             return self.forward_in_dialog(now, key, own, out);
+        }
+        if self.is_notifiers(request) {
+            return self.give_to_notifier(now, key, out);
         }
         if to_us && uri.user.is_none() && method == Method::Options {
             return self.finish_options(now, key, out);
@@ -180,7 +184,8 @@ impl Endpoint {
             (Stage::Registering { .. }, Answer::Registered(result)) => {
                 self.finish_register(now, key, result, out);
             }
-            (_, answer) => self.handle_agent_answer(now, id, answer, out),
+            // An answer to a request that was cancelled meanwhile.
+            _ => {}
         }
     }
 

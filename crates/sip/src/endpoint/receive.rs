@@ -157,7 +157,10 @@ impl Endpoint {
             User::Probe(id) if response.status() >= 200 => {
                 out.push(Effect::Probed { id, status: response.status() });
             }
-            User::Probe(_) | User::Nobody => {}
+            User::Notifier(id) if response.status() >= 200 => {
+                self.handle_notify_result(now, id, response.status(), out);
+            }
+            User::Probe(_) | User::Notifier(_) | User::Nobody => {}
         }
     }
 
@@ -194,6 +197,7 @@ impl Endpoint {
         match user {
             User::Context(context) => self.handle_branch_failure(now, context, key, status, out),
             User::Probe(id) => out.push(Effect::Probed { id, status }),
+            User::Notifier(id) => self.handle_notify_result(now, id, 408, out),
             User::Late { .. } | User::Nobody => {}
         }
     }

@@ -41,6 +41,7 @@ impl Notifier {
         result: Result<(), KeepRefused>,
         out: &mut Vec<EventEffect>,
     ) {
+        self.counters.messages_kept += u64::from(result.is_ok());
         let (status, reason) = match result {
             // RFC 3428 §7: accepted, not delivered.
             Ok(()) => (202, "Accepted"),
@@ -90,7 +91,9 @@ impl Notifier {
         delivery.outstanding -= 1;
         delivery.is_refused |= is_for_good(status);
         let is_over = delivery.outstanding == 0;
-        let is_done = (200..300).contains(&status) || is_over && delivery.is_refused;
+        let is_success = (200..300).contains(&status);
+        self.counters.messages_delivered += u64::from(is_success);
+        let is_done = is_success || is_over && delivery.is_refused;
         if !is_over && !is_done {
             return;
         }
@@ -104,9 +107,9 @@ impl Notifier {
 fn check_keepable(request: &Message) -> Result<&str, Refusal> {
     let absent = || Refusal::new(480, "Temporarily Unavailable");
     if request.body().len() > limits::KEPT_MESSAGE_BYTES {
-        return Err(Refusal::new(413, "Request Entity Too Large"));
+        return Err(Refusal::limit(413, "Request Entity Too Large"));
     }
-    // RFC 3428 §4: what has expired is not delivered. RFC 3994 §3: "is typing" is of the moment.
+    // RFC 3428 §4: what has expired is not delivered. RFC 3994: "is typing" is of the moment.
     let is_expired = request.header(Header::Expires).and_then(parse_number) == Some(0);
     let content_type = media_type(request.header(Header::ContentType).unwrap_or_default());
     if is_expired || content_type.eq_ignore_ascii_case(b"application/im-iscomposing+xml") {

@@ -108,6 +108,22 @@ pub struct EventCounts {
     pub deliveries: usize,
 }
 
+/// Totals since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventCounters {
+    pub notifies: u64,
+    /// Subscriptions ended because a NOTIFY found nobody.
+    pub peers_gone: u64,
+    /// Requests refused, those that met a limit included.
+    pub refused: u64,
+    /// Requests that met a limit of `limits`.
+    pub limited: u64,
+    pub messages_kept: u64,
+    pub messages_delivered: u64,
+    /// Queries that the router did not answer in time.
+    pub unanswered: u64,
+}
+
 pub struct Notifier {
     rules: EventRules,
     rng: Rng,
@@ -122,6 +138,7 @@ pub struct Notifier {
     deliveries: HashMap<u64, Delivery>,
     wheel: Wheel<Timer>,
     last_id: u64,
+    counters: EventCounters,
 }
 
 /// What waits for the router's answer.
@@ -166,6 +183,7 @@ impl Notifier {
             deliveries: HashMap::new(),
             wheel: Wheel::new(now),
             last_id: 0,
+            counters: EventCounters::default(),
         }
     }
 
@@ -241,6 +259,10 @@ impl Notifier {
         }
     }
 
+    pub fn counters(&self) -> EventCounters {
+        self.counters
+    }
+
     /// Whether one more may wait for the router.
     fn check_room(&self) -> Result<(), Refusal> {
         if self.asked.len() >= limits::ASKED { Err(Refusal::busy()) } else { Ok(()) }
@@ -266,7 +288,9 @@ impl Notifier {
 
     /// The router did not answer in time.
     fn give_up(&mut self, now: Instant, id: u64, out: &mut Vec<EventEffect>) {
-        match self.asked.remove(&id) {
+        let asked = self.asked.remove(&id);
+        self.counters.unanswered += u64::from(asked.is_some());
+        match asked {
             Some(Asked::State(key)) => self.handle_no_state(now, key, out),
             Some(Asked::Request(waiting)) => {
                 let reply = self.reply_to(&waiting.request, &waiting.source, 504, "Server Time-out");
@@ -282,6 +306,8 @@ impl Notifier {
     }
 
     fn refuse(&mut self, incoming: &Incoming<'_>, refusal: &Refusal, out: &mut Vec<EventEffect>) {
+        self.counters.refused += 1;
+        self.counters.limited += u64::from(refusal.is_limit);
         let mut reply = self.reply_to(incoming.request, incoming.source, refusal.status, refusal.reason);
         for (name, value) in &refusal.headers {
             reply.header(name, value.as_bytes());
@@ -296,16 +322,22 @@ struct Refusal {
     status: u16,
     reason: &'static str,
     headers: Vec<(&'static str, String)>,
+    /// A limit of ours was met.
+    is_limit: bool,
 }
 
 impl Refusal {
     fn new(status: u16, reason: &'static str) -> Self {
-        Refusal { status, reason, headers: Vec::new() }
+        Refusal { status, reason, headers: Vec::new(), is_limit: false }
+    }
+
+    fn limit(status: u16, reason: &'static str) -> Self {
+        Refusal { is_limit: true, ..Refusal::new(status, reason) }
     }
 
     fn busy() -> Self {
         let retry_after = limits::EVENTS_RETRY_AFTER.to_string();
-        Refusal::new(503, "Service Unavailable").with("Retry-After", retry_after)
+        Refusal::limit(503, "Service Unavailable").with("Retry-After", retry_after)
     }
 
     fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {

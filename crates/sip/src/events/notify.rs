@@ -81,6 +81,7 @@ impl Notifier {
         let Some(subscription) = self.subscriptions.get_mut(key) else { return };
         subscription.in_flight = None;
         if ends_subscription(status) {
+            self.counters.peers_gone += 1;
             // RFC 6665 §4.2.2: removed, and nothing is sent to somebody who is not there.
             self.forget(now, key, out);
         } else {
@@ -123,6 +124,7 @@ impl Notifier {
     fn notify(&mut self, now: Instant, key: Key, out: &mut Vec<EventEffect>) {
         let id = RequestId(self.next_id());
         let Some(subscription) = self.subscriptions.get_mut(key) else { return };
+        self.counters.notifies += 1;
         subscription.is_due = false;
         subscription.in_flight = Some(id);
         subscription.not_before = now + limits::NOTIFY_INTERVAL;
@@ -135,6 +137,7 @@ impl Notifier {
     fn terminate(&mut self, now: Instant, key: Key, reason: Reason, out: &mut Vec<EventEffect>) {
         let id = RequestId(self.next_id());
         if let Some(mut subscription) = self.forget(now, key, out) {
+            self.counters.notifies += 1;
             if let Some(open) = subscription.in_flight {
                 self.requests.remove(&open.0);
             }

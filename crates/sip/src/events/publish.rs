@@ -110,7 +110,7 @@ fn document_of(request: &Message) -> Result<Option<Arc<[u8]>>, Refusal> {
         return Err(Refusal::new(415, "Unsupported Media Type").with("Accept", PIDF));
     }
     if body.len() > limits::PUBLISHED_BYTES {
-        return Err(Refusal::new(413, "Request Entity Too Large"));
+        return Err(Refusal::limit(413, "Request Entity Too Large"));
     }
     Ok(Some(body.into()))
 }

@@ -97,7 +97,7 @@ impl Notifier {
         Ok(())
     }
 
-    /// RFC 6665 §4.2.1.1: presence is for accounts unless the rules say otherwise; calls show who talks to
+    /// RFC 6665 §4.2.1.3: presence is for accounts unless the rules say otherwise; calls show who talks to
     /// whom, so they are for accounts; messages and registrations are nobody's business but the owner's.
     fn authorise(&self, package: Package, incoming: &Incoming<'_>) -> Result<(), Refusal> {
         let may = match package {
@@ -119,12 +119,12 @@ impl Notifier {
         let watcher = self.keyed.hash_parts(&[incoming.aor.as_bytes(), who.as_bytes()]);
         let has = self.by_watcher.get(&watcher).copied().unwrap_or_default();
         if has >= limits::SUBSCRIPTIONS_PER_WATCHER {
-            return Err(Refusal::new(403, "Too Many Subscriptions"));
+            return Err(Refusal::limit(403, "Too Many Subscriptions"));
         }
         Ok(watcher)
     }
 
-    /// RFC 6665 §4.2.1.2: in a dialog it refreshes, or with `Expires: 0` ends, the subscription.
+    /// RFC 6665 §4.2.1.4: in a dialog it refreshes, or with `Expires: 0` ends, the subscription.
     fn refresh(
         &mut self,
         now: Instant,

@@ -78,9 +78,17 @@ impl Message {
             bytes = bytes.slice(leading..);
         }
         let first_end = memchr::memchr(b'\n', &bytes).ok_or(ParseError::Unfinished)?;
-        let kind = parse_start(trim_line(&bytes[..first_end])).ok_or(ParseError::NotSip)?;
+        let start_line = trim_line(&bytes[..first_end]);
+        let kind = parse_start(start_line).ok_or(ParseError::NotSip)?;
+        // A folded start line: what stands there would be a header to one reader and none to another.
+        if matches!(bytes.get(first_end + 1), Some(b' ' | b'\t')) {
+            return Err(ParseError::NotSip);
+        }
         let index = index_lines(&bytes, first_end + 1)?;
-        let blemished = index.nameless || has_stray_cr(&bytes[..index.body]);
+        // A CR without LF ends a line for some readers and not for others, so it could hide a header from us.
+        let crlfs = index.crlfs + first_end - start_line.len();
+        let has_stray_cr = memchr::memchr_iter(b'\r', &bytes[..index.body]).count() != crlfs;
+        let blemished = index.nameless || has_stray_cr;
         let mut message = Message { bytes, kind, lines: index.lines, body: offset(index.body), blemished };
         message.drop_what_follows();
         Ok(message)
@@ -291,6 +299,9 @@ fn parse_start(line: &[u8]) -> Option<Kind> {
     let space = memchr::memchr(b' ', line)?;
     let last = memchr::memrchr(b' ', line)?;
     let version = &line[last + 1..];
+    if space == last {
+        return None;
+    }
     // The version itself is judged by check_request, which can answer 505; trailing junk by it too.
     let is_request = is_token(&line[..space])
         && (version.len() >= 4 && version[..4].eq_ignore_ascii_case(b"SIP/") || version.is_empty());
@@ -301,35 +312,37 @@ struct Index {
     lines: Vec<Line>,
     body: usize,
     nameless: bool,
+    /// Line ends with a CR.
+    crlfs: usize,
 }
 
 /// Enough for nearly all messages in one allocation.
 const USUAL_LINES: usize = 20;
 
 fn index_lines(bytes: &[u8], mut at: usize) -> Result<Index, ParseError> {
-    let mut lines = Vec::with_capacity(USUAL_LINES);
-    let mut nameless = false;
+    let mut index = Index { lines: Vec::with_capacity(USUAL_LINES), body: 0, nameless: false, crlfs: 0 };
     loop {
-        let end = line_end(bytes, at)?;
+        let end = line_end(bytes, at, &mut index.crlfs)?;
         let length = trim_line(&bytes[at..end - 1]).len();
         if length == 0 {
-            return Ok(Index { lines, body: end, nameless });
+            return Ok(Index { body: end, ..index });
         }
-        if lines.len() == limits::HEADER_LINES {
+        if index.lines.len() == limits::HEADER_LINES {
             return Err(ParseError::TooManyHeaders);
         }
         let (line, is_named) = index_line(bytes, at, length, end);
-        nameless |= !is_named;
-        lines.push(line);
+        index.nameless |= !is_named;
+        index.lines.push(line);
         at = end;
     }
 }
 
 /// After the line end, continuation lines included (RFC 3261 §7.3.1).
-fn line_end(bytes: &[u8], start: usize) -> Result<usize, ParseError> {
+fn line_end(bytes: &[u8], start: usize, crlfs: &mut usize) -> Result<usize, ParseError> {
     let mut at = start;
     loop {
         at += memchr::memchr(b'\n', &bytes[at..]).ok_or(ParseError::Unfinished)? + 1;
+        *crlfs += usize::from(at - start >= 2 && bytes[at - 2] == b'\r');
         let is_empty_line = at - start <= 2 && trim_line(&bytes[start..at - 1]).is_empty();
         if is_empty_line || !matches!(bytes.get(at), Some(b' ' | b'\t')) {
             return Ok(at);
@@ -353,11 +366,6 @@ fn index_line(bytes: &[u8], start: usize, length: usize, end: usize) -> (Line, b
         end: offset(end),
     };
     (line, header != Header::Other || is_token(name))
-}
-
-/// A CR without LF ends a line for some readers and not for others, so it could hide a header from us.
-fn has_stray_cr(header: &[u8]) -> bool {
-    memchr::memchr_iter(b'\r', header).any(|at| header.get(at + 1) != Some(&b'\n'))
 }
 
 fn offset(at: usize) -> u32 {

@@ -126,7 +126,9 @@ impl<'m> Rewrite<'m> {
         // Stable: pastes at one place stand in the order they were asked for, and before what is cut there.
         self.patches.sort_by_key(|patch| (patch.cut.start, patch.cut.end));
         let source = self.message.bytes();
-        let mut out = Vec::with_capacity(source.len() + self.text.len());
+        // To the byte, where no two cuts overlap: then Bytes takes the vector as it is.
+        let cut: usize = self.patches.iter().map(|patch| patch.cut.len()).sum();
+        let mut out = Vec::with_capacity((source.len() + self.text.len()).saturating_sub(cut));
         let mut at = 0;
         for patch in &self.patches {
             // A value may be removed twice, and with its line; writing over one another is a mistake.

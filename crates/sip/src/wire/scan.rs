@@ -71,6 +71,9 @@ pub(crate) fn defuse(value: &mut [u8]) {
 /// Appends a URI for a request line, where a space or a control byte would end it: those are escaped.
 pub(crate) fn write_uri(out: &mut Vec<u8>, uri: &[u8]) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    if !uri.iter().any(|&byte| byte <= b' ' || byte == 0x7f) {
+        return out.extend_from_slice(uri);
+    }
     for &byte in uri {
         if byte <= b' ' || byte == 0x7f {
             out.extend([b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
@@ -95,7 +98,9 @@ pub(crate) fn quoted_end(bytes: &[u8]) -> Option<usize> {
 
 /// The first `wanted` outside quotes and angle brackets.
 pub(crate) fn find_outside(bytes: &[u8], wanted: u8) -> Option<usize> {
-    let mut at = 0;
+    let first = memchr::memchr(wanted, bytes)?;
+    let Some(opening) = memchr::memchr2(b'"', b'<', &bytes[..first]) else { return Some(first) };
+    let mut at = opening;
     let mut in_angle = false;
     while at < bytes.len() {
         match bytes[at] {

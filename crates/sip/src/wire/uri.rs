@@ -122,14 +122,15 @@ const EMPTY: Uri<'static> = Uri {
 /// An IPv4 address, or an IPv6 one with or without brackets.
 pub fn parse_ip(host: &[u8]) -> Option<std::net::IpAddr> {
     let inner = match host {
-        [b'[', inner @ .., b']'] => return parse_ipv6(inner).map(Into::into),
-        // A name that starts with a letter is no IPv4 address; IPv6 has a colon.
+        [b'[', inner @ .., b']'] => inner,
         _ => host,
     };
-    match std::str::from_utf8(inner).ok()?.parse().ok() {
-        Some(ip) => Some(ip),
-        None => parse_ipv6(inner).map(Into::into),
+    if memchr::memchr(b':', inner).is_some() {
+        return parse_ipv6(inner).map(Into::into);
     }
+    let is_bare = inner.len() == host.len();
+    let text = std::str::from_utf8(inner).ok().filter(|_| is_bare)?;
+    text.parse::<std::net::Ipv4Addr>().ok().map(Into::into)
 }
 
 /// COMPAT(RFC 3261 grammar): its IPv6address allows `:::` before an IPv4 part; RFC 5118 §4.10 asks to read
@@ -140,6 +141,19 @@ fn parse_ipv6(text: &[u8]) -> Option<std::net::Ipv6Addr> {
         Some((before, v4)) if v4.contains('.') => format!("{before}::{v4}").parse().ok(),
         _ => None,
     })
+}
+
+/// A user part with everything escaped that may not stand there as it is (RFC 3261 §25.1, `user`).
+pub fn escape_user(user: &str) -> String {
+    let mut out = String::with_capacity(user.len());
+    for byte in user.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.!~*'()&=+$,;?/".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
 }
 
 /// Undoes `%xx`, once (RFC 3986 §2.4); what is not an escape stays as it is.

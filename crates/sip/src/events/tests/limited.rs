@@ -11,6 +11,7 @@ fn one_watcher_has_so_many() {
         assert!(world.request("SUBSCRIBE", "Event: presence", "").contains(" 200 "));
     }
     assert!(world.request("SUBSCRIBE", "Event: presence", "").contains(" 403 Too Many Subscriptions"));
+    assert_eq!(world.notifier.counters().limited, 1);
     world.account = Some("carol@a.test");
     assert!(world.request("SUBSCRIBE", "Event: presence", "").contains(" 200 "));
 }

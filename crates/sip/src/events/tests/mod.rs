@@ -5,6 +5,7 @@ mod message;
 mod packages;
 mod publish;
 mod subscription;
+mod with_router;
 
 use std::fmt::Write;
 use std::time::Duration;

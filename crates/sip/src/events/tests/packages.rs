@@ -34,6 +34,18 @@ fn call(remote: &str, phase: CallPhase) -> CallInfo {
     }
 }
 
+#[test]
+fn packages_are_known_by_name() {
+    let of = |line: &str| {
+        let text = format!("SUBSCRIBE sip:{AOR} SIP/2.0\r\n{line}\r\n\r\n");
+        Package::of(&Message::parse(Bytes::from(text)).unwrap())
+    };
+    assert_eq!(of("Event: dialog"), Some(Package::Dialog));
+    assert_eq!(of("o:  Message-Summary ;id=4"), Some(Package::MessageSummary));
+    assert_eq!(of("Event: refer"), None);
+    assert_eq!(of("Subject: none"), None);
+}
+
 /// RFC 3856, RFC 3863.
 #[test]
 fn presence_says_open_closed_or_on_the_phone() {

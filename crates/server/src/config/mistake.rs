@@ -1,0 +1,67 @@
+//! What is wrong with a configuration, where, and what was expected.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::PathBuf;
+
+/// One mistake. Lines and columns count from 1; columns are characters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    pub line: usize,
+    pub column: usize,
+    pub what: String,
+    pub expected: String,
+}
+
+impl Mistake {
+    pub(super) fn at(text: &str, span: &Range<usize>, what: String, expected: String) -> Self {
+        let (line, column) = place(text, span.start);
+        Mistake { line, column, what, expected }
+    }
+}
+
+pub(super) fn place(text: &str, offset: usize) -> (usize, usize) {
+    let before = &text[..text.floor_char_boundary(offset)];
+    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}; expected {}", self.line, self.column, self.what, self.expected)
+    }
+}
+
+/// Why there is no configuration.
+#[derive(Debug)]
+pub enum ConfigError {
+    Unreadable {
+        file: PathBuf,
+        error: std::io::Error,
+    },
+    /// In the order of their places; never empty.
+    Mistakes {
+        file: PathBuf,
+        mistakes: Vec<Mistake>,
+    },
+}
+
+/// One line a mistake: `file:line:column: what; expected …`.
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConfigError::Unreadable { file, error } => {
+                write!(f, "{}: cannot be read: {error}", file.display())
+            }
+            ConfigError::Mistakes { file, mistakes } => {
+                for (index, mistake) in mistakes.iter().enumerate() {
+                    let break_ = if index == 0 { "" } else { "\n" };
+                    write!(f, "{break_}{}:{mistake}", file.display())?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}

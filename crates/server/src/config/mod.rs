@@ -1,0 +1,120 @@
+//! `belfry.toml`: parsed whole into small typed structs, before any port is bound. Mistakes name file, line,
+//! column and what was expected, all of them at once. Users, numbers and routes are data and not here.
+
+mod mistake;
+mod reader;
+mod reference;
+mod sections;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use std::path::{Path, PathBuf};
+
+pub use mistake::{ConfigError, Mistake};
+pub use reference::reference;
+pub use sections::{Calls, Http, Limits, Log, LogFormat, Routes, Server, Sip, Tls};
+pub use value::{duration_text, listener_text, parse_duration};
+
+use reader::{KeyDoc, Reader};
+
+/// All of it. Defaults are right without a file: loopback only, the domain `localhost`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// `None`: defaults.
+    pub file: Option<PathBuf>,
+    pub server: Server,
+    pub sip: Sip,
+    pub tls: Tls,
+    pub http: Http,
+    pub log: Log,
+    pub calls: Calls,
+    pub routes: Routes,
+    pub limits: Limits,
+}
+
+/// Used when no file is named and it is there.
+pub const USUAL_FILE: &str = "belfry.toml";
+
+impl Config {
+    /// The named file; else `belfry.toml` here when there is one; else the defaults.
+    pub fn load(named: Option<&Path>) -> Result<Self, ConfigError> {
+        let usual = Path::new(USUAL_FILE);
+        match named {
+            Some(file) => Config::read(file),
+            None if usual.exists() => Config::read(usual),
+            None => Ok(Config::default()),
+        }
+    }
+
+    /// Paths in it count from the folder it is in.
+    pub fn read(file: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| ConfigError::Unreadable { file: file.into(), error })?;
+        Config::parse(&text, file)
+    }
+
+    /// `file` is for messages and relative paths; it is not opened.
+    pub fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {
+        let (mut config, mistakes, _) = read_all(text);
+        if !mistakes.is_empty() {
+            return Err(ConfigError::Mistakes { file: file.into(), mistakes });
+        }
+        config.file = Some(file.into());
+        if let Some(folder) = file.parent() {
+            config.resolve_paths(folder);
+        }
+        Ok(config)
+    }
+
+    /// Keys that differ and need a restart; all others are taken over by a reload.
+    pub fn needs_restart(&self, new: &Config) -> Vec<&'static str> {
+        let differ = [
+            ("server.data", self.server.data != new.server.data),
+            ("server.control", self.server.control != new.server.control),
+            ("server.shards", self.server.shards != new.server.shards),
+            ("sip.listen", self.sip.listen != new.sip.listen),
+            ("sip.advertise", self.sip.advertise != new.sip.advertise),
+            ("sip.udp_receive_buffer", self.sip.udp_receive_buffer != new.sip.udp_receive_buffer),
+            ("sip.tcp_idle", self.sip.tcp_idle != new.sip.tcp_idle),
+            ("sip.nameservers", self.sip.nameservers != new.sip.nameservers),
+            ("sip.websocket_origins", self.sip.websocket_origins != new.sip.websocket_origins),
+            ("tls.certificate", self.tls != new.tls),
+            ("http.listen", self.http != new.http),
+            ("log.format", self.log.format != new.log.format),
+            ("limits", self.limits != new.limits),
+        ];
+        differ.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
+    }
+
+    fn resolve_paths(&mut self, folder: &Path) {
+        let tls = [&mut self.tls.certificate, &mut self.tls.key, &mut self.tls.ca];
+        let paths = [&mut self.server.data, &mut self.server.control];
+        for path in paths.into_iter().chain(tls.into_iter().flatten()) {
+            *path = folder.join(&*path);
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        read_all("").0
+    }
+}
+
+fn read_all(text: &str) -> (Config, Vec<Mistake>, Vec<KeyDoc>) {
+    let mut reader = Reader::new(text);
+    let config = Config {
+        file: None,
+        server: Server::read(&mut reader),
+        sip: Sip::read(&mut reader),
+        tls: Tls::read(&mut reader),
+        http: Http::read(&mut reader),
+        log: Log::read(&mut reader),
+        calls: Calls::read(&mut reader),
+        routes: Routes::read(&mut reader),
+        limits: Limits::read(&mut reader),
+    };
+    let (mistakes, reference) = reader.finish();
+    (config, mistakes, reference)
+}

@@ -1,0 +1,467 @@
+//! The sections of `belfry.toml`: each a small struct and the one function that reads it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use sip::digest::Hash;
+use sip::transport::Transport;
+
+use super::reader::{Reader, Section};
+use super::value::{Nameserver, Size, Value};
+use crate::net::{Listener, NetSettings};
+
+const HOUR: Duration = Duration::from_hours(1);
+const DAY: Duration = Duration::from_hours(24);
+
+/// `[server]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Server {
+    pub data: PathBuf,
+    /// `<data>/control.sock` unless named.
+    pub control: PathBuf,
+    /// Never 0: the number of cores where the file says 0.
+    pub shards: u16,
+}
+
+impl Server {
+    /// The embedded database.
+    pub fn database(&self) -> PathBuf {
+        self.data.join("belfry.db")
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>) -> Self {
+        let mut section = reader.section("server");
+        let data = section.key(
+            "data",
+            PathBuf::from("run/belfry"),
+            "Folder of everything the node keeps: the database, the certificate it made for itself. Made when missing.",
+        );
+        let control = section
+            .optional("control", "The socket commands speak to. `control.sock` in `data` when not given.");
+        let shards = section.key_in(
+            "shards",
+            0,
+            0..=256,
+            "Threads that carry calls, one for a core each. 0: as many as there are cores.",
+        );
+        section.finish();
+        let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let shards = if shards == 0 { cores() } else { shards as usize };
+        Server {
+            control: control.unwrap_or_else(|| data.join("control.sock")),
+            data,
+            shards: u16::try_from(shards).unwrap_or(256),
+        }
+    }
+}
+
+/// `[sip]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sip {
+    pub listen: Vec<Listener>,
+    /// A host, told to peers instead of the listening address.
+    pub advertise: Option<Box<str>>,
+    /// In lower case, never empty.
+    pub domains: Vec<Box<str>>,
+    /// One of `domains`.
+    pub default_domain: Box<str>,
+    pub authenticate_calls: bool,
+    /// `min_expires` ≤ `default_expires` ≤ `max_expires`; whole seconds.
+    pub min_expires: Duration,
+    pub max_expires: Duration,
+    pub default_expires: Duration,
+    pub max_contacts: u32,
+    /// Offered in this order; never empty.
+    pub algorithms: Vec<Hash>,
+    pub timer_c: Duration,
+    /// Bytes.
+    pub udp_receive_buffer: usize,
+    pub tcp_idle: Duration,
+    /// Empty: those of the system.
+    pub nameservers: Vec<SocketAddr>,
+    /// Empty: any.
+    pub websocket_origins: Vec<Box<str>>,
+}
+
+impl Sip {
+    /// Whether a listener needs a certificate.
+    pub fn uses_tls(&self) -> bool {
+        self.listen.iter().any(|listener| matches!(listener.transport, Transport::Tls | Transport::Wss))
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>) -> Self {
+        let net = NetSettings::default();
+        let mut section = reader.section("sip");
+        let listen = section.list(
+            "listen",
+            default_listeners(),
+            "Where to listen. Loopback only, until told otherwise. `0.0.0.0` and `[::]` are all addresses of the machine.",
+        );
+        let advertise = section.optional(
+            "advertise",
+            "Host name or address peers are told to reach us at, where it is not the one we listen at (behind NAT, or `0.0.0.0`).",
+        );
+        let (domains, default_domain) = read_domains(&mut section);
+        let authenticate_calls = section.key(
+            "authenticate_calls",
+            true,
+            "Whether a caller who claims one of our domains must prove it with a password. Off only behind something that does.",
+        );
+        let (min_expires, default_expires, max_expires) = read_expires(&mut section);
+        let sip = Sip {
+            advertise,
+            domains,
+            default_domain,
+            authenticate_calls,
+            min_expires,
+            default_expires,
+            max_expires,
+            max_contacts: section.key_in("max_contacts", 10, 1..=64, "Phones of one account at once, unless the account says otherwise."),
+            algorithms: section.list(
+                "algorithms",
+                vec![Hash::Sha256, Hash::Sha512_256, Hash::Md5],
+                "Digest algorithms offered, in this order. Old clients look at the first only and know `MD5` only.",
+            ),
+            timer_c: section.key_in(
+                "timer_c",
+                Duration::from_secs(181),
+                Duration::from_secs(181)..=HOUR,
+                "How long a call may ring (RFC 3261 §16.6: more than three minutes).",
+            ),
+            udp_receive_buffer: section
+                .key_in(
+                    "udp_receive_buffer",
+                    Size(net.udp_receive_buffer),
+                    Size(64 << 10)..=Size(1 << 30),
+                    "Kernel buffer of each UDP socket. What is granted is read back: more may need `sysctl net.core.rmem_max`.",
+                )
+                .0,
+            tcp_idle: section.key_in(
+                "tcp_idle",
+                net.flow_idle,
+                Duration::from_secs(30)..=DAY,
+                "Connections silent for so long are closed. Phones send keep-alives every two minutes or so.",
+            ),
+            nameservers: section
+                .list("nameservers", Vec::new(), "DNS servers to ask. Empty: those of the system.")
+                .into_iter()
+                .map(|Nameserver(address)| address)
+                .collect(),
+            websocket_origins: section.list(
+                "websocket_origins",
+                Vec::new(),
+                "Web sites whose pages may connect, as `https://phone.example.net`. Empty: any.",
+            ),
+            listen,
+        };
+        sip.check(&mut section);
+        section.finish();
+        sip
+    }
+
+    fn check(&self, section: &mut Section<'_, '_>) {
+        if self.listen.is_empty() {
+            section.mistake("listen", "`listen` is empty", "at least one address to listen at");
+        }
+        let twice = |(index, listener): (usize, &Listener)| {
+            self.listen[..index].iter().any(|earlier| earlier == listener)
+        };
+        if let Some((_, listener)) = self.listen.iter().enumerate().find(|&entry| twice(entry)) {
+            section.mistake("listen", format!("{} stands twice", listener.show()), "each address once");
+        }
+        if self.algorithms.is_empty() {
+            section.mistake("algorithms", "`algorithms` is empty", Hash::EXPECTED);
+        }
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
+        if let Some(host) = self.advertise.as_deref().filter(|host| !host.chars().all(plain)) {
+            section.mistake(
+                "advertise",
+                format!("`advertise` is {host:?}"),
+                "a host name or address, without port",
+            );
+        }
+    }
+}
+
+fn default_listeners() -> Vec<Listener> {
+    let at = |transport, port| Listener { transport, address: ([127, 0, 0, 1], port).into() };
+    vec![
+        at(Transport::Udp, 5060),
+        at(Transport::Tcp, 5060),
+        at(Transport::Tls, 5061),
+        at(Transport::Ws, 5080),
+        at(Transport::Wss, 5443),
+    ]
+}
+
+fn read_domains(section: &mut Section<'_, '_>) -> (Vec<Box<str>>, Box<str>) {
+    let given: Vec<Box<str>> = section.list(
+        "domains",
+        vec!["localhost".into()],
+        "Domains served. More can be added while running: `belfry domain add`.",
+    );
+    let default: Option<Box<str>> = section.optional(
+        "default_domain",
+        "The domain of requests to our bare address, and of accounts named without one. The first of `domains` when not given.",
+    );
+    let mut domains: Vec<Box<str>> = Vec::new();
+    for domain in given {
+        let good = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c) || !c.is_ascii();
+        if domain.chars().all(good) {
+            domains.push(domain.to_lowercase().into());
+        } else {
+            section.mistake("domains", format!("{domain:?} is no domain"), "a host name, as \"example.net\"");
+        }
+    }
+    let Some(first) = domains.first().cloned() else {
+        section.mistake("domains", "`domains` has none", "at least one, as [\"example.net\"]");
+        return (vec!["localhost".into()], "localhost".into());
+    };
+    let default = default.map_or(first, |name| name.to_lowercase().into());
+    if !domains.contains(&default) {
+        let expected = format!("one of `domains`: {}", domains.join(", "));
+        section.mistake("default_domain", format!("`default_domain` is {default:?}"), expected);
+    }
+    (domains, default)
+}
+
+/// Least, default and most.
+fn read_expires(section: &mut Section<'_, '_>) -> (Duration, Duration, Duration) {
+    let second = Duration::from_secs(1);
+    let min = section.key_in(
+        "min_expires",
+        Duration::from_secs(60),
+        second..=HOUR,
+        "Shortest registration. Phones that ask for less get 423 and ask again.",
+    );
+    let default =
+        section.key_in("default_expires", HOUR, second..=DAY, "Registration of a phone that asks for none.");
+    let max =
+        section.key_in("max_expires", HOUR, second..=DAY, "Longest registration. Longer ones are cut to it.");
+    if min > max {
+        let expected = format!("not less than `min_expires`, {}", min.show());
+        section.mistake("max_expires", format!("`max_expires` is {}", max.show()), expected);
+    } else if !(min..=max).contains(&default) {
+        let expected = format!("{} to {}, as `min_expires` and `max_expires` say", min.show(), max.show());
+        section.mistake("default_expires", format!("`default_expires` is {}", default.show()), expected);
+    }
+    (min, default, max)
+}
+
+impl Value for Hash {
+    const EXPECTED: &'static str = "\"SHA-256\", \"SHA-512-256\" or \"MD5\"";
+
+    fn read(value: &toml::de::DeValue<'_>) -> Option<Self> {
+        Hash::from_bytes(value.as_str()?.as_bytes())
+    }
+
+    fn show(&self) -> String {
+        format!("{:?}", self.as_str())
+    }
+}
+
+/// `[tls]`. Without a certificate the node makes one for itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tls {
+    /// Both or none.
+    pub certificate: Option<PathBuf>,
+    pub key: Option<PathBuf>,
+    pub ca: Option<PathBuf>,
+}
+
+impl Tls {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Self {
+        let mut section = reader.section("tls");
+        let tls = Tls {
+            certificate: section.optional(
+                "certificate",
+                "PEM file with the certificate and its chain. Read again when it changes. A self-signed one is made when not given.",
+            ),
+            key: section.optional("key", "PEM file with the certificate's private key."),
+            ca: section.optional(
+                "ca",
+                "PEM file with the authorities whose certificates peers must show when we connect to them. Those of the system when not given.",
+            ),
+        };
+        match (&tls.certificate, &tls.key) {
+            (Some(_), None) => section.mistake("certificate", "`certificate` without `key`", "both or none"),
+            (None, Some(_)) => section.mistake("key", "`key` without `certificate`", "both or none"),
+            _ => {}
+        }
+        section.finish();
+        tls
+    }
+}
+
+/// `[http]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Http {
+    pub listen: SocketAddr,
+}
+
+impl Http {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Self {
+        let mut section = reader.section("http");
+        let listen = section.key(
+            "listen",
+            SocketAddr::from(([127, 0, 0, 1], 9090)),
+            "Where `/metrics` (Prometheus) and `/health` are. They ask nobody for a password: leave it on loopback.",
+        );
+        section.finish();
+        Http { listen }
+    }
+}
+
+/// `[log]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Log {
+    /// A level, or directives as `info,server=debug`; checked.
+    pub level: Box<str>,
+    pub format: LogFormat,
+    pub hide_identities: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+impl Value for LogFormat {
+    const EXPECTED: &'static str = "\"text\" or \"json\"";
+
+    fn read(value: &toml::de::DeValue<'_>) -> Option<Self> {
+        match value.as_str()? {
+            "text" => Some(LogFormat::Text),
+            "json" => Some(LogFormat::Json),
+            _ => None,
+        }
+    }
+
+    fn show(&self) -> String {
+        match self {
+            LogFormat::Text => "\"text\"".into(),
+            LogFormat::Json => "\"json\"".into(),
+        }
+    }
+}
+
+impl Log {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Self {
+        let mut section = reader.section("log");
+        let level: Box<str> = section.key(
+            "level",
+            "info".into(),
+            "`error`, `warn`, `info`, `debug` or `trace`; also for one part, as `info,server=debug`.",
+        );
+        let log = Log {
+            format: section.key("format", LogFormat::Text, "Lines for people, or one JSON object a line."),
+            hide_identities: section.key(
+                "hide_identities",
+                false,
+                "Write user names and numbers as a code that is the same until the next start.",
+            ),
+            level,
+        };
+        if !is_level(&log.level) {
+            let expected = "error, warn, info, debug or trace, or directives as \"info,server=debug\"";
+            section.mistake("level", format!("`level` is {:?}", log.level), expected);
+        }
+        section.finish();
+        log
+    }
+}
+
+/// `EnvFilter` takes any word for the name of a part, which would let `level = "inof"` pass and log nothing.
+fn is_level(text: &str) -> bool {
+    let known = |level: &str| level.parse::<tracing::level_filters::LevelFilter>().is_ok();
+    let good =
+        |directive: &str| known(directive.rsplit_once('=').map_or(directive, |(_, level)| level).trim());
+    text.split(',').all(good) && tracing_subscriber::EnvFilter::try_new(text).is_ok()
+}
+
+/// `[calls]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Calls {
+    pub records: bool,
+    pub keep: Duration,
+}
+
+impl Calls {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Self {
+        let mut section = reader.section("calls");
+        let calls = Calls {
+            records: section.key("records", true, "Keep a record of each call: `belfry calls`."),
+            keep: section.key_in(
+                "keep",
+                90 * DAY,
+                HOUR..=3_660 * DAY,
+                "Records older than this are deleted.",
+            ),
+        };
+        section.finish();
+        calls
+    }
+}
+
+/// `[routes]`: how their targets are watched. Routes themselves are data: `belfry route`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Routes {
+    pub probe_interval: Duration,
+    pub probe_failures: u8,
+}
+
+impl Routes {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Self {
+        let defaults = call::HealthSettings::default();
+        let mut section = reader.section("routes");
+        let probe_interval = section.key_in(
+            "probe_interval",
+            defaults.interval,
+            Duration::from_secs(1)..=HOUR,
+            "Time between two OPTIONS to a target of a route made with `--probe`.",
+        );
+        let probe_failures = section.key_in(
+            "probe_failures",
+            u32::from(defaults.failures),
+            1..=100,
+            "Unanswered OPTIONS in a row that take a target out. One answer brings it back.",
+        );
+        section.finish();
+        Routes { probe_interval, probe_failures: u8::try_from(probe_failures).unwrap_or(defaults.failures) }
+    }
+}
+
+/// `[limits]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limits {
+    /// Of each shard.
+    pub connections: u32,
+    /// Of each shard.
+    pub connections_per_source: u32,
+}
+
+impl Limits {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Self {
+        let net = NetSettings::default();
+        let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
+        let mut section = reader.section("limits");
+        let limits = Limits {
+            connections: section.key_in(
+                "connections",
+                number(net.max_flows),
+                1..=10_000_000,
+                "TCP, TLS and WebSocket connections of one shard. More are closed as soon as they come.",
+            ),
+            connections_per_source: section.key_in(
+                "connections_per_source",
+                number(net.max_flows_per_source),
+                1..=10_000_000,
+                "Of these, from one address.",
+            ),
+        };
+        section.finish();
+        limits
+    }
+}
