@@ -20,7 +20,6 @@ class Processes:
         self.started = []
 
     def __enter__(self):
-        signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
         return self
 
     def __exit__(self, *_):
@@ -41,6 +40,8 @@ class Processes:
 
 def stop(process, first=signal.SIGTERM, patience=10):
     """Asks, then insists. Children are in the process's own session, so they end with it."""
+    if getattr(process, "ended", False):
+        return
     if process.poll() is None:
         process.send_signal(first)
         try:
@@ -52,6 +53,7 @@ def stop(process, first=signal.SIGTERM, patience=10):
     except ProcessLookupError:
         pass
     process.wait()
+    process.ended = True
 
 
 def family(pid):

@@ -4,6 +4,8 @@ import csv
 import glob
 import os
 import signal
+import subprocess
+import time
 
 from .procs import Failure, free_port, stop, tail
 
@@ -48,16 +50,16 @@ def base(folder, name, port):
     ]  # fmt: skip
 
 
-def start_uas(processes, folder, name="uas"):
+def start_uas(processes, folder, name="uas", scenario=("-sn", "uas")):
     port = free_port()
-    process = processes.start(["sipp", "-sn", "uas", *base(folder, name, port)], folder, f"{folder}/{name}.log")
+    process = processes.start(["sipp", *scenario, *base(folder, name, port)], folder, f"{folder}/{name}.log")
     process.port = port
     process.name = name
     return process
 
 
-def run_uacs(processes, folder, server, rate, calls, count=1, scenario=("-sn", "uac"), extra=(), limit=None):
-    """Runs `count` uacs until each has made its share of `calls`; returns what they saw."""
+def run_uacs(processes, folder, server, rate, calls, count=1, scenario=("-sn", "uac"), extra=(), limit=None, timer=1):
+    """Runs `count` uacs until each has made its share of `calls`; `timer` is the scenario's rtd that counts."""
     uacs = []
     for number in range(count):
         name = f"uac{number}"
@@ -69,28 +71,31 @@ def run_uacs(processes, folder, server, rate, calls, count=1, scenario=("-sn", "
         uac = processes.start(command, folder, f"{folder}/{name}.log")
         uac.name = name
         uacs.append(uac)
-    patience = calls / rate * 4 + 90
+    # At an overload SIPp may wait for ever; calls that are open then have failed.
+    patience = time.monotonic() + calls / rate * 2 + 45
     for uac in uacs:
         try:
-            uac.wait(patience)
-        except Exception as error:
-            raise Failure(f"SIPp did not end in {patience:.0f} s: {error}") from error
+            uac.wait(max(1, patience - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            stop(uac, first=signal.SIGUSR1, patience=2)
+            continue
         # 0: all calls succeeded, 1: some failed. Anything else is SIPp's own trouble.
         if uac.returncode not in (0, 1):
             raise Failure(f"SIPp ended with {uac.returncode}\n{tail(uac.log)}{tail(f'{folder}/{uac.name}.errors')}")
-    return outcome(folder, [uac.name for uac in uacs])
+    return outcome(folder, [uac.name for uac in uacs], timer)
 
 
-def outcome(folder, names):
+def outcome(folder, names, timer):
     result = Outcome()
     for name in names:
-        row = last_row(f"{folder}/{name}.csv")
+        table = rows(f"{folder}/{name}.csv")
+        row = table[-1]
         result.calls += int(row["SuccessfulCall(C)"])
-        result.failed += int(row["FailedCall(C)"])
+        result.failed += int(row["FailedCall(C)"]) + int(row["CurrentCall"])
         result.retransmissions += int(row["Retransmissions(C)"])
-        result.seconds = max(result.seconds, clock_seconds(row["ElapsedTime(C)"]))
+        result.seconds = max(result.seconds, seconds_of_load(table))
     for path in glob.glob(f"{folder}/*_rtt.csv"):
-        result.answers += answer_times(path)
+        result.answers += answer_times(path, timer)
         os.remove(path)
     result.answers.sort()
     return result
@@ -99,25 +104,32 @@ def outcome(folder, names):
 def finish_uas(uas, folder):
     """Lets the uas write its last counters; returns its retransmissions."""
     stop(uas, first=signal.SIGUSR1, patience=5)
-    row = last_row(f"{folder}/{uas.name}.csv")
-    return int(row["Retransmissions(C)"])
+    return int(rows(f"{folder}/{uas.name}.csv")[-1]["Retransmissions(C)"])
 
 
-def last_row(path):
+def rows(path):
     try:
         with open(path, newline="") as table:
-            rows = list(csv.DictReader(table, delimiter=";"))
+            found = list(csv.DictReader(table, delimiter=";"))
     except OSError as error:
         raise Failure(f"SIPp wrote no statistics: {error}") from error
-    if not rows:
+    if not found:
         raise Failure(f"SIPp wrote no statistics into {path}")
-    return rows[-1]
+    return found
 
 
-def answer_times(path):
+def seconds_of_load(table):
+    """From the start until the last call was placed: stragglers waiting for a timer are not load."""
+    placed = table[-1]["TotalCallCreated"]
+    last = next(row for row in table if row["TotalCallCreated"] == placed)
+    return clock_seconds(last["ElapsedTime(C)"])
+
+
+def answer_times(path, timer):
     """Milliseconds, one a call."""
     with open(path, newline="") as table:
-        return [float(row["response_time_ms"]) for row in csv.DictReader(table, delimiter=";")]
+        found = csv.DictReader(table, delimiter=";")
+        return [float(row["response_time_ms"]) for row in found if row["rtd_no"] == str(timer)]
 
 
 def clock_seconds(text):

@@ -64,6 +64,21 @@ impl<M> Outlet<M> {
         if rest.is_empty() { Ok(()) } else { Err(Full(rest)) }
     }
 
+    /// Moves answers over, over the bound if need be: there are never more of them than questions that the
+    /// owner has open, and those it has bounded itself. An answer must not be lost.
+    pub fn answer_all(&self, batch: &mut Vec<M>) {
+        if batch.is_empty() {
+            return;
+        }
+        let mut state = self.shared.lock();
+        state.messages.append(batch);
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
     /// # Errors
     /// [`Full`] with the message.
     pub fn send(&self, message: M) -> Result<(), Full<M>> {

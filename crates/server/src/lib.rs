@@ -11,6 +11,7 @@ pub mod net;
 pub mod node;
 pub mod operate;
 pub mod routes;
+pub mod shard;
 pub mod signals;
 #[cfg(test)]
 mod testing;

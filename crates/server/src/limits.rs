@@ -6,8 +6,15 @@ use std::time::Duration;
 /// as the kernel counts) 200 ms. Less is granted when `net.core.rmem_max` says so; the operator is told.
 pub const UDP_RECEIVE_BUFFER: usize = 8 * 1024 * 1024;
 
+/// Bytes of kernel send buffer asked for per UDP socket: a whole outbox of one turn.
+pub const UDP_SEND_BUFFER: usize = 1024 * 1024;
+
 /// Datagrams waiting for a full kernel send buffer, per socket. More: the newest is not sent, and reported.
 pub const UDP_SEND_QUEUE: usize = 4096;
+
+/// Datagrams remembered per UDP socket, to know what an ICMP error is about: those of the last tenth of a
+/// second at 10,000 a second. An older one is only missed by its timers.
+pub const UDP_SENT: usize = 1024;
 
 /// Messages from streams waiting for the shard. More: connections are not read from, so TCP slows the peers.
 pub const STREAM_INBOX: usize = 1024;
@@ -78,9 +85,6 @@ pub const CONTROL_WRITE: Duration = Duration::from_secs(30);
 /// another process that holds it.
 pub const CONTROL_PATIENCE: Duration = Duration::from_secs(20);
 
-/// Lines of a trace waiting for a slow terminal. More are left out, and the trace says how many.
-pub const TRACE_QUEUE: usize = 1024;
-
 /// Accounts a command asks for at once.
 pub const LIST_PAGE: u32 = 1_000;
 
@@ -93,3 +97,16 @@ pub const STATUS_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Askers of the status who wait for the same second's answer. More: 503.
 pub const STATUS_QUEUE: usize = 64;
+
+/// Accounts a shard keeps in memory; about 400 bytes each. Those not asked for lately make room.
+pub const CACHED_ACCOUNTS: usize = 200_000;
+
+/// Letters (batches of packets, questions) that may wait for a shard. More are dropped and counted: their
+/// senders retransmit.
+pub const SHARD_INBOX: usize = 65_536;
+
+/// Traced messages that may wait for a slow reader. More are dropped and counted, and the reader is told.
+pub const TRACE_QUEUE: usize = 4_096;
+
+/// Accounts traced at once: every message of a shard is compared with each. More: the command is told so.
+pub const TRACES: usize = 16;

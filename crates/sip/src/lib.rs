@@ -3,6 +3,7 @@
 pub mod digest;
 pub mod dns;
 pub mod endpoint;
+pub mod events;
 mod keys;
 pub mod limits;
 mod proxy;

@@ -10,6 +10,10 @@ pub const MESSAGE_BYTES: usize = MAX_STREAM_HEAD + MAX_STREAM_BODY;
 /// Header lines of one message. Real ones have under 60; over it the message is dropped and counted.
 pub const HEADER_LINES: usize = 256;
 
+/// Parameters, and headers, of one URI that comparing looks at one by one. Real ones have under 10; URIs with
+/// more are the same only byte for byte.
+pub const URI_PARAMS: usize = 32;
+
 /// Nonces of one shard whose last `nc` is remembered, about 40 bytes each. Beyond it the oldest are forgotten
 /// and their next use is answered `stale=true`, one more round trip.
 pub const NONCES_IN_USE: usize = 262_144;
@@ -38,10 +42,11 @@ pub const MAX_FORWARDS: u8 = 70;
 /// answered 503.
 pub const RESOLUTIONS: usize = 4_096;
 
-/// Answers kept per shard. About 500 bytes each; a trunking server sees some hundred names.
+/// Answers kept per shard, some hundred bytes each. A trunking server sees some hundred names; beyond it what
+/// was not used for long is asked again.
 pub const DNS_CACHE: usize = 8_192;
 
-/// Records looked at in one answer; the rest are ignored. A TCP answer could hold thousands.
+/// Records looked at in one answer; the rest are ignored. An answer over TCP could hold thousands.
 pub const DNS_RECORDS: usize = 64;
 
 /// Services followed from one NAPTR answer: more than there are transports helps nobody.
@@ -62,14 +67,53 @@ pub const DNS_TTL_MAX: Duration = Duration::from_secs(3_600);
 /// How long "no such record" is kept. The SOA's own figure (RFC 2308 §5) does not get here; short is safe.
 pub const DNS_TTL_NEGATIVE: Duration = Duration::from_secs(10);
 
-/// How long a failure to answer is kept: at least one second (RFC 9520 §3.2), and not longer, because calls fail meanwhile.
+/// How long a failure to answer is kept: at least one second (RFC 9520 §3.2), and not longer, because calls
+/// fail meanwhile.
 pub const DNS_TTL_FAILURE: Duration = Duration::from_secs(1);
 
 /// How long a hop that failed is tried last: 64*T1, the time in which one request finds out (RFC 3263 §4.3).
 pub const PENALTY: Duration = Duration::from_secs(32);
 
-/// Hops remembered as failed, per shard.
+/// Hops remembered as failed, per shard. Beyond it the oldest are tried like any other.
 pub const PENALTIES: usize = 1_024;
+
+// Event notification (`events`).
+
+/// Subscriptions of one shard, about 1 KB each. Over it SUBSCRIBE is answered 503 with Retry-After.
+pub const SUBSCRIPTIONS: usize = 200_000;
+
+/// Subscriptions one watcher may have to one address: each of its devices has a few packages, and those of
+/// its devices' earlier lives linger until they expire. Over it SUBSCRIBE is answered 403.
+pub const SUBSCRIPTIONS_PER_WATCHER: usize = 32;
+
+/// PUBLISHes and MESSAGEs of one shard that wait for a router. Over it they are answered 503 with Retry-After.
+pub const ASKED: usize = 16_384;
+
+/// How long a router may take. Then 504, or a last NOTIFY that asks to subscribe again later; well under the
+/// 32 s after which the client stops waiting (RFC 3261 §17.1.2.2).
+pub const ASK_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Seconds after which a refused subscriber may try again.
+pub const EVENTS_RETRY_AFTER: u32 = 30;
+
+/// The shortest time between two NOTIFYs of a subscription, the first after a SUBSCRIBE and the last excepted.
+/// RFC 4235 §3.10 asks for one second, RFC 3856 §6.10 for five; changes in between are merged.
+pub const NOTIFY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Bytes of a document in a PUBLISH, as the router holds them. Over it 413.
+pub const PUBLISHED_BYTES: usize = 16 * 1_024;
+
+/// Bytes of a MESSAGE's body that is kept, as the router keeps them. Over it 413.
+pub const KEPT_MESSAGE_BYTES: usize = 16 * 1_024;
+
+/// Kept messages of one shard on their way out. Over it they wait for the next REGISTER.
+pub const DELIVERIES: usize = 16_384;
+
+/// Contacts one kept message is sent to, the best liked first.
+pub const DELIVERY_CONTACTS: usize = 8;
+
+/// Characters of a tag or Call-ID we make: five bits each, 80 bits.
+pub const TAG_CHARS: usize = 16;
 
 /// Bytes of start line and headers of a message on a stream, the empty line included. A datagram cannot be
 /// longer than this either, so both ways in allow the same. Longer: the connection is closed, no answer.

@@ -77,6 +77,16 @@ pub enum ResolveEffect {
 
 type Answer = Result<Arc<[DnsRecord]>, DnsFault>;
 
+/// What the resolver holds now, and how many it has turned away since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResolveCounts {
+    pub open: usize,
+    /// Questions without an answer yet.
+    pub asked: usize,
+    pub cached: usize,
+    pub refused: u64,
+}
+
 /// One shard's resolver.
 pub struct Resolver {
     settings: Settings,
@@ -84,6 +94,7 @@ pub struct Resolver {
     in_flight: HashMap<u64, InFlight>,
     asked: HashMap<DnsQuery, u64>,
     next_dns_id: u64,
+    refused: u64,
     cache: Cache<DnsQuery, Answer>,
     penalties: Cache<(SocketAddr, Transport), ()>,
 }
@@ -102,6 +113,7 @@ impl Resolver {
             in_flight: HashMap::new(),
             asked: HashMap::new(),
             next_dns_id: 1,
+            refused: 0,
             cache: Cache::new(limits::DNS_CACHE),
             penalties: Cache::new(limits::PENALTIES),
         }
@@ -119,6 +131,7 @@ impl Resolver {
         out: &mut Vec<ResolveEffect>,
     ) {
         if self.jobs.len() >= limits::RESOLUTIONS {
+            self.refused += 1;
             out.push(ResolveEffect::Resolved { id, result: Err(ResolveFault::Busy) });
             return;
         }
@@ -154,6 +167,15 @@ impl Resolver {
     pub fn forget(&mut self) {
         self.cache.clear();
         self.penalties.clear();
+    }
+
+    pub fn counts(&self) -> ResolveCounts {
+        ResolveCounts {
+            open: self.jobs.len(),
+            asked: self.in_flight.len(),
+            cached: self.cache.len(),
+            refused: self.refused,
+        }
     }
 
     /// Plans as far as the answers reach. Several questions are asked at once; the plan goes on when all are

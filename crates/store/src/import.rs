@@ -29,7 +29,7 @@ pub struct ImportOptions {
     /// For accounts without `@domain`.
     pub default_domain: Option<Box<str>>,
     pub existing: Existing,
-    /// Accounts in one transaction.
+    /// Accounts in one transaction at first; grows up to `limits::MAX_IMPORT_BATCH`.
     pub batch: usize,
     /// Stands as the time the accounts were made.
     pub now: Instant,
@@ -108,12 +108,13 @@ fn write_all(
 /// Ends with the input, with the first bad line (what came before it is sent first), or when nobody listens.
 fn read_all(input: impl io::Read, options: &ImportOptions, batches: &SyncSender<Result<Batch, StoreError>>) {
     let mut lines = Lines::new(input, options);
-    let batch_size = options.batch.max(1);
+    let (least, mut done) = (options.batch.max(1), 0);
     loop {
-        let mut accounts = Vec::with_capacity(batch_size);
-        let end = lines.fill(&mut accounts, batch_size);
-        let bytes = lines.reader.position().byte();
-        if !accounts.is_empty() && batches.send(Ok(Batch { accounts, bytes })).is_err() {
+        let size = (done / 4).min(limits::MAX_IMPORT_BATCH).max(least);
+        let mut batch = Batch { accounts: Vec::with_capacity(size), bytes: 0 };
+        let end = lines.fill(&mut batch, size);
+        done += batch.accounts.len();
+        if !batch.accounts.is_empty() && batches.send(Ok(batch)).is_err() {
             return;
         }
         match end {
@@ -128,70 +129,89 @@ fn read_all(input: impl io::Read, options: &ImportOptions, batches: &SyncSender<
 }
 
 struct Lines<'a, R> {
-    reader: csv::Reader<R>,
+    reader: csv::Reader<io::Chain<R, &'static [u8]>>,
     record: StringRecord,
     first: bool,
     options: &'a ImportOptions,
 }
 
 impl<'a, R: io::Read> Lines<'a, R> {
+    /// Every record is made to end in a line feed, the last one too: only then can its line be told from the
+    /// reader's count, which is one further. The carriage return of a CRLF stays in the last field.
     fn new(input: R, options: &'a ImportOptions) -> Self {
         let reader = csv::ReaderBuilder::new()
             .has_headers(false)
             .flexible(true)
+            .terminator(csv::Terminator::Any(b'\n'))
             .buffer_capacity(256 * 1024)
-            .from_reader(input);
+            .from_reader(input.chain(&b"\n"[..]));
         Lines { reader, record: StringRecord::new(), first: true, options }
     }
 
-    /// True: the batch is full and there may be more.
-    fn fill(&mut self, accounts: &mut Vec<NewAccount>, batch: usize) -> Result<bool, StoreError> {
-        while accounts.len() < batch {
-            if !self.reader.read_record(&mut self.record).map_err(|error| unreadable(&error))? {
+    /// True: the batch is full and there may be more. `bytes` is how far the last account reached.
+    fn fill(&mut self, batch: &mut Batch, size: usize) -> Result<bool, StoreError> {
+        while batch.accounts.len() < size {
+            let more = self.reader.read_record(&mut self.record);
+            if !more.map_err(|error| unreadable(&error, self.reader.position()))? {
                 return Ok(false);
             }
+            let fields = Fields::new(&self.record);
             let first = std::mem::take(&mut self.first);
-            if first && is_heading(&self.record) {
+            if fields.is_blank() || (first && fields.is_heading()) {
                 continue;
             }
-            accounts.push(account(&self.record, first, self.options)?);
+            let account = fields.account(self.options);
+            batch.accounts.push(account.map_err(|error| at_line(self.line(), error))?);
+            batch.bytes = self.reader.position().byte();
         }
         Ok(true)
     }
-}
 
-/// An account may be called "account", but then its password is not called "password".
-fn is_heading(record: &StringRecord) -> bool {
-    let is = |index: usize, word: &str| field(record, index).trim().eq_ignore_ascii_case(word);
-    // A spreadsheet starts its file with a byte order mark.
-    let account = field(record, 0).trim_start_matches('\u{feff}').trim();
-    account.eq_ignore_ascii_case("account") && is(1, "password")
-}
-
-fn field(record: &StringRecord, index: usize) -> &str {
-    record.get(index).unwrap_or_default()
-}
-
-fn account(record: &StringRecord, first: bool, options: &ImportOptions) -> Result<NewAccount, StoreError> {
-    let line = record.position().map_or(0, csv::Position::line);
-    if !(2..=3).contains(&record.len()) {
-        let found = format!("{} fields", record.len());
-        return Err(StoreError::Line {
-            line,
-            found,
-            expected: "account,password,name (name may be missing)".into(),
-        });
+    /// Where the last record began.
+    fn line(&self) -> u64 {
+        let inside = self.record.as_slice().bytes().filter(|byte| *byte == b'\n').count() as u64;
+        self.reader.position().line().saturating_sub(1 + inside)
     }
-    let name = field(record, 0);
-    let name = if first { name.trim_start_matches('\u{feff}') } else { name };
-    let build = || {
-        let address = Address::parse(name.trim(), options.default_domain.as_deref())?;
-        let mut account = NewAccount::with_password(address, field(record, 1), options.now)?;
-        account.display_name = field(record, 2).trim().into();
-        check_length("name", account.display_name.len(), limits::MAX_DISPLAY_NAME)?;
+}
+
+struct Fields<'a> {
+    account: &'a str,
+    password: &'a str,
+    name: &'a str,
+    count: usize,
+}
+
+impl<'a> Fields<'a> {
+    fn new(record: &'a StringRecord) -> Self {
+        let field = |index| {
+            let field: &str = record.get(index).unwrap_or_default();
+            if index + 1 == record.len() { field.strip_suffix('\r').unwrap_or(field) } else { field }
+        };
+        // A spreadsheet starts its file with a byte order mark.
+        let account = field(0).trim_start_matches('\u{feff}').trim();
+        Fields { account, password: field(1), name: field(2).trim(), count: record.len() }
+    }
+
+    fn is_blank(&self) -> bool {
+        self.count == 1 && self.account.is_empty()
+    }
+
+    /// An account may be called "account", but then its password is not called "password".
+    fn is_heading(&self) -> bool {
+        self.account.eq_ignore_ascii_case("account") && self.password.trim().eq_ignore_ascii_case("password")
+    }
+
+    fn account(&self, options: &ImportOptions) -> Result<NewAccount, StoreError> {
+        if !(2..=3).contains(&self.count) {
+            let found = if self.count == 1 { "1 field".into() } else { format!("{} fields", self.count) };
+            return Err(StoreError::invalid(found, "account,password,name (name may be missing)"));
+        }
+        let address = Address::parse(self.account, options.default_domain.as_deref())?;
+        let mut account = NewAccount::with_password(address, self.password, options.now)?;
+        check_length("name", self.name.len(), limits::MAX_DISPLAY_NAME)?;
+        account.display_name = self.name.into();
         Ok(account)
-    };
-    build().map_err(|error| at_line(line, error))
+    }
 }
 
 fn at_line(line: u64, error: StoreError) -> StoreError {
@@ -201,8 +221,8 @@ fn at_line(line: u64, error: StoreError) -> StoreError {
     }
 }
 
-fn unreadable(error: &csv::Error) -> StoreError {
-    let line = error.position().map_or(0, csv::Position::line);
+fn unreadable(error: &csv::Error, after: &csv::Position) -> StoreError {
+    let line = after.line().saturating_sub(1).max(1);
     match error.kind() {
         csv::ErrorKind::Utf8 { .. } => StoreError::Line {
             line,

@@ -52,5 +52,8 @@ pub const RIDE_ALONG: Duration = Duration::from_millis(250);
 /// How long a write waits for another process that holds the database: shorter than a phone's patience
 /// (RFC 3261 timer F is 32 s) and long enough for a page of `belfry account import`.
 pub const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
-/// Rows of an import in one transaction: an fsync costs nothing then, and a killed import loses no more.
+/// Rows of an import in one transaction at first: an fsync costs nothing then, and a progress bar moves.
 pub const IMPORT_BATCH: usize = 50_000;
+/// What a batch grows to, as a quarter of what is done. In random order a batch touches most pages of a large
+/// index however many rows it has, so fewer batches write less; this many rows are about 100 MB of memory.
+pub const MAX_IMPORT_BATCH: usize = 250_000;

@@ -95,7 +95,7 @@ pub enum WriteDone {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Read {
-    /// The account of an address, also by an alias. Answered with `Loaded::Account`.
+    /// The account of an address, also by an alias; the domain in lower case. Answered with `Loaded::Account`.
     Account {
         user: Box<str>,
         domain: Box<str>,

@@ -21,10 +21,6 @@ use crate::config::Config;
 use crate::control::{Client, ClientError, Request};
 use crate::limits;
 
-/// Page cache of the import's connection: the index of 25 million accounts is 600 MiB, of which the end and
-/// the inner pages are enough; random order wants as much as fits a small machine.
-const CACHE_KIB: u32 = 512 * 1024;
-
 #[derive(Debug, Args)]
 pub(super) struct ImportArgs {
     /// Lines of account,password,name (name may be missing); - is standard input
@@ -43,7 +39,7 @@ impl ImportArgs {
             Err(ClientError::NotRunning { .. }) => None,
             Err(error) => return Err(error.into()),
         };
-        let mut admin = Admin::new(&open_store(config)?.with_cache_kib(CACHE_KIB))?;
+        let mut admin = Admin::new(&open_store(config)?.for_import())?;
         let clock = Clock::new();
         let mut options = ImportOptions::new(Some(&config.sip.default_domain), clock.now());
         if self.skip_existing {

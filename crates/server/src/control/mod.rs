@@ -18,6 +18,8 @@ pub use status::{
 };
 pub use trace::{TraceLine, TraceLines, TraceSink, mask_credentials};
 
+use std::rc::Rc;
+
 use serde::{Deserialize, Serialize};
 use store::{Address, Loaded, Read, StoreError, Write, WriteDone};
 
@@ -40,7 +42,7 @@ pub trait Control {
 
     /// Puts every message of this account's into the sink from now on, until it is closed. The account may be
     /// an alias, or not be there. False: too many traces.
-    fn trace(&self, account: &Address, sink: TraceSink) -> bool;
+    fn trace(self: Rc<Self>, account: &Address, sink: TraceSink) -> bool;
 
     /// Where the account is registered.
     async fn bindings(&self, account: &Address) -> Vec<BindingRow>;

@@ -194,7 +194,7 @@ impl<C: Control> Connection<C> {
 
     async fn trace(&mut self, account: &store::Address, full: bool) -> io::Result<()> {
         let (sink, mut lines) = TraceSink::new(full);
-        if !self.control.trace(account, sink) {
+        if !self.control.clone().trace(account, sink) {
             return self
                 .fail(Failure::new(FailureKind::Busy, "too many traces are on; end one of them"))
                 .await;

@@ -71,7 +71,6 @@ pub struct ShardCounters {
     pub messages_waiting: u64,
     pub accounts_cached: u64,
     pub connections: u64,
-    pub handed_over_waiting: u64,
 
     // Since the start.
     pub calls_started: u64,
@@ -96,8 +95,9 @@ pub struct ShardCounters {
     pub relay_refused: u64,
     pub timeouts: u64,
     pub messages_kept: u64,
-    pub handed_over: u64,
     pub panics: u64,
+    pub letters_lost: u64,
+    pub records_lost: u64,
     pub datagrams_in: u64,
     pub datagrams_out: u64,
     pub datagram_bytes_in: u64,

@@ -81,11 +81,20 @@ impl TraceSink {
     pub fn message(&self, at: Instant, from: &str, to: &str, message: &[u8]) {
         match self.lines.try_reserve() {
             Ok(place) => place.send(TraceLine::of(at, from, to, message, self.full)),
-            Err(_) => drop(self.missed.fetch_add(1, Ordering::Relaxed)),
+            Err(_) => self.miss(1),
         }
     }
 
-    /// Nobody reads any more: forget the trace.
+    /// So many messages were lost on their way here.
+    pub fn miss(&self, messages: u64) {
+        self.missed.fetch_add(messages, Ordering::Relaxed);
+    }
+
+    /// Waits until nobody reads any more: then the trace is to be forgotten.
+    pub async fn closed(&self) {
+        self.lines.closed().await;
+    }
+
     pub fn is_closed(&self) -> bool {
         self.lines.is_closed()
     }

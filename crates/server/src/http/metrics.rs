@@ -55,9 +55,6 @@ const SHARD: &[ShardMetric] = &[
     gauge("belfry_messages_waiting", "Messages kept until their address registers", |s| s.messages_waiting),
     gauge("belfry_accounts_cached", "Accounts in the cache", |s| s.accounts_cached),
     gauge("belfry_connections", "TCP, TLS and WebSocket connections open", |s| s.connections),
-    gauge("belfry_handed_over_waiting", "Messages from other shards that wait for this one", |s| {
-        s.handed_over_waiting
-    }),
     counter("belfry_calls_started_total", "Calls placed", |s| s.calls_started),
     counter("belfry_calls_answered_total", "Calls answered", |s| s.calls_answered),
     counter("belfry_calls_failed_total", "Calls that ended without an answer", |s| s.calls_failed),
@@ -94,11 +91,12 @@ const SHARD: &[ShardMetric] = &[
     counter("belfry_messages_kept_total", "Messages kept for somebody who was not there", |s| {
         s.messages_kept
     }),
-    counter(
-        "belfry_handed_over_total",
-        "Messages received here and handed to the shard that works on them",
-        |s| s.handed_over,
-    ),
+    counter("belfry_letters_lost_total", "Messages between shards that found an inbox full", |s| {
+        s.letters_lost
+    }),
+    counter("belfry_records_lost_total", "Call records that found the store's queue full", |s| {
+        s.records_lost
+    }),
     counter("belfry_panics_total", "Defects met and survived; each is in the log", |s| s.panics),
     counter("belfry_datagrams_received_total", "UDP datagrams received", |s| s.datagrams_in),
     counter("belfry_datagrams_sent_total", "UDP datagrams sent", |s| s.datagrams_out),

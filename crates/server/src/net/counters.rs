@@ -8,9 +8,10 @@ pub struct NetCounters {
     /// Bytes of datagrams, without IP and UDP headers.
     pub datagram_bytes_in: u64,
     pub datagram_bytes_out: u64,
-    /// Datagrams the kernel threw away because a socket's receive buffer was full.
+    /// Datagrams the kernel threw away because a socket's receive buffer was full. It tells with the next one
+    /// that gets in.
     pub kernel_drops: u64,
-    /// Empty datagrams and those of line ends or zeros only: keep-alives, which end here.
+    /// Empty datagrams, those of line ends or zeros only, and STUN: keep-alives, which end here.
     pub datagram_keepalives: u64,
     pub stream_messages_in: u64,
     pub stream_messages_out: u64,

@@ -65,7 +65,7 @@ impl Questions {
             return Err(DnsFault::Busy);
         }
         let mut name = Name::from_ascii(query.name()).map_err(|_| DnsFault::BadName)?;
-        if name.is_root() {
+        if name.num_labels() == 0 {
             return Err(DnsFault::BadName);
         }
         // Absolute: the system's search list is for people, not for SIP URIs.

@@ -150,7 +150,7 @@ impl Shared {
         }
     }
 
-    fn wake_shard(&self) {
+    pub(super) fn wake_shard(&self) {
         if let Some(waker) = self.waker.borrow().as_ref() {
             waker.wake_by_ref();
         }

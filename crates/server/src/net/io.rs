@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use router::{Edge, FlowId};
 use sip::dns::DnsQuery;
 use sip::transport::{Packet, Target, Transmit, Transport};
+use socket2::Type;
 use tokio::task::{JoinHandle, spawn_local};
 
 use super::counters::NetCounters;
@@ -16,7 +17,7 @@ use super::flow::{Flow, IDLE_TICKS, PeerKey, Queued, Shared};
 use super::mmsg::{Receiver, Sender};
 use super::settings::{Bound, CloseReason, Listener, NetError, NetEvent, NetSettings, SendFault};
 use super::stream;
-use super::udp::{Outgoing, UdpListener};
+use super::udp::{Outgoing, UdpListener, bind_socket};
 
 /// The sockets of one shard: its UDP sockets, its listeners, its connections. Made and used on the shard's
 /// thread, inside its current-thread runtime and a `LocalSet`, because connections are local tasks.
@@ -60,7 +61,7 @@ impl Io {
 
     fn try_bind(&mut self, listener: &Listener) -> std::io::Result<Bound> {
         if listener.transport == Transport::Udp {
-            let socket = UdpListener::bind(listener.address, self.shared.settings.udp_receive_buffer)?;
+            let socket = UdpListener::bind(listener.address, &self.shared)?;
             let bound = Bound { address: socket.local, receive_buffer: Some(socket.receive_buffer) };
             self.udp.push(socket);
             return Ok(bound);
@@ -73,6 +74,15 @@ impl Io {
         let address = socket.local_addr()?;
         self.accepting.push(stream::accept_all(Rc::clone(&self.shared), socket, listener.transport));
         Ok(Bound { address, receive_buffer: None })
+    }
+
+    /// Whether nobody else listens at this address. Sockets that share it (`SO_REUSEPORT`) would not notice
+    /// another server of the same user, and each would get half of the traffic: ask before the first `bind`.
+    pub fn check_free(listener: &Listener) -> Result<(), NetError> {
+        let kind = if listener.transport == Transport::Udp { Type::DGRAM } else { Type::STREAM };
+        bind_socket(listener.address, kind, false)
+            .map(|_| ())
+            .map_err(|error| NetError { listener: *listener, error })
     }
 
     /// Waits until there is a packet, an event, or room for what `flush` could not send. Dropping the
@@ -101,10 +111,11 @@ impl Io {
     pub fn receive_batch(&mut self, sink: &mut Vec<Packet>) -> usize {
         let mut count = 0;
         let mut counters = self.shared.counters.borrow_mut();
+        let mut events = self.shared.events.borrow_mut();
         for socket in &mut self.udp {
-            count += socket.receive(&mut self.receiver, &mut counters, sink);
+            count += socket.receive(&mut self.receiver, &mut counters, &mut events, sink);
         }
-        drop(counters);
+        drop((counters, events));
         count + self.shared.take_messages(sink)
     }
 
@@ -130,7 +141,7 @@ impl Io {
         }
     }
 
-    /// The socket that has the wanted local address; without one, the first of the peer's family.
+    /// The socket that has the wanted local address; without such a one, the first of the peer's family.
     fn choose_socket(&self, target: &Target) -> Option<usize> {
         let suits = |socket: &UdpListener| match target.local {
             Some(local) if socket.is_wildcard() => {
@@ -140,7 +151,8 @@ impl Io {
             None => true,
         };
         let same_family = |socket: &UdpListener| socket.local.is_ipv4() == target.remote.is_ipv4();
-        self.udp.iter().position(|socket| same_family(socket) && suits(socket))
+        let wanted = self.udp.iter().position(|socket| same_family(socket) && suits(socket));
+        wanted.or_else(|| self.udp.iter().position(same_family))
     }
 
     fn send_on_stream(&mut self, transmit: Transmit) {
@@ -167,7 +179,7 @@ impl Io {
         let key = PeerKey { transport, remote, tls_name };
         match self.shared.peer(&key) {
             Some(flow) => Ok(flow),
-            None if self.shared.admits(remote.ip()) => Ok(stream::connect(&self.shared, key)),
+            None if self.shared.admits(remote.ip()) => Ok(stream::connect(&self.shared, &key)),
             None => Err(SendFault::Overflow),
         }
     }
@@ -190,7 +202,8 @@ impl Io {
         *self.shared.counters.borrow()
     }
 
-    /// Ends a connection once what the kernel took is out; `FlowClosed` follows.
+    /// Ends a connection after writing what is queued, as far as the kernel takes it at once; `FlowClosed`
+    /// follows.
     pub fn close_flow(&mut self, flow: FlowId) {
         if let Some(flow) = self.shared.flow(flow) {
             flow.close(CloseReason::Ours);

@@ -194,15 +194,46 @@ impl Sender {
     }
 }
 
-/// Asks the kernel to tell drops, and with `to_address` the address each datagram was sent to.
-pub(super) fn ask_for_control(socket: BorrowedFd<'_>, ipv6: bool, to_address: bool) -> io::Result<()> {
+/// Asks the kernel to tell drops and ICMP errors, and with `to_address` the address each datagram was sent to. Routers may
+/// fragment what we send over IPv4: a response that is longer than the path's MTU has no other way to go.
+pub(super) fn prepare(socket: BorrowedFd<'_>, ipv6: bool, to_address: bool) -> io::Result<()> {
     let fd = socket.as_raw_fd();
     set_int(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
+    if !ipv6 {
+        set_int(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DONT)?;
+    }
+    match ipv6 {
+        false => set_int(fd, libc::IPPROTO_IP, libc::IP_RECVERR, 1)?,
+        true => set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1)?,
+    }
     match (to_address, ipv6) {
         (false, _) => Ok(()),
         (true, false) => set_int(fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1),
         (true, true) => set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1),
     }
+}
+
+/// Room for the beginning of a datagram as ICMP quotes it (RFC 1812 §4.3.2.3: 576 bytes in all).
+const QUOTE: usize = 576;
+
+/// The next error that the socket knows of: where a datagram was sent, and how it began. `None`: no more.
+pub(super) fn take_refusal(socket: BorrowedFd<'_>) -> Option<(SocketAddr, Vec<u8>)> {
+    let mut name = zeroed_name();
+    let mut quote = vec![0; QUOTE];
+    let mut iovec = iovec { iov_base: quote.as_mut_ptr().cast(), iov_len: QUOTE };
+    let mut header = zeroed_header().msg_hdr;
+    header.msg_name = (&raw mut name).cast();
+    header.msg_namelen = size_of::<Name>() as socklen_t;
+    header.msg_iov = &raw mut iovec;
+    header.msg_iovlen = 1;
+    // SAFETY: header points at name and quote, which live on, and states their lengths.
+    let length = unsafe {
+        libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT)
+    };
+    quote.truncate(usize::try_from(length).ok()?);
+    // SAFETY: the kernel filled in name: on the error queue it is where the datagram was sent.
+    let remote = unsafe { read_name(&header) }?;
+    Some((remote, quote))
 }
 
 /// Above `net.core.rmem_max`; needs CAP_NET_ADMIN.

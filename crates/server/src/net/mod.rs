@@ -9,6 +9,7 @@ mod io;
 mod mmsg;
 mod settings;
 mod stream;
+mod stun;
 pub mod tls;
 mod udp;
 mod wire;

@@ -127,7 +127,7 @@ pub enum SendFault {
     Overflow,
     /// We have no socket for this transport and address family.
     NoSocket,
-    /// The kernel refused: no route, host unreachable, forbidden.
+    /// No route, or the peer's side said by ICMP that nobody is there.
     Unreachable,
 }
 

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 use super::flow::{Flow, PeerKey, Queued, Shared};
 use super::settings::{CloseReason, NetEvent};
-use super::udp::bind_shared;
+use super::udp::bind_socket;
 use super::wire::{End, StreamWire, Wire};
 use super::{handshake, ws};
 use crate::limits;
@@ -40,7 +40,7 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(33);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = bind_shared(address, Type::STREAM)?;
+    let socket = bind_socket(address, Type::STREAM, true)?;
     socket.listen(BACKLOG)?;
     TcpListener::from_std(socket.into())
 }
@@ -68,19 +68,31 @@ fn accept(shared: &Rc<Shared>, socket: TcpStream, remote: SocketAddr, transport:
     if shakes && shared.handshakes_pending.get() >= shared.settings.max_handshakes_pending {
         return shared.count(|counters| counters.flows_refused += 1);
     }
+    shared.handshakes_pending.set(shared.handshakes_pending.get() + usize::from(shakes));
     shared.count(|counters| counters.flows_accepted += 1);
     tune(&socket);
-    let flow = shared.add_flow(transport, local, remote, None);
-    let shared = Rc::clone(shared);
+    let held = Held { flow: shared.add_flow(transport, local, remote, None), shared: Rc::clone(shared) };
     // One kind of task for each transport: a task is as large as the largest thing it may become.
     match transport {
         Transport::Udp | Transport::Tcp => {
-            spawn_local(async move { drive(&shared, &flow, StreamWire::new(socket)).await })
+            spawn_local(async move { drive(&held.shared, &held.flow, StreamWire::new(socket)).await })
         }
-        Transport::Tls => spawn_local(async move { serve_tls(&shared, &flow, socket).await }),
-        Transport::Ws => spawn_local(async move { serve_ws(&shared, &flow, socket).await }),
-        Transport::Wss => spawn_local(async move { serve_wss(&shared, &flow, socket).await }),
+        Transport::Tls => spawn_local(async move { serve_tls(&held.shared, &held.flow, socket).await }),
+        Transport::Ws => spawn_local(async move { serve_ws(&held.shared, &held.flow, socket).await }),
+        Transport::Wss => spawn_local(async move { serve_wss(&held.shared, &held.flow, socket).await }),
     };
+}
+
+/// What the task of a connection holds. However the task ends, by panic too, the flow is forgotten.
+struct Held {
+    shared: Rc<Shared>,
+    flow: Rc<Flow>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.shared.remove_flow(&self.flow, CloseReason::Broken);
+    }
 }
 
 async fn serve_tls(shared: &Shared, flow: &Flow, socket: TcpStream) {
@@ -102,13 +114,11 @@ async fn serve_wss(shared: &Shared, flow: &Flow, socket: TcpStream) {
     }
 }
 
-/// Bounds a handshake in time and number. `None`: it failed, and the flow is gone.
+/// Bounds a handshake in time; it was counted as pending before. `None`: it failed, and the flow is gone.
 async fn shake<T>(shared: &Shared, flow: &Flow, handshake: impl Future<Output = io::Result<T>>) -> Option<T> {
-    let pending = &shared.handshakes_pending;
-    pending.set(pending.get() + 1);
     // On the heap only for as long as it takes; an open connection does not carry its size along.
     let result = timeout(shared.settings.handshake_timeout, Box::pin(handshake)).await;
-    pending.set(pending.get() - 1);
+    shared.handshakes_pending.set(shared.handshakes_pending.get() - 1);
     match result {
         Ok(Ok(done)) => return Some(done),
         Ok(Err(error)) => tracing::debug!(remote = %flow.remote, %error, "handshake failed"),
@@ -120,19 +130,18 @@ async fn shake<T>(shared: &Shared, flow: &Flow, handshake: impl Future<Output = 
 }
 
 /// Connects in a task; messages may be queued on the flow at once.
-pub(super) fn connect(shared: &Rc<Shared>, key: PeerKey) -> Rc<Flow> {
+pub(super) fn connect(shared: &Rc<Shared>, key: &PeerKey) -> Rc<Flow> {
     let unknown = match key.remote {
         SocketAddr::V4(_) => SocketAddr::from(([0; 4], 0)),
         SocketAddr::V6(_) => SocketAddr::from(([0; 16], 0)),
     };
     let flow = shared.add_flow(key.transport, unknown, key.remote, Some(key.clone()));
-    let task_flow = Rc::clone(&flow);
-    let shared = Rc::clone(shared);
-    spawn_local(async move { connect_and_drive(&shared, &task_flow).await });
+    let held = Held { flow: Rc::clone(&flow), shared: Rc::clone(shared) };
+    spawn_local(async move { connect_and_drive(&held.shared, &held.flow).await });
     flow
 }
 
-async fn connect_and_drive(shared: &Rc<Shared>, flow: &Rc<Flow>) {
+async fn connect_and_drive(shared: &Shared, flow: &Flow) {
     let connecting = timeout(shared.settings.connect_timeout, TcpStream::connect(flow.remote));
     let Ok(Ok(socket)) = connecting.await else {
         shared.count(|counters| counters.connect_failures += 1);
@@ -146,6 +155,7 @@ async fn connect_and_drive(shared: &Rc<Shared>, flow: &Rc<Flow>) {
     if flow.transport == Transport::Tcp {
         return drive(shared, flow, StreamWire::new(socket)).await;
     }
+    shared.handshakes_pending.set(shared.handshakes_pending.get() + 1);
     let name = flow.key.as_ref().and_then(|key| key.tls_name.as_deref());
     if let Some(tls) = shake(shared, flow, handshake::connect(shared, socket, flow.remote, name)).await {
         drive(shared, flow, StreamWire::new(tls)).await;
@@ -183,10 +193,11 @@ pub(super) async fn drive<W: Wire>(shared: &Shared, flow: &Flow, mut wire: W) {
 
 fn poll_conversation<W: Wire>(cx: &mut Context<'_>, shared: &Shared, flow: &Flow, wire: &mut W) -> Poll<End> {
     remember_waker(flow, cx);
-    if let Some(reason) = flow.closing.get() {
+    // Also when closing: a last answer may have been queued in the same turn.
+    if let Poll::Ready(Err(reason)) = wire.poll_write(cx, shared, flow) {
         return Poll::Ready(End::Closed(reason));
     }
-    if let Poll::Ready(Err(reason)) = wire.poll_write(cx, shared, flow) {
+    if let Some(reason) = flow.closing.get() {
         return Poll::Ready(End::Closed(reason));
     }
     while shared.has_room(cx.waker()) {

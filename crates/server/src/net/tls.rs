@@ -55,7 +55,7 @@ impl std::fmt::Display for TlsError {
 
 impl std::error::Error for TlsError {}
 
-fn error(file: &Path, problem: impl ToString) -> TlsError {
+fn error(file: &Path, problem: &impl ToString) -> TlsError {
     TlsError { file: file.to_owned(), problem: problem.to_string() }
 }
 
@@ -114,16 +114,16 @@ fn read(files: &TlsFiles) -> Result<Current, TlsError> {
 
 fn server_config(files: &TlsFiles, provider: &Arc<CryptoProvider>) -> Result<ServerConfig, TlsError> {
     let chain = certificates(&files.certificate)?;
-    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|problem| error(&files.key, problem))?;
+    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|problem| error(&files.key, &problem))?;
     let mut config = ServerConfig::builder_with_provider(Arc::clone(provider))
         .with_safe_default_protocol_versions()
         .expect("the provider has suites for TLS 1.2 and 1.3")
         .with_no_client_auth()
         .with_single_cert(chain, key)
-        .map_err(|problem| error(&files.certificate, problem))?;
+        .map_err(|problem| error(&files.certificate, &problem))?;
     // Sessions are resumed by ticket: the peer keeps the state, not we.
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    config.ticketer = aws_lc_rs::Ticketer::new().map_err(|problem| error(&files.key, problem))?;
+    config.ticketer = aws_lc_rs::Ticketer::new().map_err(|problem| error(&files.key, &problem))?;
     config.send_tls13_tickets = 1;
     Ok(config)
 }
@@ -134,7 +134,7 @@ fn client_config(files: &TlsFiles, provider: &Arc<CryptoProvider>) -> Result<Cli
         Some(path) => {
             let (added, _) = roots.add_parsable_certificates(certificates(path)?);
             if added == 0 {
-                return Err(error(path, "no usable certificate"));
+                return Err(error(path, &"no usable certificate"));
             }
         }
         None => add_system_roots(&mut roots),
@@ -149,8 +149,8 @@ fn client_config(files: &TlsFiles, provider: &Arc<CryptoProvider>) -> Result<Cli
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     match read {
-        Ok(chain) if chain.is_empty() => Err(error(path, "no certificate in this file")),
-        other => other.map_err(|problem| error(path, problem)),
+        Ok(chain) if chain.is_empty() => Err(error(path, &"no certificate in this file")),
+        other => other.map_err(|problem| error(path, &problem)),
     }
 }
 
@@ -175,10 +175,10 @@ pub fn self_signed(directory: &Path, names: &[&str]) -> Result<TlsFiles, TlsErro
     let certificate = directory.join("cert.pem");
     let key = directory.join("key.pem");
     let names: Vec<String> = names.iter().map(ToString::to_string).collect();
-    let made = rcgen::generate_simple_self_signed(names).map_err(|problem| error(&certificate, problem))?;
-    fs::create_dir_all(directory).map_err(|problem| error(directory, problem))?;
-    write_file(&key, &made.signing_key.serialize_pem(), 0o600).map_err(|problem| error(&key, problem))?;
-    write_file(&certificate, &made.cert.pem(), 0o644).map_err(|problem| error(&certificate, problem))?;
+    let made = rcgen::generate_simple_self_signed(names).map_err(|problem| error(&certificate, &problem))?;
+    fs::create_dir_all(directory).map_err(|problem| error(directory, &problem))?;
+    write_file(&key, &made.signing_key.serialize_pem(), 0o600).map_err(|problem| error(&key, &problem))?;
+    write_file(&certificate, &made.cert.pem(), 0o644).map_err(|problem| error(&certificate, &problem))?;
     Ok(TlsFiles { certificate, key, authorities: None })
 }
 

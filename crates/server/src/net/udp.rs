@@ -1,9 +1,11 @@
 //! One UDP socket of one shard. Received in batches, sent in batches, never blocking.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -11,10 +13,14 @@ use sip::transport::{Packet, Source, TransmitId, Transport};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
+use tokio::task::{JoinHandle, spawn_local};
 
 use super::counters::NetCounters;
+use super::flow::Shared;
 use super::mmsg::{self, BATCH, Datagram, Receiver, Sender};
 use super::settings::{NetEvent, SendFault};
+use super::stun;
+use crate::limits;
 
 /// One datagram to send.
 pub(super) struct Outgoing {
@@ -26,20 +32,25 @@ pub(super) struct Outgoing {
 }
 
 pub(super) struct UdpListener {
-    socket: UdpSocket,
+    socket: Rc<UdpSocket>,
+    /// Sets `refused` when the kernel has an ICMP error for us.
+    watcher: JoinHandle<()>,
+    refused: Rc<Cell<bool>>,
     pub(super) local: SocketAddr,
     /// Bytes the kernel granted.
     pub(super) receive_buffer: usize,
     queue: VecDeque<Outgoing>,
+    /// The last messages that went and whose failure somebody wants to know, oldest first.
+    sent: VecDeque<Outgoing>,
     drops: u32,
 }
 
-/// Binds beside the sockets of the other shards.
-pub(super) fn bind_shared(address: SocketAddr, kind: Type) -> io::Result<Socket> {
+/// Binds a socket; a shared one beside those of the other shards.
+pub(super) fn bind_socket(address: SocketAddr, kind: Type, shared: bool) -> io::Result<Socket> {
     let protocol = if kind == Type::DGRAM { Protocol::UDP } else { Protocol::TCP };
     let socket = Socket::new(Domain::for_address(address), kind, Some(protocol))?;
     socket.set_nonblocking(true)?;
-    socket.set_reuse_port(true)?;
+    socket.set_reuse_port(shared)?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
@@ -52,17 +63,28 @@ pub(super) fn bind_shared(address: SocketAddr, kind: Type) -> io::Result<Socket>
 }
 
 impl UdpListener {
-    pub(super) fn bind(address: SocketAddr, receive_buffer: usize) -> io::Result<Self> {
-        let socket = bind_shared(address, Type::DGRAM)?;
-        mmsg::ask_for_control(socket.as_fd(), address.is_ipv6(), address.ip().is_unspecified())?;
+    pub(super) fn bind(address: SocketAddr, shared: &Rc<Shared>) -> io::Result<Self> {
+        let receive_buffer = shared.settings.udp_receive_buffer;
+        let socket = bind_socket(address, Type::DGRAM, true)?;
+        mmsg::prepare(socket.as_fd(), address.is_ipv6(), address.ip().is_unspecified())?;
         if mmsg::force_receive_buffer(socket.as_fd(), receive_buffer).is_err() {
             socket.set_recv_buffer_size(receive_buffer)?;
         }
+        socket.set_send_buffer_size(limits::UDP_SEND_BUFFER)?;
         // The kernel doubles what was asked for to pay for its own bookkeeping, and says the double.
         let granted = socket.recv_buffer_size()? / 2;
-        let socket = UdpSocket::from_std(socket.into())?;
-        let local = socket.local_addr()?;
-        Ok(UdpListener { socket, local, receive_buffer: granted, queue: VecDeque::new(), drops: 0 })
+        let socket = Rc::new(UdpSocket::from_std(socket.into())?);
+        let refused = Rc::new(Cell::new(false));
+        Ok(UdpListener {
+            watcher: spawn_local(watch(Rc::clone(&socket), Rc::clone(&refused), Rc::clone(shared))),
+            local: socket.local_addr()?,
+            socket,
+            refused,
+            receive_buffer: granted,
+            queue: VecDeque::new(),
+            sent: VecDeque::new(),
+            drops: 0,
+        })
     }
 
     pub(super) fn is_wildcard(&self) -> bool {
@@ -74,7 +96,7 @@ impl UdpListener {
         // Both are asked, so that both wake us.
         let readable = self.socket.poll_recv_ready(cx).is_ready();
         let writable = !self.queue.is_empty() && self.socket.poll_send_ready(cx).is_ready();
-        if readable || writable { Poll::Ready(()) } else { Poll::Pending }
+        if readable || writable || self.refused.get() { Poll::Ready(()) } else { Poll::Pending }
     }
 
     /// One batch; the number of packets added.
@@ -82,21 +104,26 @@ impl UdpListener {
         &mut self,
         receiver: &mut Receiver,
         counters: &mut NetCounters,
+        events: &mut Vec<NetEvent>,
         sink: &mut Vec<Packet>,
     ) -> usize {
         let before = sink.len();
-        let (local, drops) = (self.local, &mut self.drops);
-        // A failed read is either "nothing there" or the echo of an earlier send; neither is an event.
-        let socket = &self.socket;
-        let _ = socket.try_io(Interest::READABLE, || {
-            let each = |datagram: Datagram<'_>| take(datagram, local, drops, counters, sink);
-            match receiver.receive(socket.as_fd(), each) {
+        let socket = Rc::clone(&self.socket);
+        let UdpListener { local, queue, drops, .. } = self;
+        let mut intake = Intake { local: *local, drops, queue, counters, sink };
+        let result = socket.try_io(Interest::READABLE, || {
+            match receiver.receive(socket.as_fd(), |datagram| intake.take(&datagram)) {
                 // Fewer than asked for: the socket is empty. Saying so here saves the call that would only
                 // find that out; the next datagram makes the socket readable again.
                 Ok(count) if count < BATCH => Err(io::ErrorKind::WouldBlock.into()),
                 other => other,
             }
         });
+        // The socket tells of an ICMP error before it gives the next datagram. It is still readable then.
+        let failed = result.is_err_and(|error| error.kind() != io::ErrorKind::WouldBlock);
+        if self.refused.take() || failed {
+            self.take_refusals(counters, events);
+        }
         sink.len() - before
     }
 
@@ -116,27 +143,47 @@ impl UdpListener {
         counters: &mut NetCounters,
         events: &mut Vec<NetEvent>,
     ) {
-        let mut retried = false;
         while !self.queue.is_empty() {
             match sender.send(self.socket.as_fd(), self.queue.iter()) {
-                Ok(sent) => {
-                    retried = false;
-                    for message in self.queue.drain(..sent) {
-                        counters.datagrams_out += 1;
-                        counters.datagram_bytes_out += message.bytes.len() as u64;
-                    }
-                }
+                Ok(sent) => self.remember(sent, counters),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return self.await_room(),
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The socket hands over an ICMP error of some earlier datagram, once.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && !retried => retried = true,
-                Err(error) => {
-                    retried = false;
-                    self.give_up_first(&error, counters, events);
-                }
+                // The socket may tell of an earlier datagram's fate instead of sending this one.
+                Err(_) if self.take_refusals(counters, events) => {}
+                Err(error) => self.give_up_first(&error, counters, events),
             }
         }
+    }
+
+    fn remember(&mut self, sent: usize, counters: &mut NetCounters) {
+        counters.datagrams_out += sent as u64;
+        for message in self.queue.drain(..sent) {
+            counters.datagram_bytes_out += message.bytes.len() as u64;
+            if message.report.is_some() {
+                if self.sent.len() == limits::UDP_SENT {
+                    self.sent.pop_front();
+                }
+                self.sent.push_back(message);
+            }
+        }
+    }
+
+    /// ICMP says that datagrams did not arrive (RFC 3261 §18.4). Each quotes how its datagram began, and only
+    /// one that we did send to there is believed: the quote has the branch in it, which nobody off the path
+    /// can know. True when there was any.
+    fn take_refusals(&mut self, counters: &mut NetCounters, events: &mut Vec<NetEvent>) -> bool {
+        let mut any = false;
+        while let Some((remote, quote)) = mmsg::take_refusal(self.socket.as_fd()) {
+            any = true;
+            let quoted = |sent: &Outgoing| sent.remote == remote && sent.bytes.starts_with(&quote);
+            let Some(message) = self.sent.iter().rposition(quoted).and_then(|at| self.sent.remove(at)) else {
+                continue;
+            };
+            counters.send_failures += 1;
+            events.extend(message.report.map(|report| NetEvent::SendFailed(report, SendFault::Unreachable)));
+        }
+        any
     }
 
     /// Tells the runtime, which we did not ask before sending, that the socket is full.
@@ -159,27 +206,61 @@ impl UdpListener {
     }
 }
 
-fn take(
-    datagram: Datagram<'_>,
-    bound: SocketAddr,
-    drops: &mut u32,
-    counters: &mut NetCounters,
-    sink: &mut Vec<Packet>,
-) {
-    counters.datagrams_in += 1;
-    counters.datagram_bytes_in += datagram.bytes.len() as u64;
-    if let Some(total) = datagram.drops {
-        counters.kernel_drops += u64::from(total.wrapping_sub(*drops));
-        *drops = total;
+impl Drop for UdpListener {
+    fn drop(&mut self) {
+        self.watcher.abort();
     }
-    if is_keepalive(datagram.bytes) {
-        counters.datagram_keepalives += 1;
-        return;
+}
+
+/// Errors do not make a socket readable, so they are waited for on their own.
+async fn watch(socket: Rc<UdpSocket>, refused: Rc<Cell<bool>>, shared: Rc<Shared>) {
+    while socket.ready(Interest::ERROR).await.is_ok() {
+        // Noted; the next error counts as new.
+        let _ = socket.try_io(Interest::ERROR, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
+        refused.set(true);
+        shared.wake_shard();
     }
-    let local = datagram.to.map_or(bound, |ip| SocketAddr::new(ip, bound.port()));
-    let source = Source { transport: Transport::Udp, local, remote: datagram.remote, flow: None };
-    // Exactly its size: a transaction may hold it for 32 s, and must not hold the whole batch with it.
-    sink.push(Packet { bytes: Bytes::copy_from_slice(datagram.bytes), source });
+}
+
+/// Where the datagrams of one batch go.
+struct Intake<'a> {
+    local: SocketAddr,
+    drops: &'a mut u32,
+    queue: &'a mut VecDeque<Outgoing>,
+    counters: &'a mut NetCounters,
+    sink: &'a mut Vec<Packet>,
+}
+
+impl Intake<'_> {
+    fn take(&mut self, datagram: &Datagram<'_>) {
+        self.counters.datagrams_in += 1;
+        self.counters.datagram_bytes_in += datagram.bytes.len() as u64;
+        if let Some(total) = datagram.drops {
+            self.counters.kernel_drops += u64::from(total.wrapping_sub(*self.drops));
+            *self.drops = total;
+        }
+        if is_keepalive(datagram.bytes) {
+            self.counters.datagram_keepalives += 1;
+            return;
+        }
+        if stun::is_stun(datagram.bytes) {
+            return self.answer_stun(datagram);
+        }
+        let local = datagram.to.map_or(self.local, |ip| SocketAddr::new(ip, self.local.port()));
+        let source = Source { transport: Transport::Udp, local, remote: datagram.remote, flow: None };
+        // Exactly its size: a transaction may hold it for 32 s, and must not hold the whole batch with it.
+        self.sink.push(Packet { bytes: Bytes::copy_from_slice(datagram.bytes), source });
+    }
+
+    /// The answer leaves with the next `flush`, unless messages are waiting for the kernel already.
+    fn answer_stun(&mut self, datagram: &Datagram<'_>) {
+        self.counters.datagram_keepalives += 1;
+        let answer = stun::answer(datagram.bytes, datagram.remote);
+        if let Some(answer) = answer.filter(|_| self.queue.len() < BATCH) {
+            let (remote, from) = (datagram.remote, datagram.to);
+            self.queue.push_back(Outgoing { bytes: answer.into(), remote, from, report: None });
+        }
+    }
 }
 
 /// Phones keep NAT bindings open with line ends, zeros or nothing at all. No answer is expected.

@@ -9,7 +9,7 @@ use futures_util::{Sink, Stream};
 use sip::limits::{MAX_STREAM_BODY, MAX_STREAM_HEAD};
 use sip::wire::framing::Frame;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
+use tokio_tungstenite::tungstenite::handshake::server::{Callback, ErrorResponse, Request, Response};
 use tokio_tungstenite::tungstenite::http::header::{ORIGIN, SEC_WEBSOCKET_PROTOCOL};
 use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
@@ -30,8 +30,8 @@ pub(super) async fn accept<S>(shared: &Shared, io: S) -> io::Result<WsWire<S>>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let check = |request: &Request, response: Response| check(&shared.settings.ws_origins, request, response);
-    let stream = accept_hdr_async_with_config(io, check, Some(config())).await.map_err(io::Error::other)?;
+    let gate = Gate { origins: &shared.settings.ws_origins };
+    let stream = accept_hdr_async_with_config(io, gate, Some(config())).await.map_err(io::Error::other)?;
     Ok(WsWire { stream })
 }
 
@@ -46,21 +46,32 @@ fn config() -> WebSocketConfig {
         .max_frame_size(Some(largest))
 }
 
-#[expect(clippy::result_large_err, reason = "the library's type")]
-fn check(origins: &[Box<str>], request: &Request, mut response: Response) -> Result<Response, ErrorResponse> {
-    let headers = request.headers();
-    let offered = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
-    if !offered.flat_map(|list| list.split(',')).any(|name| name.trim() == "sip") {
-        return Err(refuse(StatusCode::BAD_REQUEST, "the WebSocket subprotocol \"sip\" is required"));
+/// Decides on the HTTP request.
+struct Gate<'a> {
+    origins: &'a [Box<str>],
+}
+
+impl Callback for Gate<'_> {
+    fn on_request(self, request: &Request, mut response: Response) -> Result<Response, ErrorResponse> {
+        let headers = request.headers();
+        let offered = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
+        if !offered.flat_map(|list| list.split(',')).any(|name| name.trim() == "sip") {
+            return Err(refuse(StatusCode::BAD_REQUEST, "the WebSocket subprotocol \"sip\" is required"));
+        }
+        // Who sends no Origin is no browser, and what the header protects from does not concern it.
+        let origin = headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
+        if origin.is_some_and(|origin| !self.allows(origin)) {
+            return Err(refuse(StatusCode::FORBIDDEN, "this origin is not allowed"));
+        }
+        response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static("sip"));
+        Ok(response)
     }
-    let origin = headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
-    let allowed = |origin: &str| origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin));
-    // Who sends no Origin is no browser, and what the header protects from does not concern it.
-    if !origins.is_empty() && origin.is_some_and(|origin| !allowed(origin)) {
-        return Err(refuse(StatusCode::FORBIDDEN, "this origin is not allowed"));
+}
+
+impl Gate<'_> {
+    fn allows(&self, origin: &str) -> bool {
+        self.origins.is_empty() || self.origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin))
     }
-    response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static("sip"));
-    Ok(response)
 }
 
 fn refuse(status: StatusCode, why: &str) -> ErrorResponse {

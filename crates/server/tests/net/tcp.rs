@@ -255,9 +255,13 @@ fn a_closed_flow_ends_for_the_peer_too() {
     run(async {
         let (mut shard, address) = shard(NetSettings::default()).await;
         let mut peer = TcpStream::connect(address).await.unwrap();
-        let flow = shard.opened().await.flow.unwrap();
+        let source = shard.opened().await;
+        let flow = source.flow.unwrap();
+        shard.io.send(on_flow(&source, &message("last"), 1));
         shard.io.close_flow(flow);
         assert_eq!(shard.closed().await, (flow, CloseReason::Ours));
-        assert_eq!(shard.during(peer.read(&mut [0; 1])).await.unwrap(), 0);
+        let mut got = Vec::new();
+        shard.during(peer.read_to_end(&mut got)).await.unwrap();
+        assert_eq!(got, message("last"));
     });
 }

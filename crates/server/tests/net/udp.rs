@@ -149,21 +149,25 @@ fn one_bad_message_in_a_batch_does_not_hold_up_the_others() {
 }
 
 #[test]
-fn a_closed_port_disturbs_nobody() {
-    run(async {
-        let mut shard = Shard::new(NetSettings::default());
-        let address = shard.bind(Udp, "127.0.0.1:0").address;
-        let gone = peer("127.0.0.1:0").local_addr().unwrap();
-        let peer = peer("127.0.0.1:0");
-        for round in 0..20u8 {
-            shard.send(Udp, gone, b"nobody there", 1);
-            shard.send(Udp, peer.local_addr().unwrap(), &[b'a' + round], 2);
-            shard.io.flush();
-            peer.send_to(b"in", address).unwrap();
-            assert_eq!(&shard.packet().await.bytes[..], b"in");
-            assert_eq!(peer.recv(&mut [0; 10]).unwrap(), 1);
-        }
-    });
+fn a_closed_port_is_reported_and_disturbs_nobody() {
+    for ip in ["127.0.0.1:0", "[::1]:0"] {
+        run(async {
+            let mut shard = Shard::new(NetSettings::default());
+            let address = shard.bind(Udp, ip).address;
+            let gone = peer(ip).local_addr().unwrap();
+            let peer = peer(ip);
+            for round in 0..20u8 {
+                shard.send(Udp, gone, &[round; 600], u64::from(round));
+                shard.send(Udp, peer.local_addr().unwrap(), &[round], 99);
+                shard.io.flush();
+                peer.send_to(b"in", address).unwrap();
+                assert_eq!(&shard.packet().await.bytes[..], b"in");
+                assert_eq!(peer.recv(&mut [0; 10]).unwrap(), 1);
+                assert_eq!(shard.failed().await, (TransmitId(u64::from(round)), SendFault::Unreachable));
+            }
+            assert!(shard.events.is_empty());
+        });
+    }
 }
 
 #[test]
@@ -206,5 +210,50 @@ fn a_full_send_queue_is_an_answer() {
         assert_eq!(shard.failed().await, (TransmitId(2), SendFault::Overflow));
         assert_eq!(shard.io.counters().queue_overflows, 1);
         assert_eq!(shard.packets(2).await.len(), 2);
+    });
+}
+
+#[test]
+fn an_address_that_is_taken_is_noticed_before_sharing_it() {
+    run(async {
+        let mut shard = Shard::new(NetSettings::default());
+        for transport in [Udp, sip::transport::Transport::Tcp] {
+            let address = shard.bind(transport, "127.0.0.1:0").address;
+            let error = Io::check_free(&Listener { transport, address }).unwrap_err();
+            assert_eq!(error.error.kind(), std::io::ErrorKind::AddrInUse);
+            Io::check_free(&Listener { transport, address: "127.0.0.1:0".parse().unwrap() }).unwrap();
+        }
+    });
+}
+
+#[test]
+fn without_the_wanted_local_address_another_of_the_family_serves() {
+    run(async {
+        let mut shard = Shard::new(NetSettings::default());
+        let address = shard.bind(Udp, "127.0.0.1:0").address;
+        let peer = peer("127.0.0.1:0");
+        let mut message = transmit(Udp, peer.local_addr().unwrap(), b"x", 1);
+        message.target.local = Some("192.0.2.1:5060".parse().unwrap());
+        shard.io.send(message);
+        shard.io.flush();
+        assert_eq!(peer.recv_from(&mut [0; 10]).unwrap(), (1, address));
+    });
+}
+
+#[test]
+fn a_stun_keepalive_is_answered_on_the_sip_port() {
+    run(async {
+        let mut shard = Shard::new(NetSettings::default());
+        let address = shard.bind(Udp, "127.0.0.1:0").address;
+        let peer = peer("127.0.0.1:0");
+        peer.send_to(b"\0\x01\0\0\x21\x12\xA4\x42transaction!", address).unwrap();
+        while shard.io.counters().datagrams_out == 0 {
+            shard.turn().await;
+            shard.io.flush();
+        }
+        let mut answer = [0; 100];
+        assert_eq!(peer.recv(&mut answer).unwrap(), 32);
+        assert_eq!((&answer[..2], &answer[8..20]), (&[1, 1][..], &b"transaction!"[..]));
+        assert!(shard.packets.is_empty());
     });
 }

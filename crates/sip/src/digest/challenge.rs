@@ -3,7 +3,7 @@
 use super::algorithm::Hash;
 
 /// One header line's value. Only `auth` is offered: `auth-int` breaks wherever somebody on the way touches a
-/// body, and clients that see both choose it. It is accepted nevertheless.
+/// body, and SIPp chooses it when it sees both. It is accepted nevertheless.
 pub fn challenge_value(hash: Hash, realm: &str, nonce: &str, stale: bool) -> String {
     let mut out = String::with_capacity(96 + realm.len() + nonce.len());
     out.push_str("Digest realm=");

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::algorithm::Algorithm;
-use crate::wire::{Header, Message, eq_ignore_case, trim, unescape};
+use crate::wire::{Header, Message, eq_ignore_case, quoted_end, trim, unescape};
 
 /// What a client answers to a challenge, over the bytes of the header.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -223,17 +223,4 @@ fn next_param(rest: &[u8]) -> Option<(&[u8], Value<'_>, &[u8])> {
         _ => return None,
     };
     (!name.is_empty() && memchr::memchr(b',', name).is_none()).then_some((name, value, after))
-}
-
-/// After the closing quote of a string that starts with one.
-fn quoted_end(bytes: &[u8]) -> Option<usize> {
-    let mut at = 1;
-    while at < bytes.len() {
-        match bytes[at] {
-            b'\\' => at += 2,
-            b'"' => return Some(at + 1),
-            _ => at += 1,
-        }
-    }
-    None
 }

@@ -5,6 +5,7 @@ use stdx::Instant;
 
 use super::algorithm::hash_hex;
 use super::*;
+use crate::wire::Header;
 
 const NOW: Instant = Instant::from_unix_seconds(1_700_000_000);
 const REALM: &str = "example.org";
@@ -210,6 +211,36 @@ fn every_algorithm_and_qop_signs_in() {
     }
 }
 
+fn request(lines: &str) -> crate::wire::Message {
+    let text =
+        format!("REGISTER sip:example.com SIP/2.0\r\n{lines}CSeq: 9338 REGISTER\r\nCall-ID: c\r\n\r\n");
+    crate::wire::Message::parse(text.into_bytes().into()).unwrap()
+}
+
+/// RFC 4475 §3.3.7 regaut01 is challenged; credentials for others on the way are not ours (RFC 3261 §22.3).
+#[test]
+fn credentials_are_found_by_realm() {
+    let of = |realm: &str| {
+        format!(
+            "Authorization: Digest username=\"{realm}\", realm=\"{realm}\", nonce=n, uri=u, response=00\r\n"
+        )
+    };
+    let found = |lines: &str| {
+        find(&request(lines), Header::Authorization, "b.org")
+            .map(|found| found.map(|c| c.username.into_owned()))
+    };
+    let unknown = "Authorization: NoOneKnowsThisScheme opaque-data=here\r\n";
+    assert_eq!(found(""), None);
+    assert_eq!(found(&of("a.org")), None);
+    assert_eq!(found(unknown), Some(Err(CredentialsError::NotDigest)));
+    let both = of("a.org") + unknown + &of("b.org");
+    assert_eq!(found(&both), Some(Ok("b.org".to_owned())));
+    let request = request(unknown);
+    let question = Question::of(&request, "b.org").unwrap();
+    assert_eq!((question.method, question.request_uri), (&b"REGISTER"[..], &b"sip:example.com"[..]));
+    assert_eq!((question.call_id, question.cseq), (&b"c"[..], 9338));
+}
+
 /// RFC 8760 §2.4 order, one nonce for all three.
 #[test]
 fn challenges_stand_in_order() {
@@ -238,6 +269,18 @@ fn wrong_is_wrong() {
     assert_eq!(verdict(respond("MD5", &nonce, "auth", 1, "secret"), Some(&alice())), Verdict::Wrong);
     // None of these has used the nonce up.
     assert_eq!(verdict(respond("SHA-256", &nonce, "auth", 1, "secret"), Some(&alice())), Verdict::Accepted);
+}
+
+/// RFC 3261 §22.4 leaves it to us; SIPp signs the address it sends to.
+#[test]
+fn the_operator_may_insist_on_the_request_uri() {
+    for (same_uri, expected) in [(false, Verdict::Accepted), (true, Verdict::Wrong)] {
+        let mut authenticator = Authenticator::new([7; 32], Settings { same_uri, ..Settings::default() });
+        let nonce = nonce_of(&authenticator.challenges(NOW, b"call-1", REALM, false)[0]);
+        let header = respond("SHA-256", &nonce, "auth", 1, "secret");
+        let question = Question { request_uri: b"sip:192.0.2.1:5060", ..question(1) };
+        assert_eq!(judge(&mut authenticator, NOW, &header, question, Some(&alice())), expected);
+    }
 }
 
 #[test]

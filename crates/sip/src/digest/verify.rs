@@ -12,7 +12,8 @@ use crate::keys;
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Offered in this order (RFC 8760 §2.4: the client takes the first it knows), and nothing else is
-    /// accepted. SIPp 3.6 looks at the first only and knows MD5 only.
+    /// accepted. COMPAT(sipp 3.6): it looks at the first only and knows MD5 only. COMPAT(baresip 1.0): it gives
+    /// up when any of them is not MD5.
     pub hashes: Vec<Hash>,
     pub nonces: NonceSettings,
     /// Refuse credentials whose `uri` is not the Request-URI. Off, for RFC 3261 §22.4 item 5 lets both

@@ -7,7 +7,8 @@ use stdx::slab::Key;
 
 use super::effect::{Account, Caller, Decision, PlanRequest};
 use super::routing::{last_route, route_after};
-use super::{CallEventKind, Effect, Endpoint, Outbox, Stage};
+use super::{CallEventKind, Context, Effect, Endpoint, Outbox, Stage};
+use crate::events::ASK_BIT;
 use crate::proxy::Destination;
 use crate::registrar::gruu::Instance;
 use crate::wire::{Address, Header, Message, Method, Rewrite, Scheme, Uri};
@@ -40,7 +41,10 @@ impl Endpoint {
         };
         let to_us = self.is_us(&uri);
         if own.genuine && (beyond || !to_us) {
-            return self.forward_in_dialog(now, key, own, out);
+            return self.forward_in_dialog(now, key, &own, out);
+        }
+        if self.is_notifiers(request) {
+            return self.give_to_notifier(now, key, out);
         }
         if to_us && uri.user.is_none() && method == Method::Options {
             return self.finish_options(now, key, out);
@@ -89,7 +93,15 @@ impl Endpoint {
     pub fn handle_plan(&mut self, now: Instant, id: router::AskId, decision: Decision, out: &mut Outbox) {
         let key = Key::from_u64(id.0);
         let Some(&Stage::Planning { own_routes }) = self.contexts.get(key).map(|c| &c.stage) else { return };
+        let is_ack = self.contexts.get(key).is_some_and(|context| context.request.method() == Method::Ack);
         match decision {
+            Decision::Authenticate | Decision::Refuse { .. } if is_ack => {
+                self.finish_ack(now, key, None, out);
+            }
+            Decision::Targets(groups) if is_ack => {
+                let first = groups.into_iter().flatten().next().map(destination_of_route);
+                self.finish_ack(now, key, first.as_ref(), out);
+            }
             Decision::Local { user, domain } => {
                 // RFC 5627 §6.1: a GRUU names one phone of the account.
                 let gruu = self
@@ -149,6 +161,9 @@ impl Endpoint {
         };
         let aor = account.aor;
         self.set_stage(key, Stage::Locating { own_routes, instance: None });
+        if let Some(context) = self.contexts.get_mut(key) {
+            context.callee = Some(aor.clone());
+        }
         if self.take_by_agent(now, key, &aor, out) {
             return;
         }
@@ -162,10 +177,11 @@ impl Endpoint {
     }
 
     pub fn handle_answer(&mut self, now: Instant, id: router::AskId, answer: Answer, out: &mut Outbox) {
-        let key = Key::from_u64(id.0);
-        let Some(context) = self.contexts.get(key) else {
+        if id.0 & ASK_BIT != 0 {
             return self.handle_agent_answer(now, id, answer, out);
-        };
+        }
+        let key = Key::from_u64(id.0);
+        let Some(context) = self.contexts.get(key) else { return };
         match (&context.stage, answer) {
             (Stage::Locating { own_routes, instance }, Answer::Bindings(mut bindings)) => {
                 let own_routes = *own_routes;
@@ -177,7 +193,8 @@ impl Endpoint {
             (Stage::Registering { .. }, Answer::Registered(result)) => {
                 self.finish_register(now, key, result, out);
             }
-            (_, answer) => self.handle_agent_answer(now, id, answer, out),
+            // An answer to a request that was cancelled meanwhile.
+            _ => {}
         }
     }
 
@@ -208,10 +225,20 @@ impl Endpoint {
     ) {
         let Some(context) = self.contexts.get(key) else { return };
         let method = context.request.method();
+        match method {
+            Method::Ack => {
+                let first = groups.into_iter().flatten().next();
+                return self.finish_ack(now, key, first.as_ref(), out);
+            }
+            // A caller that keeps no Route: the end of its call is seen here.
+            Method::Bye => self.note_call(key, CallEventKind::Ended, out),
+            _ => {}
+        }
+        let Some(context) = self.contexts.get(key) else { return };
         let starts_dialog = matches!(method, Method::Invite | Method::Subscribe | Method::Refer);
         let starts_call = method == Method::Invite && context.request.to_tag().is_none();
         if starts_call {
-            let event = started(&context.request, context.caller.as_ref());
+            let event = started(context);
             self.note_call(key, event, out);
         }
         self.begin_forking(now, key, groups, own_routes, starts_dialog, starts_call, out);
@@ -228,9 +255,10 @@ impl Endpoint {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreUnavailable;
 
-fn started(request: &Message, caller: Option<&Caller>) -> CallEventKind {
+fn started(context: &Context) -> CallEventKind {
     let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into();
-    let account = match caller {
+    let request = &context.request;
+    let caller = match &context.caller {
         Some(Caller::Account(aor)) => Some(aor.clone()),
         Some(Caller::Stranger) | None => None,
     };
@@ -238,7 +266,8 @@ fn started(request: &Message, caller: Option<&Caller>) -> CallEventKind {
         call_id: text(request.call_id()),
         from: text(request.from().map(|a| a.uri)),
         to: text(Some(request.uri())),
-        account,
+        caller,
+        callee: context.callee.clone(),
     }
 }
 

@@ -106,7 +106,7 @@ pub struct CallEvent {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallEventKind {
-    Started { call_id: Box<str>, from: Box<str>, to: Box<str>, account: Option<Aor> },
+    Started { call_id: Box<str>, from: Box<str>, to: Box<str>, caller: Option<Aor>, callee: Option<Aor> },
     Answered,
     Failed { status: u16, reason: Box<str> },
     Ended,

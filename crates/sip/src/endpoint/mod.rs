@@ -24,6 +24,7 @@ use router::AskId;
 use stdx::Instant;
 use stdx::hash::Keyed;
 use stdx::rate::Limiter;
+use stdx::rng::Rng;
 use stdx::slab::{Key, Slab};
 use stdx::wheel::Wheel;
 
@@ -36,6 +37,7 @@ pub use settings::{Listener, Settings};
 
 use crate::digest::Authenticator;
 use crate::dns::{DnsFault, DnsRecord};
+use crate::events::{EventEffect, Notifier};
 use crate::limits;
 use crate::proxy::Forking;
 use crate::registrar::gruu::{Gruus, Instance};
@@ -63,6 +65,8 @@ pub struct Endpoint {
     /// Sources that gave wrong passwords.
     limiter: Limiter<IpAddr>,
     gruus: Gruus,
+    notifier: Notifier,
+    event_effects: Vec<EventEffect>,
     counters: Counters,
     traced: Vec<Box<str>>,
     intake: Intake,
@@ -99,6 +103,8 @@ pub(crate) struct Context {
     request: Message,
     source: Source,
     caller: Option<Caller>,
+    /// The account it is for, once known.
+    callee: Option<router::Aor>,
     stage: Stage,
 }
 
@@ -127,6 +133,8 @@ enum Stage {
         aor: router::Aor,
     },
     Forking(Box<Forking>),
+    /// The event notifier's answer.
+    Agent,
 }
 
 /// Who hears what a transaction has to tell.
@@ -139,6 +147,7 @@ pub(crate) enum User {
     },
     /// A request of our own, by the number its maker gave it.
     Probe(u64),
+    Notifier(u64),
     Nobody,
 }
 
@@ -165,6 +174,8 @@ impl Endpoint {
             authenticator: Authenticator::new(settings.secret, settings.digest.clone()),
             limiter: Limiter::new(limits::WRONG_PASSWORDS),
             gruus: Gruus::new(&settings.secret),
+            notifier: Notifier::new(settings.events.clone(), Rng::from_seed(notifier_seed(&settings)), now),
+            event_effects: Vec::new(),
             counters: Counters::default(),
             traced: Vec::new(),
             intake: Intake::Open,
@@ -183,11 +194,12 @@ impl Endpoint {
             }
         }
         self.due = due;
+        self.expire_notifier(now, out);
     }
 
     /// When to call [`expire`](Self::expire) at the latest.
     pub fn deadline(&self) -> Option<Instant> {
-        self.wheel.deadline()
+        [self.wheel.deadline(), self.notifier.deadline()].into_iter().flatten().min()
     }
 
     pub fn handle_dns(
@@ -213,6 +225,7 @@ impl Endpoint {
 
     /// What a reload may change: domains, registrar rules, whether calls are authenticated.
     pub fn reload(&mut self, settings: Settings) {
+        self.notifier.set_rules(settings.events.clone());
         self.settings = Settings { listeners: std::mem::take(&mut self.settings.listeners), ..settings };
     }
 
@@ -244,6 +257,16 @@ impl Keys {
         let derive = |purpose: &str| Keyed::new(crate::keys::derive(secret, purpose));
         Keys { branch: derive("branches"), route: derive("routes"), call: derive("calls") }
     }
+}
+
+/// Of this process and shard alone: its tags must not be those of another.
+fn notifier_seed(settings: &Settings) -> [u8; 32] {
+    let mut seed = settings.secret;
+    for (byte, own) in seed.iter_mut().zip(settings.table_seed) {
+        *byte ^= own;
+    }
+    seed[31] ^= settings.edge.shard.to_le_bytes()[0];
+    seed
 }
 
 fn resolver_settings(settings: &Settings) -> crate::resolve::Settings {

@@ -46,7 +46,7 @@ impl Endpoint {
             return self.handle_known_request(now, key, method, out);
         }
         match method {
-            Method::Ack => self.forward_ack(now, &request, &source, out),
+            Method::Ack => self.handle_stray_ack(now, request, source, out),
             Method::Cancel => self.handle_cancel(now, &request, &source, out),
             _ => self.handle_new_request(now, hash, request, source, out),
         }
@@ -104,7 +104,8 @@ impl Endpoint {
         let target = reply_target(&request, &source);
         let server = self.table.insert(hash, machine, target, User::Nobody);
         let stage = Stage::Planning { own_routes: 0 };
-        let context = self.contexts.insert(Context { server, request, source, caller: None, stage });
+        let context =
+            self.contexts.insert(Context { server, request, source, caller: None, callee: None, stage });
         if let Some(transaction) = self.table.get_mut(server) {
             transaction.user = User::Context(context);
         }
@@ -156,7 +157,10 @@ impl Endpoint {
             User::Probe(id) if response.status() >= 200 => {
                 out.push(Effect::Probed { id, status: response.status() });
             }
-            User::Probe(_) | User::Nobody => {}
+            User::Notifier(id) if response.status() >= 200 => {
+                self.handle_notify_result(now, id, response.status(), out);
+            }
+            User::Probe(_) | User::Notifier(_) | User::Nobody => {}
         }
     }
 
@@ -193,6 +197,7 @@ impl Endpoint {
         match user {
             User::Context(context) => self.handle_branch_failure(now, context, key, status, out),
             User::Probe(id) => out.push(Effect::Probed { id, status }),
+            User::Notifier(id) => self.handle_notify_result(now, id, 408, out),
             User::Late { .. } | User::Nobody => {}
         }
     }

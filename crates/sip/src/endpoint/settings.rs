@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::digest;
+use crate::events::EventRules;
 use crate::registrar::RegistrarRules;
 use crate::transport::{Transport, via_token};
 
@@ -52,6 +53,7 @@ pub struct Settings {
     pub table_seed: [u8; 16],
     pub registrar: RegistrarRules,
     pub digest: digest::Settings,
+    pub events: EventRules,
     /// RFC 3608: `<sip:...;lr>` for registered phones; empty for none.
     pub service_route: Box<str>,
     /// RFC 5626 §4.4.1: seconds; a flow silent for longer is closed by us.
@@ -71,6 +73,7 @@ impl Settings {
             table_seed: [2; 16],
             registrar: RegistrarRules::default(),
             digest: digest::Settings::default(),
+            events: EventRules::default(),
             service_route: "".into(),
             flow_timer: 0,
         }

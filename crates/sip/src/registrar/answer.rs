@@ -7,7 +7,7 @@ use stdx::Instant;
 
 use super::contacts::uses_outbound;
 use super::gruu::Gruus;
-use crate::wire::{Header, Message, Reply};
+use crate::wire::{Header, Message, Reply, write_date};
 
 /// What a 200 says besides the bindings.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +48,9 @@ pub fn write_ok(
         }
     }
     reply.header("Supported", b"path, outbound, gruu");
-    reply.header("Date", date(now).as_bytes());
+    let mut date = Vec::new();
+    write_date(&mut date, now);
+    reply.header("Date", &date);
 }
 
 fn contact_value(binding: &Binding, now: Instant, gruus: Option<(&Gruus, &str)>) -> String {
@@ -71,30 +73,4 @@ fn contact_value(binding: &Binding, now: Instant, gruus: Option<(&Gruus, &str)>)
         let _ = write!(out, ";reg-id={}", contact.reg_id);
     }
     out
-}
-
-/// SIP-date, RFC 3261 §20.17: `Sat, 13 Nov 2010 23:29:00 GMT`.
-pub fn date(now: Instant) -> String {
-    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let seconds = now.unix_seconds();
-    let days = seconds / 86_400;
-    let (year, month, day) = civil(days);
-    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    let (weekday, month) = (DAYS[(days % 7) as usize], MONTHS[(month - 1) as usize]);
-    format!("{weekday}, {day:02} {month} {year:04} {hour:02}:{minute:02}:{second:02} GMT")
-}
-
-/// Year, month and day of a day since 1970 (Hinnant, "chrono-Compatible Low-Level Date Algorithms",
-/// `civil_from_days`; years start in March so that the leap day is the last).
-fn civil(days: u64) -> (u64, u64, u64) {
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
 }

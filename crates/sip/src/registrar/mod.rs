@@ -11,7 +11,7 @@ mod tests;
 
 use router::{Aor, Change, Register};
 
-pub use answer::{OkSettings, date, write_ok};
+pub use answer::{OkSettings, write_ok};
 pub use refusal::Refusal;
 
 use crate::transport::Source;

@@ -318,6 +318,8 @@ fn too_many_resolutions_are_refused() {
     assert_eq!(out.len(), 1);
     resolver.resolve(now, u64::MAX, &target("slow.test"), 0, &mut out);
     assert_eq!(out[1], ResolveEffect::Resolved { id: u64::MAX, result: Err(ResolveFault::Busy) });
+    let counts = resolver.counts();
+    assert_eq!((counts.open, counts.asked, counts.refused), (limits::RESOLUTIONS, 1, 1));
 }
 
 fn any_name() -> impl Strategy<Value = Box<str>> {

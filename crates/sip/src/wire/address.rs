@@ -1,7 +1,7 @@
 //! name-addr and addr-spec: From, To, Contact, Route, Record-Route, Path (RFC 3261 §20.10).
 
 use super::params::Params;
-use super::scan::{quoted_end, trim};
+use super::scan::{find_outside, trim};
 use super::uri::{Uri, UriError};
 
 /// One value of an address header.
@@ -16,25 +16,36 @@ pub struct Address<'a> {
 }
 
 impl<'a> Address<'a> {
-    /// `None` when quotes or brackets do not close, or there is no URI.
+    /// `None` when quotes or brackets do not close, there is no URI, or one without brackets holds what
+    /// needs them.
     pub fn parse(value: &'a [u8]) -> Option<Address<'a>> {
         let value = trim(value);
-        let name_end = if value.first() == Some(&b'"') { quoted_end(value)? } else { 0 };
-        let Some(open) = memchr::memchr(b'<', &value[name_end..]).map(|at| at + name_end) else {
-            return if name_end == 0 { Address::parse_bare(value) } else { None };
+        // A display name may hold '<', but only in quotes; quotes may stand behind the URI too.
+        let open = match memchr::memchr2(b'<', b'"', value) {
+            None => return Address::parse_bare(value),
+            Some(at) if value[at] == b'<' => at,
+            Some(_) => match find_outside(value, b'<') {
+                Some(at) => at,
+                None => return Address::parse_bare(value),
+            },
         };
         let close = memchr::memchr(b'>', &value[open..])? + open;
-        let display = trim(&value[..open]);
+        // RFC 4475 §3.1.2.14: white space inside the brackets is wrong but harmless.
+        let uri = trim(&value[open + 1..close]);
         let params = params_after(trim(&value[close + 1..]))?;
-        Some(Address { display, uri: trim(&value[open + 1..close]), params })
+        (!uri.is_empty()).then_some(Address { display: trim(&value[..open]), uri, params })
     }
 
-    /// Without brackets, what follows `;` belongs to the header (RFC 3261 §20.10).
+    /// Without brackets, what follows `;` belongs to the header, and the URI has no '?' and no ','
+    /// (RFC 3261 §20.10).
     fn parse_bare(value: &'a [u8]) -> Option<Address<'a>> {
         let end = memchr::memchr(b';', value).unwrap_or(value.len());
         let uri = trim(&value[..end]);
         let params = Params(value.get(end + 1..).unwrap_or_default());
-        (!uri.is_empty()).then_some(Address { display: b"", uri, params })
+        let needs_brackets =
+            |b: &u8| matches!(b, b'?' | b',' | b'<' | b'>' | b'"' | b' ' | b'\t' | b'\r' | b'\n');
+        let is_bare = !uri.is_empty() && !uri.iter().any(needs_brackets);
+        is_bare.then_some(Address { display: b"", uri, params })
     }
 
     pub fn tag(&self) -> Option<&'a [u8]> {

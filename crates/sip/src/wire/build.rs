@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::header::Header;
 use super::message::Message;
+use super::scan::{defuse, write_uri};
 use super::values::Values;
 use super::via::Via;
 
@@ -29,7 +30,8 @@ impl Reply {
         to_tag: Option<&str>,
     ) -> Self {
         let mut out = Vec::with_capacity(512);
-        let _ = write!(out, "SIP/2.0 {status} {reason}\r\n");
+        let _ = write!(out, "SIP/2.0 {status} ");
+        write_value(&mut out, reason.as_bytes());
         copy_vias(&mut out, request, source);
         copy_line(&mut out, request, Header::From, "From");
         copy_to(&mut out, request, to_tag);
@@ -75,7 +77,7 @@ impl Request {
         let mut out = Vec::with_capacity(512);
         out.extend_from_slice(method);
         out.push(b' ');
-        out.extend_from_slice(uri);
+        write_uri(&mut out, uri);
         out.extend_from_slice(b" SIP/2.0\r\n");
         Request { out }
     }
@@ -116,7 +118,9 @@ impl Request {
 /// The Via value with what RFC 3261 §18.2.1 and RFC 3581 §4 have the receiving side add.
 pub(crate) fn write_via_with_source(out: &mut Vec<u8>, value: &[u8], via: &Via<'_>, source: SocketAddr) {
     let wants_rport = via.rport().is_some();
-    let is_source = super::uri::parse_ip(via.host) == Some(source.ip());
+    // A socket of both families shows IPv4 peers as mapped addresses; the peer does not know itself so.
+    let ip = source.ip().to_canonical();
+    let is_source = super::uri::parse_ip(via.host).is_some_and(|host| host.to_canonical() == ip);
     if !wants_rport && is_source && via.received().is_none() {
         out.extend_from_slice(value);
         return;
@@ -136,7 +140,8 @@ pub(crate) fn write_via_with_source(out: &mut Vec<u8>, value: &[u8], via: &Via<'
         }
     }
     if wants_rport || !is_source {
-        let _ = write!(out, ";received={}", source.ip());
+        // Without brackets (RFC 5118 §4.5).
+        let _ = write!(out, ";received={ip}");
     }
     if wants_rport {
         let _ = write!(out, ";rport={}", source.port());
@@ -145,32 +150,33 @@ pub(crate) fn write_via_with_source(out: &mut Vec<u8>, value: &[u8], via: &Via<'
 
 fn copy_vias(out: &mut Vec<u8>, request: &Message, source: SocketAddr) {
     for (index, line) in request.header_lines(Header::Via).enumerate() {
-        out.extend_from_slice(b"Via: ");
         let mut values = Values::new(line);
         let top = if index == 0 { values.next() } else { None };
-        match top.and_then(|value| Some((value, Via::parse(value)?))) {
-            Some((value, via)) => {
-                write_via_with_source(out, value, &via, source);
-                for other in values {
-                    out.extend_from_slice(b", ");
-                    out.extend_from_slice(other);
-                }
-            }
-            None => out.extend_from_slice(line),
+        let Some((value, via)) = top.and_then(|value| Some((value, Via::parse(value)?))) else {
+            write_line(out, "Via", line);
+            continue;
+        };
+        out.extend_from_slice(b"Via: ");
+        let start = out.len();
+        write_via_with_source(out, value, &via, source);
+        for other in values {
+            out.extend_from_slice(b", ");
+            out.extend_from_slice(other);
         }
-        out.extend_from_slice(b"\r\n");
+        end_line(out, start);
     }
 }
 
 fn copy_to(out: &mut Vec<u8>, request: &Message, tag: Option<&str>) {
     let Some(value) = request.header(Header::To) else { return };
     out.extend_from_slice(b"To: ");
+    let start = out.len();
     out.extend_from_slice(value);
     if let (Some(tag), None) = (tag, request.to_tag()) {
         out.extend_from_slice(b";tag=");
         out.extend_from_slice(tag.as_bytes());
     }
-    out.extend_from_slice(b"\r\n");
+    end_line(out, start);
 }
 
 fn copy_line(out: &mut Vec<u8>, message: &Message, header: Header, name: &str) {
@@ -182,7 +188,18 @@ fn copy_line(out: &mut Vec<u8>, message: &Message, header: Header, name: &str) {
 fn write_line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b": ");
+    write_value(out, value);
+}
+
+fn write_value(out: &mut Vec<u8>, value: &[u8]) {
+    let start = out.len();
     out.extend_from_slice(value);
+    end_line(out, start);
+}
+
+/// Ends the line whose value starts at `start`.
+fn end_line(out: &mut Vec<u8>, start: usize) {
+    defuse(&mut out[start..]);
     out.extend_from_slice(b"\r\n");
 }
 
@@ -192,5 +209,52 @@ fn finish_with_body(mut out: Vec<u8>, content_type: &str, body: &[u8]) -> Bytes 
     }
     let _ = write!(out, "Content-Length: {}\r\n\r\n", body.len());
     out.extend_from_slice(body);
-    Bytes::from(out)
+    // To size: replies lie in their transactions until the last timer.
+    Bytes::from(out.into_boxed_slice())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn via_of(value: &str, source: &str) -> String {
+        let via = Via::parse(value.as_bytes()).unwrap();
+        let mut out = Vec::new();
+        write_via_with_source(&mut out, value.as_bytes(), &via, source.parse().unwrap());
+        String::from_utf8(out).unwrap()
+    }
+
+    /// RFC 3261 §18.2.1, RFC 3581 §4.
+    #[test]
+    fn a_via_says_where_it_came_from() {
+        let known = "SIP/2.0/UDP 192.0.2.1;branch=z9hG4bK1";
+        assert_eq!(via_of(known, "192.0.2.1:5060"), known);
+        assert_eq!(via_of(known, "[::ffff:192.0.2.1]:5060"), known);
+        assert_eq!(via_of(known, "192.0.2.2:5060"), format!("{known};received=192.0.2.2"));
+        assert_eq!(via_of(known, "[2001:db8::1]:5060"), format!("{known};received=2001:db8::1"));
+        assert_eq!(
+            via_of("SIP/2.0/UDP 192.0.2.1:9 ;rport;branch=z9hG4bK1", "192.0.2.1:7000"),
+            "SIP/2.0/UDP 192.0.2.1:9;branch=z9hG4bK1;received=192.0.2.1;rport=7000"
+        );
+        assert_eq!(
+            via_of("SIP/2.0/UDP 192.0.2.1;received=10.0.0.1;branch=z9hG4bK1", "192.0.2.1:5060"),
+            known,
+            "what a sender claims of itself goes"
+        );
+    }
+
+    #[test]
+    fn what_we_write_cannot_start_a_header() {
+        let text = "OPTIONS sip:b@b SIP/2.0\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1\r\nFrom: <sip:a@a>;x=a\rb;tag=1\r\n\
+                    To: <sip:b@b>\r\nCall-ID: 1\r\nCSeq: 1 OPTIONS\r\n\r\n";
+        let request = Message::parse(Bytes::from(text)).unwrap();
+        let source = "192.0.2.1:5060".parse().unwrap();
+        let mut reply = Reply::new(&request, source, 400, "Bad\r\nX-Evil: 1", Some("t"));
+        reply.header("Warning", b"399 a \"x\"\r\nX-Evil: 2");
+        let reply = Message::parse(reply.finish()).unwrap();
+        assert_eq!(reply.header_named("X-Evil"), None);
+        assert!(super::super::check_response(&reply).is_ok());
+        let own = Request::new(b"OPTIONS", b"sip:a b\r\nX-Evil: 3@c").finish();
+        assert!(own.starts_with(b"OPTIONS sip:a%20b%0D%0AX-Evil:%203@c SIP/2.0\r\n"));
+    }
 }

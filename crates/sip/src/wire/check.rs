@@ -1,10 +1,10 @@
 //! Whether a message is good enough to act on (RFC 3261 §8.1.1, §16.3 step 1, §18.3), and the answer when not.
 
 use super::header::Header;
-use super::message::{Kind, Message};
-use super::method::Method;
-use super::scan::is_token;
+use super::message::Message;
 use super::uri::{Scheme, Uri};
+use super::values::Values;
+use super::via::Via;
 
 /// A request's fault, and the response it deserves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,51 +40,51 @@ pub fn check_response(message: &Message) -> Result<(), Fault> {
 fn check_request_line(message: &Message) -> Result<(), Fault> {
     let line = message.start_line();
     let version = memchr::memrchr(b' ', line).map_or(&b""[..], |at| &line[at + 1..]);
-    if version != b"SIP/2.0" {
-        // Trailing white space puts an empty version here (RFC 4475 §3.1.2.9).
+    // RFC 3261 §7.1: compared without regard to case.
+    if !version.eq_ignore_ascii_case(b"SIP/2.0") {
+        // Trailing white space puts an empty version here (trws of RFC 4475 §3.1.2.10).
         let fault = Fault { status: 505, reason: "Version Not Supported" };
         return Err(if version.is_empty() { bad("Bad Request Line") } else { fault });
     }
-    // Exactly two single spaces: lwsstart and lwsruri of RFC 4475.
+    // Exactly two single spaces: lwsruri and lwsstart of RFC 4475 §3.1.2.8 and §3.1.2.9.
     if memchr::memchr_iter(b' ', line).count() != 2 {
         return Err(bad("Bad Request Line"));
     }
     Ok(())
 }
 
+/// RFC 3261 §16.3 step 1: what a server transaction and forwarding need must be well formed; all else
+/// passes as it came.
 fn check_common(message: &Message) -> Result<(), Fault> {
-    message.top_via().ok_or(bad("Bad Via"))?;
-    message.call_id().ok_or(bad("Missing Call-ID"))?;
-    let from = message.from().ok_or(bad("Bad From"))?;
-    let to = message.to().ok_or(bad("Bad To"))?;
-    if !display_is_sound(from.display) || !display_is_sound(to.display) {
-        return Err(bad("Bad Display Name"));
+    if !message.lines_are_sound() {
+        return Err(bad("Bad Header Line"));
     }
-    for header in [Header::From, Header::To, Header::CallId, Header::CSeq] {
-        if message.count(header) > 1 {
-            return Err(bad("Repeated Header"));
-        }
+    check_via(message)?;
+    message.call_id().ok_or(bad("Missing Call-ID"))?;
+    message.from().ok_or(bad("Bad From"))?;
+    message.to().ok_or(bad("Bad To"))?;
+    if message.has_repeated_line() {
+        return Err(bad("Repeated Header"));
     }
     check_length(message)
 }
 
-/// RFC 3261 §18.3: a datagram shorter than Content-Length says is answered 400.
-fn check_length(message: &Message) -> Result<(), Fault> {
-    let available = message.bytes().len() - message.body_start();
-    match message.content_length() {
-        Some(None) => Err(bad("Bad Content-Length")),
-        Some(Some(length)) if length > available => Err(bad("Body Shorter Than Content-Length")),
-        _ if message.count(Header::ContentLength) > 1 => Err(bad("Repeated Content-Length")),
-        _ => Ok(()),
-    }
+/// All values of the top line: ours goes before it, and what follows a value that ends too early would be
+/// nobody's hop (badinv01 of RFC 4475 §3.1.2.1).
+fn check_via(message: &Message) -> Result<(), Fault> {
+    let line = message.header(Header::Via).ok_or(bad("Missing Via"))?;
+    let mut values = Values::new(line);
+    let top = values.next().and_then(Via::parse).is_some();
+    if top && values.all(|value| Via::parse(value).is_some()) { Ok(()) } else { Err(bad("Bad Via")) }
 }
 
-/// Unquoted display names are tokens and spaces (RFC 4475 §3.1.2.15, baddn).
-fn display_is_sound(display: &[u8]) -> bool {
-    display.first() == Some(&b'"')
-        || display
-            .split(|&b| super::scan::is_lws(b))
-            .all(|word| word.is_empty() || is_token(word) || !word.is_ascii())
+/// RFC 3261 §18.3: a datagram shorter than Content-Length says is answered 400.
+fn check_length(message: &Message) -> Result<(), Fault> {
+    match message.content_length() {
+        Some(None) => Err(bad("Bad Content-Length")),
+        Some(Some(length)) if length > message.body().len() => Err(bad("Body Shorter Than Content-Length")),
+        _ => Ok(()),
+    }
 }
 
 fn check_uri(message: &Message) -> Result<(), Fault> {
@@ -92,12 +92,8 @@ fn check_uri(message: &Message) -> Result<(), Fault> {
     match uri.scheme {
         // RFC 3261 §8.2.2.1. A REGISTER and an OPTIONS of other schemes are nothing we could serve either.
         Scheme::Other => Err(Fault { status: 416, reason: "Unsupported URI Scheme" }),
-        _ if !uri.headers.is_empty()
-            && matches!(message.kind(), Kind::Request { method: Method::Invite }) =>
-        {
-            // escruri of RFC 4475 §3.1.2.11: headers are not allowed in a Request-URI.
-            Err(bad("Headers In Request-URI"))
-        }
+        // RFC 3261 §19.1.1, table 1: no headers in a Request-URI (escruri of RFC 4475 §3.1.2.11).
+        _ if !uri.headers.is_empty() => Err(bad("Headers In Request-URI")),
         _ => Ok(()),
     }
 }

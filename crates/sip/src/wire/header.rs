@@ -94,16 +94,12 @@ impl Header {
         if let [letter] = name {
             return Header::from_compact(letter.to_ascii_lowercase());
         }
-        // Length and first letter reject nearly all rows before the comparison.
-        let Some(&first) = name.first() else { return Header::Other };
-        let first = first.to_ascii_lowercase();
-        NAMES
+        let Some(first) = first_letter(name) else { return Header::Other };
+        let row = usize::from(*BY_SHAPE.get(name.len()).map_or(&0, |row| &row[first]));
+        NAMES[row..]
             .iter()
-            .find(|(known, _)| {
-                known.len() == name.len()
-                    && known.as_bytes()[0].to_ascii_lowercase() == first
-                    && known.as_bytes().eq_ignore_ascii_case(name)
-            })
+            .take_while(|(known, _)| known.len() == name.len())
+            .find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(name))
             .map_or(Header::Other, |&(_, header)| header)
     }
 
@@ -127,8 +123,74 @@ impl Header {
         }
     }
 
+    /// What a transaction is matched by or a message is framed by: it stands in one line.
+    pub(crate) fn is_single(self) -> bool {
+        matches!(
+            self,
+            Header::From
+                | Header::To
+                | Header::CallId
+                | Header::CSeq
+                | Header::ContentLength
+                | Header::MaxForwards
+        )
+    }
+
     /// The canonical long name; empty for `Other`.
     pub fn as_str(self) -> &'static str {
-        NAMES.iter().find(|&&(_, header)| header == self).map_or("", |&(name, _)| name)
+        (self as usize).checked_sub(1).map_or("", |row| NAMES[row].0)
+    }
+}
+
+/// By length and first letter, the first row of `NAMES` of that shape, or a row of another length. Two names
+/// of one shape stand next to each other.
+static BY_SHAPE: [[u8; 26]; LONGEST + 1] = {
+    let mut shapes = [[0; 26]; LONGEST + 1];
+    let mut row = NAMES.len();
+    while row > 0 {
+        row -= 1;
+        let name = NAMES[row].0.as_bytes();
+        shapes[name.len()][(name[0].to_ascii_lowercase() - b'a') as usize] = row as u8;
+    }
+    shapes
+};
+
+const LONGEST: usize = "Proxy-Authorization".len();
+
+fn first_letter(name: &[u8]) -> Option<usize> {
+    let letter = name.first()?.to_ascii_lowercase();
+    letter.is_ascii_lowercase().then(|| usize::from(letter - b'a'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stand_in_the_order_of_the_headers() {
+        for (row, &(name, header)) in NAMES.iter().enumerate() {
+            assert_eq!(header as usize, row + 1, "{name}");
+            assert_eq!(header.as_str(), name);
+            assert_eq!(Header::from_bytes(name.as_bytes()), header);
+            assert_eq!(Header::from_bytes(name.to_lowercase().as_bytes()), header);
+            assert_eq!(Header::from_bytes(format!("{name}x").as_bytes()), Header::Other);
+        }
+        assert_eq!(Header::Other.as_str(), "");
+    }
+
+    #[test]
+    fn other_names_are_other() {
+        for name in [
+            "",
+            "-",
+            "Contacts",
+            "Contaxt",
+            "y",
+            "X-Header",
+            "P-Asserted-Identity",
+            "Acceptable-Names-Are-Longer",
+        ] {
+            assert_eq!(Header::from_bytes(name.as_bytes()), Header::Other, "{name}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::address::Address;
 use super::header::Header;
 use super::method::Method;
-use super::scan::{is_lws, parse_number, trim};
+use super::scan::{is_lws, is_token, parse_number, trim, trim_end};
 use super::values::Values;
 use super::via::Via;
 use crate::limits;
@@ -20,6 +20,8 @@ pub struct Message {
     lines: Vec<Line>,
     /// Where the body starts.
     body: u32,
+    /// Some line of the header has no name, or a CR stands without its LF.
+    blemished: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,14 +66,39 @@ pub enum ParseError {
 impl Message {
     /// Indexes one whole message. What is malformed inside a header shows when it is asked for, or in
     /// [`check_request`](super::check_request), so that it can be answered.
-    pub fn parse(bytes: Bytes) -> Result<Message, ParseError> {
+    ///
+    /// Empty lines before the start line are skipped (RFC 3261 §7.5), and bytes after the end that
+    /// Content-Length gives are dropped (§18.3): what we forward is one message, whatever came after it.
+    pub fn parse(mut bytes: Bytes) -> Result<Message, ParseError> {
         if bytes.len() > limits::MESSAGE_BYTES {
             return Err(ParseError::TooLarge);
         }
+        let leading = bytes.iter().take_while(|b| matches!(b, b'\r' | b'\n')).count();
+        if leading > 0 {
+            bytes = bytes.slice(leading..);
+        }
         let first_end = memchr::memchr(b'\n', &bytes).ok_or(ParseError::Unfinished)?;
-        let kind = parse_start(trim_line(&bytes[..first_end])).ok_or(ParseError::NotSip)?;
-        let (lines, body) = index_lines(&bytes, first_end + 1)?;
-        Ok(Message { bytes, kind, lines, body: offset(body) })
+        let start_line = trim_line(&bytes[..first_end]);
+        let kind = parse_start(start_line).ok_or(ParseError::NotSip)?;
+        // A folded start line: what stands there would be a header to one reader and none to another.
+        if matches!(bytes.get(first_end + 1), Some(b' ' | b'\t')) {
+            return Err(ParseError::NotSip);
+        }
+        let index = index_lines(&bytes, first_end + 1)?;
+        // A CR without LF ends a line for some readers and not for others, so it could hide a header from us.
+        let crlfs = index.crlfs + first_end - start_line.len();
+        let has_stray_cr = memchr::memchr_iter(b'\r', &bytes[..index.body]).count() != crlfs;
+        let blemished = index.nameless || has_stray_cr;
+        let mut message = Message { bytes, kind, lines: index.lines, body: offset(index.body), blemished };
+        message.drop_what_follows();
+        Ok(message)
+    }
+
+    fn drop_what_follows(&mut self) {
+        if let Some(Some(length)) = self.content_length() {
+            // Longer than what came is check_request's to answer.
+            self.bytes.truncate((self.body as usize).saturating_add(length));
+        }
     }
 
     pub fn bytes(&self) -> &Bytes {
@@ -185,15 +212,12 @@ impl Message {
 
     /// The body that Content-Length gives; all that follows the header when there is none.
     pub fn body(&self) -> &[u8] {
-        let rest = &self.bytes[self.body as usize..];
-        match self.content_length() {
-            Some(Some(length)) if length < rest.len() => &rest[..length],
-            _ => rest,
-        }
+        &self.bytes[self.body as usize..]
     }
 
-    pub(crate) fn body_start(&self) -> usize {
-        self.body as usize
+    /// Whether the header's lines are all `name: value`, each ended by a line end that all readers agree on.
+    pub(crate) fn lines_are_sound(&self) -> bool {
+        !self.blemished
     }
 
     /// `Some(None)` when it stands there but is not a number.
@@ -240,6 +264,18 @@ impl Message {
             .map(|value| parse_number(value).and_then(|hops| u8::try_from(hops).ok()))
     }
 
+    /// Whether a header that must stand once (RFC 3261 §7.3.1, table 2) stands twice, so that two readers
+    /// could take different ones for true.
+    pub(crate) fn has_repeated_line(&self) -> bool {
+        let mut seen = 0u64;
+        self.lines.iter().any(|line| {
+            let bit = 1u64 << (line.header as u8);
+            let is_repeated = line.header.is_single() && seen & bit != 0;
+            seen |= bit;
+            is_repeated
+        })
+    }
+
     /// Whether a comma-separated header of tokens (Require, Supported, ...) names `token`.
     pub fn lists(&self, header: Header, token: &str) -> bool {
         self.values(header).any(|value| value.eq_ignore_ascii_case(token.as_bytes()))
@@ -250,8 +286,12 @@ fn trim_line(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
+const VERSION: &[u8] = b"SIP/2.0";
+
 fn parse_start(line: &[u8]) -> Option<Kind> {
-    if let Some(rest) = line.strip_prefix(b"SIP/2.0 ") {
+    // RFC 3261 §7.1: the version is compared without regard to case.
+    if line.len() > VERSION.len() && line[..VERSION.len()].eq_ignore_ascii_case(VERSION) {
+        let rest = line[VERSION.len()..].strip_prefix(b" ")?;
         let status = rest.get(..3).and_then(parse_number).and_then(|code| u16::try_from(code).ok())?;
         let well_formed = matches!(rest.get(3), None | Some(b' ')) && (100..=699).contains(&status);
         return well_formed.then_some(Kind::Response { status });
@@ -259,33 +299,50 @@ fn parse_start(line: &[u8]) -> Option<Kind> {
     let space = memchr::memchr(b' ', line)?;
     let last = memchr::memrchr(b' ', line)?;
     let version = &line[last + 1..];
+    if space == last {
+        return None;
+    }
     // The version itself is judged by check_request, which can answer 505; trailing junk by it too.
-    let is_request = super::scan::is_token(&line[..space])
+    let is_request = is_token(&line[..space])
         && (version.len() >= 4 && version[..4].eq_ignore_ascii_case(b"SIP/") || version.is_empty());
     is_request.then(|| Kind::Request { method: Method::from_bytes(&line[..space]) })
 }
 
-fn index_lines(bytes: &[u8], mut at: usize) -> Result<(Vec<Line>, usize), ParseError> {
-    let mut lines = Vec::with_capacity(16);
+struct Index {
+    lines: Vec<Line>,
+    body: usize,
+    nameless: bool,
+    /// Line ends with a CR.
+    crlfs: usize,
+}
+
+/// Enough for nearly all messages in one allocation.
+const USUAL_LINES: usize = 20;
+
+fn index_lines(bytes: &[u8], mut at: usize) -> Result<Index, ParseError> {
+    let mut index = Index { lines: Vec::with_capacity(USUAL_LINES), body: 0, nameless: false, crlfs: 0 };
     loop {
-        let end = line_end(bytes, at)?;
-        let line = trim_line(&bytes[at..end - 1]);
-        if line.is_empty() {
-            return Ok((lines, end));
+        let end = line_end(bytes, at, &mut index.crlfs)?;
+        let length = trim_line(&bytes[at..end - 1]).len();
+        if length == 0 {
+            return Ok(Index { body: end, ..index });
         }
-        if lines.len() == limits::HEADER_LINES {
+        if index.lines.len() == limits::HEADER_LINES {
             return Err(ParseError::TooManyHeaders);
         }
-        lines.push(index_line(bytes, at, line.len(), end));
+        let (line, is_named) = index_line(bytes, at, length, end);
+        index.nameless |= !is_named;
+        index.lines.push(line);
         at = end;
     }
 }
 
 /// After the line end, continuation lines included (RFC 3261 §7.3.1).
-fn line_end(bytes: &[u8], start: usize) -> Result<usize, ParseError> {
+fn line_end(bytes: &[u8], start: usize, crlfs: &mut usize) -> Result<usize, ParseError> {
     let mut at = start;
     loop {
         at += memchr::memchr(b'\n', &bytes[at..]).ok_or(ParseError::Unfinished)? + 1;
+        *crlfs += usize::from(at - start >= 2 && bytes[at - 2] == b'\r');
         let is_empty_line = at - start <= 2 && trim_line(&bytes[start..at - 1]).is_empty();
         if is_empty_line || !matches!(bytes.get(at), Some(b' ' | b'\t')) {
             return Ok(at);
@@ -293,20 +350,22 @@ fn line_end(bytes: &[u8], start: usize) -> Result<usize, ParseError> {
     }
 }
 
-fn index_line(bytes: &[u8], start: usize, length: usize, end: usize) -> Line {
+/// The line, and whether it has a name that every reader takes for one.
+fn index_line(bytes: &[u8], start: usize, length: usize, end: usize) -> (Line, bool) {
     let line = &bytes[start..start + length];
     let colon = memchr::memchr(b':', line);
-    let name = trim(&line[..colon.unwrap_or(0)]);
+    let name = trim_end(&line[..colon.unwrap_or(0)]);
     let header = Header::from_bytes(name);
     let value = trim(&line[colon.map_or(0, |at| at + 1)..]);
     let value_start = value.as_ptr() as usize - bytes.as_ptr() as usize;
-    Line {
+    let line = Line {
         header,
         start: offset(start),
         value_start: offset(value_start),
         value_end: offset(value_start + value.len()),
         end: offset(end),
-    }
+    };
+    (line, header != Header::Other || is_token(name))
 }
 
 fn offset(at: usize) -> u32 {

@@ -1,5 +1,6 @@
 //! Editing a message without parsing it into a tree: every byte that is not named stays as it was.
 
+use std::io::Write;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -7,6 +8,7 @@ use smallvec::SmallVec;
 
 use super::header::Header;
 use super::message::{Line, Message};
+use super::scan::{defuse, write_uri};
 use super::values::Values;
 
 /// A list of cuts and pastes over a message, carried out by [`finish`](Rewrite::finish).
@@ -30,7 +32,17 @@ impl<'m> Rewrite<'m> {
     }
 
     pub fn set_uri(&mut self, uri: &[u8]) {
-        self.paste(self.message.uri_span(), |text| text.extend_from_slice(uri));
+        self.paste(self.message.uri_span(), |text| write_uri(text, uri));
+    }
+
+    /// Adds Content-Length where there is none: a datagram may do without, a stream may not (RFC 3261 §18.3).
+    pub fn ensure_content_length(&mut self) {
+        if self.first(Header::ContentLength).is_none() {
+            let length = self.message.body().len();
+            self.append("Content-Length", |text| {
+                let _ = write!(text, "{length}");
+            });
+        }
     }
 
     /// A new line before the first of that name, or before all others.
@@ -56,7 +68,7 @@ impl<'m> Rewrite<'m> {
     pub fn remove_all(&mut self, header: Header) {
         let message = self.message;
         for line in message.lines().iter().filter(|line| line.header == header) {
-            self.paste(line.whole(), |_| {});
+            self.cut(line.whole());
         }
     }
 
@@ -81,9 +93,9 @@ impl<'m> Rewrite<'m> {
             match next {
                 Some(kept) => {
                     let keep_from = self.position_of(kept);
-                    self.paste(line.value_start as usize..keep_from, |_| {});
+                    self.cut(line.value_start as usize..keep_from);
                 }
-                None => self.paste(line.whole(), |_| {}),
+                None => self.cut(line.whole()),
             }
         }
     }
@@ -97,9 +109,9 @@ impl<'m> Rewrite<'m> {
         match values.last() {
             Some(last) => {
                 let keep_to = self.position_of(last) + last.len();
-                self.paste(keep_to..line.value_end as usize, |_| {});
+                self.cut(keep_to..line.value_end as usize);
             }
-            None => self.paste(line.whole(), |_| {}),
+            None => self.cut(line.whole()),
         }
     }
 
@@ -114,10 +126,13 @@ impl<'m> Rewrite<'m> {
         // Stable: pastes at one place stand in the order they were asked for, and before what is cut there.
         self.patches.sort_by_key(|patch| (patch.cut.start, patch.cut.end));
         let source = self.message.bytes();
-        let mut out = Vec::with_capacity(source.len() + self.text.len());
+        // To the byte, where no two cuts overlap: then Bytes takes the vector as it is.
+        let cut: usize = self.patches.iter().map(|patch| patch.cut.len()).sum();
+        let mut out = Vec::with_capacity((source.len() + self.text.len()).saturating_sub(cut));
         let mut at = 0;
         for patch in &self.patches {
-            debug_assert!(patch.cut.start >= at, "two edits of the same bytes");
+            // A value may be removed twice, and with its line; writing over one another is a mistake.
+            debug_assert!(patch.cut.start >= at || patch.paste.is_empty(), "two edits of the same bytes");
             out.extend_from_slice(&source[at..patch.cut.start.max(at)]);
             out.extend_from_slice(&self.text[patch.paste.clone()]);
             at = patch.cut.end.max(at);
@@ -140,17 +155,32 @@ impl<'m> Rewrite<'m> {
     }
 
     fn paste_line(&mut self, at: Range<usize>, name: &str, value: impl FnOnce(&mut Vec<u8>)) {
-        self.paste(at, |text| {
-            text.extend_from_slice(name.as_bytes());
-            text.extend_from_slice(b": ");
-            value(text);
-            text.extend_from_slice(b"\r\n");
-        });
+        let start = self.text.len();
+        self.text.extend_from_slice(name.as_bytes());
+        self.text.extend_from_slice(b": ");
+        self.write_value(value);
+        self.text.extend_from_slice(b"\r\n");
+        self.add(at, start);
     }
 
-    fn paste(&mut self, cut: Range<usize>, write: impl FnOnce(&mut Vec<u8>)) {
+    fn paste(&mut self, cut: Range<usize>, value: impl FnOnce(&mut Vec<u8>)) {
         let start = self.text.len();
-        write(&mut self.text);
+        self.write_value(value);
+        self.add(cut, start);
+    }
+
+    fn cut(&mut self, cut: Range<usize>) {
+        self.add(cut, self.text.len());
+    }
+
+    fn write_value(&mut self, value: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.text.len();
+        value(&mut self.text);
+        defuse(&mut self.text[start..]);
+    }
+
+    /// What was written from `start` on replaces `cut`.
+    fn add(&mut self, cut: Range<usize>, start: usize) {
         self.patches.push(Patch { cut, paste: start..self.text.len() });
     }
 }
@@ -185,6 +215,41 @@ mod tests {
             "INVITE sip:c@d SIP/2.0\r\nVia: SIP/2.0/UDP us\r\nv: SIP/2.0/UDP a;branch=z9hG4bK1, SIP/2.0/TCP b\r\n\
              Route: <sip:p2;lr>\r\nX-Odd:  kept \r\n folded\r\nContent-Length: 0\r\nMax-Forwards: 69\r\n\r\n"
         );
+    }
+
+    #[test]
+    fn an_edit_cannot_start_a_header() {
+        let message = message();
+        let mut rewrite = Rewrite::new(&message);
+        rewrite.set_uri(b"sip:a SIP/2.0\r\nX-Evil: 1");
+        rewrite.append("X-Ours", |text| text.extend_from_slice(b"a\r\nX-Evil: 2"));
+        let edited = Message::parse(rewrite.finish()).unwrap();
+        assert_eq!(edited.header_named("X-Evil"), None);
+        assert_eq!(edited.uri(), b"sip:a%20SIP/2.0%0D%0AX-Evil:%201");
+        assert_eq!(edited.header_named("X-Ours"), Some(&b"a  X-Evil: 2"[..]));
+    }
+
+    #[test]
+    fn a_value_can_be_removed_twice() {
+        let message = message();
+        let mut rewrite = Rewrite::new(&message);
+        rewrite.remove_first_value(Header::Route);
+        rewrite.remove_first_values(Header::Route, 2);
+        let edited = Message::parse(rewrite.finish()).unwrap();
+        assert_eq!(edited.count(Header::Route), 0);
+    }
+
+    #[test]
+    fn a_length_is_added_once() {
+        let text = "MESSAGE sip:b@b SIP/2.0\r\nTo: <sip:b@b>\r\n\r\nhello";
+        let message = Message::parse(Bytes::from(text)).unwrap();
+        let mut rewrite = Rewrite::new(&message);
+        rewrite.ensure_content_length();
+        let edited = Message::parse(rewrite.finish()).unwrap();
+        assert_eq!((edited.content_length(), edited.body()), (Some(Some(5)), &b"hello"[..]));
+        let mut again = Rewrite::new(&edited);
+        again.ensure_content_length();
+        assert_eq!(again.finish(), edited.bytes());
     }
 
     #[test]

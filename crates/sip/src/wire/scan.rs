@@ -8,6 +8,10 @@ pub fn trim(mut value: &[u8]) -> &[u8] {
         }
         value = rest;
     }
+    trim_end(value)
+}
+
+pub(crate) fn trim_end(mut value: &[u8]) -> &[u8] {
     while let [rest @ .., last] = value {
         if !is_lws(*last) {
             break;
@@ -25,19 +29,15 @@ pub fn eq_ignore_case(a: &[u8], b: &str) -> bool {
     a.eq_ignore_ascii_case(b.as_bytes())
 }
 
-/// Decimal digits only, within `u32`; anything else is `None`.
+/// Decimal digits only, leading zeros allowed, within `u32`; anything else is `None`.
 pub fn parse_number(digits: &[u8]) -> Option<u32> {
-    if digits.is_empty() || digits.len() > 10 {
+    if digits.is_empty() {
         return None;
     }
-    let mut value: u64 = 0;
-    for digit in digits {
-        if !digit.is_ascii_digit() {
-            return None;
-        }
-        value = value * 10 + u64::from(digit - b'0');
-    }
-    u32::try_from(value).ok()
+    digits.iter().try_fold(0u32, |value, digit| {
+        let digit = digit.is_ascii_digit().then(|| u32::from(digit - b'0'))?;
+        value.checked_mul(10)?.checked_add(digit)
+    })
 }
 
 /// RFC 3261 §25.1 `token`.
@@ -45,8 +45,42 @@ pub(crate) fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&b| is_token_byte(b))
 }
 
-pub(crate) fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-.!%*_+`'~".contains(&byte)
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(byte, b'-' | b'.' | b'!' | b'%' | b'*' | b'_' | b'+' | b'`' | b'\'' | b'~')
+}
+
+/// Makes a header value harmless in place: a CR or LF that does not fold (white space after it) would end the
+/// line and start one of the sender's choosing; it becomes a space. Values taken from a parsed message have
+/// only folds in them, unescaped and computed ones may have anything.
+pub(crate) fn defuse(value: &mut [u8]) {
+    let Some(first) = memchr::memchr2(b'\r', b'\n', value) else { return };
+    for at in first..value.len() {
+        let folds = |at: usize| matches!(value.get(at..at + 2), Some([b'\n', b' ' | b'\t']));
+        let is_kept = match value[at] {
+            b'\n' => folds(at),
+            b'\r' => folds(at + 1),
+            _ => true,
+        };
+        if !is_kept {
+            value[at] = b' ';
+        }
+    }
+}
+
+/// Appends a URI for a request line, where a space or a control byte would end it: those are escaped.
+pub(crate) fn write_uri(out: &mut Vec<u8>, uri: &[u8]) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    if !uri.iter().any(|&byte| byte <= b' ' || byte == 0x7f) {
+        return out.extend_from_slice(uri);
+    }
+    for &byte in uri {
+        if byte <= b' ' || byte == 0x7f {
+            out.extend([b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+        } else {
+            out.push(byte);
+        }
+    }
 }
 
 /// The end of a quoted string that starts at `bytes[0] == '"'`: index after the closing quote.
@@ -64,7 +98,9 @@ pub(crate) fn quoted_end(bytes: &[u8]) -> Option<usize> {
 
 /// The first `wanted` outside quotes and angle brackets.
 pub(crate) fn find_outside(bytes: &[u8], wanted: u8) -> Option<usize> {
-    let mut at = 0;
+    let first = memchr::memchr(wanted, bytes)?;
+    let Some(opening) = memchr::memchr2(b'"', b'<', &bytes[..first]) else { return Some(first) };
+    let mut at = opening;
     let mut in_angle = false;
     while at < bytes.len() {
         match bytes[at] {
@@ -83,4 +119,41 @@ pub(crate) fn find_outside(bytes: &[u8], wanted: u8) -> Option<usize> {
         at += 1;
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_cannot_end_its_line() {
+        for (value, harmless) in [
+            ("plain", "plain"),
+            ("folded\r\n here\n\tand here", "folded\r\n here\n\tand here"),
+            ("a\r\nTo: evil", "a  To: evil"),
+            ("a\nb\rc", "a b c"),
+            ("a\r \r\r\n b\r\n", "a   \r\n b  "),
+        ] {
+            let mut bytes = value.as_bytes().to_vec();
+            defuse(&mut bytes);
+            assert_eq!(bytes, harmless.as_bytes(), "{value:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_have_digits_only() {
+        for (text, number) in [
+            ("0068", Some(68)),
+            ("4294967295", Some(u32::MAX)),
+            ("00000000000000000001", Some(1)),
+            ("4294967296", None),
+            ("99999999999999999999999", None),
+            ("-1", None),
+            ("+1", None),
+            ("1 ", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_number(text.as_bytes()), number, "{text:?}");
+        }
+    }
 }

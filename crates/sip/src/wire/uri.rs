@@ -1,7 +1,7 @@
 //! URIs: sip, sips (RFC 3261 §19.1) and tel (RFC 3966).
 
 use super::params::Params;
-use super::scan::{eq_ignore_case, parse_number};
+use super::scan::{eq_ignore_case, parse_number, trim};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
@@ -58,11 +58,7 @@ impl<'a> Uri<'a> {
     }
 
     fn parse_sip(raw: &'a [u8], scheme: Scheme, rest: &'a [u8]) -> Result<Uri<'a>, UriError> {
-        // The user part may hold ';' and '?', so '@' is looked for first (RFC 4475 §3.1.1.9).
-        let (userinfo, hostpart) = match memchr::memrchr(b'@', host_limit(rest)) {
-            Some(at) => (Some(&rest[..at]), &rest[at + 1..]),
-            None => (None, rest),
-        };
+        let (userinfo, hostpart) = split_userinfo(rest)?;
         let (hostpart, headers) = split_at_byte(hostpart, b'?');
         let (hostport, params) = split_at_byte(hostpart, b';');
         let (host, port) = split_host_port(hostport).ok_or(UriError::BadPort)?;
@@ -85,10 +81,11 @@ impl<'a> Uri<'a> {
         Uri { raw, scheme: Scheme::Tel, user: Some(number), params: Params(params), ..EMPTY }
     }
 
-    /// The user part with `%xx` undone, when that is text.
+    /// The user part with `%xx` undone, for looking it up. `None` when that is not UTF-8 or holds control
+    /// characters: nobody is called so (escnull of RFC 4475 §3.1.1.4). Not for writing into a message.
     pub fn user_decoded(&self) -> Option<String> {
         let user = self.user?;
-        String::from_utf8(unescape(user)).ok()
+        String::from_utf8(unescape(user)).ok().filter(|text| !text.chars().any(char::is_control))
     }
 
     /// The host in lower case.
@@ -128,10 +125,38 @@ pub fn parse_ip(host: &[u8]) -> Option<std::net::IpAddr> {
         [b'[', inner @ .., b']'] => inner,
         _ => host,
     };
-    std::str::from_utf8(inner).ok()?.parse().ok()
+    if memchr::memchr(b':', inner).is_some() {
+        return parse_ipv6(inner).map(Into::into);
+    }
+    let is_bare = inner.len() == host.len();
+    let text = std::str::from_utf8(inner).ok().filter(|_| is_bare)?;
+    text.parse::<std::net::Ipv4Addr>().ok().map(Into::into)
 }
 
-/// Undoes `%xx`; what is not an escape stays as it is.
+/// COMPAT(RFC 3261 grammar): its IPv6address allows `:::` before an IPv4 part; RFC 5118 §4.10 asks to read
+/// it as `::`.
+fn parse_ipv6(text: &[u8]) -> Option<std::net::Ipv6Addr> {
+    let text = std::str::from_utf8(text).ok()?;
+    text.parse().ok().or_else(|| match text.split_once(":::") {
+        Some((before, v4)) if v4.contains('.') => format!("{before}::{v4}").parse().ok(),
+        _ => None,
+    })
+}
+
+/// A user part with everything escaped that may not stand there as it is (RFC 3261 §25.1, `user`).
+pub fn escape_user(user: &str) -> String {
+    let mut out = String::with_capacity(user.len());
+    for byte in user.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.!~*'()&=+$,;?/".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+/// Undoes `%xx`, once (RFC 3986 §2.4); what is not an escape stays as it is.
 pub fn unescape(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;
@@ -150,7 +175,7 @@ pub fn unescape(text: &[u8]) -> Vec<u8> {
     out
 }
 
-fn escape_at(text: &[u8]) -> Option<u8> {
+pub(crate) fn escape_at(text: &[u8]) -> Option<u8> {
     match text {
         [b'%', high, low, ..] => {
             let digit = |b: u8| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok());
@@ -164,15 +189,14 @@ fn escapes_are_whole(text: &[u8]) -> bool {
     memchr::memchr_iter(b'%', text).all(|at| escape_at(&text[at..]).is_some())
 }
 
-/// '@' may also stand, escaped or not, in URI headers; only the part before them is searched.
-fn host_limit(rest: &[u8]) -> &[u8] {
-    match memchr::memchr(b'@', rest) {
-        // A user part may contain '?'; headers start at the first '?' after the first '@'.
-        Some(at) => match memchr::memchr(b'?', &rest[at..]) {
-            Some(question) => &rest[..at + question],
-            None => rest,
-        },
-        None => rest,
+/// The user part may hold ';' and '?', so '@' is looked for first (RFC 4475 §3.1.1.9). A second one before
+/// the URI's headers would have two readers disagree on the host: malformed (RFC 3261 §25.1 has none).
+fn split_userinfo(rest: &[u8]) -> Result<(Option<&[u8]>, &[u8]), UriError> {
+    let Some(at) = memchr::memchr(b'@', rest) else { return Ok((None, rest)) };
+    let hostpart = &rest[at + 1..];
+    match memchr::memchr2(b'@', b'?', hostpart) {
+        Some(second) if hostpart[second] == b'@' => Err(UriError::Malformed),
+        _ => Ok((Some(&rest[..at]), hostpart)),
     }
 }
 
@@ -189,16 +213,14 @@ pub(crate) fn split_host_port(text: &[u8]) -> Option<(&[u8], Option<u16>)> {
     let Some(colon) = memchr::memchr(b':', &text[search_from..]).map(|at| at + search_from) else {
         return Some((text, None));
     };
-    let port = parse_number(super::scan::trim(&text[colon + 1..]))?;
-    Some((super::scan::trim(&text[..colon]), Some(u16::try_from(port).ok()?)))
+    let port = u16::try_from(parse_number(trim(&text[colon + 1..]))?).ok().filter(|&port| port > 0)?;
+    Some((trim(&text[..colon]), Some(port)))
 }
 
-fn is_host(host: &[u8]) -> bool {
+pub(crate) fn is_host(host: &[u8]) -> bool {
     match host {
         [] => false,
-        [b'[', inner @ .., b']'] => {
-            std::str::from_utf8(inner).is_ok_and(|text| text.parse::<std::net::Ipv6Addr>().is_ok())
-        }
+        [b'[', inner @ .., b']'] => parse_ipv6(inner).is_some(),
         // '_' is not a hostname's, but Windows and Docker names have it. COMPAT(docker).
         _ => host.iter().all(|&b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_')),
     }

@@ -1,8 +1,8 @@
 //! Via (RFC 3261 §20.42, RFC 3581 rport).
 
 use super::params::Params;
-use super::scan::{eq_ignore_case, parse_number, trim};
-use super::uri::split_host_port;
+use super::scan::{eq_ignore_case, is_lws, is_token, parse_number, trim};
+use super::uri::{is_host, split_host_port};
 
 /// One Via value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,12 +27,12 @@ impl<'a> Via<'a> {
             return None;
         }
         let rest = trim(rest);
-        let space = rest.iter().position(|b| matches!(b, b' ' | b'\t' | b'\r' | b'\n'))?;
+        let space = rest.iter().position(|&b| is_lws(b))?;
         let (transport, rest) = (&rest[..space], trim(&rest[space..]));
         let semicolon = memchr::memchr(b';', rest).unwrap_or(rest.len());
         let (host, port) = split_host_port(trim(&rest[..semicolon]))?;
         let params = Params(rest.get(semicolon + 1..).unwrap_or_default());
-        (!transport.is_empty() && !host.is_empty()).then_some(Via { transport, host, port, params })
+        (is_token(transport) && is_host(host)).then_some(Via { transport, host, port, params })
     }
 
     pub fn branch(&self) -> Option<&'a [u8]> {

@@ -13,8 +13,35 @@ use crate::verifiers::Verifiers;
 
 use super::{Failure, from_seconds, seconds};
 
-const COLUMNS: &str = "account.id, account.name, domain.name, verifiers, display_name, disabled, \
-                       max_contacts, max_calls, account.created_at";
+/// The columns `account` reads, before the rest of a query.
+macro_rules! select_account {
+    ($rest:literal) => {
+        concat!(
+            "SELECT account.id, account.name, domain.name, verifiers, display_name, disabled, max_contacts, \
+             max_calls, account.created_at FROM ",
+            $rest
+        )
+    };
+}
+
+const DIRECT: &str = select_account!(
+    "account JOIN domain ON domain.id = domain_id WHERE domain.name = ?1 AND account.name = ?2"
+);
+
+const BY_ALIAS: &str = select_account!(
+    "alias JOIN domain AS of ON of.id = alias.domain_id \
+     JOIN account ON account.id = account_id JOIN domain ON domain.id = account.domain_id \
+     WHERE of.name = ?1 AND alias.name = ?2"
+);
+
+// One lower bound for the index (the plus keeps the other from being taken for it), and an upper one: the
+// highest character there is, after the prefix.
+const PAGE: &str = select_account!(
+    "account JOIN domain ON domain.id = domain_id \
+     WHERE domain.name = :domain AND account.name >= max(:after, :prefix) \
+     AND account.name < :prefix || char(1114111) AND +account.name > :after \
+     ORDER BY account.name LIMIT :limit"
+);
 
 const INSERT: &str = "INSERT INTO account \
     (domain_id, name, verifiers, display_name, disabled, max_contacts, max_calls, created_at) \
@@ -196,19 +223,10 @@ fn domain_or_new(conn: &Connection, account: &NewAccount) -> Result<i64, Failure
 
 /// The account itself comes before an alias of the same name (there can be none).
 pub(super) fn load(conn: &Connection, user: &str, domain: &str) -> Result<Option<Account>, Failure> {
-    let direct = format!(
-        "SELECT {COLUMNS} FROM account JOIN domain ON domain.id = domain_id \
-         WHERE domain.name = ?1 AND account.name = ?2"
-    );
-    if let Some(account) = one(conn, &direct, user, domain)? {
-        return Ok(Some(account));
+    match one(conn, DIRECT, user, domain)? {
+        Some(account) => Ok(Some(account)),
+        None => one(conn, BY_ALIAS, user, domain),
     }
-    let by_alias = format!(
-        "SELECT {COLUMNS} FROM alias JOIN domain AS of ON of.id = alias.domain_id \
-         JOIN account ON account.id = account_id JOIN domain ON domain.id = account.domain_id \
-         WHERE of.name = ?1 AND alias.name = ?2"
-    );
-    one(conn, &by_alias, user, domain)
 }
 
 fn one(conn: &Connection, sql: &str, user: &str, domain: &str) -> Result<Option<Account>, Failure> {
@@ -232,18 +250,13 @@ fn account(row: &Row<'_>) -> Result<Account, Failure> {
 
 /// Domain by domain, each in order of name; pages follow one another by the last address.
 pub(super) fn list(conn: &Connection, filter: &AccountFilter) -> Result<Vec<Account>, Failure> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM account JOIN domain ON domain.id = domain_id \
-         WHERE domain.name = :domain AND account.name > :after AND account.name >= :prefix \
-         AND substr(account.name, 1, length(:prefix)) = :prefix ORDER BY account.name LIMIT :limit"
-    );
     let limit = filter.limit.min(limits::MAX_PAGE) as usize;
     let mut found = Vec::new();
     for domain in domain_names(conn, filter)? {
         let after = filter.after.as_ref().filter(|after| after.domain == domain);
         let after = after.map_or("", |after| &after.user);
         let left = i64::try_from(limit - found.len()).unwrap_or(0);
-        let mut statement = conn.prepare_cached(&sql)?;
+        let mut statement = conn.prepare_cached(PAGE)?;
         let mut rows = statement.query(named_params! {
             ":domain": domain, ":after": after, ":prefix": filter.prefix, ":limit": left,
         })?;

@@ -4,8 +4,6 @@ mod accounts;
 mod migrations;
 mod reader;
 mod routes;
-#[cfg(test)]
-mod tests;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -28,13 +26,24 @@ pub struct Options {
     pub busy_timeout: Duration,
     /// Page cache of one connection, KiB. An import wants as much as the index of accounts.
     pub cache_kib: u32,
+    /// Pages of 4 KiB in the write-ahead log before they are taken to the file.
+    pub checkpoint_pages: u32,
     /// The file may not grow beyond so many pages of 4 KiB; a write that would is `StoreError::Full`.
     pub max_pages: Option<u32>,
 }
 
+/// 16 MiB, four times SQLite's own: the few hot pages of the log of bindings are then written to the file four
+/// times less often.
+const CHECKPOINT_PAGES: u32 = 4_000;
+
 impl Default for Options {
     fn default() -> Self {
-        Options { busy_timeout: limits::BUSY_TIMEOUT, cache_kib: 16 * 1024, max_pages: None }
+        Options {
+            busy_timeout: limits::BUSY_TIMEOUT,
+            cache_kib: 16 * 1024,
+            checkpoint_pages: CHECKPOINT_PAGES,
+            max_pages: None,
+        }
     }
 }
 
@@ -53,6 +62,7 @@ impl Sqlite {
 
     pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
         let sqlite = Sqlite { path: path.as_ref().to_owned(), options };
+        sqlite.create_private()?;
         let mut conn = sqlite.connect()?;
         migrations::run(&mut conn, &sqlite.path)?;
         Ok(sqlite)
@@ -62,9 +72,27 @@ impl Sqlite {
         &self.path
     }
 
-    /// The same file with a larger page cache: for an import.
-    pub fn with_cache_kib(&self, cache_kib: u32) -> Self {
-        Sqlite { path: self.path.clone(), options: Options { cache_kib, ..self.options.clone() } }
+    /// The same file, opened for an import: a page cache for the index of some million accounts (256 MiB) and a
+    /// long write-ahead log (512 MiB). In random order every batch touches most pages of the index; with a long
+    /// log each is taken to the file once for many batches.
+    pub fn for_import(&self) -> Self {
+        let options = Options { cache_kib: 256 * 1024, checkpoint_pages: 128 * 1024, ..self.options.clone() };
+        Sqlite { path: self.path.clone(), options }
+    }
+
+    /// Verifiers let who has them sign in: only the owner may read the file. SQLite gives its companions
+    /// (`-wal`, `-shm`) the same permissions.
+    fn create_private(&self) -> Result<(), StoreError> {
+        let mut options = std::fs::OpenOptions::new();
+        options.create_new(true).write(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        match options.open(&self.path) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                Err(StoreError::Io { path: self.path.clone(), detail: error.to_string() })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn connect(&self) -> Result<Connection, StoreError> {
@@ -78,9 +106,7 @@ impl Sqlite {
             conn.pragma_update(None, "cache_size", -i64::from(self.options.cache_kib))?;
             // A log that once grew under a slow reader gives its space back.
             conn.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
-            // The page cache takes one copy of 4,000 pages (16 MiB) to the file at a time instead of 1,000:
-            // the same few hot pages of the log are then written four times less often.
-            conn.pragma_update(None, "wal_autocheckpoint", 4_000)?;
+            conn.pragma_update(None, "wal_autocheckpoint", self.options.checkpoint_pages)?;
             if let Some(pages) = self.options.max_pages {
                 conn.pragma_update(None, "max_page_count", pages)?;
             }

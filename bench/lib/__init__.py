@@ -1,0 +1,1 @@
+"""What the benches share. Python's standard library only."""

@@ -1,0 +1,59 @@
+//! What crosses between shards, and between a shard and the rest of the process.
+
+use std::sync::Arc;
+
+use call::{DownTargets, Plan};
+use router::{Answer, AskId, Edge, Push, Query};
+use sip::transport::{Packet, Transmit, TransmitId};
+use store::{Loaded, StoreError, WriteDone};
+
+/// One letter in a shard's inbox.
+#[derive(Debug)]
+pub enum Letter {
+    /// Messages that another shard received, and this one works on.
+    Packets(Vec<Packet>),
+    /// A message for a connection that this shard holds; `from` hears when it could not be sent.
+    Transmit {
+        transmit: Transmit,
+        from: u16,
+    },
+    SendFailed(TransmitId),
+    /// A question about an address whose bucket this shard owns.
+    Ask {
+        from: Edge,
+        id: AskId,
+        query: Query,
+    },
+    Answer {
+        id: AskId,
+        answer: Answer,
+    },
+    Push(Push),
+    /// From the store's threads.
+    Written(Vec<(u64, Result<WriteDone, StoreError>)>),
+    Loaded(Vec<(u64, Result<Loaded, StoreError>)>),
+    /// The routing plan changed.
+    Plan(Arc<Plan>),
+    /// These targets do not answer their probes.
+    Down(Arc<DownTargets>),
+    Command(Command),
+}
+
+/// From the control socket and the signals.
+#[derive(Debug)]
+pub enum Command {
+    /// An account changed: what the cache knows of it is void. `None`: of everybody.
+    ForgetAccount(Option<Box<str>>),
+    /// No new calls; when the last transaction is over, `Leave` may come.
+    Drain,
+    /// End now: what is open is written down.
+    Leave,
+    Settings(Box<super::Reload>),
+    /// Where this address, whose bucket the shard owns, is registered.
+    Bindings {
+        aor: Box<str>,
+        answer: tokio::sync::oneshot::Sender<Vec<router::Binding>>,
+    },
+    /// Copy out the messages of these accounts, and of no others.
+    Trace(Vec<Box<str>>),
+}

@@ -1,0 +1,390 @@
+//! One shard: the loop that reads the clock, receives, lets the cores work and performs what they ask.
+//!
+//! Everything a core asks that another part answers comes back as an input in a later turn (or in the same
+//! one, when the answer is at hand). Nothing here waits but [`Shard::run`], and only for the next thing to do.
+
+mod accounts;
+mod calls;
+mod letter;
+mod perform;
+mod planning;
+mod status;
+mod worker;
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use call::{DownTargets, Health, Ledger, Plan};
+use cluster::{Inbox, Outlet};
+use router::{Edge, Router};
+use sip::endpoint::{Effect, Endpoint, Intake};
+use sip::transport::Packet;
+use stdx::Instant;
+use store::Service;
+
+pub use letter::{Command, Letter};
+pub use planning::CallerProof;
+pub use status::{ShardStatus, StatusBoard};
+
+use crate::clock::Clock;
+use crate::limits;
+use crate::net::{Io, NetEvent};
+use accounts::Accounts;
+use calls::AccountCalls;
+use worker::Workers;
+
+/// What a shard is made of. Everything in it was made elsewhere and may move to the shard's thread.
+pub struct Parts {
+    pub edge: Edge,
+    pub clock: Clock,
+    pub endpoint: Endpoint,
+    pub router: Router,
+    pub ledger: Ledger,
+    /// Only one shard of a node probes.
+    pub health: Option<Health>,
+    pub plan: Arc<Plan>,
+    pub proof: CallerProof,
+    pub default_max_contacts: usize,
+    pub records: bool,
+    pub store: Arc<Service>,
+    pub inbox: Inbox<Letter>,
+    /// To every shard of the node, this one included, by number.
+    pub outlets: Vec<Outlet<Letter>>,
+    pub board: Arc<StatusBoard>,
+    pub traces: tokio::sync::broadcast::Sender<Arc<sip::endpoint::TraceEvent>>,
+}
+
+/// What a reload may change in a shard.
+#[derive(Debug)]
+pub struct Reload {
+    pub settings: sip::endpoint::Settings,
+    pub proof: CallerProof,
+    pub default_max_contacts: usize,
+    pub records: bool,
+}
+
+/// A running shard, on its own thread.
+pub struct Shard {
+    parts: Parts,
+    io: Io,
+    workers: Workers,
+    accounts: Accounts,
+    account_calls: AccountCalls,
+    down: Arc<DownTargets>,
+    /// What other shards get at the end of the turn, by number.
+    post: Vec<Vec<Letter>>,
+    handover: Vec<Vec<Packet>>,
+    /// Reads of the store that are not of accounts, by ticket: the address whose kept messages are wanted.
+    kept_reads: std::collections::HashMap<u64, Box<str>>,
+    last_ticket: u64,
+    /// Probes under way: the endpoint's number to the target and the health machine's number.
+    probes: std::collections::HashMap<u64, (call::Target, u64)>,
+    load: Load,
+    leaving: bool,
+    last_report: Instant,
+    scratch: Scratch,
+}
+
+/// Buffers that live from turn to turn so that a turn allocates nothing.
+#[derive(Default)]
+struct Scratch {
+    packets: Vec<Packet>,
+    letters: Vec<Letter>,
+    events: Vec<NetEvent>,
+    effects: Vec<Effect>,
+    router_effects: Vec<router::Effect>,
+    health_effects: Vec<call::HealthEffect>,
+    records: Vec<call::CallRecord>,
+}
+
+/// How far behind the shard is, told by how long its turns take.
+#[derive(Default)]
+struct Load {
+    behind_since: Option<Instant>,
+    draining: bool,
+}
+
+/// A turn longer than this means that packets wait longer than the network takes.
+const LONG_TURN: Duration = Duration::from_millis(100);
+/// How long turns must be long before new work is refused.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// How often the numbers for status and metrics are put on the board.
+const REPORT_EVERY: Duration = Duration::from_millis(500);
+
+impl Shard {
+    pub fn new(parts: Parts, io: Io) -> Self {
+        let shards = parts.outlets.len();
+        let count = u16::try_from(shards).expect("a node has at most limits::SHARDS shards");
+        Shard {
+            workers: Workers::new(parts.edge.node, count),
+            accounts: Accounts::new(limits::CACHED_ACCOUNTS),
+            account_calls: AccountCalls::default(),
+            down: Arc::default(),
+            post: (0..shards).map(|_| Vec::new()).collect(),
+            handover: (0..shards).map(|_| Vec::new()).collect(),
+            kept_reads: Default::default(),
+            last_ticket: 0,
+            probes: Default::default(),
+            load: Load::default(),
+            leaving: false,
+            last_report: Instant::default(),
+            scratch: Scratch::default(),
+            parts,
+            io,
+        }
+    }
+
+    /// Until told to leave.
+    pub async fn run(mut self) {
+        let started = self.parts.clock.now();
+        self.begin(started);
+        while !self.leaving {
+            self.wait().await;
+            let now = self.parts.clock.now();
+            self.turn(now);
+            self.weigh(now);
+        }
+        self.end();
+    }
+
+    /// The first probes, and whatever else is due before anything arrives.
+    fn begin(&mut self, now: Instant) {
+        let peers = self.parts.plan.peers();
+        if let Some(health) = &mut self.parts.health {
+            health.set_targets(now, peers, &mut self.scratch.health_effects);
+        }
+        self.settle(now);
+    }
+
+    async fn wait(&mut self) {
+        let now = self.parts.clock.now();
+        let patience = self.deadline(now).since(now);
+        if patience.is_zero() {
+            // Something is due; the sockets are looked at all the same.
+            return tokio::task::yield_now().await;
+        }
+        let inbox = &mut self.parts.inbox;
+        let letters = poll_fn(|context| match inbox.poll_ready(context) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => Poll::Pending,
+        });
+        tokio::select! {
+            biased;
+            () = letters => {}
+            () = self.io.ready() => {}
+            () = tokio::time::sleep(patience) => {}
+        }
+    }
+
+    fn deadline(&self, now: Instant) -> Instant {
+        let parts = &self.parts;
+        let health = parts.health.as_ref().and_then(Health::deadline);
+        [parts.endpoint.deadline(), parts.router.deadline(), parts.ledger.deadline(), health]
+            .into_iter()
+            .flatten()
+            .fold(now + REPORT_EVERY, Instant::min)
+    }
+
+    fn turn(&mut self, now: Instant) {
+        self.receive(now);
+        self.read_letters(now);
+        self.read_events(now);
+        self.parts.endpoint.expire(now, &mut self.scratch.effects);
+        self.parts.router.expire(now, &mut self.scratch.router_effects);
+        self.parts.ledger.expire(now, &mut self.scratch.records);
+        if let Some(health) = &mut self.parts.health {
+            health.expire(now, &mut self.scratch.health_effects);
+        }
+        self.settle(now);
+        self.hand_over();
+        self.io.flush();
+        if now.since(self.last_report) >= REPORT_EVERY {
+            self.last_report = now;
+            self.report(now);
+        }
+    }
+
+    fn receive(&mut self, now: Instant) {
+        let mut packets = std::mem::take(&mut self.scratch.packets);
+        self.io.receive_batch(&mut packets);
+        for packet in packets.drain(..) {
+            match self.workers.of(&packet.bytes) {
+                Some(shard) if shard != self.parts.edge.shard => {
+                    self.handover[usize::from(shard)].push(packet);
+                }
+                _ => self.work(now, packet),
+            }
+        }
+        self.scratch.packets = packets;
+    }
+
+    /// One message through the endpoint. A panic there is our bug; it costs that message, not the shard.
+    fn work(&mut self, now: Instant, packet: Packet) {
+        let endpoint = &mut self.parts.endpoint;
+        let effects = &mut self.scratch.effects;
+        let handle = std::panic::AssertUnwindSafe(|| endpoint.handle_packet(now, packet, effects));
+        if std::panic::catch_unwind(handle).is_err() {
+            self.parts.board.count_panic();
+            tracing::error!("a message made the SIP core panic: it was dropped; please report what is above");
+        }
+    }
+
+    fn read_letters(&mut self, now: Instant) {
+        let mut letters = std::mem::take(&mut self.scratch.letters);
+        self.parts.inbox.take(&mut letters);
+        for letter in letters.drain(..) {
+            self.handle_letter(now, letter);
+        }
+        self.scratch.letters = letters;
+    }
+
+    fn handle_letter(&mut self, now: Instant, letter: Letter) {
+        let effects = &mut self.scratch.effects;
+        match letter {
+            Letter::Packets(packets) => packets.into_iter().for_each(|packet| self.work(now, packet)),
+            Letter::Transmit { transmit, .. } => self.io.send(transmit),
+            Letter::SendFailed(report) => self.parts.endpoint.handle_send_failed(now, report, effects),
+            Letter::Ask { from, id, query } => {
+                self.parts.router.handle_query(now, from, id, query, &mut self.scratch.router_effects);
+            }
+            Letter::Answer { id, answer } => self.parts.endpoint.handle_answer(now, id, answer, effects),
+            Letter::Push(push) => self.parts.endpoint.handle_push(now, push, effects),
+            Letter::Written(done) => self.handle_written(now, done),
+            Letter::Loaded(done) => self.handle_loaded(now, done),
+            Letter::Plan(plan) => self.replan(now, plan),
+            Letter::Down(down) => self.down = down,
+            Letter::Command(command) => self.handle_command(command),
+        }
+    }
+
+    fn replan(&mut self, now: Instant, plan: Arc<Plan>) {
+        self.parts.plan = plan;
+        if let Some(health) = &mut self.parts.health {
+            health.set_targets(now, self.parts.plan.peers(), &mut self.scratch.health_effects);
+        }
+    }
+
+    fn handle_command(&mut self, command: Command) {
+        match command {
+            Command::ForgetAccount(address) => self.accounts.forget(address.as_deref()),
+            Command::Drain => {
+                self.load.draining = true;
+                self.io.stop_accepting();
+                self.parts.endpoint.set_intake(Intake::Draining);
+            }
+            Command::Leave => self.leaving = true,
+            Command::Settings(reload) => {
+                self.parts.endpoint.reload(reload.settings);
+                self.parts.proof = reload.proof;
+                self.parts.default_max_contacts = reload.default_max_contacts;
+                self.parts.records = reload.records;
+            }
+            Command::Bindings { aor, answer } => {
+                // The asker may have hung up.
+                let _ = answer.send(self.bindings(aor));
+            }
+            Command::Trace(accounts) => self.parts.endpoint.set_traced(accounts),
+        }
+    }
+
+    /// A lookup is answered at once.
+    fn bindings(&mut self, aor: Box<str>) -> Vec<router::Binding> {
+        let (now, mut effects) = (self.parts.clock.now(), Vec::new());
+        let (edge, query) = (self.parts.edge, router::Query::Lookup { aor });
+        self.parts.router.handle_query(now, edge, router::AskId(0), query, &mut effects);
+        let answer = effects.into_iter().find_map(|effect| match effect {
+            router::Effect::Answer { answer: router::Answer::Bindings(bindings), .. } => Some(bindings),
+            _ => None,
+        });
+        answer.unwrap_or_default()
+    }
+
+    fn read_events(&mut self, now: Instant) {
+        let mut events = std::mem::take(&mut self.scratch.events);
+        self.io.take_events(&mut events);
+        for event in events.drain(..) {
+            let effects = &mut self.scratch.effects;
+            match event {
+                NetEvent::SendFailed(report, _) => {
+                    self.parts.endpoint.handle_send_failed(now, report, effects);
+                }
+                NetEvent::Dns(answer) => {
+                    self.parts.endpoint.handle_dns(now, answer.id, answer.result, effects);
+                }
+                NetEvent::StreamFault { source, head, reply } => {
+                    self.parts.endpoint.handle_stream_fault(source, head, reply, effects);
+                }
+                NetEvent::FlowOpened(_) | NetEvent::FlowClosed(..) => {}
+            }
+        }
+        self.scratch.events = events;
+    }
+
+    fn hand_over(&mut self) {
+        for (shard, packets) in self.handover.iter_mut().enumerate() {
+            if !packets.is_empty() {
+                self.post[shard].push(Letter::Packets(std::mem::take(packets)));
+            }
+        }
+        for (shard, letters) in self.post.iter_mut().enumerate() {
+            if letters.is_empty() {
+                continue;
+            }
+            if let Err(cluster::Full(rest)) = self.parts.outlets[shard].send_all(letters) {
+                self.parts.board.count_lost_letters(rest.len());
+            }
+        }
+    }
+
+    /// New work is refused while turns have been long for a while (issue of every peer: queues that grow
+    /// until nothing is answered in time).
+    fn weigh(&mut self, started: Instant) {
+        let now = self.parts.clock.now();
+        if now.since(started) < LONG_TURN {
+            if self.load.behind_since.take().is_some() && !self.load.draining {
+                self.parts.endpoint.set_intake(Intake::Open);
+            }
+            return;
+        }
+        let since = *self.load.behind_since.get_or_insert(started);
+        if now.since(since) > PATIENCE && !self.load.draining {
+            self.parts.endpoint.set_intake(Intake::Overloaded);
+        }
+    }
+
+    /// Writes down the calls that are open.
+    fn end(mut self) {
+        let now = self.parts.clock.now();
+        self.parts.ledger.drain(now, &mut self.scratch.records);
+        self.write_records();
+        self.io.flush();
+        self.report(now);
+    }
+}
+
+/// The runtime of a shard: one thread, local tasks for connections.
+///
+/// # Errors
+/// When the kernel gives no epoll, or an address cannot be bound.
+pub fn run_on_this_thread<E: From<std::io::Error>>(
+    build: impl FnOnce() -> Result<Shard, E>,
+    ready: impl FnOnce(Result<(), E>),
+) {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return ready(Err(error.into())),
+    };
+    let local = Rc::new(tokio::task::LocalSet::new());
+    local.block_on(&runtime, async {
+        match build() {
+            Ok(shard) => {
+                ready(Ok(()));
+                shard.run().await;
+            }
+            Err(error) => ready(Err(error)),
+        }
+    });
+}

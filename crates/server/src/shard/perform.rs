@@ -1,0 +1,282 @@
+//! What the cores ask, done: by the sockets, the store, the bus, or another core of this shard.
+
+use cluster::Bucket;
+use router::{AskId, Edge, Query};
+use sip::endpoint::{Account, CallEvent, Decision, Effect, PlanRequest, StoreUnavailable};
+use sip::transport::Transmit;
+use stdx::Instant;
+use store::{Loaded, Read, StoreError, Ticket, Write, WriteDone};
+
+use super::{Letter, Shard, calls, planning};
+
+/// Tickets for reads of the store; the router numbers its writes itself, in another table.
+impl Shard {
+    /// Performs effects until none are left: an answer at hand is given at once and may ask more.
+    pub(super) fn settle(&mut self, now: Instant) {
+        loop {
+            let mut effects = std::mem::take(&mut self.scratch.effects);
+            let mut router_effects = std::mem::take(&mut self.scratch.router_effects);
+            let mut health_effects = std::mem::take(&mut self.scratch.health_effects);
+            if effects.is_empty() && router_effects.is_empty() && health_effects.is_empty() {
+                break;
+            }
+            for effect in effects.drain(..) {
+                self.perform(now, effect);
+            }
+            for effect in router_effects.drain(..) {
+                self.perform_router(now, effect);
+            }
+            for effect in health_effects.drain(..) {
+                self.perform_health(now, effect);
+            }
+            give_back(&mut self.scratch.effects, effects);
+            give_back(&mut self.scratch.router_effects, router_effects);
+            give_back(&mut self.scratch.health_effects, health_effects);
+        }
+        self.write_records();
+    }
+
+    fn perform(&mut self, now: Instant, effect: Effect) {
+        match effect {
+            Effect::Transmit(transmit) => self.transmit(transmit),
+            Effect::Account { id, user, domain } => self.find_account(now, id, user, domain),
+            Effect::Plan { id, request } => self.plan(now, id, &request),
+            Effect::Ask { id, query } => self.ask(now, id, query),
+            Effect::Dns { id, query } => self.io.lookup(id, &query),
+            Effect::Call(event) => self.note_call(now, event),
+            // Nobody may be listening any more; the shard is told so a moment later.
+            Effect::Trace(event) => drop(self.parts.traces.send(std::sync::Arc::new(event))),
+            Effect::Probed { id, status } => self.handle_probed(id, status),
+            Effect::AuthenticationFailed { source } => {
+                tracing::debug!(%source, "wrong password");
+            }
+        }
+    }
+
+    fn transmit(&mut self, transmit: Transmit) {
+        match transmit.target.flow {
+            // Another shard holds the connection.
+            Some(flow) if flow.edge.shard != self.parts.edge.shard => {
+                let letter = Letter::Transmit { transmit, from: self.parts.edge.shard };
+                if let Some(post) = self.post.get_mut(usize::from(flow.edge.shard)) {
+                    post.push(letter);
+                }
+            }
+            _ => self.io.send(transmit),
+        }
+    }
+
+    fn plan(&mut self, now: Instant, id: AskId, request: &PlanRequest) {
+        let random = stdx::hash::Keyed::new(*b"weights of plans").hash(&id.0.to_le_bytes());
+        let decision: Decision =
+            planning::decide(&self.parts.plan, request, self.parts.proof, random, &self.down);
+        self.parts.endpoint.handle_plan(now, id, decision, &mut self.scratch.effects);
+    }
+
+    fn ask(&mut self, now: Instant, id: AskId, query: Query) {
+        let shards = u16::try_from(self.post.len()).unwrap_or(1);
+        let owner = Bucket::of(query.aor()).shard(shards);
+        let from = self.parts.edge;
+        if owner == from.shard {
+            self.parts.router.handle_query(now, from, id, query, &mut self.scratch.router_effects);
+        } else {
+            self.post[usize::from(owner)].push(Letter::Ask { from, id, query });
+        }
+    }
+
+    fn find_account(&mut self, now: Instant, id: AskId, user: Box<str>, domain: Box<str>) {
+        let address = format!("{user}@{domain}");
+        if let Some(known) = self.accounts.get(now, &address) {
+            let account = known.as_deref().map(|found| self.parts.account(found));
+            return self.parts.endpoint.handle_account(now, id, Ok(account), &mut self.scratch.effects);
+        }
+        self.last_ticket += 1;
+        let ticket = self.last_ticket;
+        if !self.accounts.wait(&address, id, ticket) {
+            return;
+        }
+        let to = Ticket { sink: self.parts.edge.shard, id: ticket };
+        if self.parts.store.read(Read::Account { user, domain }, to).is_err() {
+            self.give_account(now, ticket, None);
+        }
+    }
+
+    /// Ends the wait for an account; `None` when it could not be read.
+    fn give_account(&mut self, now: Instant, ticket: u64, known: Option<super::accounts::Known>) {
+        let account = known.as_ref().map(|known| known.as_deref().map(|found| self.parts.account(found)));
+        let Some(waiting) = self.accounts.loaded(now, ticket, known) else { return };
+        for id in waiting {
+            let result = account.clone().ok_or(StoreUnavailable);
+            self.parts.endpoint.handle_account(now, id, result, &mut self.scratch.effects);
+        }
+    }
+
+    pub(super) fn handle_loaded(&mut self, now: Instant, done: Vec<(u64, Result<Loaded, StoreError>)>) {
+        for (ticket, result) in done {
+            if let Some(aor) = self.kept_reads.remove(&ticket) {
+                let messages = match result {
+                    Ok(Loaded::KeptMessages(messages)) => messages.into_iter().map(kept_for_router).collect(),
+                    _ => Vec::new(),
+                };
+                self.parts.router.handle_kept(now, &aor, messages, &mut self.scratch.router_effects);
+                continue;
+            }
+            match result {
+                Ok(Loaded::Account(account)) => self.give_account(now, ticket, Some(account)),
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::error!(%error, "an account could not be read");
+                    self.give_account(now, ticket, None);
+                }
+            }
+        }
+    }
+
+    pub(super) fn handle_written(&mut self, now: Instant, done: Vec<(u64, Result<WriteDone, StoreError>)>) {
+        for (ticket, result) in done {
+            let result = result.map(drop).map_err(|_| router::WriteFailed);
+            self.parts.router.handle_written(now, ticket, result, &mut self.scratch.router_effects);
+        }
+    }
+
+    fn perform_router(&mut self, now: Instant, effect: router::Effect) {
+        match effect {
+            router::Effect::Answer { to, id, answer } if to == self.parts.edge => {
+                self.parts.endpoint.handle_answer(now, id, answer, &mut self.scratch.effects);
+            }
+            router::Effect::Answer { to, id, answer } => self.send_answer(to, Letter::Answer { id, answer }),
+            router::Effect::Push { to, push } if to == self.parts.edge => {
+                self.parts.endpoint.handle_push(now, push, &mut self.scratch.effects);
+            }
+            router::Effect::Push { to, push } => self.send_answer(to, Letter::Push(push)),
+            router::Effect::WriteBinding { ticket, record } => {
+                self.write(now, ticket, Write::Binding { written_at: now, record });
+            }
+            router::Effect::KeepMessage { ticket, message } => {
+                self.write(now, ticket, Write::Keep(Box::new(kept_for_store(*message))));
+            }
+            router::Effect::ForgetMessage { aor, id } => {
+                // Refused when the store is far behind: the message is then delivered once more, not lost.
+                let _ = self.parts.store.write(Write::ForgetMessage { aor, id }, None);
+            }
+            router::Effect::LoadKept { aor } => self.load_kept(now, aor),
+        }
+    }
+
+    fn send_answer(&mut self, to: Edge, letter: Letter) {
+        if let Some(outlet) = self.parts.outlets.get(usize::from(to.shard)) {
+            outlet.answer_all(&mut vec![letter]);
+        }
+    }
+
+    fn write(&mut self, now: Instant, ticket: u64, write: Write) {
+        let to = Ticket { sink: self.parts.edge.shard, id: ticket };
+        if self.parts.store.write(write, to).is_err() {
+            let failed = Err(router::WriteFailed);
+            self.parts.router.handle_written(now, ticket, failed, &mut self.scratch.router_effects);
+        }
+    }
+
+    fn load_kept(&mut self, now: Instant, aor: Box<str>) {
+        self.last_ticket += 1;
+        let to = Ticket { sink: self.parts.edge.shard, id: self.last_ticket };
+        if self.parts.store.read(Read::KeptMessages { aor: aor.clone() }, to).is_ok() {
+            self.kept_reads.insert(self.last_ticket, aor);
+        } else {
+            self.parts.router.handle_kept(now, &aor, Vec::new(), &mut self.scratch.router_effects);
+        }
+    }
+
+    fn note_call(&mut self, now: Instant, event: CallEvent) {
+        for query in self.account_calls.handle_event(&event) {
+            // Nobody waits for the answer: there is none.
+            self.ask(now, AskId(0), query);
+        }
+        self.parts.ledger.handle_event(now, calls::for_ledger(event), &mut self.scratch.records);
+    }
+
+    pub(super) fn write_records(&mut self) {
+        let mut records = std::mem::take(&mut self.scratch.records);
+        for record in records.drain(..) {
+            let write = Write::Call(Box::new(calls::for_store(record)));
+            if self.parts.records && self.parts.store.write(write, None).is_err() {
+                self.parts.board.count_lost_record();
+            }
+        }
+        self.scratch.records = records;
+    }
+
+    fn perform_health(&mut self, now: Instant, effect: call::HealthEffect) {
+        match effect {
+            call::HealthEffect::Probe { target, probe } => {
+                self.last_ticket += 1;
+                let uri = planning::uri_of(&target, "");
+                self.probes.insert(self.last_ticket, (target, probe));
+                self.parts.endpoint.probe(now, self.last_ticket, &uri, &mut self.scratch.effects);
+            }
+            call::HealthEffect::Down(down) => {
+                self.parts.board.set_down(down.iter().map(ToString::to_string).collect());
+                for outlet in &self.parts.outlets {
+                    outlet.answer_all(&mut vec![Letter::Down(down.clone())]);
+                }
+            }
+        }
+    }
+
+    fn handle_probed(&mut self, id: u64, status: u16) {
+        let Some((target, probe)) = self.probes.remove(&id) else { return };
+        // Any answer is a sign of life, but for "overloaded" and our own "no answer".
+        let alive = !matches!(status, 408 | 503);
+        if let Some(health) = &mut self.parts.health {
+            health.handle_probe_result(&target, probe, alive, &mut self.scratch.health_effects);
+        }
+    }
+}
+
+impl super::Parts {
+    fn account(&self, found: &store::Account) -> Account {
+        let limit = found.limits.max_contacts.map(|count| count as usize);
+        Account {
+            aor: format!("{}@{}", found.name, found.domain).into(),
+            ha1s: sip::digest::Ha1s {
+                md5: found.verifiers.md5,
+                sha256: found.verifiers.sha256,
+                sha512_256: found.verifiers.sha512_256,
+            },
+            disabled: found.disabled,
+            max_contacts: limit.unwrap_or(self.default_max_contacts),
+        }
+    }
+}
+
+/// Puts a drained buffer back, unless new effects came meanwhile: then both are kept, in order.
+fn give_back<T>(place: &mut Vec<T>, mut empty: Vec<T>) {
+    if place.is_empty() {
+        *place = empty;
+    } else {
+        empty.append(place);
+        *place = empty;
+    }
+}
+
+fn kept_for_store(message: router::KeptMessage) -> store::KeptMessage {
+    store::KeptMessage {
+        id: message.id,
+        aor: message.aor,
+        from: message.from,
+        content_type: message.content_type,
+        body: message.body,
+        sent_at: message.sent_at,
+    }
+}
+
+fn kept_for_router(message: store::KeptMessage) -> router::KeptMessage {
+    router::KeptMessage {
+        id: message.id,
+        aor: message.aor,
+        from: message.from,
+        content_type: message.content_type,
+        body: message.body,
+        sent_at: message.sent_at,
+    }
+}

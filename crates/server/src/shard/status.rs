@@ -1,0 +1,95 @@
+//! The numbers of all shards, put up by each twice a second and read by status and metrics.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use stdx::Instant;
+
+use super::Shard;
+use crate::net::NetCounters;
+
+/// One shard's numbers at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct ShardStatus {
+    pub at: Instant,
+    pub sip: sip::endpoint::Counters,
+    pub net: NetCounters,
+    pub router: router::Counts,
+    pub calls: call::LedgerCounts,
+    pub transactions: usize,
+    pub contexts: usize,
+    pub cached_accounts: usize,
+}
+
+/// Written by shards, read by whoever asks how the node is.
+#[derive(Debug, Default)]
+pub struct StatusBoard {
+    shards: Mutex<Vec<ShardStatus>>,
+    down: Mutex<Vec<String>>,
+    panics: AtomicU64,
+    lost_letters: AtomicU64,
+    lost_records: AtomicU64,
+}
+
+impl StatusBoard {
+    pub fn new(shards: usize) -> Self {
+        StatusBoard { shards: Mutex::new(vec![ShardStatus::default(); shards]), ..Default::default() }
+    }
+
+    pub fn shards(&self) -> Vec<ShardStatus> {
+        self.shards.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Targets of routes that do not answer their probes.
+    pub fn down(&self) -> Vec<String> {
+        self.down.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Messages that made a core panic, letters that found an inbox full, call records that found the
+    /// store's queue full. All three are 0 on a healthy node.
+    pub fn faults(&self) -> (u64, u64, u64) {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (read(&self.panics), read(&self.lost_letters), read(&self.lost_records))
+    }
+
+    pub(super) fn count_panic(&self) {
+        self.panics.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_lost_letters(&self, count: usize) {
+        self.lost_letters.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_lost_record(&self) {
+        self.lost_records.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_down(&self, down: Vec<String>) {
+        *self.down.lock().unwrap_or_else(PoisonError::into_inner) = down;
+    }
+
+    fn put(&self, shard: u16, status: ShardStatus) {
+        let mut shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = shards.get_mut(usize::from(shard)) {
+            *place = status;
+        }
+    }
+}
+
+impl Shard {
+    pub(super) fn report(&self, now: Instant) {
+        let parts = &self.parts;
+        let (transactions, contexts) = parts.endpoint.load();
+        let status = ShardStatus {
+            at: now,
+            sip: parts.endpoint.counters().clone(),
+            net: self.io.counters(),
+            router: parts.router.counts(),
+            calls: parts.ledger.counts(),
+            transactions,
+            contexts,
+            cached_accounts: self.accounts.len(),
+        };
+        parts.board.put(parts.edge.shard, status);
+    }
+}

@@ -1,0 +1,81 @@
+//! What authentication costs a shard: `cargo run --release -p sip --example digest_bench`.
+//! Nanoseconds an operation, the best of several rounds.
+
+use std::fmt::Write;
+use std::hint::black_box;
+
+use sip::digest::{Authenticator, Credentials, Ha1s, Question, Settings, Verdict};
+use stdx::Instant;
+
+const ROUNDS: u32 = 20;
+const OPERATIONS: u32 = 10_000;
+const NOW: Instant = Instant::from_unix_seconds(1_700_000_000);
+const CALL_ID: &[u8] = b"843817637684230@998sdasdh09.example.org";
+
+fn main() {
+    println!("{:<28}{:>10}", "operation", "ns");
+    let mut authenticator = Authenticator::new([7; 32], Settings::default());
+    report("challenge, three lines", || {
+        black_box(authenticator.challenges(NOW, black_box(CALL_ID), "example.org", false));
+    });
+    let mut nonces = sip::digest::Nonces::new([7; 16], Settings::default().nonces);
+    report("nonce alone", || {
+        black_box(nonces.issue(NOW, black_box(CALL_ID), "example.org"));
+    });
+    let account = Ha1s::compute("alice", "example.org", "secret");
+    for algorithm in ["MD5", "SHA-256", "SHA-512-256"] {
+        let nonce = nonces.issue(NOW, CALL_ID, "example.org");
+        let header = header(algorithm, &nonce);
+        report(&format!("parse, {algorithm}"), || {
+            black_box(Credentials::parse(black_box(header.as_bytes())).is_ok());
+        });
+        let mut authenticator = Authenticator::new([7; 32], Settings::default());
+        let challenge = authenticator.challenges(NOW, CALL_ID, "example.org", false).remove(0);
+        let nonce = challenge.split('"').nth(3).expect("a challenge has a realm and a nonce").to_owned();
+        let header = self::header(algorithm, &nonce);
+        let credentials = Credentials::parse(header.as_bytes()).expect("written above");
+        for (name, account) in [("known", Some(&account)), ("unknown", None)] {
+            report(&format!("verify, {algorithm}, {name}"), || {
+                let verdict = authenticator.verify(NOW, black_box(&credentials), question(), account);
+                assert_eq!(verdict, Verdict::Wrong);
+            });
+        }
+    }
+}
+
+/// With a wrong response: the work is the same and the nonce stays good.
+fn header(algorithm: &str, nonce: &str) -> String {
+    let mut header = format!(
+        "Digest username=\"alice\", realm=\"example.org\", nonce=\"{nonce}\", uri=\"sip:example.org\", \
+         algorithm={algorithm}, cnonce=\"0a4f113b6e3ddae1\", qop=auth, nc=00000001, response=\""
+    );
+    for _ in 0..if algorithm == "MD5" { 16 } else { 32 } {
+        let _ = write!(header, "00");
+    }
+    header.push('"');
+    header
+}
+
+fn question() -> Question<'static> {
+    Question {
+        realm: "example.org",
+        method: b"REGISTER",
+        request_uri: b"sip:example.org",
+        call_id: CALL_ID,
+        cseq: 2,
+        body: b"",
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
+fn report(name: &str, mut operation: impl FnMut()) {
+    let best = (0..ROUNDS)
+        .map(|_| {
+            let start = std::time::Instant::now();
+            (0..OPERATIONS).for_each(|_| operation());
+            start.elapsed() / OPERATIONS
+        })
+        .min()
+        .unwrap_or_default();
+    println!("{name:<28}{:>10}", best.as_nanos());
+}

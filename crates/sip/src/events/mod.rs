@@ -1,0 +1,352 @@
+//! The edge's event notifier and message agent: SUBSCRIBE and NOTIFY (RFC 6665), PUBLISH (RFC 3903), and
+//! MESSAGEs that wait for their recipient (RFC 3428).
+//!
+//! It holds the subscription dialogs that end here, and nothing of what they tell: that is the router's, asked
+//! with `Query::Watch` and rendered for the wire here. One [`Notifier`] a shard.
+//!
+//! A SUBSCRIBE is answered 200 at once; the NOTIFY that must follow goes out with the router's answer.
+
+mod body;
+mod date;
+mod dialog;
+mod message;
+mod notify;
+mod package;
+mod publish;
+mod subscribe;
+#[cfg(test)]
+mod tests;
+mod xml;
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use router::{Answer, AskId, Push, Query, Received};
+use stdx::Instant;
+use stdx::hash::Keyed;
+use stdx::rng::Rng;
+use stdx::slab::{Key, Slab};
+use stdx::wheel::Wheel;
+
+use crate::limits;
+use crate::transport::Source;
+use crate::wire::{Message, Reply};
+use message::Delivery;
+pub use package::Package;
+use subscribe::Subscription;
+
+/// What an operator may choose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventRules {
+    /// Seconds; shorter subscriptions and publications get 423 (RFC 6665 §4.2.1.1: under an hour only).
+    pub min_expires: u32,
+    /// Seconds; longer ones are cut, and the answer says so.
+    pub max_expires: u32,
+    /// Whether those without an account here may watch presence. Other packages are for accounts only.
+    pub strangers_see_presence: bool,
+}
+
+impl Default for EventRules {
+    fn default() -> Self {
+        EventRules { min_expires: 60, max_expires: 3_600, strangers_see_presence: false }
+    }
+}
+
+/// The endpoint's own name for a server transaction that waits for its final response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TxRef(pub u64);
+
+/// Names a request of ours until its final response is told to [`Notifier::handle_result`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestId(pub u64);
+
+/// A request, and what the endpoint knows of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Incoming<'a> {
+    pub transaction: TxRef,
+    pub request: &'a Message,
+    pub source: &'a Source,
+    /// The URI by which the sender reaches the listener it came in by, without angle brackets: our Contact.
+    pub contact: &'a str,
+    /// Whom it is about: the account of the Request-URI, aliases resolved. Not looked at inside a dialog.
+    pub aor: &'a str,
+    /// Who sent it, when that was proven or nobody here has to prove it.
+    pub account: Option<&'a str>,
+}
+
+/// Where a request of ours goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Onward {
+    /// The URI that RFC 3263 is done with: the topmost Route, else the Request-URI.
+    pub next_hop: Box<str>,
+    /// Go there instead: the peer is behind a NAT or on a connection.
+    pub received: Option<Received>,
+}
+
+/// Everything the notifier can cause.
+#[derive(Clone, Debug, PartialEq)]
+pub enum EventEffect {
+    /// The final response of this transaction.
+    Reply { transaction: TxRef, bytes: Bytes },
+    /// For the router of the query's address. The answer goes to [`Notifier::handle_answer`]; its number has
+    /// [`ASK_BIT`] set, so that the endpoint tells it from its own.
+    Ask { id: AskId, query: Query },
+    /// A request without Via. Its final status, or 408, is told to [`Notifier::handle_result`] once.
+    Request { id: RequestId, bytes: Bytes, onward: Onward },
+}
+
+/// Set in the number of every query the notifier asks.
+pub const ASK_BIT: u64 = 1 << 63;
+
+/// What the notifier holds now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventCounts {
+    pub subscriptions: usize,
+    /// Queries without an answer yet.
+    pub asked: usize,
+    /// Kept messages on their way to a phone.
+    pub deliveries: usize,
+}
+
+/// Totals since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventCounters {
+    pub notifies: u64,
+    /// Subscriptions ended because a NOTIFY found nobody.
+    pub peers_gone: u64,
+    /// Requests refused, those that met a limit included.
+    pub refused: u64,
+    /// Requests that met a limit of `limits`.
+    pub limited: u64,
+    pub messages_kept: u64,
+    pub messages_delivered: u64,
+    /// Queries that the router did not answer in time.
+    pub unanswered: u64,
+}
+
+pub struct Notifier {
+    rules: EventRules,
+    rng: Rng,
+    keyed: Keyed,
+    subscriptions: Slab<Subscription>,
+    /// By our tag, which no two dialogs share.
+    by_tag: HashMap<Box<str>, Key>,
+    /// Subscriptions by the hash of address and watcher, for `limits::SUBSCRIPTIONS_PER_WATCHER`.
+    by_watcher: HashMap<u64, usize>,
+    asked: HashMap<u64, Asked>,
+    requests: HashMap<u64, Outgoing>,
+    deliveries: HashMap<u64, Delivery>,
+    wheel: Wheel<Timer>,
+    last_id: u64,
+    counters: EventCounters,
+}
+
+/// What waits for the router's answer.
+enum Asked {
+    State(Key),
+    /// A PUBLISH or a MESSAGE that still has no final response.
+    Request(Box<Waiting>),
+}
+
+struct Waiting {
+    transaction: TxRef,
+    request: Message,
+    source: Source,
+}
+
+/// A request of ours that still has no final response.
+enum Outgoing {
+    Notify(Key),
+    Message { delivery: u64 },
+}
+
+/// Late and repeated ones find nothing due and are ignored.
+#[derive(Clone, Copy)]
+enum Timer {
+    Subscription(Key),
+    Asked(u64),
+}
+
+impl Notifier {
+    pub fn new(rules: EventRules, mut rng: Rng, now: Instant) -> Self {
+        let mut key = [0; 16];
+        rng.fill(&mut key);
+        Notifier {
+            rules,
+            rng,
+            keyed: Keyed::new(key),
+            subscriptions: Slab::new(),
+            by_tag: HashMap::new(),
+            by_watcher: HashMap::new(),
+            asked: HashMap::new(),
+            requests: HashMap::new(),
+            deliveries: HashMap::new(),
+            wheel: Wheel::new(now),
+            last_id: 0,
+            counters: EventCounters::default(),
+        }
+    }
+
+    /// After a reload; what was granted stays granted.
+    pub fn set_rules(&mut self, rules: EventRules) {
+        self.rules = rules;
+    }
+
+    /// Whether this request belongs to a dialog held here.
+    pub fn owns(&self, request: &Message) -> bool {
+        self.find_dialog(request).is_some()
+    }
+
+    /// The router's answer to an `Ask`. One that nobody waits for any more is ignored.
+    pub fn handle_answer(&mut self, now: Instant, id: AskId, answer: Answer, out: &mut Vec<EventEffect>) {
+        match (self.asked.remove(&id.0), answer) {
+            (Some(Asked::State(key)), Answer::State(state)) => self.handle_state(now, key, state, true, out),
+            (Some(Asked::Request(waiting)), Answer::Published(result)) => {
+                self.handle_published(&waiting, &result, out);
+            }
+            (Some(Asked::Request(waiting)), Answer::Kept(result)) => {
+                self.handle_kept(&waiting, result, out);
+            }
+            // An answer to another question than ours: the patience of what waits has to end it.
+            (Some(asked), _) => {
+                self.asked.insert(id.0, asked);
+            }
+            (None, _) => {}
+        }
+    }
+
+    pub fn handle_push(&mut self, now: Instant, push: Push, out: &mut Vec<EventEffect>) {
+        match push {
+            Push::State { watch, state } => {
+                self.handle_state(now, Key::from_u64(watch.0), state, false, out);
+            }
+            Push::Deliver { bindings, message } => self.deliver(&bindings, &message, out),
+        }
+    }
+
+    /// The final status of a request of ours; 408 when none came or it could not be sent.
+    pub fn handle_result(&mut self, now: Instant, id: RequestId, status: u16, out: &mut Vec<EventEffect>) {
+        match self.requests.remove(&id.0) {
+            Some(Outgoing::Notify(key)) => self.handle_notified(now, key, status, out),
+            Some(Outgoing::Message { delivery }) => self.handle_delivered(delivery, status, out),
+            // A last NOTIFY: its dialog is gone whatever the peer says.
+            None => {}
+        }
+    }
+
+    /// Call it when `deadline` has come.
+    pub fn expire(&mut self, now: Instant, out: &mut Vec<EventEffect>) {
+        let mut due = Vec::new();
+        self.wheel.expire(now, &mut due);
+        for timer in due {
+            match timer {
+                Timer::Subscription(key) => self.wake(now, key, out),
+                Timer::Asked(id) => self.give_up(now, id, out),
+            }
+        }
+    }
+
+    /// When `expire` has something to do.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.wheel.deadline()
+    }
+
+    pub fn counts(&self) -> EventCounts {
+        EventCounts {
+            subscriptions: self.subscriptions.len(),
+            asked: self.asked.len(),
+            deliveries: self.deliveries.len(),
+        }
+    }
+
+    pub fn counters(&self) -> EventCounters {
+        self.counters
+    }
+
+    /// Whether one more may wait for the router.
+    fn check_room(&self) -> Result<(), Refusal> {
+        if self.asked.len() >= limits::ASKED { Err(Refusal::busy()) } else { Ok(()) }
+    }
+
+    fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    fn ask(&mut self, now: Instant, query: Query, asked: Asked, out: &mut Vec<EventEffect>) {
+        let id = ASK_BIT | self.next_id();
+        self.asked.insert(id, asked);
+        self.wheel.insert(now + limits::ASK_PATIENCE, Timer::Asked(id));
+        out.push(EventEffect::Ask { id: AskId(id), query });
+    }
+
+    /// For a query that is not answered.
+    fn tell(&mut self, query: Query, out: &mut Vec<EventEffect>) {
+        let id = ASK_BIT | self.next_id();
+        out.push(EventEffect::Ask { id: AskId(id), query });
+    }
+
+    /// The router did not answer in time.
+    fn give_up(&mut self, now: Instant, id: u64, out: &mut Vec<EventEffect>) {
+        let asked = self.asked.remove(&id);
+        self.counters.unanswered += u64::from(asked.is_some());
+        match asked {
+            Some(Asked::State(key)) => self.handle_no_state(now, key, out),
+            Some(Asked::Request(waiting)) => {
+                let reply = self.reply_to(&waiting.request, &waiting.source, 504, "Server Time-out");
+                out.push(EventEffect::Reply { transaction: waiting.transaction, bytes: reply.finish() });
+            }
+            None => {}
+        }
+    }
+
+    fn reply_to(&mut self, request: &Message, source: &Source, status: u16, reason: &str) -> Reply {
+        let tag = self.rng.token(limits::TAG_CHARS);
+        Reply::new(request, source.remote, status, reason, Some(&tag))
+    }
+
+    fn refuse(&mut self, incoming: &Incoming<'_>, refusal: &Refusal, out: &mut Vec<EventEffect>) {
+        self.counters.refused += 1;
+        self.counters.limited += u64::from(refusal.is_limit);
+        let mut reply = self.reply_to(incoming.request, incoming.source, refusal.status, refusal.reason);
+        for (name, value) in &refusal.headers {
+            reply.header(name, value.as_bytes());
+        }
+        out.push(EventEffect::Reply { transaction: incoming.transaction, bytes: reply.finish() });
+    }
+}
+
+/// A peer's fault, and the answer it gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Refusal {
+    status: u16,
+    reason: &'static str,
+    headers: Vec<(&'static str, String)>,
+    /// A limit of ours was met.
+    is_limit: bool,
+}
+
+impl Refusal {
+    fn new(status: u16, reason: &'static str) -> Self {
+        Refusal { status, reason, headers: Vec::new(), is_limit: false }
+    }
+
+    fn limit(status: u16, reason: &'static str) -> Self {
+        Refusal { is_limit: true, ..Refusal::new(status, reason) }
+    }
+
+    fn busy() -> Self {
+        let retry_after = limits::EVENTS_RETRY_AFTER.to_string();
+        Refusal::limit(503, "Service Unavailable").with("Retry-After", retry_after)
+    }
+
+    fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+}
+
+/// `sip:user@domain`, the URI of an address of record.
+fn sip_uri(aor: &str) -> String {
+    format!("sip:{aor}")
+}

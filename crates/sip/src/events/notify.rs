@@ -1,0 +1,170 @@
+//! NOTIFY: RFC 6665 §4.2.2.
+
+use bytes::Bytes;
+use router::State;
+use stdx::Instant;
+use stdx::slab::Key;
+
+use super::subscribe::Subscription;
+use super::{EventEffect, Notifier, Outgoing, RequestId, Timer, body};
+use crate::limits;
+use crate::wire::PRODUCT;
+
+/// Why a subscription ends, in the words of RFC 6665 §4.1.3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// It expired, or its subscriber ended it.
+    Timeout,
+    /// Subscribe anew at once: this node is going.
+    Deactivated,
+    /// Subscribe anew later: the state could not be had.
+    Probation,
+}
+
+impl Reason {
+    fn to_header(self) -> String {
+        match self {
+            Reason::Timeout => "terminated;reason=timeout".to_owned(),
+            Reason::Deactivated => "terminated;reason=deactivated".to_owned(),
+            Reason::Probation => {
+                format!("terminated;reason=probation;retry-after={}", limits::EVENTS_RETRY_AFTER)
+            }
+        }
+    }
+}
+
+impl Notifier {
+    /// Ends every subscription so that its subscriber makes a new one, elsewhere.
+    pub fn drain(&mut self, now: Instant, out: &mut Vec<EventEffect>) {
+        let keys: Vec<Key> = self.subscriptions.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            self.terminate(now, key, Reason::Deactivated, out);
+        }
+    }
+
+    /// What the router answered, which is told at once (RFC 6665 §4.2.1.2), or pushed.
+    pub(super) fn handle_state(
+        &mut self,
+        now: Instant,
+        key: Key,
+        state: State,
+        is_answer: bool,
+        out: &mut Vec<EventEffect>,
+    ) {
+        let Some(subscription) = self.subscriptions.get_mut(key) else { return };
+        let is_news = subscription.latest.as_ref() != Some(&state);
+        subscription.is_due |= is_answer || is_news;
+        subscription.latest = Some(state);
+        if is_answer {
+            subscription.not_before = now;
+        }
+        self.advance(now, key, out);
+    }
+
+    /// The router is silent. With an older state in hand the subscription goes on.
+    pub(super) fn handle_no_state(&mut self, now: Instant, key: Key, out: &mut Vec<EventEffect>) {
+        let Some(subscription) = self.subscriptions.get_mut(key) else { return };
+        if subscription.latest.is_none() {
+            return self.terminate(now, key, Reason::Probation, out);
+        }
+        subscription.is_due = true;
+        self.advance(now, key, out);
+    }
+
+    pub(super) fn handle_notified(
+        &mut self,
+        now: Instant,
+        key: Key,
+        status: u16,
+        out: &mut Vec<EventEffect>,
+    ) {
+        let Some(subscription) = self.subscriptions.get_mut(key) else { return };
+        subscription.in_flight = None;
+        if ends_subscription(status) {
+            self.counters.peers_gone += 1;
+            // RFC 6665 §4.2.2: removed, and nothing is sent to somebody who is not there.
+            self.forget(now, key, out);
+        } else {
+            self.advance(now, key, out);
+        }
+    }
+
+    /// Does what is due now and arranges to be woken for what is due later.
+    pub(super) fn advance(&mut self, now: Instant, key: Key, out: &mut Vec<EventEffect>) {
+        let Some(subscription) = self.subscriptions.get(key) else { return };
+        if subscription.latest.is_none() {
+            // The router's answer comes, or its timer does.
+        } else if subscription.until <= now {
+            self.terminate(now, key, Reason::Timeout, out);
+        } else if subscription.is_due && subscription.in_flight.is_none() && subscription.not_before <= now {
+            self.notify(now, key, out);
+        }
+        self.arrange(key);
+    }
+
+    pub(super) fn wake(&mut self, now: Instant, key: Key, out: &mut Vec<EventEffect>) {
+        let Some(subscription) = self.subscriptions.get_mut(key) else { return };
+        if subscription.wake_at <= now {
+            subscription.wake_at = Instant::FAR_FUTURE;
+        }
+        self.advance(now, key, out);
+    }
+
+    /// One entry in the wheel is enough, the earliest: refreshing a thousand times leaves no thousand timers.
+    fn arrange(&mut self, key: Key) {
+        let Some(subscription) = self.subscriptions.get_mut(key) else { return };
+        let waits = subscription.is_due && subscription.in_flight.is_none();
+        let next = if waits { subscription.not_before.min(subscription.until) } else { subscription.until };
+        if subscription.latest.is_some() && next < subscription.wake_at {
+            subscription.wake_at = next;
+            self.wheel.insert(next, Timer::Subscription(key));
+        }
+    }
+
+    fn notify(&mut self, now: Instant, key: Key, out: &mut Vec<EventEffect>) {
+        let id = RequestId(self.next_id());
+        let Some(subscription) = self.subscriptions.get_mut(key) else { return };
+        self.counters.notifies += 1;
+        subscription.is_due = false;
+        subscription.in_flight = Some(id);
+        subscription.not_before = now + limits::NOTIFY_INTERVAL;
+        let left = subscription.until.since(now).as_micros().div_ceil(1_000_000);
+        out.push(subscription.notify(now, id, &format!("active;expires={left}")));
+        self.requests.insert(id.0, Outgoing::Notify(key));
+    }
+
+    /// The last NOTIFY. It waits for nothing, and nobody waits for its answer.
+    fn terminate(&mut self, now: Instant, key: Key, reason: Reason, out: &mut Vec<EventEffect>) {
+        let id = RequestId(self.next_id());
+        if let Some(mut subscription) = self.forget(now, key, out) {
+            self.counters.notifies += 1;
+            if let Some(open) = subscription.in_flight {
+                self.requests.remove(&open.0);
+            }
+            out.push(subscription.notify(now, id, &reason.to_header()));
+        }
+    }
+}
+
+impl Subscription {
+    fn notify(&mut self, now: Instant, id: RequestId, state: &str) -> EventEffect {
+        let (mut request, onward) = self.dialog.request("NOTIFY");
+        request.header("Event", self.event.to_header().as_bytes());
+        request.header("Subscription-State", state.as_bytes());
+        request.header("User-Agent", PRODUCT.as_bytes());
+        let bytes: Bytes = match &self.latest {
+            Some(latest) => {
+                let body = body::render(now, &self.aor, latest, self.version);
+                self.version += 1;
+                request.finish_with(self.event.package.content_type(), &body)
+            }
+            None => request.finish(),
+        };
+        EventEffect::Request { id, bytes, onward }
+    }
+}
+
+/// RFC 6665 §4.2.2 lists the answers that mean nobody is there any more; 408 is also how a timeout is told.
+fn ends_subscription(status: u16) -> bool {
+    matches!(status, 404 | 405 | 408 | 410 | 416 | 480..=485 | 489 | 501 | 604)
+}

@@ -1,0 +1,116 @@
+//! PUBLISH: RFC 3903 §6, for presence only.
+
+use std::sync::Arc;
+
+use router::{Publish, PublishRefused, Published, Query};
+use stdx::Instant;
+
+use super::package::{Event, PIDF, Package, media_type};
+use super::subscribe::{check_require, granted};
+use super::{Asked, EventEffect, Incoming, Notifier, Refusal, Waiting};
+use crate::limits;
+use crate::wire::{Header, Message, eq_ignore_case};
+
+impl Notifier {
+    /// Leads to one `Reply`, with the router's answer when there was anything to ask.
+    pub fn handle_publish(&mut self, now: Instant, incoming: &Incoming<'_>, out: &mut Vec<EventEffect>) {
+        if let Err(refusal) = self.publish(now, incoming, out) {
+            self.refuse(incoming, &refusal, out);
+        }
+    }
+
+    fn publish(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+        out: &mut Vec<EventEffect>,
+    ) -> Result<(), Refusal> {
+        let request = incoming.request;
+        check_require(request)?;
+        check_event(request)?;
+        // Whose presence it is, is the one who says so.
+        if incoming.account != Some(incoming.aor) {
+            return Err(Refusal::new(403, "Forbidden"));
+        }
+        let etag = etag_of(request)?;
+        let expires = granted(request, &self.rules)?;
+        let document = document_of(request)?;
+        // RFC 3903 §4.1, table 1: an initial publication has a body.
+        if etag.is_none() && document.is_none() {
+            return Err(Refusal::new(400, "Missing Body"));
+        }
+        let publish = Publish { aor: incoming.aor.into(), etag, document, expires };
+        self.ask_for(now, incoming, Query::Publish(Box::new(publish)), out)
+    }
+
+    /// Asks the router and keeps what the reply is made of.
+    pub(super) fn ask_for(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+        query: Query,
+        out: &mut Vec<EventEffect>,
+    ) -> Result<(), Refusal> {
+        self.check_room()?;
+        let waiting = Waiting {
+            transaction: incoming.transaction,
+            request: incoming.request.clone(),
+            source: *incoming.source,
+        };
+        self.ask(now, query, Asked::Request(Box::new(waiting)), out);
+        Ok(())
+    }
+
+    pub(super) fn handle_published(
+        &mut self,
+        waiting: &Waiting,
+        result: &Result<Published, PublishRefused>,
+        out: &mut Vec<EventEffect>,
+    ) {
+        let (status, reason) = match result {
+            Ok(_) => (200, "OK"),
+            Err(PublishRefused::ConditionalRequestFailed) => (412, "Conditional Request Failed"),
+            Err(PublishRefused::TooMany) => (403, "Too Many Publications"),
+        };
+        let mut reply = self.reply_to(&waiting.request, &waiting.source, status, reason);
+        if let Ok(published) = result {
+            reply.header("SIP-ETag", published.etag.as_bytes());
+            reply.header("Expires", published.expires.to_string().as_bytes());
+        }
+        out.push(EventEffect::Reply { transaction: waiting.transaction, bytes: reply.finish() });
+    }
+}
+
+/// RFC 3903 §6 step 2.
+fn check_event(request: &Message) -> Result<(), Refusal> {
+    match Event::of(request) {
+        Ok(Event { package: Package::Presence, .. }) => Ok(()),
+        _ => Err(Refusal::new(489, "Bad Event").with("Allow-Events", Package::Presence.as_str())),
+    }
+}
+
+/// RFC 3903 §6 step 3: one tag or none.
+fn etag_of(request: &Message) -> Result<Option<Box<str>>, Refusal> {
+    let mut values = request.values(Header::SipIfMatch);
+    let first = values.next().map(|tag| std::str::from_utf8(tag).map(Box::from));
+    match (first.transpose(), values.next()) {
+        (Ok(etag), None) => Ok(etag),
+        _ => Err(Refusal::new(400, "Bad SIP-If-Match")),
+    }
+}
+
+/// RFC 3903 §6 step 5.
+fn document_of(request: &Message) -> Result<Option<Arc<[u8]>>, Refusal> {
+    let body = request.body();
+    if body.is_empty() {
+        return Ok(None);
+    }
+    let content_type = media_type(request.header(Header::ContentType).unwrap_or_default());
+    if !eq_ignore_case(content_type, PIDF) || request.count(Header::ContentEncoding) > 0 {
+        return Err(Refusal::new(415, "Unsupported Media Type").with("Accept", PIDF));
+    }
+    if body.len() > limits::PUBLISHED_BYTES {
+        return Err(Refusal::limit(413, "Request Entity Too Large"));
+    }
+    Ok(Some(body.into()))
+}

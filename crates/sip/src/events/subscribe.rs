@@ -1,0 +1,228 @@
+//! SUBSCRIBE: RFC 6665 §4.2.1, inside and outside a dialog.
+
+use std::time::Duration;
+
+use router::{Aor, Query, State, WatchId};
+use stdx::Instant;
+use stdx::slab::Key;
+
+use super::dialog::Dialog;
+use super::package::{self, Event, Package};
+use super::{Asked, EventEffect, EventRules, Incoming, Notifier, Refusal, RequestId};
+use crate::limits;
+use crate::wire::{Header, Message, Reply, parse_number};
+
+/// One subscription: RFC 6665 §4.1.2 states "active"; it is gone when it is "terminated".
+pub(super) struct Subscription {
+    pub(super) aor: Aor,
+    pub(super) event: Event,
+    /// Who made it, when that was proven: nobody else refreshes it.
+    account: Option<Box<str>>,
+    /// The hash of address and watcher.
+    watcher: u64,
+    pub(super) dialog: Dialog,
+    /// Over then. A fetch is over when it begins.
+    pub(super) until: Instant,
+    /// The router watches until then.
+    watched_until: Instant,
+    /// The wheel has an entry for then; `FAR_FUTURE` when it has none.
+    pub(super) wake_at: Instant,
+    /// What the router said last; `None` until it answered.
+    pub(super) latest: Option<State>,
+    /// `latest`, or that nothing changed, is still to be told.
+    pub(super) is_due: bool,
+    /// One NOTIFY at a time: two could overtake each other.
+    pub(super) in_flight: Option<RequestId>,
+    /// The next change is not told before.
+    pub(super) not_before: Instant,
+    /// Of the next document.
+    pub(super) version: u32,
+}
+
+impl Notifier {
+    /// A SUBSCRIBE, initial or in a dialog. Always leads to one `Reply`; an accepted one to a NOTIFY as well.
+    pub fn handle_subscribe(&mut self, now: Instant, incoming: &Incoming<'_>, out: &mut Vec<EventEffect>) {
+        let handled = if incoming.request.to_tag().is_some() {
+            self.refresh(now, incoming, out)
+        } else {
+            self.subscribe(now, incoming, out)
+        };
+        if let Err(refusal) = handled {
+            self.refuse(incoming, &refusal, out);
+        }
+    }
+
+    pub(super) fn find_dialog(&self, request: &Message) -> Option<Key> {
+        let tag = std::str::from_utf8(request.to_tag()?).ok()?;
+        let key = *self.by_tag.get(tag)?;
+        self.subscriptions.get(key).filter(|subscription| subscription.dialog.is_of(request)).map(|_| key)
+    }
+
+    fn subscribe(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+        out: &mut Vec<EventEffect>,
+    ) -> Result<(), Refusal> {
+        check_require(incoming.request)?;
+        let event = Event::of(incoming.request)?;
+        if !package::accepts(incoming.request, event.package.content_type()) {
+            return Err(Refusal::new(406, "Not Acceptable").with("Accept", event.package.content_type()));
+        }
+        let expires = granted(incoming.request, &self.rules)?;
+        self.authorise(event.package, incoming)?;
+        let watcher = self.admit(incoming)?;
+        let local_tag: Box<str> = self.rng.token(limits::TAG_CHARS).into();
+        let dialog = Dialog::of(incoming, local_tag.clone())?;
+        let subscription = Subscription {
+            aor: incoming.aor.into(),
+            event,
+            account: incoming.account.map(Box::from),
+            watcher,
+            dialog,
+            until: now + Duration::from_secs(expires.into()),
+            watched_until: now,
+            wake_at: Instant::FAR_FUTURE,
+            latest: None,
+            is_due: true,
+            in_flight: None,
+            not_before: now,
+            version: 0,
+        };
+        let key = self.subscriptions.insert(subscription);
+        self.by_tag.insert(local_tag, key);
+        *self.by_watcher.entry(watcher).or_default() += 1;
+        self.accepted(incoming, key, expires, out);
+        self.watch(now, key, out);
+        Ok(())
+    }
+
+    /// RFC 6665 §4.2.1.3: presence is for accounts unless the rules say otherwise; calls show who talks to
+    /// whom, so they are for accounts; messages and registrations are nobody's business but the owner's.
+    fn authorise(&self, package: Package, incoming: &Incoming<'_>) -> Result<(), Refusal> {
+        let may = match package {
+            Package::Presence => incoming.account.is_some() || self.rules.strangers_see_presence,
+            Package::Dialog => incoming.account.is_some(),
+            Package::MessageSummary | Package::Reg => incoming.account == Some(incoming.aor),
+        };
+        if may { Ok(()) } else { Err(Refusal::new(403, "Forbidden")) }
+    }
+
+    /// Room for one more; the hash under which this watcher is counted.
+    fn admit(&self, incoming: &Incoming<'_>) -> Result<u64, Refusal> {
+        self.check_room()?;
+        if self.subscriptions.len() >= limits::SUBSCRIPTIONS {
+            return Err(Refusal::busy());
+        }
+        // A stranger is as many as addresses, not as the names it invents.
+        let who = incoming.account.map_or_else(|| incoming.source.remote.ip().to_string(), str::to_owned);
+        let watcher = self.keyed.hash_parts(&[incoming.aor.as_bytes(), who.as_bytes()]);
+        let has = self.by_watcher.get(&watcher).copied().unwrap_or_default();
+        if has >= limits::SUBSCRIPTIONS_PER_WATCHER {
+            return Err(Refusal::limit(403, "Too Many Subscriptions"));
+        }
+        Ok(watcher)
+    }
+
+    /// RFC 6665 §4.2.1.4: in a dialog it refreshes, or with `Expires: 0` ends, the subscription.
+    fn refresh(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+        out: &mut Vec<EventEffect>,
+    ) -> Result<(), Refusal> {
+        let gone = || Refusal::new(481, "Subscription Does Not Exist");
+        let key = self.find_dialog(incoming.request).ok_or_else(gone)?;
+        check_require(incoming.request)?;
+        self.check_room()?;
+        let event = Event::of(incoming.request)?;
+        let expires = granted(incoming.request, &self.rules)?;
+        let subscription = self.subscriptions.get_mut(key).ok_or_else(gone)?;
+        // RFC 6665 §4.5.2: dialogs are not shared, so another event is a subscription we do not have.
+        if event != subscription.event {
+            return Err(gone());
+        }
+        if subscription.account.is_some() && subscription.account.as_deref() != incoming.account {
+            return Err(Refusal::new(403, "Forbidden"));
+        }
+        subscription.dialog.accept(incoming)?;
+        subscription.until = now + Duration::from_secs(expires.into());
+        self.accepted(incoming, key, expires, out);
+        match expires {
+            0 => self.advance(now, key, out),
+            _ => self.watch(now, key, out),
+        }
+        Ok(())
+    }
+
+    fn accepted(&self, incoming: &Incoming<'_>, key: Key, expires: u32, out: &mut Vec<EventEffect>) {
+        let Some(subscription) = self.subscriptions.get(key) else { return };
+        let dialog = &subscription.dialog;
+        let mut reply =
+            Reply::new(incoming.request, incoming.source.remote, 200, "OK", Some(&dialog.local_tag));
+        reply.copy_all(incoming.request, Header::RecordRoute);
+        reply.header("Contact", dialog.contact_header().as_bytes());
+        reply.header("Expires", expires.to_string().as_bytes());
+        out.push(EventEffect::Reply { transaction: incoming.transaction, bytes: reply.finish() });
+    }
+
+    /// Asks for the state now and, unless this is a fetch, for its changes.
+    fn watch(&mut self, now: Instant, key: Key, out: &mut Vec<EventEffect>) {
+        let Some(subscription) = self.subscriptions.get_mut(key) else { return };
+        let until = subscription.until;
+        subscription.watched_until = until;
+        let query = Query::Watch {
+            aor: subscription.aor.clone(),
+            topic: subscription.event.package.topic(),
+            watch: WatchId(key.to_u64()),
+            until,
+        };
+        self.ask(now, query, Asked::State(key), out);
+    }
+
+    /// Lets go of a subscription; the router is told to, when it would not by itself.
+    pub(super) fn forget(
+        &mut self,
+        now: Instant,
+        key: Key,
+        out: &mut Vec<EventEffect>,
+    ) -> Option<Subscription> {
+        let subscription = self.subscriptions.remove(key)?;
+        self.by_tag.remove(&subscription.dialog.local_tag);
+        if let Some(count) = self.by_watcher.get_mut(&subscription.watcher) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_watcher.remove(&subscription.watcher);
+            }
+        }
+        if subscription.watched_until > now {
+            let topic = subscription.event.package.topic();
+            let query = Query::Unwatch { aor: subscription.aor.clone(), topic, watch: WatchId(key.to_u64()) };
+            self.tell(query, out);
+        }
+        Some(subscription)
+    }
+}
+
+/// RFC 3261 §8.2.2.3: we offer no extension that a subscriber could require.
+pub(super) fn check_require(request: &Message) -> Result<(), Refusal> {
+    let unsupported: Vec<_> = request.values(Header::Require).map(String::from_utf8_lossy).collect();
+    if unsupported.is_empty() {
+        return Ok(());
+    }
+    Err(Refusal::new(420, "Bad Extension").with("Unsupported", unsupported.join(", ")))
+}
+
+/// Seconds, by what was asked for and the rules. `Expires` absent means what the package likes
+/// (RFC 6665 §4.2.1.1): the longest.
+pub(super) fn granted(request: &Message, rules: &EventRules) -> Result<u32, Refusal> {
+    let Some(value) = request.header(Header::Expires) else { return Ok(rules.max_expires) };
+    let asked = parse_number(value).ok_or(Refusal::new(400, "Bad Expires"))?;
+    // Longer than an hour is never "too brief", whatever the rules say.
+    let shortest = rules.min_expires.min(3_600);
+    if asked > 0 && asked < shortest {
+        let refusal = Refusal::new(423, "Interval Too Brief");
+        return Err(refusal.with("Min-Expires", shortest.to_string()));
+    }
+    Ok(asked.min(rules.max_expires))
+}

@@ -1,0 +1,105 @@
+use router::{KeepRefused, KeptMessage};
+
+use super::*;
+
+const TEXT: &str = "Content-Type: text/plain";
+
+fn kept() -> Box<KeptMessage> {
+    Box::new(KeptMessage {
+        id: 42,
+        aor: AOR.into(),
+        from: "sip:bob@a.test".into(),
+        content_type: "text/plain".into(),
+        body: b"Watson, come here.".as_slice().into(),
+        sent_at: Instant::from_unix_seconds(1_289_690_940),
+    })
+}
+
+fn deliver(world: &mut World, bindings: Vec<Binding>) -> String {
+    let mut out = Vec::new();
+    world.notifier.handle_push(world.now, Push::Deliver { bindings, message: kept() }, &mut out);
+    world.show(out)
+}
+
+/// RFC 3428 §7.
+#[test]
+fn a_message_for_nobody_is_kept() {
+    let mut world = World::new();
+    insta::assert_snapshot!(world.request("MESSAGE", TEXT, "Watson, come here."), @r#"ask Keep for alice@a.test from sip:bob@a.test text/plain "Watson, come here." at 1289690940"#);
+    insta::assert_snapshot!(world.answer(Answer::Kept(Ok(()))), @"reply 1: 202 Accepted");
+    for (refused, status) in
+        [(KeepRefused::TooMany, " 480"), (KeepRefused::TooLarge, " 413"), (KeepRefused::StoreFailed, " 500")]
+    {
+        world.request("MESSAGE", TEXT, "again");
+        let reply = world.answer(Answer::Kept(Err(refused)));
+        assert!(reply.contains(status), "{reply}");
+    }
+}
+
+#[test]
+fn what_cannot_wait_is_not_kept() {
+    let mut world = World::new();
+    let mut tell = |lines: &str, body: &str| world.request("MESSAGE", lines, body);
+    insta::assert_snapshot!(tell("Content-Type: application/im-iscomposing+xml", "<x/>"), @"reply 1: 480 Temporarily Unavailable");
+    insta::assert_snapshot!(tell(&format!("{TEXT}\nExpires: 0"), "now or never"), @"reply 2: 480 Temporarily Unavailable");
+    insta::assert_snapshot!(tell(TEXT, &"x".repeat(limits::KEPT_MESSAGE_BYTES + 1)), @"reply 3: 413 Request Entity Too Large");
+    insta::assert_snapshot!(tell(&format!("{TEXT}\nContent-Encoding: gzip"), "x"), @"reply 4: 480 Temporarily Unavailable");
+}
+
+/// The whole MESSAGE as it goes out, but for the Via.
+#[test]
+fn it_is_delivered_with_the_date_it_was_sent() {
+    let mut world = World::new();
+    world.now = world.now + Duration::from_secs(86_400);
+    assert_ne!(deliver(&mut world, vec![binding("sip:alice@192.0.2.7:5070")]), "");
+    let text = std::str::from_utf8(world.sent[0].1.bytes()).unwrap().replace("\r\n", "\n");
+    insta::assert_snapshot!(text, @r#"
+    MESSAGE sip:alice@192.0.2.7:5070 SIP/2.0
+    Max-Forwards: 70
+    From: <sip:bob@a.test>;tag=nsxsfvylfbeohjry
+    To: <sip:alice@a.test>
+    Call-ID: 6gd5bc5qmpeswzjr
+    CSeq: 1 MESSAGE
+    Date: Sat, 13 Nov 2010 23:29:00 GMT
+    User-Agent: Belfry/0.1.0
+    Content-Type: text/plain
+    Content-Length: 18
+
+    Watson, come here.
+    "#);
+    insta::assert_snapshot!(world.result(200), @r#"ask Delivered { aor: "alice@a.test", message: 42 }"#);
+    assert_eq!(world.notifier.counts(), EventCounts::default());
+}
+
+#[test]
+fn every_contact_gets_it_and_one_is_enough() {
+    let mut world = World::new();
+    let mut through_proxy = binding("sip:alice@10.0.0.1");
+    through_proxy.contact.path = "<sip:edge.test;lr>, <sip:inner.test;lr>".into();
+    let mut on_connection = binding("sip:alice@10.0.0.2;transport=tcp");
+    let from = source(Transport::Tcp, "192.0.2.44:40000");
+    on_connection.contact.received =
+        Some(Received { transport: from.transport, local: from.local, remote: from.remote, flow: from.flow });
+    let sent = deliver(&mut world, vec![through_proxy, on_connection]);
+    insta::assert_snapshot!(sent, @r#"
+    send MESSAGE sip:alice@10.0.0.1 to sip:edge.test;lr; Route: <sip:edge.test;lr>; Route: <sip:inner.test;lr>; CSeq: 1 MESSAGE; Date: Sat, 13 Nov 2010 23:29:00 GMT; Content-Type: text/plain
+      | Watson, come here.
+    send MESSAGE sip:alice@10.0.0.2;transport=tcp to sip:alice@10.0.0.2;transport=tcp by Tcp 192.0.2.44:40000; CSeq: 1 MESSAGE; Date: Sat, 13 Nov 2010 23:29:00 GMT; Content-Type: text/plain
+      | Watson, come here.
+    "#);
+    assert_eq!(world.result(480), "");
+    assert_eq!(world.result(200), "ask Delivered { aor: \"alice@a.test\", message: 42 }\n");
+}
+
+#[test]
+fn a_refusal_for_good_ends_it_and_a_passing_one_does_not() {
+    for (statuses, is_over) in
+        [([408, 503], false), ([408, 415], true), ([603, 480], true), ([486, 404], false)]
+    {
+        let mut world = World::new();
+        deliver(&mut world, vec![binding("sip:alice@192.0.2.7"), binding("sip:alice@192.0.2.8")]);
+        assert_eq!(world.result(statuses[0]), "");
+        assert_eq!(!world.result(statuses[1]).is_empty(), is_over, "{statuses:?}");
+        assert_eq!(world.notifier.counts(), EventCounts::default());
+    }
+}

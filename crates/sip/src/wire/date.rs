@@ -1,0 +1,118 @@
+//! Date (RFC 3261 §20.17): the fixed form of RFC 1123, always GMT.
+
+use std::io::Write;
+
+use stdx::Instant;
+
+use super::scan::{eq_ignore_case, is_lws, parse_number};
+
+const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+const DAY_SECONDS: u64 = 86_400;
+
+/// Reads `Sat, 13 Nov 2010 23:29:00 GMT`. `None` when it is anything else, another zone included, or
+/// before 1970. The name of the day is not held against the date.
+pub fn parse_date(value: &[u8]) -> Option<Instant> {
+    let mut words = value.split(|&b| is_lws(b)).filter(|word| !word.is_empty());
+    let day_name = words.next()?.strip_suffix(b",")?;
+    DAYS.iter().find(|name| eq_ignore_case(day_name, name))?;
+    let day = u64::from(parse_number(words.next()?)?);
+    let month_name = words.next()?;
+    let month = MONTHS.iter().position(|name| eq_ignore_case(month_name, name))? as u64 + 1;
+    let year = parse_number(words.next()?).filter(|year| (1970..=9999).contains(year))?;
+    let seconds = parse_time(words.next()?)?;
+    if !eq_ignore_case(words.next()?, "GMT") || words.next().is_some() {
+        return None;
+    }
+    let days = days_from_civil(u64::from(year), month, day);
+    // A day that its month does not have comes back as another one.
+    (civil_from_days(days) == (u64::from(year), month, day))
+        .then(|| Instant::from_unix_seconds(days * DAY_SECONDS + seconds))
+}
+
+/// Seconds of the day.
+fn parse_time(text: &[u8]) -> Option<u64> {
+    let &[h1, h2, b':', m1, m2, b':', s1, s2] = text else { return None };
+    let hour = parse_number(&[h1, h2]).filter(|&hour| hour < 24)?;
+    let minute = parse_number(&[m1, m2]).filter(|&minute| minute < 60)?;
+    // 60 is a leap second.
+    let second = parse_number(&[s1, s2]).filter(|&second| second <= 60)?;
+    Some(u64::from(hour * 3600 + minute * 60 + second))
+}
+
+/// Appends the date in that form.
+pub fn write_date(out: &mut Vec<u8>, at: Instant) {
+    let seconds = at.unix_seconds();
+    let (days, rest) = (seconds / DAY_SECONDS, seconds % DAY_SECONDS);
+    let (year, month, day) = civil_from_days(days);
+    let day_name = DAYS[(days % 7) as usize];
+    let month_name = MONTHS[(month - 1) as usize];
+    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
+    let _ = write!(out, "{day_name}, {day:02} {month_name} {year:04} {hour:02}:{minute:02}:{second:02} GMT");
+}
+
+/// Days since 1970-01-01 in the Gregorian calendar. Years start in March, so that the leap day is the last
+/// (Howard Hinnant, "chrono-compatible low-level date algorithms").
+fn days_from_civil(year: u64, month: u64, day: u64) -> u64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let (era, year_of_era) = (year / 400, year % 400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day.saturating_sub(1);
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    era * 146_097 + day_of_era - 719_468
+}
+
+fn civil_from_days(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    (year, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_of_rfc_3261_reads_and_writes() {
+        let text = b"Sat, 13 Nov 2010 23:29:00 GMT";
+        let at = parse_date(text).unwrap();
+        assert_eq!(at.unix_seconds(), 1_289_690_940);
+        let mut out = Vec::new();
+        write_date(&mut out, at);
+        assert_eq!(out, text);
+    }
+
+    #[test]
+    fn what_is_no_date_is_none() {
+        for text in [
+            "Fri, 01 Jan 2010 16:00:00 EST",
+            "Fri, 01 Jan 1969 16:00:00 GMT",
+            "Fri, 31 Feb 2010 16:00:00 GMT",
+            "Fri, 00 Feb 2010 16:00:00 GMT",
+            "Fri, 99999999999 Feb 2010 16:00:00 GMT",
+            "Fri, 01 Jan 2010 24:00:00 GMT",
+            "Fri, 01 Jan 2010 16:00 GMT",
+            "01 Jan 2010 16:00:00 GMT",
+            "Fri, 01 Jan 2010 16:00:00 GMT x",
+            "",
+        ] {
+            assert_eq!(parse_date(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_day_comes_back() {
+        for days in (0..146_097 * 2).step_by(13) {
+            let at = Instant::from_unix_seconds(days * DAY_SECONDS + days % DAY_SECONDS);
+            let mut out = Vec::new();
+            write_date(&mut out, at);
+            assert_eq!(parse_date(&out), Some(at), "{}", String::from_utf8_lossy(&out));
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Accounts from CSV.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use proptest::prelude::*;
+use stdx::Instant;
+use store::{
+    AccountFilter, Address, Admin, Existing, ImportOptions, Imported, Progress, Sqlite, StoreError, Verifiers,
+};
+use tempfile::TempDir;
+
+fn admin() -> (TempDir, Admin) {
+    let dir = tempfile::tempdir().unwrap();
+    let admin = Admin::new(&Sqlite::open(dir.path().join("belfry.db")).unwrap()).unwrap();
+    (dir, admin)
+}
+
+fn options() -> ImportOptions {
+    ImportOptions::new(Some("example.org"), Instant::from_unix_seconds(9))
+}
+
+fn import(admin: &mut Admin, csv: impl AsRef<[u8]>) -> Result<Imported, StoreError> {
+    admin.import(csv.as_ref(), &options(), &mut |_| ())
+}
+
+fn added(added: u64) -> Result<Imported, StoreError> {
+    Ok(Imported { added, ..Imported::default() })
+}
+
+fn address(text: &str) -> Address {
+    Address::parse(text, Some("example.org")).unwrap()
+}
+
+#[test]
+fn headings_default_domain_quotes_and_missing_names() {
+    let (_dir, mut admin) = admin();
+    let csv = "\u{feff}Account,Password,Name\r\nalice,s3cret,\"Alice, \"\"the\"\" first\"\r\n\r\nbob@other.org,x\r\n";
+    assert_eq!(import(&mut admin, csv), added(2));
+    let alice = admin.account(&address("alice")).unwrap();
+    assert_eq!(&*alice.display_name, "Alice, \"the\" first");
+    assert_eq!(alice.verifiers, Verifiers::from_password("alice", "example.org", "s3cret"));
+    assert_eq!(&*admin.account(&address("bob@other.org")).unwrap().display_name, "");
+    assert_eq!(import(&mut admin, "carol,x,Carol"), added(1), "without headings");
+    assert_eq!(import(&mut admin, ""), added(0));
+}
+
+#[test]
+fn accounts_that_are_there_are_updated_or_skipped() {
+    let (_dir, mut admin) = admin();
+    import(&mut admin, "alice,one,Alice").unwrap();
+    let updated = import(&mut admin, "alice,two\nbob,x\nbob,y\n").unwrap();
+    assert_eq!(updated, Imported { added: 1, updated: 2, skipped: 0 });
+    let alice = admin.account(&address("alice")).unwrap();
+    assert_eq!(&*alice.display_name, "Alice", "an empty name does not erase one");
+    assert_eq!(alice.verifiers, Verifiers::from_password("alice", "example.org", "two"));
+    let bob = admin.account(&address("bob")).unwrap();
+    assert_eq!(bob.verifiers, Verifiers::from_password("bob", "example.org", "y"), "the later line counts");
+    let skip = ImportOptions { existing: Existing::Skip, ..options() };
+    let skipped = admin.import(&b"alice,three,X"[..], &skip, &mut |_| ()).unwrap();
+    assert_eq!(skipped, Imported { added: 0, updated: 0, skipped: 1 });
+    assert_eq!(admin.account(&address("alice")).unwrap(), alice);
+}
+
+#[test]
+fn a_bad_line_is_named_with_what_was_expected() {
+    let cases: [(&[u8], &str); 8] = [
+        (b"a,x\nb\n", "line 2: 1 field; expected account,password,name (name may be missing)"),
+        (b"a,x\nb,y,z,w\n", "line 2: 4 fields; expected account,password,name (name may be missing)"),
+        (b"account,password\na,\n", "line 2: password; expected 1 to 1024 bytes"),
+        (
+            b"a,x\n\n\nb c,x\n",
+            "line 4: account name \"b c\"; expected 1 to 255 bytes without spaces, @ : < > and quotes",
+        ),
+        (b"a,x\r\n\r\nb", "line 3: 1 field; expected account,password,name (name may be missing)"),
+        (
+            b"a,x,\"two\nlines\"\nb,\"x\ny\",z,\n",
+            "line 3: 4 fields; expected account,password,name (name may be missing)",
+        ),
+        (b"a@,x\n", "line 1: domain \"\"; expected a host name of at most 253 bytes"),
+        (b"a,x\nb,\xff\xfe\n", "line 2: bytes that are not UTF-8; expected a file saved as UTF-8"),
+    ];
+    for (csv, expected) in cases {
+        let (_dir, mut admin) = admin();
+        assert_eq!(import(&mut admin, csv).unwrap_err().to_string(), expected);
+    }
+    let (_dir, mut admin) = admin();
+    let none = ImportOptions::new(None, Instant::from_micros(1));
+    let error = admin.import(&b"alice,x"[..], &none, &mut |_| ()).unwrap_err();
+    assert_eq!(error.to_string(), "line 1: account \"alice\"; expected user@domain");
+}
+
+#[test]
+fn what_came_before_a_bad_line_stays() {
+    let (_dir, mut admin) = admin();
+    assert!(import(&mut admin, "a,x\nb,x\n,x\nc,x\n").is_err());
+    let listed = admin.accounts(AccountFilter { limit: 9, ..AccountFilter::default() }).unwrap();
+    assert_eq!(listed.iter().map(|account| &*account.name).collect::<Vec<_>>(), ["a", "b"]);
+}
+
+#[test]
+fn progress_grows_to_the_size_of_the_input() {
+    let (_dir, mut admin) = admin();
+    let csv: String = (0..25).map(|n| format!("user{n},x\n")).collect();
+    let small = ImportOptions { batch: 10, ..options() };
+    let mut seen: Vec<Progress> = Vec::new();
+    admin.import(csv.as_bytes(), &small, &mut |progress| seen.push(progress)).unwrap();
+    assert_eq!(seen.iter().map(|progress| progress.imported.added).collect::<Vec<_>>(), [10, 20, 25]);
+    assert!(seen.is_sorted_by_key(|progress| progress.bytes));
+    assert_eq!(seen[2].bytes, csv.len() as u64);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// Whatever was written as CSV by the book is there afterwards.
+    #[test]
+    fn what_is_written_as_csv_is_imported(
+        rows in prop::collection::btree_map("[a-z0-9.+_-]{1,20}", ("[^\u{0}-\u{1f}]{1,30}", ".{0,30}"), 1..20),
+    ) {
+        let mut file = csv::Writer::from_writer(Vec::new());
+        for (account, (password, name)) in &rows {
+            file.write_record([account, password, name]).unwrap();
+        }
+        let (_dir, mut admin) = admin();
+        prop_assert_eq!(import(&mut admin, file.into_inner().unwrap()), added(rows.len() as u64));
+        for (account, (password, name)) in &rows {
+            let found = admin.account(&address(account)).unwrap();
+            prop_assert_eq!(found.verifiers, Verifiers::from_password(account, "example.org", password));
+            prop_assert_eq!(&*found.display_name, name.trim());
+        }
+    }
+
+    /// Any bytes give accounts or an error that names a line; never a panic.
+    #[test]
+    fn any_bytes_are_answered(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let (_dir, mut admin) = admin();
+        match import(&mut admin, bytes) {
+            Ok(_) => {}
+            Err(StoreError::Line { line, .. }) => prop_assert!(line > 0),
+            Err(other) => prop_assert!(false, "{other}"),
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! What is written is read back; what cannot be says why.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::sync::Arc;
+
+use stdx::Instant;
+use store::{
+    AccountFilter, AccountLimits, Address, Admin, CallFilter, CallRecord, KeptMessage, Loaded, NewAccount,
+    Options, Pattern, Read, Route, RouteTarget, Sqlite, Store, StoreError, Verifiers, Write, WriteDone,
+    limits,
+};
+use tempfile::TempDir;
+
+fn admin() -> (TempDir, Admin) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Sqlite::open(dir.path().join("belfry.db")).unwrap();
+    let mut admin = Admin::new(&store).unwrap();
+    admin.ensure_domain("example.org", at(1)).unwrap();
+    (dir, admin)
+}
+
+fn at(seconds: u64) -> Instant {
+    Instant::from_unix_seconds(seconds)
+}
+
+fn address(text: &str) -> Address {
+    Address::parse(text, Some("example.org")).unwrap()
+}
+
+fn add(admin: &mut Admin, text: &str) {
+    admin.add_account(NewAccount::with_password(address(text), "secret", at(7)).unwrap()).unwrap();
+}
+
+fn names(admin: &mut Admin, filter: AccountFilter) -> Vec<String> {
+    admin.accounts(filter).unwrap().iter().map(|account| account.address().to_string()).collect()
+}
+
+#[test]
+fn an_account_lives_and_dies() {
+    let (_dir, mut admin) = admin();
+    add(&mut admin, "alice");
+    let account = admin.account(&address("alice")).unwrap();
+    assert_eq!(account.verifiers, Verifiers::from_password("alice", "example.org", "secret"));
+    assert_eq!((account.disabled, account.created_at, &*account.display_name), (false, at(7), ""));
+
+    let limits = AccountLimits { max_contacts: Some(3), max_calls: None };
+    admin.set_password(address("alice"), "other").unwrap();
+    admin.set_disabled(address("alice"), true).unwrap();
+    admin.write(&Write::SetLimits { account: address("alice"), limits }).unwrap();
+    let name = Write::SetDisplayName { account: address("alice"), display_name: "Alice".into() };
+    admin.write(&name).unwrap();
+    let account = admin.account(&address("alice")).unwrap();
+    assert_eq!(account.verifiers, Verifiers::from_password("alice", "example.org", "other"));
+    assert_eq!((account.disabled, account.limits, &*account.display_name), (true, limits, "Alice"));
+
+    admin.remove_account(address("alice")).unwrap();
+    let missing = StoreError::NotFound { what: "account alice@example.org".into() };
+    assert_eq!(admin.account(&address("alice")), Err(missing.clone()));
+    assert_eq!(admin.set_disabled(address("alice"), true), Err(missing.clone()));
+    assert_eq!(admin.remove_account(address("alice")), Err(missing));
+}
+
+#[test]
+fn an_account_is_there_once_and_in_a_domain_we_serve() {
+    let (_dir, mut admin) = admin();
+    add(&mut admin, "alice");
+    let twice = NewAccount::with_password(address("alice"), "x", at(7)).unwrap();
+    assert_eq!(
+        admin.add_account(twice),
+        Err(StoreError::Exists { what: "account alice@example.org".into() })
+    );
+    let elsewhere = NewAccount::with_password(address("alice@elsewhere.org"), "x", at(7)).unwrap();
+    let error = admin.add_account(elsewhere).unwrap_err();
+    assert_eq!(error.to_string(), "there is no domain elsewhere.org");
+}
+
+#[test]
+fn the_domain_is_folded_and_the_user_is_not() {
+    let (_dir, mut admin) = admin();
+    add(&mut admin, "Alice@EXAMPLE.org");
+    assert!(admin.account(&address("Alice")).is_ok());
+    assert!(admin.account(&address("alice")).is_err());
+}
+
+#[test]
+fn values_beyond_a_limit_are_refused() {
+    let long = "x".repeat(limits::MAX_NAME + 1);
+    for bad in ["", "a b", "a:b", "a@b@c", long.as_str()] {
+        assert!(matches!(Address::new(bad, "d"), Err(StoreError::Invalid { .. })), "{bad}");
+    }
+    assert!(Address::parse("alice", None).is_err());
+    assert!(Address::new("a", "").is_err());
+    let password = "p".repeat(limits::MAX_PASSWORD + 1);
+    let error = NewAccount::with_password(address("a"), &password, at(1)).unwrap_err();
+    assert!(!error.to_string().contains("ppp"), "the error repeats the password");
+    let (_dir, mut admin) = admin();
+    let record = vec![0; limits::MAX_BINDING_RECORD + 1].into();
+    assert!(admin.write(&Write::Binding { written_at: at(1), record }).unwrap_err().is_of_item());
+}
+
+#[test]
+fn an_alias_leads_to_its_account_and_goes_with_it() {
+    let (_dir, mut admin) = admin();
+    add(&mut admin, "alice");
+    add(&mut admin, "bob");
+    admin.add_alias(address("sales"), address("alice")).unwrap();
+    assert_eq!(&*admin.account(&address("sales")).unwrap().name, "alice");
+    assert!(matches!(admin.add_alias(address("sales"), address("bob")), Err(StoreError::Exists { .. })));
+    assert!(matches!(admin.add_alias(address("bob"), address("alice")), Err(StoreError::Exists { .. })));
+    let named_so = NewAccount::with_password(address("sales"), "x", at(1)).unwrap();
+    assert!(matches!(admin.add_account(named_so), Err(StoreError::Exists { .. })));
+    assert_eq!(admin.aliases(Some(address("bob"))).unwrap(), []);
+    assert_eq!(admin.aliases(None).unwrap().len(), 1);
+    admin.remove_account(address("alice")).unwrap();
+    assert!(admin.account(&address("sales")).is_err());
+    assert!(matches!(admin.remove_alias(address("sales")), Err(StoreError::NotFound { .. })));
+}
+
+#[test]
+fn a_domain_goes_when_it_is_empty() {
+    let (_dir, mut admin) = admin();
+    add(&mut admin, "alice");
+    let error = admin.remove_domain("example.org").unwrap_err();
+    assert_eq!(error.to_string(), "domain example.org: expected no account and no alias left in it");
+    assert_eq!(admin.domains().unwrap()[0].accounts, 1);
+    admin.remove_account(address("alice")).unwrap();
+    admin.remove_domain("example.org").unwrap();
+    assert_eq!(admin.domains().unwrap(), []);
+}
+
+#[test]
+fn pages_follow_one_another_across_domains() {
+    let (_dir, mut admin) = admin();
+    admin.ensure_domain("a.org", at(1)).unwrap();
+    for name in ["b1", "a1", "a2", "z@a.org"] {
+        add(&mut admin, name);
+    }
+    let mut filter = AccountFilter { limit: 2, ..AccountFilter::default() };
+    assert_eq!(names(&mut admin, filter.clone()), ["z@a.org", "a1@example.org"]);
+    filter.after = Some(address("a1"));
+    assert_eq!(names(&mut admin, filter.clone()), ["a2@example.org", "b1@example.org"]);
+    filter.after = Some(address("b1"));
+    assert_eq!(names(&mut admin, filter), [""; 0]);
+    let prefix = AccountFilter { prefix: "a".into(), limit: 9, ..AccountFilter::default() };
+    assert_eq!(names(&mut admin, prefix), ["a1@example.org", "a2@example.org"]);
+    let rest = AccountFilter { prefix: "a".into(), after: Some(address("a1")), limit: 9, domain: None };
+    assert_eq!(names(&mut admin, rest), ["a2@example.org"]);
+    let domain = AccountFilter { domain: Some("a.org".into()), limit: 9, ..AccountFilter::default() };
+    assert_eq!(names(&mut admin, domain), ["z@a.org"]);
+}
+
+fn route(name: &str) -> Route {
+    Route {
+        id: 1,
+        name: name.into(),
+        pattern: Pattern::Prefix("+49".into()),
+        targets: vec![RouteTarget { uri: "sip:gw.example.net".into(), weight: 2, priority: 1 }],
+        open: false,
+        probe: true,
+        strip: 1,
+        prefix: "00".into(),
+        created_at: at(7),
+    }
+}
+
+#[test]
+fn a_route_is_added_replaced_and_removed() {
+    let (_dir, mut admin) = admin();
+    assert_eq!(admin.add_route(route("germany")).unwrap(), 1);
+    assert_eq!(admin.routes().unwrap(), [route("germany")]);
+    assert!(matches!(admin.add_route(route("germany")), Err(StoreError::Exists { .. })));
+    for pattern in ["number", "user", "regex", "domain"].map(|kind| Pattern::from_parts(kind, "x").unwrap()) {
+        let changed = Route { pattern, ..route("germany") };
+        admin.write(&Write::ReplaceRoute(Box::new(changed.clone()))).unwrap();
+        assert_eq!(admin.routes().unwrap(), [changed]);
+    }
+    let nowhere = Route { targets: Vec::new(), ..route("nowhere") };
+    assert!(matches!(admin.add_route(nowhere), Err(StoreError::Invalid { .. })));
+    admin.remove_route("germany").unwrap();
+    assert!(matches!(admin.remove_route("germany"), Err(StoreError::NotFound { .. })));
+}
+
+fn call(call_id: &str, ended: u64) -> CallRecord {
+    CallRecord {
+        call_id: call_id.into(),
+        from: "sip:a@example.org".into(),
+        to: "sip:b@example.org".into(),
+        started_at: at(1),
+        answered_at: Some(Instant::from_micros(2_500_000)),
+        ended_at: at(ended),
+        code: 200,
+        reason: "BYE".into(),
+        account: Some("a@example.org".into()),
+    }
+}
+
+#[test]
+fn calls_are_listed_newest_first_and_forgotten() {
+    let (_dir, mut admin) = admin();
+    let other = CallRecord { account: None, answered_at: None, ..call("2", 20) };
+    for record in [call("1", 10), other.clone(), call("3", 30)] {
+        admin.write(&Write::Call(Box::new(record))).unwrap();
+    }
+    let all = CallFilter { limit: 9, ..CallFilter::default() };
+    assert_eq!(admin.calls(all.clone()).unwrap(), [call("3", 30), other, call("1", 10)]);
+    let of_account = CallFilter { account: Some("a@example.org".into()), ..all.clone() };
+    assert_eq!(admin.calls(of_account).unwrap().len(), 2);
+    admin.write(&Write::ForgetCalls { before: at(30) }).unwrap();
+    assert_eq!(admin.calls(all).unwrap(), [call("3", 30)]);
+}
+
+#[test]
+fn a_call_record_is_cut_rather_than_lost() {
+    let (_dir, mut admin) = admin();
+    let long = CallRecord { reason: "ü".repeat(limits::MAX_CALL_TEXT).into(), ..call("1", 10) };
+    admin.write(&Write::Call(Box::new(long))).unwrap();
+    let kept = admin.calls(CallFilter { limit: 1, ..CallFilter::default() }).unwrap();
+    assert_eq!(kept[0].reason.len(), limits::MAX_CALL_TEXT);
+}
+
+#[test]
+fn messages_are_kept_until_they_are_forgotten() {
+    let (_dir, mut admin) = admin();
+    let mut message = KeptMessage {
+        id: 0,
+        aor: "b@example.org".into(),
+        from: "sip:a@example.org".into(),
+        content_type: "text/plain".into(),
+        body: Arc::from(*b"hello"),
+        sent_at: at(5),
+    };
+    let keep = Write::Keep(Box::new(message.clone()));
+    assert_eq!(admin.write(&keep), Ok(WriteDone::Added { id: 1 }));
+    assert_eq!(admin.write(&keep), Ok(WriteDone::Added { id: 2 }));
+    let load = Read::KeptMessages { aor: "b@example.org".into() };
+    let Loaded::KeptMessages(kept) = admin.read(&load).unwrap() else { panic!("another answer") };
+    message.id = 1;
+    assert_eq!((kept.len(), &kept[0]), (2, &message));
+    assert_eq!(admin.read(&Read::KeptCounts).unwrap(), Loaded::KeptCounts(vec![("b@example.org".into(), 2)]));
+    let foreign = Write::ForgetMessage { aor: "c@example.org".into(), id: 1 };
+    assert_eq!(admin.write(&foreign), Ok(WriteDone::Changed { rows: 0 }));
+    let forget = Write::ForgetMessage { aor: "b@example.org".into(), id: 1 };
+    assert_eq!(admin.write(&forget), Ok(WriteDone::Changed { rows: 1 }));
+    assert_eq!(admin.write(&Write::ForgetMessages { before: at(6) }), Ok(WriteDone::Changed { rows: 1 }));
+    assert_eq!(admin.read(&load).unwrap(), Loaded::KeptMessages(Vec::new()));
+}
+
+#[test]
+fn a_secret_is_made_once() {
+    let (dir, mut admin) = admin();
+    assert_eq!(admin.secret("nonce", [1; 32]), Ok([1; 32]));
+    assert_eq!(admin.secret("nonce", [2; 32]), Ok([1; 32]));
+    assert_eq!(admin.secret("route", [3; 32]), Ok([3; 32]));
+    drop(admin);
+    let mut again = Admin::new(&Sqlite::open(dir.path().join("belfry.db")).unwrap()).unwrap();
+    assert_eq!(again.secret("nonce", [4; 32]), Ok([1; 32]));
+}
+
+#[test]
+fn cleaning_takes_the_head_of_the_log_in_chunks_and_leaves_the_newest() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Sqlite::open(dir.path().join("belfry.db")).unwrap();
+    let (mut reader, mut writer) = (store.reader().unwrap(), store.writer().unwrap());
+    let chunk = u64::from(limits::CLEAN_CHUNK);
+    let total = chunk + 100;
+    let bindings: Vec<Write> =
+        (1..=total).map(|n| Write::Binding { written_at: at(n), record: n.to_be_bytes().into() }).collect();
+    assert!(writer.write_group(&bindings).iter().all(Result::is_ok));
+    let mut clean = |before| match writer.write_group(&[Write::CleanBindings { before: at(before) }])[..] {
+        [Ok(WriteDone::Changed { rows })] => rows,
+        ref other => panic!("{other:?}"),
+    };
+    assert_eq!(clean(chunk + 51), chunk);
+    assert_eq!(clean(chunk + 51), 50);
+    assert_eq!(clean(chunk + 51), 0);
+    let mut seqs = Vec::new();
+    let rows = reader.replay(&mut |row| {
+        assert_eq!(row.record, u64::try_from(row.seq).unwrap().to_be_bytes());
+        assert_eq!(row.written_at, at(u64::try_from(row.seq).unwrap()));
+        seqs.push(row.seq);
+    });
+    assert_eq!(rows, Ok(50));
+    assert!(seqs.is_sorted());
+    assert_eq!(clean(u64::MAX / 1_000_000), 49);
+    let next = Write::Binding { written_at: at(1), record: [].into() };
+    let seq = i64::try_from(total).unwrap() + 1;
+    assert_eq!(writer.write_group(&[next]), [Ok(WriteDone::Logged { seq })]);
+}
+
+#[test]
+fn one_bad_write_does_not_spoil_its_group() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Sqlite::open(dir.path().join("belfry.db")).unwrap();
+    let binding = || Write::Binding { written_at: at(1), record: [1].into() };
+    let results = store.writer().unwrap().write_group(&[
+        binding(),
+        Write::RemoveRoute { name: "none".into() },
+        Write::AddDomain { name: "a.org".into(), created_at: at(1) },
+        Write::AddDomain { name: "A.org".into(), created_at: at(1) },
+        binding(),
+    ]);
+    assert_eq!(results[0], Ok(WriteDone::Logged { seq: 1 }));
+    assert_eq!(results[1], Err(StoreError::NotFound { what: "route none".into() }));
+    assert_eq!(results[2], Ok(WriteDone::Added { id: 1 }));
+    assert_eq!(results[3], Err(StoreError::Exists { what: "domain a.org".into() }));
+    assert_eq!(results[4], Ok(WriteDone::Logged { seq: 2 }));
+}
+
+#[test]
+fn a_file_that_is_not_ours_is_refused_with_its_path() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("belfry.db");
+    std::fs::write(&path, "Dear diary, this is certainly not a database. ".repeat(100)).unwrap();
+    let error = Sqlite::open(&path).unwrap_err();
+    assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}");
+    assert!(error.to_string().starts_with(path.to_str().unwrap()));
+    let nowhere = Sqlite::open(dir.path().join("no/such/directory/belfry.db")).unwrap_err();
+    assert!(matches!(nowhere, StoreError::Io { .. }), "{nowhere:?}");
+}
+
+#[test]
+fn a_full_disk_fails_the_whole_group_and_space_heals_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("belfry.db");
+    let options = Options { max_pages: Some(60), ..Options::default() };
+    let store = Sqlite::open_with(&path, options).unwrap();
+    let mut writer = store.writer().unwrap();
+    let group: Vec<Write> =
+        (0..20).map(|n| Write::Binding { written_at: at(n), record: vec![1; 3_000].into() }).collect();
+    let full = loop {
+        let results = writer.write_group(&group);
+        if let Some(Err(error)) = results.iter().find(|result| result.is_err()).cloned() {
+            assert!(results.iter().all(|result| result.as_ref() == Err(&error)), "all of the group fail");
+            break error;
+        }
+    };
+    assert_eq!(full, StoreError::Full { path: path.clone() });
+    let before = store.reader().unwrap().replay(&mut |_| ()).unwrap();
+    assert_eq!(before % 20, 0, "nothing of the failed group is there");
+    let results = writer.write_group(&[Write::CleanBindings { before: at(1_000) }]);
+    assert_eq!(results, [Ok(WriteDone::Changed { rows: before - 1 })]);
+    assert!(writer.write_group(&group).iter().all(Result::is_ok));
+}
+
+#[cfg(unix)]
+#[test]
+fn only_the_owner_may_read_the_file() {
+    use std::os::unix::fs::PermissionsExt;
+    let (dir, mut admin) = admin();
+    add(&mut admin, "alice");
+    for name in ["belfry.db", "belfry.db-wal"] {
+        let mode = std::fs::metadata(dir.path().join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}

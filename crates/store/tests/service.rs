@@ -1,0 +1,208 @@
+//! The running side: order, groups, queues that are full, databases that are locked.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use stdx::Instant;
+use store::{
+    Address, Admin, Busy, CallFilter, CallRecord, Completions, Loaded, NewAccount, Options, Read, Service,
+    ServiceOptions, Sqlite, Store, StoreError, Ticket, Write, WriteDone,
+};
+use tempfile::TempDir;
+
+const LONG: Duration = Duration::from_secs(20);
+
+type Done<T> = (u16, Vec<(u64, Result<T, StoreError>)>);
+
+/// Puts what comes into channels with room for all of a test.
+struct Sinks {
+    writes: SyncSender<Done<WriteDone>>,
+    reads: SyncSender<Done<Loaded>>,
+    failures: Mutex<Vec<StoreError>>,
+}
+
+impl Completions for Sinks {
+    fn complete(&self, sink: u16, done: Vec<(u64, Result<WriteDone, StoreError>)>) {
+        self.writes.send((sink, done)).unwrap();
+    }
+
+    fn loaded(&self, sink: u16, done: Vec<(u64, Result<Loaded, StoreError>)>) {
+        self.reads.send((sink, done)).unwrap();
+    }
+
+    fn failed(&self, error: &StoreError) {
+        self.failures.lock().unwrap().push(error.clone());
+    }
+}
+
+struct World {
+    _dir: TempDir,
+    store: Sqlite,
+    sinks: Arc<Sinks>,
+    writes: Receiver<Done<WriteDone>>,
+    reads: Receiver<Done<Loaded>>,
+    service: Service,
+}
+
+fn world(options: &ServiceOptions) -> World {
+    let dir = tempfile::tempdir().unwrap();
+    let quick = Options { busy_timeout: Duration::from_millis(20), ..Options::default() };
+    let store = Sqlite::open_with(dir.path().join("belfry.db"), quick).unwrap();
+    let (write_sender, writes) = sync_channel(10_000);
+    let (read_sender, reads) = sync_channel(10_000);
+    let sinks = Arc::new(Sinks { writes: write_sender, reads: read_sender, failures: Mutex::default() });
+    let completions: Arc<dyn Completions> = sinks.clone();
+    let service = Service::start(&store, &completions, options).unwrap();
+    World { _dir: dir, store, sinks, writes, reads, service }
+}
+
+fn binding() -> Write {
+    Write::Binding { written_at: Instant::from_micros(1), record: [1, 2, 3].into() }
+}
+
+fn ticket(sink: u16, id: u64) -> Ticket {
+    Ticket { sink, id }
+}
+
+#[test]
+fn writes_are_answered_in_order_to_the_sink_that_asked() {
+    let world = world(&ServiceOptions::default());
+    for id in 0..1_000 {
+        world.service.write(binding(), ticket(u16::from(id % 3 == 0), id)).unwrap();
+    }
+    let mut answered = [Vec::new(), Vec::new()];
+    while answered[0].len() + answered[1].len() < 1_000 {
+        let (sink, done) = world.writes.recv_timeout(LONG).unwrap();
+        for (id, result) in done {
+            // One writer and one asker: the n-th write is the n-th row.
+            assert_eq!(result, Ok(WriteDone::Logged { seq: i64::try_from(id).unwrap() + 1 }));
+            assert_eq!(sink, u16::from(id % 3 == 0));
+            answered[usize::from(sink)].push(id);
+        }
+    }
+    assert!(answered.iter().all(|ids| ids.is_sorted()));
+    assert_eq!(world.service.waiting(), (0, 0));
+}
+
+#[test]
+fn what_waits_together_is_one_group() {
+    // The window is endless, so a group ends when it is full.
+    let options = ServiceOptions { max_group: 5, group_window: LONG * 100, ..ServiceOptions::default() };
+    let world = world(&options);
+    for id in 0..10 {
+        world.service.write(binding(), ticket(0, id)).unwrap();
+    }
+    for _ in 0..2 {
+        assert_eq!(world.writes.recv_timeout(LONG).unwrap().1.len(), 5);
+    }
+}
+
+fn call() -> Write {
+    let at = Instant::from_micros(1);
+    Write::Call(Box::new(CallRecord {
+        call_id: "1".into(),
+        from: "a".into(),
+        to: "b".into(),
+        started_at: at,
+        answered_at: None,
+        ended_at: at,
+        code: 486,
+        reason: "".into(),
+        account: None,
+    }))
+}
+
+#[test]
+fn a_call_record_rides_along_or_goes_alone_in_the_end() {
+    let options = ServiceOptions { ride_along: LONG * 100, ..ServiceOptions::default() };
+    let along = world(&options);
+    along.service.write(call(), None).unwrap();
+    along.service.write(binding(), ticket(0, 1)).unwrap();
+    along.writes.recv_timeout(LONG).unwrap();
+    let filter = CallFilter { limit: 9, ..CallFilter::default() };
+    assert_eq!(Admin::new(&along.store).unwrap().calls(filter.clone()).unwrap().len(), 1);
+
+    // Nobody else comes: shutting down writes it.
+    let alone = world(&options);
+    alone.service.write(call(), None).unwrap();
+    alone.service.shutdown();
+    assert_eq!(Admin::new(&alone.store).unwrap().calls(filter).unwrap().len(), 1);
+}
+
+#[test]
+fn a_full_queue_says_busy_and_forgets_nothing_it_took() {
+    let options = ServiceOptions {
+        write_queue: 3,
+        ride_along: LONG * 100,
+        group_window: LONG * 100,
+        ..ServiceOptions::default()
+    };
+    let world = world(&options);
+    for id in 0..3 {
+        world.service.write(binding(), ticket(0, id)).unwrap();
+    }
+    assert_eq!(world.service.write(binding(), ticket(0, 3)), Err(Busy));
+    world.service.shutdown();
+    assert_eq!(world.writes.recv_timeout(LONG).unwrap().1.len(), 3);
+}
+
+#[test]
+fn reads_find_accounts_and_say_when_there_is_none() {
+    let world = world(&ServiceOptions { readers: 2, ..ServiceOptions::default() });
+    let mut admin = Admin::new(&world.store).unwrap();
+    admin.ensure_domain("example.org", Instant::from_micros(1)).unwrap();
+    let address = Address::new("alice", "example.org").unwrap();
+    admin.add_account(NewAccount::with_password(address, "x", Instant::from_micros(1)).unwrap()).unwrap();
+    for (id, user) in ["alice", "bob"].into_iter().enumerate() {
+        let read = Read::Account { user: user.into(), domain: "example.org".into() };
+        world.service.read(read, ticket(4, id as u64)).unwrap();
+    }
+    let mut found = Vec::new();
+    while found.len() < 2 {
+        let (sink, done) = world.reads.recv_timeout(LONG).unwrap();
+        assert_eq!(sink, 4);
+        found.extend(done);
+    }
+    found.sort_by_key(|(id, _)| *id);
+    assert!(matches!(&found[0].1, Ok(Loaded::Account(Some(account))) if &*account.name == "alice"));
+    assert_eq!(found[1].1, Ok(Loaded::Account(None)));
+}
+
+#[test]
+fn a_locked_database_fails_writes_only_while_it_is_locked() {
+    let world = world(&ServiceOptions::default());
+    let other = rusqlite::Connection::open(world.store.path()).unwrap();
+    other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    world.service.write(binding(), ticket(0, 1)).unwrap();
+    let locked = StoreError::Locked { path: world.store.path().to_owned() };
+    assert_eq!(world.writes.recv_timeout(LONG).unwrap(), (0, vec![(1, Err(locked.clone()))]));
+    assert_eq!(*world.sinks.failures.lock().unwrap(), [locked]);
+    // Readers do not mind: calls of cached and uncached accounts go on.
+    world.service.read(Read::Domains, ticket(0, 9)).unwrap();
+    assert_eq!(world.reads.recv_timeout(LONG).unwrap().1, [(9, Ok(Loaded::Domains(Vec::new())))]);
+    other.execute_batch("ROLLBACK").unwrap();
+    world.service.write(binding(), ticket(0, 2)).unwrap();
+    assert_eq!(world.writes.recv_timeout(LONG).unwrap().1, [(2, Ok(WriteDone::Logged { seq: 1 }))]);
+}
+
+#[test]
+fn an_askers_own_mistake_is_not_an_operators_business() {
+    let world = world(&ServiceOptions::default());
+    world.service.write(Write::RemoveRoute { name: "none".into() }, ticket(0, 1)).unwrap();
+    let (_, done) = world.writes.recv_timeout(LONG).unwrap();
+    assert_eq!(done, [(1, Err(StoreError::NotFound { what: "route none".into() }))]);
+    assert_eq!(*world.sinks.failures.lock().unwrap(), []);
+}
+
+#[test]
+fn what_was_answered_is_seen_by_a_reader_made_before() {
+    let world = world(&ServiceOptions::default());
+    let mut reader = world.store.reader().unwrap();
+    assert_eq!(reader.replay(&mut |_| ()), Ok(0));
+    world.service.write(binding(), ticket(0, 1)).unwrap();
+    world.writes.recv_timeout(LONG).unwrap();
+    assert_eq!(reader.replay(&mut |_| ()), Ok(1));
+}

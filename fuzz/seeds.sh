@@ -1,0 +1,14 @@
+#!/bin/sh
+# Puts the torture vectors into each target's corpus, in the form that target reads.
+set -eu
+cd "$(dirname "$0")"
+mkdir -p corpus/message corpus/uri corpus/framing corpus/rewrite
+for vector in ../crates/sip/tests/vectors/*/*.dat; do
+    name="$(basename "$vector" .dat)"
+    cp "$vector" "corpus/message/$name"
+    { printf '\003'; cat "$vector"; } > "corpus/framing/$name"
+    # Orders (see fuzz_targets/rewrite.rs), a value, the message.
+    { printf '\004\007\002\003\000\001<sip:a@b>;lr\377'; cat "$vector"; } > "corpus/rewrite/$name"
+done
+grep -ahoiE '(sips?|tel):[^ <>"]+' ../crates/sip/tests/vectors/*/*.dat ../crates/sip/src/wire/uri_form.rs | sort -u |
+    awk '{ printf "%s\n%s", last, $0 > ("corpus/uri/" NR); close("corpus/uri/" NR); last = $0 }'

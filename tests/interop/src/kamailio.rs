@@ -1,0 +1,51 @@
+//! Kamailio, as a peer on either side of a node, or in a node's place.
+
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use crate::peer::Peer;
+use crate::wait::{free_port, wait_for_sip};
+
+pub struct Kamailio {
+    pub port: u16,
+    _peer: Peer,
+    _folder: TempDir,
+}
+
+impl Kamailio {
+    /// A proxy that sends everything without a route on to `target`.
+    pub fn proxy_to(target: u16) -> Kamailio {
+        let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/kamailio/proxy.cfg");
+        Kamailio::start(&config, &format!("TARGET=\"sip:127.0.0.1:{target}\""))
+    }
+
+    /// A registrar and proxy for [`crate::DOMAIN`] where every account's password is `secret`.
+    pub fn office() -> Kamailio {
+        let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("kamailio/office.cfg");
+        Kamailio::start(&config, "OFFICE")
+    }
+
+    fn start(config: &Path, define: &str) -> Kamailio {
+        let folder = TempDir::new().expect("a temporary folder");
+        let port = free_port();
+        let place = folder.path().display();
+        let arguments = [
+            "-f".to_owned(),
+            config.display().to_string(),
+            "-DD".to_owned(),
+            "-E".to_owned(),
+            "-l".to_owned(),
+            format!("udp:127.0.0.1:{port}"),
+            "-A".to_owned(),
+            define.to_owned(),
+            "-Y".to_owned(),
+            place.to_string(),
+            "-P".to_owned(),
+            format!("{place}/kamailio.pid"),
+        ];
+        let peer = Peer::start("kamailio", "kamailio", &arguments, folder.path());
+        wait_for_sip(port, || peer.tail());
+        Kamailio { port, _peer: peer, _folder: folder }
+    }
+}

@@ -1,0 +1,24 @@
+//! Real peers around a real node, all on loopback: SIPp, Kamailio, baresip and OpenSSL's s_client.
+//!
+//! A [`play`] is what two or more peers do through some proxy; the tests run the plays through `belfry`, and
+//! those that any proxy passes through Kamailio too, so that a failure tells whose it is.
+
+mod baresip;
+mod kamailio;
+mod node;
+mod peer;
+pub mod play;
+mod sipp;
+mod tls;
+mod wait;
+
+pub use baresip::Baresip;
+pub use kamailio::Kamailio;
+pub use node::Node;
+pub use peer::Peer;
+pub use sipp::{Account, Sipp};
+pub use tls::options_over_tls;
+pub use wait::{free_port, lines_in, wait_for_sip, wait_until};
+
+/// The domain every test serves.
+pub const DOMAIN: &str = "example.test";

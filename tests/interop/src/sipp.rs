@@ -1,0 +1,129 @@
+//! SIPp as a caller, an answerer and a registering phone.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::DOMAIN;
+use crate::peer::Peer;
+use crate::wait::{free_port, lines_in, wait_until};
+
+/// One line of an injection file.
+pub struct Account {
+    pub user: String,
+    pub password: String,
+}
+
+impl Account {
+    pub fn new(user: &str, password: &str) -> Account {
+        Account { user: user.to_owned(), password: password.to_owned() }
+    }
+}
+
+/// A SIPp that runs one scenario. Drop it to end it.
+pub struct Sipp {
+    pub port: u16,
+    peer: Peer,
+    folder: TempDir,
+}
+
+impl Sipp {
+    /// Waits for `calls` calls and ends after them. `scenario` is a file of `scenarios/` or of the bench's, or `-uas`
+    /// and `-uac` for SIPp's built-in ones.
+    pub fn answering(scenario: &str, calls: u32) -> Sipp {
+        let sipp = Sipp::start(scenario, &[], calls, &[]);
+        sipp.wait_until_bound();
+        sipp
+    }
+
+    /// Places `calls` calls to `user` through 127.0.0.1:`proxy`, `rate` a second.
+    pub fn calling(scenario: &str, proxy: u16, user: &str, calls: u32, rate: u32) -> Sipp {
+        let more = ["-s".to_owned(), user.to_owned(), "-r".to_owned(), rate.to_string()];
+        Sipp::start(scenario, &[format!("127.0.0.1:{proxy}")], calls, &more)
+    }
+
+    /// Runs a scenario once for each account: its fields are user, domain and credentials. `contact` is where
+    /// register.xml binds them.
+    pub fn for_accounts(scenario: &str, proxy: u16, accounts: &[Account], contact: u16, rate: u32) -> Sipp {
+        let folder = TempDir::new().expect("a temporary folder");
+        let mut lines = vec!["SEQUENTIAL".to_owned()];
+        for Account { user, password } in accounts {
+            lines.push(format!("{user};{DOMAIN};[authentication username={user} password={password}]"));
+        }
+        let injection = folder.path().join("accounts.csv");
+        std::fs::write(&injection, lines.join("\n") + "\n").expect("the test's folder is writable");
+        let more = [
+            "-inf".to_owned(),
+            injection.display().to_string(),
+            "-key".to_owned(),
+            "contact".to_owned(),
+            format!("127.0.0.1:{contact}"),
+            "-r".to_owned(),
+            rate.to_string(),
+        ];
+        let calls = u32::try_from(accounts.len()).expect("a test has few accounts");
+        Sipp::start_in(folder, scenario, &[format!("127.0.0.1:{proxy}")], calls, &more)
+    }
+
+    /// Waits until all its calls are done, and panics with what SIPp has to say unless all went as written.
+    pub fn succeeds(mut self) {
+        let code = self.code();
+        assert!(code == Some(0), "SIPp: {code:?}\n{}", self.report());
+    }
+
+    /// Waits until all its calls are done; at least one must not have gone as written.
+    pub fn fails(mut self) {
+        let code = self.code();
+        assert!(code == Some(1), "SIPp was to fail a call: {code:?}\n{}", self.report());
+    }
+
+    /// What the scenario's `<log>` actions wrote so far, a line each.
+    pub fn logged(&self) -> Vec<String> {
+        lines_in(&self.folder.path().join("log.txt"))
+    }
+
+    fn code(&mut self) -> Option<i32> {
+        self.peer.wait(Duration::from_secs(90)).code()
+    }
+
+    fn report(&self) -> String {
+        let errors = lines_in(&self.folder.path().join("errors.txt"));
+        format!("{}\n{}", self.peer.tail(), errors[..errors.len().min(60)].join("\n"))
+    }
+
+    fn start(scenario: &str, remote: &[String], calls: u32, more: &[String]) -> Sipp {
+        Sipp::start_in(TempDir::new().expect("a temporary folder"), scenario, remote, calls, more)
+    }
+
+    fn start_in(folder: TempDir, scenario: &str, remote: &[String], calls: u32, more: &[String]) -> Sipp {
+        let port = free_port();
+        let text = "-i 127.0.0.1 -nostdin -timer_resol 1 -trace_err -error_file errors.txt -trace_logs -log_file log.txt";
+        let mut arguments: Vec<String> = match scenario.strip_prefix('-') {
+            Some(built_in) => vec!["-sn".to_owned(), built_in.to_owned()],
+            None => vec!["-sf".to_owned(), find(scenario).display().to_string()],
+        };
+        arguments.extend(remote.iter().cloned());
+        arguments.extend(text.split(' ').map(str::to_owned));
+        arguments.extend(["-p".to_owned(), port.to_string(), "-m".to_owned(), calls.to_string()]);
+        arguments.extend(more.iter().cloned());
+        let peer = Peer::start("sipp", "sipp", &arguments, folder.path());
+        Sipp { port, peer, folder }
+    }
+
+    fn wait_until_bound(&self) {
+        // Linux lists bound sockets by the port in hexadecimal.
+        let entry = format!(":{:04X} ", self.port);
+        let is_bound = || lines_in(Path::new("/proc/net/udp")).iter().any(|line| line.contains(&entry));
+        wait_until("SIPp to listen", Duration::from_secs(20), is_bound, || self.report());
+    }
+}
+
+fn find(scenario: &str) -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    ["scenarios", "../../bench/scenarios"]
+        .map(|folder| here.join(folder).join(scenario))
+        .into_iter()
+        .find(|path| path.is_file())
+        .unwrap_or_else(|| panic!("no scenario {scenario}"))
+}

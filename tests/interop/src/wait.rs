@@ -1,0 +1,73 @@
+//! Waiting for a condition, never for a time.
+
+use std::net::{TcpListener, UdpSocket};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How often a condition is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Returns once `is_so` holds; panics with `what` and `explain()` when it does not within `limit`.
+pub fn wait_until(
+    what: &str,
+    limit: Duration,
+    mut is_so: impl FnMut() -> bool,
+    explain: impl Fn() -> String,
+) {
+    let began = now();
+    while !is_so() {
+        assert!(now().duration_since(began) < limit, "waited {limit:?} for: {what}\n{}", explain());
+        std::thread::park_timeout(LOOK);
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "other programs run by the wall clock, and so does a wait for them"
+)]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// A port of 127.0.0.1 that is free for UDP and for TCP now.
+pub fn free_port() -> u16 {
+    (0..100)
+        .find_map(|_| {
+            let udp = UdpSocket::bind("127.0.0.1:0").ok()?;
+            let port = udp.local_addr().ok()?.port();
+            TcpListener::bind(("127.0.0.1", port)).ok().map(|_| port)
+        })
+        .expect("one of a hundred ports of 127.0.0.1 is free for UDP and TCP")
+}
+
+/// Returns once something answers an OPTIONS at udp:127.0.0.1:`port`, whatever it answers.
+pub fn wait_for_sip(port: u16, explain: impl Fn() -> String) {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    socket.set_read_timeout(Some(LOOK * 5)).expect("a positive timeout");
+    let own = socket.local_addr().expect("a bound socket").port();
+    let mut attempt = 0;
+    let answers = || {
+        attempt += 1;
+        let request = format!(
+            "OPTIONS sip:127.0.0.1:{port} SIP/2.0\r\n\
+             Via: SIP/2.0/UDP 127.0.0.1:{own};branch=z9hG4bKready{own}-{attempt};rport\r\n\
+             From: <sip:interop@127.0.0.1>;tag=ready{attempt}\r\n\
+             To: <sip:127.0.0.1:{port}>\r\n\
+             Call-ID: ready-{own}-{attempt}\r\n\
+             CSeq: {attempt} OPTIONS\r\n\
+             Max-Forwards: 70\r\n\
+             Content-Length: 0\r\n\r\n"
+        );
+        // Refused is reported by the next call on the socket; both mean: not yet.
+        socket.send_to(request.as_bytes(), ("127.0.0.1", port)).is_ok()
+            && socket.recv(&mut [0; 65_535]).is_ok()
+    };
+    wait_until(&format!("an answer from udp:127.0.0.1:{port}"), Duration::from_secs(20), answers, explain);
+}
+
+/// The lines of a file that another program is writing; none while it does not exist.
+pub fn lines_in(path: &Path) -> Vec<String> {
+    std::fs::read(path)
+        .map(|bytes| String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect())
+        .unwrap_or_default()
+}
