@@ -68,18 +68,18 @@ fn conclude(
 ) -> Result<(), CliError> {
     match result {
         Err(_) if interrupted => Err(CliError::Other(format!(
-            "interrupted; {} accounts are in ({}); the same command takes up the rest",
+            "interrupted; accounts in: {} ({}); the same command takes up the rest",
             grouped(so_far.total()),
             counts(so_far)
         ))),
         Err(error) => Err(CliError::Other(format!(
-            "{error}; {} accounts before it are in; mend the file and give the same command again",
+            "{error}; accounts in before it: {}; mend the file and give the same command again",
             grouped(so_far.total())
         ))),
         Ok(imported) => {
             let rate = imported.total() as f64 / seconds.max(0.001);
             println!(
-                "{} accounts in {seconds:.1} s, {rate:.0}/s: {}",
+                "accounts: {} in {seconds:.1} s, {rate:.0}/s: {}",
                 grouped(imported.total()),
                 counts(imported)
             );

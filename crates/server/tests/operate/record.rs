@@ -63,12 +63,12 @@ fn an_import_says_how_many_and_where_it_stopped() {
     }
     place.write("users.csv", &csv);
     let said = place.belfry(&["account", "import", "users.csv"]).good();
-    assert!(said.starts_with("2 500 accounts in ") && said.contains(": 2 500 added, 0 updated"), "{said}");
+    assert!(said.starts_with("accounts: 2 500 in ") && said.contains(": 2 500 added, 0 updated"), "{said}");
     let again = place.belfry_with(&["account", "import", "-", "--skip-existing"], &csv).good();
     assert!(again.contains("0 added, 0 updated, 2 500 skipped"), "{again}");
     place.belfry_with(&["account", "import", "-"], "zoe,pw\nyan\n").failed(
         1,
-        "line 2: 1 fields; expected account,password,name (name may be missing); 1 accounts before it",
+        "line 2: 1 field; expected account,password,name (name may be missing); accounts in before it: 1; ",
     );
 
     let listed = place.belfry(&["account", "list", "--json"]).good();
@@ -103,8 +103,9 @@ fn an_interrupted_import_says_how_many_are_in() {
     assert_eq!(child.wait().unwrap().code(), Some(1));
     let last = said.map(Result::unwrap).last().unwrap();
     let (_, rest) = last.split_once("interrupted; ").unwrap();
-    let count: usize = rest.split(' ').next().unwrap().parse().unwrap();
-    assert!(rest.contains("accounts are in") && count <= 200, "{last}");
+    let count: usize =
+        rest.strip_prefix("accounts in: ").unwrap().split(' ').next().unwrap().parse().unwrap();
+    assert!(rest.contains(" added, 0 updated") && count <= 200, "{last}");
     assert_eq!(place.belfry(&["account", "list", "--json"]).good().lines().count(), count);
 }
 
