@@ -90,7 +90,7 @@ shards = {CORES}
 listen = ["udp:127.0.0.1:{self.port}"]
 domains = ["{DOMAIN}"]
 # COMPAT(sipp 3.6): it gives up on a challenge that is not MD5.
-digest = ["MD5"]
+algorithms = ["MD5"]
 
 [http]
 listen = "127.0.0.1:{self.http}"
