@@ -53,6 +53,10 @@ impl DownTargets {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Target> {
+        self.0.iter()
+    }
 }
 
 impl FromIterator<Target> for DownTargets {

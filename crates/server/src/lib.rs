@@ -4,5 +4,8 @@ pub mod clock;
 pub mod config;
 pub mod limits;
 pub mod net;
+pub mod node;
+pub mod routes;
+pub mod shard;
 #[cfg(test)]
 mod testing;

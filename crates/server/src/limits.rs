@@ -64,3 +64,13 @@ pub const DNS_RECORDS: usize = 64;
 
 /// Answers of one shard's DNS cache; least used ones make room.
 pub const DNS_CACHE: u64 = 4096;
+
+/// Accounts a shard keeps in memory; about 400 bytes each. Those not asked for lately make room.
+pub const CACHED_ACCOUNTS: usize = 200_000;
+
+/// Letters (batches of packets, questions) that may wait for a shard. More are dropped and counted: their
+/// senders retransmit.
+pub const SHARD_INBOX: usize = 65_536;
+
+/// Traced messages that may wait for a slow reader; the oldest are dropped and counted.
+pub const TRACE_QUEUE: usize = 4_096;

@@ -67,7 +67,10 @@ impl Parties {
                 },
             })
         };
-        [of(&self.caller, true, &self.to), of(&self.callee, false, &self.from)].into_iter().flatten().collect()
+        [of(&self.caller, true, &self.to), of(&self.callee, false, &self.from)]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 }
 

@@ -13,11 +13,21 @@ pub enum Letter {
     /// Messages that another shard received, and this one works on.
     Packets(Vec<Packet>),
     /// A message for a connection that this shard holds; `from` hears when it could not be sent.
-    Transmit { transmit: Transmit, from: u16 },
+    Transmit {
+        transmit: Transmit,
+        from: u16,
+    },
     SendFailed(TransmitId),
     /// A question about an address whose bucket this shard owns.
-    Ask { from: Edge, id: AskId, query: Query },
-    Answer { id: AskId, answer: Answer },
+    Ask {
+        from: Edge,
+        id: AskId,
+        query: Query,
+    },
+    Answer {
+        id: AskId,
+        answer: Answer,
+    },
     Push(Push),
     /// From the store's threads.
     Written(Vec<(u64, Result<WriteDone, StoreError>)>),

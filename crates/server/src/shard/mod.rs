@@ -27,7 +27,6 @@ use store::Service;
 
 pub use letter::{Command, Letter};
 pub use planning::CallerProof;
-pub(crate) use planning::compile;
 pub use status::{ShardStatus, StatusBoard};
 
 use crate::clock::Clock;

@@ -1,8 +1,7 @@
 //! The routing plan's words and the endpoint's: same meaning, two crates that do not know each other.
 
-use call::{Plan, PlanRequest as Question, RouteTarget};
+use call::{Plan, PlanRequest as Question};
 use sip::endpoint::{Caller, Decision, PlanRequest};
-use store::Pattern;
 
 /// Whether callers that claim an account of ours must prove it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,38 +43,4 @@ pub(crate) fn decide(
 pub(crate) fn uri_of(target: &call::Target, user: &str) -> Box<str> {
     let user = sip::wire::escape_user(user);
     if user.is_empty() { format!("sip:{target}").into() } else { format!("sip:{user}@{target}").into() }
-}
-
-/// A route of the record as the plan wants it.
-///
-/// # Errors
-/// In words for the operator who wrote it.
-pub(crate) fn compile(route: &store::Route) -> Result<call::Route, String> {
-    let (pattern, domain) = match &route.pattern {
-        Pattern::Number(text) | Pattern::User(text) => (text.clone(), None),
-        Pattern::Prefix(text) => (format!("{text}*").into(), None),
-        Pattern::Regex(text) => (format!("~{text}").into(), None),
-        Pattern::Domain(text) => ("*".into(), Some(text.clone())),
-    };
-    let targets = route
-        .targets
-        .iter()
-        .map(|target| {
-            // A route may be written as a URI; its scheme says nothing that the plan does not know.
-            let text = target.uri.strip_prefix("sip:").unwrap_or(&target.uri);
-            let to: RouteTarget =
-                text.parse().map_err(|error| format!("route {}: {}: {error}", route.name, target.uri))?;
-            Ok(call::Member { to, priority: target.priority, weight: target.weight })
-        })
-        .collect::<Result<_, String>>()?;
-    Ok(call::Route {
-        name: route.name.clone(),
-        priority: 100,
-        pattern,
-        domain,
-        targets,
-        strip: route.strip,
-        prefix: route.prefix.clone(),
-        open: route.open,
-    })
 }

@@ -78,7 +78,8 @@ mod tests {
     #[test]
     fn a_response_goes_by_our_via() {
         let workers = Workers::new(1, 4);
-        let response = |token: &str| format!("SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP a;branch=z;n={token};rport\r\n\r\n");
+        let response =
+            |token: &str| format!("SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP a;branch=z;n={token};rport\r\n\r\n");
         assert_eq!(workers.of(response("1.3").as_bytes()), Some(3));
         assert_eq!(workers.of(response("1.9").as_bytes()), None, "no such shard");
         assert_eq!(workers.of(response("2.3").as_bytes()), None, "another node's");

@@ -9,7 +9,7 @@ use stdx::slab::Key;
 use super::forward::{hop_of_flow, next_hop_of};
 use super::receive::reply_target;
 use super::{Caller, Effect, Endpoint, Outbox, Stage, User};
-use crate::events::{ASK_BIT, EventEffect, Incoming, Onward, Package, RequestId, TxRef};
+use crate::events::{EventEffect, Incoming, Onward, Package, RequestId, TxRef};
 use crate::resolve::Hop;
 use crate::token;
 use crate::transport::{Source, Target};
@@ -131,13 +131,11 @@ impl Endpoint {
         self.perform_events(now, effects, out);
     }
 
-    /// An answer with [`ASK_BIT`] is the notifier's.
+    /// An answer whose number has `events::ASK_BIT` is the notifier's.
     pub(super) fn handle_agent_answer(&mut self, now: Instant, id: AskId, answer: Answer, out: &mut Outbox) {
-        if id.0 & ASK_BIT != 0 {
-            let mut effects = std::mem::take(&mut self.event_effects);
-            self.notifier.handle_answer(now, id, answer, &mut effects);
-            self.perform_events(now, effects, out);
-        }
+        let mut effects = std::mem::take(&mut self.event_effects);
+        self.notifier.handle_answer(now, id, answer, &mut effects);
+        self.perform_events(now, effects, out);
     }
 
     /// What the router sends unasked.
@@ -170,11 +168,11 @@ impl Endpoint {
         for effect in effects.drain(..) {
             match effect {
                 EventEffect::Reply { transaction, bytes } => {
-                    self.reply_for_notifier(now, transaction, bytes, out)
+                    self.reply_for_notifier(now, transaction, bytes, out);
                 }
                 EventEffect::Ask { id, query } => out.push(Effect::Ask { id, query }),
                 EventEffect::Request { id, bytes, onward } => {
-                    self.send_for_notifier(now, id, bytes, &onward, out)
+                    self.send_for_notifier(now, id, bytes, &onward, out);
                 }
             }
         }

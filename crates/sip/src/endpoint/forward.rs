@@ -7,7 +7,7 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::routing::{OwnRoutes, first_address, route_after};
-use super::{CallEvent, CallEventKind, Context, Effect, Endpoint, Outbox, Stage, Timer};
+use super::{CallEventKind, Caller, Context, Effect, Endpoint, Outbox, Stage, Timer};
 use crate::limits;
 use crate::proxy::{Best, Branch, BranchState, Destination, Forking};
 use crate::resolve::{Hop, NextHop, ResolveEffect};
@@ -58,7 +58,7 @@ impl Endpoint {
     }
 
     /// A request by our own Record-Route: where it goes, its Route or its flow says.
-    pub(super) fn forward_in_dialog(&mut self, now: Instant, key: Key, own: OwnRoutes, out: &mut Outbox) {
+    pub(super) fn forward_in_dialog(&mut self, now: Instant, key: Key, own: &OwnRoutes, out: &mut Outbox) {
         let Some(context) = self.contexts.get(key) else { return };
         if context.request.method() == Method::Bye {
             self.note_call(key, CallEventKind::Ended, out);
@@ -69,32 +69,57 @@ impl Endpoint {
         self.begin_forking(now, key, vec![vec![destination]], own.count, false, false, out);
     }
 
-    /// RFC 3261 §16.11 and §13.2.2.4: the ACK to a 2xx is a transaction of its own and answered by nobody.
-    pub(super) fn forward_ack(&mut self, now: Instant, ack: &Message, source: &Source, out: &mut Outbox) {
-        let own = self.own_routes(ack);
-        if !own.genuine || ack.max_forwards() == Some(Some(0)) {
-            // The ACK to an error response that we sent without a transaction, or an attempt to be relayed.
+    /// An ACK that matches no transaction of ours: to a 2xx (RFC 3261 §13.2.2.4, §16.11), or to an error
+    /// response that we sent without a transaction. Nobody answers an ACK, whatever becomes of it.
+    pub(super) fn handle_stray_ack(&mut self, now: Instant, ack: Message, source: Source, out: &mut Outbox) {
+        if ack.max_forwards() == Some(Some(0)) {
             return;
         }
-        let destination = Destination { uri: ack.uri().into(), path: "".into(), received: own.flow };
-        let hop = match own.flow {
+        let own = self.own_routes(&ack);
+        if own.genuine {
+            let destination = Destination { uri: ack.uri().into(), path: "".into(), received: own.flow };
+            return self.forward_ack(now, &ack, &source, own.count, &destination, out);
+        }
+        // COMPAT(sipp): its built-in uac keeps no Route; the ACK goes where its INVITE went. The context has
+        // no server transaction, so that no answer can come of it.
+        let (server, stage) = (Key::from_u64(0), Stage::Planning { own_routes: own.count });
+        let context = Context { server, request: ack, source, caller: None, callee: None, stage };
+        let key = self.contexts.insert(context);
+        self.plan(key, Caller::Stranger, out);
+    }
+
+    /// The plan has said where an ACK without our Route goes.
+    pub(super) fn finish_ack(&mut self, now: Instant, key: Key, to: Option<&Destination>, out: &mut Outbox) {
+        let Some(context) = self.contexts.remove(key) else { return };
+        let own_routes = match context.stage {
+            Stage::Planning { own_routes } | Stage::Locating { own_routes, .. } => own_routes,
+            _ => 0,
+        };
+        if let Some(destination) = to {
+            self.forward_ack(now, &context.request, &context.source, own_routes, destination, out);
+        }
+    }
+
+    fn forward_ack(
+        &mut self,
+        now: Instant,
+        ack: &Message,
+        source: &Source,
+        own_routes: usize,
+        destination: &Destination,
+        out: &mut Outbox,
+    ) {
+        let hop = match destination.received {
             Some(received) => Some(hop_of_flow(&received)),
             None => self
-                .next_hop(ack, own.count, &destination)
+                .next_hop(ack, own_routes, destination)
                 .and_then(|next| self.resolve_at_once(now, &next, out)),
         };
         let Some(hop) = hop else { return };
         let Some(listener) = self.listener_for(hop.transport, hop.addr, Some(source.local)) else { return };
-        let copy = Copy {
-            destination: &destination,
-            own_routes: own.count,
-            record_route: false,
-            branch: 0,
-            attempt: 0,
-            listener,
-        };
+        let copy = Copy { destination, own_routes, record_route: false, branch: 0, attempt: 0, listener };
         let bytes = self.build_copy(ack, source, &copy);
-        let target = self.target_of(&hop, &destination, listener);
+        let target = self.target_of(&hop, destination, listener);
         self.transmit(target, bytes, None, out);
     }
 
@@ -123,6 +148,7 @@ impl Endpoint {
         if copy.record_route {
             self.add_record_route(&mut rewrite, request, source, copy);
         }
+        rewrite.ensure_content_length();
         rewrite.finish()
     }
 
@@ -236,15 +262,12 @@ impl Endpoint {
     pub fn call_of(&self, call_id: &[u8]) -> u64 {
         super::routing::call_hash(&self.keys, call_id)
     }
-
-    pub(super) fn note_ended(&self, call_id: &[u8], out: &mut Outbox) {
-        out.push(Effect::Call(CallEvent { call: self.call_of(call_id), kind: CallEventKind::Ended }));
-    }
 }
 
 pub(super) fn without_top_via(response: &Message) -> Bytes {
     let mut rewrite = Rewrite::new(response);
     rewrite.remove_first_value(Header::Via);
+    rewrite.ensure_content_length();
     rewrite.finish()
 }
 
@@ -319,11 +342,5 @@ impl Context {
 }
 
 pub(super) fn new_branch(destination: Destination) -> Branch {
-    Branch {
-        flow_only: destination.received.is_some_and(|received| received.flow.is_some()),
-        destination,
-        state: BranchState::Resolving,
-        hops: Default::default(),
-        attempt: 0,
-    }
+    Branch { destination, state: BranchState::Resolving, hops: Default::default(), attempt: 0 }
 }

@@ -46,7 +46,7 @@ impl Endpoint {
             return self.handle_known_request(now, key, method, out);
         }
         match method {
-            Method::Ack => self.forward_ack(now, &request, &source, out),
+            Method::Ack => self.handle_stray_ack(now, request, source, out),
             Method::Cancel => self.handle_cancel(now, &request, &source, out),
             _ => self.handle_new_request(now, hash, request, source, out),
         }

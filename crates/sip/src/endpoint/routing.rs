@@ -8,7 +8,7 @@ use stdx::hash::Keyed;
 use super::route_token::{self, FlowText};
 use super::{Endpoint, Keys};
 use crate::token;
-use crate::transport::{Target, Transport};
+use crate::transport::Transport;
 use crate::wire::{Address, Header, MAGIC_COOKIE, Message, Rewrite, Uri, Values, Via, parse_ip};
 
 /// What the Route header says about us.
@@ -175,17 +175,6 @@ impl Endpoint {
 
     pub(super) fn flow_text(&self, received: &Received) -> Option<FlowText> {
         FlowText::of(received, &self.settings.listeners)
-    }
-
-    pub(super) fn target_of_flow(&self, received: &Received) -> Target {
-        Target {
-            transport: received.transport,
-            remote: received.remote,
-            flow: received.flow,
-            local: Some(received.local),
-            tls_name: None,
-            reconnect: false,
-        }
     }
 }
 

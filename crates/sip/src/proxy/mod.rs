@@ -34,8 +34,6 @@ pub(crate) struct Branch {
     pub(crate) hops: VecDeque<Hop>,
     /// How many hops were tried: part of the branch parameter.
     pub(crate) attempt: u8,
-    /// Fails over from UDP, or from a message too large for it, were not asked of DNS.
-    pub(crate) flow_only: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use super::{T1, T2, T4, TIMEOUT, Tell, Turn, linger};
 
 /// §17.2.1 asks for a 100 unless something better is known to come within this time. We wait for it: on a
 /// quick network the 180 comes first and the 100 is never sent.
-pub const TRYING_DELAY: Duration = Duration::from_millis(200);
+pub(super) const TRYING_DELAY: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
 pub enum ServerInvite {

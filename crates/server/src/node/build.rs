@@ -1,0 +1,288 @@
+//! From configuration and record to the parts of a node.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+
+use anyhow::{Context, Result, anyhow};
+use call::{Health, HealthSettings, Ledger, LedgerSettings, Plan, PlanSettings};
+use cluster::{Bucket, Inbox};
+use router::{Edge, Router, RouterSettings};
+use sip::endpoint::{Endpoint, Settings};
+use stdx::Instant;
+use store::{Loaded, Read, Reader, Sqlite, Store, Write};
+
+use super::Node;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::net::tls::{self, Tls, TlsFiles};
+use crate::net::{Io, Listener, NetSettings};
+use crate::routes;
+use crate::shard::{CallerProof, Letter, Parts, Reload, Shard, run_on_this_thread};
+
+/// What all shards are made from.
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) plan: Arc<Plan>,
+    /// Configured and added ones.
+    domains: Vec<Box<str>>,
+    secret: [u8; 32],
+    seed: [u8; 32],
+}
+
+impl Shared {
+    pub(crate) fn read(config: Config, sqlite: &Sqlite, clock: Clock) -> Result<Self> {
+        let mut fresh = [0; 32];
+        let mut seed = [0; 32];
+        getrandom::fill(&mut fresh).context("the system gives no randomness")?;
+        getrandom::fill(&mut seed).context("the system gives no randomness")?;
+        let mut writer = sqlite.writer()?;
+        let secret = writer.secret("sip", fresh)?;
+        for name in &config.sip.domains {
+            // "Exists" is what is wanted.
+            let _ = writer.write_group(&[Write::AddDomain { name: name.clone(), created_at: clock.now() }]);
+        }
+        let plan =
+            Arc::new(Plan::new(&PlanSettings::default(), Vec::new()).map_err(|error| anyhow!("{error}"))?);
+        let mut shared = Shared { config, plan, domains: Vec::new(), secret, seed };
+        shared.refresh(sqlite)?;
+        Ok(shared)
+    }
+
+    /// Domains and routes as the record has them now.
+    pub(crate) fn refresh(&mut self, sqlite: &Sqlite) -> Result<()> {
+        let mut reader = sqlite.reader()?;
+        let sip = &self.config.sip;
+        let mut domains = vec![sip.default_domain.clone()];
+        domains.extend(sip.domains.iter().filter(|name| **name != sip.default_domain).cloned());
+        if let Loaded::Domains(stored) = reader.load(&Read::Domains)? {
+            domains.extend(
+                stored.into_iter().map(|domain| domain.name).filter(|name| !sip.domains.contains(name)),
+            );
+        }
+        let routes = match reader.load(&Read::Routes)? {
+            Loaded::Routes(routes) => routes,
+            _ => Vec::new(),
+        };
+        self.plan = Arc::new(compile(&self.config, &domains, &routes)?);
+        self.domains = domains;
+        Ok(())
+    }
+}
+
+/// A route that cannot be is left out and said so: one mistake must not take the others down.
+fn compile(config: &Config, domains: &[Box<str>], routes: &[store::Route]) -> Result<Plan> {
+    let sound = routes.iter().filter_map(|route| match routes::to_plan(route) {
+        Ok(route) => Some(route),
+        Err(problem) => {
+            tracing::error!(route = %route.name, %problem, "this route is left out");
+            None
+        }
+    });
+    let local = addresses(config).into_iter().map(|listener| listener.address).collect();
+    let settings = PlanSettings {
+        domains: domains.to_vec(),
+        default_domain: Some(config.sip.default_domain.clone()),
+        names: config.sip.advertise.iter().cloned().collect(),
+        local,
+    };
+    Plan::new(&settings, sound.collect()).map_err(|error| anyhow!("{error}"))
+}
+
+/// Listening addresses with `0.0.0.0` and `[::]` written out as what the machine has.
+fn addresses(config: &Config) -> Vec<Listener> {
+    let mut all = Vec::new();
+    for listener in &config.sip.listen {
+        if !listener.address.ip().is_unspecified() {
+            all.push(*listener);
+            continue;
+        }
+        let own = if_addrs::get_if_addrs().unwrap_or_default();
+        let family = own
+            .iter()
+            .map(|interface| interface.ip())
+            .filter(|ip| ip.is_ipv4() == listener.address.is_ipv4());
+        all.extend(family.map(|ip| Listener {
+            transport: listener.transport,
+            address: SocketAddr::new(ip, listener.address.port()),
+        }));
+    }
+    all
+}
+
+/// The certificate's files, made when none are configured and a listener needs them.
+pub(crate) fn certificates(config: &Config) -> Result<Option<Arc<Tls>>> {
+    let named = config.tls.certificate.clone().zip(config.tls.key.clone());
+    let files = match named {
+        Some((certificate, key)) => TlsFiles { certificate, key, authorities: config.tls.ca.clone() },
+        None => {
+            let mut names: Vec<&str> = config.sip.domains.iter().map(|name| &**name).collect();
+            names.extend(["localhost", "127.0.0.1", "::1"]);
+            names.extend(config.sip.advertise.as_deref());
+            let made = tls::self_signed(&config.server.data, &names)?;
+            TlsFiles { authorities: config.tls.ca.clone(), ..made }
+        }
+    };
+    Ok(Some(Tls::load(files)?))
+}
+
+/// Every binding and every count of kept messages back into the router that owns it.
+pub(crate) fn routers(shared: &Shared, reader: &mut dyn Reader, now: Instant) -> Result<Vec<Router>> {
+    let shards = shared.config.server.shards;
+    let mut hash_key = [0; 16];
+    hash_key.copy_from_slice(&shared.seed[16..]);
+    let mut routers: Vec<Router> =
+        (0..shards).map(|_| Router::new(RouterSettings::default(), hash_key, now)).collect();
+    let mut damaged = 0_u64;
+    let rows = reader.replay(&mut |row| {
+        let owner = router::decode_record(row.record).map(|(aor, _)| Bucket::of(&aor).shard(shards));
+        let replayed = owner.and_then(|owner| routers[usize::from(owner)].replay(now, row.record));
+        damaged += u64::from(replayed.is_err());
+    })?;
+    if damaged > 0 {
+        tracing::error!(
+            damaged,
+            "bindings in the log could not be read and are lost until their phones refresh"
+        );
+    }
+    if let Loaded::KeptCounts(counts) = reader.load(&Read::KeptCounts)? {
+        for (aor, count) in counts {
+            routers[usize::from(Bucket::of(&aor).shard(shards))].seed_kept(&aor, count);
+        }
+    }
+    let bindings: usize = routers.iter().map(|router| router.counts().bindings).sum();
+    tracing::info!(rows, bindings, "read the log of bindings");
+    Ok(routers)
+}
+
+/// Says so when another process is there, before half the traffic goes to each.
+pub(crate) fn check_addresses(config: &Config) -> Result<()> {
+    for listener in &config.sip.listen {
+        Io::check_free(listener)?;
+    }
+    Ok(())
+}
+
+fn endpoint_settings(shared: &Shared, shard: usize) -> Settings {
+    let sip = &shared.config.sip;
+    let seconds = |duration: std::time::Duration| u32::try_from(duration.as_secs()).unwrap_or(u32::MAX);
+    let listeners = addresses(&shared.config)
+        .iter()
+        .map(|listener| {
+            let mut named = sip::endpoint::Listener::new(listener.transport, listener.address);
+            if let Some(host) = &sip.advertise {
+                named.advertised = format!("{host}:{}", listener.address.port()).into();
+            }
+            named
+        })
+        .collect();
+    let mut table_seed = [0; 16];
+    table_seed.copy_from_slice(&shared.seed[..16]);
+    Settings {
+        edge: Edge { node: 0, shard: u16::try_from(shard).unwrap_or(0) },
+        listeners,
+        domains: shared.domains.clone(),
+        timer_c: sip.timer_c,
+        secret: shared.secret,
+        table_seed,
+        registrar: sip::registrar::RegistrarRules {
+            min_expires: seconds(sip.min_expires),
+            max_expires: seconds(sip.max_expires),
+            default_expires: seconds(sip.default_expires),
+            max_contacts: sip.max_contacts as usize,
+        },
+        digest: sip::digest::Settings { hashes: sip.algorithms.clone(), ..Default::default() },
+        events: sip::events::EventRules::default(),
+        service_route: "".into(),
+        flow_timer: seconds(sip.tcp_idle),
+    }
+}
+
+pub(crate) fn reload_of(shared: &Shared, shard: usize) -> Reload {
+    Reload {
+        settings: endpoint_settings(shared, shard),
+        proof: proof(&shared.config),
+        default_max_contacts: shared.config.sip.max_contacts as usize,
+        records: shared.config.calls.records,
+    }
+}
+
+fn proof(config: &Config) -> CallerProof {
+    if config.sip.authenticate_calls { CallerProof::Required } else { CallerProof::Waived }
+}
+
+fn net_settings(config: &Config, tls: Option<Arc<Tls>>) -> NetSettings {
+    NetSettings {
+        udp_receive_buffer: config.sip.udp_receive_buffer,
+        max_flows: config.limits.connections as usize,
+        max_flows_per_source: config.limits.connections_per_source as usize,
+        flow_idle: config.sip.tcp_idle,
+        tls,
+        ws_origins: config.sip.websocket_origins.clone(),
+        nameservers: config.sip.nameservers.clone(),
+        ..NetSettings::default()
+    }
+}
+
+/// A shard on its own thread; returns when it listens, or why it cannot.
+pub(crate) fn start_shard(
+    node: &Node,
+    number: usize,
+    router: Router,
+    inbox: Inbox<Letter>,
+) -> Result<JoinHandle<()>> {
+    let shared = &node.shared;
+    let now = node.clock.now();
+    let settings = endpoint_settings(shared, number);
+    let probing = HealthSettings {
+        interval: shared.config.routes.probe_interval,
+        failures: shared.config.routes.probe_failures,
+    };
+    let parts = Parts {
+        edge: settings.edge,
+        clock: node.clock,
+        endpoint: Endpoint::new(settings, now),
+        router,
+        ledger: Ledger::new(LedgerSettings::default(), now),
+        health: (number == 0).then(|| Health::new(probing, now.as_micros())),
+        plan: Arc::clone(&shared.plan),
+        proof: proof(&shared.config),
+        default_max_contacts: shared.config.sip.max_contacts as usize,
+        records: shared.config.calls.records,
+        store: Arc::clone(&node.store),
+        inbox,
+        outlets: node.outlets.clone(),
+        board: Arc::clone(&node.board),
+        traces: node.traces.clone(),
+    };
+    let net = net_settings(&shared.config, node.tls.clone());
+    let listen = shared.config.sip.listen.clone();
+    let (ready, is_ready) = std::sync::mpsc::sync_channel::<Result<()>>(1);
+    let thread = Builder::new().name(format!("shard-{number}")).spawn(move || {
+        let build = || -> Result<Shard> {
+            let mut io = Io::new(parts.edge, net);
+            for listener in &listen {
+                bind(&mut io, listener, parts.edge.shard)?;
+            }
+            Ok(Shard::new(parts, io))
+        };
+        run_on_this_thread(build, move |result| {
+            // The starter waits for exactly this.
+            let _ = ready.send(result);
+        });
+    })?;
+    is_ready.recv().context("a shard ended before it began")??;
+    Ok(thread)
+}
+
+fn bind(io: &mut Io, listener: &Listener, shard: u16) -> Result<()> {
+    let bound = io.bind(listener)?;
+    let wanted = crate::limits::UDP_RECEIVE_BUFFER;
+    if let Some(granted) = bound.receive_buffer.filter(|granted| *granted < wanted && shard == 0) {
+        tracing::warn!(
+            address = %bound.address, granted, wanted,
+            "the kernel grants a smaller receive buffer; bursts may be lost: sysctl -w net.core.rmem_max={wanted}"
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,91 @@
+//! Where the store's answers go: to the shards' inboxes, or to whoever asked over the control socket.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use cluster::Outlet;
+use store::{Completions, Loaded, StoreError, Ticket, WriteDone};
+use tokio::sync::oneshot;
+
+use crate::shard::Letter;
+
+/// The sink of the control socket's questions: no shard has this number.
+const CONTROL: u16 = u16::MAX;
+
+/// Sorts the store's answers.
+pub(crate) struct Desk {
+    outlets: Vec<Outlet<Letter>>,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    last: u64,
+    writes: HashMap<u64, oneshot::Sender<Result<WriteDone, StoreError>>>,
+    reads: HashMap<u64, oneshot::Sender<Result<Loaded, StoreError>>>,
+}
+
+impl Desk {
+    pub(crate) fn new(outlets: Vec<Outlet<Letter>>) -> Self {
+        Desk { outlets, waiting: Mutex::default() }
+    }
+
+    /// A ticket for a write, and where its answer will be.
+    pub(crate) fn expect_write(&self) -> (Ticket, oneshot::Receiver<Result<WriteDone, StoreError>>) {
+        let (sender, receiver) = oneshot::channel();
+        let mut waiting = self.lock();
+        waiting.last += 1;
+        let id = waiting.last;
+        waiting.writes.insert(id, sender);
+        (Ticket { sink: CONTROL, id }, receiver)
+    }
+
+    pub(crate) fn expect_read(&self) -> (Ticket, oneshot::Receiver<Result<Loaded, StoreError>>) {
+        let (sender, receiver) = oneshot::channel();
+        let mut waiting = self.lock();
+        waiting.last += 1;
+        let id = waiting.last;
+        waiting.reads.insert(id, sender);
+        (Ticket { sink: CONTROL, id }, receiver)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Waiting> {
+        // Nothing that can panic runs under the lock.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn outlet(&self, sink: u16) -> Option<&Outlet<Letter>> {
+        self.outlets.get(usize::from(sink))
+    }
+}
+
+impl Completions for Desk {
+    fn complete(&self, sink: u16, done: Vec<(u64, Result<WriteDone, StoreError>)>) {
+        if let Some(outlet) = self.outlet(sink) {
+            return outlet.answer_all(&mut vec![Letter::Written(done)]);
+        }
+        let mut waiting = self.lock();
+        for (id, result) in done {
+            if let Some(asker) = waiting.writes.remove(&id) {
+                // The asker may have hung up.
+                let _ = asker.send(result);
+            }
+        }
+    }
+
+    fn loaded(&self, sink: u16, done: Vec<(u64, Result<Loaded, StoreError>)>) {
+        if let Some(outlet) = self.outlet(sink) {
+            return outlet.answer_all(&mut vec![Letter::Loaded(done)]);
+        }
+        let mut waiting = self.lock();
+        for (id, result) in done {
+            if let Some(asker) = waiting.reads.remove(&id) {
+                let _ = asker.send(result);
+            }
+        }
+    }
+
+    fn failed(&self, error: &StoreError) {
+        tracing::error!(%error, "the record could not be written; registrations are answered 500, calls go on");
+    }
+}

@@ -1,0 +1,140 @@
+//! The whole node: the record, the shards, and what is around them. The main thread is here: signals, the
+//! control socket, metrics, housekeeping. Calls never pass through it.
+
+mod build;
+mod completions;
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use cluster::Outlet;
+use store::{Service, Sqlite, Store, Write};
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::limits;
+use crate::net::tls::Tls;
+use crate::shard::{Command, Letter, StatusBoard};
+pub(crate) use build::Shared;
+pub(crate) use completions::Desk;
+
+/// A running node.
+pub struct Node {
+    pub(crate) shared: Shared,
+    pub(crate) store: Arc<Service>,
+    pub(crate) desk: Arc<Desk>,
+    pub(crate) board: Arc<StatusBoard>,
+    pub(crate) outlets: Vec<Outlet<Letter>>,
+    pub(crate) traces: tokio::sync::broadcast::Sender<Arc<sip::endpoint::TraceEvent>>,
+    pub(crate) tls: Option<Arc<Tls>>,
+    pub(crate) clock: Clock,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Node {
+    /// Opens the record, reads back what it holds, binds every address and starts the shards.
+    ///
+    /// # Errors
+    /// In words for the operator: which file or address, and what to do.
+    pub fn start(config: Config) -> Result<Node> {
+        let clock = Clock::new();
+        let data = &config.server.data;
+        std::fs::create_dir_all(data)
+            .with_context(|| format!("cannot make the folder {}", data.display()))?;
+        let sqlite = Sqlite::open(config.server.database())?;
+        let shared = Shared::read(config, &sqlite, clock)?;
+        let tls = build::certificates(&shared.config)?;
+        let shards = usize::from(shared.config.server.shards);
+        let (outlets, inboxes): (Vec<_>, Vec<_>) =
+            (0..shards).map(|_| cluster::inbox(limits::SHARD_INBOX)).unzip();
+        let desk = Arc::new(Desk::new(outlets.clone()));
+        let completions: Arc<dyn store::Completions> = desk.clone();
+        let store = Arc::new(Service::start(&sqlite, &completions, &store::ServiceOptions::default())?);
+        let board = Arc::new(StatusBoard::new(shards));
+        let (traces, _) = tokio::sync::broadcast::channel(limits::TRACE_QUEUE);
+        let routers = build::routers(&shared, &mut *sqlite.reader()?, clock.now())?;
+        let mut node = Node { shared, store, desk, board, outlets, traces, tls, clock, threads: Vec::new() };
+        build::check_addresses(&node.shared.config)?;
+        for (number, (router, inbox)) in routers.into_iter().zip(inboxes).enumerate() {
+            let thread = build::start_shard(&node, number, router, inbox)?;
+            node.threads.push(thread);
+        }
+        Ok(node)
+    }
+
+    /// To every shard.
+    pub(crate) fn tell(&self, command: impl Fn() -> Command) {
+        for outlet in &self.outlets {
+            outlet.answer_all(&mut vec![Letter::Command(command())]);
+        }
+    }
+
+    /// New work is refused from now on.
+    pub fn drain(&self) {
+        self.tell(|| Command::Drain);
+    }
+
+    /// Whether no request is waiting for an answer in any shard.
+    pub fn is_idle(&self) -> bool {
+        self.board.shards().iter().all(|shard| shard.contexts == 0)
+    }
+
+    /// Reads domains and routes again and gives the shards the new plan.
+    ///
+    /// # Errors
+    /// When the record cannot be read; the old plan stays then.
+    pub fn replan(&mut self) -> Result<()> {
+        let sqlite = Sqlite::open(self.shared.config.server.database())?;
+        self.shared.refresh(&sqlite)?;
+        for outlet in &self.outlets {
+            outlet.answer_all(&mut vec![Letter::Plan(Arc::clone(&self.shared.plan))]);
+        }
+        for (number, outlet) in self.outlets.iter().enumerate() {
+            let reload = build::reload_of(&self.shared, number);
+            outlet.answer_all(&mut vec![Letter::Command(Command::Settings(Box::new(reload)))]);
+        }
+        self.tell(|| Command::ForgetAccount(None));
+        Ok(())
+    }
+
+    /// A new configuration file: what can change while running does.
+    ///
+    /// # Errors
+    /// As [`replan`](Self::replan), or a certificate that cannot be read.
+    pub fn reconfigure(&mut self, config: Config) -> Result<()> {
+        self.shared.config = Config { server: self.shared.config.server.clone(), ..config };
+        if let Some(tls) = &self.tls {
+            tls.reload()?;
+        }
+        self.replan()
+    }
+
+    /// Rows of the record that have had their time.
+    pub(crate) fn clean(&self) {
+        let now = self.clock.now();
+        let keep = self.shared.config.calls.keep;
+        let writes = [
+            Write::CleanBindings { before: now - router::limits::LOG_HORIZON },
+            Write::ForgetCalls { before: now - keep },
+            Write::ForgetMessages { before: now - router::limits::LONGEST_KEPT },
+        ];
+        for write in writes {
+            // A store too busy to clean is cleaned a moment later.
+            let _ = self.store.write(write, None);
+        }
+    }
+
+    /// Ends the shards: open calls are written down, then the record is closed.
+    pub fn stop(mut self) {
+        self.tell(|| Command::Leave);
+        for thread in self.threads.drain(..) {
+            // A panic there has been printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// How long a drain waits for transactions that do not end: Timer B and a little.
+pub const DRAIN_PATIENCE: Duration = Duration::from_secs(40);
