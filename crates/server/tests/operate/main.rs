@@ -8,3 +8,4 @@ mod node;
 mod place;
 mod protocol;
 mod record;
+mod serve;
