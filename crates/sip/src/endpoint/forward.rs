@@ -7,7 +7,7 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::routing::{OwnRoutes, first_address, route_after};
-use super::{CallEventKind, Context, Effect, Endpoint, Outbox, Stage, Timer};
+use super::{CallEventKind, Context, Effect, Endpoint, Outbox, Stage};
 use crate::limits;
 use crate::proxy::{Best, Branch, BranchState, Destination, Forking};
 use crate::resolve::{Hop, NextHop, ResolveEffect};
@@ -36,9 +36,8 @@ impl Endpoint {
         starts_call: bool,
         out: &mut Outbox,
     ) {
+        let timer_c = now + self.settings.timer_c;
         let Some(context) = self.contexts.get_mut(key) else { return };
-        let is_invite = context.request.method() == Method::Invite;
-        let timer_c = if is_invite { now + self.settings.timer_c } else { Instant::FAR_FUTURE };
         let forking = Forking {
             waiting: groups.into(),
             branches: SmallVec::new(),
@@ -51,9 +50,6 @@ impl Endpoint {
             forwarded_final: false,
         };
         context.stage = Stage::Forking(Box::new(forking));
-        if is_invite {
-            self.wheel.insert(timer_c, Timer::Context(key));
-        }
         self.ring_next_group(now, key, out);
     }
 
@@ -71,6 +67,8 @@ impl Endpoint {
 
     /// RFC 3261 §16.11 and §13.2.2.4: the ACK to a 2xx is a transaction of its own and answered by nobody.
     pub(super) fn forward_ack(&mut self, now: Instant, ack: &Message, source: &Source, out: &mut Outbox) {
+        let restored = self.restore_strictly_routed(ack);
+        let ack = restored.as_ref().unwrap_or(ack);
         let own = self.own_routes(ack);
         if !own.genuine || ack.max_forwards() == Some(Some(0)) {
             // The ACK to an error response that we sent without a transaction, or an attempt to be relayed.
@@ -84,7 +82,8 @@ impl Endpoint {
                 .and_then(|next| self.resolve_at_once(now, &next, out)),
         };
         let Some(hop) = hop else { return };
-        let Some(listener) = self.listener_for(hop.transport, hop.addr, Some(source.local)) else { return };
+        let local = own.flow.map_or(source.local, |received| received.local);
+        let Some(listener) = self.listener_for(hop.transport, hop.addr, Some(local)) else { return };
         let copy = Copy {
             destination: &destination,
             own_routes: own.count,
@@ -223,11 +222,6 @@ impl Endpoint {
         self.respond(now, server, response.status(), bytes, out);
     }
 
-    /// A 2xx after the context is gone (RFC 6026 §7.1: the server transaction still passes it).
-    pub(super) fn forward_late(&mut self, now: Instant, server: Key, response: &Message, out: &mut Outbox) {
-        self.forward_response(now, server, response, out);
-    }
-
     pub(super) fn note_answered(&mut self, context: Key, out: &mut Outbox) {
         self.counters.answered += 1;
         self.note_call(context, CallEventKind::Answered, out);
@@ -243,6 +237,23 @@ pub(super) fn without_top_via(response: &Message) -> Bytes {
     let mut rewrite = Rewrite::new(response);
     rewrite.remove_first_value(Header::Via);
     rewrite.ensure_content_length();
+    rewrite.finish()
+}
+
+/// RFC 3261 §16.7 step 7: the challenges of every branch, so that the caller can answer them all at once.
+pub(super) fn with_challenges(response: Bytes, others: &[Bytes]) -> Bytes {
+    if others.is_empty() {
+        return response;
+    }
+    let Ok(message) = Message::parse(response.clone()) else { return response };
+    let mut rewrite = Rewrite::new(&message);
+    for other in others.iter().filter_map(|bytes| Message::parse(bytes.clone()).ok()) {
+        for header in [Header::WwwAuthenticate, Header::ProxyAuthenticate] {
+            for challenge in other.header_lines(header) {
+                rewrite.append(header.as_str(), |text| text.extend_from_slice(challenge));
+            }
+        }
+    }
     rewrite.finish()
 }
 
