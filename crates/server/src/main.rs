@@ -1,5 +1,8 @@
 //! The binary `belfry`.
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> std::process::ExitCode {
     server::cli::main()
 }

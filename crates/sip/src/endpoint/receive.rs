@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use stdx::Instant;
 use stdx::slab::Key;
 
-use super::{Context, Effect, Endpoint, Intake, Outbox, Stage, Timer, TraceEvent, User};
+use super::{Context, Effect, Endpoint, Intake, Outbox, Timer, TraceEvent, User};
 use crate::limits;
 use crate::transaction::{Machine, ServerInvite, ServerOther, Tell, Turn};
 use crate::transport::{Packet, Source, Target, Transmit, TransmitId, Transport, is_reliable};
