@@ -51,12 +51,17 @@ impl Config {
     pub fn read(file: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(file)
             .map_err(|error| ConfigError::Unreadable { file: file.into(), error })?;
-        Config::parse(&text, file)
+        Config::from_text(&text, file, file.parent())
     }
 
-    /// `file` is for messages and relative paths; it is not opened.
+    /// `file` is for messages and relative paths; neither it nor what it names is opened.
     pub fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {
-        let (mut config, mistakes, _) = read_all(text);
+        Config::from_text(text, file, None)
+    }
+
+    /// Files that the text names have to be there, when it is known from which folder they count.
+    fn from_text(text: &str, file: &Path, folder: Option<&Path>) -> Result<Self, ConfigError> {
+        let (mut config, mistakes, _) = read_all(text, folder);
         if !mistakes.is_empty() {
             return Err(ConfigError::Mistakes { file: file.into(), mistakes });
         }
@@ -98,12 +103,12 @@ impl Config {
 
 impl Default for Config {
     fn default() -> Self {
-        read_all("").0
+        read_all("", None).0
     }
 }
 
-fn read_all(text: &str) -> (Config, Vec<Mistake>, Vec<KeyDoc>) {
-    let mut reader = Reader::new(text);
+fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<KeyDoc>) {
+    let mut reader = Reader::new(text, folder);
     let config = Config {
         file: None,
         server: Server::read(&mut reader),
