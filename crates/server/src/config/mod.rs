@@ -84,12 +84,37 @@ impl Config {
             ("sip.tcp_idle", self.sip.tcp_idle != new.sip.tcp_idle),
             ("sip.nameservers", self.sip.nameservers != new.sip.nameservers),
             ("sip.websocket_origins", self.sip.websocket_origins != new.sip.websocket_origins),
-            ("tls.certificate", self.tls != new.tls),
+            ("tls", self.tls != new.tls),
             ("http.listen", self.http != new.http),
             ("log.format", self.log.format != new.log.format),
+            ("routes", self.routes != new.routes),
             ("limits", self.limits != new.limits),
         ];
         differ.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
+    }
+
+    /// A new configuration without what counts only after a restart: as a node that runs takes it over.
+    #[must_use]
+    pub fn keeping(self, running: &Config) -> Config {
+        let old = running.clone();
+        Config {
+            server: old.server,
+            sip: Sip {
+                listen: old.sip.listen,
+                advertise: old.sip.advertise,
+                udp_receive_buffer: old.sip.udp_receive_buffer,
+                tcp_idle: old.sip.tcp_idle,
+                nameservers: old.sip.nameservers,
+                websocket_origins: old.sip.websocket_origins,
+                ..self.sip
+            },
+            tls: old.tls,
+            http: old.http,
+            log: Log { format: old.log.format, ..self.log },
+            routes: old.routes,
+            limits: old.limits,
+            ..self
+        }
     }
 
     fn resolve_paths(&mut self, folder: &Path) {
