@@ -10,6 +10,7 @@ pub mod logging;
 pub mod net;
 pub mod node;
 pub mod operate;
+pub mod record;
 pub mod routes;
 pub mod shard;
 pub mod signals;

@@ -12,6 +12,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::{self, Control, ControlSocket, Reloaded};
 use crate::http;
+use crate::record::make_private_folder;
 use crate::signals::{Order, Signals};
 
 /// Bound before the node starts, so that a second node, or a port in use, is known before the first packet.
@@ -104,15 +105,6 @@ fn report(reload: Result<Reloaded, String>) {
         }
         Err(error) => tracing::error!("configuration not reloaded, nothing changed: {error}"),
     }
-}
-
-/// Verifiers of passwords are kept in it.
-pub fn make_private_folder(folder: &std::path::Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    if folder.as_os_str().is_empty() || folder.is_dir() {
-        return Ok(());
-    }
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 impl fmt::Display for DoorError {

@@ -1,12 +1,12 @@
 //! Where a command reads and writes the record: through the running node, or in the file when none runs.
 
-use store::{Admin, Sqlite};
+use store::Admin;
 
 use super::error::CliError;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::{Ask, Change, Client, ClientError, Failure, FailureKind, Listing, Request, Response};
-use crate::operate::make_private_folder;
+use crate::record;
 
 pub(super) enum Backend {
     Node(Client),
@@ -19,7 +19,7 @@ impl Backend {
         match Client::connect(&config.server.control) {
             Ok(client) => Ok(Backend::Node(client)),
             Err(ClientError::NotRunning { .. }) => {
-                Ok(Backend::Record(Box::new(Admin::new(&open_store(config)?)?)))
+                Ok(Backend::Record(Box::new(Admin::new(&record::open(&config.server)?)?)))
             }
             Err(error) => Err(error.into()),
         }
@@ -58,15 +58,6 @@ impl Backend {
             done => done,
         }
     }
-}
-
-/// Makes the folder and the database when they are not there.
-pub(super) fn open_store(config: &Config) -> Result<Sqlite, CliError> {
-    let folder = &config.server.data;
-    make_private_folder(folder).map_err(|error| {
-        CliError::Other(format!("{}: cannot be made: {error}; check [server] data", folder.display()))
-    })?;
-    Ok(Sqlite::open(config.server.database())?)
 }
 
 /// For an answer of another kind than was asked for.

@@ -13,13 +13,13 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use store::{Admin, Existing, ImportOptions, Imported, Progress, StoreError};
 
-use super::backend::open_store;
 use super::error::CliError;
 use super::table::{elapsed, grouped};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::{Client, ClientError, Request};
 use crate::limits;
+use crate::record;
 
 #[derive(Debug, Args)]
 pub(super) struct ImportArgs {
@@ -39,7 +39,7 @@ impl ImportArgs {
             Err(ClientError::NotRunning { .. }) => None,
             Err(error) => return Err(error.into()),
         };
-        let mut admin = Admin::new(&open_store(config)?.for_import())?;
+        let mut admin = Admin::new(&record::open(&config.server)?.for_import())?;
         let clock = Clock::new();
         let mut options = ImportOptions::new(Some(&config.sip.default_domain), clock.now());
         if self.skip_existing {

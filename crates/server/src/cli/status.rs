@@ -9,6 +9,7 @@ use super::error::CliError;
 use super::table::{Table, elapsed, grouped, printable};
 use crate::config::Config;
 use crate::control::{Client, NodeState, Request, Response, ShardCounters, Status};
+use crate::limits;
 
 #[derive(Debug, Args)]
 pub(super) struct StatusArgs {
@@ -45,7 +46,7 @@ impl StatusArgs {
             // Nothing comes unasked: this waits a second, and ends at once when the node does.
             client.set_patience(Some(Duration::from_secs(1)))?;
             client.next_line()?;
-            client.set_patience(None)?;
+            client.set_patience(Some(limits::CONTROL_PATIENCE))?;
         }
     }
 }

@@ -277,12 +277,12 @@ impl Tls {
     pub(super) fn read(reader: &mut Reader<'_>) -> Self {
         let mut section = reader.section("tls");
         let tls = Tls {
-            certificate: section.optional(
+            certificate: section.file(
                 "certificate",
                 "PEM file with the certificate and its chain. Read again when it changes. A self-signed one is made when not given.",
             ),
-            key: section.optional("key", "PEM file with the certificate's private key."),
-            ca: section.optional(
+            key: section.file("key", "PEM file with the certificate's private key."),
+            ca: section.file(
                 "ca",
                 "PEM file with the authorities whose certificates peers must show when we connect to them. Those of the system when not given.",
             ),

@@ -154,6 +154,18 @@ fn paths_count_from_the_folder_of_the_file() {
 }
 
 #[test]
+fn files_that_are_named_have_to_be_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("belfry.toml");
+    std::fs::write(folder.path().join("a.pem"), "").unwrap();
+    std::fs::write(&file, "[tls]\ncertificate = \"a.pem\"\nkey = \"b.pem\"\n").unwrap();
+    let error = Config::read(&file).unwrap_err().to_string();
+    let expected = "3:7: `key` names b.pem, which cannot be read (No such file or directory (os error 2)); \
+                    expected a file this user may read";
+    assert_eq!(error, format!("{}:{expected}", file.display()));
+}
+
+#[test]
 fn every_kind_of_value_is_taken_over() {
     let text = "[sip]\nlisten = [\"wss:[::1]:443\"]\ndomains = [\"Example.TEST\"]\ntcp_idle = \"1m\"\n\
                 udp_receive_buffer = \"1MiB\"\nnameservers = [\"192.0.2.53\"]\nalgorithms = [\"md5\"]\n\
@@ -174,20 +186,23 @@ fn every_kind_of_value_is_taken_over() {
 fn a_reload_knows_what_needs_a_restart() {
     let old = Config::default();
     let text = "[server]\nshards = 77\n[sip]\ndomains = [\"a.test\"]\n[log]\nlevel = \"debug\"\n[limits]\nconnections = 1\n";
-    let (new, ..) = read_all(text);
+    let (new, ..) = read_all(text, None);
     assert_eq!(old.needs_restart(&new), ["server.shards", "limits"]);
-    assert!(old.needs_restart(&old).is_empty());
+    let taken = new.keeping(&old);
+    assert!(old.needs_restart(&taken).is_empty());
+    assert_eq!((&*taken.sip.default_domain, &*taken.log.level), ("a.test", "debug"));
 }
 
 #[test]
 fn the_example_and_the_file_of_make_run_are_good() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     for file in ["docs/belfry.example.toml", "belfry.toml"] {
-        Config::read(&root.join(file)).unwrap_or_else(|error| panic!("{error}"));
+        let text = std::fs::read_to_string(root.join(file)).unwrap();
+        Config::parse(&text, Path::new(file)).unwrap_or_else(|error| panic!("{error}"));
     }
     // The example shows every key there is.
     let text = std::fs::read_to_string(root.join("docs/belfry.example.toml")).unwrap();
-    for key in read_all("").2 {
+    for key in read_all("", None).2 {
         let shown = |line: &str| {
             line.trim_start_matches("# ").split_once('=').is_some_and(|(name, _)| name.trim() == key.name)
         };

@@ -9,14 +9,15 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use cluster::Outlet;
-use store::{Service, Sqlite, Store, Write};
+use store::{Service, Store, Write};
 
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::limits;
 use crate::net::tls::Tls;
+use crate::record;
 use crate::shard::{Command, Letter, StatusBoard};
 pub(crate) use build::Shared;
 pub(crate) use completions::Desk;
@@ -42,10 +43,7 @@ impl Node {
     /// In words for the operator: which file or address, and what to do.
     pub fn start(config: Config) -> Result<Node> {
         let clock = Clock::new();
-        let data = &config.server.data;
-        std::fs::create_dir_all(data)
-            .with_context(|| format!("cannot make the folder {}", data.display()))?;
-        let sqlite = Sqlite::open(config.server.database())?;
+        let sqlite = record::open(&config.server)?;
         let shared = Shared::read(config, &sqlite, clock)?;
         let tls = build::certificates(&shared.config)?;
         let shards = usize::from(shared.config.server.shards);
@@ -88,7 +86,7 @@ impl Node {
     /// # Errors
     /// When the record cannot be read; the old plan stays then.
     pub fn replan(&mut self) -> Result<()> {
-        let sqlite = Sqlite::open(self.shared.config.server.database())?;
+        let sqlite = record::open(&self.shared.config.server)?;
         self.shared.refresh(&sqlite)?;
         for outlet in &self.outlets {
             outlet.answer_all(&mut vec![Letter::Plan(Arc::clone(&self.shared.plan))]);
@@ -106,7 +104,7 @@ impl Node {
     /// # Errors
     /// As [`replan`](Self::replan), or a certificate that cannot be read.
     pub fn reconfigure(&mut self, config: Config) -> Result<()> {
-        self.shared.config = Config { server: self.shared.config.server.clone(), ..config };
+        self.shared.config = config.keeping(&self.shared.config);
         if let Some(tls) = &self.tls {
             tls.reload()?;
         }

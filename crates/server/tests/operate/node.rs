@@ -1,6 +1,6 @@
 //! Commands that speak to a running node.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -53,6 +53,22 @@ fn status_reads_well_and_is_complete_as_json() {
     assert_eq!(status["shards"][1]["calls_up"], 3);
     assert_eq!(status["rates"][0]["name"], "calls");
     assert!(status["resident_bytes"].as_u64().unwrap() > 1 << 20);
+}
+
+#[test]
+fn status_can_be_watched() {
+    let place = Place::new();
+    let _node = FakeNode::start(place.config());
+    let mut child = place.command(&["status", "--watch", "--json"]).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let uptimes: Vec<_> = lines
+        .take(2)
+        .map(|line| serde_json::from_str::<serde_json::Value>(&line.unwrap()).unwrap())
+        .map(|status| status["uptime_seconds"].as_u64().unwrap())
+        .collect();
+    assert!(uptimes[0] < uptimes[1], "{uptimes:?}");
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 #[test]
