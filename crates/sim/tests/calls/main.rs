@@ -1,6 +1,8 @@
 //! Calls and more through the real endpoint and router, over a network that loses what the seed says.
 
 mod basic;
+mod cancels;
+mod forks;
 mod phone;
 mod server;
 
@@ -104,9 +106,7 @@ impl Scene {
 }
 
 pub fn targets(groups: &[&[&str]]) -> Decision {
-    Decision::Targets(
-        groups.iter().map(|group| group.iter().map(|&uri| uri.into()).collect()).collect(),
-    )
+    Decision::Targets(groups.iter().map(|group| group.iter().map(|&uri| uri.into()).collect()).collect())
 }
 
 /// Everything goes to bob, at host 3.

@@ -196,7 +196,9 @@ impl Phone {
         match (turn.tell, response) {
             (Some(Tell::Response), Some(response)) => self.hear(now, response, out),
             (Some(Tell::Timeout), _) if method == Method::Invite => {
-                if let Some(call) = self.calls.iter_mut().rev().find(|call| call.is_caller && call.status == 0) {
+                if let Some(call) =
+                    self.calls.iter_mut().rev().find(|call| call.is_caller && call.status == 0)
+                {
                     (call.status, call.ended) = (408, true);
                 }
             }
@@ -284,13 +286,7 @@ impl Phone {
         }
     }
 
-    fn handle_invite(
-        &mut self,
-        now: Instant,
-        from: SocketAddr,
-        request: &Message,
-        key: (Vec<u8>, Method),
-    ) {
+    fn handle_invite(&mut self, now: Instant, from: SocketAddr, request: &Message, key: (Vec<u8>, Method)) {
         let trying = Reply::new(request, from, 100, "Trying", None).finish();
         let machine = Machine::ServerInvite(ServerInvite::start(now, trying, self.is_tcp()));
         self.transactions.push(Transaction { key, machine, peer: from });
