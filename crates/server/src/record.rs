@@ -11,6 +11,11 @@ use crate::config::Server;
 
 /// Makes folder and file when they are not there. What is there keeps its mode.
 pub fn open(server: &Server) -> Result<Sqlite, StoreError> {
+    open_with(server, store::sqlite::Options::default())
+}
+
+/// As [`open`], with other than the usual options.
+pub fn open_with(server: &Server, options: store::sqlite::Options) -> Result<Sqlite, StoreError> {
     let (folder, file) = (&server.data, server.database());
     let failed =
         |path: &Path, error: io::Error| StoreError::Io { path: path.into(), detail: error.to_string() };
@@ -18,7 +23,7 @@ pub fn open(server: &Server) -> Result<Sqlite, StoreError> {
     // SQLite gives its other files the mode of this one.
     let made = OpenOptions::new().create(true).append(true).mode(0o600).open(&file);
     made.map_err(|error| failed(&file, error))?;
-    Sqlite::open(file)
+    Sqlite::open_with(file, options)
 }
 
 /// Closed to other users.

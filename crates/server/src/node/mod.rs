@@ -42,8 +42,16 @@ impl Node {
     /// # Errors
     /// In words for the operator: which file or address, and what to do.
     pub fn start(config: Config) -> Result<Node> {
+        Node::start_with(config, store::sqlite::Options::default())
+    }
+
+    /// As [`start`](Self::start), with a record opened so.
+    ///
+    /// # Errors
+    /// As `start`.
+    pub fn start_with(config: Config, record: store::sqlite::Options) -> Result<Node> {
         let clock = Clock::new();
-        let sqlite = record::open(&config.server)?;
+        let sqlite = record::open_with(&config.server, record)?;
         let shared = Shared::read(config, &sqlite, clock)?;
         let tls = build::certificates(&shared.config)?;
         let shards = usize::from(shared.config.server.shards);
@@ -69,6 +77,11 @@ impl Node {
         for outlet in &self.outlets {
             outlet.answer_all(&mut vec![Letter::Command(command())]);
         }
+    }
+
+    /// The shards' numbers, put up twice a second.
+    pub fn board(&self) -> &StatusBoard {
+        &self.board
     }
 
     /// New work is refused from now on.
