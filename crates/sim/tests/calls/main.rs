@@ -4,6 +4,7 @@ mod basic;
 mod cancels;
 mod forks;
 mod phone;
+mod routes;
 mod server;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -45,7 +45,7 @@ pub struct Call {
     pub is_caller: bool,
     pub invite: Message,
     to_tag: Vec<u8>,
-    routes: Vec<String>,
+    pub routes: Vec<String>,
     target: String,
     cseq: u32,
     todo: Vec<(Instant, u16)>,
@@ -442,10 +442,6 @@ impl Call {
             line(Header::CallId),
             self.cseq
         )
-    }
-
-    pub fn routes(&self) -> &[String] {
-        &self.routes
     }
 }
 

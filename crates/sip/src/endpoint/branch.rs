@@ -23,7 +23,8 @@ impl Endpoint {
         let Some(forking) = self.contexts.get_mut(key).and_then(|context| context.forking()) else { return };
         let first = forking.branches.len();
         if let Some(group) = forking.waiting.pop_front() {
-            forking.branches.extend(group.into_iter().map(new_branch));
+            let share = (forking.breadth / group.len().max(1)).max(1);
+            forking.branches.extend(group.into_iter().map(|destination| new_branch(destination, share)));
             // §16.6 step 11: each branch has its own Timer C; those of a group start together.
             forking.timer_c = now + timer_c;
         }
@@ -157,6 +158,7 @@ impl Endpoint {
             record_route: forking.record_route,
             branch: index,
             attempt: branch.attempt,
+            breadth: Some(branch.breadth),
             listener,
         };
         let bytes = self.build_copy(&context.request, &context.source, &copy);
