@@ -1,5 +1,6 @@
 //! Calls and more through the real endpoint and router, over a network that loses what the seed says.
 
+mod accounts;
 mod basic;
 mod cancels;
 mod forks;

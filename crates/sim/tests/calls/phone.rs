@@ -125,8 +125,13 @@ impl Phone {
         } else {
             format!("From: <sip:{name}@elsewhere.test>;tag={name}{number}\r\n")
         };
+        let call_id = if lines.contains("Call-ID:") {
+            String::new()
+        } else {
+            format!("Call-ID: call-{name}-{number}\r\n")
+        };
         let text = format!(
-            "INVITE {uri} SIP/2.0\r\nVia: {via}\r\nMax-Forwards: 70\r\n{from}To: <{uri}>\r\nCall-ID: call-{name}-{number}\r\n\
+            "INVITE {uri} SIP/2.0\r\nVia: {via}\r\nMax-Forwards: 70\r\n{from}To: <{uri}>\r\n{call_id}\
              CSeq: {number} INVITE\r\nContact: <{}>\r\n{lines}Content-Length: 0\r\n\r\n",
             self.contact()
         );
@@ -230,7 +235,7 @@ impl Phone {
     fn hear_of_call(&mut self, now: Instant, response: &Message, out: &mut Vec<Datagram>) {
         let status = response.status();
         let Some(index) =
-            self.calls.iter().position(|call| call.is_caller && call.invite.call_id() == response.call_id())
+            self.calls.iter().rposition(|call| call.is_caller && call.invite.call_id() == response.call_id())
         else {
             return;
         };
