@@ -219,8 +219,8 @@ fn presence_is_told() {
     assert!(ok.starts_with("SIP/2.0 200 "), "{ok}");
     scene.run(2_000);
     let notify = |scene: &Scene, number: usize| {
-        let all = scene.callee(0).requests.iter().filter(|text| text.starts_with("NOTIFY "));
-        all.cloned().nth(number).unwrap_or_default()
+        let mut all = scene.callee(0).requests.iter().filter(|text| text.starts_with("NOTIFY "));
+        all.nth(number).cloned().unwrap_or_default()
     };
     assert!(notify(&scene, 0).contains("<basic>closed</basic>"), "{}", notify(&scene, 0));
     // Alice's phone comes.
