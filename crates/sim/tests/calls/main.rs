@@ -5,10 +5,12 @@
 mod accounts;
 mod basic;
 mod cancels;
+mod chaos;
 mod forks;
 mod phone;
 mod routes;
 mod server;
+mod waits;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;

@@ -158,6 +158,7 @@ impl Phone {
     /// Sends a request of a dialog by its route set (RFC 3261 §12.2.1.1).
     pub fn in_dialog(&mut self, now: Instant, index: usize, method: &str, out: &mut Vec<Datagram>) {
         let via = self.via();
+        let via = format!("{via}\r\nContact: <{}>", self.contact());
         let call = &mut self.calls[index];
         if method != "ACK" {
             call.cseq += 1;
