@@ -260,3 +260,23 @@ fn overload_and_draining_spare_what_is_there() {
         scene.rest();
     }
 }
+
+/// RFC 5626 §5.3: a phone whose connection is gone is not there.
+#[test]
+fn a_connection_that_is_gone_is_a_phone_that_is_gone() {
+    let mut scene = scene();
+    let phone = scene.callees[0];
+    scene.world.node_mut::<Phone>(phone).proxy.set_port(5062);
+    assert!(register(&mut scene, "secret").starts_with("SIP/2.0 200 "));
+    scene.call("sip:bob@example.test");
+    scene.run(2_000);
+    assert_eq!(scene.status(), 200);
+    scene.hang_up();
+    scene.run(1_000);
+    let lost = (sip::transport::Transport::Tcp, address(3));
+    scene.world.node_mut::<Server>(scene.server).unreachable.push(lost);
+    scene.call("sip:bob@example.test");
+    scene.run(2_000);
+    assert_eq!(scene.status(), 480);
+    scene.rest();
+}

@@ -1,5 +1,6 @@
 //! Requests that wait for store or router, and what comes meanwhile.
 
+use sim::Mailbox;
 use sip::endpoint::{Decision, PlanRequest};
 
 use crate::phone::Phone;
@@ -87,5 +88,47 @@ fn requests_within_a_call_pass_both_ways() {
     assert!(ladder.contains("alice  ◀──488 INVITE── server"), "{ladder}");
     assert_eq!(ladder.matches("──ACK─").count(), 4, "two for the 2xx, two hop by hop: {ladder}");
     scene.world.act(scene.alice, |phone: &mut Phone, now, out| phone.hang_up(now, 0, out));
+    scene.rest();
+}
+
+/// §8.2.6.1, §16.7 step 5: our 100 gives the Timestamp back; the callee's own goes no further than us.
+#[test]
+fn a_100_is_from_hop_to_hop() {
+    let mut scene = Scene::new(1, to_bob, vec![bob().answering(&[(300, 100), (800, 180)])]);
+    let peer = scene.world.add("peer", &[address(8)], Mailbox::new());
+    let text = "INVITE sip:bob@10.0.0.1 SIP/2.0\r\nVia: SIP/2.0/UDP 10.0.0.8;branch=z9hG4bK-1\r\nTimestamp: 54.2\r\n\
+                From: <sip:a@b>;tag=1\r\nTo: <sip:bob@10.0.0.1>\r\nCall-ID: c\r\nCSeq: 1 INVITE\r\n\
+                Contact: <sip:a@10.0.0.8>\r\nContent-Length: 0\r\n\r\n";
+    scene.world.send(peer, address(8), SERVER, text);
+    scene.run(900);
+    let letters = scene.world.node::<Mailbox>(peer).letters();
+    assert_eq!(letters.len(), 2, "{}", scene.world.ladder());
+    assert!(
+        letters[0].text().starts_with("SIP/2.0 100 ") && letters[0].text().contains("Timestamp: 54.2\r\n")
+    );
+    assert!(!letters[0].text().contains(";tag=bob"));
+    assert!(letters[1].text().starts_with("SIP/2.0 180 "));
+    scene.rest();
+}
+
+/// OPTIONS to the server itself, with and without something it lacks; no hop is left, and none is needed.
+#[test]
+fn the_server_answers_for_itself() {
+    let mut scene = Scene::new(1, to_bob, vec![]);
+    let peer = scene.world.add("peer", &[address(8)], Mailbox::new());
+    for (number, line) in ["", "Require: path\r\n", "Require: path, wings\r\n"].iter().enumerate() {
+        let text = format!(
+            "OPTIONS sip:10.0.0.1 SIP/2.0\r\nVia: SIP/2.0/UDP 10.0.0.8;branch=z9hG4bK-{number}\r\nMax-Forwards: 0\r\n\
+             From: <sip:a@b>;tag=1\r\nTo: <sip:10.0.0.1>\r\nCall-ID: c{number}\r\nCSeq: 1 OPTIONS\r\n{line}\
+             Content-Length: 0\r\n\r\n"
+        );
+        scene.world.send(peer, address(8), SERVER, text);
+    }
+    scene.run(100);
+    let letters = scene.world.node::<Mailbox>(peer).letters();
+    let firsts: Vec<String> =
+        letters.iter().map(|letter| letter.text().lines().next().unwrap().to_owned()).collect();
+    assert_eq!(firsts, ["SIP/2.0 200 OK", "SIP/2.0 200 OK", "SIP/2.0 420 Bad Extension"]);
+    assert!(letters[2].text().contains("Unsupported: wings\r\n"));
     scene.rest();
 }

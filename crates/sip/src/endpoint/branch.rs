@@ -307,6 +307,11 @@ impl Endpoint {
             self.branch_is_done(now, key, index, failed.status, None, out);
         } else {
             // RFC 3263 §4.3: silence or a transport error moves on to the next hop.
+            let is_flow = forking.branches[index].destination.received.is_some_and(|r| r.flow.is_some());
+            if is_flow {
+                // RFC 5626 §5.3: the phone's connection is gone, and with it the phone.
+                return self.branch_is_done(now, key, index, 480, None, out);
+            }
             let (addr, transport) = failed.hop;
             self.resolver.penalise(now, addr, transport);
             self.try_next_hop(now, key, index, failed.status, out);
@@ -530,6 +535,7 @@ fn concluded(status: u16) -> (u16, &'static str) {
     match status {
         404 => (404, "Not Found"),
         416 => (416, "Unsupported URI Scheme"),
+        480 => (480, "Temporarily Unavailable"),
         487 => (487, "Request Terminated"),
         408 => (408, "Request Timeout"),
         // §16.7 step 6: 503 becomes 500.
