@@ -23,7 +23,8 @@ impl Endpoint {
         let Some(forking) = self.contexts.get_mut(key).and_then(|context| context.forking()) else { return };
         let first = forking.branches.len();
         if let Some(group) = forking.waiting.pop_front() {
-            forking.branches.extend(group.into_iter().map(new_branch));
+            let share = (forking.breadth / group.len().max(1)).max(1);
+            forking.branches.extend(group.into_iter().map(|destination| new_branch(destination, share)));
             // §16.6 step 11: each branch has its own Timer C; those of a group start together.
             forking.timer_c = now + timer_c;
         }
@@ -157,6 +158,7 @@ impl Endpoint {
             record_route: forking.record_route,
             branch: index,
             attempt: branch.attempt,
+            breadth: Some(branch.breadth),
             listener,
         };
         let bytes = self.build_copy(&context.request, &context.source, &copy);
@@ -305,6 +307,11 @@ impl Endpoint {
             self.branch_is_done(now, key, index, failed.status, None, out);
         } else {
             // RFC 3263 §4.3: silence or a transport error moves on to the next hop.
+            let is_flow = forking.branches[index].destination.received.is_some_and(|r| r.flow.is_some());
+            if is_flow {
+                // RFC 5626 §5.3: the phone's connection is gone, and with it the phone.
+                return self.branch_is_done(now, key, index, 480, None, out);
+            }
             let (addr, transport) = failed.hop;
             self.resolver.penalise(now, addr, transport);
             self.try_next_hop(now, key, index, failed.status, out);
@@ -528,6 +535,7 @@ fn concluded(status: u16) -> (u16, &'static str) {
     match status {
         404 => (404, "Not Found"),
         416 => (416, "Unsupported URI Scheme"),
+        480 => (480, "Temporarily Unavailable"),
         487 => (487, "Request Terminated"),
         408 => (408, "Request Timeout"),
         // §16.7 step 6: 503 becomes 500.
