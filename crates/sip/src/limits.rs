@@ -36,6 +36,17 @@ pub const FORK_BRANCHES: usize = 32;
 /// Max-Forwards put into a request that has none (RFC 3261 §16.6 step 3).
 pub const MAX_FORWARDS: u8 = 70;
 
+/// Requests of one shard that wait for their final response, about 4 KB each. Over it: 503 with Retry-After.
+pub const CONTEXTS: usize = 200_000;
+
+/// Transactions of one shard, those that wait for their last timer included; 600 bytes each. Over it: 503
+/// with Retry-After.
+pub const TRANSACTIONS: usize = 2_000_000;
+
+/// How long store, plan and router may take to say where a request goes. Then 500; the answer, when it comes
+/// at last, finds nobody. Well under the 32 s after which the client stops waiting.
+pub const CONTEXT_PATIENCE: Duration = Duration::from_secs(10);
+
 // Resolution (`resolve`).
 
 /// Resolutions of one shard at a time. A DNS server that hangs must not fill memory; over it a request is

@@ -37,6 +37,13 @@ pub struct Target {
     pub reconnect: bool,
 }
 
+impl Target {
+    /// What [`Resolver::penalise`](crate::resolve::Resolver::penalise) knows it by.
+    pub(crate) fn hop(&self) -> (SocketAddr, Transport) {
+        (self.remote, self.transport)
+    }
+}
+
 /// One message to send. `report` is told back when it certainly could not be sent.
 #[derive(Clone, Debug)]
 pub struct Transmit {

@@ -3,22 +3,25 @@
 
 mod build;
 mod completions;
+mod operator;
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use cluster::Outlet;
-use store::{Service, Sqlite, Store, Write};
+use store::{Service, Store, Write};
 
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::limits;
 use crate::net::tls::Tls;
+use crate::record;
 use crate::shard::{Command, Letter, StatusBoard};
 pub(crate) use build::Shared;
 pub(crate) use completions::Desk;
+pub use operator::run;
 
 /// A running node.
 pub struct Node {
@@ -46,12 +49,9 @@ impl Node {
     ///
     /// # Errors
     /// As `start`.
-    pub fn start_with(config: Config, record: store::sqlite::Options) -> Result<Node> {
+    pub fn start_with(config: Config, options: store::sqlite::Options) -> Result<Node> {
         let clock = Clock::new();
-        let data = &config.server.data;
-        std::fs::create_dir_all(data)
-            .with_context(|| format!("cannot make the folder {}", data.display()))?;
-        let sqlite = Sqlite::open_with(config.server.database(), record)?;
+        let sqlite = record::open_with(&config.server, options)?;
         let shared = Shared::read(config, &sqlite, clock)?;
         let tls = build::certificates(&shared.config)?;
         let shards = usize::from(shared.config.server.shards);
@@ -99,7 +99,7 @@ impl Node {
     /// # Errors
     /// When the record cannot be read; the old plan stays then.
     pub fn replan(&mut self) -> Result<()> {
-        let sqlite = Sqlite::open(self.shared.config.server.database())?;
+        let sqlite = record::open(&self.shared.config.server)?;
         self.shared.refresh(&sqlite)?;
         for outlet in &self.outlets {
             outlet.answer_all(&mut vec![Letter::Plan(Arc::clone(&self.shared.plan))]);
@@ -117,7 +117,7 @@ impl Node {
     /// # Errors
     /// As [`replan`](Self::replan), or a certificate that cannot be read.
     pub fn reconfigure(&mut self, config: Config) -> Result<()> {
-        self.shared.config = Config { server: self.shared.config.server.clone(), ..config };
+        self.shared.config = config.keeping(&self.shared.config);
         if let Some(tls) = &self.tls {
             tls.reload()?;
         }
@@ -140,7 +140,7 @@ impl Node {
     }
 
     /// Ends the shards: open calls are written down, then the record is closed.
-    pub fn stop(mut self) {
+    pub fn stop(&mut self) {
         self.tell(|| Command::Leave);
         for thread in self.threads.drain(..) {
             // A panic there has been printed.

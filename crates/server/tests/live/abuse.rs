@@ -11,7 +11,7 @@ use crate::place::Place;
 use crate::{Deadline, until};
 
 /// The node with what was thrown at it has neither panicked nor stopped.
-fn still_serves(place: &Place, node: Node) {
+fn still_serves(place: &Place, mut node: Node) {
     let (mut alice, mut bob) = (place.udp("alice"), place.udp("bob"));
     alice.register();
     bob.register();
@@ -81,7 +81,7 @@ fn files_below(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
 #[test]
 fn contacts_that_lead_back_to_us_end() {
     let place = place();
-    let node = place.start();
+    let mut node = place.start();
     let mut alice = place.udp("alice");
     // RFC 5393 §3: two accounts, each bound to both; without loop detection 2^70 requests.
     for user in ["alice", "bob"] {

@@ -90,7 +90,7 @@ fn a_record_at_its_limit_says_full_and_goes_on_once_there_is_room() {
         conn.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap()
     };
     let options = store::sqlite::Options { max_pages: Some(pages + 4), ..Default::default() };
-    let node = place.start_with(options);
+    let mut node = place.start_with(options);
     let (mut alice, mut bob) = (place.udp("alice"), place.udp("bob"));
     bob.register();
     let answer = until("it is full", || {

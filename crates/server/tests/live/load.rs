@@ -9,7 +9,7 @@ const CALLS: usize = 500;
 #[test]
 fn five_hundred_calls_at_once_through_four_shards_leave_nothing_behind() {
     let place = Place::with_shards(4, "").with_accounts(&["alice", "bob"]);
-    let node = place.start();
+    let mut node = place.start();
     let (mut alice, mut bob) = (place.udp("alice"), place.udp("bob"));
     bob.register();
     let mut dialogs: Vec<Dialog> = Vec::new();
@@ -33,6 +33,7 @@ fn five_hundred_calls_at_once_through_four_shards_leave_nothing_behind() {
     assert_eq!(total(&|shard| shard.sip.answered), CALLS as u64);
     assert_eq!(node.board().faults(), (0, 0, 0));
     node.stop();
+    drop(node);
     let records =
         place.admin().calls(store::types::CallFilter { limit: 1_000, ..Default::default() }).unwrap();
     let answered = records.iter().filter(|record| record.code == 200 && record.answered_at.is_some());

@@ -34,7 +34,7 @@ fn next_body(watcher: &mut Phone, event: &str, is_it: impl Fn(&str) -> bool) -> 
 #[test]
 fn watchers_learn_who_is_there_and_on_the_phone() {
     let place = Place::new("").with_accounts(&["alice", "bob", "carol"]);
-    let node = place.start();
+    let mut node = place.start();
     let (mut alice, mut bob, mut carol) = (place.udp("alice"), place.udp("bob"), place.udp("carol"));
     alice.register();
     let first = subscribe(&mut alice, "bob", "presence");
@@ -57,7 +57,7 @@ fn watchers_learn_who_is_there_and_on_the_phone() {
 #[test]
 fn a_published_document_reaches_watchers() {
     let place = Place::new("").with_accounts(&["alice", "bob"]);
-    let node = place.start();
+    let mut node = place.start();
     let (mut alice, mut bob) = (place.udp("alice"), place.udp("bob"));
     subscribe(&mut alice, "bob", "presence");
     let mut ask = bob.ask("PUBLISH", "sip:bob@example.test");

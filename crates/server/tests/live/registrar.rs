@@ -22,14 +22,14 @@ fn register_as(phone: &mut Phone, contact: &str, more: &str) -> u16 {
 #[test]
 fn a_restart_reads_bindings_back() {
     let place = place();
-    let node = place.start();
+    let mut node = place.start();
     let (mut alice, mut bob) = (place.udp("alice"), place.udp("bob"));
     alice.register();
     bob.register();
     let contact = bob.contact();
     assert_eq!(register_as(&mut alice, "*", "Expires: 0\r\n"), 200);
     node.stop();
-    let node = place.start();
+    let mut node = place.start();
     talk(&mut alice, &mut bob, "bob@example.test");
     assert!(bob.bindings()[0].contains(&contact));
     assert!(alice.bindings().is_empty(), "what was removed stays removed");
@@ -39,7 +39,7 @@ fn a_restart_reads_bindings_back() {
 #[test]
 fn a_binding_ends_with_its_time_also_across_a_restart() {
     let place = place();
-    let node = place.start();
+    let mut node = place.start();
     let mut bob = place.udp("bob");
     let contact = format!("<{}>", bob.contact());
     assert_eq!(register_as(&mut bob, &contact, "Expires: 1\r\n"), 200);
@@ -47,7 +47,7 @@ fn a_binding_ends_with_its_time_also_across_a_restart() {
     assert_eq!(register_as(&mut alice, "<sip:a@127.0.0.1:9>", "Expires: 2\r\n"), 200);
     until("bob's second is over", || bob.bindings().is_empty().then_some(()));
     node.stop();
-    let node = place.start();
+    let mut node = place.start();
     until("alice's two seconds are over", || alice.bindings().is_empty().then_some(()));
     let invite = alice.invite("bob@example.test");
     assert_eq!(alice.outcome(&invite).status(), 480);
@@ -57,7 +57,7 @@ fn a_binding_ends_with_its_time_also_across_a_restart() {
 #[test]
 fn one_contact_is_removed_or_all() {
     let place = place();
-    let node = place.start();
+    let mut node = place.start();
     let mut bob = place.udp("bob");
     let two = "<sip:one@127.0.0.1:9>, <sip:two@127.0.0.1:9>";
     assert_eq!(register_as(&mut bob, two, "Expires: 600\r\n"), 200);
@@ -73,7 +73,7 @@ fn one_contact_is_removed_or_all() {
 #[test]
 fn all_contacts_ring_and_the_rest_are_cancelled() {
     let place = place();
-    let node = place.start();
+    let mut node = place.start();
     let (mut desk, mut mobile) = (place.phone("bob", Udp), place.phone("bob", Tcp));
     desk.register();
     mobile.register();
@@ -94,7 +94,7 @@ fn all_contacts_ring_and_the_rest_are_cancelled() {
 #[test]
 fn one_contact_too_many_is_refused_whole() {
     let place = place();
-    let node = place.start();
+    let mut node = place.start();
     let mut bob = place.udp("bob");
     let three = "<sip:1@127.0.0.1:9>, <sip:2@127.0.0.1:9>, <sip:3@127.0.0.1:9>";
     assert_eq!(register_as(&mut bob, three, "Expires: 600\r\n"), 403);
@@ -105,7 +105,7 @@ fn one_contact_too_many_is_refused_whole() {
 #[test]
 fn an_instance_that_comes_back_replaces_its_old_flow() {
     let place = place();
-    let node = place.start();
+    let mut node = place.start();
     let instance = "+sip.instance=\"<urn:uuid:00000000-0000-1000-8000-000a95a0e128>\";reg-id=1";
     let mut contacts = Vec::new();
     for _ in 0..2 {
@@ -129,7 +129,7 @@ fn an_instance_that_comes_back_replaces_its_old_flow() {
 #[test]
 fn a_wrong_password_binds_nothing() {
     let place = place();
-    let node = place.start();
+    let mut node = place.start();
     let mut mallory = place.udp("mallory");
     let ask = mallory.registration("Contact: <sip:m@127.0.0.1:9>\r\n");
     assert!(matches!(mallory.request(ask).status(), 401 | 403), "no such account");

@@ -25,7 +25,7 @@ fn pair(one: Transport, other: Transport) -> (Place, Node, Phone, Phone) {
 
 /// Calls both ways; each Call-ID falls to one of the two shards, so that both carry some.
 fn calls_between(one: Transport, other: Transport) {
-    let (_place, node, mut alice, mut bob) = pair(one, other);
+    let (_place, mut node, mut alice, mut bob) = pair(one, other);
     for _ in 0..6 {
         talk(&mut alice, &mut bob, "bob@example.test");
         talk(&mut bob, &mut alice, "alice@example.test");
@@ -64,7 +64,7 @@ fn tls_phones_call_wss_phones() {
 
 #[test]
 fn the_callee_hangs_up_over_the_same_connections() {
-    let (_place, node, mut alice, mut bob) = pair(Ws, Tls);
+    let (_place, mut node, mut alice, mut bob) = pair(Ws, Tls);
     for _ in 0..4 {
         let invite = alice.invite("bob@example.test");
         let mut theirs = bob.pick_up();
@@ -77,7 +77,7 @@ fn the_callee_hangs_up_over_the_same_connections() {
 
 #[test]
 fn a_keep_alive_is_answered() {
-    let (_place, node, mut alice, _bob) = pair(Tcp, Udp);
+    let (_place, mut node, mut alice, _bob) = pair(Tcp, Udp);
     alice.send(b"\r\n\r\n");
     until("the server answers CRLF", || {
         (alice.link.hear(Duration::from_millis(100)) == Heard::Pong).then_some(())
@@ -87,7 +87,7 @@ fn a_keep_alive_is_answered() {
 
 #[test]
 fn a_phone_whose_connection_is_gone_is_unavailable_and_can_come_back() {
-    let (place, node, mut alice, bob) = pair(Udp, Tls);
+    let (place, mut node, mut alice, bob) = pair(Udp, Tls);
     drop(bob);
     for _ in 0..4 {
         let invite = alice.invite("bob@example.test");
@@ -104,7 +104,7 @@ fn a_phone_whose_connection_is_gone_is_unavailable_and_can_come_back() {
 #[test]
 fn a_phone_of_ipv6_and_one_of_ipv4_talk() {
     let place = Place::new("").with_accounts(&["alice", "bob"]);
-    let node = place.start();
+    let mut node = place.start();
     let (mut alice, mut bob) = (place.udp6("alice"), place.udp("bob"));
     alice.register();
     bob.register();
@@ -136,7 +136,7 @@ fn a_new_certificate_is_shown_after_a_reload_and_old_connections_stay() {
 
 #[test]
 fn a_retransmission_from_another_port_finds_the_same_transaction() {
-    let (place, node, mut alice, mut bob) = pair(Udp, Udp);
+    let (place, mut node, mut alice, mut bob) = pair(Udp, Udp);
     let invite = alice.invite("bob@example.test");
     let ringing = bob.expect_request("INVITE");
     // Behind a NAT that forgot: other ports fall to the sockets of other shards.

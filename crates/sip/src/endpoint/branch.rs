@@ -5,9 +5,10 @@ use bytes::Bytes;
 use stdx::Instant;
 use stdx::slab::Key;
 
-use super::forward::{Copy, hop_of_flow, new_branch};
+use super::forward::{Copy, hop_of_flow, new_branch, with_challenges, without_top_via};
+use super::receive::Failed;
 use super::{Endpoint, Outbox, Stage, Timer, User};
-use crate::proxy::{BranchState, Forking};
+use crate::proxy::{BranchState, Forking, Outcome};
 use crate::resolve::{Hop, ResolveEffect, ResolveFault};
 use crate::transaction::{ClientInvite, ClientOther, Machine, TIMEOUT};
 use crate::transport::{Target, Transport, is_reliable};
@@ -18,10 +19,13 @@ const MTU_BYTES: usize = 1300;
 
 impl Endpoint {
     pub(super) fn ring_next_group(&mut self, now: Instant, key: Key, out: &mut Outbox) {
+        let timer_c = self.settings.timer_c;
         let Some(forking) = self.contexts.get_mut(key).and_then(|context| context.forking()) else { return };
         let first = forking.branches.len();
         if let Some(group) = forking.waiting.pop_front() {
             forking.branches.extend(group.into_iter().map(new_branch));
+            // §16.6 step 11: each branch has its own Timer C; those of a group start together.
+            forking.timer_c = now + timer_c;
         }
         let last = forking.branches.len();
         for index in first..last {
@@ -89,6 +93,12 @@ impl Endpoint {
         result: Result<Vec<Hop>, ResolveFault>,
         out: &mut Outbox,
     ) {
+        let state =
+            self.contexts.get_mut(key).and_then(|c| c.forking()?.branches.get(index).map(|b| b.state));
+        if state != Some(BranchState::Resolving) {
+            // Cancelled while DNS was asked.
+            return;
+        }
         match result {
             Ok(hops) => self.try_hops(now, key, index, hops, out),
             // §16.6 step 7: as if the branch had answered 503, which step 16.7.6 turns into 500... unless
@@ -104,9 +114,6 @@ impl Endpoint {
         let has_tcp = self.settings.listeners.iter().any(|l| l.transport == Transport::Tcp);
         let Some(forking) = context.forking() else { return };
         let Some(branch) = forking.branches.get_mut(index) else { return };
-        if branch.state != BranchState::Resolving {
-            return;
-        }
         for hop in hops {
             // RFC 3261 §18.1.1: TCP first, and UDP again when TCP is refused.
             if too_long && has_tcp && hop.transport == Transport::Udp && branch.destination.received.is_none()
@@ -136,14 +143,14 @@ impl Endpoint {
         }
     }
 
-    /// False when no listener of ours can reach the hop.
+    /// False when it cannot be sent there: no listener of ours reaches the hop.
     fn send_branch(&mut self, now: Instant, key: Key, index: usize, hop: &Hop, out: &mut Outbox) -> bool {
         let Some(context) = self.contexts.get(key) else { return true };
         let Stage::Forking(forking) = &context.stage else { return true };
         let branch = &forking.branches[index];
-        let Some(listener) = self.listener_for(hop.transport, hop.addr, Some(context.source.local)) else {
-            return false;
-        };
+        // A flow is left by the socket it came in by: no other has its way through the NAT.
+        let local = branch.destination.received.map_or(context.source.local, |received| received.local);
+        let Some(listener) = self.listener_for(hop.transport, hop.addr, Some(local)) else { return false };
         let copy = Copy {
             destination: &branch.destination,
             own_routes: forking.own_routes,
@@ -155,10 +162,11 @@ impl Endpoint {
         let bytes = self.build_copy(&context.request, &context.source, &copy);
         let target = self.target_of(hop, &branch.destination, listener);
         let is_invite = context.request.method() == Method::Invite;
-        let client = self.start_client(now, bytes, target, is_invite, User::Context(key), out);
-        if let Some(forking) = self.contexts.get_mut(key).and_then(|context| context.forking())
-            && let Some(client) = client
-        {
+        let Some(client) = self.start_client(now, bytes, target, is_invite, User::Context(key), out) else {
+            // With our own lines it is more than we would read ourselves.
+            return false;
+        };
+        if let Some(forking) = self.contexts.get_mut(key).and_then(|context| context.forking()) {
             forking.branches[index].state = BranchState::Trying { client, cancel: false };
         }
         true
@@ -200,18 +208,16 @@ impl Endpoint {
         out: &mut Outbox,
     ) {
         let Some(context) = self.contexts.get_mut(key) else { return };
-        let server = context.server;
         let is_invite = context.request.method() == Method::Invite;
         let Some(forking) = context.forking() else { return };
-        let Some(index) = forking.branch_of(client) else {
-            // A second 2xx of a branch that is done (§16.7 step 5: always forwarded at once).
-            return self.forward_late(now, server, response, out);
-        };
+        let Some(index) = forking.branch_of(client) else { return };
         match response.status() {
             ..200 => self.handle_provisional(now, key, index, response, out),
             200..300 => self.handle_success(now, key, index, client, response, is_invite, out),
             503 if self.has_more_hops(key, index) => {
-                self.penalise(now, client);
+                if let Some((addr, transport)) = self.table.get(client).map(|tx| tx.target.hop()) {
+                    self.resolver.penalise(now, addr, transport);
+                }
                 self.try_next_hop(now, key, index, 503, out);
             }
             status => {
@@ -236,20 +242,23 @@ impl Endpoint {
         let timer_c = now + self.settings.timer_c;
         let Some(context) = self.contexts.get_mut(key) else { return };
         let server = context.server;
+        // RFC 4320 §4.1: nothing but 100 before the final response to a non-INVITE.
+        let is_forwarded = response.status() > 100 && context.request.method() == Method::Invite;
         let Some(forking) = context.forking() else { return };
-        if response.status() > 100 {
+        if response.status() > 100 && !forking.closed {
             // §16.7 step 2: any provisional but 100 resets Timer C.
-            forking.timer_c = forking.timer_c.max(timer_c);
+            forking.timer_c = timer_c;
         }
         let branch = &mut forking.branches[index];
         if let BranchState::Trying { client, cancel } = branch.state {
             branch.state = BranchState::Proceeding { client, cancelled: false };
             if cancel {
-                // §9.1: a CANCEL had to wait for this.
+                // §9.1: a CANCEL had to wait for this, and has 64*T1 from here.
+                forking.timer_c = now + TIMEOUT;
                 self.cancel_branch(now, key, index, out);
             }
         }
-        if response.status() > 100 {
+        if is_forwarded {
             self.forward_response(now, server, response, out);
         }
     }
@@ -286,25 +295,23 @@ impl Endpoint {
         &mut self,
         now: Instant,
         key: Key,
-        client: Key,
-        status: u16,
+        failed: &Failed,
         out: &mut Outbox,
     ) {
         let Some(forking) = self.contexts.get_mut(key).and_then(|context| context.forking()) else { return };
-        let Some(index) = forking.branch_of(client) else { return };
-        let heard = matches!(forking.branches[index].state, BranchState::Proceeding { .. });
+        let Some(index) = forking.branch_of(failed.client) else { return };
+        let branch = &forking.branches[index];
+        let heard = matches!(branch.state, BranchState::Proceeding { .. });
+        // RFC 5626 §5.3: the way that the phone itself opened is closed. Nobody's server failed.
+        let flow_failed = failed.status == 503 && branch.destination.received.is_some();
+        let status = if flow_failed { 430 } else { failed.status };
         if heard {
             self.branch_is_done(now, key, index, status, None, out);
         } else {
             // RFC 3263 §4.3: silence or a transport error moves on to the next hop.
-            self.penalise(now, client);
+            let (addr, transport) = failed.hop;
+            self.resolver.penalise(now, addr, transport);
             self.try_next_hop(now, key, index, status, out);
-        }
-    }
-
-    fn penalise(&mut self, now: Instant, client: Key) {
-        if let Some(target) = self.table.get(client).map(|transaction| &transaction.target) {
-            self.resolver.penalise(now, target.remote, target.transport);
         }
     }
 
@@ -341,28 +348,21 @@ impl Endpoint {
         let server = context.server;
         let is_invite = context.request.method() == Method::Invite;
         let Some(forking) = context.forking() else { return };
-        if let Some((status, response)) = forking.take_best() {
+        if let Some(outcome) = forking.take_best() {
             // RFC 4320 §4.2: a timed-out non-INVITE is answered by nobody: the answer would be late.
-            if status == 408 && !is_invite {
+            if outcome.status == 408 && !is_invite {
                 self.table.remove(server);
                 return self.close(key);
             }
-            return self.answer_best(now, key, server, status, response, out);
+            return self.answer_best(now, key, server, outcome, out);
         }
         if forking.is_over() {
             self.close(key);
         }
     }
 
-    fn answer_best(
-        &mut self,
-        now: Instant,
-        key: Key,
-        server: Key,
-        status: u16,
-        response: Option<Bytes>,
-        out: &mut Outbox,
-    ) {
+    fn answer_best(&mut self, now: Instant, key: Key, server: Key, outcome: Outcome, out: &mut Outbox) {
+        let Outcome { status, response, challenges } = outcome;
         let response = response.and_then(|bytes| Message::parse(bytes).ok());
         match response {
             // §16.7 step 6: a 503 is about the hop after us, and not the caller's to act on.
@@ -375,11 +375,17 @@ impl Endpoint {
                 if starts_call {
                     self.note_failed(key, status, &reason, out);
                 }
-                self.forward_response(now, server, &response, out);
+                let bytes = with_challenges(without_top_via(&response), &challenges);
+                self.respond(now, server, status, bytes, out);
                 self.close(key);
             }
             _ => {
-                let (status, reason) = concluded(status);
+                let in_dialog = self.contexts.get(key).is_some_and(|c| c.request.to_tag().is_some());
+                let (status, reason) = match status {
+                    // RFC 5626 §5.3.1: the peer of a dialog is told which it was.
+                    430 if in_dialog => (430, "Flow Failed"),
+                    _ => concluded(status),
+                };
                 self.finish(now, key, status, reason, out);
             }
         }
@@ -397,17 +403,20 @@ impl Endpoint {
         if context.forking().is_none() {
             return self.finish(now, key, 487, "Request Terminated", out);
         }
-        self.close_forking(now, key, out);
         if let Some(forking) = self.contexts.get_mut(key).and_then(|context| context.forking()) {
-            forking.best.consider(487, None);
+            forking.best.cancel();
         }
+        self.close_forking(now, key, out);
         self.conclude(now, key, out);
     }
 
     /// No new branches; those that run are cancelled, and given 64*T1 to say so (§9.1).
     fn close_forking(&mut self, now: Instant, key: Key, out: &mut Outbox) {
         let Some(forking) = self.contexts.get_mut(key).and_then(|context| context.forking()) else { return };
-        forking.closed = true;
+        if std::mem::replace(&mut forking.closed, true) {
+            // A second CANCEL does not prolong the wait.
+            return;
+        }
         forking.waiting.clear();
         let running = forking.branches.len();
         for index in 0..running {
@@ -416,7 +425,7 @@ impl Endpoint {
         let Some(forking) = self.contexts.get_mut(key).and_then(|context| context.forking()) else { return };
         if forking.branches.iter().any(|branch| branch.state != BranchState::Done) {
             forking.timer_c = now + TIMEOUT;
-            self.wheel.insert(now + TIMEOUT, Timer::Context(key));
+            self.arm_context(key, now + TIMEOUT);
         }
     }
 
@@ -450,17 +459,32 @@ impl Endpoint {
         self.start_client(now, cancel, target, false, User::Nobody, out);
     }
 
-    /// Timer C (§16.8), or the end of the wait after CANCEL.
+    /// One wheel entry is outstanding for a context, or more where it had to be woken earlier.
+    pub(super) fn arm_context(&mut self, key: Key, at: Instant) {
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        if at < context.armed {
+            context.armed = at;
+            self.wheel.insert(at, Timer::Context(key));
+        }
+    }
+
+    /// Timer C (§16.8), the end of the wait after CANCEL, or that of our patience with store and router.
     pub(super) fn handle_context_timer(&mut self, now: Instant, key: Key, out: &mut Outbox) {
-        let Some(forking) = self.contexts.get_mut(key).and_then(|context| context.forking()) else { return };
+        let Some(context) = self.contexts.get_mut(key).filter(|context| context.armed <= now) else { return };
+        context.armed = Instant::FAR_FUTURE;
+        let Some(forking) = context.forking() else {
+            return self.finish(now, key, 500, "Server Internal Error", out);
+        };
         if forking.timer_c > now {
             // It was put off by a provisional response.
             let later = forking.timer_c;
-            self.wheel.insert(later, Timer::Context(key));
-            return;
+            return self.arm_context(key, later);
         }
         if !forking.closed {
-            return self.close_forking(now, key, out);
+            // §16.8: as if 408 had come, whatever the cancelled branches say.
+            forking.best.consider(408, None);
+            self.close_forking(now, key, out);
+            return self.conclude(now, key, out);
         }
         let clients = forking_clients(forking);
         self.abandon_branches(clients);
@@ -513,6 +537,8 @@ fn concluded(status: u16) -> (u16, &'static str) {
     match status {
         404 => (404, "Not Found"),
         416 => (416, "Unsupported URI Scheme"),
+        // RFC 5626 §5.3.1: 430 is between proxies; without another flow the phone is not there.
+        430 => (480, "Temporarily Unavailable"),
         487 => (487, "Request Terminated"),
         408 => (408, "Request Timeout"),
         // §16.7 step 6: 503 becomes 500.

@@ -6,21 +6,22 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::effect::{Account, Caller, Decision, PlanRequest};
-use super::routing::{last_route, route_after};
+use super::routing::route_after;
 use super::{CallEventKind, Context, Effect, Endpoint, Outbox, Stage};
 use crate::events::ASK_BIT;
 use crate::proxy::Destination;
 use crate::registrar::gruu::Instance;
-use crate::wire::{Address, Header, Message, Method, Rewrite, Scheme, Uri};
+use crate::wire::{Header, Method, Scheme, Uri};
 
 /// Option tags a proxy needs no code for: they pass through us (§16.3 step 5 asks about Proxy-Require only).
 const PROXY_REQUIRE_KNOWN: &[&str] = &["path", "outbound", "gruu", "sec-agree"];
 
 impl Endpoint {
     pub(super) fn dispatch(&mut self, now: Instant, key: Key, out: &mut Outbox) {
+        let Some(context) = self.contexts.get(key) else { return };
+        let restored = self.restore_strictly_routed(&context.request);
         let Some(context) = self.contexts.get_mut(key) else { return };
-        if let Some(restored) = restore_strictly_routed(&context.request) {
-            // §16.4: a strict router before us put our Record-Route into the Request-URI.
+        if let Some(restored) = restored {
             context.request = restored;
         }
         let Some(context) = self.contexts.get(key) else { return };
@@ -93,7 +94,15 @@ impl Endpoint {
     pub fn handle_plan(&mut self, now: Instant, id: router::AskId, decision: Decision, out: &mut Outbox) {
         let key = Key::from_u64(id.0);
         let Some(&Stage::Planning { own_routes }) = self.contexts.get(key).map(|c| &c.stage) else { return };
+        let is_ack = self.contexts.get(key).is_some_and(|context| context.request.method() == Method::Ack);
         match decision {
+            Decision::Authenticate | Decision::Refuse { .. } if is_ack => {
+                self.finish_ack(now, key, None, out);
+            }
+            Decision::Targets(groups) if is_ack => {
+                let first = groups.into_iter().flatten().next().map(destination_of_route);
+                self.finish_ack(now, key, first.as_ref(), out);
+            }
             Decision::Local { user, domain } => {
                 // RFC 5627 §6.1: a GRUU names one phone of the account.
                 let gruu = self
@@ -215,8 +224,21 @@ impl Endpoint {
         own_routes: usize,
         out: &mut Outbox,
     ) {
+        if groups.iter().all(Vec::is_empty) {
+            return self.finish(now, key, 480, "Temporarily Unavailable", out);
+        }
         let Some(context) = self.contexts.get(key) else { return };
         let method = context.request.method();
+        match method {
+            Method::Ack => {
+                let first = groups.into_iter().flatten().next();
+                return self.finish_ack(now, key, first.as_ref(), out);
+            }
+            // A caller that keeps no Route: the end of its call is seen here.
+            Method::Bye => self.note_call(key, CallEventKind::Ended, out),
+            _ => {}
+        }
+        let Some(context) = self.contexts.get(key) else { return };
         let starts_dialog = matches!(method, Method::Invite | Method::Subscribe | Method::Refer);
         let starts_call = method == Method::Invite && context.request.to_tag().is_none();
         if starts_call {
@@ -274,24 +296,4 @@ fn groups_by_q(bindings: Vec<Binding>) -> Vec<Vec<Destination>> {
         }
     }
     groups.into_iter().map(|(_, group)| group).collect()
-}
-
-/// §16.4 first paragraph: our own Record-Route in the Request-URI, the true one last in Route.
-fn restore_strictly_routed(request: &Message) -> Option<Message> {
-    let uri = Uri::parse(request.uri()).ok()?;
-    if !(uri.params.has("lr") && uri.params.has("t")) {
-        return None;
-    }
-    let last: Address<'_> = last_route(request)?;
-    let mut rewrite = Rewrite::new(request);
-    rewrite.set_uri(last.uri);
-    rewrite.remove_last_value(Header::Route);
-    // Our own value goes back to the front, where its token is looked for.
-    let own = request.uri().to_vec();
-    rewrite.push_front(Header::Route, |text| {
-        text.push(b'<');
-        text.extend_from_slice(&own);
-        text.push(b'>');
-    });
-    Message::parse(rewrite.finish()).ok()
 }

@@ -106,6 +106,8 @@ pub(crate) struct Context {
     /// The account it is for, once known.
     callee: Option<router::Aor>,
     stage: Stage,
+    /// The earliest wheel entry that is outstanding for it.
+    armed: Instant,
 }
 
 /// What the request waits for. One question is open at a time, so the context's key is the question's id.
@@ -149,6 +151,13 @@ pub(crate) enum User {
     Probe(u64),
     Notifier(u64),
     Nobody,
+}
+
+impl User {
+    /// Whether responses go on to somebody else.
+    fn forwards(self) -> bool {
+        matches!(self, User::Context(_) | User::Late { .. })
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

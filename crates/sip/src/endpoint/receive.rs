@@ -1,12 +1,23 @@
 //! What arrives: parsed, checked, matched to a transaction, or new (RFC 3261 §18, §17.1.3, §17.2.3).
 
+use std::net::SocketAddr;
+
 use stdx::Instant;
 use stdx::slab::Key;
 
-use super::{Context, Effect, Endpoint, Intake, Outbox, Stage, Timer, TraceEvent, User};
+use super::{Context, Effect, Endpoint, Intake, Outbox, Timer, TraceEvent, User};
+use crate::limits;
 use crate::transaction::{Machine, ServerInvite, ServerOther, Tell, Turn};
-use crate::transport::{Packet, Source, Target, Transmit, TransmitId, is_reliable};
-use crate::wire::{self, Message, Method, Reply, Via};
+use crate::transport::{Packet, Source, Target, Transmit, TransmitId, Transport, is_reliable};
+use crate::wire::{self, Header, Message, Method, Reply};
+
+/// A client transaction that ended without a final response; it is in no table any more.
+pub(super) struct Failed {
+    user: User,
+    pub(super) client: Key,
+    pub(super) hop: (SocketAddr, Transport),
+    pub(super) status: u16,
+}
 
 impl Endpoint {
     /// One whole message from the network.
@@ -42,11 +53,14 @@ impl Endpoint {
             return;
         }
         let hash = self.table.server_hash(&request, &via, method);
-        if let Some(key) = self.table.find(hash) {
+        let known = self.table.find(hash);
+        // RFC 6026 §7.1: an ACK that finds its INVITE accepted is for the callee. COMPAT(RFC 2543 callers): theirs
+        // has the INVITE's branch, or none.
+        if let Some(key) = known.filter(|&key| method != Method::Ack || !self.table.is_accepted(key)) {
             return self.handle_known_request(now, key, method, out);
         }
         match method {
-            Method::Ack => self.forward_ack(now, &request, &source, out),
+            Method::Ack => self.handle_stray_ack(now, request, source, out),
             Method::Cancel => self.handle_cancel(now, &request, &source, out),
             _ => self.handle_new_request(now, hash, request, source, out),
         }
@@ -75,11 +89,16 @@ impl Endpoint {
         out: &mut Outbox,
     ) {
         let in_dialog = request.to_tag().is_some();
-        if self.intake != Intake::Open && !in_dialog {
+        if self.is_full() || self.intake != Intake::Open && !in_dialog {
             self.counters.shed += 1;
             return self.reply_unavailable(&request, &source, out);
         }
         if let Some((status, reason)) = self.refuse_by_hops(&request) {
+            if in_dialog && request.method() == Method::Invite {
+                // Its ACK has a Route of ours: only a transaction keeps it from the callee.
+                let context = self.open(now, hash, request, source, out);
+                return self.finish(now, context, status, reason, out);
+            }
             return self.reply_stateless(&request, &source, status, reason, out);
         }
         if let Some(refusal) = self.challenge_without_state(now, &request, &source) {
@@ -99,13 +118,12 @@ impl Endpoint {
             let trying = Reply::new(&request, source.remote, 100, "Trying", None).finish();
             Machine::ServerInvite(ServerInvite::start(now, trying, reliable))
         } else {
-            Machine::ServerOther(ServerOther::start(reliable))
+            Machine::ServerOther(ServerOther::start(now, reliable))
         };
         let target = reply_target(&request, &source);
         let server = self.table.insert(hash, machine, target, User::Nobody);
-        let stage = Stage::Planning { own_routes: 0 };
-        let context =
-            self.contexts.insert(Context { server, request, source, caller: None, callee: None, stage });
+        let context = self.contexts.insert(Context::new(server, request, source, 0));
+        self.arm_context(context, now + limits::CONTEXT_PATIENCE);
         if let Some(transaction) = self.table.get_mut(server) {
             transaction.user = User::Context(context);
         }
@@ -139,6 +157,11 @@ impl Endpoint {
             return;
         };
         let Some(transaction) = self.table.get_mut(key) else { return };
+        if transaction.user.forwards() && response.values(Header::Via).nth(1).is_none() {
+            // §16.7 step 3: without a second Via it is for nobody.
+            self.counters.stray_responses += 1;
+            return;
+        }
         let turn = match &mut transaction.machine {
             Machine::ClientInvite(machine) => machine.handle_response(now, response),
             Machine::ClientOther(machine) => machine.handle_response(now, response.status()),
@@ -153,7 +176,7 @@ impl Endpoint {
     fn tell_response(&mut self, now: Instant, user: User, key: Key, response: &Message, out: &mut Outbox) {
         match user {
             User::Context(context) => self.handle_branch_response(now, context, key, response, out),
-            User::Late { server } => self.forward_late(now, server, response, out),
+            User::Late { server } => self.forward_response(now, server, response, out),
             User::Probe(id) if response.status() >= 200 => {
                 out.push(Effect::Probed { id, status: response.status() });
             }
@@ -165,16 +188,18 @@ impl Endpoint {
     }
 
     pub(super) fn handle_transaction_timer(&mut self, now: Instant, key: Key, out: &mut Outbox) {
-        let Some(transaction) = self.table.disarm(key) else { return };
+        let Some(transaction) = self.table.disarm(now, key) else { return };
         let turn = transaction.machine.handle_timer(now);
-        let user = transaction.user;
-        if turn.send.is_some() {
+        let failed =
+            Failed { user: transaction.user, client: key, hop: transaction.target.hop(), status: 408 };
+        if turn.send.as_ref().is_some_and(|bytes| !bytes.starts_with(b"SIP/2.0 100")) {
             self.counters.retransmissions_sent += 1;
         }
         match self.perform(key, turn, out) {
-            Some(Tell::Timeout) => self.tell_failure(now, user, key, 408, out),
+            Some(Tell::Timeout) => self.tell_failure(now, &failed, out),
             // Timer H: the caller never acknowledged; its context was answered long ago.
             Some(Tell::NoAck) => self.counters.timeouts += 1,
+            Some(Tell::Slow) => self.send_trying(now, key, out),
             Some(Tell::Response) | None => {}
         }
     }
@@ -183,23 +208,36 @@ impl Endpoint {
     pub fn handle_send_failed(&mut self, now: Instant, report: TransmitId, out: &mut Outbox) {
         let key = Key::from_u64(report.0);
         let Some(transaction) = self.table.get(key) else { return };
-        // A response that cannot be sent is repeated on request; a request fails over (§16.9).
-        if matches!(transaction.machine, Machine::ServerInvite(_) | Machine::ServerOther(_)) {
+        // A response, or an ACK, that cannot be sent is repeated on request; a request fails over (§16.9).
+        if !transaction.machine.awaits_response() {
             return;
         }
-        let user = transaction.user;
+        let failed =
+            Failed { user: transaction.user, client: key, hop: transaction.target.hop(), status: 503 };
         self.table.remove(key);
-        self.tell_failure(now, user, key, 503, out);
+        self.tell_failure(now, &failed, out);
     }
 
-    fn tell_failure(&mut self, now: Instant, user: User, key: Key, status: u16, out: &mut Outbox) {
+    fn tell_failure(&mut self, now: Instant, failed: &Failed, out: &mut Outbox) {
         self.counters.timeouts += 1;
-        match user {
-            User::Context(context) => self.handle_branch_failure(now, context, key, status, out),
-            User::Probe(id) => out.push(Effect::Probed { id, status }),
+        match failed.user {
+            User::Context(context) => self.handle_branch_failure(now, context, failed, out),
+            User::Probe(id) => out.push(Effect::Probed { id, status: failed.status }),
             User::Notifier(id) => self.handle_notify_result(now, id, 408, out),
             User::Late { .. } | User::Nobody => {}
         }
+    }
+
+    /// RFC 4320 §4.1: a 100 once the client of a non-INVITE request repeats it only every T2.
+    fn send_trying(&mut self, now: Instant, server: Key, out: &mut Outbox) {
+        let Some(User::Context(context)) = self.table.get(server).map(|tx| tx.user) else { return };
+        let Some(context) = self.contexts.get(context) else { return };
+        let trying = Reply::new(&context.request, context.source.remote, 100, "Trying", None).finish();
+        self.respond(now, server, 100, trying, out);
+    }
+
+    fn is_full(&self) -> bool {
+        self.contexts.len() >= limits::CONTEXTS || self.table.len() >= limits::TRANSACTIONS
     }
 
     /// Carries out a transaction's turn, but for what it tells.
@@ -232,13 +270,7 @@ impl Endpoint {
         out.push(Effect::Transmit(Transmit { target, bytes, report }));
     }
 
-    fn trace(
-        &self,
-        message: &Message,
-        from: std::net::SocketAddr,
-        to: std::net::SocketAddr,
-        out: &mut Outbox,
-    ) {
+    fn trace(&self, message: &Message, from: SocketAddr, to: SocketAddr, out: &mut Outbox) {
         let names = |address: Option<wire::Address<'_>>, account: &str| {
             address.is_some_and(|a| memchr::memmem::find(a.uri, account.as_bytes()).is_some())
         };
@@ -254,11 +286,12 @@ impl Endpoint {
 /// Where responses to a request go: RFC 3261 §18.2.2, RFC 3581 §4.
 pub(super) fn reply_target(request: &Message, source: &Source) -> Target {
     let mut remote = source.remote;
-    if let Some(via) = request.top_via()
-        && !is_reliable(source.transport)
-        && via.rport().is_none()
-    {
-        remote.set_port(via.port.unwrap_or(5060));
+    // A WebSocket client cannot be connected to; of a connection that is gone, the sent-by port is left.
+    let is_websocket = matches!(source.transport, Transport::Ws | Transport::Wss);
+    let by_sent_by = |via: &wire::Via<'_>| is_reliable(source.transport) || via.rport().is_none();
+    if let Some(via) = request.top_via().filter(by_sent_by).filter(|_| !is_websocket) {
+        let default = if source.transport == Transport::Tls { 5061 } else { 5060 };
+        remote.set_port(via.port.unwrap_or(default));
     }
     Target {
         transport: source.transport,
@@ -266,15 +299,6 @@ pub(super) fn reply_target(request: &Message, source: &Source) -> Target {
         flow: source.flow,
         local: Some(source.local),
         tls_name: None,
-        // §18.2.2: when the connection is gone, a new one to the sender may be opened.
-        reconnect: reconnect_port(request, source).is_some(),
+        reconnect: !is_websocket,
     }
-}
-
-/// The sent-by port, when the peer can be connected to at all.
-fn reconnect_port(request: &Message, source: &Source) -> Option<u16> {
-    let via: Via<'_> = request.top_via()?;
-    let is_websocket =
-        matches!(source.transport, crate::transport::Transport::Ws | crate::transport::Transport::Wss);
-    (!is_websocket).then(|| via.port.unwrap_or(5060))
 }

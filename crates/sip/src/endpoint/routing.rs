@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use router::Received;
+use smallvec::{SmallVec, smallvec};
 use stdx::hash::Keyed;
 
 use super::route_token::{self, FlowText};
@@ -38,9 +39,31 @@ impl Endpoint {
         })
     }
 
+    /// §16.4 first paragraph: a strict router before us put our Record-Route into the Request-URI, and the true
+    /// one last in Route.
+    pub(super) fn restore_strictly_routed(&self, request: &Message) -> Option<Message> {
+        let uri = Uri::parse(request.uri()).ok()?;
+        if !(uri.params.has("lr") && uri.params.has("t") && self.is_us(&uri)) {
+            return None;
+        }
+        let last: Address<'_> = last_route(request)?;
+        let mut rewrite = Rewrite::new(request);
+        rewrite.set_uri(last.uri);
+        rewrite.remove_last_value(Header::Route);
+        // Our own value goes back to the front, where its token is looked for.
+        rewrite.push_front(Header::Route, |text| {
+            text.push(b'<');
+            text.extend_from_slice(request.uri());
+            text.push(b'>');
+        });
+        Message::parse(rewrite.finish()).ok()
+    }
+
     /// Reads our own values at the front of Route (§16.4). A flow is believed only in a genuine one.
     pub(super) fn own_routes(&self, request: &Message) -> OwnRoutes {
         let call_id = request.call_id().unwrap_or_default();
+        // A caller knows the token of its own call: without a To tag it would start others by it.
+        let in_dialog = request.to_tag().is_some();
         let mut own = OwnRoutes::default();
         for value in request.values(Header::Route) {
             let Some(uri) = Address::parse(value).and_then(|a| a.parsed_uri().ok()) else { break };
@@ -48,7 +71,7 @@ impl Endpoint {
                 break;
             }
             own.count += 1;
-            if route_token::is_genuine(&uri, &self.keys.route, call_id) {
+            if in_dialog && route_token::is_genuine(&uri, &self.keys.route, call_id) {
                 own.genuine = true;
                 own.flow = FlowText::parse(&uri, &self.settings.listeners);
             }
@@ -79,16 +102,18 @@ impl Endpoint {
     /// RFC 5393 §4.2.1: everything that decides where a request goes.
     fn loop_hash(&self, request: &Message) -> u64 {
         let number = request.cseq().map_or(0, |(number, _)| number);
-        self.keys.branch.mac(&[
-            b"loop",
+        let number = number.to_be_bytes();
+        let mut parts: SmallVec<[&[u8]; 8]> = smallvec![
+            &b"loop"[..],
             request.uri(),
             request.from_tag().unwrap_or_default(),
             request.to_tag().unwrap_or_default(),
             request.call_id().unwrap_or_default(),
-            &number.to_be_bytes(),
-            request.header(Header::Route).unwrap_or_default(),
-            request.header(Header::ProxyRequire).unwrap_or_default(),
-        ])
+            &number[..],
+        ];
+        parts.extend(request.header_lines(Header::Route));
+        parts.extend(request.header_lines(Header::ProxyRequire));
+        self.keys.branch.mac(&parts)
     }
 
     /// A Via of ours whose loop half is the same: the request came back unchanged.
@@ -118,16 +143,13 @@ impl Endpoint {
             listener.transport == transport && listener.addr.is_ipv4() == remote.is_ipv4()
         };
         let all = 0..self.settings.listeners.len();
-        all.clone()
-            .filter(fits)
-            .find(|&index| Some(self.settings.listeners[index].addr) == preferred)
-            .or_else(|| {
-                all.clone().filter(fits).find(|&index| {
-                    // A loopback listener cannot reach the world, nor a public one usefully loopback.
-                    self.settings.listeners[index].addr.ip().is_loopback() == remote.ip().is_loopback()
-                })
-            })
-            .or_else(|| all.clone().find(fits))
+        // A loopback listener cannot reach the world, nor a public one usefully loopback.
+        let reaches = |index: &usize| {
+            self.settings.listeners[*index].addr.ip().is_loopback() == remote.ip().is_loopback()
+        };
+        let is_preferred = |index: &usize| Some(self.settings.listeners[*index].addr) == preferred;
+        let rank = |index: &usize| (!reaches(index), !is_preferred(index));
+        all.filter(fits).min_by_key(rank)
     }
 
     pub(super) fn write_via(

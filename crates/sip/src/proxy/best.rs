@@ -2,25 +2,55 @@
 
 use bytes::Bytes;
 
-/// The best final response so far. Without any, 408 (§16.7 step 6, first paragraph).
+/// The best final response so far.
 #[derive(Debug, Default)]
 pub(crate) struct Best {
     status: u16,
     /// `None` when the response was not received but concluded (timeout, no route).
     response: Option<Bytes>,
+    /// Further 401 and 407 responses: the caller gets their challenges too (§16.7 step 7).
+    challenges: Vec<Bytes>,
+    cancelled: bool,
+}
+
+/// What the caller gets.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub(crate) status: u16,
+    pub(crate) response: Option<Bytes>,
+    pub(crate) challenges: Vec<Bytes>,
 }
 
 impl Best {
     pub(crate) fn consider(&mut self, status: u16, response: Option<Bytes>) {
-        if self.status == 0 || rank(status) < rank(self.status) {
-            *self = Best { status, response };
+        if self.cancelled {
+            // A branch that says it itself is believed before us.
+            if status == 487 && response.is_some() {
+                self.response = response;
+            }
+        } else if is_challenge(status) && is_challenge(self.status) {
+            self.challenges.extend(response);
+        } else if self.status == 0 || rank(status) < rank(self.status) {
+            *self = Best { status, response, ..Best::default() };
         }
     }
 
-    pub(crate) fn take(&mut self) -> (u16, Option<Bytes>) {
-        let best = std::mem::take(self);
-        if best.status == 0 { (408, None) } else { (best.status, best.response) }
+    /// RFC 3261 §9.2: a caller that gave up is told 487, whatever the branches say from now on or said before.
+    pub(crate) fn cancel(&mut self) {
+        if !self.cancelled {
+            *self = Best { status: 487, cancelled: true, ..Best::default() };
+        }
     }
+
+    /// Without any response 408 (§16.7 step 6, first paragraph).
+    pub(crate) fn take(&mut self) -> Outcome {
+        let Best { status, response, challenges, .. } = std::mem::take(self);
+        Outcome { status: if status == 0 { 408 } else { status }, response, challenges }
+    }
+}
+
+fn is_challenge(status: u16) -> bool {
+    matches!(status, 401 | 407)
 }
 
 /// Smaller is better. 6xx decides; then the lowest class; within 4xx those that help the caller resubmit.
@@ -31,7 +61,7 @@ fn rank(status: u16) -> u16 {
         401 | 407 => 400,
         415 | 420 | 484 => 401,
         // A branch that could not even be asked says less than one that answered.
-        408 => 498,
+        408 | 430 => 498,
         487 => 499,
         400..=499 => 410,
         503 => 599,
@@ -50,7 +80,7 @@ mod tests {
             for &status in statuses {
                 best.consider(status, None);
             }
-            best.take().0
+            best.take().status
         };
         assert_eq!(choose(&[]), 408);
         assert_eq!(choose(&[486, 404]), 486, "the first of equals");
@@ -60,5 +90,30 @@ mod tests {
         assert_eq!(choose(&[302, 486]), 302);
         assert_eq!(choose(&[302, 603]), 603);
         assert_eq!(choose(&[408, 486]), 486);
+        assert_eq!(choose(&[487, 408]), 408, "Timer C cancelled what was then answered 487");
+    }
+
+    #[test]
+    fn a_cancelled_request_is_answered_487() {
+        let mut best = Best::default();
+        best.consider(486, None);
+        best.cancel();
+        best.consider(603, Some(Bytes::from_static(b"603")));
+        best.consider(408, None);
+        best.consider(487, Some(Bytes::from_static(b"487")));
+        best.cancel();
+        let outcome = best.take();
+        assert_eq!((outcome.status, outcome.response), (487, Some(Bytes::from_static(b"487"))));
+    }
+
+    #[test]
+    fn all_challenges_reach_the_caller() {
+        let mut best = Best::default();
+        for (status, text) in [(486, "a"), (407, "b"), (401, "c"), (404, "d"), (407, "e")] {
+            best.consider(status, Some(Bytes::from_static(text.as_bytes())));
+        }
+        let outcome = best.take();
+        assert_eq!((outcome.status, outcome.response), (407, Some(Bytes::from_static(b"b"))));
+        assert_eq!(outcome.challenges, ["c", "e"]);
     }
 }

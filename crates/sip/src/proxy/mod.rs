@@ -5,13 +5,12 @@ mod best;
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
 use router::Received;
 use smallvec::SmallVec;
 use stdx::Instant;
 use stdx::slab::Key;
 
-pub(crate) use best::Best;
+pub(crate) use best::{Best, Outcome};
 
 use crate::resolve::Hop;
 
@@ -86,7 +85,7 @@ impl Forking {
     }
 
     /// The final response to send now: every branch is done and nothing was sent yet.
-    pub(crate) fn take_best(&mut self) -> Option<(u16, Option<Bytes>)> {
+    pub(crate) fn take_best(&mut self) -> Option<Outcome> {
         if self.forwarded_final || !self.is_over() {
             return None;
         }

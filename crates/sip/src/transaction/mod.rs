@@ -48,6 +48,8 @@ pub enum Tell {
     Timeout,
     /// Timer H: the peer never acknowledged our final response.
     NoAck,
+    /// A non-INVITE request has had no response for a while: the user owes a 100.
+    Slow,
 }
 
 impl Turn {
@@ -91,6 +93,15 @@ impl Machine {
             Machine::ServerInvite(machine) => machine.deadline(),
             Machine::ServerOther(machine) => machine.deadline(),
         }
+    }
+
+    /// Whether a failure to send matters: a request went out that has no final response yet.
+    pub fn awaits_response(&self) -> bool {
+        matches!(
+            self,
+            Machine::ClientInvite(ClientInvite::Calling { .. } | ClientInvite::Proceeding { .. })
+                | Machine::ClientOther(ClientOther::Trying { .. } | ClientOther::Proceeding { .. })
+        )
     }
 
     pub fn is_terminated(&self) -> bool {

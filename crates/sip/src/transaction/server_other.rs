@@ -1,27 +1,32 @@
-//! Non-INVITE server transaction: RFC 3261 §17.2.2.
+//! Non-INVITE server transaction: RFC 3261 §17.2.2, with the 100 of RFC 4320 §4.1.
+
+use std::time::Duration;
 
 use bytes::Bytes;
 use stdx::Instant;
 
-use super::{TIMEOUT, Turn, linger};
+use super::{TIMEOUT, Tell, Turn, linger};
+
+/// RFC 4320 §4.1: when timer E of the client reaches T2, after 500, 1,000 and 2,000 ms.
+pub(super) const SLOW: Duration = Duration::from_millis(3_500);
 
 #[derive(Debug)]
 pub enum ServerOther {
-    Trying { reliable: bool },
+    Trying { reliable: bool, slow: Instant },
     Proceeding { reliable: bool, last: Bytes },
     Completed { response: Bytes, timer_j: Instant },
     Terminated,
 }
 
 impl ServerOther {
-    pub fn start(reliable: bool) -> Self {
-        ServerOther::Trying { reliable }
+    pub fn start(now: Instant, reliable: bool) -> Self {
+        ServerOther::Trying { reliable, slow: now + SLOW }
     }
 
     /// A response from the user.
     pub fn respond(&mut self, now: Instant, status: u16, response: Bytes) -> Turn {
         match self {
-            ServerOther::Trying { reliable } | ServerOther::Proceeding { reliable, .. } => {
+            ServerOther::Trying { reliable, .. } | ServerOther::Proceeding { reliable, .. } => {
                 let reliable = *reliable;
                 *self = if status < 200 {
                     ServerOther::Proceeding { reliable, last: response.clone() }
@@ -50,16 +55,23 @@ impl ServerOther {
     }
 
     pub fn handle_timer(&mut self, now: Instant) -> Turn {
-        if let ServerOther::Completed { timer_j, .. } = self
-            && *timer_j <= now
-        {
-            *self = ServerOther::Terminated;
+        match self {
+            ServerOther::Trying { slow, .. } if *slow <= now => {
+                *slow = Instant::FAR_FUTURE;
+                Turn::tell(Tell::Slow)
+            }
+            ServerOther::Completed { timer_j, .. } if *timer_j <= now => {
+                *self = ServerOther::Terminated;
+                Turn::nothing()
+            }
+            // Woken early, or by a timer of a state that is gone.
+            _ => Turn::nothing(),
         }
-        Turn::nothing()
     }
 
     pub fn deadline(&self) -> Instant {
         match self {
+            ServerOther::Trying { slow, .. } => *slow,
             ServerOther::Completed { timer_j, .. } => *timer_j,
             _ => Instant::FAR_FUTURE,
         }

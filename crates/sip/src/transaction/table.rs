@@ -6,7 +6,7 @@ use stdx::Instant;
 use stdx::hash::Keyed;
 use stdx::slab::{Key, Slab};
 
-use super::Machine;
+use super::{Machine, ServerInvite};
 use crate::transport::Target;
 use crate::wire::{Message, Method, Via};
 
@@ -109,11 +109,18 @@ impl<U> Table<U> {
         Some(deadline)
     }
 
-    /// The wheel fired for this transaction: no entry is outstanding any more.
-    pub fn disarm(&mut self, key: Key) -> Option<&mut Transaction<U>> {
-        let transaction = self.slab.get_mut(key)?;
+    /// The wheel fired for this transaction. `None` when the entry that fired was replaced by an earlier one,
+    /// which has armed the next.
+    pub fn disarm(&mut self, now: Instant, key: Key) -> Option<&mut Transaction<U>> {
+        let transaction = self.slab.get_mut(key).filter(|transaction| transaction.armed <= now)?;
         transaction.armed = Instant::FAR_FUTURE;
         Some(transaction)
+    }
+
+    /// Whether it is an INVITE's server transaction that has passed on a 2xx.
+    pub fn is_accepted(&self, key: Key) -> bool {
+        let machine = self.get(key).map(|transaction| &transaction.machine);
+        matches!(machine, Some(Machine::ServerInvite(ServerInvite::Accepted { .. })))
     }
 
     pub fn remove(&mut self, key: Key) {

@@ -1,1 +1,368 @@
-//! Transcripts of RFC 3261 §17 in virtual time.
+//! Transcripts of RFC 3261 §17 in virtual time: when each machine sends, tells and ends.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::wire::Message;
+
+const START: Instant = Instant::from_unix_seconds(1_700_000_000);
+
+fn at(millis: u64) -> Instant {
+    START + Duration::from_millis(millis)
+}
+
+fn invite() -> Bytes {
+    Bytes::from_static(
+        b"INVITE sip:b@b.test SIP/2.0\r\nVia: SIP/2.0/UDP a.test;branch=z9hG4bK1\r\nRoute: <sip:p.test;lr>\r\n\
+          From: <sip:a@a.test>;tag=1\r\nTo: <sip:b@b.test>\r\nCall-ID: c\r\nCSeq: 7 INVITE\r\nContent-Length: 0\r\n\r\n",
+    )
+}
+
+fn response(status: u16) -> Message {
+    let text = format!(
+        "SIP/2.0 {status} Said\r\nVia: SIP/2.0/UDP a.test;branch=z9hG4bK1\r\nFrom: <sip:a@a.test>;tag=1\r\n\
+         To: <sip:b@b.test>;tag=b{status}\r\nCall-ID: c\r\nCSeq: 7 INVITE\r\nContent-Length: 0\r\n\r\n"
+    );
+    Message::parse(text.into()).unwrap()
+}
+
+/// Wakes the machine at its deadlines until `end`: one line for each thing it did, its time in milliseconds.
+fn wakings(machine: &mut Machine, end: u64) -> Vec<String> {
+    let mut lines = Vec::new();
+    while machine.deadline() <= at(end) {
+        let now = machine.deadline();
+        let turn = machine.handle_timer(now);
+        let said = show(&turn);
+        let ended = if machine.is_terminated() { " ends" } else { "" };
+        lines.push(format!("{}{said}{ended}", now.since(START).as_millis()));
+        assert!(lines.len() < 100, "it never rests");
+    }
+    lines
+}
+
+fn show(turn: &Turn) -> String {
+    let sent = turn.send.as_ref().map(|bytes| {
+        let line = String::from_utf8_lossy(bytes).lines().next().unwrap_or_default().to_owned();
+        let mut words = line.split(' ');
+        let first = words.next().unwrap_or_default().to_owned();
+        if first == "SIP/2.0" { words.next().unwrap_or_default().to_owned() } else { first }
+    });
+    let mut text = String::new();
+    if let Some(sent) = sent {
+        text += &format!(" {sent}");
+    }
+    if let Some(tell) = turn.tell {
+        text += &format!(" {tell:?}");
+    }
+    text
+}
+
+fn client_invite(reliable: bool) -> Machine {
+    let (machine, turn) = ClientInvite::start(START, invite(), reliable);
+    assert_eq!(show(&turn), " INVITE");
+    Machine::ClientInvite(machine)
+}
+
+fn hear(machine: &mut Machine, millis: u64, status: u16) -> String {
+    match machine {
+        Machine::ClientInvite(machine) => show(&machine.handle_response(at(millis), &response(status))),
+        Machine::ClientOther(machine) => show(&machine.handle_response(at(millis), status)),
+        _ => panic!("no client"),
+    }
+}
+
+#[test]
+fn timers_a_and_b() {
+    let silent = wakings(&mut client_invite(false), 100_000);
+    assert_eq!(
+        silent,
+        [
+            "500 INVITE",
+            "1500 INVITE",
+            "3500 INVITE",
+            "7500 INVITE",
+            "15500 INVITE",
+            "31500 INVITE",
+            "32000 Timeout ends"
+        ]
+    );
+    assert_eq!(wakings(&mut client_invite(true), 100_000), ["32000 Timeout ends"]);
+}
+
+#[test]
+fn a_provisional_response_stops_the_calling() {
+    let mut machine = client_invite(false);
+    assert_eq!(hear(&mut machine, 100, 100), " Response");
+    assert_eq!(hear(&mut machine, 200, 180), " Response");
+    assert!(wakings(&mut machine, 1_000_000).is_empty(), "Timer C is the proxy's");
+    // A timer that was set before.
+    assert_eq!(machine.handle_timer(at(500)), Turn::default());
+    assert_eq!(machine.handle_timer(at(32_000)), Turn::default());
+}
+
+#[test]
+fn timer_d_and_the_ack() {
+    let mut machine = client_invite(false);
+    assert_eq!(hear(&mut machine, 100, 486), " ACK Response");
+    assert_eq!(hear(&mut machine, 600, 486), " ACK", "again, and nobody is told");
+    assert_eq!(hear(&mut machine, 700, 200), "", "too late");
+    assert_eq!(hear(&mut machine, 700, 180), "");
+    assert_eq!(wakings(&mut machine, 100_000), ["32100 ends"]);
+    let mut machine = client_invite(true);
+    assert_eq!(hear(&mut machine, 100, 486), " ACK Response");
+    assert_eq!(wakings(&mut machine, 100_000), ["100 ends"]);
+}
+
+/// §17.1.1.3.
+#[test]
+fn the_ack_is_made_of_both() {
+    let (mut machine, _) = ClientInvite::start(START, invite(), false);
+    let ack = machine.handle_response(START, &response(404)).send.unwrap();
+    let text = String::from_utf8_lossy(&ack).into_owned();
+    assert!(
+        text.starts_with("ACK sip:b@b.test SIP/2.0\r\nVia: SIP/2.0/UDP a.test;branch=z9hG4bK1\r\n"),
+        "{text}"
+    );
+    for line in ["Route: <sip:p.test;lr>", "To: <sip:b@b.test>;tag=b404", "CSeq: 7 ACK", "Call-ID: c"] {
+        assert!(text.lines().any(|found| found == line), "{line} in {text}");
+    }
+}
+
+/// RFC 6026 §7.2.
+#[test]
+fn timer_m() {
+    let mut machine = client_invite(false);
+    assert_eq!(hear(&mut machine, 100, 200), " Response");
+    assert_eq!(hear(&mut machine, 600, 200), " Response", "every 2xx");
+    assert_eq!(hear(&mut machine, 700, 486), "", "and nothing else");
+    assert_eq!(hear(&mut machine, 700, 180), "");
+    assert_eq!(wakings(&mut machine, 100_000), ["32100 ends"]);
+    assert_eq!(hear(&mut machine, 40_000, 200), "");
+}
+
+fn client_other(reliable: bool) -> Machine {
+    let (machine, turn) = ClientOther::start(START, Bytes::from_static(b"BYE x SIP/2.0\r\n"), reliable);
+    assert_eq!(show(&turn), " BYE");
+    Machine::ClientOther(machine)
+}
+
+#[test]
+fn timers_e_and_f() {
+    let silent = wakings(&mut client_other(false), 100_000);
+    let times: Vec<&str> = silent.iter().filter_map(|line| line.strip_suffix(" BYE")).collect();
+    assert_eq!(times, ["500", "1500", "3500", "7500", "11500", "15500", "19500", "23500", "27500", "31500"]);
+    assert_eq!(silent.last().unwrap(), "32000 Timeout ends");
+    assert_eq!(wakings(&mut client_other(true), 100_000), ["32000 Timeout ends"]);
+    let mut machine = client_other(false);
+    assert_eq!(hear(&mut machine, 100, 100), " Response");
+    let slow = wakings(&mut machine, 100_000);
+    assert_eq!(slow[..2], ["4100 BYE", "8100 BYE"], "every T2 from now on");
+    assert_eq!(slow.last().unwrap(), "32000 Timeout ends");
+}
+
+#[test]
+fn timer_k() {
+    for (reliable, end) in [(false, "5100 ends"), (true, "100 ends")] {
+        let mut machine = client_other(reliable);
+        assert_eq!(hear(&mut machine, 100, 404), " Response");
+        assert_eq!(hear(&mut machine, 100, 404), "");
+        assert_eq!(machine.handle_timer(START), Turn::default(), "timer E is late");
+        assert_eq!(wakings(&mut machine, 100_000), [end]);
+        assert_eq!(hear(&mut machine, 40_000, 404), "");
+    }
+}
+
+fn server_invite(reliable: bool) -> Machine {
+    Machine::ServerInvite(ServerInvite::start(START, Bytes::from_static(b"SIP/2.0 100 Trying\r\n"), reliable))
+}
+
+fn say(machine: &mut Machine, millis: u64, status: u16) -> String {
+    let bytes = Bytes::from(format!("SIP/2.0 {status} Said\r\n"));
+    match machine {
+        Machine::ServerInvite(machine) => show(&machine.respond(at(millis), status, bytes)),
+        Machine::ServerOther(machine) => show(&machine.respond(at(millis), status, bytes)),
+        _ => panic!("no server"),
+    }
+}
+
+fn again(machine: &mut Machine) -> String {
+    match machine {
+        Machine::ServerInvite(machine) => show(&machine.handle_retransmission()),
+        Machine::ServerOther(machine) => show(&machine.handle_retransmission()),
+        _ => panic!("no server"),
+    }
+}
+
+fn ack(machine: &mut Machine, millis: u64) {
+    let Machine::ServerInvite(machine) = machine else { panic!("no server") };
+    assert_eq!(machine.handle_ack(at(millis)), Turn::default());
+}
+
+#[test]
+fn the_100_waits_200_ms_for_something_better() {
+    let mut machine = server_invite(false);
+    assert_eq!(wakings(&mut machine, 100_000), ["200 100"]);
+    assert_eq!(again(&mut machine), " 100");
+    let mut machine = server_invite(false);
+    assert_eq!(again(&mut machine), " 100", "a retransmission has it at once");
+    assert!(wakings(&mut machine, 100_000).is_empty());
+    let mut machine = server_invite(false);
+    assert_eq!(say(&mut machine, 50, 180), " 180");
+    assert!(wakings(&mut machine, 100_000).is_empty());
+    assert_eq!(again(&mut machine), " 180");
+}
+
+#[test]
+fn timers_g_and_h() {
+    let mut machine = server_invite(false);
+    assert_eq!(say(&mut machine, 0, 486), " 486");
+    assert_eq!(again(&mut machine), " 486");
+    assert_eq!(say(&mut machine, 0, 200), "", "one final response");
+    let repeated = wakings(&mut machine, 100_000);
+    let times: Vec<&str> = repeated.iter().filter_map(|line| line.strip_suffix(" 486")).collect();
+    assert_eq!(times, ["500", "1500", "3500", "7500", "11500", "15500", "19500", "23500", "27500", "31500"]);
+    assert_eq!(repeated.last().unwrap(), "32000 NoAck ends");
+    let mut machine = server_invite(true);
+    assert_eq!(say(&mut machine, 0, 486), " 486");
+    assert_eq!(wakings(&mut machine, 100_000), ["32000 NoAck ends"], "timer H also on TCP");
+}
+
+#[test]
+fn timer_i() {
+    for (reliable, end) in [(false, "5100 ends"), (true, "100 ends")] {
+        let mut machine = server_invite(reliable);
+        ack(&mut machine, 0);
+        assert_eq!(say(&mut machine, 0, 486), " 486", "an ACK before it was nothing");
+        ack(&mut machine, 100);
+        ack(&mut machine, 150);
+        assert_eq!(again(&mut machine), "");
+        assert_eq!(machine.handle_timer(at(50)), Turn::default(), "timer G is late");
+        assert_eq!(wakings(&mut machine, 100_000), [end]);
+    }
+}
+
+/// RFC 6026 §7.1: 64*T1 on any transport.
+#[test]
+fn timer_l() {
+    for reliable in [false, true] {
+        let mut machine = server_invite(reliable);
+        assert_eq!(say(&mut machine, 0, 180), " 180");
+        assert_eq!(say(&mut machine, 100, 200), " 200");
+        assert_eq!(again(&mut machine), "", "the callee repeats its 2xx, not we");
+        assert_eq!(say(&mut machine, 200, 200), " 200");
+        assert_eq!(say(&mut machine, 200, 486), "");
+        assert_eq!(wakings(&mut machine, 100_000), ["32100 ends"]);
+        assert_eq!(say(&mut machine, 40_000, 200), "");
+    }
+}
+
+fn server_other(reliable: bool) -> Machine {
+    Machine::ServerOther(ServerOther::start(START, reliable))
+}
+
+#[test]
+fn timer_j() {
+    for (reliable, end) in [(false, "32100 ends"), (true, "100 ends")] {
+        let mut machine = server_other(reliable);
+        assert_eq!(again(&mut machine), "", "nothing to say yet");
+        assert_eq!(say(&mut machine, 100, 200), " 200");
+        assert_eq!(say(&mut machine, 100, 404), "");
+        assert_eq!(again(&mut machine), " 200");
+        assert_eq!(wakings(&mut machine, 100_000), [end]);
+        assert_eq!(again(&mut machine), "");
+    }
+}
+
+/// RFC 4320 §4.1.
+#[test]
+fn a_slow_answer_to_a_non_invite_is_announced() {
+    let mut machine = server_other(false);
+    assert_eq!(wakings(&mut machine, 100_000), ["3500 Slow"]);
+    assert_eq!(say(&mut machine, 3_500, 100), " 100");
+    assert_eq!(again(&mut machine), " 100");
+    assert_eq!(say(&mut machine, 4_000, 200), " 200");
+    assert_eq!(wakings(&mut machine, 100_000), ["36000 ends"]);
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Response(u16),
+    Answer(u16),
+    Again,
+    Ack,
+    Wait(u64),
+    Wake,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        (100..700u16).prop_map(Event::Response),
+        (100..700u16).prop_map(Event::Answer),
+        Just(Event::Again),
+        Just(Event::Ack),
+        (0..10_000u64).prop_map(Event::Wait),
+        Just(Event::Wake),
+    ]
+}
+
+fn apply(machine: &mut Machine, now: Instant, event: &Event) {
+    let bytes = || Bytes::from_static(b"SIP/2.0 200 Said\r\n");
+    match (machine, event) {
+        (Machine::ClientInvite(machine), Event::Response(status)) => {
+            machine.handle_response(now, &response(*status));
+        }
+        (Machine::ClientOther(machine), Event::Response(status)) => {
+            machine.handle_response(now, *status);
+        }
+        (Machine::ServerInvite(machine), Event::Answer(status)) => {
+            machine.respond(now, *status, bytes());
+        }
+        (Machine::ServerOther(machine), Event::Answer(status)) => {
+            machine.respond(now, *status, bytes());
+        }
+        (Machine::ServerInvite(machine), Event::Again) => {
+            machine.handle_retransmission();
+        }
+        (Machine::ServerOther(machine), Event::Again) => {
+            machine.handle_retransmission();
+        }
+        (Machine::ServerInvite(machine), Event::Ack) => {
+            machine.handle_ack(now);
+        }
+        (machine, Event::Wake) => {
+            machine.handle_timer(now);
+        }
+        _ => {}
+    }
+}
+
+proptest! {
+    /// Whatever happens, a machine that got its final response is gone 64*T1 later.
+    #[test]
+    fn any_order_of_events_ends(kind in 0..4u8, reliable: bool, events in prop::collection::vec(event(), 0..60)) {
+        let mut machine = match kind {
+            0 => client_invite(reliable),
+            1 => client_other(reliable),
+            2 => server_invite(reliable),
+            _ => server_other(reliable),
+        };
+        let mut now = START;
+        for event in events {
+            if let Event::Wait(millis) = event {
+                now = now + Duration::from_millis(millis);
+            }
+            apply(&mut machine, now, &event);
+        }
+        apply(&mut machine, now, &Event::Response(486));
+        apply(&mut machine, now, &Event::Answer(486));
+        let end = now + TIMEOUT + Duration::from_secs(1);
+        let mut woken = 0;
+        while machine.deadline() <= end {
+            now = now.max(machine.deadline());
+            machine.handle_timer(now);
+            woken += 1;
+            prop_assert!(woken < 200, "it never rests");
+        }
+        prop_assert!(machine.is_terminated(), "{machine:?}");
+    }
+}

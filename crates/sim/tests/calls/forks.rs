@@ -1,0 +1,182 @@
+//! RFC 3261 §16.6 and §16.7: several callees, and which answer the caller gets.
+
+use std::time::Duration;
+
+use insta::assert_snapshot;
+use sip::endpoint::{Decision, PlanRequest};
+
+use crate::phone::Phone;
+use crate::{Scene, bob, carol, server, targets};
+
+const BOB: &str = "sip:bob@10.0.0.3";
+const CAROL: &str = "sip:carol@10.0.0.4";
+
+fn at_once(_: &PlanRequest) -> Decision {
+    targets(&[&[BOB, CAROL]])
+}
+
+fn one_by_one(_: &PlanRequest) -> Decision {
+    targets(&[&[BOB], &[CAROL]])
+}
+
+#[test]
+fn the_first_2xx_wins_and_the_others_are_cancelled() {
+    let phones = vec![bob().answering(&[(0, 180)]), carol().answering(&[(5, 180), (500, 200)])];
+    let mut scene = Scene::new(1, at_once, phones);
+    scene.call("sip:all@10.0.0.1");
+    scene.run(1_000);
+    assert_snapshot!(scene.world.ladder(), @r"
+      0ms  alice  ──INVITE──────▶ server
+     10ms  server ──INVITE──────▶ bob
+     10ms  server ──INVITE──────▶ carol
+     20ms  server ◀──180 INVITE── bob
+     25ms  server ◀──180 INVITE── carol
+     30ms  alice  ◀──180 INVITE── server
+     35ms  alice  ◀──180 INVITE── server
+    520ms  server ◀──200 INVITE── carol
+    530ms  alice  ◀──200 INVITE── server
+    530ms  server ──CANCEL──────▶ bob
+    540ms  alice  ──ACK─────────▶ server
+    540ms  server ◀──487 INVITE── bob
+    540ms  server ◀──200 CANCEL── bob
+    550ms  server ──ACK─────────▶ carol
+    550ms  server ──ACK─────────▶ bob
+    ");
+    assert_eq!(scene.callee(0).calls[0].status, 487);
+    scene.hang_up();
+    scene.rest();
+}
+
+/// §16.7 step 5: two who answer at once are both heard; the caller ends one of them.
+#[test]
+fn a_second_2xx_reaches_the_caller() {
+    let phones = vec![bob().answering(&[(0, 200)]), carol().answering(&[(0, 180), (3, 200)])];
+    let mut scene = Scene::new(1, at_once, phones);
+    scene.call("sip:all@10.0.0.1");
+    scene.run(300);
+    let answers = scene.world.ladder().matches("alice  ◀──200 INVITE").count();
+    assert_eq!(answers, 2, "{}", scene.world.ladder());
+    scene.rest();
+}
+
+#[test]
+fn the_next_group_rings_when_all_of_the_first_have_refused() {
+    let phones = vec![bob().answering(&[(0, 180), (300, 486)]), carol()];
+    let mut scene = Scene::new(1, one_by_one, phones);
+    scene.call("sip:all@10.0.0.1");
+    scene.run(2_000);
+    assert_eq!(scene.status(), 200);
+    assert_snapshot!(scene.world.ladder(), @r"
+        0ms  alice  ──INVITE──────▶ server
+       10ms  server ──INVITE──────▶ bob
+       20ms  server ◀──180 INVITE── bob
+       30ms  alice  ◀──180 INVITE── server
+      320ms  server ◀──486 INVITE── bob
+      330ms  server ──ACK─────────▶ bob
+      330ms  server ──INVITE──────▶ carol
+      340ms  server ◀──180 INVITE── carol
+      350ms  alice  ◀──180 INVITE── server
+    1_340ms  server ◀──200 INVITE── carol
+    1_350ms  alice  ◀──200 INVITE── server
+    1_360ms  alice  ──ACK─────────▶ server
+    1_370ms  server ──ACK─────────▶ carol
+    ");
+    scene.hang_up();
+    scene.rest();
+}
+
+#[test]
+fn a_6xx_ends_the_search() {
+    let mut scene = Scene::new(1, one_by_one, vec![bob().answering(&[(0, 603)]), carol()]);
+    scene.call("sip:all@10.0.0.1");
+    scene.run(1_000);
+    assert_eq!(scene.status(), 603);
+    assert!(scene.callee(1).requests.is_empty());
+    scene.rest();
+
+    let phones = vec![bob().answering(&[(300, 603)]), carol().answering(&[(0, 180)])];
+    let mut scene = Scene::new(1, at_once, phones);
+    scene.call("sip:all@10.0.0.1");
+    scene.run(1_000);
+    assert_eq!((scene.status(), scene.callee(1).calls[0].status), (603, 487));
+    scene.rest();
+}
+
+/// What both say, and what the caller hears.
+fn chosen(first: u16, second: u16) -> u16 {
+    let phones = vec![bob().answering(&[(0, first)]), carol().answering(&[(50, second)])];
+    let mut scene = Scene::new(1, at_once, phones);
+    scene.call("sip:all@10.0.0.1");
+    scene.run(1_000);
+    let status = scene.status();
+    scene.rest();
+    status
+}
+
+/// §16.7 step 6.
+#[test]
+fn the_best_answer_is_the_callers() {
+    assert_eq!(chosen(486, 404), 486);
+    assert_eq!(chosen(404, 407), 407);
+    assert_eq!(chosen(500, 480), 480);
+    assert_eq!(chosen(480, 302), 302, "a redirection is the caller's to follow");
+    assert_eq!(chosen(503, 503), 500, "a 503 is about the next hop");
+    assert_eq!(chosen(503, 500), 500);
+    assert_eq!(chosen(302, 600), 600);
+}
+
+/// §16.7 step 7.
+#[test]
+fn every_challenge_is_passed_on() {
+    let mut first = bob().answering(&[(0, 407)]);
+    first.extra = "Proxy-Authenticate: Digest realm=\"one\"";
+    let mut second = carol().answering(&[(50, 401)]);
+    second.extra = "WWW-Authenticate: Digest realm=\"two\"";
+    let mut scene = Scene::new(1, at_once, vec![first, second]);
+    scene.call("sip:all@10.0.0.1");
+    scene.run(1_000);
+    let text = &scene.alice().finals[0].1;
+    assert!(text.starts_with("SIP/2.0 407 "), "{text}");
+    assert!(
+        text.contains("realm=\"one\"") && text.contains("WWW-Authenticate: Digest realm=\"two\""),
+        "{text}"
+    );
+    scene.rest();
+}
+
+#[test]
+fn who_never_answers_is_408_and_timer_c_ends_a_ring_without_end() {
+    let mut scene = Scene::new(1, one_by_one, vec![]);
+    scene.call("sip:all@10.0.0.1");
+    scene.run(70_000);
+    assert_eq!(scene.status(), 408);
+    scene.rest();
+
+    let mut settings = server::settings(1);
+    settings.timer_c = Duration::from_secs(60);
+    let phones = vec![bob().answering(&[(0, 180), (50_000, 180)])];
+    let mut scene = Scene::with(1, settings, |_| targets(&[&[BOB]]), phones);
+    scene.call("sip:bob@10.0.0.1");
+    scene.run(100_000);
+    assert_eq!(scene.status(), 0, "the second 180 has reset it");
+    scene.run(15_000);
+    assert_eq!((scene.status(), scene.callee(0).calls[0].status), (408, 487));
+    scene.rest();
+}
+
+/// RFC 4320: nobody says 408 to a non-INVITE; a 100 comes after 3.5 s.
+#[test]
+fn a_non_invite_that_nobody_answers() {
+    let mut scene = Scene::new(1, |_| targets(&[&[BOB]]), vec![bob()]);
+    scene.world.node_mut::<Phone>(scene.callees[0]).other = 0;
+    scene.world.act(scene.alice, |phone: &mut Phone, now, out| {
+        phone.request(now, "INFO", "sip:bob@10.0.0.1", "", out);
+    });
+    scene.run(60_000);
+    let ladder = scene.world.ladder();
+    let heard: Vec<&str> = ladder.lines().filter(|line| line.contains("alice  ◀")).collect();
+    assert_eq!(heard[0], "  3_512ms  alice  ◀──100 INFO── server");
+    assert!(heard.iter().all(|line| line.contains("──100 INFO──")), "{ladder}");
+    assert_eq!(scene.alice().finals, [(408, "INFO".to_owned())], "by its own timer F");
+    scene.rest();
+}

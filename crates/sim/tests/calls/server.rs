@@ -1,0 +1,208 @@
+//! A whole shard without sockets: the real endpoint and the real router, and a plan, accounts and DNS that the
+//! test writes down.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use router::{Edge, FlowId, KeptMessage, Router, RouterSettings};
+use sim::{Datagram, Node};
+use sip::digest::{self, Ha1s};
+use sip::dns::{DnsData, DnsFault, DnsQuery, DnsRecord};
+use sip::endpoint::{
+    Account, CallEventKind, Decision, Effect, Endpoint, Listener, Outbox, PlanRequest, Settings,
+};
+use sip::events::EventRules;
+use sip::registrar::RegistrarRules;
+use sip::transport::{Packet, Source, Transmit, Transport};
+use stdx::Instant;
+
+use super::address;
+
+pub(crate) const DOMAIN: &str = "example.test";
+const EDGE: Edge = Edge { node: 1, shard: 0 };
+
+type Plan = Box<dyn Fn(&PlanRequest) -> Decision>;
+
+pub struct Server {
+    pub endpoint: Endpoint,
+    pub router: Router,
+    plan: Plan,
+    accounts: HashMap<String, Account>,
+    dns: HashMap<DnsQuery, Vec<DnsRecord>>,
+    /// Where sending fails at once.
+    pub unreachable: Vec<(Transport, SocketAddr)>,
+    pub calls: Vec<CallEventKind>,
+    listeners: Vec<Listener>,
+    store: Vec<KeptMessage>,
+    /// Peers of connections; a flow's number is its place.
+    flows: Vec<SocketAddr>,
+}
+
+/// UDP at `10.0.0.<host>:5060` and TCP at port 5062 there.
+pub(crate) fn settings(host: u8) -> Settings {
+    Settings {
+        edge: EDGE,
+        listeners: vec![
+            Listener::new(Transport::Udp, address(host)),
+            Listener::new(Transport::Tcp, SocketAddr::new(address(host).ip(), 5062)),
+        ],
+        domains: vec![DOMAIN.into()],
+        timer_c: Duration::from_secs(181),
+        secret: [host; 32],
+        table_seed: [3; 16],
+        registrar: RegistrarRules::default(),
+        digest: digest::Settings::default(),
+        events: EventRules::default(),
+        service_route: "".into(),
+        flow_timer: 0,
+    }
+}
+
+impl Server {
+    pub fn new(settings: Settings, plan: impl Fn(&PlanRequest) -> Decision + 'static) -> Self {
+        let start = Instant::from_unix_seconds(1_800_000_000);
+        Server {
+            listeners: settings.listeners.clone(),
+            endpoint: Endpoint::new(settings, start),
+            router: Router::new(RouterSettings::default(), [4; 16], start),
+            plan: Box::new(plan),
+            accounts: HashMap::new(),
+            dns: HashMap::new(),
+            unreachable: Vec::new(),
+            calls: Vec::new(),
+            store: Vec::new(),
+            flows: Vec::new(),
+        }
+    }
+
+    pub fn with_account(mut self, user: &str, disabled: bool) -> Self {
+        let ha1s = Ha1s::compute(user, DOMAIN, "secret");
+        let aor = format!("{user}@{DOMAIN}");
+        let account = Account { aor: aor.clone().into(), ha1s, disabled, max_contacts: 10 };
+        self.accounts.insert(aor, account);
+        self
+    }
+
+    pub fn with_dns(mut self, query: DnsQuery, data: Vec<DnsData>) -> Self {
+        self.dns.insert(query, data.into_iter().map(|data| DnsRecord { ttl: 300, data }).collect());
+        self
+    }
+
+    fn settle(&mut self, now: Instant, mut effects: Outbox, out: &mut Vec<Datagram>) {
+        while !effects.is_empty() {
+            for effect in std::mem::take(&mut effects) {
+                self.perform(now, effect, &mut effects, out);
+            }
+        }
+    }
+
+    fn perform(&mut self, now: Instant, effect: Effect, more: &mut Outbox, out: &mut Vec<Datagram>) {
+        match effect {
+            Effect::Transmit(transmit) => self.transmit(now, transmit, more, out),
+            Effect::Account { id, user, domain } => {
+                let account = self.accounts.get(&format!("{user}@{domain}")).cloned();
+                self.endpoint.handle_account(now, id, Ok(account), more);
+            }
+            Effect::Plan { id, request } => {
+                let decision = (self.plan)(&request);
+                self.endpoint.handle_plan(now, id, decision, more);
+            }
+            Effect::Ask { id, query } => {
+                let mut effects = Vec::new();
+                self.router.handle_query(now, EDGE, id, query, &mut effects);
+                self.settle_router(now, effects, more);
+            }
+            Effect::Dns { id, query } => {
+                let answer = self.dns.get(&query).cloned().ok_or(DnsFault::NoName);
+                self.endpoint.handle_dns(now, id, answer, more);
+            }
+            Effect::Call(event) => self.calls.push(event.kind),
+            Effect::Trace(_) | Effect::Probed { .. } | Effect::AuthenticationFailed { .. } => {}
+        }
+    }
+
+    fn settle_router(&mut self, now: Instant, effects: Vec<router::Effect>, out: &mut Outbox) {
+        for effect in effects {
+            let mut more = Vec::new();
+            match effect {
+                router::Effect::Answer { id, answer, .. } => {
+                    self.endpoint.handle_answer(now, id, answer, out);
+                }
+                router::Effect::Push { push, .. } => self.endpoint.handle_push(now, push, out),
+                router::Effect::WriteBinding { ticket, .. } => {
+                    self.router.handle_written(now, ticket, Ok(()), &mut more);
+                }
+                router::Effect::KeepMessage { ticket, message } => {
+                    self.store.push(*message);
+                    self.router.handle_written(now, ticket, Ok(()), &mut more);
+                }
+                router::Effect::ForgetMessage { id, .. } => self.store.retain(|message| message.id != id),
+                router::Effect::LoadKept { aor } => {
+                    self.router.handle_kept(now, &aor, self.store.clone(), &mut more);
+                }
+            }
+            self.settle_router(now, more, out);
+        }
+    }
+
+    fn transmit(&mut self, now: Instant, transmit: Transmit, more: &mut Outbox, out: &mut Vec<Datagram>) {
+        let target = transmit.target;
+        let remote = match target.flow {
+            Some(flow) => self.flows[usize::try_from(flow.number).unwrap()],
+            None => target.remote,
+        };
+        if self.unreachable.contains(&(target.transport, remote)) {
+            if let Some(report) = transmit.report {
+                self.endpoint.handle_send_failed(now, report, more);
+            }
+            return;
+        }
+        assert!(
+            target.transport != Transport::Udp || transmit.bytes.len() < 1_500 || target.flow.is_none(),
+            "a datagram too long"
+        );
+        out.push((target.local.unwrap(), remote, transmit.bytes));
+    }
+
+    fn source(&mut self, from: SocketAddr, to: SocketAddr) -> Source {
+        let listener = self.listeners.iter().find(|listener| listener.addr == to).unwrap();
+        let flow = (listener.transport != Transport::Udp).then(|| {
+            let known = self.flows.iter().position(|peer| *peer == from).unwrap_or_else(|| {
+                self.flows.push(from);
+                self.flows.len() - 1
+            });
+            FlowId { edge: EDGE, number: known as u64 }
+        });
+        Source { transport: listener.transport, local: to, remote: from, flow }
+    }
+}
+
+impl Node for Server {
+    fn handle(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        to: SocketAddr,
+        bytes: &[u8],
+        out: &mut Vec<Datagram>,
+    ) {
+        let packet = Packet { bytes: Bytes::copy_from_slice(bytes), source: self.source(from, to) };
+        let mut effects = Vec::new();
+        self.endpoint.handle_packet(now, packet, &mut effects);
+        self.settle(now, effects, out);
+    }
+
+    fn wake(&mut self, now: Instant, out: &mut Vec<Datagram>) {
+        let (mut effects, mut routed) = (Vec::new(), Vec::new());
+        self.endpoint.expire(now, &mut effects);
+        self.router.expire(now, &mut routed);
+        self.settle_router(now, routed, &mut effects);
+        self.settle(now, effects, out);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        [self.endpoint.deadline(), self.router.deadline()].into_iter().flatten().min()
+    }
+}
