@@ -101,3 +101,68 @@ pub(crate) fn for_store(record: call::CallRecord) -> store::CallRecord {
         account: record.account,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn started(caller: Option<&str>, callee: Option<&str>) -> CallEventKind {
+        CallEventKind::Started {
+            call_id: "c1".into(),
+            from: "sip:alice@a".into(),
+            to: "sip:bob@a".into(),
+            caller: caller.map(Into::into),
+            callee: callee.map(Into::into),
+        }
+    }
+
+    /// Who is told what of an event.
+    fn told(
+        calls: &mut AccountCalls,
+        call: u64,
+        kind: CallEventKind,
+    ) -> Vec<(String, bool, String, CallPhase)> {
+        let queries = calls.handle_event(&CallEvent { call, kind });
+        let line = |query| match query {
+            Query::CallChanged { aor, call } => {
+                (aor.into_string(), call.initiator, call.remote.into_string(), call.phase)
+            }
+            other => panic!("{other:?}"),
+        };
+        queries.into_iter().map(line).collect()
+    }
+
+    #[test]
+    fn both_parties_learn_each_step_and_then_no_more() {
+        let mut calls = AccountCalls::default();
+        let both = |phase| {
+            vec![
+                ("alice@a".to_owned(), true, "sip:bob@a".to_owned(), phase),
+                ("bob@a".to_owned(), false, "sip:alice@a".to_owned(), phase),
+            ]
+        };
+        let kind = started(Some("alice@a"), Some("bob@a"));
+        assert_eq!(told(&mut calls, 1, kind), both(CallPhase::Trying));
+        assert_eq!(told(&mut calls, 1, CallEventKind::Answered), both(CallPhase::Confirmed));
+        assert_eq!(told(&mut calls, 1, CallEventKind::Ended), both(CallPhase::Terminated));
+        assert!(told(&mut calls, 1, CallEventKind::Ended).is_empty(), "it is over");
+        assert!(calls.calls.is_empty());
+    }
+
+    #[test]
+    fn a_call_between_strangers_is_nobodys_news() {
+        let mut calls = AccountCalls::default();
+        assert!(told(&mut calls, 1, started(None, None)).is_empty());
+        assert!(told(&mut calls, 1, CallEventKind::Answered).is_empty());
+        assert!(calls.calls.is_empty());
+    }
+
+    #[test]
+    fn a_refused_call_ends_for_the_one_party_we_know() {
+        let mut calls = AccountCalls::default();
+        assert_eq!(told(&mut calls, 1, started(None, Some("bob@a"))).len(), 1);
+        let failed = CallEventKind::Failed { status: 486, reason: "Busy Here".into() };
+        let told = told(&mut calls, 1, failed);
+        assert_eq!(told, [("bob@a".into(), false, "sip:alice@a".into(), CallPhase::Terminated)]);
+    }
+}

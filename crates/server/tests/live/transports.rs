@@ -102,6 +102,23 @@ fn a_phone_whose_connection_is_gone_is_unavailable_and_can_come_back() {
 }
 
 #[test]
+fn a_dialog_whose_connection_is_gone_ends_with_430() {
+    let (_place, mut node, mut alice, mut bob) = pair(Udp, Tcp);
+    let mut dialogs = Vec::new();
+    for _ in 0..4 {
+        let invite = alice.invite("bob@example.test");
+        bob.pick_up();
+        dialogs.push(alice.answered(&invite));
+        bob.expect_request("ACK");
+    }
+    drop(bob);
+    for dialog in &mut dialogs {
+        assert_eq!(alice.within(dialog, "BYE").status(), 430, "RFC 5626 §5.3.1");
+    }
+    node.stop();
+}
+
+#[test]
 fn a_phone_of_ipv6_and_one_of_ipv4_talk() {
     let place = Place::new("").with_accounts(&["alice", "bob"]);
     let mut node = place.start();
