@@ -1,11 +1,10 @@
 //! What the shard does with a call's beginning, answer and end: the ledger writes it down, and the addresses
 //! of both parties learn that they are on the phone.
 
-use std::collections::HashMap;
-
 use call::{CallEventKind as LedgerKind, EndedBy};
 use router::{CallInfo, CallPhase, Query};
 use sip::endpoint::{CallEvent, CallEventKind};
+use stdx::cache::Cache;
 
 /// The accounts in a call, while it lasts.
 #[derive(Debug)]
@@ -17,13 +16,17 @@ struct Parties {
     callee: Option<Box<str>>,
 }
 
-/// Calls in which an account of ours takes part.
-#[derive(Default)]
+/// Calls in which an account of ours takes part. A bounded number: many a call has no end that we see, and
+/// must not be remembered for ever.
 pub(crate) struct AccountCalls {
-    calls: HashMap<u64, Parties>,
+    calls: Cache<u64, Parties>,
 }
 
 impl AccountCalls {
+    pub(crate) fn new(capacity: usize) -> Self {
+        AccountCalls { calls: Cache::new(capacity) }
+    }
+
     /// What the addresses are to be told.
     pub(crate) fn handle_event(&mut self, event: &CallEvent) -> Vec<Query> {
         match &event.kind {
@@ -134,7 +137,7 @@ mod tests {
 
     #[test]
     fn both_parties_learn_each_step_and_then_no_more() {
-        let mut calls = AccountCalls::default();
+        let mut calls = AccountCalls::new(8);
         let both = |phase| {
             vec![
                 ("alice@a".to_owned(), true, "sip:bob@a".to_owned(), phase),
@@ -150,8 +153,17 @@ mod tests {
     }
 
     #[test]
+    fn calls_without_an_end_do_not_fill_memory() {
+        let mut calls = AccountCalls::new(8);
+        for call in 0..1_000 {
+            assert_eq!(told(&mut calls, call, started(Some("alice@a"), None)).len(), 1);
+        }
+        assert_eq!(calls.calls.len(), 8);
+    }
+
+    #[test]
     fn a_call_between_strangers_is_nobodys_news() {
-        let mut calls = AccountCalls::default();
+        let mut calls = AccountCalls::new(8);
         assert!(told(&mut calls, 1, started(None, None)).is_empty());
         assert!(told(&mut calls, 1, CallEventKind::Answered).is_empty());
         assert!(calls.calls.is_empty());
@@ -159,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_refused_call_ends_for_the_one_party_we_know() {
-        let mut calls = AccountCalls::default();
+        let mut calls = AccountCalls::new(8);
         assert_eq!(told(&mut calls, 1, started(None, Some("bob@a"))).len(), 1);
         let failed = CallEventKind::Failed { status: 486, reason: "Busy Here".into() };
         let told = told(&mut calls, 1, failed);

@@ -125,7 +125,7 @@ impl Shard {
         Shard {
             workers: Workers::new(parts.edge.node, count),
             accounts: Accounts::new(limits::CACHED_ACCOUNTS),
-            account_calls: AccountCalls::default(),
+            account_calls: AccountCalls::new(limits::ACCOUNT_CALLS),
             down: Arc::default(),
             post: (0..shards).map(|_| Vec::new()).collect(),
             handover: (0..shards).map(|_| Vec::new()).collect(),
