@@ -39,3 +39,28 @@ fn five_hundred_calls_at_once_through_four_shards_leave_nothing_behind() {
     let answered = records.iter().filter(|record| record.code == 200 && record.answered_at.is_some());
     assert_eq!(answered.count(), CALLS, "one record a call");
 }
+
+#[test]
+fn a_draining_node_refuses_new_requests_and_ends_its_calls_well() {
+    let place = Place::new("").with_accounts(&["alice", "bob"]);
+    let mut node = place.start();
+    let (mut alice, mut bob) = (place.udp("alice"), place.udp("bob"));
+    bob.register();
+    let invite = alice.invite("bob@example.test");
+    bob.pick_up();
+    let mut dialog = alice.answered(&invite);
+    bob.expect_request("ACK");
+    node.drain();
+    // Each shard drains in its own time; a refusal by one says nothing of the other.
+    until("new requests are refused", || {
+        let refused = (0..8).all(|_| {
+            let ask = alice.ask("OPTIONS", "sip:nobody@example.test");
+            let answer = alice.request(ask);
+            answer.status() == 503 && answer.header(sip::wire::Header::RetryAfter).is_some()
+        });
+        refused.then_some(())
+    });
+    crate::call::end(&mut alice, &mut dialog, &mut bob);
+    until("nothing waits for an answer", || node.is_idle().then_some(()));
+    node.stop();
+}
