@@ -101,6 +101,11 @@ pub const STATUS_QUEUE: usize = 64;
 /// Accounts a shard keeps in memory; about 400 bytes each. Those not asked for lately make room.
 pub const CACHED_ACCOUNTS: usize = 200_000;
 
+/// Calls of accounts of one shard whose ends its addresses are to be told; about 300 bytes each. Beyond, the
+/// one heard of longest ago is forgotten, and its address is on the phone until the router gives it up
+/// (`router::limits::LONGEST_CALL`).
+pub const ACCOUNT_CALLS: usize = 200_000;
+
 /// Letters (batches of packets, questions) that may wait for a shard. More are dropped and counted: their
 /// senders retransmit.
 pub const SHARD_INBOX: usize = 65_536;

@@ -24,7 +24,7 @@ use crate::limits;
 
 /// When a socket is asked for datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
+pub(super) enum Look {
     /// When the runtime has heard from the kernel that there are some.
     WhenReady,
     /// In any case: the runtime has not been asked lately.

@@ -72,7 +72,11 @@ impl Shared {
 
 /// A route that cannot be is left out and said so: one mistake must not take the others down.
 fn compile(config: &Config, domains: &[Box<str>], routes: &[store::Route]) -> Result<Plan> {
-    let sound = routes.iter().filter_map(|route| match routes::to_plan(route) {
+    let alone = |route: call::Route| match Plan::new(&PlanSettings::default(), vec![route.clone()]) {
+        Ok(_) => Ok(route),
+        Err(problem) => Err(problem.to_string()),
+    };
+    let sound = routes.iter().filter_map(|route| match routes::to_plan(route).and_then(alone) {
         Ok(route) => Some(route),
         Err(problem) => {
             tracing::error!(route = %route.name, %problem, "this route is left out");
@@ -256,28 +260,36 @@ pub(crate) fn start_shard(
         traces: node.traces.clone(),
     };
     let net = net_settings(&shared.config, node.tls.clone());
+    let receive_buffer = net.udp_receive_buffer;
     let listen = shared.config.sip.listen.clone();
     let (ready, is_ready) = std::sync::mpsc::sync_channel::<Result<()>>(1);
     let thread = Builder::new().name(format!("shard-{number}")).spawn(move || {
         let build = || -> Result<Shard> {
             let mut io = Io::new(parts.edge, net);
             for listener in &listen {
-                bind(&mut io, listener, parts.edge.shard)?;
+                bind(&mut io, listener, receive_buffer, parts.edge.shard)?;
             }
             Ok(Shard::new(parts, io))
         };
-        run_on_this_thread(build, move |result| {
-            // The starter waits for exactly this.
-            let _ = ready.send(result);
-        });
+        let run = || {
+            run_on_this_thread(build, move |result| {
+                // The starter waits for exactly this.
+                let _ = ready.send(result);
+            });
+        };
+        // A node that lost a shard looks alive and answers half of the calls. What was acknowledged is on
+        // disk, so starting anew is better: whoever watches the process does that.
+        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err() {
+            tracing::error!(shard = number, "a shard panicked; the process ends");
+            std::process::abort();
+        }
     })?;
     is_ready.recv().context("a shard ended before it began")??;
     Ok(thread)
 }
 
-fn bind(io: &mut Io, listener: &Listener, shard: u16) -> Result<()> {
+fn bind(io: &mut Io, listener: &Listener, wanted: usize, shard: u16) -> Result<()> {
     let bound = io.bind(listener)?;
-    let wanted = crate::limits::UDP_RECEIVE_BUFFER;
     if let Some(granted) = bound.receive_buffer.filter(|granted| *granted < wanted && shard == 0) {
         tracing::warn!(
             address = %bound.address, granted, wanted,
@@ -285,4 +297,55 @@ fn bind(io: &mut Io, listener: &Listener, shard: u16) -> Result<()> {
         );
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn config(text: &str) -> Config {
+        Config::parse(text, Path::new("belfry.toml")).unwrap()
+    }
+
+    fn route(name: &str, pattern: store::Pattern, target: &str) -> store::Route {
+        let target = store::types::RouteTarget { uri: target.into(), weight: 1, priority: 1 };
+        store::Route {
+            id: 0,
+            name: name.into(),
+            pattern,
+            targets: vec![target],
+            open: true,
+            probe: true,
+            strip: 0,
+            prefix: "".into(),
+            created_at: Instant::default(),
+        }
+    }
+
+    #[test]
+    fn a_route_that_cannot_be_does_not_take_the_others_down() {
+        let config = config("[sip]\ndomains = [\"example.test\"]\n");
+        let routes = [
+            route("broken pattern", store::Pattern::Regex("(".into()), "sip:127.0.0.1:1"),
+            route("broken target", store::Pattern::User("a".into()), "not a uri"),
+            route("sound", store::Pattern::User("b".into()), "sip:127.0.0.1:2"),
+        ];
+        let plan = compile(&config, &["example.test".into()], &routes).unwrap();
+        let peers: Vec<String> = plan.peers().iter().map(ToString::to_string).collect();
+        assert_eq!(peers.len(), 1, "{peers:?}");
+        assert!(peers[0].contains("127.0.0.1:2"), "{peers:?}");
+    }
+
+    #[test]
+    fn a_wildcard_is_every_address_of_its_family() {
+        let config = config("[sip]\nlisten = [\"udp:0.0.0.0:5070\", \"tcp:127.0.0.1:5071\"]\n");
+        let all = addresses(&config);
+        assert!(all.iter().all(|listener| !listener.address.ip().is_unspecified()));
+        assert!(all.iter().all(|listener| listener.address.is_ipv4()));
+        let loopback = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        assert!(all.iter().any(|listener| listener.address == loopback(5070)));
+        assert!(all.iter().any(|listener| listener.address == loopback(5071)));
+    }
 }

@@ -49,9 +49,9 @@ impl Node {
     ///
     /// # Errors
     /// As `start`.
-    pub fn start_with(config: Config, record: store::sqlite::Options) -> Result<Node> {
+    pub fn start_with(config: Config, options: store::sqlite::Options) -> Result<Node> {
         let clock = Clock::new();
-        let sqlite = record::open_with(&config.server, record)?;
+        let sqlite = record::open_with(&config.server, options)?;
         let shared = Shared::read(config, &sqlite, clock)?;
         let tls = build::certificates(&shared.config)?;
         let shards = usize::from(shared.config.server.shards);

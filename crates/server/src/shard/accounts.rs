@@ -19,7 +19,14 @@ pub(crate) struct Accounts {
     /// Who waits for a read that is under way, by address.
     waiting: HashMap<Box<str>, Vec<AskId>>,
     /// Reads under way, by ticket.
-    reads: HashMap<u64, Box<str>>,
+    reads: HashMap<u64, Read>,
+}
+
+/// A read under way.
+struct Read {
+    address: Box<str>,
+    /// The account changed since it was asked: the answer may be from before.
+    outdated: bool,
 }
 
 impl Accounts {
@@ -38,21 +45,23 @@ impl Accounts {
             return false;
         }
         self.waiting.insert(address.into(), vec![id]);
-        self.reads.insert(ticket, address.into());
+        self.reads.insert(ticket, Read { address: address.into(), outdated: false });
         true
     }
 
     /// The answer to a read: what is known now, and who waited for it.
     pub(crate) fn loaded(&mut self, now: Instant, ticket: u64, known: Option<Known>) -> Option<Vec<AskId>> {
-        let address = self.reads.remove(&ticket)?;
+        let Read { address, outdated } = self.reads.remove(&ticket)?;
         let waiting = self.waiting.remove(&address).unwrap_or_default();
-        if let Some(known) = known {
+        if let Some(known) = known.filter(|_| !outdated) {
             self.cache.insert_until(now + LIFETIME, address, known);
         }
         Some(waiting)
     }
 
     pub(crate) fn forget(&mut self, address: Option<&str>) {
+        let meant = |read: &&mut Read| address.is_none_or(|address| *read.address == *address);
+        self.reads.values_mut().filter(meant).for_each(|read| read.outdated = true);
         match address {
             Some(address) => {
                 self.cache.remove(address);
@@ -63,5 +72,57 @@ impl Accounts {
 
     pub(crate) fn len(&self) -> usize {
         self.cache.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Instant = Instant::from_unix_seconds(1_700_000_000);
+
+    #[test]
+    fn who_asks_while_a_read_is_under_way_waits_with_the_first() {
+        let mut accounts = Accounts::new(8);
+        assert!(accounts.wait("bob@a", AskId(1), 10), "the store is asked");
+        assert!(!accounts.wait("bob@a", AskId(2), 11), "and only once");
+        assert!(accounts.wait("eve@a", AskId(3), 12), "another address is another read");
+        assert_eq!(accounts.loaded(NOW, 10, Some(None)), Some(vec![AskId(1), AskId(2)]));
+        assert_eq!(accounts.loaded(NOW, 10, Some(None)), None, "one answer to a read");
+        assert!(matches!(accounts.get(NOW, "bob@a"), Some(None)), "that nobody is there is known too");
+    }
+
+    #[test]
+    fn what_could_not_be_read_is_not_remembered() {
+        let mut accounts = Accounts::new(8);
+        assert!(accounts.wait("bob@a", AskId(1), 10));
+        assert_eq!(accounts.loaded(NOW, 10, None), Some(vec![AskId(1)]));
+        assert!(accounts.get(NOW, "bob@a").is_none());
+        assert!(accounts.wait("bob@a", AskId(2), 11), "the next one asks again");
+    }
+
+    #[test]
+    fn an_entry_is_believed_for_a_while_or_until_it_changes() {
+        let mut accounts = Accounts::new(8);
+        for (ticket, address) in [(1, "bob@a"), (2, "eve@a")] {
+            accounts.wait(address, AskId(ticket), ticket);
+            accounts.loaded(NOW, ticket, Some(None));
+        }
+        accounts.forget(Some("bob@a"));
+        assert!(accounts.get(NOW, "bob@a").is_none());
+        assert!(accounts.get(NOW + LIFETIME / 2, "eve@a").is_some());
+        assert!(accounts.get(NOW + LIFETIME * 2, "eve@a").is_none());
+        accounts.forget(None);
+        assert_eq!(accounts.len(), 0);
+    }
+
+    #[test]
+    fn a_change_while_it_is_read_is_not_covered_by_the_older_read() {
+        let mut accounts = Accounts::new(8);
+        accounts.wait("bob@a", AskId(1), 10);
+        // The account changes: the read may have seen it before.
+        accounts.forget(Some("bob@a"));
+        assert_eq!(accounts.loaded(NOW, 10, Some(None)), Some(vec![AskId(1)]), "whoever waits is answered");
+        assert!(accounts.get(NOW, "bob@a").is_none(), "but the next one asks again");
     }
 }

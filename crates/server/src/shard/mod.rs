@@ -9,6 +9,7 @@ mod letter;
 mod pace;
 mod perform;
 mod planning;
+mod reports;
 mod status;
 mod worker;
 
@@ -20,9 +21,9 @@ use std::time::Duration;
 
 use call::{DownTargets, Health, Ledger, Plan};
 use cluster::{Inbox, Outlet};
-use router::{Edge, Router};
+use router::{Answer, Edge, Query, RegisterRefused, Router};
 use sip::endpoint::{Effect, Endpoint, Intake};
-use sip::transport::Packet;
+use sip::transport::{Packet, Transmit};
 use stdx::Instant;
 use store::Service;
 
@@ -124,7 +125,7 @@ impl Shard {
         Shard {
             workers: Workers::new(parts.edge.node, count),
             accounts: Accounts::new(limits::CACHED_ACCOUNTS),
-            account_calls: AccountCalls::default(),
+            account_calls: AccountCalls::new(limits::ACCOUNT_CALLS),
             down: Arc::default(),
             post: (0..shards).map(|_| Vec::new()).collect(),
             handover: (0..shards).map(|_| Vec::new()).collect(),
@@ -206,7 +207,9 @@ impl Shard {
             health.expire(now, &mut self.scratch.health_effects);
         }
         self.settle(now);
-        self.hand_over();
+        self.hand_over(now);
+        // What could not be handed over has failed, and that may have consequences.
+        self.settle(now);
         self.io.flush();
         if now.since(self.last_report) >= REPORT_EVERY {
             self.last_report = now;
@@ -260,7 +263,10 @@ impl Shard {
         let effects = &mut self.scratch.effects;
         match letter {
             Letter::Packets(packets) => packets.into_iter().for_each(|packet| self.work(now, packet)),
-            Letter::Transmit { transmit, .. } => self.io.send(transmit),
+            Letter::Transmit { mut transmit, from } => {
+                transmit.report = transmit.report.and_then(|report| reports::mark(report, from));
+                self.io.send(transmit);
+            }
             Letter::SendFailed(report) => self.parts.endpoint.handle_send_failed(now, report, effects),
             Letter::Ask { from, id, query } => {
                 self.parts.router.handle_query(now, from, id, query, &mut self.scratch.router_effects);
@@ -323,9 +329,14 @@ impl Shard {
         for event in events.drain(..) {
             let effects = &mut self.scratch.effects;
             match event {
-                NetEvent::SendFailed(report, _) => {
-                    self.parts.endpoint.handle_send_failed(now, report, effects);
-                }
+                NetEvent::SendFailed(report, _) => match reports::unmark(report) {
+                    (None, report) => self.parts.endpoint.handle_send_failed(now, report, effects),
+                    (Some(shard), report) => {
+                        if let Some(post) = self.post.get_mut(usize::from(shard)) {
+                            post.push(Letter::SendFailed(report));
+                        }
+                    }
+                },
                 NetEvent::Dns(answer) => {
                     self.parts.endpoint.handle_dns(now, answer.id, answer.result, effects);
                 }
@@ -338,19 +349,38 @@ impl Shard {
         self.scratch.events = events;
     }
 
-    fn hand_over(&mut self) {
+    fn hand_over(&mut self, now: Instant) {
         for (shard, packets) in self.handover.iter_mut().enumerate() {
             if !packets.is_empty() {
                 self.post[shard].push(Letter::Packets(std::mem::take(packets)));
             }
         }
-        for (shard, letters) in self.post.iter_mut().enumerate() {
+        for shard in 0..self.post.len() {
+            let letters = &mut self.post[shard];
             if letters.is_empty() {
                 continue;
             }
             if let Err(cluster::Full(rest)) = self.parts.outlets[shard].send_all(letters) {
                 self.parts.board.count_lost_letters(rest.len());
+                rest.into_iter().for_each(|letter| self.take_back(now, letter));
             }
+        }
+    }
+
+    /// A letter that found the inbox full. Packets are retransmitted by their senders; a question or a
+    /// message of ours would be waited for in vain, so it fails now.
+    fn take_back(&mut self, now: Instant, letter: Letter) {
+        let effects = &mut self.scratch.effects;
+        match letter {
+            Letter::Ask { id, query, .. } => {
+                if let Some(answer) = refusal_of(&query) {
+                    self.parts.endpoint.handle_answer(now, id, answer, effects);
+                }
+            }
+            Letter::Transmit { transmit: Transmit { report: Some(report), .. }, .. } => {
+                self.parts.endpoint.handle_send_failed(now, report, effects);
+            }
+            _ => {}
         }
     }
 
@@ -377,6 +407,15 @@ impl Shard {
         self.write_records();
         self.io.flush();
         self.report(now);
+    }
+}
+
+/// What a question is answered that could not be asked. `None`: its asker has a deadline of its own for it.
+fn refusal_of(query: &Query) -> Option<Answer> {
+    match query {
+        Query::Lookup { .. } => Some(Answer::Bindings(Vec::new())),
+        Query::Register(_) => Some(Answer::Registered(Err(RegisterRefused::StoreFailed))),
+        _ => None,
     }
 }
 

@@ -123,6 +123,8 @@ fn hear_stream(io: &mut dyn Stream, framer: &mut Framer, frames: &mut VecDeque<F
         let mut buffer = [0; 16_384];
         match io.read(&mut buffer) {
             Ok(0) => return Heard::Closed,
+            // The framer would wait to see whether a ping comes of it.
+            Ok(2) if buffer.starts_with(b"\r\n") && framer.is_between_messages() => return Heard::Pong,
             Ok(length) => framer.push(&buffer[..length]),
             Err(error) if timed_out(&error) => return Heard::Nothing,
             Err(_) => return Heard::Closed,

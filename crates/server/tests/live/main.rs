@@ -3,13 +3,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
+mod abuse;
 mod call;
 mod digest;
+mod faults;
 mod kill;
 mod link;
+mod load;
 mod phone;
 mod place;
-
+mod presence;
+mod registrar;
 mod transports;
 
 use std::time::Duration;

@@ -1,12 +1,14 @@
 //! Calls between phones of every transport through two shards, whichever holds the connection.
 
+use std::time::Duration;
+
 use server::node::Node;
 use sip::transport::Transport::{self, Tcp, Tls, Udp, Ws, Wss};
 
 use crate::call::{end, talk};
 use crate::digest::Hash;
-use crate::link::Heard;
-use crate::phone::{Phone, text};
+use crate::link::{self, Heard};
+use crate::phone::Phone;
 use crate::place::Place;
 use crate::{PATIENCE, until};
 
@@ -21,13 +23,17 @@ fn pair(one: Transport, other: Transport) -> (Place, Node, Phone, Phone) {
     (place, node, alice, bob)
 }
 
-/// Calls both ways until both shards have carried some.
+/// Calls both ways; each Call-ID falls to one of the two shards, so that both carry some.
 fn calls_between(one: Transport, other: Transport) {
-    let (_place, node, mut alice, mut bob) = pair(one, other);
-    for _ in 0..4 {
+    let (_place, mut node, mut alice, mut bob) = pair(one, other);
+    for _ in 0..6 {
         talk(&mut alice, &mut bob, "bob@example.test");
         talk(&mut bob, &mut alice, "alice@example.test");
     }
+    let opened = |node: &Node| node.board().shards().iter().map(|shard| shard.net.flows_open).sum::<u64>();
+    let connections = [one, other].into_iter().filter(|transport| *transport != Udp).count() as u64;
+    until("both connections are on the board", || (opened(&node) == connections).then_some(()));
+    assert_eq!(node.board().faults(), (0, 0, 0));
     node.stop();
 }
 
@@ -54,4 +60,118 @@ fn udp_phones_call_ws_phones() {
 #[test]
 fn tls_phones_call_wss_phones() {
     calls_between(Tls, Wss);
+}
+
+#[test]
+fn the_callee_hangs_up_over_the_same_connections() {
+    let (_place, mut node, mut alice, mut bob) = pair(Ws, Tls);
+    for _ in 0..4 {
+        let invite = alice.invite("bob@example.test");
+        let mut theirs = bob.pick_up();
+        alice.answered(&invite);
+        bob.expect_request("ACK");
+        end(&mut bob, &mut theirs, &mut alice);
+    }
+    node.stop();
+}
+
+#[test]
+fn a_keep_alive_is_answered() {
+    let (_place, mut node, mut alice, _bob) = pair(Tcp, Udp);
+    alice.send(b"\r\n\r\n");
+    until("the server answers CRLF", || {
+        (alice.link.hear(Duration::from_millis(100)) == Heard::Pong).then_some(())
+    });
+    node.stop();
+}
+
+#[test]
+fn a_phone_whose_connection_is_gone_is_unavailable_and_can_come_back() {
+    let (place, mut node, mut alice, bob) = pair(Udp, Tls);
+    drop(bob);
+    for _ in 0..4 {
+        let invite = alice.invite("bob@example.test");
+        assert!(matches!(alice.outcome(&invite).status(), 430 | 480), "not 408 after half a minute");
+    }
+    let mut bob = place.phone("bob", Tls);
+    bob.register();
+    let invite = alice.invite("bob@example.test");
+    bob.pick_up();
+    alice.answered(&invite);
+    node.stop();
+}
+
+#[test]
+fn a_dialog_whose_connection_is_gone_ends_with_430() {
+    let (_place, mut node, mut alice, mut bob) = pair(Udp, Tcp);
+    let mut dialogs = Vec::new();
+    for _ in 0..4 {
+        let invite = alice.invite("bob@example.test");
+        bob.pick_up();
+        dialogs.push(alice.answered(&invite));
+        bob.expect_request("ACK");
+    }
+    drop(bob);
+    for dialog in &mut dialogs {
+        assert_eq!(alice.within(dialog, "BYE").status(), 430, "RFC 5626 §5.3.1");
+    }
+    node.stop();
+}
+
+#[test]
+fn a_phone_of_ipv6_and_one_of_ipv4_talk() {
+    let place = Place::new("").with_accounts(&["alice", "bob"]);
+    let mut node = place.start();
+    let (mut alice, mut bob) = (place.udp6("alice"), place.udp("bob"));
+    alice.register();
+    bob.register();
+    talk(&mut alice, &mut bob, "bob@example.test");
+    talk(&mut bob, &mut alice, "alice@example.test");
+    node.stop();
+}
+
+#[test]
+fn a_new_certificate_is_shown_after_a_reload_and_old_connections_stay() {
+    let place = Place::new("").with_accounts(&["alice", "bob"]);
+    let made = server::net::tls::self_signed(&place.path("own"), &["localhost"]).unwrap();
+    let file = place.path("belfry.toml");
+    let tls = "[tls]\ncertificate = \"own/cert.pem\"\nkey = \"own/key.pem\"\n";
+    std::fs::write(&file, std::fs::read_to_string(&file).unwrap() + tls).unwrap();
+    let mut node = place.start();
+    let server = place.at(Tls);
+    let mut alice = Phone::new("alice", Tls, server, link::Link::tls(server, &made.certificate));
+    alice.register();
+    let old = std::fs::read(&made.certificate).unwrap();
+    server::net::tls::self_signed(&place.path("own"), &["localhost"]).unwrap();
+    assert_ne!(old, std::fs::read(&made.certificate).unwrap());
+    node.reconfigure(place.config()).unwrap();
+    let mut bob = Phone::new("bob", Tls, server, link::Link::tls(server, &made.certificate));
+    bob.register();
+    talk(&mut alice, &mut bob, "bob@example.test");
+    node.stop();
+}
+
+#[test]
+fn a_retransmission_from_another_port_finds_the_same_transaction() {
+    let (place, mut node, mut alice, mut bob) = pair(Udp, Udp);
+    let invite = alice.invite("bob@example.test");
+    let ringing = bob.expect_request("INVITE");
+    // Behind a NAT that forgot: other ports fall to the sockets of other shards.
+    for _ in 0..8 {
+        let other = place.udp("alice");
+        let link::Link::Udp(socket) = &other.link else { unreachable!() };
+        socket.send_to(invite.sent.bytes(), other.server).unwrap();
+    }
+    let seen = |node: &Node| {
+        node.board().shards().iter().map(|shard| shard.sip.retransmissions_received).sum::<u64>()
+    };
+    until("all were seen as retransmissions", || (seen(&node) >= 8).then_some(()));
+    bob.accept(&ringing);
+    alice.answered(&invite);
+    let branch = |message: &sip::wire::Message| message.top_via().unwrap().branch().map(<[u8]>::to_vec);
+    let first = branch(&ringing);
+    let soon = Duration::from_millis(100).min(PATIENCE);
+    let is_noise = |m: &sip::wire::Message| m.method_name() != b"INVITE" || branch(m) == first;
+    assert!(bob.hears_nothing(soon, is_noise), "a second call");
+    node.stop();
 }

@@ -302,19 +302,18 @@ impl Endpoint {
     ) {
         let Some(forking) = self.contexts.get_mut(key).and_then(|context| context.forking()) else { return };
         let Some(index) = forking.branch_of(failed.client) else { return };
-        let heard = matches!(forking.branches[index].state, BranchState::Proceeding { .. });
+        let branch = &forking.branches[index];
+        let heard = matches!(branch.state, BranchState::Proceeding { .. });
+        // RFC 5626 §5.3: the way that the phone itself opened is closed. Nobody's server failed.
+        let flow_failed = failed.status == 503 && branch.destination.received.is_some();
+        let status = if flow_failed { 430 } else { failed.status };
         if heard {
-            self.branch_is_done(now, key, index, failed.status, None, out);
+            self.branch_is_done(now, key, index, status, None, out);
         } else {
             // RFC 3263 §4.3: silence or a transport error moves on to the next hop.
-            let is_flow = forking.branches[index].destination.received.is_some_and(|r| r.flow.is_some());
-            if is_flow {
-                // RFC 5626 §5.3: the phone's connection is gone, and with it the phone.
-                return self.branch_is_done(now, key, index, 480, None, out);
-            }
             let (addr, transport) = failed.hop;
             self.resolver.penalise(now, addr, transport);
-            self.try_next_hop(now, key, index, failed.status, out);
+            self.try_next_hop(now, key, index, status, out);
         }
     }
 
@@ -383,7 +382,12 @@ impl Endpoint {
                 self.close(key);
             }
             _ => {
-                let (status, reason) = concluded(status);
+                let in_dialog = self.contexts.get(key).is_some_and(|c| c.request.to_tag().is_some());
+                let (status, reason) = match status {
+                    // RFC 5626 §5.3.1: the peer of a dialog is told which it was.
+                    430 if in_dialog => (430, "Flow Failed"),
+                    _ => concluded(status),
+                };
                 self.finish(now, key, status, reason, out);
             }
         }
@@ -535,7 +539,8 @@ fn concluded(status: u16) -> (u16, &'static str) {
     match status {
         404 => (404, "Not Found"),
         416 => (416, "Unsupported URI Scheme"),
-        480 => (480, "Temporarily Unavailable"),
+        // RFC 5626 §5.3.1: 430 is between proxies; without another flow the phone is not there.
+        430 => (480, "Temporarily Unavailable"),
         487 => (487, "Request Terminated"),
         408 => (408, "Request Timeout"),
         // §16.7 step 6: 503 becomes 500.

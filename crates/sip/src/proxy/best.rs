@@ -61,7 +61,7 @@ fn rank(status: u16) -> u16 {
         401 | 407 => 400,
         415 | 420 | 484 => 401,
         // A branch that could not even be asked says less than one that answered.
-        408 => 498,
+        408 | 430 => 498,
         487 => 499,
         400..=499 => 410,
         503 => 599,

@@ -1,0 +1,108 @@
+//! Garbage, torture and floods: the server answers or stays silent, never dies, and still carries calls.
+
+use std::time::Duration;
+
+use server::node::Node;
+use sip::transport::Transport::{Tcp, Udp, Ws};
+use stdx::rng::Rng;
+
+use crate::call::talk;
+use crate::place::Place;
+use crate::{Deadline, until};
+
+/// The node with what was thrown at it has neither panicked nor stopped.
+fn still_serves(place: &Place, mut node: Node) {
+    let (mut alice, mut bob) = (place.udp("alice"), place.udp("bob"));
+    alice.register();
+    bob.register();
+    talk(&mut alice, &mut bob, "bob@example.test");
+    talk(&mut bob, &mut alice, "alice@example.test");
+    assert_eq!(node.board().faults(), (0, 0, 0), "panics, lost letters, lost records");
+    node.stop();
+}
+
+fn place() -> Place {
+    Place::new("").with_accounts(&["alice", "bob"])
+}
+
+#[test]
+fn garbage_datagrams_are_counted_and_forgotten() {
+    let place = place();
+    let node = place.start();
+    let mut rng = Rng::seeded(4475);
+    let mut thrower = place.udp("nobody");
+    let ask = thrower.ask("OPTIONS", "sip:bob@example.test");
+    let sound = thrower.write(&ask).into_bytes();
+    for round in 0..20_000_u64 {
+        let mut bytes = sound.clone();
+        if round % 2 == 0 {
+            // A sound message with some bytes changed, or cut off.
+            for _ in 0..=rng.below(6) {
+                let at = rng.below(bytes.len() as u64) as usize;
+                bytes[at] = rng.next_u64() as u8;
+            }
+            bytes.truncate(1 + rng.below(bytes.len() as u64 * 2) as usize);
+        } else {
+            bytes.truncate(1 + rng.below(200) as usize);
+            rng.fill(&mut bytes);
+        }
+        thrower.send(&bytes);
+    }
+    let unparsable = || node.board().shards().iter().map(|shard| shard.sip.unparsable).sum::<u64>();
+    until("garbage was counted", || (unparsable() > 1_000).then_some(()));
+    still_serves(&place, node);
+}
+
+#[test]
+fn every_torture_message_over_every_transport() {
+    let place = place();
+    let node = place.start();
+    let vectors = concat!(env!("CARGO_MANIFEST_DIR"), "/../sip/tests/vectors");
+    let mut thrown = 0;
+    for transport in [Udp, Tcp, Ws] {
+        for file in files_below(vectors.as_ref()) {
+            let bytes = std::fs::read(&file).unwrap();
+            let mut thrower = place.phone("nobody", transport);
+            // A stream may be closed in our face.
+            let _ = thrower.link.send(thrower.server, &bytes);
+            let _ = thrower.link.hear(Duration::from_millis(1));
+            thrown += 1;
+        }
+    }
+    assert!(thrown > 3 * 49, "RFC 4475 alone has 49 messages");
+    still_serves(&place, node);
+}
+
+fn files_below(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
+}
+
+#[test]
+fn contacts_that_lead_back_to_us_end() {
+    let place = place();
+    let mut node = place.start();
+    let mut alice = place.udp("alice");
+    // RFC 5393 §3: two accounts, each bound to both; without loop detection 2^70 requests.
+    for user in ["alice", "bob"] {
+        let mut phone = place.udp(user);
+        let here = phone.server;
+        let contacts =
+            format!("<sip:alice@example.test>, <sip:bob@example.test>, <sip:alice@{here}>, <sip:bob@{here}>");
+        let ask = phone.registration(&format!("Contact: {contacts}\r\nExpires: 600\r\n"));
+        assert_eq!(phone.request(ask).status(), 200);
+    }
+    let invite = alice.invite("bob@example.test");
+    let answer = alice.outcome(&invite);
+    assert!(answer.status() >= 400);
+    let requests = || node.board().shards().iter().map(|shard| shard.sip.requests).sum::<u64>();
+    let settled = until("it ends", || {
+        let before = requests();
+        // Two reports of the shards later.
+        let _ = alice.wait(Deadline::after(Duration::from_millis(1_100)), |_| false);
+        (requests() == before).then_some(before)
+    });
+    assert!(settled < 2_000, "{settled} requests came of one");
+    assert_eq!(node.board().faults(), (0, 0, 0));
+    node.stop();
+}

@@ -1,0 +1,107 @@
+//! A record that cannot be written: registrations are refused, the operator is told, calls go on.
+
+use std::process::Command;
+use std::time::Duration;
+
+use rusqlite::Connection;
+use sip::wire::{Header, Message};
+
+use crate::call::talk;
+use crate::phone::{Phone, text};
+use crate::place::Place;
+use crate::until;
+
+fn try_to_register(phone: &mut Phone) -> Message {
+    let more = format!("Contact: <{}>\r\nExpires: 600\r\n", phone.contact());
+    let ask = phone.registration(&more);
+    phone.request(ask)
+}
+
+fn assert_refused(answer: &Message) {
+    assert_eq!(answer.status(), 500, "{}", text(Some(answer.start_line())));
+    assert!(answer.header(Header::RetryAfter).is_some(), "a phone is told when to come back");
+}
+
+/// A place where alice and bob have accounts and calls to `trunk` go to a socket of the test.
+fn place() -> (Place, Phone) {
+    let place = Place::new("").with_accounts(&["alice", "bob"]);
+    let trunk = place.udp("trunk");
+    let at = trunk.link.local();
+    (place.with_route("trunk", at), trunk)
+}
+
+#[test]
+fn a_locked_record_refuses_registrations_and_carries_calls() {
+    let (place, mut trunk) = place();
+    let process = place.spawn();
+    let (mut alice, mut bob) = (place.udp("alice"), place.udp("bob"));
+    alice.register();
+    bob.register();
+    let lock = Connection::open(place.database()).unwrap();
+    lock.busy_timeout(Duration::from_secs(5)).unwrap();
+    lock.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    let mut refresh = try_to_register(&mut bob);
+    assert_refused(&refresh);
+    assert!(process.log().contains("ERROR"), "{}", process.log());
+    talk(&mut alice, &mut bob, "bob@example.test");
+    talk(&mut alice, &mut trunk, "trunk@example.test");
+    lock.execute_batch("ROLLBACK").unwrap();
+    until("registrations are taken again", || {
+        refresh = try_to_register(&mut bob);
+        (refresh.status() == 200).then_some(())
+    });
+    process.kill();
+}
+
+#[test]
+fn a_full_disk_refuses_registrations_and_carries_calls() {
+    let (place, mut trunk) = place();
+    // The kernel lets no file grow beyond so much: like a disk without room, but for anyone who runs this.
+    let mut shell = Command::new("sh");
+    let script = "trap '' XFSZ; ulimit -S -f 2048; exec \"$0\" \"$@\"";
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_belfry")]);
+    let process = place.spawn_as(shell);
+    let (mut alice, mut bob) = (place.udp("alice"), place.udp("bob"));
+    alice.register();
+    bob.register();
+    let answer = until("the disk is full", || {
+        let answer = try_to_register(&mut alice);
+        (answer.status() != 200).then_some(answer)
+    });
+    assert_refused(&answer);
+    assert!(process.log().contains("ERROR"), "{}", process.log());
+    talk(&mut alice, &mut bob, "bob@example.test");
+    talk(&mut alice, &mut trunk, "trunk@example.test");
+    let pid = process.id().to_string();
+    let freed = Command::new("prlimit").args(["--pid", &pid, "--fsize=unlimited:"]).status().unwrap();
+    assert!(freed.success(), "prlimit (util-linux) is needed");
+    until("registrations are taken again", || (try_to_register(&mut bob).status() == 200).then_some(()));
+    process.kill();
+    let process = place.spawn();
+    assert!(bob.bindings()[0].contains(&bob.contact()), "what was acknowledged is there");
+    process.kill();
+}
+
+#[test]
+fn a_record_at_its_limit_says_full_and_goes_on_once_there_is_room() {
+    let (place, mut trunk) = place();
+    let pages: u32 = {
+        let conn = Connection::open(place.database()).unwrap();
+        conn.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap()
+    };
+    let options = store::sqlite::Options { max_pages: Some(pages + 4), ..Default::default() };
+    let mut node = place.start_with(options);
+    let (mut alice, mut bob) = (place.udp("alice"), place.udp("bob"));
+    bob.register();
+    let answer = until("it is full", || {
+        let answer = try_to_register(&mut alice);
+        (answer.status() != 200).then_some(answer)
+    });
+    assert_refused(&answer);
+    talk(&mut alice, &mut bob, "bob@example.test");
+    talk(&mut alice, &mut trunk, "trunk@example.test");
+    // Room is made: the log's rows go, the pages are used again.
+    Connection::open(place.database()).unwrap().execute_batch("DELETE FROM binding_log").unwrap();
+    until("registrations are taken again", || (try_to_register(&mut bob).status() == 200).then_some(()));
+    node.stop();
+}
