@@ -49,6 +49,8 @@ pub struct Route {
     pub prefix: Box<str>,
     /// Whether strangers may take it.
     pub open: bool,
+    /// Whether its targets are watched with OPTIONS.
+    pub probe: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,9 +204,9 @@ impl Plan {
     }
 
     /// Everything that probes should go to, each once.
-    pub fn peers(&self) -> Vec<Target> {
-        let mut targets: Vec<_> =
-            self.routes.iter().flat_map(|compiled| peers(&compiled.route)).cloned().collect();
+    pub fn probed(&self) -> Vec<Target> {
+        let watched = self.routes.iter().filter(|compiled| compiled.route.probe);
+        let mut targets: Vec<_> = watched.flat_map(|compiled| peers(&compiled.route)).cloned().collect();
         targets.sort_unstable();
         targets.dedup();
         targets

@@ -26,6 +26,7 @@ pub fn to_plan(route: &Route) -> Result<call::Route, String> {
         strip: route.strip,
         prefix: route.prefix.clone(),
         open: route.open,
+        probe: route.probe,
     })
 }
 

@@ -46,11 +46,14 @@ fn in_one(source: &Source) -> Vec<String> {
     if !is_example && source.crate_name().is_some_and(|name| CORES.contains(&name)) {
         rules.extend(NOT_IN_CORES);
     }
-    // A test module inside a core or the server sleeps no more than a file of tests does.
-    if source.is_test() || source.code.contains("#[cfg(test)]") {
-        rules.extend(NOT_IN_TESTS);
-    }
     let mut findings = Vec::new();
+    // A test module inside a core or the server sleeps no more than a file of tests does; what stands above
+    // it is no test.
+    let tests_begin = if source.is_test() { Some(0) } else { source.lines_with("#[cfg(test)]").next() };
+    for (word, reason) in NOT_IN_TESTS {
+        let in_tests = source.lines_with(word).filter(|line| tests_begin.is_some_and(|begin| *line >= begin));
+        findings.extend(in_tests.map(|line| format!("{}:{line}: `{word}`: {reason}", source.path)));
+    }
     for (word, reason) in rules {
         findings.extend(
             source.lines_with(word).map(|line| format!("{}:{line}: `{word}`: {reason}", source.path)),

@@ -20,6 +20,7 @@ fn route(name: &str, pattern: &str, targets: &[&str]) -> Route {
         strip: 0,
         prefix: "".into(),
         open: false,
+        probe: true,
     }
 }
 
@@ -213,7 +214,7 @@ fn trunks_are_known_by_where_they_send_from() {
     ] {
         assert_eq!(plan.trunk_of(source.parse::<SocketAddr>().unwrap()), trunk, "{source}");
     }
-    assert_eq!(plan.peers().len(), 4);
+    assert_eq!(plan.probed().len(), 4);
 }
 
 #[test]

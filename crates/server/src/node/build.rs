@@ -333,7 +333,7 @@ mod tests {
             route("sound", store::Pattern::User("b".into()), "sip:127.0.0.1:2"),
         ];
         let plan = compile(&config, &["example.test".into()], &routes).unwrap();
-        let peers: Vec<String> = plan.peers().iter().map(ToString::to_string).collect();
+        let peers: Vec<String> = plan.probed().iter().map(ToString::to_string).collect();
         assert_eq!(peers.len(), 1, "{peers:?}");
         assert!(peers[0].contains("127.0.0.1:2"), "{peers:?}");
     }

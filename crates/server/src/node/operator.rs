@@ -221,7 +221,7 @@ impl Control for Operator {
             first.letters_lost = lost_letters;
             first.records_lost = lost_records;
         }
-        let probed = node.shared.plan.peers().into_iter().map(|peer| peer.to_string());
+        let probed = node.shared.plan.probed().into_iter().map(|peer| peer.to_string());
         Observed {
             state: if self.draining.get().is_some() { NodeState::Draining } else { NodeState::Running },
             listeners: config.sip.listen.iter().map(|listener| listener_text(listener).into()).collect(),

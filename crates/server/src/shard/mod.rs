@@ -160,7 +160,7 @@ impl Shard {
 
     /// The first probes, and whatever else is due before anything arrives.
     fn begin(&mut self, now: Instant) {
-        let peers = self.parts.plan.peers();
+        let peers = self.parts.plan.probed();
         if let Some(health) = &mut self.parts.health {
             health.set_targets(now, peers, &mut self.scratch.health_effects);
         }
@@ -284,7 +284,7 @@ impl Shard {
     fn replan(&mut self, now: Instant, plan: Arc<Plan>) {
         self.parts.plan = plan;
         if let Some(health) = &mut self.parts.health {
-            health.set_targets(now, self.parts.plan.peers(), &mut self.scratch.health_effects);
+            health.set_targets(now, self.parts.plan.probed(), &mut self.scratch.health_effects);
         }
     }
 

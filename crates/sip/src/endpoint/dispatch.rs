@@ -47,7 +47,8 @@ impl Endpoint {
         if self.is_notifiers(request) {
             return self.give_to_notifier(now, key, out);
         }
-        if to_us && uri.user.is_none() && method == Method::Options {
+        let names_us = uri.user.is_none() && (to_us || self.settings.serves(&uri.host_lower()));
+        if names_us && method == Method::Options {
             return self.answer_options(now, key, out);
         }
         if method == Method::Register {
@@ -57,7 +58,7 @@ impl Endpoint {
             self.counters.too_many_hops += 1;
             return self.finish(now, key, 483, "Too Many Hops", out);
         }
-        if to_us && uri.user.is_none() {
+        if names_us {
             return self.finish(now, key, 404, "Not Found", out);
         }
         if beyond {

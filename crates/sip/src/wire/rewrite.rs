@@ -45,9 +45,10 @@ impl<'m> Rewrite<'m> {
         }
     }
 
-    /// A new line before the first of that name, or before all others.
+    /// A new line before the first of that name. Where there is none: a Via before all others, anything else
+    /// after the Vias, which peers like to find together. COMPAT(sipp).
     pub fn push_front(&mut self, header: Header, value: impl FnOnce(&mut Vec<u8>)) {
-        let at = self.first(header).map_or(self.message.headers_start(), |line| line.start as usize);
+        let at = self.first(header).map_or_else(|| self.place_of_new(header), |line| line.start as usize);
         self.paste_line(at..at, header.as_str(), value);
     }
 
@@ -139,6 +140,14 @@ impl<'m> Rewrite<'m> {
         }
         out.extend_from_slice(&source[at..]);
         Bytes::from(out)
+    }
+
+    fn place_of_new(&self, header: Header) -> usize {
+        let vias = self.message.lines().iter().rev().find(|line| line.header == Header::Via);
+        match vias {
+            Some(last) if header != Header::Via => last.end as usize,
+            _ => self.message.headers_start(),
+        }
     }
 
     fn first(&self, header: Header) -> Option<&'m Line> {
