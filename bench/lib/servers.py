@@ -84,7 +84,6 @@ class Belfry(Server):
         return f"""[server]
 data = "{self.folder}/data"
 control = "{self.folder}/control.sock"
-shards = {CORES}
 
 [sip]
 listen = ["udp:127.0.0.1:{self.port}"]

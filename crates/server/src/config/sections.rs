@@ -20,7 +20,7 @@ pub struct Server {
     pub data: PathBuf,
     /// `<data>/control.sock` unless named.
     pub control: PathBuf,
-    /// Never 0: the number of cores where the file says 0.
+    /// Never 0: half the number of cores, at least one, where the file says 0.
     pub shards: u16,
 }
 
@@ -43,11 +43,11 @@ impl Server {
             "shards",
             0,
             0..=256,
-            "Threads that carry calls, one for a core each. 0: as many as there are cores.",
+            "Threads that carry calls. 0: half as many as there are cores, at least one; the kernel's network work, the record and TLS handshakes need the others.",
         );
         section.finish();
         let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let shards = if shards == 0 { cores() } else { shards as usize };
+        let shards = if shards == 0 { (cores() / 2).max(1) } else { shards as usize };
         Server {
             control: control.unwrap_or_else(|| data.join("control.sock")),
             data,
