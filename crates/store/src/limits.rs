@@ -44,9 +44,9 @@ pub const READ_QUEUE: usize = 65_536;
 pub const MAX_GROUP: usize = 4_096;
 /// Reads answered in one batch.
 pub const MAX_READ_BATCH: usize = 64;
-/// How long the first waited-for write of a group waits for company. Two milliseconds are invisible to a phone
+/// How long the first waited-for write of a group waits for company. Eight milliseconds are invisible to a phone
 /// and make one fsync of what would be dozens.
-pub const GROUP_WINDOW: Duration = Duration::from_millis(2);
+pub const GROUP_WINDOW: Duration = Duration::from_millis(8);
 /// How long writes nobody waits for (call records) wait for a group to ride along with.
 pub const RIDE_ALONG: Duration = Duration::from_millis(250);
 /// How long a write waits for another process that holds the database: shorter than a phone's patience
