@@ -6,6 +6,7 @@
 mod accounts;
 mod calls;
 mod letter;
+mod load;
 mod pace;
 mod perform;
 mod planning;
@@ -36,6 +37,7 @@ use crate::limits;
 use crate::net::{Io, NetEvent};
 use accounts::Accounts;
 use calls::AccountCalls;
+use load::Load;
 use pace::Pace;
 use worker::Workers;
 
@@ -104,17 +106,6 @@ struct Scratch {
     records: Vec<call::CallRecord>,
 }
 
-/// How far behind the shard is, told by how long its turns take.
-#[derive(Default)]
-struct Load {
-    behind_since: Option<Instant>,
-    draining: bool,
-}
-
-/// A turn longer than this means that packets wait longer than the network takes.
-const LONG_TURN: Duration = Duration::from_millis(100);
-/// How long turns must be long before new work is refused.
-const PATIENCE: Duration = Duration::from_millis(500);
 /// How often the numbers for status and metrics are put on the board.
 const REPORT_EVERY: Duration = Duration::from_millis(500);
 
@@ -152,7 +143,8 @@ impl Shard {
             }
             let now = self.parts.clock.now();
             let messages = self.turn(now);
-            self.weigh(now);
+            let intake = self.load.weigh(now, self.parts.clock.now(), messages);
+            self.parts.endpoint.set_intake(intake);
             self.pace.rest(now, messages);
         }
         self.end();
@@ -292,7 +284,7 @@ impl Shard {
         match command {
             Command::ForgetAccount(address) => self.accounts.forget(address.as_deref()),
             Command::Drain => {
-                self.load.draining = true;
+                self.load.drain();
                 self.io.stop_accepting();
                 self.parts.endpoint.set_intake(Intake::Draining);
             }
@@ -381,22 +373,6 @@ impl Shard {
                 self.parts.endpoint.handle_send_failed(now, report, effects);
             }
             _ => {}
-        }
-    }
-
-    /// New work is refused while turns have been long for a while (issue of every peer: queues that grow
-    /// until nothing is answered in time).
-    fn weigh(&mut self, started: Instant) {
-        let now = self.parts.clock.now();
-        if now.since(started) < LONG_TURN {
-            if self.load.behind_since.take().is_some() && !self.load.draining {
-                self.parts.endpoint.set_intake(Intake::Open);
-            }
-            return;
-        }
-        let since = *self.load.behind_since.get_or_insert(started);
-        if now.since(since) > PATIENCE && !self.load.draining {
-            self.parts.endpoint.set_intake(Intake::Overloaded);
         }
     }
 

@@ -1,0 +1,78 @@
+//! Whether a shard keeps up. A queue that only grows answers nothing in time, so new work is refused first
+//! and what is within a dialog still passes (`sip::endpoint::Intake`).
+
+use std::time::Duration;
+
+use sip::endpoint::Intake;
+use stdx::Instant;
+
+/// A turn longer than this means that packets wait longer than the network takes.
+const LONG_TURN: Duration = Duration::from_millis(100);
+/// A turn over so many messages has left others in the kernel: one batch of one socket.
+const FULL_TURN: usize = 64;
+/// How long every turn must be long or full before new work is refused: a burst is none of that.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+#[derive(Debug, Default)]
+pub(super) struct Load {
+    behind_since: Option<Instant>,
+    draining: bool,
+}
+
+impl Load {
+    /// After a turn: what the shard's intake is from now on.
+    pub(super) fn weigh(&mut self, began: Instant, ended: Instant, messages: usize) -> Intake {
+        let behind = ended.since(began) >= LONG_TURN || messages >= FULL_TURN;
+        let since = match behind {
+            true => *self.behind_since.get_or_insert(began),
+            false => {
+                self.behind_since = None;
+                ended
+            }
+        };
+        match (self.draining, ended.since(since) > PATIENCE) {
+            (true, _) => Intake::Draining,
+            (false, true) => Intake::Overloaded,
+            (false, false) => Intake::Open,
+        }
+    }
+
+    pub(super) fn drain(&mut self) {
+        self.draining = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// Turns of 10 ms over `messages` each, for so long; the intake after the last.
+    fn run(load: &mut Load, now: &mut Instant, turns: u32, messages: usize) -> Intake {
+        let mut intake = Intake::Open;
+        for _ in 0..turns {
+            let began = *now;
+            *now = *now + 10 * MS;
+            intake = load.weigh(began, *now, messages);
+        }
+        intake
+    }
+
+    #[test]
+    fn full_turns_for_half_a_second_refuse_new_work_until_one_is_not() {
+        let (mut load, mut now) = (Load::default(), Instant::from_unix_seconds(1));
+        assert_eq!(run(&mut load, &mut now, 50, FULL_TURN), Intake::Open, "a burst");
+        assert_eq!(run(&mut load, &mut now, 2, FULL_TURN), Intake::Overloaded);
+        assert_eq!(run(&mut load, &mut now, 1, 3), Intake::Open);
+    }
+
+    #[test]
+    fn long_turns_count_like_full_ones_and_draining_stays() {
+        let (mut load, start) = (Load::default(), Instant::from_unix_seconds(1));
+        assert_eq!(load.weigh(start, start + LONG_TURN, 1), Intake::Open);
+        assert_eq!(load.weigh(start + LONG_TURN, start + 6 * LONG_TURN, 1), Intake::Overloaded);
+        load.drain();
+        assert_eq!(load.weigh(start, start + MS, 0), Intake::Draining);
+    }
+}
