@@ -4,11 +4,10 @@ use bytes::Bytes;
 use router::{Aor, Binding, KeepRefused, KeptMessage, Query};
 use stdx::Instant;
 
-use super::date::sip_date;
 use super::package::media_type;
 use super::{EventEffect, Incoming, Notifier, Onward, Outgoing, Refusal, RequestId, Waiting, sip_uri};
 use crate::limits;
-use crate::wire::{Address, Header, Message, PRODUCT, Request, Uri, Values, parse_number};
+use crate::wire::{Address, Header, Message, PRODUCT, Request, Uri, Values, parse_number, write_date};
 
 /// A kept message on its way to all contacts of its recipient.
 pub(super) struct Delivery {
@@ -156,7 +155,9 @@ fn message_request(binding: &Binding, message: &KeptMessage, tag: &str, call_id:
     request.header("To", format!("<{}>", sip_uri(&message.aor)).as_bytes());
     request.header("Call-ID", call_id.as_bytes());
     request.header("CSeq", b"1 MESSAGE");
-    request.header("Date", sip_date(message.sent_at).as_bytes());
+    let mut date = Vec::with_capacity(29);
+    write_date(&mut date, message.sent_at);
+    request.header("Date", &date);
     request.header("User-Agent", PRODUCT.as_bytes());
     let received = contact.received.filter(|_| contact.path.is_empty());
     (request.finish_with(&message.content_type, &message.body), Onward { next_hop, received })

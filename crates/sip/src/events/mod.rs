@@ -7,7 +7,6 @@
 //! A SUBSCRIBE is answered 200 at once; the NOTIFY that must follow goes out with the router's answer.
 
 mod body;
-mod date;
 mod dialog;
 mod message;
 mod notify;

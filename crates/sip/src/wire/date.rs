@@ -89,6 +89,20 @@ mod tests {
     }
 
     #[test]
+    fn dates_agree_with_the_calendar() {
+        for (seconds, expected) in [
+            (0, "Thu, 01 Jan 1970 00:00:00 GMT"),
+            (951_782_400, "Tue, 29 Feb 2000 00:00:00 GMT"),
+            (951_868_799, "Tue, 29 Feb 2000 23:59:59 GMT"),
+            (4_107_542_400, "Mon, 01 Mar 2100 00:00:00 GMT"),
+        ] {
+            let mut out = Vec::new();
+            write_date(&mut out, Instant::from_unix_seconds(seconds));
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
+    }
+
+    #[test]
     fn what_is_no_date_is_none() {
         for text in [
             "Fri, 01 Jan 2010 16:00:00 EST",
