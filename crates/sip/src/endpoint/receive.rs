@@ -100,8 +100,7 @@ impl Endpoint {
         }
         if let Some(refusal) = self.challenge_without_state(now, &request, &source) {
             self.counters.challenged += 1;
-            out.push(Effect::Transmit(refusal));
-            return;
+            return self.transmit(refusal.target, refusal.bytes, None, out);
         }
         let context = self.open(now, hash, request, source, out);
         self.dispatch(now, context, out);
