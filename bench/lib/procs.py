@@ -40,6 +40,8 @@ class Processes:
 
 def stop(process, first=signal.SIGTERM, patience=10):
     """Asks, then insists. Children are in the process's own session, so they end with it."""
+    if getattr(process, "ended", False):
+        return
     if process.poll() is None:
         process.send_signal(first)
         try:
@@ -51,6 +53,7 @@ def stop(process, first=signal.SIGTERM, patience=10):
     except ProcessLookupError:
         pass
     process.wait()
+    process.ended = True
 
 
 def family(pid):

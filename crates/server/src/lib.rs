@@ -1,11 +1,18 @@
 //! The server around the cores: configuration, listeners, shards. The binary is a few lines over this.
 
+pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod control;
+pub mod http;
 pub mod limits;
+pub mod logging;
 pub mod net;
 pub mod node;
+pub mod operate;
+pub mod record;
 pub mod routes;
 pub mod shard;
+pub mod signals;
 #[cfg(test)]
 mod testing;

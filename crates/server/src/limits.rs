@@ -65,6 +65,39 @@ pub const DNS_RECORDS: usize = 64;
 /// Answers of one shard's DNS cache; least used ones make room.
 pub const DNS_CACHE: u64 = 4096;
 
+/// Bytes of one request on the control socket: the largest is a route of 64 targets of 1 KiB. More: refused
+/// and closed.
+pub const CONTROL_REQUEST: usize = 128 * 1024;
+
+/// Bytes of one answer a command reads: 1,000 accounts, or a status of 256 shards, with room to spare.
+pub const CONTROL_ANSWER: usize = 32 * 1024 * 1024;
+
+/// Commands connected at once. More: told so and closed.
+pub const CONTROL_CONNECTIONS: usize = 32;
+
+/// Silence after which a command's connection is closed; a trace lasts as long as it is read.
+pub const CONTROL_IDLE: Duration = Duration::from_secs(300);
+
+/// For a line to be written to a command. One that does not read (a stopped terminal) is closed.
+pub const CONTROL_WRITE: Duration = Duration::from_secs(30);
+
+/// For the node to answer one request. Longer: the command is told so. Longer than the record waits for
+/// another process that holds it.
+pub const CONTROL_PATIENCE: Duration = Duration::from_secs(20);
+
+/// Accounts a command asks for at once.
+pub const LIST_PAGE: u32 = 1_000;
+
+/// Rows of an import in one transaction while a node runs: a phone's REGISTER waits behind it, at most for
+/// some tens of milliseconds. Without a node the store's own batch is used.
+pub const IMPORT_BATCH_BESIDE_NODE: usize = 5_000;
+
+/// For the node to say how it is, when Prometheus or a load balancer asks. Longer: 503.
+pub const STATUS_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Askers of the status who wait for the same second's answer. More: 503.
+pub const STATUS_QUEUE: usize = 64;
+
 /// Accounts a shard keeps in memory; about 400 bytes each. Those not asked for lately make room.
 pub const CACHED_ACCOUNTS: usize = 200_000;
 
@@ -72,5 +105,8 @@ pub const CACHED_ACCOUNTS: usize = 200_000;
 /// senders retransmit.
 pub const SHARD_INBOX: usize = 65_536;
 
-/// Traced messages that may wait for a slow reader; the oldest are dropped and counted.
+/// Traced messages that may wait for a slow reader. More are dropped and counted, and the reader is told.
 pub const TRACE_QUEUE: usize = 4_096;
+
+/// Accounts traced at once: every message of a shard is compared with each. More: the command is told so.
+pub const TRACES: usize = 16;

@@ -35,7 +35,7 @@ shards = 2
 [sip]
 listen = ["udp:127.0.0.1:{port}", "tcp:127.0.0.1:{port}", "tls:127.0.0.1:{tls}"]
 domains = ["{DOMAIN}"]
-digest = ["MD5"]
+algorithms = ["MD5"]
 
 [http]
 listen = "127.0.0.1:{http}"

@@ -51,12 +51,17 @@ impl Config {
     pub fn read(file: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(file)
             .map_err(|error| ConfigError::Unreadable { file: file.into(), error })?;
-        Config::parse(&text, file)
+        Config::from_text(&text, file, file.parent())
     }
 
-    /// `file` is for messages and relative paths; it is not opened.
+    /// `file` is for messages and relative paths; neither it nor what it names is opened.
     pub fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {
-        let (mut config, mistakes, _) = read_all(text);
+        Config::from_text(text, file, None)
+    }
+
+    /// Files that the text names have to be there, when it is known from which folder they count.
+    fn from_text(text: &str, file: &Path, folder: Option<&Path>) -> Result<Self, ConfigError> {
+        let (mut config, mistakes, _) = read_all(text, folder);
         if !mistakes.is_empty() {
             return Err(ConfigError::Mistakes { file: file.into(), mistakes });
         }
@@ -79,12 +84,37 @@ impl Config {
             ("sip.tcp_idle", self.sip.tcp_idle != new.sip.tcp_idle),
             ("sip.nameservers", self.sip.nameservers != new.sip.nameservers),
             ("sip.websocket_origins", self.sip.websocket_origins != new.sip.websocket_origins),
-            ("tls.certificate", self.tls != new.tls),
+            ("tls", self.tls != new.tls),
             ("http.listen", self.http != new.http),
             ("log.format", self.log.format != new.log.format),
+            ("routes", self.routes != new.routes),
             ("limits", self.limits != new.limits),
         ];
         differ.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
+    }
+
+    /// A new configuration without what counts only after a restart: as a node that runs takes it over.
+    #[must_use]
+    pub fn keeping(self, running: &Config) -> Config {
+        let old = running.clone();
+        Config {
+            server: old.server,
+            sip: Sip {
+                listen: old.sip.listen,
+                advertise: old.sip.advertise,
+                udp_receive_buffer: old.sip.udp_receive_buffer,
+                tcp_idle: old.sip.tcp_idle,
+                nameservers: old.sip.nameservers,
+                websocket_origins: old.sip.websocket_origins,
+                ..self.sip
+            },
+            tls: old.tls,
+            http: old.http,
+            log: Log { format: old.log.format, ..self.log },
+            routes: old.routes,
+            limits: old.limits,
+            ..self
+        }
     }
 
     fn resolve_paths(&mut self, folder: &Path) {
@@ -98,12 +128,12 @@ impl Config {
 
 impl Default for Config {
     fn default() -> Self {
-        read_all("").0
+        read_all("", None).0
     }
 }
 
-fn read_all(text: &str) -> (Config, Vec<Mistake>, Vec<KeyDoc>) {
-    let mut reader = Reader::new(text);
+fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<KeyDoc>) {
+    let mut reader = Reader::new(text, folder);
     let config = Config {
         file: None,
         server: Server::read(&mut reader),

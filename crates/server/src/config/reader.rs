@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 use std::ops::{Range, RangeInclusive};
+use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -12,6 +13,8 @@ use super::value::Value;
 
 pub(super) struct Reader<'a> {
     text: &'a str,
+    /// From which paths count, when files have to be there.
+    folder: Option<&'a Path>,
     root: DeTable<'a>,
     sections: Vec<&'static str>,
     /// The first mistakes, those of a file that is no TOML. Whatever else is found in it may be their fault.
@@ -31,11 +34,12 @@ pub(super) struct KeyDoc {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(text: &'a str) -> Self {
+    pub(super) fn new(text: &'a str, folder: Option<&'a Path>) -> Self {
         let (root, errors) = DeTable::parse_recoverable(text);
         let mistakes: Vec<_> = errors.iter().map(|error| syntax(text, error)).collect();
         Reader {
             text,
+            folder,
             root: root.into_inner(),
             sections: Vec::new(),
             unreadable: mistakes.len(),
@@ -138,8 +142,19 @@ impl<'a> Section<'_, 'a> {
             self.not(name, &value, "an array: [ … ]");
             return default;
         };
-        let read = entries.iter().filter_map(|entry| self.read(name, entry)).collect();
-        read
+        entries.iter().filter_map(|entry| self.read(name, entry)).collect()
+    }
+
+    /// A file that is only read, and has to be there.
+    pub(super) fn file(&mut self, name: &'static str, doc: &'static str) -> Option<PathBuf> {
+        let path: PathBuf = self.optional(name, doc)?;
+        if let Some(folder) = self.reader.folder
+            && let Err(error) = std::fs::File::open(folder.join(&path))
+        {
+            let what = format!("`{name}` names {}, which cannot be read ({error})", path.display());
+            self.mistake(name, what, "a file this user may read");
+        }
+        Some(path)
     }
 
     /// A mistake at the value of a key, or at the section when the key is not there.

@@ -19,7 +19,7 @@ This page is made by the code that reads the file; `BLESS=1 cargo test -p server
 
 /// The whole page.
 pub fn reference() -> String {
-    let (_, _, keys) = read_all("");
+    let (_, _, keys) = read_all("", None);
     let mut page = HEAD.to_owned();
     let mut section = "";
     for key in keys {

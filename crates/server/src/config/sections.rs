@@ -91,7 +91,6 @@ impl Sip {
     }
 
     pub(super) fn read(reader: &mut Reader<'_>) -> Self {
-        let net = NetSettings::default();
         let mut section = reader.section("sip");
         let listen = section.list(
             "listen",
@@ -129,25 +128,14 @@ impl Sip {
                 Duration::from_secs(181)..=HOUR,
                 "How long a call may ring (RFC 3261 §16.6: more than three minutes).",
             ),
-            udp_receive_buffer: section
-                .key_in(
-                    "udp_receive_buffer",
-                    Size(net.udp_receive_buffer),
-                    Size(64 << 10)..=Size(1 << 30),
-                    "Kernel buffer of each UDP socket. What is granted is read back: more may need `sysctl net.core.rmem_max`.",
-                )
-                .0,
+            udp_receive_buffer: read_udp_receive_buffer(&mut section),
             tcp_idle: section.key_in(
                 "tcp_idle",
-                net.flow_idle,
+                NetSettings::default().flow_idle,
                 Duration::from_secs(30)..=DAY,
                 "Connections silent for so long are closed. Phones send keep-alives every two minutes or so.",
             ),
-            nameservers: section
-                .list("nameservers", Vec::new(), "DNS servers to ask. Empty: those of the system.")
-                .into_iter()
-                .map(|Nameserver(address)| address)
-                .collect(),
+            nameservers: read_nameservers(&mut section),
             websocket_origins: section.list(
                 "websocket_origins",
                 Vec::new(),
@@ -226,6 +214,21 @@ fn read_domains(section: &mut Section<'_, '_>) -> (Vec<Box<str>>, Box<str>) {
     (domains, default)
 }
 
+fn read_udp_receive_buffer(section: &mut Section<'_, '_>) -> usize {
+    let size = section.key_in(
+        "udp_receive_buffer",
+        Size(NetSettings::default().udp_receive_buffer),
+        Size(64 << 10)..=Size(1 << 30),
+        "Kernel buffer of each UDP socket. What is granted is read back: more may need `sysctl net.core.rmem_max`.",
+    );
+    size.0
+}
+
+fn read_nameservers(section: &mut Section<'_, '_>) -> Vec<SocketAddr> {
+    let servers = section.list("nameservers", Vec::new(), "DNS servers to ask. Empty: those of the system.");
+    servers.into_iter().map(|Nameserver(address)| address).collect()
+}
+
 /// Least, default and most.
 fn read_expires(section: &mut Section<'_, '_>) -> (Duration, Duration, Duration) {
     let second = Duration::from_secs(1);
@@ -274,12 +277,12 @@ impl Tls {
     pub(super) fn read(reader: &mut Reader<'_>) -> Self {
         let mut section = reader.section("tls");
         let tls = Tls {
-            certificate: section.optional(
+            certificate: section.file(
                 "certificate",
                 "PEM file with the certificate and its chain. Read again when it changes. A self-signed one is made when not given.",
             ),
-            key: section.optional("key", "PEM file with the certificate's private key."),
-            ca: section.optional(
+            key: section.file("key", "PEM file with the certificate's private key."),
+            ca: section.file(
                 "ca",
                 "PEM file with the authorities whose certificates peers must show when we connect to them. Those of the system when not given.",
             ),

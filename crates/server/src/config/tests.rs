@@ -21,96 +21,99 @@ fn an_empty_file_is_the_default_and_listens_on_loopback_only() {
     assert!(config.server.shards > 0);
 }
 
+/// A file, and one of the mistakes in it.
+const MISTAKES: &[(&str, &str)] = &[
+    (
+        "[sip]\nlisten = \"udp:127.0.0.1:5060\"\n",
+        "2:10: `listen` is \"udp:127.0.0.1:5060\"; expected an array: [ … ]",
+    ),
+    (
+        "[sip]\nlisten = [\n  \"udp:127.0.0.1:5060\",\n  \"sctp:127.0.0.1:5060\",\n]\n",
+        "4:3: `listen` is \"sctp:127.0.0.1:5060\"; expected udp:, tcp:, tls:, ws: or wss: with an address and port, \
+             as \"udp:127.0.0.1:5060\" or \"tls:[::]:5061\"",
+    ),
+    ("[sip]\nlisten = []\n", "2:10: `listen` is empty; expected at least one address to listen at"),
+    (
+        "[sip]\nlisten = [\"udp:[::]:5060\", \"udp:[::]:5060\"]\n",
+        "2:10: \"udp:[::]:5060\" stands twice; expected each address once",
+    ),
+    ("[sip]\nlisen = []\n", "2:1: unknown key `lisen` in [sip]; expected perhaps `listen`"),
+    ("\n[spi]\n", "2:2: unknown section `spi`; expected perhaps `sip`"),
+    (
+        "[limits]\nfoo = 1\n",
+        "2:1: unknown key `foo` in [limits]; expected one of connections, connections_per_source",
+    ),
+    (
+        "colour = 1\n",
+        "1:1: unknown key outside of a section `colour`; \
+             expected one of server, sip, tls, http, log, calls, routes, limits",
+    ),
+    ("server = 3\n", "1:10: `server` is a value; expected a section, [server]"),
+    (
+        "[sip]\ntcp_idle = \"10 weeks\"\n",
+        "2:12: `tcp_idle` is \"10 weeks\"; expected a duration, as \"500ms\", \"30s\", \"10m\", \"12h\" or \"90d\"",
+    ),
+    ("[sip]\ntcp_idle = \"1s\"\n", "2:12: `tcp_idle` is \"1s\"; expected \"30s\" to \"1d\""),
+    (
+        "[sip]\nudp_receive_buffer = 8\n",
+        "2:22: `udp_receive_buffer` is 8; expected a size, as \"512KiB\" or \"8MiB\"",
+    ),
+    (
+        "[sip]\nudp_receive_buffer = \"1KiB\"\n",
+        "2:22: `udp_receive_buffer` is \"1KiB\"; expected \"64KiB\" to \"1GiB\"",
+    ),
+    (
+        "[sip]\nauthenticate_calls = \"yes\"\n",
+        "2:22: `authenticate_calls` is \"yes\"; expected true or false",
+    ),
+    ("[sip]\ndomains = []\n", "2:11: `domains` has none; expected at least one, as [\"example.net\"]"),
+    (
+        "[sip]\ndomains = [\"sip:a\", \"b c\"]\n",
+        "2:11: \"b c\" is no domain; expected a host name, as \"example.net\"",
+    ),
+    (
+        "[sip]\ndomains = [\"a.test\", \"b.test\"]\ndefault_domain = \"c.test\"\n",
+        "3:18: `default_domain` is \"c.test\"; expected one of `domains`: a.test, b.test",
+    ),
+    (
+        "[sip]\nmin_expires = \"10m\"\nmax_expires = \"5m\"\n",
+        "3:15: `max_expires` is \"5m\"; expected not less than `min_expires`, \"10m\"",
+    ),
+    (
+        "[sip]\nmax_expires = \"30m\"\n",
+        "1:1: `default_expires` is \"1h\"; expected \"1m\" to \"30m\", as `min_expires` and `max_expires` say",
+    ),
+    (
+        "[sip]\nalgorithms = [\"SHA-1\"]\n",
+        "2:15: `algorithms` is \"SHA-1\"; expected \"SHA-256\", \"SHA-512-256\" or \"MD5\"",
+    ),
+    (
+        "[sip]\nadvertise = \"sip:a b\"\n",
+        "2:13: `advertise` is \"sip:a b\"; expected a host name or address, without port",
+    ),
+    ("[server]\nshards = 1000\n", "2:10: `shards` is 1000; expected 0 to 256"),
+    ("[server]\nshards = -1\n", "2:10: `shards` is -1; expected a whole number"),
+    ("[server]\ndata = \"\"\n", "2:8: `data` is \"\"; expected a path in quotes"),
+    ("[tls]\ncertificate = \"a.pem\"\n", "2:15: `certificate` without `key`; expected both or none"),
+    (
+        "[http]\nlisten = \"9090\"\n",
+        "2:10: `listen` is \"9090\"; expected an address and port, as \"127.0.0.1:9090\" or \"[::1]:9090\"",
+    ),
+    (
+        "[log]\nlevel = \"inof\"\n",
+        "2:9: `level` is \"inof\"; expected error, warn, info, debug or trace, or directives as \"info,server=debug\"",
+    ),
+    ("[log]\nformat = \"xml\"\n", "2:10: `format` is \"xml\"; expected \"text\" or \"json\""),
+    (
+        "[sip]\nnameservers = [\"dns.example\"]\n",
+        "2:16: `nameservers` is \"dns.example\"; expected an address, as \"192.0.2.53\", \
+             or with a port, \"192.0.2.53:5353\"",
+    ),
+];
+
 #[test]
 fn each_mistake_names_its_place_and_what_was_expected() {
-    for (text, expected) in [
-        (
-            "[sip]\nlisten = \"udp:127.0.0.1:5060\"\n",
-            "2:10: `listen` is \"udp:127.0.0.1:5060\"; expected an array: [ … ]",
-        ),
-        (
-            "[sip]\nlisten = [\n  \"udp:127.0.0.1:5060\",\n  \"sctp:127.0.0.1:5060\",\n]\n",
-            "4:3: `listen` is \"sctp:127.0.0.1:5060\"; expected udp:, tcp:, tls:, ws: or wss: with an address and port, \
-             as \"udp:127.0.0.1:5060\" or \"tls:[::]:5061\"",
-        ),
-        ("[sip]\nlisten = []\n", "2:10: `listen` is empty; expected at least one address to listen at"),
-        (
-            "[sip]\nlisten = [\"udp:[::]:5060\", \"udp:[::]:5060\"]\n",
-            "2:10: \"udp:[::]:5060\" stands twice; expected each address once",
-        ),
-        ("[sip]\nlisen = []\n", "2:1: unknown key `lisen` in [sip]; expected perhaps `listen`"),
-        ("\n[spi]\n", "2:2: unknown section `spi`; expected perhaps `sip`"),
-        (
-            "[limits]\nfoo = 1\n",
-            "2:1: unknown key `foo` in [limits]; expected one of connections, connections_per_source",
-        ),
-        (
-            "colour = 1\n",
-            "1:1: unknown key outside of a section `colour`; \
-             expected one of server, sip, tls, http, log, calls, routes, limits",
-        ),
-        ("server = 3\n", "1:10: `server` is a value; expected a section, [server]"),
-        (
-            "[sip]\ntcp_idle = \"10 weeks\"\n",
-            "2:12: `tcp_idle` is \"10 weeks\"; expected a duration, as \"500ms\", \"30s\", \"10m\", \"12h\" or \"90d\"",
-        ),
-        ("[sip]\ntcp_idle = \"1s\"\n", "2:12: `tcp_idle` is \"1s\"; expected \"30s\" to \"1d\""),
-        (
-            "[sip]\nudp_receive_buffer = 8\n",
-            "2:22: `udp_receive_buffer` is 8; expected a size, as \"512KiB\" or \"8MiB\"",
-        ),
-        (
-            "[sip]\nudp_receive_buffer = \"1KiB\"\n",
-            "2:22: `udp_receive_buffer` is \"1KiB\"; expected \"64KiB\" to \"1GiB\"",
-        ),
-        (
-            "[sip]\nauthenticate_calls = \"yes\"\n",
-            "2:22: `authenticate_calls` is \"yes\"; expected true or false",
-        ),
-        ("[sip]\ndomains = []\n", "2:11: `domains` has none; expected at least one, as [\"example.net\"]"),
-        (
-            "[sip]\ndomains = [\"sip:a\", \"b c\"]\n",
-            "2:11: \"b c\" is no domain; expected a host name, as \"example.net\"",
-        ),
-        (
-            "[sip]\ndomains = [\"a.test\", \"b.test\"]\ndefault_domain = \"c.test\"\n",
-            "3:18: `default_domain` is \"c.test\"; expected one of `domains`: a.test, b.test",
-        ),
-        (
-            "[sip]\nmin_expires = \"10m\"\nmax_expires = \"5m\"\n",
-            "3:15: `max_expires` is \"5m\"; expected not less than `min_expires`, \"10m\"",
-        ),
-        (
-            "[sip]\nmax_expires = \"30m\"\n",
-            "1:1: `default_expires` is \"1h\"; expected \"1m\" to \"30m\", as `min_expires` and `max_expires` say",
-        ),
-        (
-            "[sip]\nalgorithms = [\"SHA-1\"]\n",
-            "2:15: `algorithms` is \"SHA-1\"; expected \"SHA-256\", \"SHA-512-256\" or \"MD5\"",
-        ),
-        (
-            "[sip]\nadvertise = \"sip:a b\"\n",
-            "2:13: `advertise` is \"sip:a b\"; expected a host name or address, without port",
-        ),
-        ("[server]\nshards = 1000\n", "2:10: `shards` is 1000; expected 0 to 256"),
-        ("[server]\nshards = -1\n", "2:10: `shards` is -1; expected a whole number"),
-        ("[server]\ndata = \"\"\n", "2:8: `data` is \"\"; expected a path in quotes"),
-        ("[tls]\ncertificate = \"a.pem\"\n", "2:15: `certificate` without `key`; expected both or none"),
-        (
-            "[http]\nlisten = \"9090\"\n",
-            "2:10: `listen` is \"9090\"; expected an address and port, as \"127.0.0.1:9090\" or \"[::1]:9090\"",
-        ),
-        (
-            "[log]\nlevel = \"inof\"\n",
-            "2:9: `level` is \"inof\"; expected error, warn, info, debug or trace, or directives as \"info,server=debug\"",
-        ),
-        ("[log]\nformat = \"xml\"\n", "2:10: `format` is \"xml\"; expected \"text\" or \"json\""),
-        (
-            "[sip]\nnameservers = [\"dns.example\"]\n",
-            "2:16: `nameservers` is \"dns.example\"; expected an address, as \"192.0.2.53\", \
-             or with a port, \"192.0.2.53:5353\"",
-        ),
-    ] {
+    for (text, expected) in MISTAKES {
         assert!(
             mistakes(text).contains(&format!("belfry.toml:{expected}")),
             "{text}\nexpected {expected}\nbut said {:#?}",
@@ -151,6 +154,18 @@ fn paths_count_from_the_folder_of_the_file() {
 }
 
 #[test]
+fn files_that_are_named_have_to_be_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("belfry.toml");
+    std::fs::write(folder.path().join("a.pem"), "").unwrap();
+    std::fs::write(&file, "[tls]\ncertificate = \"a.pem\"\nkey = \"b.pem\"\n").unwrap();
+    let error = Config::read(&file).unwrap_err().to_string();
+    let expected = "3:7: `key` names b.pem, which cannot be read (No such file or directory (os error 2)); \
+                    expected a file this user may read";
+    assert_eq!(error, format!("{}:{expected}", file.display()));
+}
+
+#[test]
 fn every_kind_of_value_is_taken_over() {
     let text = "[sip]\nlisten = [\"wss:[::1]:443\"]\ndomains = [\"Example.TEST\"]\ntcp_idle = \"1m\"\n\
                 udp_receive_buffer = \"1MiB\"\nnameservers = [\"192.0.2.53\"]\nalgorithms = [\"md5\"]\n\
@@ -171,20 +186,23 @@ fn every_kind_of_value_is_taken_over() {
 fn a_reload_knows_what_needs_a_restart() {
     let old = Config::default();
     let text = "[server]\nshards = 77\n[sip]\ndomains = [\"a.test\"]\n[log]\nlevel = \"debug\"\n[limits]\nconnections = 1\n";
-    let (new, ..) = read_all(text);
+    let (new, ..) = read_all(text, None);
     assert_eq!(old.needs_restart(&new), ["server.shards", "limits"]);
-    assert!(old.needs_restart(&old).is_empty());
+    let taken = new.keeping(&old);
+    assert!(old.needs_restart(&taken).is_empty());
+    assert_eq!((&*taken.sip.default_domain, &*taken.log.level), ("a.test", "debug"));
 }
 
 #[test]
 fn the_example_and_the_file_of_make_run_are_good() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     for file in ["docs/belfry.example.toml", "belfry.toml"] {
-        Config::read(&root.join(file)).unwrap_or_else(|error| panic!("{error}"));
+        let text = std::fs::read_to_string(root.join(file)).unwrap();
+        Config::parse(&text, Path::new(file)).unwrap_or_else(|error| panic!("{error}"));
     }
     // The example shows every key there is.
     let text = std::fs::read_to_string(root.join("docs/belfry.example.toml")).unwrap();
-    for key in read_all("").2 {
+    for key in read_all("", None).2 {
         let shown = |line: &str| {
             line.trim_start_matches("# ").split_once('=').is_some_and(|(name, _)| name.trim() == key.name)
         };

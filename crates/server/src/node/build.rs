@@ -25,7 +25,7 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) plan: Arc<Plan>,
     /// Configured and added ones.
-    domains: Vec<Box<str>>,
+    pub(crate) domains: Vec<Box<str>>,
     secret: [u8; 32],
     seed: [u8; 32],
 }
@@ -90,7 +90,7 @@ fn compile(config: &Config, domains: &[Box<str>], routes: &[store::Route]) -> Re
 }
 
 /// Listening addresses with `0.0.0.0` and `[::]` written out as what the machine has.
-fn addresses(config: &Config) -> Vec<Listener> {
+pub(crate) fn addresses(config: &Config) -> Vec<Listener> {
     let mut all = Vec::new();
     for listener in &config.sip.listen {
         if !listener.address.ip().is_unspecified() {

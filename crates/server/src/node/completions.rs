@@ -7,6 +7,7 @@ use cluster::Outlet;
 use store::{Completions, Loaded, StoreError, Ticket, WriteDone};
 use tokio::sync::oneshot;
 
+use crate::control::StoreStatus;
 use crate::shard::Letter;
 
 /// The sink of the control socket's questions: no shard has this number.
@@ -16,6 +17,7 @@ const CONTROL: u16 = u16::MAX;
 pub(crate) struct Desk {
     outlets: Vec<Outlet<Letter>>,
     waiting: Mutex<Waiting>,
+    failures: Mutex<StoreStatus>,
 }
 
 #[derive(Default)]
@@ -27,7 +29,7 @@ struct Waiting {
 
 impl Desk {
     pub(crate) fn new(outlets: Vec<Outlet<Letter>>) -> Self {
-        Desk { outlets, waiting: Mutex::default() }
+        Desk { outlets, waiting: Mutex::default(), failures: Mutex::default() }
     }
 
     /// A ticket for a write, and where its answer will be.
@@ -52,6 +54,11 @@ impl Desk {
     fn lock(&self) -> std::sync::MutexGuard<'_, Waiting> {
         // Nothing that can panic runs under the lock.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How often the record could not be written, and why the last time.
+    pub(crate) fn failures(&self) -> StoreStatus {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn outlet(&self, sink: u16) -> Option<&Outlet<Letter>> {
@@ -86,6 +93,10 @@ impl Completions for Desk {
     }
 
     fn failed(&self, error: &StoreError) {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        failures.failures += 1;
+        failures.last_failure = Some(error.to_string().into());
+        drop(failures);
         tracing::error!(%error, "the record could not be written; registrations are answered 500, calls go on");
     }
 }

@@ -3,22 +3,25 @@
 
 mod build;
 mod completions;
+mod operator;
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use cluster::Outlet;
-use store::{Service, Sqlite, Store, Write};
+use store::{Service, Store, Write};
 
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::limits;
 use crate::net::tls::Tls;
+use crate::record;
 use crate::shard::{Command, Letter, StatusBoard};
 pub(crate) use build::Shared;
 pub(crate) use completions::Desk;
+pub use operator::run;
 
 /// A running node.
 pub struct Node {
@@ -39,11 +42,16 @@ impl Node {
     /// # Errors
     /// In words for the operator: which file or address, and what to do.
     pub fn start(config: Config) -> Result<Node> {
+        Node::start_with(config, store::sqlite::Options::default())
+    }
+
+    /// As [`start`](Self::start), with a record opened so.
+    ///
+    /// # Errors
+    /// As `start`.
+    pub fn start_with(config: Config, record: store::sqlite::Options) -> Result<Node> {
         let clock = Clock::new();
-        let data = &config.server.data;
-        std::fs::create_dir_all(data)
-            .with_context(|| format!("cannot make the folder {}", data.display()))?;
-        let sqlite = Sqlite::open(config.server.database())?;
+        let sqlite = record::open_with(&config.server, record)?;
         let shared = Shared::read(config, &sqlite, clock)?;
         let tls = build::certificates(&shared.config)?;
         let shards = usize::from(shared.config.server.shards);
@@ -71,6 +79,11 @@ impl Node {
         }
     }
 
+    /// The shards' numbers, put up twice a second.
+    pub fn board(&self) -> &StatusBoard {
+        &self.board
+    }
+
     /// New work is refused from now on.
     pub fn drain(&self) {
         self.tell(|| Command::Drain);
@@ -86,7 +99,7 @@ impl Node {
     /// # Errors
     /// When the record cannot be read; the old plan stays then.
     pub fn replan(&mut self) -> Result<()> {
-        let sqlite = Sqlite::open(self.shared.config.server.database())?;
+        let sqlite = record::open(&self.shared.config.server)?;
         self.shared.refresh(&sqlite)?;
         for outlet in &self.outlets {
             outlet.answer_all(&mut vec![Letter::Plan(Arc::clone(&self.shared.plan))]);
@@ -104,7 +117,7 @@ impl Node {
     /// # Errors
     /// As [`replan`](Self::replan), or a certificate that cannot be read.
     pub fn reconfigure(&mut self, config: Config) -> Result<()> {
-        self.shared.config = Config { server: self.shared.config.server.clone(), ..config };
+        self.shared.config = config.keeping(&self.shared.config);
         if let Some(tls) = &self.tls {
             tls.reload()?;
         }
@@ -127,7 +140,7 @@ impl Node {
     }
 
     /// Ends the shards: open calls are written down, then the record is closed.
-    pub fn stop(mut self) {
+    pub fn stop(&mut self) {
         self.tell(|| Command::Leave);
         for thread in self.threads.drain(..) {
             // A panic there has been printed.

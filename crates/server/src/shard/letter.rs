@@ -49,6 +49,11 @@ pub enum Command {
     /// End now: what is open is written down.
     Leave,
     Settings(Box<super::Reload>),
+    /// Where this address, whose bucket the shard owns, is registered.
+    Bindings {
+        aor: Box<str>,
+        answer: tokio::sync::oneshot::Sender<Vec<router::Binding>>,
+    },
     /// Copy out the messages of these accounts, and of no others.
     Trace(Vec<Box<str>>),
 }

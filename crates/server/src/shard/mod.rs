@@ -6,6 +6,7 @@
 mod accounts;
 mod calls;
 mod letter;
+mod pace;
 mod perform;
 mod planning;
 mod status;
@@ -34,6 +35,7 @@ use crate::limits;
 use crate::net::{Io, NetEvent};
 use accounts::Accounts;
 use calls::AccountCalls;
+use pace::Pace;
 use worker::Workers;
 
 /// What a shard is made of. Everything in it was made elsewhere and may move to the shard's thread.
@@ -83,6 +85,7 @@ pub struct Shard {
     /// Probes under way: the endpoint's number to the target and the health machine's number.
     probes: std::collections::HashMap<u64, (call::Target, u64)>,
     load: Load,
+    pace: Pace,
     leaving: bool,
     last_report: Instant,
     scratch: Scratch,
@@ -129,6 +132,7 @@ impl Shard {
             last_ticket: 0,
             probes: Default::default(),
             load: Load::default(),
+            pace: Pace::default(),
             leaving: false,
             last_report: Instant::default(),
             scratch: Scratch::default(),
@@ -142,10 +146,13 @@ impl Shard {
         let started = self.parts.clock.now();
         self.begin(started);
         while !self.leaving {
-            self.wait().await;
+            if !self.pace.expects_more() {
+                self.wait().await;
+            }
             let now = self.parts.clock.now();
-            self.turn(now);
+            let messages = self.turn(now);
             self.weigh(now);
+            self.pace.rest(now, messages);
         }
         self.end();
     }
@@ -188,9 +195,9 @@ impl Shard {
             .fold(now + REPORT_EVERY, Instant::min)
     }
 
-    fn turn(&mut self, now: Instant) {
-        self.receive(now);
-        self.read_letters(now);
+    /// How many messages and letters it was about.
+    fn turn(&mut self, now: Instant) -> usize {
+        let messages = self.receive(now) + self.read_letters(now);
         self.read_events(now);
         self.parts.endpoint.expire(now, &mut self.scratch.effects);
         self.parts.router.expire(now, &mut self.scratch.router_effects);
@@ -205,11 +212,16 @@ impl Shard {
             self.last_report = now;
             self.report(now);
         }
+        messages
     }
 
-    fn receive(&mut self, now: Instant) {
+    fn receive(&mut self, now: Instant) -> usize {
         let mut packets = std::mem::take(&mut self.scratch.packets);
-        self.io.receive_batch(&mut packets);
+        let count = if self.pace.expects_more() {
+            self.io.receive_anyway(&mut packets)
+        } else {
+            self.io.receive_batch(&mut packets)
+        };
         for packet in packets.drain(..) {
             match self.workers.of(&packet.bytes) {
                 Some(shard) if shard != self.parts.edge.shard => {
@@ -219,6 +231,7 @@ impl Shard {
             }
         }
         self.scratch.packets = packets;
+        count
     }
 
     /// One message through the endpoint. A panic there is our bug; it costs that message, not the shard.
@@ -232,13 +245,15 @@ impl Shard {
         }
     }
 
-    fn read_letters(&mut self, now: Instant) {
+    fn read_letters(&mut self, now: Instant) -> usize {
         let mut letters = std::mem::take(&mut self.scratch.letters);
         self.parts.inbox.take(&mut letters);
+        let count = letters.len();
         for letter in letters.drain(..) {
             self.handle_letter(now, letter);
         }
         self.scratch.letters = letters;
+        count
     }
 
     fn handle_letter(&mut self, now: Instant, letter: Letter) {
@@ -282,8 +297,24 @@ impl Shard {
                 self.parts.default_max_contacts = reload.default_max_contacts;
                 self.parts.records = reload.records;
             }
+            Command::Bindings { aor, answer } => {
+                // The asker may have hung up.
+                let _ = answer.send(self.bindings(aor));
+            }
             Command::Trace(accounts) => self.parts.endpoint.set_traced(accounts),
         }
+    }
+
+    /// A lookup is answered at once.
+    fn bindings(&mut self, aor: Box<str>) -> Vec<router::Binding> {
+        let (now, mut effects) = (self.parts.clock.now(), Vec::new());
+        let (edge, query) = (self.parts.edge, router::Query::Lookup { aor });
+        self.parts.router.handle_query(now, edge, router::AskId(0), query, &mut effects);
+        let answer = effects.into_iter().find_map(|effect| match effect {
+            router::Effect::Answer { answer: router::Answer::Bindings(bindings), .. } => Some(bindings),
+            _ => None,
+        });
+        answer.unwrap_or_default()
     }
 
     fn read_events(&mut self, now: Instant) {

@@ -96,7 +96,15 @@ impl Endpoint {
     pub fn handle_plan(&mut self, now: Instant, id: router::AskId, decision: Decision, out: &mut Outbox) {
         let key = Key::from_u64(id.0);
         let Some(&Stage::Planning { own_routes }) = self.contexts.get(key).map(|c| &c.stage) else { return };
+        let is_ack = self.contexts.get(key).is_some_and(|context| context.request.method() == Method::Ack);
         match decision {
+            Decision::Authenticate | Decision::Refuse { .. } if is_ack => {
+                self.finish_ack(now, key, None, out);
+            }
+            Decision::Targets(groups) if is_ack => {
+                let first = groups.into_iter().flatten().next().map(destination_of_route);
+                self.finish_ack(now, key, first.as_ref(), out);
+            }
             Decision::Local { user, domain } => {
                 // RFC 5627 §6.1: a GRUU names one phone of the account.
                 let gruu = self
@@ -223,6 +231,16 @@ impl Endpoint {
         }
         let Some(context) = self.contexts.get(key) else { return };
         let method = context.request.method();
+        match method {
+            Method::Ack => {
+                let first = groups.into_iter().flatten().next();
+                return self.finish_ack(now, key, first.as_ref(), out);
+            }
+            // A caller that keeps no Route: the end of its call is seen here.
+            Method::Bye => self.note_call(key, CallEventKind::Ended, out),
+            _ => {}
+        }
+        let Some(context) = self.contexts.get(key) else { return };
         let starts_dialog = matches!(method, Method::Invite | Method::Subscribe | Method::Refer);
         let starts_call = method == Method::Invite && context.request.to_tag().is_none();
         if starts_call {

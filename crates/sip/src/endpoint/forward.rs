@@ -9,7 +9,7 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::routing::{OwnRoutes, first_address, route_after};
-use super::{CallEventKind, Context, Effect, Endpoint, Outbox, Stage};
+use super::{CallEventKind, Caller, Context, Effect, Endpoint, Outbox, Stage};
 use crate::limits;
 use crate::proxy::{Best, Branch, BranchState, Destination, Forking};
 use crate::resolve::{Hop, NextHop, ResolveEffect};
@@ -74,36 +74,59 @@ impl Endpoint {
         self.begin_forking(now, key, vec![vec![destination]], own.count, false, false, out);
     }
 
-    /// RFC 3261 §16.11 and §13.2.2.4: the ACK to a 2xx is a transaction of its own and answered by nobody.
-    pub(super) fn forward_ack(&mut self, now: Instant, ack: &Message, source: &Source, out: &mut Outbox) {
-        let restored = self.restore_strictly_routed(ack);
-        let ack = restored.as_ref().unwrap_or(ack);
-        let own = self.own_routes(ack);
-        if !own.genuine || ack.max_forwards() == Some(Some(0)) {
-            // The ACK to an error response that we sent without a transaction, or an attempt to be relayed.
+    /// An ACK that matches no transaction of ours: to a 2xx (RFC 3261 §13.2.2.4, §16.11), or to an error
+    /// response that we sent without a transaction. Nobody answers an ACK, whatever becomes of it.
+    pub(super) fn handle_stray_ack(&mut self, now: Instant, ack: Message, source: Source, out: &mut Outbox) {
+        let ack = self.restore_strictly_routed(&ack).unwrap_or(ack);
+        if ack.max_forwards() == Some(Some(0)) {
             return;
         }
-        let destination = Destination { uri: ack.uri().into(), path: "".into(), received: own.flow };
-        let hop = match own.flow {
+        let own = self.own_routes(&ack);
+        if own.genuine {
+            let destination = Destination { uri: ack.uri().into(), path: "".into(), received: own.flow };
+            return self.forward_ack(now, &ack, &source, own.count, &destination, out);
+        }
+        // COMPAT(sipp): its built-in uac keeps no Route; the ACK goes where its INVITE went. The context has
+        // no server transaction, so that no answer can come of it.
+        let key = self.contexts.insert(Context::new(Key::from_u64(0), ack, source, own.count));
+        self.arm_context(key, now + limits::CONTEXT_PATIENCE);
+        self.plan(key, Caller::Stranger, out);
+    }
+
+    /// The plan has said where an ACK without our Route goes.
+    pub(super) fn finish_ack(&mut self, now: Instant, key: Key, to: Option<&Destination>, out: &mut Outbox) {
+        let Some(context) = self.contexts.remove(key) else { return };
+        let own_routes = match context.stage {
+            Stage::Planning { own_routes } | Stage::Locating { own_routes, .. } => own_routes,
+            _ => 0,
+        };
+        if let Some(destination) = to {
+            self.forward_ack(now, &context.request, &context.source, own_routes, destination, out);
+        }
+    }
+
+    fn forward_ack(
+        &mut self,
+        now: Instant,
+        ack: &Message,
+        source: &Source,
+        own_routes: usize,
+        destination: &Destination,
+        out: &mut Outbox,
+    ) {
+        let hop = match destination.received {
             Some(received) => Some(hop_of_flow(&received)),
             None => self
-                .next_hop(ack, own.count, &destination)
+                .next_hop(ack, own_routes, destination)
                 .and_then(|next| self.resolve_at_once(now, &next, out)),
         };
         let Some(hop) = hop else { return };
-        let local = own.flow.map_or(source.local, |received| received.local);
+        let local = destination.received.map_or(source.local, |received| received.local);
         let Some(listener) = self.listener_for(hop.transport, hop.addr, Some(local)) else { return };
-        let copy = Copy {
-            destination: &destination,
-            own_routes: own.count,
-            record_route: false,
-            branch: 0,
-            attempt: 0,
-            breadth: None,
-            listener,
-        };
+        let (branch, attempt, breadth) = (0, 0, None);
+        let copy = Copy { destination, own_routes, record_route: false, branch, attempt, breadth, listener };
         let bytes = self.build_copy(ack, source, &copy);
-        let target = self.target_of(&hop, &destination, listener);
+        let target = self.target_of(&hop, destination, listener);
         self.transmit(target, bytes, None, out);
     }
 
@@ -348,6 +371,11 @@ fn transport_of(name: &[u8], secure: bool) -> Option<Transport> {
 }
 
 impl Context {
+    pub(super) fn new(server: Key, request: Message, source: Source, own_routes: usize) -> Self {
+        let stage = Stage::Planning { own_routes };
+        Context { server, request, source, caller: None, callee: None, stage, armed: Instant::FAR_FUTURE }
+    }
+
     pub(super) fn forking(&mut self) -> Option<&mut Forking> {
         match &mut self.stage {
             Stage::Forking(forking) => Some(forking),

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use stdx::Instant;
 use stdx::slab::Key;
 
-use super::{Context, Effect, Endpoint, Intake, Outbox, Stage, Timer, TraceEvent, User};
+use super::{Context, Effect, Endpoint, Intake, Outbox, Timer, TraceEvent, User};
 use crate::limits;
 use crate::transaction::{Machine, ServerInvite, ServerOther, Tell, Turn};
 use crate::transport::{Packet, Source, Target, Transmit, TransmitId, Transport, is_reliable};
@@ -57,7 +57,7 @@ impl Endpoint {
             return self.handle_known_request(now, key, method, out);
         }
         match method {
-            Method::Ack => self.forward_ack(now, &request, &source, out),
+            Method::Ack => self.handle_stray_ack(now, request, source, out),
             Method::Cancel => self.handle_cancel(now, &request, &source, out),
             _ => self.handle_new_request(now, hash, request, source, out),
         }
@@ -118,17 +118,7 @@ impl Endpoint {
         };
         let target = reply_target(&request, &source);
         let server = self.table.insert(hash, machine, target, User::Nobody);
-        let stage = Stage::Planning { own_routes: 0 };
-        let armed = Instant::FAR_FUTURE;
-        let context = self.contexts.insert(Context {
-            server,
-            request,
-            source,
-            caller: None,
-            callee: None,
-            stage,
-            armed,
-        });
+        let context = self.contexts.insert(Context::new(server, request, source, 0));
         self.arm_context(context, now + limits::CONTEXT_PATIENCE);
         if let Some(transaction) = self.table.get_mut(server) {
             transaction.user = User::Context(context);

@@ -1,0 +1,25 @@
+//! `belfry check-config`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::error::CliError;
+use crate::config::Config;
+
+#[derive(Debug, Args)]
+pub(super) struct CheckConfig {
+    /// [default: what `serve` would read]
+    file: Option<PathBuf>,
+}
+
+impl CheckConfig {
+    pub(super) fn run(&self, config: Option<&Path>) -> Result<(), CliError> {
+        let config = Config::load(self.file.as_deref().or(config))?;
+        match &config.file {
+            Some(file) => println!("{}: good", file.display()),
+            None => println!("no belfry.toml here: the defaults, which are good"),
+        }
+        Ok(())
+    }
+}

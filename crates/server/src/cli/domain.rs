@@ -1,0 +1,58 @@
+//! `belfry domain`.
+
+use std::io;
+
+use clap::Subcommand;
+
+use super::backend::{Backend, unexpected};
+use super::error::CliError;
+use super::table::{Table, grouped};
+use crate::control::{Ask, Change, Listing};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum DomainCommand {
+    /// Serve a domain
+    Add { domain: String },
+    /// Domains and how many accounts each has
+    List {
+        /// One JSON object a line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Serve it no more; refused while it has accounts
+    Remove { domain: String },
+}
+
+impl DomainCommand {
+    pub(super) fn run(self, backend: &mut Backend) -> Result<(), CliError> {
+        match self {
+            DomainCommand::Add { domain } => backend.change(Change::AddDomain { name: domain.into() }),
+            DomainCommand::Remove { domain } => {
+                backend.change(Change::RemoveDomain { name: domain.to_lowercase().into() })
+            }
+            DomainCommand::List { json } => list(backend, json),
+        }
+    }
+}
+
+fn list(backend: &mut Backend, json: bool) -> Result<(), CliError> {
+    let domains = match backend.ask(Ask::Domains)? {
+        Listing::Domains(domains) => domains,
+        other => return Err(unexpected(&other)),
+    };
+    if json {
+        for domain in &domains {
+            println!("{}", serde_json::to_string(domain)?);
+        }
+        return Ok(());
+    }
+    if domains.is_empty() {
+        println!("no domains; those of the configuration are added when the node starts");
+        return Ok(());
+    }
+    let mut table = Table::new(&["domain", "accounts"], &[1]);
+    for domain in &domains {
+        table.row([domain.name.to_string(), grouped(domain.accounts)]);
+    }
+    Ok(table.print(&mut io::stdout().lock())?)
+}

@@ -1,0 +1,90 @@
+//! What a command says when it could not do what was asked, and its exit code.
+
+use std::fmt;
+use std::io;
+
+use store::StoreError;
+
+use crate::config::ConfigError;
+use crate::control::{ClientError, Failure};
+
+#[derive(Debug)]
+pub(super) enum CliError {
+    Config(ConfigError),
+    Client(ClientError),
+    /// The record or the node said no.
+    Failure(Failure),
+    /// What happened and what to do.
+    Other(String),
+    /// Asked wrongly, where clap cannot see it.
+    Usage(String),
+    /// Whoever read our output has gone: nothing to say, and nobody to say it to.
+    Broken,
+}
+
+impl CliError {
+    /// From `sysexits.h` where one fits.
+    pub(super) fn exit_code(&self) -> u8 {
+        match self {
+            CliError::Config(_) => 78,
+            CliError::Client(ClientError::NotRunning { .. }) => 69,
+            CliError::Usage(_) => 2,
+            CliError::Client(_) | CliError::Failure(_) | CliError::Other(_) | CliError::Broken => 1,
+        }
+    }
+}
+
+impl fmt::Display for CliError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CliError::Config(error) => error.fmt(f),
+            CliError::Client(error) => error.fmt(f),
+            CliError::Failure(failure) => failure.fmt(f),
+            CliError::Other(text) | CliError::Usage(text) => f.write_str(text),
+            CliError::Broken => f.write_str("the output was closed"),
+        }
+    }
+}
+
+impl From<ConfigError> for CliError {
+    fn from(error: ConfigError) -> Self {
+        CliError::Config(error)
+    }
+}
+
+impl From<ClientError> for CliError {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Failed(failure) => CliError::Failure(failure),
+            error => CliError::Client(error),
+        }
+    }
+}
+
+impl From<Failure> for CliError {
+    fn from(failure: Failure) -> Self {
+        CliError::Failure(failure)
+    }
+}
+
+impl From<StoreError> for CliError {
+    fn from(error: StoreError) -> Self {
+        CliError::Failure(error.into())
+    }
+}
+
+/// Of standard output.
+impl From<io::Error> for CliError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => CliError::Broken,
+            _ => CliError::Other(format!("cannot write the answer: {error}")),
+        }
+    }
+}
+
+impl From<serde_json::Error> for CliError {
+    fn from(error: serde_json::Error) -> Self {
+        io::Error::from(error).into()
+    }
+}

@@ -1,0 +1,101 @@
+//! The command line: one file a group of commands. Tables are for people, `--json` for machines.
+
+mod account;
+mod alias;
+mod backend;
+mod calls;
+mod check;
+mod domain;
+mod error;
+mod import;
+mod node;
+mod password;
+mod route;
+mod serve;
+mod status;
+mod table;
+mod trace;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::config::Config;
+use backend::Backend;
+use error::CliError;
+
+const AFTER: &str = "\
+Commands speak to the running node through its control socket, or to its record when no node runs. \
+Which node, the configuration says: --config, else BELFRY_CONFIG, else ./belfry.toml, else the defaults.
+
+Exit codes: 0 done, 1 failed, 2 usage, 69 no node runs, 78 mistakes in the configuration.";
+
+/// A SIP server: proxy, registrar and accounts in one process.
+#[derive(Debug, Parser)]
+#[command(name = "belfry", version, after_help = AFTER, max_term_width = 110)]
+pub struct Cli {
+    /// The configuration [default: ./belfry.toml when it is there]
+    #[arg(long, global = true, value_name = "FILE", env = "BELFRY_CONFIG")]
+    config: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a node
+    Serve,
+    /// Say what is wrong with a configuration; exit 78 when something is
+    CheckConfig(check::CheckConfig),
+    /// How the node is: calls, registrations, rates, memory, drops
+    Status(status::StatusArgs),
+    /// Accounts and their aliases
+    #[command(subcommand)]
+    Account(account::AccountCommand),
+    /// Domains served
+    #[command(subcommand)]
+    Domain(domain::DomainCommand),
+    /// Where numbers, users and foreign domains lead
+    #[command(subcommand)]
+    Route(route::RouteCommand),
+    /// Draw an account's messages as they come, until Ctrl-C
+    Trace(trace::TraceArgs),
+    /// Records of calls, newest first
+    Calls(calls::CallsArgs),
+    /// Read configuration, routes and certificates again
+    Reload,
+    /// Take nothing new; the node ends when its last transaction has
+    Drain(node::DrainArgs),
+}
+
+/// The whole program.
+pub fn main() -> ExitCode {
+    match run(Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(CliError::Broken) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("belfry: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<(), CliError> {
+    if let Command::CheckConfig(check) = &cli.command {
+        return check.run(cli.config.as_deref());
+    }
+    let config = Config::load(cli.config.as_deref())?;
+    match cli.command {
+        Command::Serve => serve::run(config),
+        Command::CheckConfig(_) => unreachable!("answered above"),
+        Command::Status(args) => args.run(&config),
+        Command::Account(command) => command.run(&config),
+        Command::Domain(command) => command.run(&mut Backend::open(&config)?),
+        Command::Route(command) => command.run(&mut Backend::open(&config)?),
+        Command::Trace(args) => args.run(&config),
+        Command::Calls(args) => args.run(&config),
+        Command::Reload => node::reload(&config),
+        Command::Drain(args) => args.run(&config),
+    }
+}

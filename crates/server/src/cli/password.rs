@@ -1,0 +1,62 @@
+//! Passwords: asked for without echo, from standard input, or (with a warning) from the command line.
+
+use std::io::{self, BufRead as _, IsTerminal as _};
+
+use clap::Args;
+
+use super::error::CliError;
+use crate::control::Secret;
+
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+pub(super) struct PasswordArgs {
+    /// Take the password from the first line of standard input
+    #[arg(long)]
+    password_stdin: bool,
+    /// The password itself; other users of this machine can see it while the command runs
+    #[arg(long, value_name = "PASSWORD")]
+    password: Option<String>,
+}
+
+impl PasswordArgs {
+    pub(super) fn read(self, account: &store::Address) -> Result<Secret, CliError> {
+        if let Some(password) = self.password {
+            eprintln!(
+                "belfry: warning: a password on the command line can be seen by others and stays in the \
+                 shell's history; --password-stdin does neither"
+            );
+            return Ok(Secret::new(&password));
+        }
+        if self.password_stdin {
+            return from_stdin();
+        }
+        if !io::stdin().is_terminal() {
+            return Err(CliError::Usage(
+                "no terminal to ask for the password; give it with --password-stdin".into(),
+            ));
+        }
+        ask(account)
+    }
+}
+
+fn from_stdin() -> Result<Secret, CliError> {
+    let mut line = String::new();
+    let read = io::stdin().lock().read_line(&mut line);
+    read.map_err(|error| CliError::Other(format!("cannot read the password: {error}")))?;
+    Ok(Secret::new(line.trim_end_matches(['\r', '\n'])))
+}
+
+fn ask(account: &store::Address) -> Result<Secret, CliError> {
+    let terminal = console::Term::stderr();
+    let line = |prompt: &str| {
+        terminal
+            .write_str(prompt)
+            .and_then(|()| terminal.read_secure_line())
+            .map_err(|error| CliError::Other(format!("cannot read the password: {error}")))
+    };
+    let password = line(&format!("Password of {account}: "))?;
+    if line("Once more: ")? != password {
+        return Err(CliError::Other("the two passwords differ; nothing was changed".into()));
+    }
+    Ok(Secret::new(&password))
+}

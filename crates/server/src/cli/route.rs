@@ -1,0 +1,148 @@
+//! `belfry route`.
+
+use std::io;
+
+use clap::{Args, Subcommand};
+use store::{Route, RouteTarget};
+
+use super::backend::{Backend, unexpected};
+use super::error::CliError;
+use super::table::Table;
+use crate::control::{Ask, Change, Listing};
+use crate::routes;
+
+const PATTERNS: &str = "\
+PATTERN is one of
+  number:1234          this number, with or without +
+  prefix:+49           numbers that begin so; prefix: alone is every user
+  user:bob*            this user; * is any text, ? any character
+  regex:1\\d\\d          users that match as a whole
+  domain:example.net   everybody in this domain, which need not be served here
+
+TARGET is a SIP address, or account:user@domain, with ,weight=N and ,priority=N behind it: targets of the lowest
+priority share the calls by weight, the next priority takes what they do not answer.
+
+  belfry route add carrier prefix:+49 sip:192.0.2.7:5060 sip:192.0.2.8:5060,priority=2 --probe
+  belfry route add sales user:sales account:bob@example.net";
+
+#[derive(Debug, Subcommand)]
+pub(super) enum RouteCommand {
+    /// Make a route; it counts from the next call on
+    #[command(after_help = PATTERNS)]
+    Add(AddArgs),
+    /// Routes in the order they were made
+    List {
+        /// One JSON object a line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove a route
+    Remove { name: String },
+}
+
+#[derive(Debug, Args)]
+pub(super) struct AddArgs {
+    name: String,
+    pattern: String,
+    #[arg(required = true, value_name = "TARGET")]
+    targets: Vec<String>,
+    /// Strangers, who have not signed in, may use it too
+    #[arg(long)]
+    open: bool,
+    /// Watch the targets with OPTIONS; those that do not answer are left out
+    #[arg(long)]
+    probe: bool,
+    /// Take so many digits off the number
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    strip: u8,
+    /// Put this before what is left
+    #[arg(long, value_name = "DIGITS", default_value = "")]
+    prefix: String,
+    /// Take the place of the route of this name
+    #[arg(long)]
+    replace: bool,
+}
+
+impl RouteCommand {
+    pub(super) fn run(self, backend: &mut Backend) -> Result<(), CliError> {
+        match self {
+            RouteCommand::Add(args) => args.run(backend),
+            RouteCommand::List { json } => list(backend, json),
+            RouteCommand::Remove { name } => backend.change(Change::RemoveRoute { name: name.into() }),
+        }
+    }
+}
+
+impl AddArgs {
+    fn run(self, backend: &mut Backend) -> Result<(), CliError> {
+        let Some(pattern) = routes::parse_pattern(&self.pattern) else {
+            return Err(CliError::Usage(format!(
+                "pattern {:?}: expected number:, prefix:, user:, regex: or domain: and a value; \
+                 see: belfry route add --help",
+                self.pattern
+            )));
+        };
+        let targets = self.targets.iter().map(|text| routes::parse_target(text).map_err(CliError::Usage));
+        let route = Route {
+            id: 0,
+            name: self.name.into(),
+            pattern,
+            targets: targets.collect::<Result<_, _>>()?,
+            open: self.open,
+            probe: self.probe,
+            strip: self.strip,
+            prefix: self.prefix.into(),
+            created_at: stdx::Instant::default(),
+        };
+        backend.change(Change::AddRoute { route, replace: self.replace })
+    }
+}
+
+fn list(backend: &mut Backend, json: bool) -> Result<(), CliError> {
+    let routes = match backend.ask(Ask::Routes)? {
+        Listing::Routes(routes) => routes,
+        other => return Err(unexpected(&other)),
+    };
+    if json {
+        for route in &routes {
+            println!("{}", serde_json::to_string(route)?);
+        }
+        return Ok(());
+    }
+    if routes.is_empty() {
+        println!("no routes");
+        return Ok(());
+    }
+    let mut table = Table::new(&["name", "pattern", "targets", "number", "who", "probe"], &[]);
+    for route in &routes {
+        table.row([
+            route.name.to_string(),
+            format!("{}:{}", route.pattern.kind(), route.pattern.value()),
+            route.targets.iter().map(target).collect::<Vec<_>>().join(" "),
+            rewrite(route),
+            if route.open { "everybody" } else { "accounts" }.to_owned(),
+            if route.probe { "yes" } else { "no" }.to_owned(),
+        ]);
+    }
+    Ok(table.print(&mut io::stdout().lock())?)
+}
+
+/// As it is written for `add`.
+fn target(target: &RouteTarget) -> String {
+    let mut text = target.uri.to_string();
+    if target.weight != 1 {
+        text.push_str(&format!(",weight={}", target.weight));
+    }
+    if target.priority != 1 {
+        text.push_str(&format!(",priority={}", target.priority));
+    }
+    text
+}
+
+fn rewrite(route: &Route) -> String {
+    match (route.strip, &*route.prefix) {
+        (0, "") => "as it is".into(),
+        (0, prefix) => format!("{prefix}…"),
+        (strip, prefix) => format!("{prefix}… without {strip}"),
+    }
+}

@@ -1,0 +1,171 @@
+//! `belfry status`.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use clap::Args;
+
+use super::error::CliError;
+use super::table::{Table, elapsed, grouped, printable};
+use crate::config::Config;
+use crate::control::{Client, NodeState, Request, Response, ShardCounters, Status};
+use crate::limits;
+
+#[derive(Debug, Args)]
+pub(super) struct StatusArgs {
+    /// One JSON object, with every figure
+    #[arg(long)]
+    json: bool,
+    /// Again every second, until Ctrl-C
+    #[arg(long)]
+    watch: bool,
+}
+
+impl StatusArgs {
+    pub(super) fn run(self, config: &Config) -> Result<(), CliError> {
+        let mut client = Client::connect(&config.server.control)?;
+        let screen = console::Term::stdout();
+        loop {
+            let status = match client.ask(&Request::Status)? {
+                Response::Status(status) => status,
+                other => return Err(client.unexpected(&other).into()),
+            };
+            let mut out = io::stdout().lock();
+            if self.json {
+                writeln!(out, "{}", serde_json::to_string(&status)?)?;
+            } else {
+                if self.watch && screen.is_term() {
+                    screen.clear_screen()?;
+                }
+                print(&status, &mut out)?;
+            }
+            out.flush()?;
+            if !self.watch {
+                return Ok(());
+            }
+            // Nothing comes unasked: this waits a second, and ends at once when the node does.
+            client.set_patience(Some(Duration::from_secs(1)))?;
+            client.next_line()?;
+            client.set_patience(Some(limits::CONTROL_PATIENCE))?;
+        }
+    }
+}
+
+fn print(status: &Status, out: &mut impl Write) -> Result<(), CliError> {
+    let state = match status.node.state {
+        NodeState::Running => "running",
+        NodeState::Draining => "draining: takes nothing new",
+    };
+    let sum = |read: fn(&ShardCounters) -> u64| grouped(status.sum(read));
+    let (version, pid, up) = (&status.version, status.pid, elapsed(status.uptime_seconds));
+    writeln!(out, "belfry {version}, {state}, pid {pid}, up {up}")?;
+    writeln!(out, "listening      {}", status.node.listeners.join(" "))?;
+    writeln!(out, "domains        {}", status.node.domains.join(" "))?;
+    writeln!(
+        out,
+        "calls          {} up, {} being set up",
+        sum(|s| s.calls_up),
+        sum(|s| s.calls - s.calls_up.min(s.calls))
+    )?;
+    writeln!(out, "registrations  {} contacts of {} addresses", sum(|s| s.bindings), sum(|s| s.addresses))?;
+    writeln!(out, "transactions   {}", sum(|s| s.transactions))?;
+    writeln!(out, "connections    {}", sum(|s| s.connections))?;
+    writeln!(out, "memory         {} MiB resident", grouped(status.resident_bytes >> 20))?;
+    print_trouble(status, out)?;
+    print_targets(status, out)?;
+    writeln!(out)?;
+    rate_table(status).print(out)?;
+    writeln!(out)?;
+    shard_table(status).print(out)?;
+    Ok(())
+}
+
+/// What an operator should look at, when there is any.
+fn print_trouble(status: &Status, out: &mut impl Write) -> io::Result<()> {
+    let store = &status.node.store;
+    let waiting = format!(
+        "{} writes and {} reads waiting",
+        grouped(store.writes_waiting),
+        grouped(store.reads_waiting)
+    );
+    match &store.last_failure {
+        Some(failure) => writeln!(
+            out,
+            "record         {waiting}, {} failures, the last: {}",
+            grouped(store.failures),
+            printable(failure)
+        )?,
+        None => writeln!(out, "record         {waiting}")?,
+    }
+    let drops = status.sum(|shard| shard.kernel_drops);
+    let advice = if drops > 0 { ": raise [sip] udp_receive_buffer and net.core.rmem_max" } else { "" };
+    writeln!(out, "drops          {} datagrams by the kernel{advice}", grouped(drops))?;
+    for (name, count) in [
+        ("shed", status.sum(|shard| shard.shed)),
+        ("not sent", status.sum(|shard| shard.send_failures)),
+        ("panics", status.sum(|shard| shard.panics)),
+    ] {
+        if count > 0 {
+            writeln!(out, "{name:<14} {}", grouped(count))?;
+        }
+    }
+    Ok(())
+}
+
+fn print_targets(status: &Status, out: &mut impl Write) -> io::Result<()> {
+    let targets = &status.node.targets;
+    if targets.is_empty() {
+        return Ok(());
+    }
+    let down: Vec<_> = targets.iter().filter(|target| !target.up).map(|target| &*target.target).collect();
+    match down.as_slice() {
+        [] => writeln!(out, "targets        all {} answer", targets.len()),
+        down => writeln!(
+            out,
+            "targets        {} of {} do not answer: {}",
+            down.len(),
+            targets.len(),
+            down.join(" ")
+        ),
+    }
+}
+
+fn rate_table(status: &Status) -> Table {
+    let mut table = Table::new(&["a second", "last 1 s", "10 s", "60 s", "total"], &[1, 2, 3, 4]);
+    let total = |name: &str| match name {
+        "calls" => status.sum(|s| s.calls_started),
+        "calls_answered" => status.sum(|s| s.calls_answered),
+        "calls_failed" => status.sum(|s| s.calls_failed),
+        "registrations" => status.sum(|s| s.registrations),
+        "messages_in" => status.sum(|s| s.datagrams_in + s.stream_messages_in),
+        _ => status.sum(|s| s.datagrams_out + s.stream_messages_out),
+    };
+    for rate in &status.rates {
+        table.row([
+            rate.name.replace('_', " "),
+            format!("{:.1}", rate.last_1s),
+            format!("{:.1}", rate.last_10s),
+            format!("{:.1}", rate.last_60s),
+            grouped(total(&rate.name)),
+        ]);
+    }
+    table
+}
+
+fn shard_table(status: &Status) -> Table {
+    let headings = ["shard", "calls up", "transactions", "contacts", "connections", "messages in", "drops"];
+    let mut table = Table::new(&headings, &[0, 1, 2, 3, 4, 5, 6]);
+    for shard in &status.node.shards {
+        let figures = [
+            u64::from(shard.shard),
+            shard.calls_up,
+            shard.transactions,
+            shard.bindings,
+            shard.connections,
+            shard.datagrams_in + shard.stream_messages_in,
+            shard.kernel_drops,
+        ];
+        table.row(figures.map(grouped));
+    }
+    table
+}

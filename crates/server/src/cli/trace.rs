@@ -1,0 +1,171 @@
+//! `belfry trace`: a ladder that is drawn as it happens.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use clap::Args;
+use stdx::Instant;
+
+use super::account::address;
+use super::error::CliError;
+use super::table::{date, printable};
+use crate::clock::Clock;
+use crate::config::{Config, parse_duration};
+use crate::control::{Client, Request, Response, TraceLine};
+
+#[derive(Debug, Args)]
+pub(super) struct TraceArgs {
+    account: String,
+    /// Whole messages, too; what a password could be guessed from is masked
+    #[arg(long)]
+    full: bool,
+    /// End after so many messages
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+    /// End after this time: 30s, 10m
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    duration: Option<Duration>,
+    /// One JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    parse_duration(text).ok_or_else(|| "expected a time, as 30s or 10m".into())
+}
+
+impl TraceArgs {
+    pub(super) fn run(self, config: &Config) -> Result<(), CliError> {
+        let account = address(&self.account, config)?;
+        let mut client = Client::connect(&config.server.control)?;
+        match client.ask(&Request::Trace { account: account.clone(), full: self.full })? {
+            Response::Tracing => {}
+            other => return Err(client.unexpected(&other).into()),
+        }
+        // To standard error: the lines alone are the output.
+        eprintln!("tracing {account}; Ctrl-C ends it");
+        let clock = Clock::new();
+        let end = self.duration.map(|duration| clock.now() + duration);
+        let mut drawing = Drawing::default();
+        let mut seen = 0;
+        while self.count.is_none_or(|count| seen < count) {
+            let left = end.map(|end| end.since(clock.now()));
+            if left == Some(Duration::ZERO) {
+                return Ok(());
+            }
+            client.set_patience(left)?;
+            let mut out = io::stdout().lock();
+            match client.next_line()? {
+                Some(Response::Line(line)) => {
+                    seen += 1;
+                    if self.json {
+                        writeln!(out, "{}", serde_json::to_string(&line)?)?;
+                    } else {
+                        drawing.draw(&line, &mut out)?;
+                    }
+                }
+                Some(Response::Missed(missed)) => writeln!(out, "… {missed} messages not shown")?,
+                Some(other) => return Err(client.unexpected(&other).into()),
+                None if end.is_some_and(|end| clock.now() >= end) => return Ok(()),
+                None => return Err(CliError::Other("the node ended the trace; it may be stopping".into())),
+            }
+            out.flush()?;
+        }
+        Ok(())
+    }
+}
+
+/// Arrows, one below the other, as wide as the widest so far. Who was seen first stands left.
+#[derive(Default)]
+struct Drawing {
+    names: Vec<Box<str>>,
+    started: Option<Instant>,
+    name_width: usize,
+    label_width: usize,
+    call_id: Box<str>,
+}
+
+impl Drawing {
+    fn draw(&mut self, line: &TraceLine, out: &mut impl Write) -> io::Result<()> {
+        let at = line.at();
+        let started = *self.started.get_or_insert(at);
+        if self.call_id != line.call_id {
+            self.call_id = line.call_id.clone();
+            writeln!(out, "{}  Call-ID {}", date(at.unix_seconds()), printable(&line.call_id))?;
+        }
+        let (from, to) = (self.place(&line.from), self.place(&line.to));
+        let rightwards = from <= to;
+        let (left, right) = if rightwards { (&line.from, &line.to) } else { (&line.to, &line.from) };
+        let (left, label) = (printable(left), printable(&line.label));
+        self.name_width = self.name_width.max(width(&left));
+        self.label_width = self.label_width.max(width(&label));
+        let pad = "─".repeat(self.label_width - width(&label));
+        let gap = " ".repeat(self.name_width - width(&left));
+        let arrow = if rightwards {
+            format!("──{label}{pad}──▶")
+        } else {
+            format!("◀──{label}{pad}──")
+        };
+        let millis = at.since(started).as_millis();
+        writeln!(out, "{millis:>9}ms  {left}{gap} {arrow} {}", printable(right))?;
+        if let Some(message) = &line.message {
+            for text in message.lines() {
+                writeln!(out, "             │ {}", printable(text))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn place(&mut self, name: &str) -> usize {
+        /// Names kept; beyond, new ones stand right.
+        const NAMES: usize = 64;
+        self.names.iter().position(|known| **known == *name).unwrap_or_else(|| {
+            if self.names.len() < NAMES {
+                self.names.push(name.into());
+            }
+            self.names.len()
+        })
+    }
+}
+
+fn width(text: &str) -> usize {
+    console::measure_text_width(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(millis: u64, from: &str, to: &str, label: &str) -> TraceLine {
+        TraceLine {
+            at_micros: 1_800_000_000_000_000 + millis * 1_000,
+            from: from.into(),
+            to: to.into(),
+            label: label.into(),
+            call_id: "c1@host".into(),
+            message: None,
+        }
+    }
+
+    #[test]
+    fn a_call_is_drawn_as_it_happens() {
+        let mut drawing = Drawing::default();
+        let mut out = Vec::new();
+        for line in [
+            line(0, "udp:a", "belfry", "INVITE"),
+            line(2, "belfry", "udp:b", "INVITE"),
+            line(20, "udp:b", "belfry", "180 (INVITE)"),
+            line(2_020, "belfry", "udp:a", "\u{1b}200"),
+        ] {
+            drawing.draw(&line, &mut out).unwrap();
+        }
+        let picture = [
+            "2027-01-15 08:00:00  Call-ID c1@host",
+            "        0ms  udp:a ──INVITE──▶ belfry",
+            "        2ms  belfry ──INVITE──▶ udp:b",
+            "       20ms  belfry ◀──180 (INVITE)── udp:b",
+            "     2020ms  udp:a  ◀──·200────────── belfry",
+        ];
+        assert_eq!(String::from_utf8(out).unwrap().lines().collect::<Vec<_>>(), picture);
+    }
+}

@@ -1,0 +1,143 @@
+//! A command's end of the control socket. Blocking: a command does one thing at a time.
+
+use std::fmt;
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::protocol::{Failure, Hello, PROTOCOL, Request, Response};
+use crate::limits;
+
+#[derive(Debug)]
+pub struct Client {
+    reader: BufReader<UnixStream>,
+    socket: PathBuf,
+    node: Hello,
+}
+
+#[derive(Debug)]
+pub enum ClientError {
+    /// No node runs there.
+    NotRunning { socket: PathBuf },
+    /// The socket is there and cannot be used.
+    Io { socket: PathBuf, error: io::Error },
+    /// The node said no.
+    Failed(Failure),
+    /// The node answered what was not asked.
+    Unexpected { socket: PathBuf, answer: String },
+}
+
+impl Client {
+    /// Connects and exchanges hellos.
+    pub fn connect(socket: &Path) -> Result<Self, ClientError> {
+        use io::ErrorKind::{ConnectionRefused, NotFound};
+        let broken = |error| ClientError::Io { socket: socket.into(), error };
+        let stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
+            NotFound | ConnectionRefused => ClientError::NotRunning { socket: socket.into() },
+            _ => broken(error),
+        })?;
+        stream.set_write_timeout(Some(limits::CONTROL_WRITE)).map_err(broken)?;
+        let mut client =
+            Client { reader: BufReader::new(stream), socket: socket.into(), node: Hello::ours() };
+        // Longer than the node gives itself, so that its own word for being late arrives.
+        client.set_patience(Some(limits::CONTROL_PATIENCE + Duration::from_secs(5)))?;
+        client.send(&Request::Hello(Hello::ours()))?;
+        match client.receive()? {
+            Response::Hello(hello) if hello.protocol == PROTOCOL => client.node = hello,
+            // The node's next line says the same in its words; ours do not depend on its version.
+            Response::Hello(hello) => {
+                let answer = format!(
+                    "version {} of the control protocol (belfry {}), where this command speaks {PROTOCOL}",
+                    hello.protocol, hello.version
+                );
+                return Err(ClientError::Unexpected { socket: socket.into(), answer });
+            }
+            other => return Err(client.unexpected(&other)),
+        }
+        Ok(client)
+    }
+
+    /// Who answers there.
+    pub fn node(&self) -> &Hello {
+        &self.node
+    }
+
+    /// One request, one answer; `Failed` is an error.
+    pub fn ask(&mut self, request: &Request) -> Result<Response, ClientError> {
+        self.send(request)?;
+        self.receive()
+    }
+
+    /// `None`: as long as it takes.
+    pub fn set_patience(&mut self, patience: Option<Duration>) -> Result<(), ClientError> {
+        self.reader.get_ref().set_read_timeout(patience).map_err(|error| self.broken(error))
+    }
+
+    /// The next line of a trace. `None`: the node ended it, or nothing came within the patience.
+    pub fn next_line(&mut self) -> Result<Option<Response>, ClientError> {
+        use io::ErrorKind::{TimedOut, UnexpectedEof, WouldBlock};
+        match self.receive() {
+            Ok(response) => Ok(Some(response)),
+            Err(ClientError::Io { error, .. })
+                if matches!(error.kind(), TimedOut | WouldBlock | UnexpectedEof) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    pub fn unexpected(&self, answer: &Response) -> ClientError {
+        let answer = format!("{answer:?}").chars().take(200).collect();
+        ClientError::Unexpected { socket: self.socket.clone(), answer }
+    }
+
+    fn send(&mut self, request: &Request) -> Result<(), ClientError> {
+        let mut line = serde_json::to_vec(request).map_err(|error| self.broken(error.into()))?;
+        line.push(b'\n');
+        let sent = self.reader.get_mut().write_all(&line);
+        sent.map_err(|error| self.broken(error))
+    }
+
+    fn receive(&mut self) -> Result<Response, ClientError> {
+        let mut line = Vec::new();
+        let mut limited = (&mut self.reader).take(limits::CONTROL_ANSWER as u64);
+        let read = limited.read_until(b'\n', &mut line).map_err(|error| self.broken(error))?;
+        if read == 0 {
+            return Err(self.broken(io::ErrorKind::UnexpectedEof.into()));
+        }
+        match serde_json::from_slice(&line) {
+            Ok(Response::Failed(failure)) => Err(ClientError::Failed(failure)),
+            Ok(response) => Ok(response),
+            Err(error) => Err(self.broken(error.into())),
+        }
+    }
+
+    fn broken(&self, error: io::Error) -> ClientError {
+        ClientError::Io { socket: self.socket.clone(), error }
+    }
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClientError::NotRunning { socket } => {
+                write!(f, "no node answers at {}; start one with: belfry serve", socket.display())
+            }
+            ClientError::Io { socket, error } if error.kind() == io::ErrorKind::PermissionDenied => {
+                write!(f, "{}: permission denied; run this as the user that runs belfry", socket.display())
+            }
+            ClientError::Io { socket, error } if error.kind() == io::ErrorKind::UnexpectedEof => {
+                write!(f, "{}: the node hung up; it may be stopping", socket.display())
+            }
+            ClientError::Io { socket, error } => write!(f, "{}: {error}", socket.display()),
+            ClientError::Failed(failure) => failure.fmt(f),
+            ClientError::Unexpected { socket, answer } => {
+                write!(f, "{}: the node answered {answer}", socket.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for ClientError {}

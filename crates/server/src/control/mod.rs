@@ -1,0 +1,76 @@
+//! The socket through which commands speak to the running node: what is said there, and both ends.
+
+mod client;
+mod protocol;
+mod rates;
+mod records;
+mod server;
+mod status;
+mod trace;
+
+pub use client::{Client, ClientError};
+pub use protocol::{Failure, FailureKind, Hello, PROTOCOL, Request, Response};
+pub use rates::{Rate, Rates, Totals};
+pub use records::{AccountRow, Ask, Change, Listing, Secret};
+pub use server::{ControlSocket, serve};
+pub use status::{
+    NodeState, Observed, ShardCounters, Status, StatusSource, StoreStatus, TargetStatus, watch,
+};
+pub use trace::{TraceLine, TraceLines, TraceSink, mask_credentials};
+
+use std::rc::Rc;
+
+use serde::{Deserialize, Serialize};
+use store::{Address, Loaded, Read, StoreError, Write, WriteDone};
+
+/// What an operator can ask of the node. Called on the thread that runs [`serve`]; nothing may block it.
+#[expect(async_fn_in_trait, reason = "all of it runs on one thread")]
+pub trait Control {
+    /// What the node knows of itself now.
+    async fn status(&self) -> Observed;
+
+    /// Reads the configuration file again, and routes and certificates with it. The error is for people, and
+    /// nothing was changed then.
+    async fn reload(&self) -> Result<Reloaded, String>;
+
+    /// No new calls and registrations from now on; the process ends when the last transaction has. Returns
+    /// at once.
+    fn drain(&self);
+
+    /// End now.
+    fn stop(&self);
+
+    /// Puts every message of this account's into the sink from now on, until it is closed. The account may be
+    /// an alias, or not be there. False: too many traces.
+    fn trace(self: Rc<Self>, account: &Address, sink: TraceSink) -> bool;
+
+    /// Where the account is registered.
+    async fn bindings(&self, account: &Address) -> Vec<BindingRow>;
+
+    async fn read(&self, read: Read) -> Result<Loaded, StoreError>;
+
+    /// The node forgets what it had cached of the record that changed.
+    async fn write(&self, write: Write) -> Result<WriteDone, StoreError>;
+
+    /// A command wrote accounts past the node: forget all that are cached.
+    fn accounts_changed(&self);
+}
+
+/// What came of a reload.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reloaded {
+    /// Keys that changed and count only after a restart.
+    pub needs_restart: Vec<Box<str>>,
+}
+
+/// One binding, for people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BindingRow {
+    pub contact: Box<str>,
+    /// Thousandths.
+    pub q: u16,
+    pub expires_in_seconds: u64,
+    pub user_agent: Box<str>,
+    /// Where it registered from, when requests go back there.
+    pub received: Option<Box<str>>,
+}

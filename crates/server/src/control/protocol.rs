@@ -1,0 +1,123 @@
+//! JSON lines. Both sides say hello first; then each request has one answer, except a trace, whose lines
+//! follow until the command hangs up.
+
+use serde::{Deserialize, Serialize};
+use store::{Address, StoreError};
+
+use super::records::{Ask, Change, Listing};
+use super::status::Status;
+use super::trace::TraceLine;
+use super::{BindingRow, Reloaded};
+
+/// Grows with every change that an older side would not understand.
+pub const PROTOCOL: u32 = 1;
+
+/// The first line of either side.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    pub protocol: u32,
+    /// Of the program.
+    pub version: Box<str>,
+    pub pid: u32,
+}
+
+impl Hello {
+    pub fn ours() -> Self {
+        Hello { protocol: PROTOCOL, version: env!("CARGO_PKG_VERSION").into(), pid: std::process::id() }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    Hello(Hello),
+    Status,
+    Reload,
+    Drain,
+    /// From now on until the connection ends; `full` with whole messages.
+    Trace {
+        account: Address,
+        full: bool,
+    },
+    Bindings {
+        account: Address,
+    },
+    Ask(Ask),
+    Change(Change),
+    /// Accounts were written to the record past the node.
+    AccountsChanged,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Response {
+    Hello(Hello),
+    Status(Box<Status>),
+    Reloaded(Reloaded),
+    Draining,
+    /// The trace is on; `Line`s follow.
+    Tracing,
+    Line(TraceLine),
+    /// So many lines were left out because they were not read in time.
+    Missed(u64),
+    Bindings(Vec<BindingRow>),
+    Listing(Listing),
+    /// Written. Rows that were added or changed.
+    Done {
+        rows: u64,
+    },
+    Failed(Failure),
+}
+
+/// Why a request came to nothing, in words for an operator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    pub kind: FailureKind,
+    pub message: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureKind {
+    NotFound,
+    Exists,
+    /// What was asked breaks a rule.
+    Invalid,
+    /// The node did not answer in time, or has too much to do.
+    Busy,
+    /// The record could not be read or written.
+    Store,
+    /// The other side speaks another version, or nonsense.
+    Protocol,
+}
+
+impl Failure {
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
+        Failure { kind, message: message.into() }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        let kind = match &error {
+            StoreError::NotFound { .. } => FailureKind::NotFound,
+            StoreError::Exists { .. } => FailureKind::Exists,
+            StoreError::Invalid { .. } | StoreError::Line { .. } => FailureKind::Invalid,
+            StoreError::Locked { .. } | StoreError::Closed => FailureKind::Busy,
+            StoreError::Full { .. }
+            | StoreError::Io { .. }
+            | StoreError::Corrupt { .. }
+            | StoreError::NewerSchema { .. }
+            | StoreError::Internal { .. } => FailureKind::Store,
+        };
+        Failure::new(kind, error.to_string())
+    }
+}

@@ -1,0 +1,256 @@
+//! The node's end of the control socket.
+
+use std::cell::Cell;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::spawn_local;
+use tokio::time::timeout;
+
+use super::Control;
+use super::protocol::{Failure, FailureKind, Hello, PROTOCOL, Request, Response};
+use super::records::Listing;
+use super::status::StatusSource;
+use super::trace::TraceSink;
+use crate::clock::Clock;
+use crate::limits;
+
+/// The bound socket. Its file goes with it.
+#[derive(Debug)]
+pub struct ControlSocket {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl ControlSocket {
+    /// Only this user may connect. A socket left by a node that died is replaced; one that answers is not.
+    ///
+    /// # Errors
+    /// `AddrInUse`: a node answers there.
+    pub fn bind(path: &Path) -> io::Result<Self> {
+        match std::os::unix::net::UnixStream::connect(path) {
+            Ok(_) => return Err(io::Error::new(io::ErrorKind::AddrInUse, "a node answers there already")),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path)?,
+            Err(_) => {}
+        }
+        // Bound under another name and renamed when it is closed to others, so that it is never open to them.
+        let hidden = path.with_extension(format!("{}.new", std::process::id()));
+        let _ = std::fs::remove_file(&hidden);
+        let listener = UnixListener::bind(&hidden)?;
+        std::fs::set_permissions(&hidden, std::fs::Permissions::from_mode(0o600))?;
+        std::fs::rename(&hidden, path)?;
+        Ok(ControlSocket { listener, path: path.into() })
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Serves commands, on a `LocalSet`, until dropped.
+pub async fn serve<C: Control + 'static>(
+    socket: ControlSocket,
+    control: Rc<C>,
+    status: StatusSource,
+    clock: Clock,
+) {
+    let open = Rc::new(Cell::new(0));
+    loop {
+        match socket.listener.accept().await {
+            Ok((stream, _)) => {
+                let (control, status) = (control.clone(), status.clone());
+                let seat = Seat::take(&open);
+                spawn_local(async move {
+                    let crowded = seat.is_none();
+                    Connection::new(stream, control, status, clock).run(crowded).await;
+                    drop(seat);
+                });
+            }
+            // Out of descriptors; those who are connected will leave.
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a command's connection");
+                tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            }
+        }
+    }
+}
+
+/// One of `limits::CONTROL_CONNECTIONS`.
+struct Seat(Rc<Cell<usize>>);
+
+impl Seat {
+    fn take(open: &Rc<Cell<usize>>) -> Option<Self> {
+        let free = open.get() < limits::CONTROL_CONNECTIONS;
+        free.then(|| {
+            open.set(open.get() + 1);
+            Seat(open.clone())
+        })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+struct Connection<C> {
+    reader: BufReader<OwnedReadHalf>,
+    writer: OwnedWriteHalf,
+    control: Rc<C>,
+    status: StatusSource,
+    clock: Clock,
+}
+
+impl<C: Control> Connection<C> {
+    fn new(stream: UnixStream, control: Rc<C>, status: StatusSource, clock: Clock) -> Self {
+        let (reader, writer) = stream.into_split();
+        Connection { reader: BufReader::new(reader), writer, control, status, clock }
+    }
+
+    /// Whatever goes wrong ends this connection only.
+    async fn run(mut self, crowded: bool) {
+        if crowded {
+            let failure = Failure::new(FailureKind::Busy, "too many commands are connected; try again");
+            let _ = self.send(&Response::Failed(failure)).await;
+            return;
+        }
+        if let Err(error) = self.converse().await {
+            tracing::debug!(%error, "a command's connection ended");
+        }
+    }
+
+    async fn converse(&mut self) -> io::Result<()> {
+        self.send(&Response::Hello(Hello::ours())).await?;
+        match self.receive().await? {
+            Some(Ok(Request::Hello(hello))) if hello.protocol == PROTOCOL => {}
+            Some(Ok(Request::Hello(hello))) => {
+                let message = format!(
+                    "this node speaks version {PROTOCOL} of the control protocol, the command (belfry {}) {}; \
+                     use the command of the node's version, {}",
+                    hello.version,
+                    hello.protocol,
+                    env!("CARGO_PKG_VERSION")
+                );
+                return self.fail(Failure::new(FailureKind::Protocol, message)).await;
+            }
+            Some(Ok(_)) => {
+                return self.fail(Failure::new(FailureKind::Protocol, "expected hello first")).await;
+            }
+            Some(Err(failure)) => return self.fail(failure).await,
+            None => return Ok(()),
+        }
+        while let Some(request) = self.receive().await? {
+            match request {
+                Ok(Request::Trace { account, full }) => return self.trace(&account, full).await,
+                Ok(request) => {
+                    let response = timeout(limits::CONTROL_PATIENCE, self.answer(request)).await;
+                    let response = response.unwrap_or_else(|_| Err(late())).unwrap_or_else(Response::Failed);
+                    self.send(&response).await?;
+                }
+                Err(failure) => return self.fail(failure).await,
+            }
+        }
+        Ok(())
+    }
+
+    async fn answer(&self, request: Request) -> Result<Response, Failure> {
+        Ok(match request {
+            Request::Hello(_) => Response::Hello(Hello::ours()),
+            Request::Status => {
+                let status = self.status.get().await.ok_or_else(late)?;
+                Response::Status(Box::new((*status).clone()))
+            }
+            Request::Reload => match self.control.reload().await {
+                Ok(reloaded) => Response::Reloaded(reloaded),
+                Err(message) => return Err(Failure::new(FailureKind::Invalid, message)),
+            },
+            Request::Drain => {
+                self.control.drain();
+                Response::Draining
+            }
+            Request::Bindings { account } => Response::Bindings(self.control.bindings(&account).await),
+            Request::Ask(ask) => Response::Listing(Listing::try_from(self.control.read(ask.into()).await?)?),
+            Request::Change(change) => {
+                let done = self.control.write(change.into_write(self.clock.now())?).await?;
+                Response::Done { rows: rows(done) }
+            }
+            Request::AccountsChanged => {
+                self.control.accounts_changed();
+                Response::Done { rows: 0 }
+            }
+            Request::Trace { .. } => {
+                return Err(Failure::new(FailureKind::Protocol, "a trace is on already"));
+            }
+        })
+    }
+
+    async fn trace(&mut self, account: &store::Address, full: bool) -> io::Result<()> {
+        let (sink, mut lines) = TraceSink::new(full);
+        if !self.control.clone().trace(account, sink) {
+            return self
+                .fail(Failure::new(FailureKind::Busy, "too many traces are on; end one of them"))
+                .await;
+        }
+        self.send(&Response::Tracing).await?;
+        let mut hung_up = [0];
+        loop {
+            tokio::select! {
+                line = lines.next() => match line {
+                    Some(line) => self.send(&Response::Line(line)).await?,
+                    None => return Ok(()),
+                },
+                // The command says nothing more; reading tells when it is gone.
+                _ = self.reader.read(&mut hung_up) => return Ok(()),
+            }
+            let missed = lines.missed();
+            if missed > 0 {
+                self.send(&Response::Missed(missed)).await?;
+            }
+        }
+    }
+
+    async fn fail(&mut self, failure: Failure) -> io::Result<()> {
+        self.send(&Response::Failed(failure)).await
+    }
+
+    /// `None`: hung up. `Err` within: nonsense, which has an answer.
+    async fn receive(&mut self) -> io::Result<Option<Result<Request, Failure>>> {
+        let mut line = Vec::new();
+        let mut limited = (&mut self.reader).take(limits::CONTROL_REQUEST as u64);
+        let read = timeout(limits::CONTROL_IDLE, limited.read_until(b'\n', &mut line)).await??;
+        if read == 0 {
+            return Ok(None);
+        }
+        if line.last() != Some(&b'\n') {
+            let message = format!("expected a line of at most {} bytes", limits::CONTROL_REQUEST);
+            return Ok(Some(Err(Failure::new(FailureKind::Protocol, message))));
+        }
+        let nonsense = |error| Failure::new(FailureKind::Protocol, format!("not a request: {error}"));
+        Ok(Some(serde_json::from_slice(&line).map_err(nonsense)))
+    }
+
+    async fn send(&mut self, response: &Response) -> io::Result<()> {
+        let mut line = serde_json::to_vec(response)?;
+        line.push(b'\n');
+        timeout(limits::CONTROL_WRITE, self.writer.write_all(&line)).await?
+    }
+}
+
+fn late() -> Failure {
+    Failure::new(FailureKind::Busy, "the node did not answer in time; its log may say why")
+}
+
+fn rows(done: store::WriteDone) -> u64 {
+    match done {
+        store::WriteDone::Changed { rows } => rows,
+        store::WriteDone::Added { .. } | store::WriteDone::Logged { .. } => 1,
+    }
+}

@@ -1,0 +1,272 @@
+//! How the node is: what `belfry status`, `/metrics` and `/health` tell.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::Control;
+use super::rates::{Rate, Rates, Totals};
+use crate::clock::Clock;
+use crate::limits;
+use crate::net::NetCounters;
+
+/// What the node itself knows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Observed {
+    pub state: NodeState,
+    /// As in the configuration: `udp:127.0.0.1:5060`.
+    pub listeners: Vec<Box<str>>,
+    pub domains: Vec<Box<str>>,
+    pub shards: Vec<ShardCounters>,
+    pub store: StoreStatus,
+    /// Of routes with probes.
+    pub targets: Vec<TargetStatus>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeState {
+    #[default]
+    Running,
+    /// Takes nothing new.
+    Draining,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreStatus {
+    pub writes_waiting: u64,
+    pub reads_waiting: u64,
+    /// Groups that could not be written since the start.
+    pub failures: u64,
+    /// Why the last of them could not, in words.
+    pub last_failure: Option<Box<str>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TargetStatus {
+    pub target: Box<str>,
+    pub up: bool,
+}
+
+/// One shard. `docs/metrics.md` says what each means.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ShardCounters {
+    pub shard: u16,
+
+    // Now.
+    pub calls: u64,
+    pub calls_up: u64,
+    pub transactions: u64,
+    pub contexts: u64,
+    pub bindings: u64,
+    pub addresses: u64,
+    pub binding_bytes: u64,
+    pub watches: u64,
+    pub publications: u64,
+    pub messages_waiting: u64,
+    pub accounts_cached: u64,
+    pub connections: u64,
+
+    // Since the start.
+    pub calls_started: u64,
+    pub calls_answered: u64,
+    pub calls_failed: u64,
+    pub calls_lost: u64,
+    pub calls_unrecorded: u64,
+    pub requests: u64,
+    pub responses: u64,
+    pub unparsable: u64,
+    pub malformed: u64,
+    pub retransmissions_received: u64,
+    pub retransmissions_sent: u64,
+    pub stray_responses: u64,
+    pub registers: u64,
+    pub registrations: u64,
+    pub challenges: u64,
+    pub authentication_failures: u64,
+    pub shed: u64,
+    pub loops: u64,
+    pub too_many_hops: u64,
+    pub relay_refused: u64,
+    pub timeouts: u64,
+    pub messages_kept: u64,
+    pub panics: u64,
+    pub letters_lost: u64,
+    pub records_lost: u64,
+    pub datagrams_in: u64,
+    pub datagrams_out: u64,
+    pub datagram_bytes_in: u64,
+    pub datagram_bytes_out: u64,
+    pub kernel_drops: u64,
+    pub stream_messages_in: u64,
+    pub stream_messages_out: u64,
+    pub stream_faults: u64,
+    pub connections_accepted: u64,
+    pub connections_made: u64,
+    pub connections_refused: u64,
+    pub connections_idle_closed: u64,
+    pub handshake_failures: u64,
+    pub connect_failures: u64,
+    pub send_failures: u64,
+    pub queue_overflows: u64,
+}
+
+impl ShardCounters {
+    /// What each part of a shard counted, in one place.
+    pub fn new(shard: u16) -> Self {
+        ShardCounters { shard, ..ShardCounters::default() }
+    }
+
+    #[must_use]
+    pub fn with_net(mut self, net: &NetCounters) -> Self {
+        self.connections = net.flows_open;
+        self.datagrams_in = net.datagrams_in;
+        self.datagrams_out = net.datagrams_out;
+        self.datagram_bytes_in = net.datagram_bytes_in;
+        self.datagram_bytes_out = net.datagram_bytes_out;
+        self.kernel_drops = net.kernel_drops;
+        self.stream_messages_in = net.stream_messages_in;
+        self.stream_messages_out = net.stream_messages_out;
+        self.stream_faults = net.stream_faults;
+        self.connections_accepted = net.flows_accepted;
+        self.connections_made = net.flows_connected;
+        self.connections_refused = net.flows_refused;
+        self.connections_idle_closed = net.flows_idle_closed;
+        self.handshake_failures = net.handshake_failures;
+        self.connect_failures = net.connect_failures;
+        self.send_failures = net.send_failures;
+        self.queue_overflows = net.queue_overflows;
+        self
+    }
+
+    #[must_use]
+    pub fn with_sip(mut self, sip: &sip::endpoint::Counters) -> Self {
+        self.requests = sip.requests;
+        self.responses = sip.responses;
+        self.unparsable = sip.unparsable;
+        self.malformed = sip.malformed;
+        self.retransmissions_received = sip.retransmissions_received;
+        self.retransmissions_sent = sip.retransmissions_sent;
+        self.stray_responses = sip.stray_responses;
+        self.registers = sip.registers;
+        self.registrations = sip.registered;
+        self.challenges = sip.challenged;
+        self.authentication_failures = sip.authentication_failures;
+        self.shed = sip.shed;
+        self.loops = sip.loops;
+        self.too_many_hops = sip.too_many_hops;
+        self.relay_refused = sip.refused_relay;
+        self.timeouts = sip.timeouts;
+        self.messages_kept = sip.messages_kept;
+        self
+    }
+
+    #[must_use]
+    pub fn with_router(mut self, router: &router::Counts) -> Self {
+        self.addresses = router.addresses as u64;
+        self.bindings = router.bindings as u64;
+        self.watches = router.watches as u64;
+        self.publications = router.publications as u64;
+        self.messages_waiting = router.kept_messages as u64;
+        self.binding_bytes = router.memory as u64;
+        self
+    }
+
+    #[must_use]
+    pub fn with_ledger(mut self, ledger: &call::LedgerCounts) -> Self {
+        self.calls = ledger.live as u64;
+        self.calls_up = ledger.answered as u64;
+        self.calls_started = ledger.started_total;
+        self.calls_answered = ledger.answered_total;
+        self.calls_failed = ledger.failed_total;
+        self.calls_lost = ledger.lost_total;
+        self.calls_unrecorded = ledger.unrecorded_total;
+        self
+    }
+}
+
+/// All there is to tell.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    pub version: Box<str>,
+    pub pid: u32,
+    pub uptime_seconds: u64,
+    /// Of the process; 0 where the system does not say.
+    pub resident_bytes: u64,
+    pub rates: Vec<Rate>,
+    #[serde(flatten)]
+    pub node: Observed,
+}
+
+impl Status {
+    /// Over all shards.
+    pub fn sum(&self, read: impl Fn(&ShardCounters) -> u64) -> u64 {
+        self.node.shards.iter().map(read).sum()
+    }
+}
+
+/// Where to ask for the status; from any thread.
+#[derive(Clone, Debug)]
+pub struct StatusSource(mpsc::Sender<oneshot::Sender<Arc<Status>>>);
+
+impl StatusSource {
+    /// `None`: the node did not answer within `limits::STATUS_PATIENCE`.
+    pub async fn get(&self) -> Option<Arc<Status>> {
+        let (answer, status) = oneshot::channel();
+        self.0.try_send(answer).ok()?;
+        timeout(limits::STATUS_PATIENCE, status).await.ok()?.ok()
+    }
+}
+
+/// Looks at the node once a second, for the rates, and whenever somebody asks. Runs until all sources are gone.
+pub fn watch<C: Control>(control: Rc<C>, clock: Clock) -> (StatusSource, impl Future<Output = ()>) {
+    let (send, asked) = mpsc::channel(limits::STATUS_QUEUE);
+    (StatusSource(send), run(control, clock, asked))
+}
+
+async fn run<C: Control>(
+    control: Rc<C>,
+    clock: Clock,
+    mut asked: mpsc::Receiver<oneshot::Sender<Arc<Status>>>,
+) {
+    let started = clock.now();
+    let mut rates = Rates::default();
+    let mut every_second = interval(Duration::from_secs(1));
+    every_second.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let asker = tokio::select! {
+            _ = every_second.tick() => None,
+            asker = asked.recv() => match asker {
+                Some(asker) => Some(asker),
+                None => return,
+            },
+        };
+        let node = control.status().await;
+        let (now, totals) = (clock.now(), Totals::of(&node.shards));
+        let Some(asker) = asker else {
+            rates.sample(now, totals);
+            continue;
+        };
+        let status = Status {
+            version: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+            uptime_seconds: now.since(started).as_secs(),
+            resident_bytes: resident_bytes().unwrap_or(0),
+            rates: rates.rates(now, totals),
+            node,
+        };
+        // Whoever asked may have gone.
+        let _ = asker.send(Arc::new(status));
+    }
+}
+
+fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+}

@@ -1,0 +1,287 @@
+//! The metrics, once: name, kind, meaning and where the value is. `/metrics` and `docs/metrics.md` are both
+//! made from here.
+
+use std::fmt::Write as _;
+
+use crate::control::{NodeState, ShardCounters, Status};
+
+#[derive(Clone, Copy)]
+enum Kind {
+    /// Grows until the process ends.
+    Counter,
+    Gauge,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+        }
+    }
+}
+
+/// One number of each shard.
+struct ShardMetric {
+    name: &'static str,
+    kind: Kind,
+    help: &'static str,
+    read: fn(&ShardCounters) -> u64,
+}
+
+const fn counter(name: &'static str, help: &'static str, read: fn(&ShardCounters) -> u64) -> ShardMetric {
+    ShardMetric { name, kind: Kind::Counter, help, read }
+}
+
+const fn gauge(name: &'static str, help: &'static str, read: fn(&ShardCounters) -> u64) -> ShardMetric {
+    ShardMetric { name, kind: Kind::Gauge, help, read }
+}
+
+/// With the label `shard`.
+const SHARD: &[ShardMetric] = &[
+    gauge("belfry_calls", "Calls being set up or up", |s| s.calls),
+    gauge("belfry_calls_up", "Calls answered and not yet over", |s| s.calls_up),
+    gauge("belfry_transactions", "Transactions, also those that only wait for their last timer", |s| {
+        s.transactions
+    }),
+    gauge("belfry_requests_pending", "Requests that a final response is still owed for", |s| s.contexts),
+    gauge("belfry_bindings", "Contacts registered", |s| s.bindings),
+    gauge("belfry_addresses", "Addresses with a contact, or that had one until lately", |s| s.addresses),
+    gauge("belfry_binding_bytes", "Memory held by bindings and their index, an estimate", |s| {
+        s.binding_bytes
+    }),
+    gauge("belfry_watches", "Subscriptions", |s| s.watches),
+    gauge("belfry_publications", "Published documents", |s| s.publications),
+    gauge("belfry_messages_waiting", "Messages kept until their address registers", |s| s.messages_waiting),
+    gauge("belfry_accounts_cached", "Accounts in the cache", |s| s.accounts_cached),
+    gauge("belfry_connections", "TCP, TLS and WebSocket connections open", |s| s.connections),
+    counter("belfry_calls_started_total", "Calls placed", |s| s.calls_started),
+    counter("belfry_calls_answered_total", "Calls answered", |s| s.calls_answered),
+    counter("belfry_calls_failed_total", "Calls that ended without an answer", |s| s.calls_failed),
+    counter("belfry_calls_lost_total", "Calls whose end nobody told us", |s| s.calls_lost),
+    counter(
+        "belfry_calls_unrecorded_total",
+        "Calls without a record, because there were too many at once",
+        |s| s.calls_unrecorded,
+    ),
+    counter("belfry_requests_total", "Requests received", |s| s.requests),
+    counter("belfry_responses_total", "Responses received", |s| s.responses),
+    counter("belfry_unparsable_total", "What was no SIP message and had no answer", |s| s.unparsable),
+    counter("belfry_malformed_total", "Requests answered with the fault found in them", |s| s.malformed),
+    counter("belfry_retransmissions_received_total", "Requests that came again", |s| {
+        s.retransmissions_received
+    }),
+    counter("belfry_retransmissions_sent_total", "Messages sent again for want of an answer", |s| {
+        s.retransmissions_sent
+    }),
+    counter("belfry_stray_responses_total", "Responses to nothing we asked", |s| s.stray_responses),
+    counter("belfry_registers_total", "REGISTER requests", |s| s.registers),
+    counter("belfry_registrations_total", "REGISTER requests granted", |s| s.registrations),
+    counter("belfry_challenges_total", "Requests asked for a password", |s| s.challenges),
+    counter("belfry_authentication_failures_total", "Wrong passwords and unknown users", |s| {
+        s.authentication_failures
+    }),
+    counter("belfry_shed_total", "Requests answered 503 because the shard was behind or leaving", |s| s.shed),
+    counter("belfry_loops_total", "Requests that had been here before", |s| s.loops),
+    counter("belfry_too_many_hops_total", "Requests whose Max-Forwards was used up", |s| s.too_many_hops),
+    counter("belfry_relay_refused_total", "Requests of strangers to domains that are not ours", |s| {
+        s.relay_refused
+    }),
+    counter("belfry_timeouts_total", "Client transactions without an answer", |s| s.timeouts),
+    counter("belfry_messages_kept_total", "Messages kept for somebody who was not there", |s| {
+        s.messages_kept
+    }),
+    counter("belfry_letters_lost_total", "Messages between shards that found an inbox full", |s| {
+        s.letters_lost
+    }),
+    counter("belfry_records_lost_total", "Call records that found the store's queue full", |s| {
+        s.records_lost
+    }),
+    counter("belfry_panics_total", "Defects met and survived; each is in the log", |s| s.panics),
+    counter("belfry_datagrams_received_total", "UDP datagrams received", |s| s.datagrams_in),
+    counter("belfry_datagrams_sent_total", "UDP datagrams sent", |s| s.datagrams_out),
+    counter("belfry_datagram_received_bytes_total", "Bytes of them, without IP and UDP headers", |s| {
+        s.datagram_bytes_in
+    }),
+    counter("belfry_datagram_sent_bytes_total", "Bytes of them, without IP and UDP headers", |s| {
+        s.datagram_bytes_out
+    }),
+    counter(
+        "belfry_kernel_drops_total",
+        "Datagrams the kernel threw away because our receive buffer was full",
+        |s| s.kernel_drops,
+    ),
+    counter("belfry_stream_messages_received_total", "Messages received by TCP, TLS and WebSocket", |s| {
+        s.stream_messages_in
+    }),
+    counter("belfry_stream_messages_sent_total", "Messages sent by TCP, TLS and WebSocket", |s| {
+        s.stream_messages_out
+    }),
+    counter(
+        "belfry_stream_faults_total",
+        "Connections closed because they could not be cut into messages",
+        |s| s.stream_faults,
+    ),
+    counter("belfry_connections_accepted_total", "Connections accepted", |s| s.connections_accepted),
+    counter("belfry_connections_made_total", "Connections made by us", |s| s.connections_made),
+    counter("belfry_connections_refused_total", "Connections over a limit", |s| s.connections_refused),
+    counter("belfry_connections_idle_closed_total", "Connections closed for silence", |s| {
+        s.connections_idle_closed
+    }),
+    counter("belfry_handshake_failures_total", "TLS and WebSocket handshakes that failed", |s| {
+        s.handshake_failures
+    }),
+    counter("belfry_connect_failures_total", "Connections that could not be made", |s| s.connect_failures),
+    counter("belfry_send_failures_total", "Messages that certainly were not sent", |s| s.send_failures),
+    counter("belfry_queue_overflows_total", "Of these, because a queue was full", |s| s.queue_overflows),
+];
+
+/// One number of the node.
+struct NodeMetric {
+    name: &'static str,
+    kind: Kind,
+    help: &'static str,
+    read: fn(&Status) -> u64,
+}
+
+const NODE: &[NodeMetric] = &[
+    NodeMetric {
+        name: "belfry_uptime_seconds",
+        kind: Kind::Gauge,
+        help: "Since the start",
+        read: |status| status.uptime_seconds,
+    },
+    NodeMetric {
+        name: "belfry_draining",
+        kind: Kind::Gauge,
+        help: "1 when nothing new is taken",
+        read: |status| u64::from(status.node.state == NodeState::Draining),
+    },
+    NodeMetric {
+        name: "process_resident_memory_bytes",
+        kind: Kind::Gauge,
+        help: "Memory of the process",
+        read: |status| status.resident_bytes,
+    },
+    NodeMetric {
+        name: "belfry_store_writes_waiting",
+        kind: Kind::Gauge,
+        help: "Changes on their way to the disk",
+        read: |status| status.node.store.writes_waiting,
+    },
+    NodeMetric {
+        name: "belfry_store_reads_waiting",
+        kind: Kind::Gauge,
+        help: "Questions to the record that wait",
+        read: |status| status.node.store.reads_waiting,
+    },
+    NodeMetric {
+        name: "belfry_store_failures_total",
+        kind: Kind::Counter,
+        help: "Groups of changes that could not be written; the log says why",
+        read: |status| status.node.store.failures,
+    },
+];
+
+const TARGET_UP: (&str, &str) =
+    ("belfry_target_up", "1 when a probed target of a route answers, 0 when it is out");
+const BUILD: (&str, &str) = ("belfry_build_info", "Always 1; the version is in the label");
+
+/// Prometheus' text format 0.0.4.
+pub fn exposition(status: &Status) -> String {
+    let mut out = String::with_capacity(16 * 1024);
+    head(&mut out, BUILD.0, Kind::Gauge, BUILD.1);
+    let _ = writeln!(out, "{}{{version=\"{}\"}} 1", BUILD.0, escaped(&status.version));
+    for metric in NODE {
+        head(&mut out, metric.name, metric.kind, metric.help);
+        let _ = writeln!(out, "{} {}", metric.name, (metric.read)(status));
+    }
+    head(&mut out, TARGET_UP.0, Kind::Gauge, TARGET_UP.1);
+    for target in &status.node.targets {
+        let (name, up) = (escaped(&target.target), u8::from(target.up));
+        let _ = writeln!(out, "{}{{target=\"{name}\"}} {up}", TARGET_UP.0);
+    }
+    for metric in SHARD {
+        head(&mut out, metric.name, metric.kind, metric.help);
+        for shard in &status.node.shards {
+            let _ = writeln!(out, "{}{{shard=\"{}\"}} {}", metric.name, shard.shard, (metric.read)(shard));
+        }
+    }
+    out
+}
+
+fn head(out: &mut String, name: &str, kind: Kind, help: &str) {
+    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {}", kind.name());
+}
+
+fn escaped(label: &str) -> String {
+    label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// `docs/metrics.md`.
+pub fn reference() -> String {
+    let mut page = String::from(
+        "# Metrics\n\n\
+         `/metrics` on the address of `[http] listen`, in Prometheus' text format. `/health` there answers 200 and `ok`, or 503 while the\n\
+         node drains or does not answer. `belfry status` shows the same figures, and rates.\n\n\
+         This page is made by the code that serves them; `BLESS=1 cargo test -p server` writes it anew.\n\n\
+         ## Of the node\n\n| name | kind | meaning |\n|---|---|---|\n",
+    );
+    row(&mut page, BUILD.0, Kind::Gauge, BUILD.1);
+    NODE.iter().for_each(|metric| row(&mut page, metric.name, metric.kind, metric.help));
+    row(&mut page, TARGET_UP.0, Kind::Gauge, TARGET_UP.1);
+    page.push_str("\n## Of each shard, with the label `shard`\n\n| name | kind | meaning |\n|---|---|---|\n");
+    SHARD.iter().for_each(|metric| row(&mut page, metric.name, metric.kind, metric.help));
+    page
+}
+
+fn row(page: &mut String, name: &str, kind: Kind, help: &str) {
+    let _ = writeln!(page, "| `{name}` | {} | {help} |", kind.name());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::{Observed, TargetStatus};
+
+    #[test]
+    fn numbers_come_with_their_shard_and_labels_are_escaped() {
+        let shard = ShardCounters { shard: 1, calls_up: 7, ..ShardCounters::default() };
+        let targets = vec![TargetStatus { target: "a\"b".into(), up: false }];
+        let node = Observed { shards: vec![ShardCounters::new(0), shard], targets, ..Observed::default() };
+        let text = exposition(&Status { version: "1.2".into(), node, ..Status::default() });
+        for line in [
+            "belfry_build_info{version=\"1.2\"} 1",
+            "# TYPE belfry_calls_up gauge",
+            "belfry_calls_up{shard=\"0\"} 0",
+            "belfry_calls_up{shard=\"1\"} 7",
+            "belfry_target_up{target=\"a\\\"b\"} 0",
+            "# TYPE belfry_calls_started_total counter",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_counters_say_so() {
+        let mut names: Vec<_> = SHARD.iter().map(|metric| metric.name).collect();
+        names.extend(NODE.iter().map(|metric| metric.name));
+        for metric in SHARD {
+            assert_eq!(
+                metric.name.ends_with("_total"),
+                matches!(metric.kind, Kind::Counter),
+                "{}",
+                metric.name
+            );
+        }
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all);
+    }
+
+    #[test]
+    fn the_reference_is_what_is_committed() {
+        crate::testing::assert_committed("docs/metrics.md", &reference());
+    }
+}

@@ -1,0 +1,110 @@
+//! Structured logs on standard error, and the one type through which identities get into them.
+
+use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Registry, reload};
+
+use crate::config::{Log, LogFormat};
+
+/// Changes what is logged while the process runs.
+#[derive(Clone, Debug)]
+pub struct Logging {
+    level: reload::Handle<EnvFilter, Registry>,
+}
+
+/// Once a process.
+///
+/// # Errors
+/// A level that is none, or a second call.
+pub fn init(log: &Log) -> anyhow::Result<Logging> {
+    let (filter, level) = reload::Layer::new(EnvFilter::try_new(&log.level)?);
+    let registry = tracing_subscriber::registry().with(filter);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    match log.format {
+        LogFormat::Text => {
+            let colour = std::io::IsTerminal::is_terminal(&std::io::stderr());
+            registry.with(lines.with_ansi(colour)).try_init()?;
+        }
+        LogFormat::Json => registry.with(lines.json().flatten_event(true)).try_init()?,
+    }
+    HIDE.store(log.hide_identities, Ordering::Relaxed);
+    Ok(Logging { level })
+}
+
+impl Logging {
+    /// The format stays what it was.
+    pub fn reload(&self, log: &Log) -> anyhow::Result<()> {
+        self.level.reload(EnvFilter::try_new(&log.level)?)?;
+        HIDE.store(log.hide_identities, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+static HIDE: AtomicBool = AtomicBool::new(false);
+
+/// An account, number or SIP URI on its way into a log: `%Identity(&aor)`. Where identities are hidden, the
+/// part before the `@` becomes a code: the same for the same name until the process ends, so that lines
+/// about one caller can be read together, and unlike any other process's.
+#[derive(Clone, Copy)]
+pub struct Identity<'a>(pub &'a str);
+
+impl fmt::Display for Identity<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if HIDE.load(Ordering::Relaxed) { write_hidden(self.0, f) } else { f.write_str(self.0) }
+    }
+}
+
+impl fmt::Debug for Identity<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+fn write_hidden(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    static KEYS: OnceLock<RandomState> = OnceLock::new();
+    let code = |name: &str| KEYS.get_or_init(RandomState::new).hash_one(name) & 0xffff_ffff;
+    let bare = text.split_once(':').map_or(text, |(scheme, rest)| {
+        if ["sip", "sips", "tel"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
+            rest
+        } else {
+            text
+        }
+    });
+    match bare.split_once('@') {
+        // Parameters behind the host may name a user too, so they are left out.
+        Some((user, host)) => {
+            let host = host.split([';', '?', '>']).next().unwrap_or_default();
+            write!(f, "…{:08x}@{host}", code(user))
+        }
+        None => write!(f, "…{:08x}", code(bare)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Hidden<'a>(&'a str);
+
+    impl fmt::Display for Hidden<'_> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write_hidden(self.0, f)
+        }
+    }
+
+    #[test]
+    fn hidden_identities_can_be_told_apart_and_not_read() {
+        let alice = Hidden("alice@example.test").to_string();
+        assert!(alice.starts_with('…') && alice.ends_with("@example.test"), "{alice}");
+        assert!(!alice.contains("alice"));
+        assert_eq!(alice, Hidden("sip:alice@example.test;user=alice").to_string());
+        assert_ne!(alice, Hidden("bob@example.test").to_string());
+        assert!(!Hidden("tel:+49301234").to_string().contains("4930"));
+        assert_eq!(Identity("alice@example.test").to_string(), "alice@example.test");
+    }
+}

@@ -1,0 +1,359 @@
+//! What an operator asks of the node, on the main thread: commands, signals, the end.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use cluster::Bucket;
+use sip::endpoint::TraceEvent;
+use stdx::Instant;
+use store::{Address, Alias, Loaded, Read, StoreError, Write, WriteDone};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{Notify, broadcast, oneshot};
+use tokio::task::{LocalSet, spawn_local};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::{DRAIN_PATIENCE, Node, build};
+use crate::config::{Config, listener_text};
+use crate::control::{
+    BindingRow, Control, NodeState, Observed, Reloaded, ShardCounters, StoreStatus, TargetStatus, TraceSink,
+};
+use crate::limits;
+use crate::logging::{self, Logging};
+use crate::operate::Doors;
+use crate::shard::{Command, Letter};
+
+/// How often the end of a drain is looked for.
+const LOOK: Duration = Duration::from_millis(250);
+/// Shards put up their numbers twice a second: idle is what was idle for longer than that.
+const QUIET: Duration = Duration::from_millis(1_200);
+/// How often certificates are looked at, and old rows deleted.
+const HOUSEKEEPING: Duration = Duration::from_secs(10);
+
+/// Runs a node until it is drained or stopped.
+///
+/// # Errors
+/// In words for the operator: what cannot be opened or bound, and what to do.
+pub fn run(config: Config) -> Result<()> {
+    let logging = logging::init(&config.log)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    LocalSet::new().block_on(&runtime, operate(config, logging))
+}
+
+async fn operate(config: Config, logging: Logging) -> Result<()> {
+    // First, so that a second node finds out before it opens the record.
+    let doors = Doors::open(&config).await?;
+    let http = doors.http_address()?;
+    let node = Node::start(config)?;
+    let clock = node.clock;
+    announce(&node, http);
+    let operator = Rc::new(Operator {
+        node: RefCell::new(node),
+        logging,
+        draining: Cell::new(None),
+        leave: Notify::new(),
+        traced: RefCell::default(),
+    });
+    tokio::select! {
+        () = doors.serve(operator.clone(), clock) => {}
+        () = operator.until_the_end() => {}
+    }
+    operator.node.borrow_mut().stop();
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn announce(node: &Node, http: std::net::SocketAddr) {
+    let config = &node.shared.config;
+    let listeners: Vec<_> = config.sip.listen.iter().map(listener_text).collect();
+    let file = config.file.as_ref().map_or("none: defaults".into(), |file| file.display().to_string());
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        config = file,
+        data = %config.server.data.display(),
+        shards = config.server.shards,
+        listen = listeners.join(" "),
+        domains = node.shared.domains.join(" "),
+        metrics = %format_args!("http://{http}/metrics"),
+        "belfry is up"
+    );
+}
+
+struct Operator {
+    node: RefCell<Node>,
+    logging: Logging,
+    /// Since when.
+    draining: Cell<Option<Instant>>,
+    leave: Notify,
+    /// One entry for each trace: two of one account are two.
+    traced: RefCell<Vec<Box<str>>>,
+}
+
+impl Operator {
+    async fn until_the_end(&self) {
+        let mut look = interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut kept_house = self.now();
+        let mut busy = self.now();
+        loop {
+            tokio::select! {
+                () = self.leave.notified() => return,
+                _ = look.tick() => {}
+            }
+            let now = self.now();
+            if now.since(kept_house) >= HOUSEKEEPING {
+                kept_house = now;
+                self.keep_house();
+            }
+            let Some(since) = self.draining.get() else {
+                busy = now;
+                continue;
+            };
+            if !self.node.borrow().is_idle() {
+                busy = now;
+            }
+            if now.since(busy) >= QUIET {
+                tracing::info!("drained");
+                return;
+            }
+            if now.since(since) >= DRAIN_PATIENCE {
+                tracing::warn!("some transactions did not end; stopping all the same");
+                return;
+            }
+        }
+    }
+
+    fn keep_house(&self) {
+        let node = self.node.borrow();
+        node.clean();
+        match node.tls.as_ref().map(|tls| tls.reload_if_changed()) {
+            Some(Ok(true)) => tracing::info!("the certificate changed and was read again"),
+            Some(Err(error)) => tracing::error!(%error, "the certificate stays as it was"),
+            Some(Ok(false)) | None => {}
+        }
+    }
+
+    fn now(&self) -> Instant {
+        self.node.borrow().clock.now()
+    }
+
+    /// The addresses under which shards may have cached what a write changes.
+    async fn addresses_of(&self, write: &Write) -> Vec<Address> {
+        let account = match write {
+            Write::AddAccount(account) => return vec![account.address.clone()],
+            Write::AddAlias { alias, .. } | Write::RemoveAlias { alias } => return vec![alias.clone()],
+            Write::SetVerifiers { account, .. }
+            | Write::SetDisabled { account, .. }
+            | Write::SetLimits { account, .. }
+            | Write::RemoveAccount { account } => account,
+            _ => return Vec::new(),
+        };
+        let aliases = match self.read(Read::Aliases { account: Some(account.clone()) }).await {
+            Ok(Loaded::Aliases(aliases)) => aliases,
+            _ => Vec::new(),
+        };
+        let aliases = aliases.into_iter().map(|Alias { alias, .. }| alias);
+        std::iter::once(account.clone()).chain(aliases).collect()
+    }
+
+    fn set_traced(&self) {
+        let accounts = self.traced.borrow().clone();
+        self.node.borrow().tell(|| Command::Trace(accounts.clone()));
+    }
+
+    /// Ends with the command that reads, or with the node.
+    async fn feed(self: Rc<Self>, account: Box<str>, sink: TraceSink) {
+        let (mut events, ours) = {
+            let node = self.node.borrow();
+            let ours: Vec<_> = build::addresses(&node.shared.config);
+            (node.traces.subscribe(), ours)
+        };
+        let name = |address: std::net::SocketAddr| {
+            let is_ours = ours.iter().any(|listener| listener.address == address);
+            if is_ours { "belfry".to_owned() } else { address.to_string() }
+        };
+        while let Some(event) = next_event(&mut events, &sink).await {
+            if event.account == account {
+                sink.message(self.now(), &name(event.from), &name(event.to), &event.bytes);
+            }
+        }
+        let mut traced = self.traced.borrow_mut();
+        if let Some(place) = traced.iter().position(|other| *other == account) {
+            traced.remove(place);
+        }
+        drop(traced);
+        self.set_traced();
+    }
+}
+
+/// `None`: nobody reads any more.
+async fn next_event(
+    events: &mut broadcast::Receiver<Arc<TraceEvent>>,
+    sink: &TraceSink,
+) -> Option<Arc<TraceEvent>> {
+    loop {
+        let event = tokio::select! {
+            event = events.recv() => event,
+            () = sink.closed() => return None,
+        };
+        match event {
+            Ok(event) => return Some(event),
+            Err(RecvError::Lagged(missed)) => sink.miss(missed),
+            Err(RecvError::Closed) => return None,
+        }
+    }
+}
+
+impl Control for Operator {
+    async fn status(&self) -> Observed {
+        let node = self.node.borrow();
+        let config = &node.shared.config;
+        let (writes, reads) = node.store.waiting();
+        let down = node.board.down();
+        let (panics, lost_letters, lost_records) = node.board.faults();
+        let mut shards: Vec<_> =
+            (0..).zip(node.board.shards()).map(|(shard, now)| counters(shard, &now)).collect();
+        // Counted for the whole process; told with the first shard.
+        if let Some(first) = shards.first_mut() {
+            first.panics = panics;
+            first.letters_lost = lost_letters;
+            first.records_lost = lost_records;
+        }
+        let probed = node.shared.plan.peers().into_iter().map(|peer| peer.to_string());
+        Observed {
+            state: if self.draining.get().is_some() { NodeState::Draining } else { NodeState::Running },
+            listeners: config.sip.listen.iter().map(|listener| listener_text(listener).into()).collect(),
+            domains: node.shared.domains.clone(),
+            shards,
+            store: StoreStatus {
+                writes_waiting: writes as u64,
+                reads_waiting: reads as u64,
+                ..node.desk.failures()
+            },
+            targets: probed
+                .map(|target| TargetStatus { up: !down.contains(&target), target: target.into() })
+                .collect(),
+        }
+    }
+
+    async fn reload(&self) -> Result<Reloaded, String> {
+        let mut node = self.node.borrow_mut();
+        let old = node.shared.config.clone();
+        let new = Config::load(old.file.as_deref()).map_err(|error| error.to_string())?;
+        let needs_restart = old.needs_restart(&new).into_iter().map(Box::from).collect();
+        self.logging.reload(&new.log).map_err(|error| error.to_string())?;
+        node.reconfigure(new).map_err(|error| format!("{error:#}"))?;
+        Ok(Reloaded { needs_restart })
+    }
+
+    fn drain(&self) {
+        if self.draining.get().is_none() {
+            self.draining.set(Some(self.now()));
+            self.node.borrow().drain();
+        }
+    }
+
+    fn stop(&self) {
+        self.leave.notify_one();
+    }
+
+    fn trace(self: Rc<Self>, account: &Address, sink: TraceSink) -> bool {
+        let account: Box<str> = account.to_string().into();
+        if self.traced.borrow().len() >= limits::TRACES {
+            return false;
+        }
+        self.traced.borrow_mut().push(account.clone());
+        self.set_traced();
+        spawn_local(self.feed(account, sink));
+        true
+    }
+
+    async fn bindings(&self, account: &Address) -> Vec<BindingRow> {
+        let aor: Box<str> = account.to_string().into();
+        let (answer, bindings) = oneshot::channel();
+        {
+            let node = self.node.borrow();
+            let owner = Bucket::of(&aor).shard(node.shared.config.server.shards);
+            let letter = Letter::Command(Command::Bindings { aor, answer });
+            node.outlets[usize::from(owner)].answer_all(&mut vec![letter]);
+        }
+        let now = self.now();
+        let bindings = bindings.await.unwrap_or_default();
+        bindings.into_iter().map(|binding| binding_row(binding, now)).collect()
+    }
+
+    async fn read(&self, read: Read) -> Result<Loaded, StoreError> {
+        let answer = {
+            let node = self.node.borrow();
+            let (ticket, answer) = node.desk.expect_read();
+            node.store.read(read, ticket).map_err(|store::Busy| StoreError::Closed)?;
+            answer
+        };
+        answer.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    async fn write(&self, write: Write) -> Result<WriteDone, StoreError> {
+        let addresses = self.addresses_of(&write).await;
+        let changes_plan = matches!(
+            write,
+            Write::AddRoute(_)
+                | Write::ReplaceRoute(_)
+                | Write::RemoveRoute { .. }
+                | Write::AddDomain { .. }
+                | Write::RemoveDomain { .. }
+        );
+        let answer = {
+            let node = self.node.borrow();
+            let (ticket, answer) = node.desk.expect_write();
+            node.store.write(write, ticket).map_err(|store::Busy| StoreError::Closed)?;
+            answer
+        };
+        let done = answer.await.unwrap_or(Err(StoreError::Closed))?;
+        for address in addresses {
+            let address: Box<str> = address.to_string().into();
+            self.node.borrow().tell(|| Command::ForgetAccount(Some(address.clone())));
+        }
+        if changes_plan && let Err(error) = self.node.borrow_mut().replan() {
+            return Err(StoreError::Internal {
+                detail: format!("written, but the node goes on with the old routes: {error:#}"),
+            });
+        }
+        Ok(done)
+    }
+
+    fn accounts_changed(&self) {
+        // An import makes domains, too.
+        if let Err(error) = self.node.borrow_mut().replan() {
+            tracing::error!("domains could not be read again: {error:#}");
+        }
+    }
+}
+
+fn counters(shard: u16, now: &crate::shard::ShardStatus) -> ShardCounters {
+    ShardCounters {
+        transactions: now.transactions as u64,
+        contexts: now.contexts as u64,
+        accounts_cached: now.cached_accounts as u64,
+        ..ShardCounters::new(shard)
+            .with_net(&now.net)
+            .with_sip(&now.sip)
+            .with_router(&now.router)
+            .with_ledger(&now.calls)
+    }
+}
+
+fn binding_row(binding: router::Binding, now: Instant) -> BindingRow {
+    let from = |received: router::Received| {
+        let transport = sip::transport::via_token(received.transport).to_lowercase();
+        format!("{transport}:{}", received.remote).into()
+    };
+    BindingRow {
+        q: binding.contact.q,
+        expires_in_seconds: binding.expires_at.since(now).as_secs(),
+        received: binding.contact.received.map(from),
+        contact: binding.contact.uri,
+        user_agent: binding.contact.user_agent,
+    }
+}

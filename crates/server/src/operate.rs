@@ -1,0 +1,132 @@
+//! Everything an operator touches, on one thread: control socket, HTTP, signals, rates.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use tokio::net::TcpListener;
+use tokio::task::spawn_local;
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::control::{self, Control, ControlSocket, Reloaded};
+use crate::http;
+use crate::record::make_private_folder;
+use crate::signals::{Order, Signals};
+
+/// Bound before the node starts, so that a second node, or a port in use, is known before the first packet.
+#[derive(Debug)]
+pub struct Doors {
+    control: ControlSocket,
+    http: TcpListener,
+    signals: Signals,
+}
+
+/// What could not be opened, and what to do.
+#[derive(Debug)]
+pub enum DoorError {
+    Folder(std::path::PathBuf, io::Error),
+    Control(std::path::PathBuf, io::Error),
+    Http(SocketAddr, io::Error),
+    Signals(io::Error),
+}
+
+impl Doors {
+    /// Within a tokio runtime. Makes the folder of the socket when it is missing, closed to others.
+    pub async fn open(config: &Config) -> Result<Self, DoorError> {
+        let path = &config.server.control;
+        if let Some(folder) = path.parent() {
+            make_private_folder(folder).map_err(|error| DoorError::Folder(folder.into(), error))?;
+        }
+        let control = ControlSocket::bind(path).map_err(|error| DoorError::Control(path.clone(), error))?;
+        let address = config.http.listen;
+        let http = TcpListener::bind(address).await.map_err(|error| DoorError::Http(address, error))?;
+        let signals = Signals::new().map_err(DoorError::Signals)?;
+        Ok(Doors { control, http, signals })
+    }
+
+    /// The real port, where 0 was asked for.
+    pub fn http_address(&self) -> io::Result<SocketAddr> {
+        self.http.local_addr()
+    }
+
+    /// Serves until dropped. On a `LocalSet`.
+    pub async fn serve<C: Control + 'static>(self, control: Rc<C>, clock: Clock) {
+        let Doors { control: socket, http, mut signals } = self;
+        let (status, watching) = control::watch(control.clone(), clock);
+        // Joined to this future: they end with it.
+        let on_signals = async {
+            loop {
+                obey(signals.next().await, &control).await;
+            }
+        };
+        let ((), (), (), ()) = tokio::join!(
+            watching,
+            control::serve(socket, control.clone(), status.clone(), clock),
+            async {
+                if let Err(error) = http::serve(http, status).await {
+                    tracing::error!(%error, "metrics and health are not served any more");
+                }
+            },
+            on_signals,
+        );
+    }
+}
+
+async fn obey<C: Control + 'static>(order: Order, control: &Rc<C>) {
+    match order {
+        Order::Reload => {
+            let control = control.clone();
+            // Beside the signals: a reload that takes its time does not hold up SIGTERM.
+            spawn_local(async move {
+                report(control.reload().await);
+            });
+        }
+        Order::Drain => {
+            tracing::info!("draining: no new calls; a second signal stops at once");
+            control.drain();
+        }
+        Order::Stop => {
+            tracing::warn!("stopping now");
+            control.stop();
+        }
+    }
+}
+
+fn report(reload: Result<Reloaded, String>) {
+    match reload {
+        Ok(Reloaded { needs_restart }) if needs_restart.is_empty() => {
+            tracing::info!("configuration reloaded");
+        }
+        Ok(Reloaded { needs_restart }) => {
+            let keys = needs_restart.join(", ");
+            tracing::warn!(keys, "configuration reloaded; these keys count after a restart");
+        }
+        Err(error) => tracing::error!("configuration not reloaded, nothing changed: {error}"),
+    }
+}
+
+impl fmt::Display for DoorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DoorError::Folder(folder, error) => {
+                write!(f, "{}: cannot be made: {error}; check [server] data", folder.display())
+            }
+            DoorError::Control(socket, error) if error.kind() == io::ErrorKind::AddrInUse => write!(
+                f,
+                "{}: a node runs there already; see it with: belfry status, or give this one its own [server] data",
+                socket.display()
+            ),
+            DoorError::Control(socket, error) => {
+                write!(f, "{}: cannot be made: {error}; check [server] control", socket.display())
+            }
+            DoorError::Http(address, error) => {
+                write!(f, "cannot listen at {address}: {error}; check [http] listen")
+            }
+            DoorError::Signals(error) => write!(f, "cannot catch signals: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for DoorError {}

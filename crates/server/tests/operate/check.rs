@@ -1,0 +1,40 @@
+//! `check-config`, usage and what every command says about a bad configuration.
+
+use super::place::Place;
+
+#[test]
+fn mistakes_have_their_own_exit_code_and_place() {
+    let place = Place::new();
+    assert_eq!(place.belfry(&["check-config", "belfry.toml"]).good(), "belfry.toml: good\n");
+    place.write("bad.toml", "[sip]\nlisen = []\ntcp_idle = \"soon\"\n");
+    let said = place.belfry(&["check-config", "bad.toml"]);
+    assert_eq!(said.code, 78);
+    let lines: Vec<_> = said.err.lines().collect();
+    assert_eq!(lines.len(), 2, "{lines:#?}");
+    assert_eq!(lines[0], "belfry: bad.toml:2:1: unknown key `lisen` in [sip]; expected perhaps `listen`");
+    assert!(lines[1].starts_with("bad.toml:3:12: `tcp_idle` is \"soon\"; expected a duration"), "{lines:#?}");
+    for command in [&["serve"][..], &["status"], &["account", "list"], &["reload"]] {
+        let args = [command, &["--config", "bad.toml"]].concat();
+        place.belfry(&args).failed(78, "bad.toml:2:1: ");
+    }
+    place.belfry(&["check-config", "none.toml"]).failed(78, "none.toml: cannot be read");
+}
+
+#[test]
+fn wrong_usage_is_2_and_a_missing_node_69() {
+    let place = Place::new();
+    place.belfry(&["frobnicate"]).failed(2, "unrecognized subcommand");
+    place.belfry(&["account", "add"]).failed(2, "<ACCOUNT>");
+    place.belfry(&["trace", "alice", "--for", "soon"]).failed(2, "expected a time, as 30s or 10m");
+    for command in [&["status"][..], &["reload"], &["drain"], &["trace", "alice"]] {
+        place.belfry(command).failed(69, "start one with: belfry serve");
+    }
+}
+
+#[test]
+fn the_environment_names_the_configuration() {
+    let place = Place::new();
+    let output = place.command(&["check-config"]).env("BELFRY_CONFIG", "other.toml").output().unwrap();
+    assert_eq!(output.status.code(), Some(78));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("other.toml: cannot be read"));
+}

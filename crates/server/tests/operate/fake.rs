@@ -1,0 +1,141 @@
+//! A node without shards: the doors an operator uses, over a store of its own.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use server::clock::Clock;
+use server::config::Config;
+use server::control::{
+    BindingRow, Control, NodeState, Observed, Reloaded, ShardCounters, TargetStatus, TraceSink,
+};
+use server::operate::Doors;
+use store::{Address, Admin, Loaded, Read, Sqlite, StoreError, Write, WriteDone};
+use tokio::sync::oneshot;
+
+/// What was asked of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    Reload,
+    Drain,
+    Trace(String),
+    AccountsChanged,
+    Wrote,
+}
+
+struct Fake {
+    admin: RefCell<Admin>,
+    events: SyncSender<Event>,
+    draining: Cell<bool>,
+    traces: RefCell<Vec<TraceSink>>,
+}
+
+impl Control for Fake {
+    async fn status(&self) -> Observed {
+        let counted = ShardCounters { calls_up: 3, calls: 4, kernel_drops: 1_234, ..ShardCounters::new(1) };
+        Observed {
+            state: if self.draining.get() { NodeState::Draining } else { NodeState::Running },
+            listeners: vec!["udp:127.0.0.1:5060".into()],
+            domains: vec!["example.test".into()],
+            shards: vec![ShardCounters::new(0), counted],
+            targets: vec![TargetStatus { target: "192.0.2.7:5060".into(), up: false }],
+            ..Observed::default()
+        }
+    }
+
+    async fn reload(&self) -> Result<Reloaded, String> {
+        self.events.send(Event::Reload).unwrap();
+        Ok(Reloaded { needs_restart: vec!["sip.listen".into()] })
+    }
+
+    fn drain(&self) {
+        self.draining.set(true);
+        self.events.send(Event::Drain).unwrap();
+    }
+
+    fn stop(&self) {}
+
+    fn trace(self: Rc<Self>, account: &Address, sink: TraceSink) -> bool {
+        self.events.send(Event::Trace(account.to_string())).unwrap();
+        let invite = b"INVITE sip:bob@example.test SIP/2.0\r\nCall-ID: c1\r\nCSeq: 1 INVITE\r\n\
+                       Proxy-Authorization: Digest username=\"alice\", response=\"5ec4e7\"\r\n\r\n";
+        let ringing = b"SIP/2.0 180 Ringing\r\nCall-ID: c1\r\nCSeq: 1 INVITE\r\n\r\n";
+        let at = Clock::new().now();
+        sink.message(at, "udp:192.0.2.1:5060", "belfry", invite);
+        sink.message(at, "belfry", "udp:192.0.2.1:5060", ringing);
+        // Kept, so that the trace does not end by itself.
+        self.traces.borrow_mut().push(sink);
+        true
+    }
+
+    async fn bindings(&self, _: &Address) -> Vec<BindingRow> {
+        vec![BindingRow {
+            contact: "sip:alice@192.0.2.1".into(),
+            q: 500,
+            expires_in_seconds: 90,
+            user_agent: "phone".into(),
+            received: None,
+        }]
+    }
+
+    async fn read(&self, read: Read) -> Result<Loaded, StoreError> {
+        self.admin.borrow_mut().read(&read)
+    }
+
+    async fn write(&self, write: Write) -> Result<WriteDone, StoreError> {
+        self.events.send(Event::Wrote).unwrap();
+        self.admin.borrow_mut().write(&write)
+    }
+
+    fn accounts_changed(&self) {
+        self.events.send(Event::AccountsChanged).unwrap();
+    }
+}
+
+/// Runs on a thread of its own until dropped.
+pub(crate) struct FakeNode {
+    pub(crate) events: Receiver<Event>,
+    pub(crate) http: std::net::SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl FakeNode {
+    pub(crate) fn start(config: Config) -> Self {
+        let (events, received) = sync_channel(1_000);
+        let (stop, stopped) = oneshot::channel();
+        let (ready, http) = sync_channel(1);
+        let run = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            tokio::task::LocalSet::new().block_on(&runtime, async {
+                let doors = Doors::open(&config).await.unwrap();
+                ready.send(doors.http_address().unwrap()).unwrap();
+                let store = Sqlite::open(config.server.database()).unwrap();
+                let admin = RefCell::new(Admin::new(&store).unwrap());
+                let fake = Fake { admin, events, draining: Cell::new(false), traces: RefCell::default() };
+                tokio::select! {
+                    () = doors.serve(Rc::new(fake), Clock::new()) => {}
+                    _ = stopped => {}
+                }
+            });
+        };
+        let thread = std::thread::Builder::new().name("fake-node".into()).spawn(run).unwrap();
+        let http = http.recv().unwrap();
+        FakeNode { events: received, http, stop: Some(stop), thread: Some(thread) }
+    }
+}
+
+impl FakeNode {
+    /// The next but reloads, which a signal sent to the whole process causes in every node of it.
+    pub(crate) fn next_event(&self) -> Event {
+        self.events.iter().find(|event| *event != Event::Reload).unwrap()
+    }
+}
+
+impl Drop for FakeNode {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        self.thread.take().unwrap().join().unwrap();
+    }
+}

@@ -1,0 +1,11 @@
+//! What an operator touches, from outside: the built binary, with and without a node.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+
+mod check;
+mod fake;
+mod node;
+mod place;
+mod protocol;
+mod record;
+mod serve;

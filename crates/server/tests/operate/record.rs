@@ -1,0 +1,164 @@
+//! Accounts, domains and routes in the record, while no node runs.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+
+use super::place::Place;
+
+#[test]
+fn an_account_from_its_making_to_its_end() {
+    let place = Place::new();
+    let add = ["account", "add", "alice", "--password-stdin", "--name", "Alice", "--max-contacts", "3"];
+    place.belfry_with(&add, "secret\n").good();
+    // Nobody else may read the verifiers.
+    let mode = |name| std::fs::metadata(place.path(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("data"), mode("data/belfry.db")), (0o700, 0o600));
+    place.belfry_with(&add, "secret\n").failed(1, "account alice@example.test exists already");
+    place
+        .belfry_with(&["account", "add", "bob@elsewhere.test", "--password-stdin"], "x\n")
+        .failed(1, "not served here; add it with: belfry domain add elsewhere.test");
+    place.belfry(&["account", "add", "bob"]).failed(2, "--password-stdin");
+    place
+        .belfry_with(&["account", "add", "bob", "--password-stdin"], "\n")
+        .failed(1, "password: expected 1 to");
+
+    let shown = place.belfry(&["account", "show", "alice@EXAMPLE.test"]).good();
+    for line in
+        ["account      alice@example.test", "name         Alice", "state        enabled", "contacts     3"]
+    {
+        assert!(shown.contains(line), "{shown}");
+    }
+    assert!(shown.contains("not known: no node runs"), "{shown}");
+
+    place.belfry(&["account", "alias", "add", "boss", "alice"]).good();
+    place.belfry(&["account", "disable", "alice"]).good();
+    place.belfry(&["account", "set", "boss", "--name", "A. Liddell", "--no-limits"]).good();
+    let json = place.belfry(&["account", "show", "boss", "--json"]).good();
+    let shown: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(shown["account"], "alice@example.test");
+    assert_eq!(shown["name"], "A. Liddell");
+    assert_eq!(shown["disabled"], true);
+    assert_eq!(shown["max_contacts"], serde_json::Value::Null);
+    assert_eq!(shown["aliases"], serde_json::json!(["boss@example.test"]));
+
+    place.belfry(&["account", "enable", "boss"]).good();
+    assert!(place.belfry(&["account", "list"]).good().contains("enabled"));
+    let warned = place.belfry(&["account", "passwd", "boss", "--password", "better"]);
+    assert!(warned.err.contains("can be seen by others"), "{warned:?}");
+    warned.good();
+    place
+        .belfry(&["account", "remove", "alice", "nobody"])
+        .failed(1, "there is no account nobody@example.test");
+    assert_eq!(place.belfry(&["account", "list"]).good(), "no accounts\n");
+    assert_eq!(place.belfry(&["account", "alias", "list"]).good(), "no aliases\n");
+}
+
+#[test]
+fn an_import_says_how_many_and_where_it_stopped() {
+    let place = Place::new();
+    let mut csv = String::from("account,password,name\n");
+    for number in 0..2_500 {
+        csv.push_str(&format!("user{number:04},pw{number},User {number}\n"));
+    }
+    place.write("users.csv", &csv);
+    let said = place.belfry(&["account", "import", "users.csv"]).good();
+    assert!(said.starts_with("accounts: 2 500 in ") && said.contains(": 2 500 added, 0 updated"), "{said}");
+    let again = place.belfry_with(&["account", "import", "-", "--skip-existing"], &csv).good();
+    assert!(again.contains("0 added, 0 updated, 2 500 skipped"), "{again}");
+    place.belfry_with(&["account", "import", "-"], "zoe,pw\nyan\n").failed(
+        1,
+        "line 2: 1 field; expected account,password,name (name may be missing); accounts in before it: 1; ",
+    );
+
+    let listed = place.belfry(&["account", "list", "--json"]).good();
+    assert_eq!(listed.lines().count(), 2_501, "pages follow each other");
+    let some = place.belfry(&["account", "list", "--prefix", "user00", "--limit", "3"]).good();
+    assert_eq!(some.lines().count(), 4, "{some}");
+    assert!(some.lines().nth(1).unwrap().starts_with("user0000@example.test  User 0  enabled"), "{some}");
+    let domains = place.belfry(&["domain", "list"]).good();
+    assert_eq!(domains, "DOMAIN        ACCOUNTS\nexample.test     2 501\n");
+}
+
+#[test]
+fn an_interrupted_import_says_how_many_are_in() {
+    let place = Place::new();
+    let mut child = place.command(&["account", "import", "-"]).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    // Interrupts are caught before the record is opened.
+    while !place.path("data/belfry.db").exists() {
+        assert!(child.try_wait().unwrap().is_none(), "ended too early");
+        std::thread::yield_now();
+    }
+    let rows = |from: usize| (from..from + 100).map(|n| format!("u{n},pw\n")).collect::<String>();
+    input.write_all(rows(0).as_bytes()).unwrap();
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let stopping = said.find(|line| line.as_ref().unwrap().starts_with("stopping after this batch"));
+    assert!(stopping.is_some());
+    // What is read after it is not taken.
+    let _ = input.write_all(rows(100).as_bytes());
+    drop(input);
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    let last = said.map(Result::unwrap).last().unwrap();
+    let (_, rest) = last.split_once("interrupted; ").unwrap();
+    let count: usize =
+        rest.strip_prefix("accounts in: ").unwrap().split(' ').next().unwrap().parse().unwrap();
+    assert!(rest.contains(" added, 0 updated") && count <= 200, "{last}");
+    assert_eq!(place.belfry(&["account", "list", "--json"]).good().lines().count(), count);
+}
+
+#[test]
+fn domains_come_and_go() {
+    let place = Place::new();
+    place.belfry(&["domain", "add", "Other.test"]).good();
+    place.belfry(&["domain", "add", "other.test"]).failed(1, "exists already");
+    place.belfry_with(&["account", "add", "bob@other.test", "--password-stdin"], "x\n").good();
+    place.belfry(&["domain", "remove", "other.test"]).failed(1, "");
+    place.belfry(&["account", "remove", "bob@other.test"]).good();
+    place.belfry(&["domain", "remove", "other.test"]).good();
+    place.belfry(&["domain", "remove", "other.test"]).failed(1, "there is no domain other.test");
+    place.belfry(&["domain", "add", "a b"]).failed(1, "expected a host name");
+}
+
+#[test]
+fn routes_are_checked_before_they_are_written() {
+    let place = Place::new();
+    for (args, code, words) in [
+        (&["r", "49", "sip:gw.test"][..], 2, "expected number:, prefix:, user:, regex: or domain:"),
+        (&["r", "number:49x", "sip:gw.test"], 1, "expected digits"),
+        (&["r", "regex:(", "sip:gw.test"], 1, "route r: regex parse error"),
+        (&["r", "prefix:+49", "sip:gw.test:port"], 2, "expected a port, 1 to 65535"),
+        (&["r", "prefix:+49", "sip:gw.test,weight=heavy"], 2, "expected 0 to 65535"),
+        (
+            &["r", "prefix:+49", "account:a@b.test", "sip:gw.test"],
+            1,
+            "expected an account to be the only target",
+        ),
+    ] {
+        place.belfry(&[&["route", "add"], args].concat()).failed(code, words);
+    }
+    assert_eq!(place.belfry(&["route", "list"]).good(), "no routes\n");
+    let add =
+        ["route", "add", "carrier", "prefix:+49", "sip:192.0.2.7:5060,weight=3", "sip:192.0.2.8,priority=2"];
+    place.belfry(&[&add[..], &["--probe", "--strip", "2", "--prefix", "0"]].concat()).good();
+    place.belfry(&add).failed(1, "route carrier exists already");
+    let listed = place.belfry(&["route", "list"]).good();
+    let line = listed.lines().nth(1).unwrap();
+    let expected = "carrier  prefix:+49  sip:192.0.2.7:5060,weight=3 sip:192.0.2.8,priority=2  0… without 2  accounts  yes";
+    assert_eq!(line, expected);
+    place.belfry(&[&add[..], &["--replace", "--open"]].concat()).good();
+    let json = place.belfry(&["route", "list", "--json"]).good();
+    let route: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&route["open"], &route["probe"]), (&true.into(), &false.into()));
+    place.belfry(&["route", "remove", "carrier"]).good();
+    place.belfry(&["route", "remove", "carrier"]).failed(1, "there is no route carrier");
+}
+
+#[test]
+fn no_calls_yet() {
+    let place = Place::new();
+    assert_eq!(place.belfry(&["calls", "--last", "5"]).good(), "no calls\n");
+    assert_eq!(place.belfry(&["calls", "--json"]).good(), "");
+}

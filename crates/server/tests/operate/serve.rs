@@ -1,0 +1,115 @@
+//! The real node, from start to end.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command};
+
+use super::place::Place;
+
+/// A node that listens at ports the system chose.
+fn place() -> Place {
+    let place = Place::new();
+    place.write(
+        "belfry.toml",
+        "[server]\ndata = \"data\"\nshards = 2\n\
+         [sip]\nlisten = [\"udp:127.0.0.1:0\", \"tcp:127.0.0.1:0\"]\ndomains = [\"example.test\"]\n\
+         [http]\nlisten = \"127.0.0.1:0\"\n[log]\nformat = \"json\"\n",
+    );
+    place
+}
+
+/// Its log, one JSON object a line.
+struct Served {
+    child: Child,
+    log: std::io::Lines<BufReader<std::process::ChildStderr>>,
+}
+
+impl Served {
+    fn start(place: &Place) -> Self {
+        let mut child = place.command(&["serve"]).spawn().unwrap();
+        let log = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut served = Served { child, log };
+        served.wait_for("belfry is up");
+        served
+    }
+
+    fn wait_for(&mut self, words: &str) -> serde_json::Value {
+        for line in self.log.by_ref() {
+            let line = line.unwrap();
+            if line.contains(words) {
+                return serde_json::from_str(&line).unwrap();
+            }
+        }
+        panic!("the node ended without {words:?}");
+    }
+
+    fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // Ended already, when all went well.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_node_serves_reloads_and_drains() {
+    let place = place();
+    let mut node = Served::start(&place);
+    place.belfry_with(&["account", "add", "alice", "--password-stdin"], "secret\n").good();
+    place.belfry(&["route", "add", "gw", "prefix:+49", "sip:127.0.0.1:9", "--probe"]).good();
+    place.belfry(&["domain", "add", "other.test"]).good();
+    let status = place.belfry(&["status"]).good();
+    assert!(status.contains("domains        example.test other.test"), "{status}");
+    let shown = place.belfry(&["account", "show", "alice"]).good();
+    assert!(shown.contains("registered   nowhere"), "{shown}");
+
+    place.belfry(&["serve"]).failed(1, "a node runs there already; see it with: belfry status");
+
+    place.write("belfry.toml", "[sip]\nlisten = 5\n");
+    node.signal("-HUP");
+    let error = node.wait_for("not reloaded");
+    assert!(error["message"].as_str().unwrap().contains("belfry.toml:2:10: `listen` is 5"), "{error}");
+
+    node.signal("-TERM");
+    node.wait_for("drained");
+    assert_eq!(node.child.wait().unwrap().code(), Some(0));
+    assert!(!place.path("data/control.sock").exists());
+}
+
+#[test]
+fn what_was_written_is_there_after_a_kill() {
+    let place = place();
+    let node = Served::start(&place);
+    place.belfry_with(&["account", "add", "alice", "--password-stdin"], "secret\n").good();
+    node.signal("-KILL");
+    drop(node);
+    let _node = Served::start(&place);
+    assert!(place.belfry(&["account", "list"]).good().contains("alice@example.test"));
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let place = Place::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    for (section, words) in [
+        (
+            format!("[http]\nlisten = \"127.0.0.1:{port}\"\n[sip]\nlisten = [\"udp:127.0.0.1:0\"]\n"),
+            "check [http] listen",
+        ),
+        (
+            format!("[http]\nlisten = \"127.0.0.1:0\"\n[sip]\nlisten = [\"tcp:127.0.0.1:{port}\"]\n"),
+            "cannot listen at",
+        ),
+    ] {
+        place.write("belfry.toml", &format!("[server]\ndata = \"data\"\nshards = 1\n{section}"));
+        let said = place.belfry(&["serve"]);
+        assert!(said.err.contains(&format!("127.0.0.1:{port}")), "{said:?}");
+        said.failed(1, words);
+    }
+}
