@@ -9,12 +9,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use router::{Answer, Binding, Contact, Edge, Query};
 use sip::digest::{self, Ha1s};
-use sip::endpoint::{Account, Decision, Effect, Endpoint, Listener, PlanRequest, Settings};
+use sip::endpoint::{Account, Decision, Effect, Endpoint, Listener, Outbox, PlanRequest, Settings};
 use sip::events::EventRules;
 use sip::registrar::RegistrarRules;
 use sip::transport::{Packet, Source, Transport};
 use sip::wire::{Header, Message};
 use stdx::Instant;
+use stdx::rng::Rng;
 
 const START: Instant = Instant::from_unix_seconds(1_700_000_000);
 
@@ -62,42 +63,54 @@ fn binding() -> Binding {
     Binding { contact, expires_at: START + Duration::from_secs(600), call_id: "".into(), cseq: 1 }
 }
 
-/// One line: the answer, or where it was forwarded, or nothing.
-fn verdict(bytes: Bytes) -> String {
-    let mut endpoint = endpoint();
+/// Everything sent in answer to one datagram.
+fn receive(endpoint: &mut Endpoint, now: Instant, bytes: Bytes) -> Vec<Bytes> {
     let source = Source {
         transport: Transport::Udp,
         local: "192.0.2.1:5060".parse().unwrap(),
         remote: "192.0.2.50:5060".parse().unwrap(),
         flow: None,
     };
-    let (mut effects, mut done) = (Vec::new(), Vec::new());
-    endpoint.handle_packet(START, Packet { bytes, source }, &mut effects);
+    let (mut effects, mut sent) = (Vec::new(), Vec::new());
+    endpoint.handle_packet(now, Packet { bytes, source }, &mut effects);
     while !effects.is_empty() {
         for effect in std::mem::take(&mut effects) {
-            match effect {
-                Effect::Transmit(transmit) => done.push(show(&transmit.bytes)),
-                Effect::Plan { id, request } => {
-                    endpoint.handle_plan(START, id, plan(&request), &mut effects);
-                }
-                Effect::Account { id, user, domain } => {
-                    let ha1s = Ha1s::compute(&user, &domain, "secret");
-                    let aor = format!("{user}@{domain}").into();
-                    let account = Account { aor, ha1s, disabled: false, max_contacts: 5 };
-                    endpoint.handle_account(START, id, Ok(Some(account)), &mut effects);
-                }
-                Effect::Ask { id, query: Query::Lookup { .. } } => {
-                    endpoint.handle_answer(START, id, Answer::Bindings(vec![binding()]), &mut effects);
-                }
-                _ => {}
-            }
+            perform(endpoint, now, effect, &mut effects, &mut sent);
         }
     }
-    // Whatever it was, it leaves nothing behind.
-    for seconds in 1..100 {
-        endpoint.expire(START + Duration::from_secs(seconds * 5), &mut Vec::new());
+    sent
+}
+
+fn perform(endpoint: &mut Endpoint, now: Instant, effect: Effect, more: &mut Outbox, sent: &mut Vec<Bytes>) {
+    match effect {
+        Effect::Transmit(transmit) => sent.push(transmit.bytes),
+        Effect::Plan { id, request } => endpoint.handle_plan(now, id, plan(&request), more),
+        Effect::Account { id, user, domain } => {
+            let ha1s = Ha1s::compute(&user, &domain, "secret");
+            let aor = format!("{user}@{domain}").into();
+            let account = Account { aor, ha1s, disabled: false, max_contacts: 5 };
+            endpoint.handle_account(now, id, Ok(Some(account)), more);
+        }
+        Effect::Ask { id, query: Query::Lookup { .. } } => {
+            endpoint.handle_answer(now, id, Answer::Bindings(vec![binding()]), more);
+        }
+        _ => {}
+    }
+}
+
+/// Whatever it was, it leaves nothing behind.
+fn rest(endpoint: &mut Endpoint, from: Instant) {
+    for seconds in 1..200 {
+        endpoint.expire(from + Duration::from_secs(seconds * 5), &mut Vec::new());
     }
     assert_eq!(endpoint.load(), (0, 0));
+}
+
+/// One line: the answer, or where it was forwarded, or nothing.
+fn verdict(bytes: Bytes) -> String {
+    let mut endpoint = endpoint();
+    let done: Vec<String> = receive(&mut endpoint, START, bytes).iter().map(show).collect();
+    rest(&mut endpoint, START);
     if done.is_empty() { "nothing".into() } else { done.join(", ") }
 }
 
@@ -186,4 +199,52 @@ fn and_those_from_m_on() {
     wsinv       403 Relaying Denied
     zeromf      483 Too Many Hops
     ");
+}
+
+fn all() -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/rfc4475");
+    let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    names.sort();
+    names.iter().map(|path| fs::read(path).unwrap()).collect()
+}
+
+/// A message with a few bytes changed, and sometimes a piece of another in it.
+fn damaged(rng: &mut Rng, messages: &[Vec<u8>]) -> Vec<u8> {
+    let pick = |rng: &mut Rng, length: usize| usize::try_from(rng.below(length as u64)).unwrap();
+    let mut bytes = messages[pick(rng, messages.len())].clone();
+    for _ in 0..rng.below(4) {
+        let at = pick(rng, bytes.len());
+        bytes[at] = b"\0\r\n \t;:,<>@\"=09azAZ%\xff"[pick(rng, 20)];
+    }
+    if rng.chance(200) {
+        let other = &messages[pick(rng, messages.len())];
+        let (from, at) = (pick(rng, other.len()), pick(rng, bytes.len()));
+        bytes.splice(at..at, other[from..(from + 200).min(other.len())].iter().copied());
+    }
+    bytes
+}
+
+/// Damaged requests, and damaged answers to what came of them: no panic, and nothing stays.
+#[test]
+fn damaged_messages_leave_nothing_behind() {
+    let messages = all();
+    for seed in 0..60 {
+        let (mut endpoint, mut rng, mut now) = (endpoint(), Rng::seeded(seed), START);
+        let mut sent: Vec<Vec<u8>> = Vec::new();
+        for _ in 0..200 {
+            let bytes = damaged(&mut rng, &messages);
+            sent.extend(receive(&mut endpoint, now, bytes.into()).iter().map(|bytes| bytes.to_vec()));
+            if !sent.is_empty() && rng.chance(500) {
+                // What we sent comes back, as it was or as an answer of a kind.
+                let echo = damaged(&mut rng, &sent);
+                let start = echo.iter().position(|byte| *byte == b'\n').unwrap_or(0);
+                let status = format!("SIP/2.0 {} Said\r", 100 + rng.below(600));
+                let answer = [status.as_bytes(), &echo[start..]].concat();
+                receive(&mut endpoint, now, if rng.chance(300) { echo } else { answer }.into());
+            }
+            now = now + Duration::from_millis(rng.below(2_000));
+            endpoint.expire(now, &mut Vec::new());
+        }
+        rest(&mut endpoint, now);
+    }
 }

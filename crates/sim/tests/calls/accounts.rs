@@ -280,3 +280,17 @@ fn a_connection_that_is_gone_is_a_phone_that_is_gone() {
     assert_eq!(scene.status(), 480);
     scene.rest();
 }
+
+/// RFC 5627 §6.1: a callee may name itself by an address of ours; requests of the call find its phone.
+#[test]
+fn a_contact_of_our_own_domain_is_looked_up() {
+    let mut scene = scene();
+    register(&mut scene, "secret");
+    scene.call("sip:bob@example.test");
+    scene.run(2_000);
+    scene.world.node_mut::<Phone>(scene.alice).calls[0].target = "sip:bob@example.test".into();
+    scene.hang_up();
+    scene.run(1_000);
+    assert!(scene.callee(0).calls[0].ended, "{}", scene.world.ladder());
+    scene.rest();
+}

@@ -46,7 +46,7 @@ pub struct Call {
     pub invite: Message,
     to_tag: Vec<u8>,
     pub routes: Vec<String>,
-    target: String,
+    pub target: String,
     cseq: u32,
     todo: Vec<(Instant, u16)>,
     /// The callee's 2xx until it is acknowledged: bytes, interval, next time, end.

@@ -152,6 +152,10 @@ fn we_are_no_open_relay() {
             }
         }
     }
+    let by_us = "ACK sip:bob@10.0.0.1 SIP/2.0\r\nVia: SIP/2.0/UDP 10.0.0.2;branch=z9hG4bK-ack\r\nMax-Forwards: 70\r\n\
+                 Route: <sip:10.0.0.1;lr>, <sip:10.0.0.9;lr>\r\nFrom: <sip:a@b>;tag=1\r\nTo: <sip:b@b>;tag=2\r\n\
+                 Call-ID: other\r\nCSeq: 1 ACK\r\nContent-Length: 0\r\n\r\n";
+    scene.world.send(scene.alice, address(2), SERVER, by_us);
     scene.run(5_000);
     assert!(scene.world.node::<Mailbox>(victim).letters().is_empty());
     scene.hang_up();

@@ -41,7 +41,9 @@ impl Endpoint {
             return self.finish(now, key, 400, "Bad Request-URI", out);
         };
         let to_us = self.is_us(&uri);
-        if own.genuine && (beyond || !to_us) {
+        // A Contact that is an address of ours, as a GRUU is (RFC 5627 §6.1), is looked up like any other.
+        let is_ours = own.flow.is_none() && !beyond && self.settings.serves(&uri.host_lower());
+        if own.genuine && !is_ours && (beyond || !to_us) {
             return self.forward_in_dialog(now, key, &own, out);
         }
         if self.is_notifiers(request) {

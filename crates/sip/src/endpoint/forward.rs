@@ -86,6 +86,12 @@ impl Endpoint {
             let destination = Destination { uri: ack.uri().into(), path: "".into(), received: own.flow };
             return self.forward_ack(now, &ack, &source, own.count, &destination, out);
         }
+        // To our own error response: its tag is made of the branch, which such an ACK has from its INVITE. By a
+        // Route that we did not write, or round in a loop, nothing is relayed.
+        let is_to_us = ack.to_tag() == Some(self.tag_of(&ack).as_bytes());
+        if is_to_us || route_after(&ack, own.count).is_some() || self.is_loop(&ack) {
+            return;
+        }
         // COMPAT(sipp): its built-in uac keeps no Route; the ACK goes where its INVITE went. The context has
         // no server transaction, so that no answer can come of it.
         let key = self.contexts.insert(Context::new(Key::from_u64(0), ack, source, own.count));
