@@ -95,6 +95,8 @@ impl<M> Inbox<M> {
     /// Moves out all that is there. Never waits.
     pub fn take(&mut self, into: &mut Vec<M>) {
         let mut state = self.shared.lock();
+        // The owner is awake: nobody needs to wake it before it sleeps again.
+        state.waker = None;
         if into.is_empty() {
             std::mem::swap(into, &mut state.messages);
         } else {

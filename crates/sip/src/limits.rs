@@ -33,6 +33,10 @@ pub const USER_AGENT_BYTES: usize = 64;
 /// Contacts that one request may ring at once. RFC 5393 asks for a bound on fan-out; the rest are not rung.
 pub const FORK_BRANCHES: usize = 32;
 
+/// Branches that one request may have at once over all proxies, when nobody before us said (RFC 5393 §5.3.3).
+/// The rest are not rung, and where not even one is left it is answered 440.
+pub const MAX_BREADTH: usize = 60;
+
 /// Max-Forwards put into a request that has none (RFC 3261 §16.6 step 3).
 pub const MAX_FORWARDS: u8 = 70;
 

@@ -22,6 +22,24 @@ use super::settings::{NetEvent, SendFault};
 use super::stun;
 use crate::limits;
 
+/// When a socket is asked for datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// When the runtime has heard from the kernel that there are some.
+    WhenReady,
+    /// In any case: the runtime has not been asked lately.
+    Anyway,
+}
+
+impl Look {
+    fn at<R>(self, socket: &UdpSocket, receive: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
+        match self {
+            Look::WhenReady => socket.try_io(Interest::READABLE, receive),
+            Look::Anyway => receive(),
+        }
+    }
+}
+
 /// One datagram to send.
 pub(super) struct Outgoing {
     pub(super) bytes: Bytes,
@@ -103,6 +121,7 @@ impl UdpListener {
     pub(super) fn receive(
         &mut self,
         receiver: &mut Receiver,
+        look: Look,
         counters: &mut NetCounters,
         events: &mut Vec<NetEvent>,
         sink: &mut Vec<Packet>,
@@ -111,7 +130,7 @@ impl UdpListener {
         let socket = Rc::clone(&self.socket);
         let UdpListener { local, queue, drops, .. } = self;
         let mut intake = Intake { local: *local, drops, queue, counters, sink };
-        let result = socket.try_io(Interest::READABLE, || {
+        let result = look.at(&socket, || {
             match receiver.receive(socket.as_fd(), |datagram| intake.take(&datagram)) {
                 // Fewer than asked for: the socket is empty. Saying so here saves the call that would only
                 // find that out; the next datagram makes the socket readable again.

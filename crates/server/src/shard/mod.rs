@@ -147,7 +147,9 @@ impl Shard {
         let started = self.parts.clock.now();
         self.begin(started);
         while !self.leaving {
-            self.wait().await;
+            if !self.pace.expects_more() {
+                self.wait().await;
+            }
             let now = self.parts.clock.now();
             let messages = self.turn(now);
             self.weigh(now);
@@ -218,7 +220,11 @@ impl Shard {
 
     fn receive(&mut self, now: Instant) -> usize {
         let mut packets = std::mem::take(&mut self.scratch.packets);
-        let count = self.io.receive_batch(&mut packets);
+        let count = if self.pace.expects_more() {
+            self.io.receive_anyway(&mut packets)
+        } else {
+            self.io.receive_batch(&mut packets)
+        };
         for packet in packets.drain(..) {
             match self.workers.of(&packet.bytes) {
                 Some(shard) if shard != self.parts.edge.shard => {

@@ -1,10 +1,16 @@
 //! Calls and more through the real endpoint and router, over a network that loses what the seed says.
 
+#![allow(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
+
+mod accounts;
 mod basic;
 mod cancels;
+mod chaos;
 mod forks;
 mod phone;
+mod routes;
 mod server;
+mod waits;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;

@@ -45,7 +45,7 @@ pub struct Call {
     pub is_caller: bool,
     pub invite: Message,
     to_tag: Vec<u8>,
-    routes: Vec<String>,
+    pub routes: Vec<String>,
     target: String,
     cseq: u32,
     todo: Vec<(Instant, u16)>,
@@ -125,8 +125,13 @@ impl Phone {
         } else {
             format!("From: <sip:{name}@elsewhere.test>;tag={name}{number}\r\n")
         };
+        let call_id = if lines.contains("Call-ID:") {
+            String::new()
+        } else {
+            format!("Call-ID: call-{name}-{number}\r\n")
+        };
         let text = format!(
-            "INVITE {uri} SIP/2.0\r\nVia: {via}\r\nMax-Forwards: 70\r\n{from}To: <{uri}>\r\nCall-ID: call-{name}-{number}\r\n\
+            "INVITE {uri} SIP/2.0\r\nVia: {via}\r\nMax-Forwards: 70\r\n{from}To: <{uri}>\r\n{call_id}\
              CSeq: {number} INVITE\r\nContact: <{}>\r\n{lines}Content-Length: 0\r\n\r\n",
             self.contact()
         );
@@ -153,6 +158,7 @@ impl Phone {
     /// Sends a request of a dialog by its route set (RFC 3261 §12.2.1.1).
     pub fn in_dialog(&mut self, now: Instant, index: usize, method: &str, out: &mut Vec<Datagram>) {
         let via = self.via();
+        let via = format!("{via}\r\nContact: <{}>", self.contact());
         let call = &mut self.calls[index];
         if method != "ACK" {
             call.cseq += 1;
@@ -230,7 +236,7 @@ impl Phone {
     fn hear_of_call(&mut self, now: Instant, response: &Message, out: &mut Vec<Datagram>) {
         let status = response.status();
         let Some(index) =
-            self.calls.iter().position(|call| call.is_caller && call.invite.call_id() == response.call_id())
+            self.calls.iter().rposition(|call| call.is_caller && call.invite.call_id() == response.call_id())
         else {
             return;
         };
@@ -442,10 +448,6 @@ impl Call {
             line(Header::CallId),
             self.cseq
         )
-    }
-
-    pub fn routes(&self) -> &[String] {
-        &self.routes
     }
 }
 

@@ -34,6 +34,9 @@ pub struct Server {
     /// Where sending fails at once.
     pub unreachable: Vec<(Transport, SocketAddr)>,
     pub calls: Vec<CallEventKind>,
+    /// Questions to the store wait for `catch_up`.
+    pub is_slow: bool,
+    asked: Outbox,
     listeners: Vec<Listener>,
     store: Vec<KeptMessage>,
     /// Peers of connections; a flow's number is its place.
@@ -72,6 +75,8 @@ impl Server {
             dns: HashMap::new(),
             unreachable: Vec::new(),
             calls: Vec::new(),
+            is_slow: false,
+            asked: Vec::new(),
             store: Vec::new(),
             flows: Vec::new(),
         }
@@ -90,6 +95,13 @@ impl Server {
         self
     }
 
+    /// The store answers all it was asked.
+    pub fn catch_up(&mut self, now: Instant, out: &mut Vec<Datagram>) {
+        self.is_slow = false;
+        let asked = std::mem::take(&mut self.asked);
+        self.settle(now, asked, out);
+    }
+
     fn settle(&mut self, now: Instant, mut effects: Outbox, out: &mut Vec<Datagram>) {
         while !effects.is_empty() {
             for effect in std::mem::take(&mut effects) {
@@ -101,6 +113,7 @@ impl Server {
     fn perform(&mut self, now: Instant, effect: Effect, more: &mut Outbox, out: &mut Vec<Datagram>) {
         match effect {
             Effect::Transmit(transmit) => self.transmit(now, transmit, more, out),
+            Effect::Account { .. } if self.is_slow => self.asked.push(effect),
             Effect::Account { id, user, domain } => {
                 let account = self.accounts.get(&format!("{user}@{domain}")).cloned();
                 self.endpoint.handle_account(now, id, Ok(account), more);

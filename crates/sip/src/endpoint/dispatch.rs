@@ -48,14 +48,14 @@ impl Endpoint {
             return self.give_to_notifier(now, key, out);
         }
         if to_us && uri.user.is_none() && method == Method::Options {
-            return self.finish_options(now, key, out);
+            return self.answer_options(now, key, out);
+        }
+        if method == Method::Register {
+            return self.begin_register(now, key, out);
         }
         if request.max_forwards() == Some(Some(0)) {
             self.counters.too_many_hops += 1;
             return self.finish(now, key, 483, "Too Many Hops", out);
-        }
-        if method == Method::Register {
-            return self.begin_register(now, key, out);
         }
         if to_us && uri.user.is_none() {
             return self.finish(now, key, 404, "Not Found", out);

@@ -1,6 +1,8 @@
 //! The forwarded request: RFC 3261 §16.6 steps 1 to 8, and the two things forwarded without a context,
 //! ACK to a 2xx and late 2xx.
 
+use std::collections::VecDeque;
+
 use bytes::Bytes;
 use smallvec::SmallVec;
 use stdx::Instant;
@@ -21,6 +23,8 @@ pub(super) struct Copy<'a> {
     pub(super) record_route: bool,
     pub(super) branch: usize,
     pub(super) attempt: u8,
+    /// Max-Breadth of the copy; an ACK has none.
+    pub(super) breadth: Option<usize>,
     pub(super) listener: usize,
 }
 
@@ -38,8 +42,13 @@ impl Endpoint {
     ) {
         let timer_c = now + self.settings.timer_c;
         let Some(context) = self.contexts.get_mut(key) else { return };
+        let breadth = max_breadth(&context.request);
+        if breadth == 0 {
+            return self.finish(now, key, 440, "Max-Breadth Exceeded", out);
+        }
         let forking = Forking {
-            waiting: groups.into(),
+            waiting: in_breadth(groups, breadth),
+            breadth,
             branches: SmallVec::new(),
             best: Best::default(),
             timer_c,
@@ -114,7 +123,8 @@ impl Endpoint {
         let Some(hop) = hop else { return };
         let local = destination.received.map_or(source.local, |received| received.local);
         let Some(listener) = self.listener_for(hop.transport, hop.addr, Some(local)) else { return };
-        let copy = Copy { destination, own_routes, record_route: false, branch: 0, attempt: 0, listener };
+        let (branch, attempt, breadth) = (0, 0, None);
+        let copy = Copy { destination, own_routes, record_route: false, branch, attempt, breadth, listener };
         let bytes = self.build_copy(ack, source, &copy);
         let target = self.target_of(&hop, destination, listener);
         self.transmit(target, bytes, None, out);
@@ -141,6 +151,9 @@ impl Endpoint {
         let mut rewrite = Rewrite::new(request);
         self.write_top_via(&mut rewrite, request, source, copy);
         set_max_forwards(&mut rewrite, request);
+        if let Some(breadth) = copy.breadth {
+            rewrite.set(Header::MaxBreadth, |text| text.extend_from_slice(breadth.to_string().as_bytes()));
+        }
         self.rewrite_routes(&mut rewrite, request, copy);
         if copy.record_route {
             self.add_record_route(&mut rewrite, request, source, copy);
@@ -292,6 +305,22 @@ fn set_max_forwards(rewrite: &mut Rewrite<'_>, request: &Message) {
     rewrite.set(Header::MaxForwards, |text| text.extend_from_slice(hops.to_string().as_bytes()));
 }
 
+/// RFC 5393 §5.3.3. One that is no number is nobody's word.
+fn max_breadth(request: &Message) -> usize {
+    let given =
+        request.header(Header::MaxBreadth).and_then(|value| std::str::from_utf8(value).ok()?.parse().ok());
+    given.map_or(limits::MAX_BREADTH, |breadth: usize| breadth.min(limits::MAX_BREADTH))
+}
+
+/// No group rings more than `breadth` at once. The rest are not rung at all: in turns they would only make a
+/// loop of forks last longer (RFC 5393 §3).
+fn in_breadth(mut groups: Vec<Vec<Destination>>, breadth: usize) -> VecDeque<Vec<Destination>> {
+    for group in &mut groups {
+        group.truncate(breadth);
+    }
+    groups.into()
+}
+
 /// Whether in-dialog requests to the sender must use what it came by: always on a connection, and on UDP
 /// when its Contact is not where it sent from (a NAT).
 fn needs_flow(request: &Message, source: &Source) -> Option<router::Received> {
@@ -355,6 +384,6 @@ impl Context {
     }
 }
 
-pub(super) fn new_branch(destination: Destination) -> Branch {
-    Branch { destination, state: BranchState::Resolving, hops: Default::default(), attempt: 0 }
+pub(super) fn new_branch(destination: Destination, breadth: usize) -> Branch {
+    Branch { destination, state: BranchState::Resolving, hops: Default::default(), attempt: 0, breadth }
 }

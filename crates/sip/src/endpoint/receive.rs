@@ -39,19 +39,16 @@ impl Endpoint {
     }
 
     fn handle_request(&mut self, now: Instant, request: Message, source: Source, out: &mut Outbox) {
-        // Without a Via there is nowhere to answer.
-        let Some(via) = request.top_via() else {
-            self.counters.unparsable += 1;
-            return;
-        };
         let method = request.method();
         if let Err(fault) = wire::check_request(&request) {
             self.counters.malformed += 1;
-            if method != Method::Ack {
+            // Without a Via there is nowhere to answer.
+            if method != Method::Ack && request.header(Header::Via).is_some() {
                 self.reply_stateless(&request, &source, fault.status, fault.reason, out);
             }
             return;
         }
+        let Some(via) = request.top_via() else { return };
         let hash = self.table.server_hash(&request, &via, method);
         let known = self.table.find(hash);
         // RFC 6026 §7.1: an ACK that finds its INVITE accepted is for the callee. COMPAT(RFC 2543 callers): theirs

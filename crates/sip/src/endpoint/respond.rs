@@ -113,7 +113,16 @@ impl Endpoint {
     }
 
     /// An OPTIONS for ourselves (RFC 3261 §11.2).
-    pub(super) fn finish_options(&mut self, now: Instant, context: Key, out: &mut Outbox) {
+    pub(super) fn answer_options(&mut self, now: Instant, context: Key, out: &mut Outbox) {
+        let Some(request) = self.contexts.get(context).map(|context| &context.request) else { return };
+        let unsupported = Self::unsupported(request, Header::Require, &["path", "outbound", "gruu"]);
+        if !unsupported.is_empty() {
+            let list = unsupported.join(&b", "[..]);
+            let add = |reply: &mut Reply| {
+                reply.header("Unsupported", &list);
+            };
+            return self.finish_with(now, context, 420, "Bad Extension", add, out);
+        }
         self.finish_with(
             now,
             context,
@@ -140,7 +149,9 @@ impl Endpoint {
 
     /// RFC 3261 §16.3 steps 3 and 4, RFC 5393 §4.2.
     pub(super) fn refuse_by_hops(&mut self, request: &Message) -> Option<(u16, &'static str)> {
-        if request.max_forwards() == Some(Some(0)) && request.method() != Method::Options {
+        // §16.3 step 3 is a proxy's: OPTIONS and REGISTER may be for ourselves.
+        let may_be_ours = matches!(request.method(), Method::Options | Method::Register);
+        if request.max_forwards() == Some(Some(0)) && !may_be_ours {
             self.counters.too_many_hops += 1;
             return Some((483, "Too Many Hops"));
         }

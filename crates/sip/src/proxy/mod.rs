@@ -33,6 +33,8 @@ pub(crate) struct Branch {
     pub(crate) hops: VecDeque<Hop>,
     /// How many hops were tried: part of the branch parameter.
     pub(crate) attempt: u8,
+    /// Its share of the request's Max-Breadth.
+    pub(crate) breadth: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +62,8 @@ pub(crate) struct Forking {
     pub(crate) branches: SmallVec<[Branch; 1]>,
     pub(crate) best: Best,
     pub(crate) timer_c: Instant,
+    /// Branches that may run at once, here and behind us (RFC 5393 §5.3).
+    pub(crate) breadth: usize,
     /// Own Route values to take off before forwarding.
     pub(crate) own_routes: usize,
     pub(crate) record_route: bool,

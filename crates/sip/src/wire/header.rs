@@ -20,6 +20,7 @@ pub enum Header {
     Expires,
     From,
     MaxForwards,
+    MaxBreadth,
     MinExpires,
     Path,
     ProxyAuthenticate,
@@ -63,6 +64,7 @@ const NAMES: &[(&str, Header)] = &[
     ("Expires", Header::Expires),
     ("From", Header::From),
     ("Max-Forwards", Header::MaxForwards),
+    ("Max-Breadth", Header::MaxBreadth),
     ("Min-Expires", Header::MinExpires),
     ("Path", Header::Path),
     ("Proxy-Authenticate", Header::ProxyAuthenticate),
@@ -133,6 +135,7 @@ impl Header {
                 | Header::CSeq
                 | Header::ContentLength
                 | Header::MaxForwards
+                | Header::MaxBreadth
         )
     }
 

@@ -1,0 +1,282 @@
+//! Accounts: who registers, who calls, who is told what.
+
+use sip::digest::Ha1s;
+use sip::endpoint::{Decision, Intake, PlanRequest};
+
+use crate::phone::Phone;
+use crate::server::{self, DOMAIN, Server};
+use crate::{SERVER, Scene, address, bob};
+
+/// Ours is looked up; who claims to be ours proves it; the rest of the world is not reached through us.
+fn plan(request: &PlanRequest) -> Decision {
+    if request.claims.is_some() {
+        Decision::Authenticate
+    } else if &*request.host == DOMAIN {
+        Decision::Local { user: request.user.clone(), domain: request.host.clone() }
+    } else {
+        Decision::Refuse { status: 404, reason: "Not Found".into() }
+    }
+}
+
+fn scene() -> Scene {
+    let server = Server::new(server::settings(1), plan)
+        .with_account("alice", false)
+        .with_account("bob", false)
+        .with_account("gone", true);
+    Scene::build(1, server, vec![bob()])
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The credentials that answer the SHA-256 challenge in `refusal` (RFC 7616 §3.4).
+fn credentials(refusal: &str, user: &str, password: &str, method: &str, uri: &str) -> String {
+    let (name, challenge) = refusal
+        .lines()
+        .filter_map(|line| line.split_once("-Authenticate: "))
+        .find(|(_, challenge)| challenge.contains("SHA-256,"))
+        .unwrap();
+    let header = if name == "WWW" { "Authorization" } else { "Proxy-Authorization" };
+    let nonce = challenge.split_once("nonce=\"").unwrap().1.split_once('"').unwrap().0;
+    // H over three parts with colons between them is what an HA1 is.
+    let hash = |a: &str, b: &str, c: &str| hex(&Ha1s::compute(a, b, c).sha256);
+    let (scheme, rest) = uri.split_once(':').unwrap();
+    let ha2 = hash(method, scheme, rest);
+    let response = hash(&hash(user, DOMAIN, password), &format!("{nonce}:00000001:c:auth"), &ha2);
+    format!(
+        "{header}: Digest username=\"{user}\", realm=\"{DOMAIN}\", nonce=\"{nonce}\", uri=\"{uri}\", \
+         algorithm=SHA-256, qop=auth, nc=00000001, cnonce=\"c\", response=\"{response}\"\r\n"
+    )
+}
+
+/// Sends the request as a phone does, challenge and all, and returns the last answer.
+fn ask(scene: &mut Scene, method: &'static str, uri: &str, lines: &str, password: &str) -> String {
+    let (uri, lines, id) = (uri.to_owned(), lines.to_owned(), scene.callees[0]);
+    let send = |scene: &mut Scene, uri: String, lines: String| {
+        scene.world.act(id, move |phone: &mut Phone, now, out| phone.request(now, method, &uri, &lines, out));
+        scene.run(1_000);
+        scene.callee(0).finals.last().unwrap().1.clone()
+    };
+    let first = send(scene, uri.clone(), lines.clone());
+    if !first.starts_with("SIP/2.0 401 ") && !first.starts_with("SIP/2.0 407 ") {
+        return first;
+    }
+    let credentials = credentials(&first, "bob", password, method, &uri);
+    send(scene, uri, credentials + &lines)
+}
+
+fn register(scene: &mut Scene, password: &str) -> String {
+    ask(scene, "REGISTER", "sip:example.test", "Expires: 600\r\n", password)
+}
+
+#[test]
+fn a_phone_registers_and_is_called() {
+    let mut scene = scene();
+    scene.call("sip:bob@example.test");
+    scene.run(1_000);
+    assert_eq!(scene.status(), 480, "nobody there");
+    let ok = register(&mut scene, "secret");
+    assert!(ok.starts_with("SIP/2.0 200 "), "{ok}");
+    assert!(ok.contains("<sip:bob@10.0.0.3:5060>;expires="), "{ok}");
+    scene.call("sip:bob@example.test");
+    scene.run(2_000);
+    assert_eq!(scene.status(), 200);
+    scene.hang_up();
+    scene.rest();
+}
+
+#[test]
+fn a_phone_behind_nat_is_called_where_it_registered_from() {
+    let mut scene = scene();
+    let phone = scene.callees[0];
+    scene.world.node_mut::<Phone>(phone).inside = "192.168.7.7:5060".parse().unwrap();
+    assert!(register(&mut scene, "secret").starts_with("SIP/2.0 200 "));
+    scene.call("sip:bob@example.test");
+    scene.run(2_000);
+    assert_eq!(scene.status(), 200);
+    assert!(scene.callee(0).calls[0].acknowledged, "the ACK finds it too");
+    scene.hang_up();
+    scene.run(1_000);
+    assert!(scene.callee(0).calls[0].ended);
+    scene.rest();
+}
+
+/// A wrong password is challenged again; one source that goes on is answered 403, and longer each time.
+#[test]
+fn wrong_passwords_are_slowed_down() {
+    let mut scene = scene();
+    let mut refused = 0;
+    for _ in 0..40 {
+        let answer = register(&mut scene, "wrong");
+        refused += usize::from(answer.starts_with("SIP/2.0 403 "));
+        assert!(answer.starts_with("SIP/2.0 40"), "{answer}");
+    }
+    assert!(refused > 10, "{refused} of 40");
+    let right = register(&mut scene, "secret");
+    assert!(right.starts_with("SIP/2.0 403 "), "not even the right one is looked at: {right}");
+    scene.run(4_000_000);
+    assert!(register(&mut scene, "secret").starts_with("SIP/2.0 200 "));
+    scene.rest();
+}
+
+/// Nobody learns which accounts there are: unknown, disabled and wrong answer alike.
+#[test]
+fn the_unknown_look_like_the_mistaken() {
+    let shape = |user: &'static str, password: &str| {
+        let mut scene = scene();
+        let phone = scene.callees[0];
+        scene.world.node_mut::<Phone>(phone).name = user;
+        let uri = "sip:example.test".to_owned();
+        let mut send = |lines: String| {
+            let uri = uri.clone();
+            scene.world.act(phone, move |phone: &mut Phone, now, out| {
+                phone.request(now, "REGISTER", &uri, &lines, out);
+            });
+            scene.run(1_000);
+            scene.callee(0).finals.last().unwrap().1.clone()
+        };
+        let first = send(String::new());
+        let answer = send(credentials(&first, user, password, "REGISTER", "sip:example.test"));
+        // Names of headers, and the status: the rest is different for everybody.
+        answer.lines().map(|line| line.split([':', '=']).next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let wrong = shape("bob", "wrong");
+    assert!(wrong[0].starts_with("SIP/2.0 401 "), "{wrong:?}");
+    assert_eq!(shape("nobody", "secret"), wrong);
+    assert_eq!(shape("gone", "secret"), wrong);
+}
+
+#[test]
+fn who_claims_to_be_ours_proves_it() {
+    let mut scene = scene();
+    let from = "From: <sip:alice@example.test>;tag=1\r\n";
+    let call = |scene: &mut Scene, lines: String| {
+        scene.world.act(scene.alice, move |phone: &mut Phone, now, out| {
+            phone.call_with(now, "sip:bob@example.test", &lines, out);
+        });
+        scene.run(2_000);
+        scene.alice().finals.last().map(|(_, text)| text.clone()).unwrap_or_default()
+    };
+    let refusal = call(&mut scene, from.into());
+    assert!(refusal.starts_with("SIP/2.0 407 "), "{refusal}");
+    register(&mut scene, "secret");
+    // A nonce is for one Call-ID.
+    let lines = credentials(&refusal, "alice", "secret", "INVITE", "sip:bob@example.test");
+    call(&mut scene, format!("{from}Call-ID: call-alice-1\r\n{lines}"));
+    assert_eq!(scene.status(), 200);
+    scene.hang_up();
+    scene.run(1_000);
+    // Bob's password makes nobody alice.
+    let refusal = call(&mut scene, format!("{from}Call-ID: third\r\n"));
+    let lines = credentials(&refusal, "bob", "secret", "INVITE", "sip:bob@example.test");
+    call(&mut scene, format!("{from}Call-ID: third\r\n{lines}"));
+    assert_eq!(scene.status(), 407);
+    scene.rest();
+}
+
+#[test]
+fn the_unknown_are_404_or_not_ours() {
+    for uri in ["sip:nobody@example.test", "sip:gone@example.test", "sip:bob@other.test", "sip:10.0.0.1"] {
+        let mut scene = scene();
+        scene.call(uri);
+        scene.run(1_000);
+        assert_eq!(scene.status(), 404, "{uri}");
+        scene.rest();
+    }
+    let mut scene = scene();
+    let answer = ask(&mut scene, "REGISTER", "sip:other.test", "", "secret");
+    assert!(answer.starts_with("SIP/2.0 404 "), "{answer}");
+}
+
+#[test]
+fn a_message_waits_for_its_phone() {
+    let mut scene = scene();
+    let text = "MESSAGE sip:bob@example.test SIP/2.0\r\nVia: SIP/2.0/UDP 10.0.0.2;branch=z9hG4bK-m\r\nMax-Forwards: 70\r\n\
+                From: <sip:carol@elsewhere.test>;tag=1\r\nTo: <sip:bob@example.test>\r\nCall-ID: m\r\nCSeq: 1 MESSAGE\r\n\
+                Content-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello";
+    scene.world.send(scene.alice, address(2), SERVER, text);
+    scene.run(1_000);
+    assert!(scene.world.ladder().contains("◀──202 MESSAGE──"), "{}", scene.world.ladder());
+    assert!(register(&mut scene, "secret").starts_with("SIP/2.0 200 "));
+    scene.run(1_000);
+    let delivered = scene.callee(0).requests.iter().find(|text| text.starts_with("MESSAGE ")).unwrap();
+    assert!(delivered.ends_with("\r\n\r\nhello"), "{delivered}");
+    assert_eq!(scene.server().router.counts().kept_messages, 0);
+    scene.rest();
+}
+
+#[test]
+fn presence_is_told() {
+    let mut scene = scene();
+    let ok = ask(
+        &mut scene,
+        "SUBSCRIBE",
+        "sip:alice@example.test",
+        "Event: presence\r\nExpires: 600\r\n",
+        "secret",
+    );
+    assert!(ok.starts_with("SIP/2.0 200 "), "{ok}");
+    scene.run(2_000);
+    let notify = |scene: &Scene, number: usize| {
+        let mut all = scene.callee(0).requests.iter().filter(|text| text.starts_with("NOTIFY "));
+        all.nth(number).cloned().unwrap_or_default()
+    };
+    assert!(notify(&scene, 0).contains("<basic>closed</basic>"), "{}", notify(&scene, 0));
+    // Alice's phone comes.
+    let alice = scene.alice;
+    let send = |scene: &mut Scene, lines: String| {
+        scene.world.act(alice, move |phone: &mut Phone, now, out| {
+            phone.request(now, "REGISTER", "sip:example.test", &lines, out);
+        });
+        scene.run(2_000);
+    };
+    send(&mut scene, String::new());
+    let challenge = scene.alice().finals[0].1.clone();
+    send(&mut scene, credentials(&challenge, "alice", "secret", "REGISTER", "sip:example.test"));
+    assert!(notify(&scene, 1).contains("<basic>open</basic>"), "{}", scene.world.ladder());
+    scene.rest();
+}
+
+/// New work is refused first; calls that are up go on.
+#[test]
+fn overload_and_draining_spare_what_is_there() {
+    for (intake, wait) in
+        [(Intake::Overloaded, "Retry-After: 5\r\n"), (Intake::Draining, "Retry-After: 30\r\n")]
+    {
+        let mut scene = scene();
+        register(&mut scene, "secret");
+        scene.call("sip:bob@example.test");
+        scene.run(2_000);
+        assert_eq!(scene.status(), 200);
+        scene.world.node_mut::<Server>(scene.server).endpoint.set_intake(intake);
+        scene.call("sip:bob@example.test");
+        scene.run(1_000);
+        assert_eq!(scene.status(), 503);
+        assert!(scene.alice().finals[0].1.contains(wait));
+        scene.world.act(scene.alice, |phone: &mut Phone, now, out| phone.hang_up(now, 0, out));
+        scene.run(1_000);
+        assert!(scene.callee(0).calls[0].ended);
+        scene.rest();
+    }
+}
+
+/// RFC 5626 §5.3: a phone whose connection is gone is not there.
+#[test]
+fn a_connection_that_is_gone_is_a_phone_that_is_gone() {
+    let mut scene = scene();
+    let phone = scene.callees[0];
+    scene.world.node_mut::<Phone>(phone).proxy.set_port(5062);
+    assert!(register(&mut scene, "secret").starts_with("SIP/2.0 200 "));
+    scene.call("sip:bob@example.test");
+    scene.run(2_000);
+    assert_eq!(scene.status(), 200);
+    scene.hang_up();
+    scene.run(1_000);
+    let lost = (sip::transport::Transport::Tcp, address(3));
+    scene.world.node_mut::<Server>(scene.server).unreachable.push(lost);
+    scene.call("sip:bob@example.test");
+    scene.run(2_000);
+    assert_eq!(scene.status(), 480);
+    scene.rest();
+}
