@@ -91,6 +91,7 @@ fn a_keep_alive_is_answered() {
 #[test]
 fn a_phone_whose_connection_is_gone_is_unavailable_and_can_come_back() {
     let (place, mut node, mut alice, bob) = pair(Udp, Tls);
+    until("the board shows the connection", || (flows_open(&node) == 1).then_some(()));
     drop(bob);
     until("the server sees the end of the connection", || (flows_open(&node) == 0).then_some(()));
     for _ in 0..4 {
@@ -115,6 +116,7 @@ fn a_dialog_whose_connection_is_gone_ends_with_430() {
         dialogs.push(alice.answered(&invite));
         bob.expect_request("ACK");
     }
+    until("the board shows the connection", || (flows_open(&node) == 1).then_some(()));
     drop(bob);
     until("the server sees the end of the connection", || (flows_open(&node) == 0).then_some(()));
     for dialog in &mut dialogs {
