@@ -14,7 +14,7 @@ pub fn open(server: &Server) -> Result<Sqlite, StoreError> {
     open_with(server, store::sqlite::Options::default())
 }
 
-/// As [`open`], with connections made so.
+/// As [`open`], with other than the usual options.
 pub fn open_with(server: &Server, options: store::sqlite::Options) -> Result<Sqlite, StoreError> {
     let (folder, file) = (&server.data, server.database());
     let failed =

@@ -23,6 +23,10 @@ fn pair(one: Transport, other: Transport) -> (Place, Node, Phone, Phone) {
     (place, node, alice, bob)
 }
 
+fn flows_open(node: &Node) -> u64 {
+    node.board().shards().iter().map(|shard| shard.net.flows_open).sum()
+}
+
 /// Calls both ways; each Call-ID falls to one of the two shards, so that both carry some.
 fn calls_between(one: Transport, other: Transport) {
     let (_place, mut node, mut alice, mut bob) = pair(one, other);
@@ -30,9 +34,8 @@ fn calls_between(one: Transport, other: Transport) {
         talk(&mut alice, &mut bob, "bob@example.test");
         talk(&mut bob, &mut alice, "alice@example.test");
     }
-    let opened = |node: &Node| node.board().shards().iter().map(|shard| shard.net.flows_open).sum::<u64>();
     let connections = [one, other].into_iter().filter(|transport| *transport != Udp).count() as u64;
-    until("both connections are on the board", || (opened(&node) == connections).then_some(()));
+    until("both connections are on the board", || (flows_open(&node) == connections).then_some(()));
     assert_eq!(node.board().faults(), (0, 0, 0));
     node.stop();
 }
@@ -88,7 +91,9 @@ fn a_keep_alive_is_answered() {
 #[test]
 fn a_phone_whose_connection_is_gone_is_unavailable_and_can_come_back() {
     let (place, mut node, mut alice, bob) = pair(Udp, Tls);
+    until("the board shows the connection", || (flows_open(&node) == 1).then_some(()));
     drop(bob);
+    until("the server sees the end of the connection", || (flows_open(&node) == 0).then_some(()));
     for _ in 0..4 {
         let invite = alice.invite("bob@example.test");
         assert!(matches!(alice.outcome(&invite).status(), 430 | 480), "not 408 after half a minute");
@@ -111,7 +116,9 @@ fn a_dialog_whose_connection_is_gone_ends_with_430() {
         dialogs.push(alice.answered(&invite));
         bob.expect_request("ACK");
     }
+    until("the board shows the connection", || (flows_open(&node) == 1).then_some(()));
     drop(bob);
+    until("the server sees the end of the connection", || (flows_open(&node) == 0).then_some(()));
     for dialog in &mut dialogs {
         assert_eq!(alice.within(dialog, "BYE").status(), 430, "RFC 5626 §5.3.1");
     }

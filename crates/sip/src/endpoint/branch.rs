@@ -304,8 +304,9 @@ impl Endpoint {
         let Some(index) = forking.branch_of(failed.client) else { return };
         let branch = &forking.branches[index];
         let heard = matches!(branch.state, BranchState::Proceeding { .. });
-        // RFC 5626 §5.3: the way that the phone itself opened is closed. Nobody's server failed.
-        let flow_failed = failed.status == 503 && branch.destination.received.is_some();
+        // RFC 5626 §5.3: the way that the phone itself opened is closed, and with it the phone is gone.
+        let received = branch.destination.received;
+        let flow_failed = received.is_some_and(|r| r.flow.is_some() || failed.status == 503);
         let status = if flow_failed { 430 } else { failed.status };
         if heard {
             self.branch_is_done(now, key, index, status, None, out);
@@ -540,7 +541,7 @@ fn concluded(status: u16) -> (u16, &'static str) {
         404 => (404, "Not Found"),
         416 => (416, "Unsupported URI Scheme"),
         // RFC 5626 §5.3.1: 430 is between proxies; without another flow the phone is not there.
-        430 => (480, "Temporarily Unavailable"),
+        430 | 480 => (480, "Temporarily Unavailable"),
         487 => (487, "Request Terminated"),
         408 => (408, "Request Timeout"),
         // §16.7 step 6: 503 becomes 500.
