@@ -1,0 +1,3 @@
+//! `ringer`: the load lab's program.
+
+fn main() {}

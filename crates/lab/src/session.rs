@@ -1,0 +1,46 @@
+//! A run and those who watch it: the live view, progress lines, trace files of statistics, reports.
+
+use crate::engine::{Outcome, Progress, Run, Setup};
+
+/// Told of every interval and of the end. Screens, CSV, recorder of the report, Prometheus.
+pub trait Observer {
+    fn progress(&mut self, setup: &Setup, progress: &Progress);
+    fn ended(&mut self, setup: &Setup, outcome: &Outcome);
+}
+
+/// Changes asked for while the run goes on: keys, control port, signals, a search.
+pub trait Control {
+    /// Called a few times a second.
+    fn poll(&mut self, run: &Run);
+}
+
+/// Runs to the end.
+pub fn drive(
+    setup: &Setup,
+    run: &mut Run,
+    observers: &mut [Box<dyn Observer>],
+    controls: &mut [Box<dyn Control>],
+) -> Box<Outcome> {
+    use crate::engine::Event;
+    use std::time::Duration;
+
+    loop {
+        for control in &mut *controls {
+            control.poll(run);
+        }
+        match run.next(Duration::from_millis(100)) {
+            Event::Nothing => {}
+            Event::Progress(progress) => {
+                for observer in &mut *observers {
+                    observer.progress(setup, &progress);
+                }
+            }
+            Event::Ended(outcome) => {
+                for observer in &mut *observers {
+                    observer.ended(setup, &outcome);
+                }
+                return outcome;
+            }
+        }
+    }
+}

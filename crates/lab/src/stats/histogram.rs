@@ -1,0 +1,98 @@
+//! Times: SIPp's mean, deviation and buckets, and HdrHistogram's percentiles beside them.
+
+use std::time::Duration;
+
+/// Three significant digits; memory grows with the largest value seen and is nothing until the first.
+#[derive(Debug, Clone, Default)]
+pub struct Histogram(Option<Box<hdrhistogram::Histogram<u64>>>);
+
+impl Histogram {
+    pub fn record(&mut self, value: u64) {
+        let histogram = self.0.get_or_insert_with(|| {
+            Box::new(hdrhistogram::Histogram::new(3).expect("three significant digits are within 0 to 5"))
+        });
+        histogram.saturating_record(value);
+    }
+
+    pub fn merge(&mut self, other: &Histogram) {
+        let Some(theirs) = &other.0 else { return };
+        match &mut self.0 {
+            Some(mine) => mine.add(&**theirs).expect("both resize on demand"),
+            None => self.0 = Some(theirs.clone()),
+        }
+    }
+
+    /// The value that `quantile` (0 to 1) of all are at or below.
+    pub fn value_at(&self, quantile: f64) -> Option<u64> {
+        self.0.as_ref().filter(|h| !h.is_empty()).map(|h| h.value_at_quantile(quantile))
+    }
+
+    pub fn max(&self) -> Option<u64> {
+        self.0.as_ref().filter(|h| !h.is_empty()).map(|h| h.max())
+    }
+
+    pub fn len(&self) -> u64 {
+        self.0.as_ref().map_or(0, |h| h.len())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many are below `value`; exact to the histogram's resolution.
+    pub fn count_below(&self, value: u64) -> u64 {
+        match (&self.0, value.checked_sub(1)) {
+            (Some(histogram), Some(last)) => histogram.count_between(0, last),
+            _ => 0,
+        }
+    }
+}
+
+/// A set of durations, in microseconds.
+#[derive(Debug, Clone, Default)]
+pub struct Durations {
+    pub n: u64,
+    /// Microseconds.
+    pub sum: f64,
+    /// Microseconds squared.
+    pub sum_of_squares: f64,
+    pub histogram: Histogram,
+}
+
+impl Durations {
+    pub fn record(&mut self, duration: Duration) {
+        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        self.n += 1;
+        #[expect(clippy::cast_precision_loss, reason = "2^53 microseconds are 285 years")]
+        let value = micros as f64;
+        self.sum += value;
+        self.sum_of_squares += value * value;
+        self.histogram.record(micros);
+    }
+
+    pub fn merge(&mut self, other: &Durations) {
+        self.n += other.n;
+        self.sum += other.sum;
+        self.sum_of_squares += other.sum_of_squares;
+        self.histogram.merge(&other.histogram);
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]
+    pub fn mean(&self) -> Option<Duration> {
+        (self.n > 0).then(|| Duration::from_secs_f64(self.sum / self.n as f64 / 1e6))
+    }
+
+    /// Of the population, as SIPp computes it.
+    #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]
+    pub fn deviation(&self) -> Option<Duration> {
+        (self.n > 0).then(|| {
+            let n = self.n as f64;
+            let mean = self.sum / n;
+            Duration::from_secs_f64((self.sum_of_squares / n - mean * mean).max(0.0).sqrt() / 1e6)
+        })
+    }
+
+    pub fn quantile(&self, quantile: f64) -> Option<Duration> {
+        self.histogram.value_at(quantile).map(Duration::from_micros)
+    }
+}

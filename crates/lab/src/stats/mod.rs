@@ -1,0 +1,244 @@
+//! What a run counts. A shard fills a [`Stats`] and hands it over at each interval; everything in it adds up,
+//! so the whole of a run is the sum of its intervals over all shards.
+
+mod histogram;
+
+pub use histogram::{Durations, Histogram};
+
+use std::ops::{Index, IndexMut};
+
+/// Counters of calls, named as SIPp's CSV names them where it has them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(usize)]
+pub enum Count {
+    IncomingCall,
+    OutgoingCall,
+    SuccessfulCall,
+    FailedCall,
+    FailedCannotSendMessage,
+    FailedMaxUdpRetrans,
+    FailedTcpConnect,
+    FailedTcpClosed,
+    FailedUnexpectedMessage,
+    FailedCallRejected,
+    FailedCmdNotSent,
+    FailedRegexpDoesntMatch,
+    FailedRegexpShouldntMatch,
+    FailedRegexpHdrNotFound,
+    FailedOutboundCongestion,
+    FailedTimeoutOnRecv,
+    FailedTimeoutOnSend,
+    FailedTestDoesntMatch,
+    FailedTestShouldntMatch,
+    FailedStrcmpDoesntMatch,
+    FailedStrcmpShouldntMatch,
+    OutOfCallMsgs,
+    DeadCallMsgs,
+    Retransmissions,
+    AutoAnswered,
+    Warnings,
+    FatalErrors,
+    WatchdogMajor,
+    WatchdogMinor,
+    // Ringer's own from here.
+    /// Arrivals that were due, started or not.
+    Due,
+    /// Arrivals that could not start: `-l` reached, no socket.
+    Blocked,
+    /// Media requirement (`rtpcheck`) not met.
+    FailedRtpCheck,
+    /// Ended by `stop_now` or the global time-out.
+    FailedStopped,
+    /// Messages that are not SIP; with their bytes in the error log.
+    Malformed,
+    MessagesSent,
+    MessagesReceived,
+    BytesSent,
+    BytesReceived,
+    /// Datagrams the kernel dropped at our sockets.
+    ReceiveDrops,
+    RtpSent,
+    RtpReceived,
+    RtpLost,
+    /// Time the shard's thread was on a processor, microseconds.
+    CpuMicros,
+    /// Turns of the loop that began more than 10 ms late.
+    LateTurns,
+}
+
+impl Count {
+    pub const N: usize = Count::LateTurns as usize + 1;
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Counts([u64; Count::N]);
+
+impl Default for Counts {
+    fn default() -> Self {
+        Counts([0; Count::N])
+    }
+}
+
+impl Index<Count> for Counts {
+    type Output = u64;
+
+    fn index(&self, count: Count) -> &u64 {
+        &self.0[count as usize]
+    }
+}
+
+impl IndexMut<Count> for Counts {
+    fn index_mut(&mut self, count: Count) -> &mut u64 {
+        &mut self.0[count as usize]
+    }
+}
+
+/// Per step of a scenario, for the scenario screen and `-trace_counts`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StepCounts {
+    /// Sent, received, or (pause) entered.
+    pub messages: u64,
+    pub retransmissions: u64,
+    pub timeouts: u64,
+    pub unexpected: u64,
+    pub lost: u64,
+    /// Calls in it right now: gauge, entered minus left.
+    pub entered: u64,
+    pub left: u64,
+}
+
+/// One response-time counter, or the length of calls.
+#[derive(Debug, Clone, Default)]
+pub struct Timer {
+    /// From the start of the counter as the scenario has it: SIPp's figure, and percentiles.
+    pub service: Durations,
+    /// For counters started by a call's first step: from the moment the call was due.
+    pub response: Durations,
+}
+
+/// What one shard, or all, counted in one interval, or from the start.
+#[derive(Debug, Clone, Default)]
+pub struct Stats {
+    pub counts: Counts,
+    /// By step of the main scenario.
+    pub steps: Vec<StepCounts>,
+    /// By step of the `-rxsf` and of the out-of-call scenario.
+    pub receive_steps: Vec<StepCounts>,
+    pub out_of_call_steps: Vec<StepCounts>,
+    /// By index of `Scenario::rtds`.
+    pub rtds: Vec<Timer>,
+    pub call_length: Durations,
+    /// By index of `Scenario::counters`.
+    pub counters: Vec<u64>,
+    /// Response codes that ended calls or were not expected (`-trace_error_codes`).
+    pub error_codes: std::collections::BTreeMap<u16, u64>,
+    /// How late calls started after they were due.
+    pub start_delay: Durations,
+    /// How late media packets left after they were due.
+    pub media_delay: Durations,
+    /// Received media, one entry a stream when it ends.
+    pub media: MediaTotals,
+}
+
+/// Sums over received streams that ended.
+#[derive(Debug, Clone, Default)]
+pub struct MediaTotals {
+    pub streams: u64,
+    pub packets: u64,
+    pub lost: u64,
+    pub reordered: u64,
+    pub duplicates: u64,
+    pub one_way: u64,
+    pub digits: u64,
+    /// Interarrival jitter, per stream, microseconds.
+    pub jitter: Histogram,
+    /// MOS × 1000 per stream.
+    pub mos: Histogram,
+}
+
+impl Stats {
+    /// Empty, with a slot for every step, counter and timer.
+    pub fn sized(
+        steps: usize,
+        receive_steps: usize,
+        out_of_call_steps: usize,
+        rtds: usize,
+        counters: usize,
+    ) -> Self {
+        Stats {
+            steps: vec![StepCounts::default(); steps],
+            receive_steps: vec![StepCounts::default(); receive_steps],
+            out_of_call_steps: vec![StepCounts::default(); out_of_call_steps],
+            rtds: vec![Timer::default(); rtds],
+            counters: vec![0; counters],
+            ..Stats::default()
+        }
+    }
+
+    pub fn count(&mut self, what: Count) {
+        self.counts[what] += 1;
+    }
+
+    pub fn add(&mut self, what: Count, n: u64) {
+        self.counts[what] += n;
+    }
+
+    /// Adds what another shard or a later interval counted.
+    pub fn merge(&mut self, other: &Stats) {
+        for (mine, theirs) in self.counts.0.iter_mut().zip(other.counts.0) {
+            *mine += theirs;
+        }
+        merge_steps(&mut self.steps, &other.steps);
+        merge_steps(&mut self.receive_steps, &other.receive_steps);
+        merge_steps(&mut self.out_of_call_steps, &other.out_of_call_steps);
+        grow(&mut self.rtds, other.rtds.len());
+        for (mine, theirs) in self.rtds.iter_mut().zip(&other.rtds) {
+            mine.service.merge(&theirs.service);
+            mine.response.merge(&theirs.response);
+        }
+        self.call_length.merge(&other.call_length);
+        grow(&mut self.counters, other.counters.len());
+        for (mine, theirs) in self.counters.iter_mut().zip(&other.counters) {
+            *mine += theirs;
+        }
+        for (code, n) in &other.error_codes {
+            *self.error_codes.entry(*code).or_default() += n;
+        }
+        self.start_delay.merge(&other.start_delay);
+        self.media_delay.merge(&other.media_delay);
+        self.media.merge(&other.media);
+    }
+}
+
+impl MediaTotals {
+    fn merge(&mut self, other: &MediaTotals) {
+        self.streams += other.streams;
+        self.packets += other.packets;
+        self.lost += other.lost;
+        self.reordered += other.reordered;
+        self.duplicates += other.duplicates;
+        self.one_way += other.one_way;
+        self.digits += other.digits;
+        self.jitter.merge(&other.jitter);
+        self.mos.merge(&other.mos);
+    }
+}
+
+fn grow<T: Default + Clone>(list: &mut Vec<T>, len: usize) {
+    if list.len() < len {
+        list.resize(len, T::default());
+    }
+}
+
+fn merge_steps(mine: &mut Vec<StepCounts>, theirs: &[StepCounts]) {
+    grow(mine, theirs.len());
+    for (mine, theirs) in mine.iter_mut().zip(theirs) {
+        mine.messages += theirs.messages;
+        mine.retransmissions += theirs.retransmissions;
+        mine.timeouts += theirs.timeouts;
+        mine.unexpected += theirs.unexpected;
+        mine.lost += theirs.lost;
+        mine.entered += theirs.entered;
+        mine.left += theirs.left;
+    }
+}
