@@ -2,6 +2,7 @@
 
 pub mod call;
 pub mod engine;
+pub mod find;
 pub mod inject;
 pub mod options;
 pub mod regex;
@@ -9,4 +10,5 @@ pub mod rtp;
 pub mod scenario;
 pub mod session;
 pub mod stats;
+pub mod threshold;
 pub mod trace;
