@@ -5,6 +5,7 @@ pub mod engine;
 pub mod find;
 pub mod inject;
 pub mod options;
+pub mod plan;
 pub mod regex;
 pub mod rtp;
 pub mod scenario;
