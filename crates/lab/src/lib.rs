@@ -7,6 +7,7 @@ pub mod inject;
 pub mod options;
 pub mod plan;
 pub mod regex;
+pub mod report;
 pub mod rtp;
 pub mod scenario;
 pub mod session;
