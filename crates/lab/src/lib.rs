@@ -4,6 +4,7 @@ pub mod call;
 pub mod engine;
 pub mod find;
 pub mod inject;
+pub mod live;
 pub mod options;
 pub mod plan;
 pub mod regex;
