@@ -7,6 +7,7 @@ pub mod inject;
 pub mod live;
 pub mod options;
 pub mod plan;
+pub mod prometheus;
 pub mod regex;
 pub mod report;
 pub mod rtp;

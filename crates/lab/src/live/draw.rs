@@ -134,13 +134,12 @@ fn times(frame: &mut Frame<'_>, area: Rect, rtd: &str, progress: &Progress) {
     };
     let (now, all, due) =
         (of(&progress.interval, false), of(&progress.total, false), of(&progress.total, true));
-    let rows = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999), ("max", 1.0)].map(
-        |(name, quantile)| {
+    let rows =
+        [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999), ("max", 1.0)].map(|(name, quantile)| {
             let cell =
                 |durations: &Durations| durations.quantile(quantile).map_or_else(|| "–".to_owned(), millis);
             Row::new([name.to_owned(), cell(&now), cell(&all), cell(&due)])
-        },
-    );
+        });
     let widths = [Constraint::Length(6), Constraint::Min(8), Constraint::Min(8), Constraint::Min(8)];
     let table = Table::new(rows, widths)
         .header(Row::new(["ms", "now", "all", "from due"]).dark_gray())
