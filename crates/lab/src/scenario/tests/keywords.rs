@@ -141,6 +141,7 @@ fn what_is_not_closed_is_a_mistake() {
     let fails =
         |text: &str| compile_template(text.as_bytes(), &mut Variables::default()).expect_err("it does not");
     assert!(fails("To: [call_id\nx]").contains("`[` is not closed on its line in `To: [call_id`"));
+    assert!(fails(&format!("[{}]", "x".repeat(300))).contains("is not closed"));
     assert!(fails("[file nam=\"x\"]").contains("expected [file name=\"…\"]"));
     assert!(fails("[fill text=\"x\"]").contains("without a variable"));
     assert!(fails("[$]").contains("empty"));
@@ -162,6 +163,14 @@ fn a_message_is_trimmed_as_sipp_does() {
     assert_eq!(text("A b"), "A b\r\n\r\n");
     // Spaces go before tabs do.
     assert_eq!(text("A b\n\t x\n"), "A b\r\n x\r\n\r\n");
+}
+
+/// The bytes that SIPp 3.6.1 sent for the same text.
+#[test]
+fn a_mix_of_blanks_is_trimmed_as_sipp_was_seen_to() {
+    let cdata = "\n\n  OPTIONS sip:a@b SIP/2.0  \n\tVia: x\n\t  From: <sip:a@b>;tag=\\x41\\x4Z!\n  To: <sip:b@b>\n \tX-Fold: x \t\n  \n  v=0\n\n  s=-\n  \n";
+    let sent = "OPTIONS sip:a@b SIP/2.0\r\nVia: x\r\n  From: <sip:a@b>;tag=A\u{4}!\r\nTo: <sip:b@b>\r\nX-Fold: x \r\n\r\nv=0\r\n\r\ns=-\r\n";
+    assert_eq!(shown(&message(&format!("<send><![CDATA[{cdata}]]></send>"))), sent);
 }
 
 #[test]
