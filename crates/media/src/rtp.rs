@@ -214,3 +214,95 @@ pub fn is_rtcp(bytes: &[u8]) -> bool {
 pub(crate) fn be32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Marker, payload type 8, two sources, an extension of one word, payload "hi", three bytes of padding.
+    const FULL: [u8; 33] = [
+        0xb2, 0x88, 0x12, 0x34, 0, 0, 0, 160, 0xde, 0xad, 0xbe, 0xef, 0, 0, 0, 1, 0, 0, 0, 2, 0xbe, 0xde, 0,
+        1, 0x10, 0xaa, 0, 0, b'h', b'i', 0, 0, 3,
+    ];
+
+    #[test]
+    fn every_field_is_read() {
+        let packet = Packet::parse(&FULL).unwrap();
+        let header =
+            Header { marker: true, payload_type: 8, sequence: 0x1234, timestamp: 160, ssrc: 0xdead_beef };
+        assert_eq!(packet.header(), header);
+        assert_eq!(packet.csrc().collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(packet.extension(), Some(Extension { profile: 0xbede, data: &[0x10, 0xaa, 0, 0] }));
+        assert_eq!((packet.payload(), packet.header_len(), packet.padding()), (&b"hi"[..], 28, 3));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        for len in 0..28 {
+            assert_eq!(Packet::parse(&FULL[..len]), Err(Malformed::Short), "{len} bytes");
+        }
+        let changed = |at: usize, byte: u8| {
+            let mut bytes = FULL;
+            bytes[at] = byte;
+            Packet::parse(&bytes).map(|packet| packet.payload().len())
+        };
+        assert_eq!(changed(0, 0x72), Err(Malformed::Version(1)));
+        assert_eq!(changed(32, 0), Err(Malformed::Padding));
+        assert_eq!(changed(32, 6), Err(Malformed::Padding));
+        assert_eq!(changed(32, 5), Ok(0));
+        assert_eq!(changed(23, 3), Err(Malformed::Short));
+    }
+
+    #[test]
+    fn a_datagram_is_told_from_rtcp() {
+        assert!(is_rtcp(&[0x81, 200, 0, 7]));
+        assert!(!is_rtcp(&FULL));
+        assert!(!is_rtcp(&[0x81, 200, 0]));
+        assert!(!is_rtcp(&[0x41, 200, 0, 7]));
+        // Marker and payload type 101.
+        assert!(!is_rtcp(&[0x80, 0xe5, 0, 1]));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(marker: bool, payload_type in 0_u8..128, sequence: u16, timestamp: u32, ssrc: u32,
+                                   payload: Vec<u8>) {
+            let header = Header { marker, payload_type, sequence, timestamp, ssrc };
+            let mut bytes = Vec::new();
+            header.write(&payload, &mut bytes);
+            let packet = Packet::parse(&bytes).unwrap();
+            prop_assert_eq!(packet.header(), header);
+            prop_assert_eq!(packet.payload(), &payload[..]);
+        }
+
+        #[test]
+        fn new_numbers_leave_the_rest(ssrc: u32, sequence: u16, timestamp: u32) {
+            let mut bytes = FULL;
+            renumber(&mut bytes, ssrc, sequence, timestamp);
+            let packet = Packet::parse(&bytes).unwrap();
+            let header = Header { marker: true, payload_type: 8, sequence, timestamp, ssrc };
+            prop_assert_eq!(packet.header(), header);
+            prop_assert_eq!(&bytes[12..], &FULL[12..]);
+            set_marker(&mut bytes, false);
+            set_payload_type(&mut bytes, 0xff);
+            prop_assert_eq!(bytes[1], 0x7f);
+        }
+
+        #[test]
+        fn any_bytes_are_answered(bytes: Vec<u8>, first in 0x80_u8..0xc0) {
+            let mut bytes = bytes;
+            if let Some(byte) = bytes.first_mut() {
+                *byte = first;
+            }
+            renumber(&mut bytes.clone(), 1, 2, 3);
+            if let Ok(packet) = Packet::parse(&bytes) {
+                let total = packet.header_len() + packet.payload().len() + packet.padding();
+                prop_assert_eq!(total, bytes.len());
+                prop_assert!(packet.csrc().count() < 16);
+                packet.extension();
+            }
+        }
+    }
+}

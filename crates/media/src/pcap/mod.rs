@@ -1,7 +1,11 @@
 //! Captures: the UDP payloads of a pcap or pcapng file, to be played as they were recorded.
 
+mod link;
+mod ng;
 mod read;
 mod synth;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use std::ops::Range;
