@@ -17,7 +17,7 @@ use crate::stats::{Count, Stats};
 /// Packets of a pattern that may be under way when a call ends: their echo is not missed. 100 ms of audio.
 const UNDER_WAY: u64 = 5;
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct CallMedia {
     pub(super) audio: Medium,
     pub(super) video: Medium,
@@ -26,7 +26,7 @@ pub(super) struct CallMedia {
 }
 
 /// Audio or video of a call.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Medium {
     /// Of `[media_port]` or `[auto_media_port]`.
     pub(super) port: Option<Arc<Port>>,

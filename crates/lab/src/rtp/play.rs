@@ -37,7 +37,6 @@ impl Slot {
 }
 
 /// One thing that is being played.
-#[derive(Debug)]
 pub(super) struct Player {
     pub(super) call: u64,
     pub(super) slot: Slot,

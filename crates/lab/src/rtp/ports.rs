@@ -25,7 +25,6 @@ const NEIGHBOURS: u16 = 100;
 const SHARED_BUFFER: usize = 4 << 20;
 
 /// One bound socket.
-#[derive(Debug)]
 pub(super) struct Port {
     pub(super) socket: UdpSocket,
     pub(super) number: u16,
@@ -36,7 +35,6 @@ pub(super) struct Port {
 }
 
 /// All ports of a run.
-#[derive(Debug)]
 pub(super) struct Ports {
     ip: IpAddr,
     base: u16,
@@ -45,7 +43,7 @@ pub(super) struct Ports {
     table: Mutex<Table>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Table {
     open: HashMap<u16, Weak<Port>>,
     /// `-mp`, or the next pair after it that was free, settled when the first of them is bound.

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::sink::Sink;
 
 /// Who listens at one port.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Routes {
     calls: HashMap<u64, Listener>,
     /// Calls by where their media comes from, in the order in which they said so.
@@ -19,7 +19,6 @@ pub(super) struct Routes {
     by_source: HashMap<(SocketAddr, u32), u64>,
 }
 
-#[derive(Debug)]
 struct Listener {
     sink: Arc<Sink>,
     remote: Option<SocketAddr>,

@@ -19,7 +19,6 @@ use crate::scenario::template::{Keyword, Part, Template};
 const BASE_SSRC: u32 = 0xCA11_0000;
 
 /// One for all shards of a run.
-#[derive(Debug)]
 pub struct Shared {
     pub(super) options: MediaOptions,
     pub(super) files: MediaFiles,

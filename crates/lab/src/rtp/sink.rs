@@ -12,12 +12,12 @@ use stdx::time::Instant;
 const DIGITS: usize = 256;
 
 /// Received media of one call.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Sink {
     state: Mutex<Heard>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Heard {
     receiver: Option<Receiver>,
     /// Of the other side's SDP, else 101.

@@ -43,7 +43,6 @@ pub struct Streams {
     pub(super) schedule: Schedule,
     due: Vec<Key>,
     batch: Batch,
-    receiver: Receiver,
     pub(super) rng: Rng,
     /// Ports that are only mentioned, by offset.
     pub(super) mentioned: Vec<(i32, u16)>,
@@ -74,7 +73,6 @@ impl Streams {
             schedule: Schedule::new(now),
             due: Vec::new(),
             batch: Batch::new(),
-            receiver: Receiver::new(),
             rng,
             mentioned: Vec::new(),
             echo_ports: Vec::new(),
@@ -95,9 +93,9 @@ impl Streams {
     }
 
     /// Sends what is due, all of it in as few system calls as its sockets allow, and reads what was left unread.
-    pub fn turn(&mut self, now: Instant, stats: &mut Stats) {
+    pub fn turn(&mut self, receiver: &mut Receiver, now: Instant, stats: &mut Stats) {
         for index in std::mem::take(&mut self.unread) {
-            self.read(index, now, stats);
+            self.read(index, receiver, now, stats);
         }
         let mut due = std::mem::take(&mut self.due);
         self.schedule.expire(now, &mut due);
@@ -108,10 +106,10 @@ impl Streams {
         self.batch.flush(now, stats);
     }
 
-    /// A socket of ours is readable.
-    pub fn handle_ready(&mut self, token: Token, now: Instant, stats: &mut Stats) {
+    /// A socket of ours is readable. `receiver` is the shard's memory for what it reads.
+    pub fn handle_ready(&mut self, token: Token, receiver: &mut Receiver, now: Instant, stats: &mut Stats) {
         if let Some(index) = token.0.checked_sub(self.token_base) {
-            self.read(index, now, stats);
+            self.read(index, receiver, now, stats);
             self.batch.flush(now, stats);
         }
     }
@@ -187,12 +185,12 @@ impl Streams {
         }
     }
 
-    fn read(&mut self, index: usize, now: Instant, stats: &mut Stats) {
+    fn read(&mut self, index: usize, receiver: &mut Receiver, now: Instant, stats: &mut Stats) {
         // An event of a socket that was closed since.
         let Some(port) = self.watched.get(index).and_then(Weak::upgrade) else { return };
         for _ in 0..READ_ROUNDS {
             let batch = &mut self.batch;
-            let count = self.receiver.receive(port.socket.as_fd(), |datagram| {
+            let count = receiver.receive(port.socket.as_fd(), |datagram| {
                 arrive(&port, &datagram, now, batch, stats);
             });
             match count {

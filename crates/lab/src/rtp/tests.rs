@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mio::{Events, Poll};
+use mmsg::Receiver;
 use stdx::rng::Rng;
 use stdx::time::Instant;
 
@@ -23,6 +24,7 @@ const LAST_LOOKS: usize = 50;
 struct Side {
     poll: Poll,
     streams: Streams,
+    receiver: Receiver,
     stats: Stats,
 }
 
@@ -41,15 +43,15 @@ impl Side {
         let poll = Poll::new().expect("a poll");
         let registry = poll.registry().try_clone().expect("its registry");
         let streams = Streams::new(shared, index, registry, 100, START, rng).expect("streams");
-        Side { poll, streams, stats: Stats::default() }
+        Side { poll, streams, receiver: Receiver::new(), stats: Stats::default() }
     }
 
     fn turn(&mut self, now: Instant, wait: Duration) -> bool {
-        self.streams.turn(now, &mut self.stats);
+        self.streams.turn(&mut self.receiver, now, &mut self.stats);
         let mut events = Events::with_capacity(64);
         self.poll.poll(&mut events, Some(wait)).expect("polled");
         for event in &events {
-            self.streams.handle_ready(event.token(), now, &mut self.stats);
+            self.streams.handle_ready(event.token(), &mut self.receiver, now, &mut self.stats);
         }
         !events.is_empty()
     }
