@@ -1,0 +1,244 @@
+//! Two sides on loopback in virtual time: what one plays, the other hears.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mio::{Events, Poll};
+use mmsg::Receiver;
+use stdx::rng::Rng;
+use stdx::time::Instant;
+
+use super::{Command, PortKind, RemoteMedia, Requirement, Shared, Streams};
+use crate::call::Media;
+use crate::options::Options;
+use crate::scenario::action::PlayKind;
+use crate::stats::{Count, Stats};
+
+/// Far from the wall clock, so that the kernel's times of arrival are not taken for ours.
+const START: Instant = Instant::from_unix_seconds(1_000);
+
+/// Looks at the sockets after the clock stopped, for what the kernel may still hold.
+const LAST_LOOKS: usize = 50;
+
+struct Side {
+    poll: Poll,
+    streams: Streams,
+    receiver: Receiver,
+    stats: Stats,
+}
+
+impl Side {
+    fn new(ip: [u8; 4], change: impl FnOnce(&mut Options)) -> Side {
+        let mut options = Options::default();
+        options.media.measure = true;
+        change(&mut options);
+        let mut rng = Rng::seeded(u64::from(ip[3]));
+        let shared =
+            Shared::load(&options, &[], IpAddr::V4(Ipv4Addr::from(ip)), &mut rng).expect("nothing to read");
+        Side::shard(&shared, 0, rng)
+    }
+
+    fn shard(shared: &Arc<Shared>, index: usize, rng: Rng) -> Side {
+        let poll = Poll::new().expect("a poll");
+        let registry = poll.registry().try_clone().expect("its registry");
+        let streams = Streams::new(shared, index, registry, 100, START, rng).expect("streams");
+        Side { poll, streams, receiver: Receiver::new(), stats: Stats::default() }
+    }
+
+    fn turn(&mut self, now: Instant, wait: Duration) -> bool {
+        self.streams.turn(&mut self.receiver, now, &mut self.stats);
+        let mut events = Events::with_capacity(64);
+        self.poll.poll(&mut events, Some(wait)).expect("polled");
+        for event in &events {
+            self.streams.handle_ready(event.token(), &mut self.receiver, now, &mut self.stats);
+        }
+        !events.is_empty()
+    }
+
+    fn play(&mut self, now: Instant, call: u64, file: &str) {
+        let command = Command::Play { kind: PlayKind::Audio, file: file.to_owned() };
+        self.streams.command(now, call, &command).expect("it plays");
+    }
+
+    fn check(&mut self, call: u64, wanted: &Requirement) -> Result<(), String> {
+        self.streams.check(START, call, wanted)
+    }
+
+    fn close(&mut self, call: u64) {
+        self.streams.close(START, call, &mut self.stats);
+    }
+}
+
+/// Lets virtual time pass in steps of a millisecond, then looks until nothing comes any more.
+fn run(sides: &mut [&mut Side], from: Instant, span: Duration) -> Instant {
+    let mut now = from;
+    while now < from + span {
+        now = now + Duration::from_millis(1);
+        for side in sides.iter_mut() {
+            side.turn(now, Duration::ZERO);
+        }
+    }
+    for _ in 0..LAST_LOOKS {
+        let mut quiet = true;
+        for side in sides.iter_mut() {
+            quiet &= !side.turn(now, Duration::from_millis(2));
+        }
+        if quiet {
+            break;
+        }
+    }
+    now
+}
+
+fn audio(ip: [u8; 4], port: u16) -> RemoteMedia {
+    let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::from(ip)), port);
+    RemoteMedia { audio: Some(address), events: Some(101), ..RemoteMedia::default() }
+}
+
+/// Both sides name a port to each other.
+fn connect(a: (&mut Side, [u8; 4]), b: (&mut Side, [u8; 4]), call: u64, kind: PortKind) -> (u16, u16) {
+    let from = a.0.streams.port(call, kind, 0).expect("a port");
+    let to = b.0.streams.port(call, kind, 0).expect("a port");
+    a.0.streams.remote(call, &audio(b.1, to));
+    b.0.streams.remote(call, &audio(a.1, from));
+    (from, to)
+}
+
+#[test]
+fn a_capture_leaves_in_order_and_on_time_and_is_measured() {
+    let (a, b) = ([127, 0, 71, 1], [127, 0, 71, 2]);
+    let (mut one, mut two) = (Side::new(a, |_| {}), Side::new(b, |_| {}));
+    connect((&mut one, a), (&mut two, b), 1, PortKind::Auto);
+    one.play(START, 1, "pcap/g711a.pcap");
+    let recording = one.streams.shared.files.recording("pcap/g711a.pcap").expect("bundled");
+    let packets = recording.capture.packets.len() as u64;
+    assert!(packets > 100);
+    let now = run(&mut [&mut one, &mut two], START, recording.capture.duration() + Duration::from_millis(5));
+    assert_eq!(one.stats.counts[Count::RtpSent], packets);
+    assert_eq!(two.stats.counts[Count::RtpReceived], packets);
+    assert_eq!(one.stats.media_delay.n, packets);
+    assert!(one.stats.media_delay.quantile(1.0).expect("recorded") <= Duration::from_millis(1));
+    let wanted = Requirement {
+        min_packets: Some(packets),
+        max_packets: Some(packets),
+        max_loss: Some(0.0),
+        max_reordered: Some(0),
+        max_jitter: Some(2.0),
+        min_mos: Some(4.0),
+        ..Requirement::default()
+    };
+    assert_eq!(two.streams.check(now, 1, &wanted), Ok(()));
+    two.close(1);
+    assert_eq!((two.stats.media.streams, two.stats.media.lost, two.stats.media.one_way), (1, 0, 1));
+}
+
+#[test]
+fn packets_arrive_at_the_time_the_capture_has_them() {
+    let ip = [127, 0, 71, 3];
+    let mut side = Side::new(ip, |_| {});
+    let peer = UdpSocket::bind("127.0.71.4:0").expect("a socket");
+    peer.set_nonblocking(true).expect("non-blocking");
+    side.streams.port(1, PortKind::Fixed, 0).expect("a port");
+    side.streams.remote(1, &audio([127, 0, 71, 4], peer.local_addr().expect("bound").port()));
+    side.play(START, 1, "dtmf_2833_7.pcap");
+    let recording = side.streams.shared.files.recording("dtmf_2833_7.pcap").expect("bundled");
+    let mut arrived = Vec::new();
+    let mut now = START;
+    while arrived.len() < recording.capture.packets.len() && now < START + Duration::from_secs(30) {
+        side.turn(now, Duration::ZERO);
+        let mut buffer = [0; 2_048];
+        while let Ok((len, _)) = peer.recv_from(&mut buffer) {
+            arrived.push((now.since(START), buffer[..len].to_vec()));
+        }
+        now = now + Duration::from_micros(500);
+    }
+    for ((packet, payload), (at, bytes)) in recording.capture.iter().zip(&arrived) {
+        assert_eq!(payload, bytes);
+        let late = at.checked_sub(packet.offset).expect("not before it is due");
+        assert!(late <= Duration::from_millis(1), "{late:?} late");
+    }
+    assert_eq!(arrived.len(), recording.capture.packets.len());
+}
+
+/// Plays one digit's capture three times; what the other side heard.
+fn thrice(ips: [[u8; 4]; 2], rewrite: bool) -> Result<(), String> {
+    let mut one = Side::new(ips[0], |options| options.media.rewrite = rewrite);
+    let mut two = Side::new(ips[1], |_| {});
+    connect((&mut one, ips[0]), (&mut two, ips[1]), 1, PortKind::Auto);
+    let mut now = START;
+    for _ in 0..3 {
+        one.play(now, 1, "dtmf_2833_5.pcap");
+        now = run(&mut [&mut one, &mut two], now, Duration::from_secs(2));
+    }
+    two.check(1, &Requirement { dtmf: Some("555".to_owned()), ..Requirement::default() })
+}
+
+#[test]
+fn the_same_digit_thrice_is_heard_thrice_only_with_fresh_numbers() {
+    assert_eq!(thrice([[127, 0, 71, 5], [127, 0, 71, 6]], true), Ok(()));
+    let heard = thrice([[127, 0, 71, 7], [127, 0, 71, 8]], false).expect_err("one digit, repeated");
+    assert_eq!(heard, "rtpcheck audio: digits \"5\" heard, \"555\" wanted");
+}
+
+#[test]
+fn digits_are_played_and_heard_once_each() {
+    let (a, b) = ([127, 0, 71, 9], [127, 0, 71, 10]);
+    let (mut one, mut two) = (Side::new(a, |_| {}), Side::new(b, |_| {}));
+    connect((&mut one, a), (&mut two, b), 1, PortKind::StreamAudio);
+    one.streams.command(START, 1, &Command::PlayDtmf("12#A,60".to_owned())).expect("it plays");
+    run(&mut [&mut one, &mut two], START, Duration::from_secs(1));
+    let digits = |digits: &str| Requirement { dtmf: Some(digits.to_owned()), ..Requirement::default() };
+    assert_eq!(two.check(1, &digits("12#A")), Ok(()));
+    // Since the last check: nothing.
+    assert_eq!(two.check(1, &digits("")), Ok(()));
+    two.close(1);
+    assert_eq!(two.stats.media.digits, 4);
+}
+
+#[test]
+fn echo_comes_back_and_a_pattern_is_compared() {
+    let (a, b) = ([127, 0, 71, 11], [127, 0, 71, 12]);
+    let mut one = Side::new(a, |options| options.media.audio_tolerance = 0.0);
+    let mut two = Side::new(b, |_| {});
+    connect((&mut one, a), (&mut two, b), 1, PortKind::StreamAudio);
+    let pattern = Command::Pattern { video: false, spec: "3,0,PCMU/8000".to_owned() };
+    one.streams.command(START, 1, &pattern).expect("it plays");
+    let echo = Command::EchoStart { video: false, spec: "0,PCMU/8000".to_owned() };
+    two.streams.command(START, 1, &echo).expect("it echoes");
+    let now = run(&mut [&mut one, &mut two], START, Duration::from_millis(999));
+    let both = Requirement { min_packets: Some(50), two_way: Some(true), ..Requirement::default() };
+    assert_eq!((one.check(1, &both), two.check(1, &both)), (Ok(()), Ok(())));
+    one.streams.command(now, 1, &Command::PausePattern { video: false }).expect("paused");
+    let now = run(&mut [&mut one, &mut two], now, Duration::from_millis(500));
+    assert_eq!(one.stats.counts[Count::RtpSent], 50);
+    one.streams.command(now, 1, &Command::ResumePattern { video: false }).expect("resumed");
+    let now = run(&mut [&mut one, &mut two], now, Duration::from_millis(95));
+    assert_eq!(one.stats.counts[Count::RtpSent], 55);
+    two.streams.command(now, 1, &Command::EchoStop { video: false }).expect("stopped");
+    run(&mut [&mut one, &mut two], now, Duration::from_millis(400));
+    one.close(1);
+    assert_eq!(one.stats.counts[Count::FailedRtpCheck], 1);
+}
+
+#[test]
+fn ports_are_given_back_and_the_numbers_of_calls_are_sipps() {
+    let mut side = Side::new([127, 0, 71, 13], |options| {
+        options.media.min_port = 7_000;
+        options.media.max_port = 7_007;
+    });
+    let ports: Vec<u16> =
+        (1..=4).map(|call| side.streams.port(call, PortKind::StreamAudio, 0).expect("a port")).collect();
+    assert_eq!(ports, [7_000, 7_002, 7_004, 7_006]);
+    let error = side.streams.port(5, PortKind::StreamAudio, 0).expect_err("all taken");
+    assert!(error.starts_with("no free media port between 7000 and 7007"), "{error}");
+    assert!(error.contains("-min_rtp_port") && error.contains("4 are with open calls"), "{error}");
+    side.close(2);
+    assert_eq!(side.streams.port(5, PortKind::StreamAudio, 1), Ok(7_003));
+    for call in 1..=5 {
+        side.close(call);
+    }
+    assert_eq!((side.streams.open_sockets(), side.streams.open_calls()), (0, 0));
+    let auto = |side: &mut Side, call| side.streams.port(call, PortKind::Auto, 0).expect("a port");
+    assert_eq!([1, 2, 2_500, 2_501].map(|call| auto(&mut side, call)), [6_000, 6_004, 15_996, 6_000]);
+}
