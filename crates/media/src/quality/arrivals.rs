@@ -94,7 +94,8 @@ impl Arrivals {
     }
 
     fn advance(&mut self, by: u32) {
-        settle(&mut self.runs, self.window, self.known(), by.min(WINDOW));
+        let known = self.known();
+        settle(&mut self.runs, self.window, known, by.min(WINDOW));
         self.highest += u64::from(by);
         // Numbers that never were inside the window.
         self.runs.lost(u64::from(by.saturating_sub(WINDOW)));
