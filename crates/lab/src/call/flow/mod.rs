@@ -375,7 +375,9 @@ fn is_set(call: &Call, ctx: &Ctx<'_>, variable: VarRef) -> bool {
 fn number_of(call: &Call, ctx: &Ctx<'_>, variable: VarRef) -> f64 {
     let number = |value: Option<&Value>| match value {
         Some(Value::Number(number)) => *number,
-        Some(Value::Text(text)) => std::str::from_utf8(text).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0.0),
+        Some(Value::Text(text)) => {
+            std::str::from_utf8(text).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0.0)
+        }
         Some(Value::Bool(true)) => 1.0,
         _ => 0.0,
     };

@@ -227,7 +227,10 @@ fn commands_of_the_other_side() {
     let mut end = started(waits(None));
     command(&mut end, "Call-ID: 1@host\r\nX: 1\r\n\r\n");
     end.wait(5);
-    assert_eq!((end.sent[0].starts_with("cmd:Call-ID: 1"), end.ended.as_slice()), (true, &[Outcome::Success][..]));
+    assert_eq!(
+        (end.sent[0].starts_with("cmd:Call-ID: 1"), end.ended.as_slice()),
+        (true, &[Outcome::Success][..])
+    );
 
     let mut end = started(waits(Some("m")));
     command(&mut end, "Call-ID: 1@host\r\nFrom: s1\r\n\r\n");

@@ -190,8 +190,10 @@ fn rule_4_a_scenario_may_take_unexpected_messages_itself() {
         vec![request("OPTIONS", None), pause(5000.0), wants("NOTIFY"), response(200, None), pause(100.0)],
     );
     own.labels = vec![("_unexp.main".to_owned(), 2)];
-    own.variables =
-        Variables { call: vec!["_unexp.retaddr".to_owned(), "_unexp.pausedaddr".to_owned()], ..Variables::default() };
+    own.variables = Variables {
+        call: vec!["_unexp.retaddr".to_owned(), "_unexp.pausedaddr".to_owned()],
+        ..Variables::default()
+    };
     own.needs = Needs { last_message: true, ..Needs::default() };
     let mut end = started(own);
     end.wait(1000);
@@ -318,11 +320,8 @@ fn branching_goes_by_test_and_by_chance_and_conditions_skip() {
 
 #[test]
 fn an_optional_message_that_does_not_advance_leaves_no_trace() {
-    let steps = vec![
-        request("OPTIONS", None),
-        with(maybe(180), |recv| recv.advance_state = false),
-        code(200),
-    ];
+    let steps =
+        vec![request("OPTIONS", None), with(maybe(180), |recv| recv.advance_state = false), code(200)];
     let mut one = scenario(Role::Client, steps);
     one.needs.last_message = true;
     let mut end = started(one);
