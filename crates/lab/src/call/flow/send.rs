@@ -63,7 +63,8 @@ fn after_sending(call: &mut Call, ctx: &mut Ctx<'_>, message: &Send, (start, end
     }
     let flow = &mut call.flow;
     flow.sent_step = note(at);
-    if flow.consumed != 0 {
+    // A request is answered by the last response to it, a response by what followed it at once (its ACK).
+    if flow.consumed != 0 && (flow.answer_step == NONE || matches!(message.what, SentKind::Response(_))) {
         flow.answer_step = note(at);
     }
     let timers = &ctx.env.options.timers;

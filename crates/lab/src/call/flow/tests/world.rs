@@ -281,6 +281,8 @@ impl End {
             user: 0,
             incoming,
         };
+        // The engine counts what it starts.
+        self.stats.count(if incoming { Count::IncomingCall } else { Count::OutgoingCall });
         let call = self.act(|ctx| Call::start(ctx, identity));
         self.calls.insert(id.as_bytes().to_vec(), call);
     }
@@ -478,22 +480,17 @@ fn a_call_goes_through() {
     assert_eq!(world.uas.stats.call_length.mean(), Some(Duration::from_millis(4_002)));
 }
 
-/// Whatever the network does, every call ends and the books balance.
-#[test]
-fn every_call_ends_over_a_bad_network() {
+/// How many of 750 calls failed; every call must have ended and the books balance.
+fn failures_over(loss: u32, doubles: u32, delay: (u64, u64)) -> u64 {
     let mut failed = 0;
     for seed in 0..150 {
-        let options = |checked| {
-            let mut options = Options::default();
-            options.timers.recv_timeout = Some(Duration::from_secs(60));
-            if checked {
-                options.timers.retransmission_check = crate::options::RetransmissionCheck::Loose;
-            }
-            options
-        };
-        let loose = seed % 2 == 1;
-        let mut world = World::new(End::new(uac(), options(loose)), End::new(uas(), options(loose)), seed);
-        (world.loss, world.doubles, world.delay) = (150, 100, (1, 40));
+        let mut options = Options::default();
+        options.timers.recv_timeout = Some(Duration::from_secs(60));
+        if seed % 2 == 1 {
+            options.timers.retransmission_check = crate::options::RetransmissionCheck::Loose;
+        }
+        let mut world = World::new(End::new(uac(), options.clone()), End::new(uas(), options), seed);
+        (world.loss, world.doubles, world.delay) = (loss, doubles, delay);
         for id in 0..5 {
             world.uac.start(&format!("{id}@host"));
         }
@@ -505,8 +502,28 @@ fn every_call_ends_over_a_bad_network() {
         assert_eq!(world.uac.count(Count::OutgoingCall), 5);
         failed += world.uac.count(Count::FailedCall);
     }
-    // The uac outlives loss by retransmission; reordered provisionals are unexpected, as they are to SIPp.
-    assert!(failed < 300, "{failed} of 750 failed");
+    failed
+}
+
+/// Retransmission heals loss. What is left, a call in a hundred: the ACK is lost, so the BYE is unexpected and
+/// ends the server's call, and the 200 to the BYE is lost too. SIPp's server does no better.
+#[test]
+fn calls_outlive_loss() {
+    let failed = failures_over(100, 0, (1, 1));
+    assert!(failed <= 20, "{failed} of 750 failed");
+}
+
+/// A message that comes twice in a row is answered as it was.
+#[test]
+fn calls_outlive_doubles() {
+    assert_eq!(failures_over(0, 300, (1, 1)), 0);
+}
+
+/// Reordering spoils calls, as it does with SIPp: a provisional after the ACK is unexpected. They still end.
+#[test]
+fn every_call_ends_over_a_bad_network() {
+    let failed = failures_over(150, 100, (1, 40));
+    assert!((1..500).contains(&failed), "{failed} of 750 failed");
 }
 
 #[test]
