@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use mio::Poll;
 use stdx::slab::Key;
-use stdx::time::Instant;
 
 use super::calls::Link;
 use super::limits::BACKLOG_BYTES;
@@ -53,10 +52,6 @@ impl Net {
 
     pub(super) fn len(&self) -> usize {
         self.udp.len() + self.streams.len()
-    }
-
-    pub(super) fn deadline(&self) -> Instant {
-        self.streams.deadline()
     }
 
     /// What a call gets whose message came another way.
@@ -206,13 +201,8 @@ impl Net {
     }
 
     /// True: nothing refers to `bytes` any more.
-    pub(super) fn flush(
-        &mut self,
-        bytes: &[u8],
-        poll: &Poll,
-        faults: &mut Vec<(Key, TransportFault)>,
-    ) -> bool {
-        self.streams.flush(poll.registry());
+    pub(super) fn flush(&mut self, bytes: &[u8], faults: &mut Vec<(Key, TransportFault)>) -> bool {
+        self.streams.flush();
         let mut refused = Vec::new();
         let all = self.udp.flush(bytes, &mut refused);
         faults.extend(refused.into_iter().map(|(call, _)| (call, TransportFault::CannotSend)));

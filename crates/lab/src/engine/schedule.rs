@@ -187,7 +187,7 @@ fn instant(nanos: u128) -> Instant {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
+    use proptest::prelude::{prop, prop_assert, prop_assert_eq, proptest};
 
     use super::*;
 

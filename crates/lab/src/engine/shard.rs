@@ -1,5 +1,6 @@
 //! One shard: its loop, and what it does between two naps.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use stdx::rng::Rng;
 use stdx::slab::Key;
 use stdx::time::Instant;
 
-use super::calls::{Calls, Timers};
+use super::calls::{Calls, Link, Timers};
 use super::clock::Clock;
 use super::hub::{Command, Hub, Inbox, Phase};
 use super::limits::{BUSY, LATE, NAP, STARTS_A_TURN, WINDOW};
@@ -19,6 +20,7 @@ use super::report::{Report, Reporter};
 use super::schedule::Arrivals;
 use super::token::{self, Kind};
 use super::users::Users;
+use super::work::Origin;
 use crate::call::{Call, Ctx, Env, Media, Outbox, TransportFault, Which};
 use crate::stats::{Count, Stats};
 
@@ -61,6 +63,8 @@ pub(super) struct Shard {
     /// Messages for other shards, by shard.
     pub(super) outgoing: Vec<Inbox>,
     pub(super) inbox: Inbox,
+    /// Messages just cut from a connection.
+    pub(super) frames: Inbox,
     pub(super) faults: Vec<(Key, TransportFault)>,
     pub(super) reporter: Reporter,
     pub(super) rhythm: Rhythm,
@@ -157,15 +161,16 @@ impl Shard {
         if let Some(arrivals) = self.arrivals.as_ref().filter(|_| self.hub.phase() == Phase::Running) {
             deadline = deadline.min(arrivals.due());
         }
-        deadline.min(self.net.deadline())
+        deadline
     }
 
-    fn take_events(&mut self, events: &Events, _now: Instant) {
+    fn take_events(&mut self, events: &Events, now: Instant) {
         for event in events {
             match token::read(event.token()) {
                 (Kind::Waker, _) => {}
                 (Kind::Udp, key) => self.net.unread.push(key),
-                (Kind::Listener | Kind::Stream, _) => {}
+                (Kind::Listener, key) => self.accept(key, now),
+                (Kind::Stream, key) => self.stream_event(key, event, now),
             }
         }
     }
@@ -262,15 +267,52 @@ impl Shard {
     /// leaves with the next turn.
     fn flush(&mut self, now: Instant) {
         let mut refused = Vec::new();
-        if self.net.flush(&self.out.bytes, &self.poll, &mut refused) {
+        if self.net.flush(&self.out.bytes, &mut refused) {
             self.out.bytes.clear();
         } else {
             self.rhythm.more = true;
         }
         self.faults.append(&mut refused);
+        self.tell_ended_connections();
         for (key, fault) in std::mem::take(&mut self.faults) {
             self.enter(key, now, |call, ctx| call.handle_fault(ctx, fault));
             self.rhythm.more = true;
+        }
+    }
+
+    fn accept(&mut self, listener: Key, now: Instant) {
+        if let Err(error) = self.net.streams.accept(listener, self.poll.registry()) {
+            self.error(now, super::bind::explain_socket(&error));
+        }
+    }
+
+    /// Reads what a connection has. The messages are copied out, as their calls write to connections too.
+    fn stream_event(&mut self, key: Key, event: &mio::event::Event, now: Instant) {
+        let mut read = std::mem::take(&mut self.frames);
+        let from = self.net.streams.remote(key);
+        let address = from.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
+        self.net.streams.event(key, event, |message| read.put(message, address, now));
+        for frame in &read.parcels {
+            let bytes = &read.bytes[frame.start..frame.end];
+            self.handle(bytes, address, now, Origin::Link(Link::Stream(key)));
+        }
+        read.clear();
+        self.frames = read;
+    }
+
+    /// Calls of a connection that is gone fail with it, or (`-reconnect_close false`) make a new one when they
+    /// next send.
+    fn tell_ended_connections(&mut self) {
+        for (connection, fault) in std::mem::take(&mut self.net.streams.ended) {
+            let tell = fault != TransportFault::Closed || self.envs.main.options.network.reconnect_close;
+            for key in self.calls.with_link(Link::Stream(connection)) {
+                if let Some(entry) = self.calls.get_mut(key) {
+                    entry.link = Link::None;
+                }
+                if tell {
+                    self.faults.push((key, fault));
+                }
+            }
         }
     }
 

@@ -22,6 +22,7 @@ use super::report::Reporter;
 use super::schedule::Arrivals;
 use super::shard::{Envs, Rhythm, Shard};
 use super::stream::Streams;
+use super::tls::Tls;
 use super::token::WAKER;
 use super::users::Users;
 use super::{Run, Setup, StartError};
@@ -43,6 +44,7 @@ pub(super) fn start(setup: Setup) -> Result<Run, StartError> {
     let started = clock.now();
     let control = Control::new(&setup, started + options.behaviour.start_after);
     bind::check_descriptors(&options, control.limit(), shards)?;
+    let tls = tls(&setup)?;
     let mut bound = bind::bind(&options, shards)?;
     let (polls, doors) = polls(shards).map_err(|error| fatal(bind::explain_socket(&error)))?;
     let mut rng = Rng::from_seed(seed());
@@ -50,8 +52,8 @@ pub(super) fn start(setup: Setup) -> Result<Run, StartError> {
     hub.limit.store(control.limit(), Ordering::Relaxed);
     hub.users.store(control.users(), Ordering::Relaxed);
     let (sender, receiver) = sync_channel(REPORTS_A_SHARD * shards);
-    let common =
-        Common { setup: &setup, hub: &hub, clock, started, control: &control, globals: globals(&setup) };
+    let globals = globals(&setup);
+    let common = Common { setup: &setup, hub: &hub, clock, started, control: &control, globals, tls };
     let mut built = Vec::new();
     for (index, poll) in polls.into_iter().enumerate() {
         built.push(common.shard(index, poll, &mut bound, rng.fork(), sender.clone())?);
@@ -75,6 +77,15 @@ pub(super) fn start(setup: Setup) -> Result<Run, StartError> {
         run.threads.push(thread.map_err(|error| fatal(format!("cannot start a thread: {error}")))?);
     }
     Ok(run)
+}
+
+/// Certificates, when the transport wants them.
+fn tls(setup: &Setup) -> Result<Option<Tls>, StartError> {
+    let network = &setup.options.network;
+    if !matches!(network.transport.protocol, options::Protocol::Tls | options::Protocol::Wss) {
+        return Ok(None);
+    }
+    Tls::load(&network.tls, !setup.scenario.starts_calls()).map(Some).map_err(fatal)
 }
 
 fn fatal(message: String) -> StartError {
@@ -137,6 +148,7 @@ struct Common<'a> {
     started: Instant,
     control: &'a Control,
     globals: Arc<RwLock<Vec<Value>>>,
+    tls: Option<Tls>,
 }
 
 impl Common<'_> {
@@ -150,7 +162,11 @@ impl Common<'_> {
     ) -> Result<Shard, StartError> {
         let options = &self.setup.options;
         let system = |error: std::io::Error| fatal(bind::explain_socket(&error));
-        let mut net = Net::new(Arc::clone(options), bound.local, Streams {});
+        let mut net =
+            Net::new(Arc::clone(options), bound.local, Streams::new(Arc::clone(options), self.tls.clone()));
+        for listener in std::mem::take(&mut bound.listeners[index]) {
+            net.streams.listen(listener, poll.registry()).map_err(system)?;
+        }
         for socket in std::mem::take(&mut bound.udp[index]) {
             net.add_shared(socket, &poll).map_err(system)?;
         }
@@ -174,6 +190,7 @@ impl Common<'_> {
             poll,
             outgoing: (0..shards).map(|_| Inbox::default()).collect(),
             inbox: Inbox::default(),
+            frames: Inbox::default(),
             faults: Vec::new(),
             reporter: Reporter::new(self.started, self.empty_stats()),
             rhythm: Rhythm::default(),

@@ -1,0 +1,1 @@
+//! Each way to fail.

@@ -1,0 +1,1 @@
+//! Each rule of matching.
