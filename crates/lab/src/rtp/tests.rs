@@ -14,6 +14,8 @@ use super::{Command, PortKind, RemoteMedia, Requirement, Shared, Streams};
 use crate::call::Media;
 use crate::options::Options;
 use crate::scenario::action::PlayKind;
+use crate::scenario::model::Source;
+use crate::scenario::{Scenario, compile_text};
 use crate::stats::{Count, Stats};
 
 /// Far from the wall clock, so that the kernel's times of arrival are not taken for ours.
@@ -336,4 +338,68 @@ fn audio_and_video_play_together_and_rtcp_keeps_its_distance() {
     let mut buffer = [0; 100];
     let (len, from) = rtcp.recv_from(&mut buffer).expect("RTCP came");
     assert_eq!((len, from.port()), (8, 6_001));
+}
+
+/// A scenario of one action.
+fn scenario(dir: &std::path::Path, action: &str) -> Scenario {
+    let path = dir.join("play.xml");
+    let text = format!("<scenario name=\"x\">\n<nop>\n<action>\n{action}\n</action>\n</nop>\n</scenario>\n");
+    let compiled = compile_text(text.as_bytes(), Source::File(path));
+    compiled.expect("it compiles").scenario
+}
+
+fn load(scenario: &Scenario) -> Result<Arc<Shared>, Vec<String>> {
+    Shared::load(&Options::default(), &[scenario], IpAddr::from([127, 0, 71, 20]), &mut Rng::seeded(1))
+}
+
+#[test]
+fn mistakes_in_what_is_played_are_named_before_the_first_call() {
+    let dir = tempfile::tempdir().expect("a directory");
+    std::fs::write(dir.path().join("broken.wav"), b"RIFF\x04\0\0\0WAVX").expect("written");
+    std::fs::write(dir.path().join("broken.pcap"), b"\xd4\xc3\xb2\xa1\x02\0").expect("written");
+    let cases = [
+        ("<exec play_pcap_audio=\"none.pcap\"/>", "none.pcap cannot be read: "),
+        ("<exec play_pcap_video=\"broken.pcap\"/>", "broken.pcap is not a capture: at byte "),
+        ("<exec rtp_stream=\"broken.wav\"/>", "broken.wav: is not a WAV file that can be read: at byte "),
+        ("<exec rtp_stream=\"broken.wav,1,96\"/>", "payload type 96 needs its codec/rate"),
+        ("<exec rtp_stream=\"apattern,9,0,PCMU/8000\"/>", "expected a number from 1 to 6, found 9"),
+        ("<exec play_dtmf=\"1x\"/>", "x is no digit"),
+    ];
+    for (action, mistake) in cases {
+        let mistakes = load(&scenario(dir.path(), action)).err().unwrap_or_default();
+        assert_eq!(mistakes.len(), 1, "{action}");
+        assert!(mistakes[0].contains("play.xml:4: "), "{}", mistakes[0]);
+        assert!(mistakes[0].contains(mistake), "{}", mistakes[0]);
+    }
+}
+
+#[test]
+fn a_file_is_found_beside_the_scenario_and_media_is_awake_only_where_it_is_used() {
+    let dir = tempfile::tempdir().expect("a directory");
+    std::fs::write(dir.path().join("some.raw"), [0xd5; 800]).expect("written");
+    let shared = load(&scenario(dir.path(), "<exec rtp_stream=\"some.raw,2,8\"/>")).expect("it loads");
+    assert!(shared.active);
+    let idle = load(&scenario(dir.path(), "<log message=\"nothing\"/>")).expect("it loads");
+    assert!(!idle.active);
+    let mut side = Side::shard(&idle, 0, Rng::seeded(1));
+    assert_eq!(side.streams.port(1, PortKind::Fixed, 0), Ok(6_000));
+    assert_eq!(side.streams.port(2, PortKind::Fixed, 1), Ok(6_001));
+    assert_eq!(side.streams.port(2, PortKind::Auto, 0), Ok(6_004));
+    side.streams.remote(2, &audio([127, 0, 71, 21], 6_000));
+    assert_eq!((side.streams.open_calls(), side.streams.open_sockets()), (0, 1));
+}
+
+#[test]
+fn a_port_another_program_has_is_passed_over() {
+    let ip = [127, 0, 71, 22];
+    let _other = UdpSocket::bind(SocketAddr::from((ip, 6_000))).expect("a socket");
+    let mut side = Side::new(ip, |_| {});
+    assert_eq!(side.streams.port(1, PortKind::Fixed, 0), Ok(6_002));
+    assert_eq!(side.streams.port(1, PortKind::StreamAudio, 0), Ok(6_004));
+}
+
+#[test]
+fn a_shard_carries_its_streams_to_its_thread() {
+    fn is_send<T: Send>() {}
+    is_send::<Streams>();
 }
