@@ -343,7 +343,9 @@ fn audio_and_video_play_together_and_rtcp_keeps_its_distance() {
 /// A scenario of one action.
 fn scenario(dir: &std::path::Path, action: &str) -> Scenario {
     let path = dir.join("play.xml");
-    let text = format!("<scenario name=\"x\">\n<nop>\n<action>\n{action}\n</action>\n</nop>\n</scenario>\n");
+    let text = format!(
+        "<scenario name=\"x\"><recv request=\"INVITE\"/>\n<nop>\n<action>\n{action}\n</action>\n</nop>\n</scenario>\n"
+    );
     let compiled = compile_text(text.as_bytes(), Source::File(path));
     compiled.expect("it compiles").scenario
 }
@@ -402,4 +404,46 @@ fn a_port_another_program_has_is_passed_over() {
 fn a_shard_carries_its_streams_to_its_thread() {
     fn is_send<T: Send>() {}
     is_send::<Streams>();
+}
+
+#[test]
+fn a_wav_is_streamed_in_every_codec_and_loops_as_often_as_asked() {
+    let dir = tempfile::tempdir().expect("a directory");
+    // A tenth of a second of 440 Hz.
+    let samples: Vec<i16> = (0..800)
+        .map(|n| (f64::from(n) * 440.0 * std::f64::consts::TAU / 8_000.0).sin() * 8_000.0)
+        .map(|x| x as i16)
+        .collect();
+    let wav = media::wav::Wav { rate: 8_000, channels: 1, samples: samples.clone() };
+    let path = dir.path().join("tone.wav");
+    std::fs::write(&path, wav.to_bytes()).expect("written");
+    let (a, b) = ([127, 0, 71, 23], [127, 0, 71, 24]);
+    let mut one = Side::new(a, |_| {});
+    let peer = UdpSocket::bind(SocketAddr::from((b, 0))).expect("a socket");
+    peer.set_nonblocking(true).expect("non-blocking");
+    one.streams.port(1, PortKind::StreamAudio, 0).expect("a port");
+    one.streams.remote(1, &audio(b, peer.local_addr().expect("bound").port()));
+    let mut now = START;
+    for (suffix, packets, ticks) in
+        [("2,0", 10, 160), ("1,8", 5, 160), ("1,9", 5, 160), ("3,96,opus/48000", 15, 960)]
+    {
+        let spec = format!("{},{suffix}", path.display());
+        one.streams.command(now, 1, &Command::Stream(spec)).expect("it plays");
+        now = run(&mut [&mut one], now, Duration::from_secs(1));
+        let mut buffer = [0; 2_048];
+        let mut stamps = Vec::new();
+        let mut heard = Vec::new();
+        while let Ok((len, _)) = peer.recv_from(&mut buffer) {
+            let packet = media::rtp::Packet::parse(&buffer[..len]).expect("RTP");
+            stamps.push(packet.timestamp());
+            heard.extend(packet.payload().iter().map(|byte| media::codec::ulaw_decode(*byte)));
+        }
+        assert_eq!(stamps.len(), packets, "{suffix}");
+        assert!(stamps.windows(2).all(|pair| pair[1].wrapping_sub(pair[0]) == ticks), "{suffix}");
+        if suffix == "2,0" {
+            let twice = samples.iter().chain(&samples);
+            let off = twice.zip(&heard).map(|(was, is)| i32::from(*was).abs_diff(i32::from(*is))).max();
+            assert!(off.is_some_and(|off| off < 300), "{off:?}");
+        }
+    }
 }
