@@ -109,6 +109,11 @@ impl CallMedia {
 impl Medium {
     fn expect(&mut self, call: u64, remote: Option<SocketAddr>, crypto: &[String]) {
         let Some(remote) = remote else { return };
+        if remote.ip().is_unspecified() || remote.port() == 0 {
+            // On hold (RFC 3264 §8.4 and before it RFC 2543): nothing is sent until it has an address again.
+            self.remote = None;
+            return;
+        }
         self.remote = Some(remote);
         self.theirs = crypto.iter().filter_map(|line| CryptoLine::parse(line)).collect();
         for port in [&self.port, &self.stream_port].into_iter().flatten() {

@@ -67,3 +67,50 @@ const fn alaw_table() -> [i16; 256] {
     }
     table
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// ITU-T G.711 tables 1 and 2: the values at the ends and at some segments, as 16-bit samples.
+    #[test]
+    fn codes_are_the_values_of_the_tables() {
+        for (code, sample) in
+            [(0xff, 0), (0x7f, 0), (0xfe, 8), (0x80, 32_124), (0x00, -32_124), (0xef, 132), (0x8f, 16_764)]
+        {
+            assert_eq!(ulaw_decode(code), sample, "mu-law {code:#x}");
+        }
+        for (code, sample) in
+            [(0xd5, 8), (0x55, -8), (0xd4, 24), (0xaa, 32_256), (0x2a, -32_256), (0xc5, 264), (0xa5, 16_896)]
+        {
+            assert_eq!(alaw_decode(code), sample, "A-law {code:#x}");
+        }
+    }
+
+    #[test]
+    fn every_code_is_the_nearest_of_its_own_value() {
+        for code in 0..=255 {
+            // Both zeros of mu-law are one sample.
+            if code != 0x7f {
+                assert_eq!(ulaw_encode(ulaw_decode(code)), code);
+            }
+            assert_eq!(alaw_encode(alaw_decode(code)), code);
+        }
+        assert_eq!(ulaw_encode(0), 0xff);
+        assert_eq!((alaw_encode(0), alaw_encode(-1)), (0xd5, 0x55));
+    }
+
+    #[test]
+    fn every_sample_comes_back_within_half_a_step() {
+        for sample in i16::MIN..=i16::MAX {
+            let wide = i32::from(sample);
+            let ulaw = (i32::from(ulaw_decode(ulaw_encode(sample))) - wide).abs();
+            let alaw = (i32::from(alaw_decode(alaw_encode(sample))) - wide).abs();
+            // A step is a sixteenth of its segment; the last is clipped.
+            let step = wide.abs() / 16 + 16;
+            let clipped = if wide.abs() > 32_000 { 700 } else { 0 };
+            assert!(ulaw <= step / 2 + clipped, "mu-law {sample}: off by {ulaw}");
+            assert!(alaw <= step / 2 + clipped, "A-law {sample}: off by {alaw}");
+        }
+    }
+}

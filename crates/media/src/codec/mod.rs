@@ -2,6 +2,9 @@
 
 mod g711;
 mod g722;
+mod opus;
+#[cfg(test)]
+mod tests;
 mod types;
 
 pub use g711::{alaw_decode, alaw_encode, ulaw_decode, ulaw_encode};
@@ -40,6 +43,7 @@ enum EncoderState {
     Pcmu,
     Pcma,
     G722(Box<G722Encoder>),
+    Opus(Box<opus::Encoder>),
     L16,
 }
 
@@ -49,6 +53,7 @@ impl Encoder {
             Codec::Pcmu => EncoderState::Pcmu,
             Codec::Pcma => EncoderState::Pcma,
             Codec::G722 => EncoderState::G722(Box::default()),
+            Codec::Opus => EncoderState::Opus(Box::new(opus::Encoder::new()?)),
             Codec::L16 => EncoderState::L16,
             other => return Err(Error::Unsupported(other)),
         };
@@ -67,6 +72,7 @@ impl Encoder {
                 }
                 encoder.encode(samples, out);
             }
+            EncoderState::Opus(encoder) => encoder.encode(samples, out)?,
             EncoderState::L16 => out.extend(samples.iter().flat_map(|sample| sample.to_be_bytes())),
         }
         Ok(())
@@ -82,6 +88,7 @@ enum DecoderState {
     Pcmu,
     Pcma,
     G722(Box<G722Decoder>),
+    Opus(Box<opus::Decoder>),
     L16,
 }
 
@@ -91,6 +98,7 @@ impl Decoder {
             Codec::Pcmu => DecoderState::Pcmu,
             Codec::Pcma => DecoderState::Pcma,
             Codec::G722 => DecoderState::G722(Box::default()),
+            Codec::Opus => DecoderState::Opus(Box::new(opus::Decoder::new()?)),
             Codec::L16 => DecoderState::L16,
             other => return Err(Error::Unsupported(other)),
         };
@@ -103,6 +111,7 @@ impl Decoder {
             DecoderState::Pcmu => out.extend(payload.iter().map(|byte| ulaw_decode(*byte))),
             DecoderState::Pcma => out.extend(payload.iter().map(|byte| alaw_decode(*byte))),
             DecoderState::G722(decoder) => decoder.decode(payload, out),
+            DecoderState::Opus(decoder) => decoder.decode(payload, out)?,
             DecoderState::L16 => {
                 let pairs = payload.chunks_exact(2);
                 if !pairs.remainder().is_empty() {

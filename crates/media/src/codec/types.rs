@@ -87,8 +87,11 @@ impl PayloadType {
             11 => (Codec::L16, 44_100, 1),
             13 => (Codec::ComfortNoise, 8_000, 1),
             18 => (Codec::G729, 8_000, 1),
-            3..=7 | 12 | 14..=17 => (Codec::Other, 8_000, 1),
-            25..=28 | 31..=34 => (Codec::Other, 90_000, 1),
+            3..=5 | 7 | 12 | 15 => (Codec::Other, 8_000, 1),
+            6 => (Codec::Other, 16_000, 1),
+            16 => (Codec::Other, 11_025, 1),
+            17 => (Codec::Other, 22_050, 1),
+            14 | 25 | 26 | 28 | 31..=34 => (Codec::Other, 90_000, 1),
             _ => return None,
         };
         Some(PayloadType { number, codec, clock_rate, channels })
@@ -129,5 +132,50 @@ impl fmt::Display for RtpMap<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "rtpmap:{} {}/{}", self.number, self.name, self.clock_rate)?;
         if self.channels > 1 { write!(f, "/{}", self.channels) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fixed_numbers_are_those_of_the_table() {
+        let of = |number| PayloadType::fixed(number).map(|one| (one.codec, one.clock_rate, one.channels));
+        assert_eq!(of(0), Some((Codec::Pcmu, 8_000, 1)));
+        assert_eq!(of(8), Some((Codec::Pcma, 8_000, 1)));
+        assert_eq!(of(9), Some((Codec::G722, 8_000, 1)));
+        assert_eq!(of(10), Some((Codec::L16, 44_100, 2)));
+        assert_eq!(of(13), Some((Codec::ComfortNoise, 8_000, 1)));
+        assert_eq!(of(34), Some((Codec::Other, 90_000, 1)));
+        // DVI4 and MPA have clocks of their own (RFC 3551 table 4).
+        assert_eq!((of(6), of(14)), (Some((Codec::Other, 16_000, 1)), Some((Codec::Other, 90_000, 1))));
+        assert_eq!((of(1), of(72), of(101), of(255)), (None, None, None, None));
+    }
+
+    #[test]
+    fn rtpmaps_are_read_and_written() {
+        let map = RtpMap::parse("a=rtpmap:111 OPUS/48000/2\r\n").unwrap();
+        assert_eq!((map.number, map.name, map.clock_rate, map.channels), (111, "OPUS", 48_000, 2));
+        assert_eq!(map.payload_type().codec, Codec::Opus);
+        assert_eq!(map.to_string(), "rtpmap:111 OPUS/48000/2");
+        assert_eq!(
+            RtpMap::parse("101 telephone-event/8000").unwrap().to_string(),
+            "rtpmap:101 telephone-event/8000"
+        );
+        assert_eq!(RtpMap::parse("96 H264/90000").unwrap().payload_type().codec, Codec::Other);
+        for wrong in [
+            "",
+            "101",
+            "128 PCMU/8000",
+            "0 PCMU",
+            "0 PCMU/",
+            "0 PCMU/0",
+            "0 /8000",
+            "x PCMU/8000",
+            "0 L16/8000/x",
+        ] {
+            assert_eq!(RtpMap::parse(wrong), None, "{wrong}");
+        }
     }
 }

@@ -76,7 +76,7 @@ fn byte_order(file: &[u8], start: usize) -> Result<bool, Error> {
     match file.get(start + 8..start + 12) {
         Some([0x1a, 0x2b, 0x3c, 0x4d]) => Ok(true),
         Some([0x4d, 0x3c, 0x2b, 0x1a]) => Ok(false),
-        other => Err(Error::new(start + 8, "the byte-order magic", format!("{other:02x?}"))),
+        other => Err(Error::new(file.len().min(start + 8), "the byte-order magic", format!("{other:02x?}"))),
     }
 }
 

@@ -5,6 +5,9 @@ const MAX_DROPOUT: u16 = 3000;
 /// Sequence numbers remembered: one that comes later than this many after its turn is another stream.
 const WINDOW: u32 = u128::BITS;
 
+/// Numbers begin one cycle up, so that one from before the first is not below zero.
+const CYCLE: u64 = 0x1_0000;
+
 /// What a sequence number told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Arrival {
@@ -86,7 +89,7 @@ impl Arrivals {
 
     fn begin(&mut self, sequence: u16) {
         self.started = true;
-        self.first = u64::from(sequence);
+        self.first = CYCLE + u64::from(sequence);
         self.highest = self.first;
         self.window = 1;
         self.expected_after_leap = None;
@@ -109,7 +112,7 @@ impl Arrivals {
         }
         self.window |= bit;
         // Before the first: the stream began there (its expected count grows with it).
-        self.first = self.first.min(self.highest.saturating_sub(u64::from(behind)));
+        self.first = self.first.min(self.highest - u64::from(behind));
         Arrival::Reordered
     }
 
@@ -131,7 +134,7 @@ impl Arrivals {
 
     /// Extended by its cycles, as a report block has it.
     pub(super) fn highest(&self) -> u32 {
-        self.highest as u32
+        (self.highest - CYCLE) as u32
     }
 }
 

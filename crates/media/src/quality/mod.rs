@@ -172,8 +172,8 @@ impl Receiver {
             let arrived = now.as_micros() as i64 - before.as_micros() as i64;
             let units = i64::from(timestamp.wrapping_sub(timestamp_before) as i32);
             let sent = units * 1_000_000 / i64::from(self.clock_rate);
-            self.jitter += (arrived - sent).unsigned_abs();
-            self.jitter -= (self.jitter + 8) >> 4;
+            let leak = (self.jitter + 8) >> 4;
+            self.jitter = self.jitter + (arrived - sent).unsigned_abs() - leak;
             self.summary.max_jitter_us = self.summary.max_jitter_us.max(self.jitter >> 4);
         }
     }
