@@ -9,7 +9,7 @@ use stdx::rng::Rng;
 use stdx::time::Instant;
 
 use crate::call::message::Incoming;
-use crate::call::render::Prepared;
+use crate::call::render::{Addresses, Prepared};
 use crate::call::{Call, Ctx, Effect, Env, Identity, Media, Outbox, Outcome, TransportFault, Which};
 use crate::inject::Files;
 use crate::options::Options;
@@ -211,7 +211,7 @@ pub(super) struct End {
 
 impl End {
     pub(super) fn new(scenario: Scenario, options: Options) -> End {
-        let prepared = Prepared::new(&scenario, &options).unwrap();
+        let prepared = Prepared::new(&scenario, &options, &Addresses::default(), &Files::default()).unwrap();
         let stats = Stats::sized(scenario.steps.len(), 0, 0, scenario.rtds.len(), scenario.counters.len());
         let globals = vec![crate::call::Value::Unset; scenario.variables.global.len()];
         End {
