@@ -1,6 +1,7 @@
 //! The load lab: SIPp's scenarios on all cores, media, search, plans and honest reports.
 
 pub mod call;
+pub mod distribution;
 pub mod engine;
 pub mod inject;
 pub mod options;

@@ -61,8 +61,9 @@ impl Compiled {
         assert_eq!(subject.last(), Some(&0), "the C library reads up to a NUL");
         let mut found = [libc::regmatch_t { rm_so: -1, rm_eo: -1 }; GROUPS];
         // SAFETY: the expression is compiled, the subject terminated (checked above), and there is room for GROUPS.
-        let code =
-            unsafe { libc::regexec(&raw const self.0, subject.as_ptr().cast(), GROUPS, found.as_mut_ptr(), 0) };
+        let code = unsafe {
+            libc::regexec(&raw const self.0, subject.as_ptr().cast(), GROUPS, found.as_mut_ptr(), 0)
+        };
         (code == 0).then(|| {
             found.map(|group| Some((usize::try_from(group.rm_so).ok()?, usize::try_from(group.rm_eo).ok()?)))
         })

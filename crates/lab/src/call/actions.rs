@@ -1,5 +1,6 @@
 //! `<action>`: what a step does beside its message.
 
+mod media;
 mod search;
 pub mod value;
 
@@ -25,12 +26,7 @@ pub enum After {
 }
 
 /// `message` is the one just received, if the step is a `recv`.
-pub fn perform(
-    call: &mut Call,
-    ctx: &mut Ctx<'_>,
-    action: &Action,
-    message: Option<&Incoming<'_>>,
-) -> After {
+pub fn perform(call: &mut Call, ctx: &mut Ctx<'_>, action: &Action, message: Option<&Incoming<'_>>) -> After {
     match attempt(call, ctx, &action.kind, message) {
         Ok(after) => after,
         Err(explanation) => {
@@ -76,8 +72,12 @@ fn attempt(
         }
         ActionKind::Arithmetic { to, operation, value } => arithmetic(call, ctx, *to, *operation, *value)?,
         ActionKind::ToDouble { to, from } => {
-            let number =
-                value::with(call, ctx, *from, Value::to_number).ok_or("todouble: the text is not a number")?;
+            let number = value::with(call, ctx, *from, Value::to_number)
+                .ok_or("todouble: the text is not a number")?;
+            value::set(call, ctx, *to, Value::Number(number));
+        }
+        ActionKind::Sample { to, distribution } => {
+            let number = distribution.sample(ctx.rng);
             value::set(call, ctx, *to, Value::Number(number));
         }
         ActionKind::Trim(variable) => {
@@ -103,7 +103,9 @@ fn attempt(
             let text = rendered(call, ctx, template)?;
             ctx.out.effects.push(Effect::Shell(String::from_utf8_lossy(&text).into_owned()));
         }
+        ActionKind::RtpCheck(check) => return media::check(call, ctx, check),
         ActionKind::Internal(internal) => return Ok(stop(ctx, *internal)),
+        media if media::perform(call, ctx, media)? => {}
         _ => return Err("this action is not supported yet; it did nothing".to_owned()),
     }
     Ok(After::Continue)

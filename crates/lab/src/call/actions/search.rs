@@ -6,12 +6,7 @@ use crate::call::{Call, Ctx, Value};
 use crate::scenario::action::{Check, Ereg, SearchIn};
 use crate::stats::Count;
 
-pub(super) fn ereg(
-    call: &mut Call,
-    ctx: &mut Ctx<'_>,
-    ereg: &Ereg,
-    message: Option<&Incoming<'_>>,
-) -> After {
+pub(super) fn ereg(call: &mut Call, ctx: &mut Ctx<'_>, ereg: &Ereg, message: Option<&Incoming<'_>>) -> After {
     let kept;
     let subject: &[u8] = match &ereg.search_in {
         SearchIn::Variable(variable) => {
@@ -36,12 +31,7 @@ pub(super) fn ereg(
             value::set(call, ctx, *to, Value::Text(text.into()));
         }
     }
-    checked(
-        ereg.check,
-        groups.is_some(),
-        Count::FailedRegexpDoesntMatch,
-        Count::FailedRegexpShouldntMatch,
-    )
+    checked(ereg.check, groups.is_some(), Count::FailedRegexpDoesntMatch, Count::FailedRegexpShouldntMatch)
 }
 
 /// What follows `name` up to the end of its line. `name` is as the scenario has it, colon included.
@@ -59,8 +49,7 @@ fn header<'a>(
     let mut left = occurrence.max(1);
     for at in 0..bytes.len().saturating_sub(name.len() - 1) {
         let candidate = &bytes[at..at + name.len()];
-        let same =
-            if case_independent { candidate.eq_ignore_ascii_case(name) } else { candidate == name };
+        let same = if case_independent { candidate.eq_ignore_ascii_case(name) } else { candidate == name };
         if !same || (start_line && at > 0 && bytes[at - 1] != b'\n') {
             continue;
         }

@@ -60,9 +60,7 @@ pub fn with<T>(call: &Call, ctx: &Ctx<'_>, variable: VarRef, read: impl FnOnce(&
     let slot = usize::from(variable.slot);
     match variable.scope {
         Scope::Call => read(call.variables.get(slot).unwrap_or(&Value::Unset)),
-        Scope::User => {
-            read(ctx.user.as_ref().and_then(|values| values.get(slot)).unwrap_or(&Value::Unset))
-        }
+        Scope::User => read(ctx.user.as_ref().and_then(|values| values.get(slot)).unwrap_or(&Value::Unset)),
         Scope::Global => read(ctx.env.globals.read().get(slot).unwrap_or(&Value::Unset)),
     }
 }
