@@ -15,7 +15,7 @@ impl Distribution {
             Distribution::Exponential { mean } => -mean * unit(rng).ln(),
             Distribution::Weibull { lambda, k } => lambda * (-unit(rng).ln()).powf(1.0 / k),
             Distribution::Pareto { k, x_m } => x_m * unit(rng).powf(-1.0 / k),
-            Distribution::GeneralisedPareto { shape, scale, location } if shape == 0.0 => {
+            Distribution::GeneralisedPareto { shape: 0.0, scale, location } => {
                 location - scale * unit(rng).ln()
             }
             Distribution::GeneralisedPareto { shape, scale, location } => {
