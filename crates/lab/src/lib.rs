@@ -1,5 +1,6 @@
 //! The load lab: SIPp's scenarios on all cores, media, search, plans and honest reports.
 
+pub mod auth;
 pub mod call;
 pub mod engine;
 pub mod inject;
