@@ -2,6 +2,7 @@
 
 pub mod auth;
 pub mod call;
+pub mod distribution;
 pub mod engine;
 pub mod find;
 pub mod inject;

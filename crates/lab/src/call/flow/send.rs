@@ -82,8 +82,6 @@ fn rendered(call: &mut Call, ctx: &mut Ctx<'_>, at: StepIndex) -> Option<(usize,
     let mut bytes = std::mem::take(&mut ctx.out.bytes);
     let start = bytes.len();
     let made = render::message(call, ctx, at, &mut bytes);
-    #[cfg(test)]
-    super::tests::stand_in(call, ctx, at, &mut bytes, start);
     let length = bytes.len();
     ctx.out.bytes = bytes;
     match made {
