@@ -2,12 +2,19 @@
 
 pub mod auth;
 pub mod call;
+pub mod distribution;
 pub mod engine;
+pub mod find;
 pub mod inject;
+pub mod live;
 pub mod options;
+pub mod plan;
+pub mod prometheus;
 pub mod regex;
+pub mod report;
 pub mod rtp;
 pub mod scenario;
 pub mod session;
 pub mod stats;
+pub mod threshold;
 pub mod trace;
