@@ -205,6 +205,19 @@ fn rule_4_a_scenario_may_take_unexpected_messages_itself() {
 }
 
 #[test]
+fn rule_4_a_broken_off_pause_is_taken_up_again() {
+    let mut end =
+        started(scenario(Role::Client, vec![request("OPTIONS", None), code(200), request("INFO", None)]));
+    end.on_call(ID.as_bytes(), |call, ctx| call.restore_pause(ctx.env, 5000.0));
+    end.on_call(ID.as_bytes(), |call, ctx| call.handle_wake(ctx));
+    end.calls.get_mut(ID.as_bytes()).unwrap().deadline = super::world::START;
+    end.wait(4999);
+    assert_eq!(end.said(), ["OPTIONS"]);
+    end.wait(1);
+    assert_eq!(end.said(), ["INFO"], "the step it was broken off in is done when its pause is");
+}
+
+#[test]
 fn rule_4_auto_answers() {
     let mut options = Options::default();
     options.call.auto_answer = true;
