@@ -6,4 +6,5 @@ pub mod pcap;
 pub mod quality;
 pub mod rtcp;
 pub mod rtp;
+pub mod srtp;
 pub mod wav;
