@@ -7,4 +7,5 @@ pub mod quality;
 pub mod rtcp;
 pub mod rtp;
 pub mod srtp;
+pub mod tone;
 pub mod wav;
