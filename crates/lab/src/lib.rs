@@ -3,6 +3,8 @@
 pub mod auth;
 pub mod call;
 pub mod distribution;
+pub mod cli;
+pub mod control;
 pub mod engine;
 pub mod find;
 pub mod inject;
@@ -14,6 +16,7 @@ pub mod regex;
 pub mod report;
 pub mod rtp;
 pub mod scenario;
+pub mod screen;
 pub mod session;
 pub mod stats;
 pub mod threshold;
