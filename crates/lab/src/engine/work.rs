@@ -192,9 +192,7 @@ impl Shard {
             incoming: true,
         };
         let peer = self.envs.main.options.network.remote_sending.unwrap_or(from);
-        if which == Which::OutOfCall {
-            self.stats.count(Count::AutoAnswered);
-        }
+        self.stats.count(if which == Which::OutOfCall { Count::AutoAnswered } else { Count::IncomingCall });
         let key = self.open(which, identity, hash, peer, link, received);
         self.soft_end_at_total(number);
         Some(key)
@@ -279,6 +277,7 @@ impl Shard {
             directory.claim(hash, self.index);
         }
         let identity = Identity { number, call_id, due, local, remote, user, incoming: false };
+        self.stats.count(Count::OutgoingCall);
         self.stats.start_delay.record(now.since(due));
         self.open(Which::Main, identity, hash, peer, link, now);
         self.soft_end_at_total(number);
