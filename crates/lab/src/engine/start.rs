@@ -25,6 +25,7 @@ use super::shard::{Envs, Rhythm, Shard};
 use super::stream::Streams;
 use super::tls::Tls;
 use super::token::{MEDIA, WAKER};
+use super::twin::Twins;
 use super::users::Users;
 use super::{Run, Setup, StartError};
 use crate::call::render::{Addresses, Prepared};
@@ -214,6 +215,8 @@ impl Common<'_> {
         let registry = poll.registry().try_clone().map_err(system)?;
         let media = rtp::Streams::new(&self.media, index, registry, MEDIA, self.started, rng.fork())
             .map_err(fatal)?;
+        let twins = Twins::open(&options.three_pcc, self.setup.scenario.role, poll.registry())
+            .map_err(|error| fatal(format!("the other instance (3PCC) cannot be reached: {error}")))?;
         let shards = self.hub.doors.len();
         let user_slots = self.setup.scenario.variables.user.len();
         Ok(Shard {
@@ -231,6 +234,7 @@ impl Common<'_> {
             stats: self.empty_stats(),
             media,
             net,
+            twins,
             poll,
             outgoing: (0..shards).map(|_| Inbox::default()).collect(),
             inbox: Inbox::default(),

@@ -14,8 +14,7 @@ use stdx::time::Instant;
 use super::limits::{STREAM_BACKLOG, STREAM_MESSAGE};
 use super::shard::Shard;
 use super::token::{self, Kind};
-use crate::call::message::Incoming;
-use crate::call::{TransportFault, Which};
+use crate::call::TransportFault;
 use crate::options::ThreePcc;
 use crate::scenario::model::Role;
 
@@ -191,7 +190,7 @@ impl Shard {
         let waits = self.envs.main.scenario.role == Role::ControllerB;
         let key = match known {
             Some(key) => Some(key),
-            None if waits => self.open_commanded(call_id, hash, now),
+            None if waits => self.open_commanded(call_id, now),
             None => None,
         };
         match key {
