@@ -236,10 +236,11 @@ impl Shard {
     }
 
     fn start_due(&mut self, now: Instant) {
-        if self.hub.phase() != Phase::Running {
-            return;
-        }
         for _ in 0..STARTS_A_TURN {
+            // The last of `-m` may just have begun.
+            if self.hub.phase() != Phase::Running {
+                return;
+            }
             let Some(arrivals) = &mut self.arrivals else { return self.start_users(now) };
             let due = arrivals.due();
             if due > now || due >= self.arrivals_end {

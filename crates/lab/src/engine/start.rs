@@ -37,7 +37,8 @@ use crate::scenario::Scenario;
 use crate::stats::Stats;
 use crate::trace::Tracer;
 
-pub(super) fn start(setup: Setup) -> Result<Run, StartError> {
+pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
+    name_sources(&mut setup)?;
     let options = Arc::clone(&setup.options);
     if setup.scenario.starts_calls() && options.remote.is_none() && options.network.remote_sending.is_none() {
         return Err(fatal("this scenario starts calls: say where to, as HOST or HOST:PORT".to_owned()));
@@ -92,6 +93,16 @@ pub(super) fn start(setup: Setup) -> Result<Run, StartError> {
         run.threads.push(thread.map_err(|error| fatal(format!("cannot start a thread: {error}")))?);
     }
     Ok(run)
+}
+
+/// `-t ui -ip_field`: the addresses are in the injection file.
+fn name_sources(setup: &mut Setup) -> Result<(), StartError> {
+    let per_address = setup.options.network.transport.sockets == options::Sockets::PerAddress;
+    let Some(field) = setup.options.injection.ip_field.filter(|_| per_address) else { return Ok(()) };
+    let mut options = Options::clone(&setup.options);
+    options.network.local = setup.files.source_addresses(field).map_err(fatal)?;
+    setup.options = Arc::new(options);
+    Ok(())
 }
 
 /// Certificates, when the transport wants them.
