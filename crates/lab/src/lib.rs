@@ -2,12 +2,15 @@
 
 pub mod auth;
 pub mod call;
+pub mod cli;
+pub mod control;
 pub mod engine;
 pub mod inject;
 pub mod options;
 pub mod regex;
 pub mod rtp;
 pub mod scenario;
+pub mod screen;
 pub mod session;
 pub mod stats;
 pub mod trace;

@@ -54,6 +54,8 @@ pub struct Setup {
     pub out_of_call: Option<Arc<Scenario>>,
     pub files: Arc<Files>,
     pub receive_files: Option<Arc<Files>>,
+    /// Where shards trace to; the default one traces nothing.
+    pub tracer: crate::trace::Tracer,
 }
 
 /// What an operator, the control port, a plan or a search may change while calls run.
