@@ -55,7 +55,8 @@ const COMPACT: [(&str, u8); 19] = [
 
 impl<'a> Incoming<'a> {
     pub fn parse(bytes: &'a [u8]) -> Result<Incoming<'a>, NotSip> {
-        let first = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).ok_or(NotSip::NoStartLine)?;
+        let first =
+            bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).ok_or(NotSip::NoStartLine)?;
         let line_end = memchr(b'\n', &bytes[first..]).map_or(bytes.len(), |at| first + at);
         let start = start_line(trim(&bytes[first..line_end])).ok_or(NotSip::NoStartLine)?;
         let mut found = Found::default();
@@ -301,9 +302,14 @@ fn parameter<'a>(text: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
         rest = &rest[memchr(b';', rest)? + 1..];
         let blanks = rest.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
         rest = &rest[blanks..];
-        if rest.len() > name.len() && rest[..name.len()].eq_ignore_ascii_case(name) && rest[name.len()] == b'=' {
+        if rest.len() > name.len()
+            && rest[..name.len()].eq_ignore_ascii_case(name)
+            && rest[name.len()] == b'='
+        {
             let value = &rest[name.len() + 1..];
-            let end = value.iter().position(|byte| matches!(byte, b';' | b',' | b'>' | b' ' | b'\t' | b'\r' | b'\n'));
+            let end = value
+                .iter()
+                .position(|byte| matches!(byte, b';' | b',' | b'>' | b' ' | b'\t' | b'\r' | b'\n'));
             return Some(&value[..end.unwrap_or(value.len())]);
         }
     }
@@ -346,7 +352,10 @@ mod tests {
         for name in ["Via", "via:", "V", "v:"] {
             assert_eq!(message.header_values(name).count(), 2, "{name}");
         }
-        assert_eq!(message.header_lines("From:").next(), Some(&b"f: Alice <sip:alice@atlanta.example>;tag=1928"[..]));
+        assert_eq!(
+            message.header_lines("From:").next(),
+            Some(&b"f: Alice <sip:alice@atlanta.example>;tag=1928"[..])
+        );
         assert_eq!(message.header_values("s").next(), Some(&b"one\r\n\tand more"[..]));
         assert_eq!(message.header_values("X-None").next(), None);
         assert_eq!(message.to_tag(), Some(&b""[..]));
@@ -356,7 +365,8 @@ mod tests {
 
     #[test]
     fn a_body_is_not_searched_for_headers() {
-        let message = Incoming::parse(b"BYE sip:a SIP/2.0\nCall-ID: 1\nCSeq: 2 BYE\n\nCall-ID: 9\nX-A: 1\n").unwrap();
+        let message =
+            Incoming::parse(b"BYE sip:a SIP/2.0\nCall-ID: 1\nCSeq: 2 BYE\n\nCall-ID: 9\nX-A: 1\n").unwrap();
         assert_eq!(message.call_id, b"1");
         assert_eq!(message.header_values("X-A").next(), None);
         assert_eq!(message.body(), b"Call-ID: 9\nX-A: 1\n");

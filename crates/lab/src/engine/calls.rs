@@ -1,8 +1,6 @@
-//! The calls of one shard: by key, by Call-ID, and the memory of those that are gone.
+//! The calls of one shard: by key, by Call-ID, by time.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use hashbrown::HashTable;
 use stdx::slab::{Key, Slab};
@@ -43,12 +41,11 @@ struct Place {
 pub(super) struct Calls {
     slab: Slab<Entry>,
     by_id: HashTable<Place>,
-    dead: Dead,
 }
 
 impl Calls {
-    pub(super) fn new(remember: Duration) -> Calls {
-        Calls { slab: Slab::new(), by_id: HashTable::new(), dead: Dead::new(remember) }
+    pub(super) fn new() -> Calls {
+        Calls { slab: Slab::new(), by_id: HashTable::new() }
     }
 
     pub(super) fn find(&self, hash: u64, call_id: &[u8]) -> Option<Key> {
@@ -74,24 +71,12 @@ impl Calls {
         self.slab.get_mut(key)
     }
 
-    /// Forgets the call but not, for a while, its Call-ID.
-    pub(super) fn remove(&mut self, key: Key, now: Instant) -> Option<Entry> {
+    pub(super) fn remove(&mut self, key: Key) -> Option<Entry> {
         let entry = self.slab.remove(key)?;
         if let Ok(place) = self.by_id.find_entry(entry.hash, |place| place.key == key) {
             place.remove();
         }
-        self.dead.remember(now, entry.hash);
         Some(entry)
-    }
-
-    /// A call with this Call-ID ended not long ago.
-    pub(super) fn was_here(&mut self, now: Instant, hash: u64) -> bool {
-        self.dead.knows(now, hash)
-    }
-
-    /// Hashes of Call-IDs nobody has to know any more.
-    pub(super) fn forgotten(&mut self) -> std::vec::Drain<'_, u64> {
-        self.dead.forgotten.drain(..)
     }
 
     pub(super) fn keys(&self) -> Vec<Key> {
@@ -100,47 +85,6 @@ impl Calls {
 
     pub(super) fn with_link(&self, link: Link) -> Vec<Key> {
         self.slab.iter().filter(|(_, entry)| entry.link == link).map(|(key, _)| key).collect()
-    }
-}
-
-/// Hashes of Call-IDs of calls that ended: 24 bytes each, for `-deadcall_wait`.
-struct Dead {
-    keep: Duration,
-    /// Those whose time is over, until somebody asks.
-    forgotten: Vec<u64>,
-    order: VecDeque<(Instant, u64)>,
-    known: HashTable<u64>,
-}
-
-impl Dead {
-    fn new(keep: Duration) -> Dead {
-        Dead { keep, forgotten: Vec::new(), order: VecDeque::new(), known: HashTable::new() }
-    }
-
-    fn remember(&mut self, now: Instant, hash: u64) {
-        if self.keep.is_zero() {
-            self.forgotten.push(hash);
-            return;
-        }
-        self.forget(now);
-        if self.known.find(hash, |known| *known == hash).is_none() {
-            self.known.insert_unique(hash, hash, |known| *known);
-            self.order.push_back((now + self.keep, hash));
-        }
-    }
-
-    fn knows(&mut self, now: Instant, hash: u64) -> bool {
-        self.forget(now);
-        self.known.find(hash, |known| *known == hash).is_some()
-    }
-
-    fn forget(&mut self, now: Instant) {
-        while let Some((_, hash)) = self.order.pop_front_if(|(until, _)| *until <= now) {
-            if let Ok(entry) = self.known.find_entry(hash, |known| *known == hash) {
-                entry.remove();
-            }
-            self.forgotten.push(hash);
-        }
     }
 }
 
@@ -173,21 +117,9 @@ fn faster(at: Instant) -> Instant {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::time::Duration;
 
-    #[test]
-    fn the_dead_are_remembered_for_their_time() {
-        let mut dead = Dead::new(Duration::from_secs(33));
-        let start = Instant::from_unix_seconds(1_000);
-        dead.remember(start, 5);
-        dead.remember(start + Duration::from_secs(1), 6);
-        assert!(dead.knows(start + Duration::from_secs(32), 5));
-        assert!(!dead.knows(start + Duration::from_secs(33), 5));
-        assert!(dead.knows(start + Duration::from_secs(33), 6));
-        let mut never = Dead::new(Duration::ZERO);
-        never.remember(start, 5);
-        assert!(!never.knows(start, 5));
-    }
+    use super::*;
 
     #[test]
     fn timers_are_a_millisecond_fine() {

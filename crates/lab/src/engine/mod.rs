@@ -9,7 +9,6 @@ mod cutter;
 mod hub;
 mod kernel;
 mod limits;
-mod media;
 mod net;
 mod report;
 mod schedule;
@@ -17,6 +16,8 @@ mod shard;
 mod shell;
 mod start;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod tls;
 mod token;
 mod twin;

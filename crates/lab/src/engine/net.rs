@@ -121,11 +121,11 @@ impl Net {
         }
     }
 
-    /// One fewer; a socket of one call is closed.
-    pub(super) fn release(&mut self, link: Link) {
+    /// One fewer; a socket of one call is closed. True: it was such a one.
+    pub(super) fn release(&mut self, link: Link) -> bool {
         match link {
             Link::Udp(key) => {
-                let Some(socket) = self.udp.get_mut(key) else { return };
+                let Some(socket) = self.udp.get_mut(key) else { return true };
                 socket.users = socket.users.saturating_sub(1);
                 let place = socket.place;
                 if socket.users == 0 && self.per_call.get(place) == Some(&key) {
@@ -135,9 +135,10 @@ impl Net {
                         moved.place = place;
                     }
                 }
+                !self.shared.contains(&key)
             }
             Link::Stream(key) => self.streams.release(key),
-            Link::None => {}
+            Link::None => true,
         }
     }
 

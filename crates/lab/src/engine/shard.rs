@@ -21,7 +21,8 @@ use super::schedule::Arrivals;
 use super::token::{self, Kind};
 use super::users::Users;
 use super::work::Origin;
-use crate::call::{Call, Ctx, Env, Media, Outbox, TransportFault, Which};
+use crate::call::{Call, Ctx, Env, Outbox, TransportFault, Which};
+use crate::rtp::Streams;
 use crate::stats::{Count, Stats};
 
 /// Scenarios of a run.
@@ -53,7 +54,7 @@ pub(super) struct Shard {
     pub(super) out: Outbox,
     pub(super) rng: Rng,
     pub(super) stats: Stats,
-    pub(super) media: Box<dyn Media + Send>,
+    pub(super) media: Streams,
     pub(super) net: Net,
     /// Open arrivals; `None` for a server and in users mode.
     pub(super) arrivals: Option<Arrivals>,
@@ -118,6 +119,7 @@ impl Shard {
             self.take_inbox(now);
             self.wake_calls(now, &mut fired);
             self.receive(&mut receiver, now);
+            self.turn_media(&events, &mut receiver, now);
             self.start_due(now);
             self.finish_turn(now);
             if self.is_over(now) {
@@ -161,13 +163,16 @@ impl Shard {
         if let Some(arrivals) = self.arrivals.as_ref().filter(|_| self.hub.phase() == Phase::Running) {
             deadline = deadline.min(arrivals.due());
         }
+        if let Some(media) = self.media.deadline() {
+            deadline = deadline.min(media);
+        }
         deadline
     }
 
     fn take_events(&mut self, events: &Events, now: Instant) {
         for event in events {
             match token::read(event.token()) {
-                (Kind::Waker, _) => {}
+                (Kind::Waker | Kind::Media, _) => {}
                 (Kind::Udp, key) => self.net.unread.push(key),
                 (Kind::Listener, key) => self.accept(key, now),
                 (Kind::Stream, key) => self.stream_event(key, event, now),
@@ -218,6 +223,15 @@ impl Shard {
         self.net.unread = unread;
     }
 
+    fn turn_media(&mut self, events: &Events, receiver: &mut Receiver, now: Instant) {
+        for event in events.iter().filter(|event| token::is_media(event.token())) {
+            self.media.handle_ready(event.token(), receiver, now, &mut self.stats);
+        }
+        if self.media.deadline().is_some_and(|deadline| deadline <= now) {
+            self.media.turn(receiver, now, &mut self.stats);
+        }
+    }
+
     fn start_due(&mut self, now: Instant) {
         if self.hub.phase() != Phase::Running {
             return;
@@ -251,11 +265,6 @@ impl Shard {
                 let refused = self.hub.doors[index].deliver(&mut self.outgoing[index]);
                 self.stats.add(Count::ReceiveDrops, refused);
             }
-        }
-        if let Some(directory) = &self.hub.directory {
-            self.calls.forgotten().for_each(|hash| directory.remove(hash));
-        } else {
-            self.calls.forgotten().for_each(drop);
         }
         self.rhythm.end_turn(now);
         if now >= self.reporter.next() {
@@ -325,7 +334,7 @@ impl Shard {
                 for key in self.calls.keys() {
                     if self.calls.get(key).is_some_and(|entry| entry.open) {
                         self.enter(key, now, |call, ctx| call.abort(ctx, Count::FailedStopped));
-                        self.close_call(key, now);
+                        self.close_call(key);
                     }
                 }
                 self.flush(now);
@@ -349,7 +358,7 @@ impl Shard {
             env: self.envs.get(entry.which),
             stats: &mut self.stats,
             out: &mut self.out,
-            media: &mut *self.media,
+            media: &mut self.media,
             rng: &mut self.rng,
             user: self.users.variables(user),
             users,
@@ -365,7 +374,7 @@ impl Shard {
             env: &self.envs.main,
             stats: &mut self.stats,
             out: &mut self.out,
-            media: &mut *self.media,
+            media: &mut self.media,
             rng: &mut self.rng,
             user: None,
             users: self.users.asked(),

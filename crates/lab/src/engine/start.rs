@@ -1,5 +1,6 @@
 //! Everything a run needs before its first call: ports, shards, threads.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::sync_channel;
@@ -23,13 +24,14 @@ use super::schedule::Arrivals;
 use super::shard::{Envs, Rhythm, Shard};
 use super::stream::Streams;
 use super::tls::Tls;
-use super::token::WAKER;
+use super::token::{MEDIA, WAKER};
 use super::users::Users;
 use super::{Run, Setup, StartError};
-use crate::call::render::Prepared;
+use crate::call::render::{Addresses, Prepared};
 use crate::call::{Env, Outbox, Value, Which};
 use crate::inject::Files;
 use crate::options::{self, Options};
+use crate::rtp;
 use crate::scenario::Scenario;
 use crate::stats::Stats;
 use crate::trace::Tracer;
@@ -53,7 +55,19 @@ pub(super) fn start(setup: Setup) -> Result<Run, StartError> {
     hub.users.store(control.users(), Ordering::Relaxed);
     let (sender, receiver) = sync_channel(REPORTS_A_SHARD * shards);
     let globals = globals(&setup);
-    let common = Common { setup: &setup, hub: &hub, clock, started, control: &control, globals, tls };
+    let media = media(&setup, bound.local, &mut rng)?;
+    let addresses = addresses(&setup, bound.local);
+    let common = Common {
+        setup: &setup,
+        hub: &hub,
+        clock,
+        started,
+        control: &control,
+        globals,
+        tls,
+        media,
+        addresses,
+    };
     let mut built = Vec::new();
     for (index, poll) in polls.into_iter().enumerate() {
         built.push(common.shard(index, poll, &mut bound, rng.fork(), sender.clone())?);
@@ -86,6 +100,31 @@ fn tls(setup: &Setup) -> Result<Option<Tls>, StartError> {
         return Ok(None);
     }
     Tls::load(&network.tls, !setup.scenario.starts_calls()).map(Some).map_err(fatal)
+}
+
+/// Files and ports of media, for all shards.
+fn media(setup: &Setup, local: SocketAddr, rng: &mut Rng) -> Result<Arc<rtp::Shared>, StartError> {
+    let scenarios = [Some(&setup.scenario), setup.receive.as_ref(), setup.out_of_call.as_ref()];
+    let scenarios: Vec<&Scenario> = scenarios.into_iter().flatten().map(|scenario| &**scenario).collect();
+    rtp::Shared::load(&setup.options, &scenarios, local.ip(), rng).map_err(|all| fatal(all.join("\n")))
+}
+
+/// What is the same in every call.
+fn addresses(setup: &Setup, local: SocketAddr) -> Addresses {
+    let options = &setup.options;
+    let one_socket = options.network.transport.sockets == options::Sockets::Shared;
+    let one_address = options.network.local.len() < 2;
+    let connects = options.network.transport.protocol != options::Protocol::Udp;
+    let remote = options.remote.as_ref().filter(|_| setup.scenario.starts_calls() && setup.receive.is_none());
+    Addresses {
+        local_ip: Some(local.ip()).filter(|_| one_address && !connects),
+        local_port: Some(local.port()).filter(|_| one_socket && !connects),
+        remote_ip: remote.map(|remote| remote.address.ip()),
+        remote_port: remote.map(|remote| remote.address.port()),
+        media_ip: options.media.ip,
+        pid: std::process::id(),
+        ..Addresses::default()
+    }
 }
 
 fn fatal(message: String) -> StartError {
@@ -149,6 +188,8 @@ struct Common<'a> {
     control: &'a Control,
     globals: Arc<RwLock<Vec<Value>>>,
     tls: Option<Tls>,
+    media: Arc<rtp::Shared>,
+    addresses: Addresses,
 }
 
 impl Common<'_> {
@@ -170,6 +211,9 @@ impl Common<'_> {
         for socket in std::mem::take(&mut bound.udp[index]) {
             net.add_shared(socket, &poll).map_err(system)?;
         }
+        let registry = poll.registry().try_clone().map_err(system)?;
+        let media = rtp::Streams::new(&self.media, index, registry, MEDIA, self.started, rng.fork())
+            .map_err(fatal)?;
         let shards = self.hub.doors.len();
         let user_slots = self.setup.scenario.variables.user.len();
         Ok(Shard {
@@ -177,7 +221,7 @@ impl Common<'_> {
             hub: Arc::clone(self.hub),
             clock: self.clock,
             envs: self.envs()?,
-            calls: Calls::new(options.call.dead_call_wait),
+            calls: Calls::new(),
             timers: Timers::new(self.started),
             out: Outbox::default(),
             arrivals: self.arrivals(index, rng.fork()),
@@ -185,7 +229,7 @@ impl Common<'_> {
             users: Users::new(index, shards, self.users(), user_slots),
             rng,
             stats: self.empty_stats(),
-            media: Box::new(super::media::NoMedia),
+            media,
             net,
             poll,
             outgoing: (0..shards).map(|_| Inbox::default()).collect(),
@@ -216,7 +260,7 @@ impl Common<'_> {
         Ok(Env {
             options: Arc::clone(options),
             scenario: Arc::clone(scenario),
-            prepared: Prepared::new(scenario, options).map_err(fatal)?,
+            prepared: Prepared::new(scenario, options, &self.addresses, files).map_err(fatal)?,
             files: Arc::clone(files),
             globals: Arc::clone(&self.globals),
             tracer: Tracer::default(),

@@ -211,21 +211,18 @@ impl Streams {
         }
     }
 
-    /// One call fewer; its own connection is closed after what is queued went.
-    pub(super) fn release(&mut self, key: Key) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
+    /// One call fewer; its own connection is closed after what is queued went. True: it was its own.
+    pub(super) fn release(&mut self, key: Key) -> bool {
+        let Some(connection) = self.connections.get_mut(key) else { return true };
         connection.calls = connection.calls.saturating_sub(1);
         if connection.calls == 0 && connection.own {
             self.dirty.push(key);
         }
+        connection.own
     }
 
     pub(super) fn local(&self, key: Key) -> Option<SocketAddr> {
         self.connections.get(key).map(|connection| connection.local)
-    }
-
-    pub(super) fn is_own(&self, key: Key) -> bool {
-        self.connections.get(key).is_some_and(|connection| connection.own)
     }
 
     pub(super) fn remote(&self, key: Key) -> Option<SocketAddr> {

@@ -9,13 +9,14 @@ pub(super) enum Kind {
     Udp,
     Listener,
     Stream,
+    Media,
 }
 
 const SHIFT: u32 = 60;
 const KEY: u64 = (1 << SHIFT) - 1;
 
 /// Tokens from here on are for media sockets.
-pub(super) const MEDIA: u64 = 4 << SHIFT;
+pub(super) const MEDIA: usize = 4 << SHIFT;
 
 pub(super) const WAKER: Token = Token(0);
 
@@ -29,9 +30,14 @@ pub(super) fn read(token: Token) -> (Kind, Key) {
         1 => Kind::Udp,
         2 => Kind::Listener,
         3 => Kind::Stream,
+        4 => Kind::Media,
         _ => Kind::Waker,
     };
     (kind, Key::from_u64(token.0 as u64 & KEY))
+}
+
+pub(super) fn is_media(token: Token) -> bool {
+    read(token).0 == Kind::Media
 }
 
 #[cfg(test)]
@@ -45,6 +51,6 @@ mod tests {
             assert_eq!(read(token(kind, key)), (kind, key));
         }
         assert_eq!(read(WAKER).0, Kind::Waker);
-        assert!((token(Kind::Stream, key).0 as u64) < MEDIA);
+        assert!((token(Kind::Stream, key).0) < MEDIA);
     }
 }

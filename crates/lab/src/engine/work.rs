@@ -90,9 +90,6 @@ impl Shard {
         if let Some(other) = self.other_shard(hash, origin) {
             return self.outgoing[usize::from(other)].put(bytes, from, received);
         }
-        if self.calls.was_here(received, hash) {
-            return self.stats.count(Count::DeadCallMsgs);
-        }
         self.handle_stranger(&message, call_id, hash, from, received, origin);
     }
 
@@ -195,7 +192,6 @@ impl Shard {
             incoming: true,
         };
         let peer = self.envs.main.options.network.remote_sending.unwrap_or(from);
-        self.stats.count(Count::IncomingCall);
         if which == Which::OutOfCall {
             self.stats.count(Count::AutoAnswered);
         }
@@ -226,7 +222,7 @@ impl Shard {
             env: self.envs.get(which),
             stats: &mut self.stats,
             out: &mut self.out,
-            media: &mut *self.media,
+            media: &mut self.media,
             rng: &mut self.rng,
             user: self.users.variables(identity.user),
             users,
@@ -283,7 +279,6 @@ impl Shard {
             directory.claim(hash, self.index);
         }
         let identity = Identity { number, call_id, due, local, remote, user, incoming: false };
-        self.stats.count(Count::OutgoingCall);
         self.stats.start_delay.record(now.since(due));
         self.open(Which::Main, identity, hash, peer, link, now);
         self.soft_end_at_total(number);
@@ -307,20 +302,23 @@ impl Shard {
         }
         self.out.effects = effects;
         let Some(entry) = self.calls.get(key) else { return };
-        if entry.call.over && entry.call.deadline == Instant::FAR_FUTURE {
-            self.close_call(key, now);
-            if let Some(entry) = self.calls.remove(key, now) {
-                self.net.release(entry.link);
+        if entry.call.over && entry.call.deadline <= now {
+            self.close_call(key);
+            if let (Some(entry), Some(directory)) = (self.calls.remove(key), &self.hub.directory) {
+                directory.remove(entry.hash);
             }
         } else {
             self.arm(key);
         }
     }
 
-    /// It no longer counts as open.
-    pub(super) fn close_call(&mut self, key: Key, _now: Instant) {
+    /// It no longer counts as open and gives up a socket of its own. It lingers to answer retransmissions.
+    pub(super) fn close_call(&mut self, key: Key) {
         let Some(entry) = self.calls.get_mut(key) else { return };
         if std::mem::take(&mut entry.open) {
+            if self.net.release(entry.link) {
+                entry.link = Link::None;
+            }
             self.users.free(entry.call.identity.user);
             self.hub.closed();
         }
@@ -353,7 +351,7 @@ impl Shard {
                 self.hub.stopped_by_scenario.store(true, std::sync::atomic::Ordering::Release);
                 self.hub.advance(Phase::Hard);
             }
-            Effect::Ended { outcome: Outcome::Success | Outcome::Failure(_) } => self.close_call(key, now),
+            Effect::Ended { outcome: Outcome::Success | Outcome::Failure(_) } => self.close_call(key),
         }
     }
 
@@ -372,7 +370,8 @@ impl Shard {
             tracer.message(now, Direction::Sent, transport, call_id, &self.out.bytes[start..end]);
         }
         let link = match entry.link {
-            Link::None => self.reconnect(key, target),
+            Link::None if entry.open => self.reconnect(key, target),
+            Link::None => Ok(self.net.default_link()),
             link => Ok(link),
         };
         let sent = link.and_then(|link| self.net.send(link, &self.out.bytes, start, end, target, key));

@@ -193,6 +193,12 @@ impl File {
         }
     }
 
+    /// What the lines take, those that are no more included.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.data.read().text.len()
+    }
+
     fn refuse_printf(&self) -> Result<(), String> {
         match self.printf {
             None => Ok(()),

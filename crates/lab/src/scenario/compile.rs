@@ -43,7 +43,7 @@ pub struct Compiled {
 }
 
 /// Scenarios larger than this are no scenarios; SIPp stops at 64 KiB.
-const MAX_BYTES: u64 = 16 * 1024 * 1024;
+const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Every mistake found, not only the first.
 pub fn compile_file(path: &Path) -> Result<Compiled, Vec<CompileError>> {
@@ -317,11 +317,9 @@ fn is_optional(kind: &StepKind) -> bool {
 fn label(context: &mut Context, node: Node<'_>, at: usize, labels: &mut Labels) {
     let Some(value) = context.required(node, "id") else { return };
     let name = value.text();
-    if labels.find(&name).is_some() {
+    if !labels.define(&name, at) {
         context.error(value.line, format!("label `{name}` is defined twice"));
-        return;
     }
-    labels.defined.push((name, at));
 }
 
 fn resolve(context: &mut Context, labels: &mut Labels, steps: &mut [Step]) {

@@ -7,6 +7,10 @@ use super::xml::{newlines, text};
 
 /// SIPp's longest keyword.
 const MAX_KEYWORD: usize = 256;
+/// Of one text; more say nothing new.
+const MAX_ERRORS: usize = 20;
+/// Characters of a line that an error shows.
+const MAX_SHOWN: usize = 80;
 /// `[field0 line="[field1 line=\"…\"]"]`: nobody nests deeper.
 const MAX_NESTING: usize = 4;
 
@@ -111,6 +115,9 @@ struct Cutter<'a, 'b> {
 impl Cutter<'_, '_> {
     fn run(&mut self) {
         while let Some(&byte) = self.source.get(self.at) {
+            if self.errors.len() >= MAX_ERRORS {
+                return;
+            }
             match byte {
                 b'\\' if self.source.get(self.at + 1) == Some(&b'x') => self.hex(),
                 b'\n' => {
@@ -163,9 +170,9 @@ impl Cutter<'_, '_> {
                 self.at = inside + length + 1;
             }
             _ => {
+                let line: String = text(line_at(self.source, self.at)).chars().take(MAX_SHOWN).collect();
                 self.error(format!(
-                    "`[` is not closed on its line in `{}`: expected `]`, or `\\x5B` for the character",
-                    text(line_at(self.source, self.at))
+                    "`[` is not closed on its line in `{line}`: expected `]`, or `\\x5B` for the character"
                 ));
                 self.at = inside;
             }
@@ -267,10 +274,10 @@ impl Cutter<'_, '_> {
     }
 }
 
-/// The next bracket that is in no pair of double quotes, and where.
+/// The next bracket that is in no pair of double quotes, and where; none when it is too far for a keyword.
 fn unquoted_bracket(bytes: &[u8]) -> Option<(u8, usize)> {
     let mut quoted = false;
-    for (at, &byte) in bytes.iter().enumerate() {
+    for (at, &byte) in bytes.iter().take(MAX_KEYWORD + 1).enumerate() {
         match byte {
             b'"' => quoted = !quoted,
             b'[' | b']' if !quoted => return Some((byte, at)),

@@ -238,8 +238,8 @@ pub(super) use super::lexicon_keywords::{KEYWORDS, KeywordForm, keyword};
 
 /// The known word nearest to what was written, when it is near enough to be meant.
 pub(super) fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // A slip is one edit in a short word, two in a longer one.
-    let most = if written.chars().count() < 5 { 1 } else { 2 };
+    // A slip is one edit in a short word; two letters swapped in a longer one are two.
+    let most = if written.chars().count() < 4 { 1 } else { 2 };
     known
         .map(|word| (distance(&written.to_lowercase(), &word.to_lowercase()), word))
         .filter(|(edits, _)| *edits <= most)

@@ -40,7 +40,8 @@ fn built_in(which: Default) -> Template {
 
 /// `same_via`: RFC 3261 §9.1 and §17.1.1.3, the branch of the INVITE.
 fn request(method: &str, same_via: bool, cseq: i32) -> Vec<Part> {
-    let mut parts = vec![text(&format!("{method} ")), Part::Keyword(Keyword::LastRequestUri), text(" SIP/2.0\n")];
+    let mut parts =
+        vec![text(&format!("{method} ")), Part::Keyword(Keyword::LastRequestUri), text(" SIP/2.0\n")];
     if same_via {
         parts.extend([last("Via"), text("\n")]);
     } else {

@@ -76,7 +76,8 @@ pub(super) fn keep_routes(call: &mut Call, ctx: &mut Ctx<'_>, recv: &Recv, messa
         recorded.push(contact);
         target = first;
     }
-    let header = if recorded.is_empty() { Vec::new() } else { [b"Route: ", &*recorded.join(&b", "[..])].concat() };
+    let header =
+        if recorded.is_empty() { Vec::new() } else { [b"Route: ", &*recorded.join(&b", "[..])].concat() };
     call.routes = Some(Box::new(Routes { header, next_url: uri(target).to_vec() }));
 }
 

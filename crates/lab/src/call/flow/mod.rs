@@ -90,7 +90,6 @@ struct RunningTimer {
 
 pub(super) fn start(ctx: &mut Ctx<'_>, identity: Identity) -> Call {
     let mut call = fresh(ctx, identity);
-    ctx.stats.count(if call.identity.incoming { Count::IncomingCall } else { Count::OutgoingCall });
     count_step(ctx, 0, |step| step.entered += 1);
     step::run(&mut call, ctx);
     settle(&mut call);
@@ -116,7 +115,12 @@ pub(super) fn handle_command(call: &mut Call, ctx: &mut Ctx<'_>, bytes: &[u8], p
 
 pub(super) fn handle_wake(call: &mut Call, ctx: &mut Ctx<'_>) {
     // A wake-up for a deadline that has moved since.
-    if call.over || ctx.now < call.deadline {
+    if ctx.now < call.deadline {
+        return;
+    }
+    if call.over {
+        // Nobody asks any more: the call may be forgotten.
+        call.deadline = Instant::FAR_FUTURE;
         return;
     }
     if call.flow.retransmit_at <= ctx.now {
@@ -301,7 +305,8 @@ fn end(call: &mut Call, ctx: &mut Ctx<'_>, outcome: Outcome) {
         ctx.media.close(ctx.now, call.identity.number, ctx.stats);
     }
     forget(call);
-    call.deadline = ctx.now + ctx.env.options.call.dead_call_wait;
+    let linger = ctx.env.options.call.dead_call_wait;
+    call.deadline = if linger.is_zero() { Instant::FAR_FUTURE } else { ctx.now + linger };
     ctx.out.effects.push(Effect::Ended { outcome });
 }
 
@@ -370,7 +375,9 @@ fn is_set(call: &Call, ctx: &Ctx<'_>, variable: VarRef) -> bool {
 fn number_of(call: &Call, ctx: &Ctx<'_>, variable: VarRef) -> f64 {
     let number = |value: Option<&Value>| match value {
         Some(Value::Number(number)) => *number,
-        Some(Value::Text(text)) => std::str::from_utf8(text).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0.0),
+        Some(Value::Text(text)) => {
+            std::str::from_utf8(text).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0.0)
+        }
         Some(Value::Bool(true)) => 1.0,
         _ => 0.0,
     };

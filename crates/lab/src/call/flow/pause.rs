@@ -14,7 +14,11 @@ pub(super) fn length(call: &Call, ctx: &mut Ctx<'_>, pause: &Pause) -> Duration 
         Pause::Variable(variable) => number_of(call, ctx, *variable),
     };
     // Distributions reach below zero; what is under a millisecond is no pause. NaN neither.
-    if milliseconds >= 1.0 { Duration::from_secs_f64(milliseconds.min(LONGEST_MS) / 1e3) } else { Duration::ZERO }
+    if milliseconds >= 1.0 {
+        Duration::from_secs_f64(milliseconds.min(LONGEST_MS) / 1e3)
+    } else {
+        Duration::ZERO
+    }
 }
 
 /// One draw.
@@ -27,7 +31,7 @@ pub(in crate::call) fn sample(distribution: &Distribution, rng: &mut Rng) -> f64
         Distribution::Exponential { mean } => -mean * unit(rng).ln(),
         Distribution::Weibull { lambda, k } => lambda * (-unit(rng).ln()).powf(1.0 / k),
         Distribution::Pareto { k, x_m } => x_m / unit(rng).powf(1.0 / k),
-        Distribution::GeneralisedPareto { shape, scale, location } if shape == 0.0 => location - scale * unit(rng).ln(),
+        Distribution::GeneralisedPareto { shape: 0.0, scale, location } => location - scale * unit(rng).ln(),
         Distribution::GeneralisedPareto { shape, scale, location } => {
             location + scale * (unit(rng).powf(-shape) - 1.0) / shape
         }

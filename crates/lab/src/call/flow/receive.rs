@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use stdx::time::Instant;
 
 use super::step::{Progressed, act, advance, keep_books, loses, note, run};
-use super::{Call, Count, Ctx, NONE, Outcome, complain, count_step, dialog, end, is_set, sdp, send, unexpected};
+use super::{
+    Call, Count, Ctx, NONE, Outcome, complain, count_step, dialog, end, is_set, sdp, send, unexpected,
+};
 use crate::call::message::{Incoming, StartLine};
 use crate::options::RetransmissionCheck;
 use crate::scenario::Scenario;
@@ -33,7 +35,8 @@ pub(super) fn queued(call: &mut Call, ctx: &mut Ctx<'_>, message: &Incoming<'_>)
 
 fn receive(call: &mut Call, ctx: &mut Ctx<'_>, message: &Incoming<'_>, may_jump: bool) {
     let env = ctx.env;
-    let in_pause = matches!(env.scenario.steps.get(call.position).map(|step| &step.kind), Some(StepKind::Pause(_)));
+    let in_pause =
+        matches!(env.scenario.steps.get(call.position).map(|step| &step.kind), Some(StepKind::Pause(_)));
     if in_pause && env.options.call.ignore_during_pause {
         return;
     }
@@ -181,12 +184,15 @@ fn matches(call: &Call, scenario: &Scenario, at: StepIndex, step: &Step, message
     };
     match (&recv.expect, message.start) {
         (Expect::Request(wanted), StartLine::Request { method, .. }) => wanted.as_bytes() == method,
-        (Expect::RequestPattern(pattern), StartLine::Request { method, .. }) => pattern.captures(method).is_some(),
+        (Expect::RequestPattern(pattern), StartLine::Request { method, .. }) => {
+            pattern.captures(method).is_some()
+        }
         (Expect::Response(wanted), StartLine::Response { code }) => {
             *wanted == code && answers(call, scenario, at, recv, message)
         }
         (Expect::ResponsePattern(pattern), StartLine::Response { code }) => {
-            pattern.captures(code.to_string().as_bytes()).is_some() && answers(call, scenario, at, recv, message)
+            pattern.captures(code.to_string().as_bytes()).is_some()
+                && answers(call, scenario, at, recv, message)
         }
         _ => false,
     }
@@ -194,10 +200,9 @@ fn matches(call: &Call, scenario: &Scenario, at: StepIndex, step: &Step, message
 
 fn answers(call: &Call, scenario: &Scenario, at: StepIndex, recv: &Recv, message: &Incoming<'_>) -> bool {
     if let Some(name) = recv.response_txn {
-        return call
-            .transactions
-            .get(usize::from(name))
-            .is_some_and(|transaction| !transaction.branch.is_empty() && *transaction.branch == *message.branch);
+        return call.transactions.get(usize::from(name)).is_some_and(|transaction| {
+            !transaction.branch.is_empty() && *transaction.branch == *message.branch
+        });
     }
     // SIPp looks for the method in all methods of the sends above, joined. It therefore also takes a part of one,
     // and so do we; what would match across two of them no peer sends.

@@ -130,7 +130,14 @@ mod tests {
 
     #[test]
     fn nothing_to_send_to_is_nothing() {
-        for body in ["", "v=0", "m=audio 6000 RTP/AVP 0", "c=IN IP4 1.2.3.4\nm=audio 0 RTP/AVP 0", "c=\nm=\na=rtpmap:\n", "c=IN IP4 0.0.0.0\nm=audio 9 x"] {
+        for body in [
+            "",
+            "v=0",
+            "m=audio 6000 RTP/AVP 0",
+            "c=IN IP4 1.2.3.4\nm=audio 0 RTP/AVP 0",
+            "c=\nm=\na=rtpmap:\n",
+            "c=IN IP4 0.0.0.0\nm=audio 9 x",
+        ] {
             assert_eq!(scan(body.as_bytes()), None, "{body}");
         }
     }

@@ -9,7 +9,12 @@ use crate::scenario::model::{Send, SentKind, Step, StepIndex};
 /// RFC 3261 §17.1.1.2: the interval doubles.
 const BACKOFF: u32 = 2;
 
-pub(super) fn scenario_message(call: &mut Call, ctx: &mut Ctx<'_>, step: &Step, message: &Send) -> Progressed {
+pub(super) fn scenario_message(
+    call: &mut Call,
+    ctx: &mut Ctx<'_>,
+    step: &Step,
+    message: &Send,
+) -> Progressed {
     // The next message waits until the one before it was answered.
     if call.flow.unanswered.is_some() {
         return Progressed::Waits;
@@ -45,7 +50,8 @@ fn after_sending(call: &mut Call, ctx: &mut Ctx<'_>, message: &Send, (start, end
     let at = call.position;
     let bytes = &ctx.out.bytes[start..end];
     let is_invite = matches!(&message.what, SentKind::Request(method) if &**method == "INVITE");
-    if let Some(transaction) = message.start_txn.and_then(|name| call.transactions.get_mut(usize::from(name))) {
+    if let Some(transaction) = message.start_txn.and_then(|name| call.transactions.get_mut(usize::from(name)))
+    {
         *transaction = super::Transaction {
             branch: top_branch(bytes).into(),
             is_invite,
@@ -57,7 +63,8 @@ fn after_sending(call: &mut Call, ctx: &mut Ctx<'_>, message: &Send, (start, end
     }
     let flow = &mut call.flow;
     flow.sent_step = note(at);
-    if flow.consumed != 0 {
+    // A request is answered by the last response to it, a response by what followed it at once (its ACK).
+    if flow.consumed != 0 && (flow.answer_step == NONE || matches!(message.what, SentKind::Response(_))) {
         flow.answer_step = note(at);
     }
     let timers = &ctx.env.options.timers;
@@ -105,7 +112,8 @@ pub(super) fn retransmit(call: &mut Call, ctx: &mut Ctx<'_>) {
         return;
     };
     unanswered.count += 1;
-    let allowed = if unanswered.is_invite { timers.max_invite_retrans } else { timers.max_non_invite_retrans };
+    let allowed =
+        if unanswered.is_invite { timers.max_invite_retrans } else { timers.max_non_invite_retrans };
     if unanswered.count > allowed.min(timers.max_retrans.unwrap_or(u32::MAX)) {
         give_up(call, ctx);
         return;

@@ -4,7 +4,8 @@ use stdx::time::Instant;
 
 use super::super::message::Incoming;
 use super::{
-    Call, Count, Ctx, Duration, NONE, Which, command, complain, count_step, fail, finish, is_set, pause, receive, send,
+    Call, Count, Ctx, Duration, NONE, Which, command, complain, count_step, fail, finish, is_set, pause,
+    receive, send,
 };
 use crate::call::actions::{self, After};
 use crate::scenario::model::{ConditionSense, Recv, Step, StepIndex, StepKind};
@@ -142,12 +143,19 @@ pub(super) fn expected(step: &Step) -> String {
         },
         StepKind::RecvCmd { .. } => "a command".to_owned(),
         StepKind::Pause(_) | StepKind::TimeWait(_) => "nothing during a pause".to_owned(),
-        StepKind::Send(_) | StepKind::SendCmd { .. } | StepKind::Nop => "nothing before the next send".to_owned(),
+        StepKind::Send(_) | StepKind::SendCmd { .. } | StepKind::Nop => {
+            "nothing before the next send".to_owned()
+        }
     }
 }
 
 /// Runs the actions of a step in order.
-pub(super) fn act(call: &mut Call, ctx: &mut Ctx<'_>, step: &Step, message: Option<&Incoming<'_>>) -> Progressed {
+pub(super) fn act(
+    call: &mut Call,
+    ctx: &mut Ctx<'_>,
+    step: &Step,
+    message: Option<&Incoming<'_>>,
+) -> Progressed {
     for action in &step.actions {
         match actions::perform(call, ctx, action, message) {
             After::Continue => {}

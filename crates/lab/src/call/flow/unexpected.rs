@@ -57,7 +57,8 @@ fn jump(call: &mut Call, ctx: &mut Ctx<'_>, message: &Incoming<'_>, label: usize
     call.flow.paused_until = Instant::FAR_FUTURE;
     go(call, ctx, label);
     run(call, ctx);
-    let waits = ctx.env.scenario.steps.get(call.position).is_some_and(|step| matches!(step.kind, StepKind::Recv(_)));
+    let waits =
+        ctx.env.scenario.steps.get(call.position).is_some_and(|step| matches!(step.kind, StepKind::Recv(_)));
     if call.over {
     } else if waits {
         receive::queued(call, ctx, message);
@@ -138,7 +139,8 @@ fn answer(call: &mut Call, ctx: &mut Ctx<'_>, message: &Incoming<'_>) {
 /// Ends the dialog towards the peer as far as it got: an ACK to a refusal, ACK and BYE to an answer, CANCEL, or BYE.
 /// As in SIPp only for calls that we placed.
 pub(super) fn tell_peer(call: &mut Call, ctx: &mut Ctx<'_>) {
-    if call.identity.incoming || call.position == 0 || !call.flow.flags.heard || call.last_received.is_none() {
+    if call.identity.incoming || call.position == 0 || !call.flow.flags.heard || call.last_received.is_none()
+    {
         return;
     }
     if call.flow.flags.established || !send::last_was_invite(call, ctx) {

@@ -242,6 +242,8 @@ impl Renderer<'_, '_> {
         if self.credentials.is_some() {
             return Err("only one [authentication] in a message".to_owned());
         }
+        // A byte holds the place, or the line ends around it would look like the end of the headers.
+        self.out.insert(at, b'?');
         self.credentials = Some((at, secrets));
         Ok(())
     }
@@ -279,7 +281,7 @@ impl Renderer<'_, '_> {
             auth::answer(&challenge.values, challenge.count.max(1), secrets, &defaults, &request, cnonce)?;
         challenge.count = challenge.count.max(1).saturating_add(1);
         let name: &[u8] = if challenge.proxy { b"Proxy-Authorization: " } else { b"Authorization: " };
-        self.out.splice(at..at, name.iter().copied().chain(value));
+        self.out.splice(at..=at, name.iter().copied().chain(value));
         Ok(())
     }
 }

@@ -139,7 +139,8 @@ impl<'r, 'c> Renderer<'r, 'c> {
         // Departs from SIPp, which would lose the blank line and with it the body.
         let ends_headers = memchr::memchr_iter(b'\n', &text[..kept]).count() > 1;
         if ends_headers && !self.has_body() {
-            self.out.extend_from_slice(b"\r\n");
+            let at_line_start = self.out.last() == Some(&b'\n');
+            self.out.extend_from_slice(if at_line_start { b"\r\n" } else { b"\r\n\r\n" });
         }
         self.out.extend_from_slice(&text[kept..]);
     }

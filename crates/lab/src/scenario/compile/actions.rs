@@ -203,10 +203,14 @@ fn ereg(context: &mut Context, node: Node<'_>) -> Option<Ereg> {
     };
     let value = context.required(node, "regexp")?;
     let written = value.text();
-    let regex = Regex::new(&written).map_err(|problem| {
-        context.error(value.line, format!("regexp=\"{written}\" is no regular expression: {problem}"))
-    });
-    Some(Ereg { regex: regex.ok()?, search_in: search_in?, check, assign_to })
+    let regex = match Regex::new(&written) {
+        Ok(regex) => regex,
+        Err(problem) => {
+            context.error(value.line, format!("regexp=\"{written}\" is no regular expression: {problem}"));
+            return None;
+        }
+    };
+    Some(Ereg { regex, search_in: search_in?, check, assign_to })
 }
 
 fn search_in(context: &mut Context, node: Node<'_>) -> Option<SearchIn> {

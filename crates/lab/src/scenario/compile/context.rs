@@ -9,6 +9,9 @@ use super::super::template::Template;
 use super::super::xml::{Element, text};
 use super::CompileError;
 
+/// Nobody reads more mistakes at once, and a file that is no scenario must not fill the memory with them.
+const MAX_REPORTED: usize = 1000;
+
 /// A node of the document with the attributes it may have.
 #[derive(Clone, Copy)]
 pub(super) struct Node<'a> {
@@ -68,6 +71,7 @@ pub(super) struct Transaction {
 #[derive(Debug, Default)]
 pub(super) struct Labels {
     pub(super) defined: Vec<(String, StepIndex)>,
+    index: HashMap<String, StepIndex>,
     wanted: Vec<WantedLabel>,
 }
 
@@ -81,6 +85,16 @@ pub(super) struct WantedLabel {
 }
 
 impl Labels {
+    /// False: the name is taken.
+    pub(super) fn define(&mut self, name: &str, step: StepIndex) -> bool {
+        if self.index.contains_key(name) {
+            return false;
+        }
+        self.index.insert(name.to_owned(), step);
+        self.defined.push((name.to_owned(), step));
+        true
+    }
+
     pub(super) fn want(&mut self, step: StepIndex, value: Value<'_>) {
         let wanted = WantedLabel { step, attribute: value.name, name: value.text(), line: value.line };
         self.wanted.push(wanted);
@@ -91,7 +105,7 @@ impl Labels {
     }
 
     pub(super) fn find(&self, name: &str) -> Option<StepIndex> {
-        self.defined.iter().find(|(label, _)| label == name).map(|(_, step)| *step)
+        self.index.get(name).copied()
     }
 }
 
@@ -143,13 +157,15 @@ impl Context {
     }
 
     pub(super) fn error(&mut self, line: u32, message: impl Into<String>) {
-        let error = CompileError { file: self.file.clone(), line, message: message.into() };
-        self.errors.push(error);
+        if self.errors.len() < MAX_REPORTED {
+            self.errors.push(CompileError { file: self.file.clone(), line, message: message.into() });
+        }
     }
 
     pub(super) fn warn(&mut self, line: u32, message: impl Into<String>) {
-        let warning = CompileError { file: self.file.clone(), line, message: message.into() };
-        self.warnings.push(warning);
+        if self.warnings.len() < MAX_REPORTED {
+            self.warnings.push(CompileError { file: self.file.clone(), line, message: message.into() });
+        }
     }
 
     /// SIPp ignores what it does not know, so this only warns.

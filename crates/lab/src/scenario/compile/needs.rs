@@ -99,11 +99,7 @@ fn of_keyword(needs: &mut Needs, keyword: &Keyword) {
         | Keyword::RtpStreamVideoPort(_)
         | Keyword::Crypto(_) => needs.media = true,
         Keyword::Routes | Keyword::NextUrl => needs.routes = true,
-        Keyword::Field { line, .. } => {
-            if let Some(line) = line {
-                of_template(needs, line);
-            }
-        }
+        Keyword::Field { line: Some(line), .. } => of_template(needs, line),
         Keyword::File(name) => of_template(needs, name),
         Keyword::Authentication(params) => {
             needs.challenge = true;

@@ -267,7 +267,7 @@ pub(super) fn distribution(context: &mut Context, node: Node<'_>, name: &str) ->
         *value = read.unwrap_or_default();
     }
     let [first, second, third] = values;
-    complete.then(|| match doc.name {
+    complete.then_some(match doc.name {
         "uniform" => Distribution::Uniform { min: first, max: second },
         "normal" => Distribution::Normal { mean: first, stdev: second },
         "lognormal" => Distribution::LogNormal { mean: first, stdev: second },

@@ -57,10 +57,13 @@ fn render(call: &Call, ctx: &Ctx<'_>, template: &Template, at: usize, out: &mut 
                 out.extend_from_slice(call.identity.local.port().to_string().as_bytes());
             }
             Part::Keyword(Keyword::LastCseqNumber(offset)) => {
-                let number = crate::call::message::Incoming::parse(last).map_or(0, |message| message.cseq_number);
+                let number =
+                    crate::call::message::Incoming::parse(last).map_or(0, |message| message.cseq_number);
                 out.extend_from_slice((i64::from(number) + i64::from(*offset)).to_string().as_bytes());
             }
-            Part::Keyword(other) => panic!("the stand-in does not know {other:?} ({})", ctx.env.scenario.name),
+            Part::Keyword(other) => {
+                panic!("the stand-in does not know {other:?} ({})", ctx.env.scenario.name)
+            }
         }
     }
 }

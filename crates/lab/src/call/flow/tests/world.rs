@@ -9,15 +9,15 @@ use stdx::rng::Rng;
 use stdx::time::Instant;
 
 use crate::call::message::Incoming;
-use crate::call::render::Prepared;
+use crate::call::render::{Addresses, Prepared};
 use crate::call::{Call, Ctx, Effect, Env, Identity, Media, Outbox, Outcome, TransportFault, Which};
 use crate::inject::Files;
 use crate::options::Options;
 use crate::rtp::{Command, PortKind, RemoteMedia, Requirement};
 use crate::scenario::Scenario;
 use crate::scenario::model::{
-    DefaultMessages, Distribution, Expect, Flow, Needs, Optional, Pause, Recv, Role, ScreenHints, Send, SentKind,
-    Source, Step, StepKind, Timing, Variables,
+    DefaultMessages, Distribution, Expect, Flow, Needs, Optional, Pause, Recv, Role, ScreenHints, Send,
+    SentKind, Source, Step, StepKind, Timing, Variables,
 };
 use crate::scenario::template::{Keyword, Part, Template};
 use crate::stats::{Count, Stats};
@@ -211,9 +211,8 @@ pub(super) struct End {
 
 impl End {
     pub(super) fn new(scenario: Scenario, options: Options) -> End {
-        let prepared = Prepared::new(&scenario, &options).unwrap();
-        let stats =
-            Stats::sized(scenario.steps.len(), 0, 0, scenario.rtds.len(), scenario.counters.len());
+        let prepared = Prepared::new(&scenario, &options, &Addresses::default(), &Files::default()).unwrap();
+        let stats = Stats::sized(scenario.steps.len(), 0, 0, scenario.rtds.len(), scenario.counters.len());
         let globals = vec![crate::call::Value::Unset; scenario.variables.global.len()];
         End {
             env: Env {
@@ -282,6 +281,8 @@ impl End {
             user: 0,
             incoming,
         };
+        // The engine counts what it starts.
+        self.stats.count(if incoming { Count::IncomingCall } else { Count::OutgoingCall });
         let call = self.act(|ctx| Call::start(ctx, identity));
         self.calls.insert(id.as_bytes().to_vec(), call);
     }
@@ -394,7 +395,16 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(uac: End, uas: End, seed: u64) -> World {
-        World { uac, uas, rng: Rng::seeded(seed), loss: 0, doubles: 0, delay: (1, 1), wire: Vec::new(), serial: 0 }
+        World {
+            uac,
+            uas,
+            rng: Rng::seeded(seed),
+            loss: 0,
+            doubles: 0,
+            delay: (1, 1),
+            wire: Vec::new(),
+            serial: 0,
+        }
     }
 
     fn post(&mut self, now: Instant, to_uas: bool) {
@@ -428,9 +438,14 @@ impl World {
             now = now.max(next);
             (self.uac.now, self.uas.now) = (now, now);
             if arrival == Some(next) {
-                let first = (0..self.wire.len()).min_by_key(|at| (self.wire[*at].0, self.wire[*at].1)).unwrap();
+                let first =
+                    (0..self.wire.len()).min_by_key(|at| (self.wire[*at].0, self.wire[*at].1)).unwrap();
                 let (_, _, to_uas, text) = self.wire.remove(first);
-                if to_uas { self.uas.deliver(text.as_bytes()) } else { self.uac.deliver(text.as_bytes()) }
+                if to_uas {
+                    self.uas.deliver(text.as_bytes())
+                } else {
+                    self.uac.deliver(text.as_bytes())
+                }
                 continue;
             }
             for end in [&mut self.uac, &mut self.uas] {
@@ -455,29 +470,27 @@ fn a_call_goes_through() {
         assert_eq!(end.count(Count::Warnings), 0);
         end.assert_books();
     }
-    assert_eq!(world.uac.stats.steps.iter().map(|step| step.messages).collect::<Vec<_>>(), [3, 0, 3, 0, 3, 3, 3, 3, 3]);
+    assert_eq!(
+        world.uac.stats.steps.iter().map(|step| step.messages).collect::<Vec<_>>(),
+        [3, 0, 3, 0, 3, 3, 3, 3, 3]
+    );
     // One way there and one back, a millisecond each.
     assert_eq!(world.uac.stats.rtds[0].service.mean(), Some(Duration::from_millis(2)));
     assert_eq!(world.uac.stats.call_length.mean(), Some(Duration::from_millis(4)));
     assert_eq!(world.uas.stats.call_length.mean(), Some(Duration::from_millis(4_002)));
 }
 
-/// Whatever the network does, every call ends and the books balance.
-#[test]
-fn every_call_ends_over_a_bad_network() {
+/// How many of 750 calls failed; every call must have ended and the books balance.
+fn failures_over(loss: u32, doubles: u32, delay: (u64, u64)) -> u64 {
     let mut failed = 0;
     for seed in 0..150 {
-        let options = |checked| {
-            let mut options = Options::default();
-            options.timers.recv_timeout = Some(Duration::from_secs(60));
-            if checked {
-                options.timers.retransmission_check = crate::options::RetransmissionCheck::Loose;
-            }
-            options
-        };
-        let loose = seed % 2 == 1;
-        let mut world = World::new(End::new(uac(), options(loose)), End::new(uas(), options(loose)), seed);
-        (world.loss, world.doubles, world.delay) = (150, 100, (1, 40));
+        let mut options = Options::default();
+        options.timers.recv_timeout = Some(Duration::from_secs(60));
+        if seed % 2 == 1 {
+            options.timers.retransmission_check = crate::options::RetransmissionCheck::Loose;
+        }
+        let mut world = World::new(End::new(uac(), options.clone()), End::new(uas(), options), seed);
+        (world.loss, world.doubles, world.delay) = (loss, doubles, delay);
         for id in 0..5 {
             world.uac.start(&format!("{id}@host"));
         }
@@ -489,8 +502,28 @@ fn every_call_ends_over_a_bad_network() {
         assert_eq!(world.uac.count(Count::OutgoingCall), 5);
         failed += world.uac.count(Count::FailedCall);
     }
-    // The uac outlives loss by retransmission; reordered provisionals are unexpected, as they are to SIPp.
-    assert!(failed < 300, "{failed} of 750 failed");
+    failed
+}
+
+/// Retransmission heals loss. What is left, a call in a hundred: the ACK is lost, so the BYE is unexpected and
+/// ends the server's call, and the 200 to the BYE is lost too. SIPp's server does no better.
+#[test]
+fn calls_outlive_loss() {
+    let failed = failures_over(100, 0, (1, 1));
+    assert!(failed <= 20, "{failed} of 750 failed");
+}
+
+/// A message that comes twice in a row is answered as it was.
+#[test]
+fn calls_outlive_doubles() {
+    assert_eq!(failures_over(0, 300, (1, 1)), 0);
+}
+
+/// Reordering spoils calls, as it does with SIPp: a provisional after the ACK is unexpected. They still end.
+#[test]
+fn every_call_ends_over_a_bad_network() {
+    let failed = failures_over(150, 100, (1, 40));
+    assert!((1..500).contains(&failed), "{failed} of 750 failed");
 }
 
 #[test]
