@@ -6,4 +6,6 @@ pub mod pcap;
 pub mod quality;
 pub mod rtcp;
 pub mod rtp;
+pub mod srtp;
+pub mod tone;
 pub mod wav;
