@@ -35,7 +35,6 @@ use crate::options::{self, Options};
 use crate::rtp;
 use crate::scenario::Scenario;
 use crate::stats::Stats;
-use crate::trace::Tracer;
 
 pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
     name_sources(&mut setup)?;
@@ -278,7 +277,7 @@ impl Common<'_> {
             prepared: Prepared::new(scenario, options, &self.addresses, files).map_err(fatal)?,
             files: Arc::clone(files),
             globals: Arc::clone(&self.globals),
-            tracer: Tracer::default(),
+            tracer: self.setup.tracer.clone(),
             pid: std::process::id(),
             started: self.started,
             which,

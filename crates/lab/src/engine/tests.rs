@@ -10,6 +10,7 @@ use crate::options::{Arrivals, Options, Protocol, Remote, Sockets, Transport};
 use crate::scenario::model::Source;
 use crate::scenario::{built_in, compile_text};
 use crate::stats::Count;
+use crate::trace::Tracer;
 
 fn setup(name: &'static str, options: Options) -> Setup {
     let text = built_in(name).expect("it comes with the program");
@@ -21,6 +22,7 @@ fn setup(name: &'static str, options: Options) -> Setup {
         out_of_call: None,
         files: Arc::new(Files::load(&[], &[]).expect("no files")),
         receive_files: None,
+        tracer: Tracer::default(),
     }
 }
 
