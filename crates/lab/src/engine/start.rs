@@ -86,6 +86,7 @@ pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
         threads: Vec::new(),
         timed_out: false,
     };
+    setup.tracer.begin(started);
     for shard in built {
         let thread = std::thread::Builder::new().name(format!("shard-{}", shard.index));
         let thread = thread.spawn(move || shard.run());
