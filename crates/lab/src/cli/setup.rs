@@ -9,8 +9,8 @@ use crate::engine::Setup;
 use crate::inject::{FileError, Files};
 use crate::options::{Options, ScenarioName};
 use crate::scenario::model::Source;
-use crate::trace::Tracer;
 use crate::scenario::{CompileError, Compiled, Scenario, built_in, compile_file, compile_text};
+use crate::trace::Tracer;
 
 /// The built-in scenarios `-sn` and `-oocsn` know, for messages; the compiler holds their text.
 pub const BUILT_INS: &[&str] = &[
@@ -153,10 +153,10 @@ fn load(name: &ScenarioName) -> Result<Compiled, Vec<Mistake>> {
 
 /// Also for `-sd`.
 pub fn no_built_in(name: &str) -> Mistake {
-    let hint = nearest_of(name, BUILT_INS.iter().copied())
-        .map_or_else(|| format!(" One of {} is expected.", BUILT_INS.join(", ")), |near| {
-            format!(" Did you mean '{near}'?")
-        });
+    let hint = nearest_of(name, BUILT_INS.iter().copied()).map_or_else(
+        || format!(" One of {} is expected.", BUILT_INS.join(", ")),
+        |near| format!(" Did you mean '{near}'?"),
+    );
     Mistake(format!("Invalid default scenario name '{name}'.{hint}"))
 }
 

@@ -130,8 +130,7 @@ fn begin(setup: &Setup) -> Result<Begun, (String, ExitCode)> {
         .map_err(|error| (format!("Cannot listen to signals: {error}"), ExitCode::Fatal))?;
     let socket = control::udp::Socket::bind(&setup.options.network, screens.remote())
         .map_err(|why| (why, ExitCode::Bind))?;
-    let run = Run::start(setup.clone())
-        .map_err(|error| (error.message, ExitCode::of_start(error.exit)))?;
+    let run = Run::start(setup.clone()).map_err(|error| (error.message, ExitCode::of_start(error.exit)))?;
     let mut controls: Vec<Box<dyn Control>> = vec![Box::new(signals), Box::new(socket)];
     if !setup.options.behaviour.no_stdin
         && let Some(keys) = control::keys::Terminal::open(screens.remote())

@@ -54,8 +54,7 @@ fn clock(text: &str) -> Option<Duration> {
 
 /// A whole number; what is allowed follows from the type.
 pub fn integer<T: FromStr + std::fmt::Display + Limits>(text: &str) -> Result<T, String> {
-    text.parse()
-        .map_err(|_| format!("\"{text}\" is not an integer from {} to {}", T::LOWEST, T::HIGHEST))
+    text.parse().map_err(|_| format!("\"{text}\" is not an integer from {} to {}", T::LOWEST, T::HIGHEST))
 }
 
 /// The ends of an integer type, for messages.
@@ -133,12 +132,8 @@ pub fn address(text: &str, default_port: u16, like: Option<IpAddr>) -> Result<So
         .to_socket_addrs()
         .map_err(|error| format!("Unknown host '{host}': {error}"))?
         .collect();
-    let preferred =
-        like.and_then(|like| found.iter().find(|address| address.is_ipv4() == like.is_ipv4()));
-    preferred
-        .or(found.first())
-        .copied()
-        .ok_or_else(|| format!("Unknown host '{host}': it has no address"))
+    let preferred = like.and_then(|like| found.iter().find(|address| address.is_ipv4() == like.is_ipv4()));
+    preferred.or(found.first()).copied().ok_or_else(|| format!("Unknown host '{host}': it has no address"))
 }
 
 pub fn ip(text: &str) -> Result<IpAddr, String> {

@@ -230,6 +230,7 @@ impl Run {
         for thread in self.threads.drain(..) {
             fatal |= thread.join().is_err();
         }
+        self.setup.tracer.finish();
         let gauges = self.gauges();
         let progress = self.collector.last_progress(gauges, self.started, now);
         let end = if fatal {

@@ -5,7 +5,7 @@ mod scenario;
 mod statistics;
 pub mod tdm;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod variables;
 
 pub(crate) use repartition::buckets;
@@ -105,15 +105,9 @@ fn footer_line(setup: &Setup, footer: Footer) -> &'static str {
         Footer::Running if setup.scenario.starts_calls() => {
             "------ [+|-|*|/]: Adjust rate ---- [q]: Soft exit ---- [p]: Pause traffic -----"
         }
-        Footer::Running => {
-            "------------------------------ Sipp Server Mode -------------------------------"
-        }
-        Footer::Paused => {
-            "----------------- Traffic Paused - Press [p] again to resume ------------------"
-        }
-        Footer::Quitting => {
-            "------- Waiting for active calls to end. Press [q] again to force exit. -------"
-        }
+        Footer::Running => "------------------------------ Sipp Server Mode -------------------------------",
+        Footer::Paused => "----------------- Traffic Paused - Press [p] again to resume ------------------",
+        Footer::Quitting => "------- Waiting for active calls to end. Press [q] again to force exit. -------",
         Footer::Terminated => {
             "------------------------------ Test Terminated --------------------------------"
         }
@@ -174,10 +168,7 @@ impl Screens {
     fn file(&mut self, setup: &Setup, text: &str) {
         let traces = &setup.options.files;
         let fresh = self.file.is_none();
-        let path = self
-            .file
-            .get_or_insert_with(|| file_name(setup, &traces.screen, "screen.log"))
-            .clone();
+        let path = self.file.get_or_insert_with(|| file_name(setup, &traces.screen, "screen.log")).clone();
         let append = traces.screen.append || !fresh;
         let written = std::fs::OpenOptions::new()
             .create(true)

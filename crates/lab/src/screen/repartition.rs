@@ -8,9 +8,9 @@ use crate::stats::Histogram;
 /// `index` counts the scenario's response-time counters from 0.
 pub(super) fn screen(setup: &Setup, progress: &Progress, index: u16) -> String {
     let mut text = match index {
-        0 => String::from(
-            "---------------------------- Repartition Screen ------- [1-9]: Change Screen --\n",
-        ),
+        0 => {
+            String::from("---------------------------- Repartition Screen ------- [1-9]: Change Screen --\n")
+        }
         _ => format!(
             "--------------------------- Repartition {} Screen ------ [1-9]: Change Screen --\n",
             index + 1

@@ -25,8 +25,7 @@ pub(super) fn screen(setup: &Setup, progress: &Progress) -> String {
     let elapsed = progress.now.since(progress.started);
     row(&mut text, "Elapsed Time", &clock_micros(progress.span), &clock_micros(elapsed));
     let (now, all) = (&progress.interval.counts, &progress.total.counts);
-    let created =
-        |counts: &crate::stats::Counts| counts[Count::IncomingCall] + counts[Count::OutgoingCall];
+    let created = |counts: &crate::stats::Counts| counts[Count::IncomingCall] + counts[Count::OutgoingCall];
     let rate = |count: u64, span: Duration| format!("{:>8.3} cps", per_second(count, span));
     row(&mut text, "Call Rate", &rate(created(now), progress.span), &rate(created(all), elapsed));
     text.push_str(RULE);
@@ -54,9 +53,8 @@ pub(super) fn screen(setup: &Setup, progress: &Progress) -> String {
 }
 
 fn times(text: &mut String, setup: &Setup, progress: &Progress) {
-    let mean = |durations: Option<&Durations>| {
-        clock_micros(durations.and_then(Durations::mean).unwrap_or_default())
-    };
+    let mean =
+        |durations: Option<&Durations>| clock_micros(durations.and_then(Durations::mean).unwrap_or_default());
     for (index, name) in setup.scenario.rtds.iter().enumerate() {
         let of = |stats: &crate::stats::Stats| mean(stats.rtds.get(index).map(|timer| &timer.service));
         row(text, &format!("Response Time {name}"), &of(&progress.interval), &of(&progress.total));

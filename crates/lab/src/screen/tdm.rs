@@ -11,9 +11,8 @@ pub struct Map {
 
 impl Map {
     pub fn parse(text: &str) -> Result<Map, String> {
-        let wrong = || {
-            format!("Parameter -tdmmap must be of form {{%d-%d}}{{%d}}{{%d-%d}}{{%d-%d}}, not \"{text}\"")
-        };
+        let wrong =
+            || format!("Parameter -tdmmap must be of form {{%d-%d}}{{%d}}{{%d-%d}}{{%d-%d}}, not \"{text}\"");
         let inner = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).ok_or_else(wrong)?;
         let parts: Vec<&str> = inner.split("}{").collect();
         let [slots, fixed, trunks, channels] = parts[..] else { return Err(wrong()) };

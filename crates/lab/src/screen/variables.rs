@@ -10,8 +10,7 @@ pub(super) fn screen(setup: &Setup) -> String {
     let mut text =
         String::from("------------------------------ Variables Screen ------- [1-9]: Change Screen --\n");
     let variables = &setup.scenario.variables;
-    let scopes =
-        [("Call", &variables.call), ("User", &variables.user), ("Global", &variables.global)];
+    let scopes = [("Call", &variables.call), ("User", &variables.user), ("Global", &variables.global)];
     if scopes.iter().all(|(_, names)| names.is_empty()) {
         text.push_str("  No variables defined\n");
     }

@@ -29,16 +29,7 @@ pub(super) struct Log {
 
 impl Log {
     pub(super) fn new(path: PathBuf, append: bool, limits: Limits) -> Log {
-        Log {
-            path,
-            append,
-            limits,
-            file: None,
-            size: 0,
-            kept: VecDeque::new(),
-            rotations: 0,
-            stopped: false,
-        }
+        Log { path, append, limits, file: None, size: 0, kept: VecDeque::new(), rotations: 0, stopped: false }
     }
 
     /// Opens it now, so that a wrong name is told before the run.

@@ -61,11 +61,30 @@ pub enum Direction {
 /// What the writer is handed.
 #[derive(Debug)]
 enum Line {
-    Message { at: Instant, direction: Direction, transport: Transport, call_id: Box<[u8]>, bytes: Box<[u8]> },
-    Error { at: Instant, text: Box<str> },
+    Message {
+        at: Instant,
+        direction: Direction,
+        transport: Transport,
+        call_id: Box<[u8]>,
+        bytes: Box<[u8]>,
+    },
+    Error {
+        at: Instant,
+        text: Box<str>,
+    },
     Log(Box<[u8]>),
-    CallDebug { at: Instant, call_id: Box<[u8]>, text: Box<str> },
-    ResponseTime { at: Instant, micros: u64, rtd: u16 },
+    CallDebug {
+        at: Instant,
+        call_id: Box<[u8]>,
+        text: Box<str>,
+    },
+    ResponseTime {
+        at: Instant,
+        micros: u64,
+        rtd: u16,
+    },
+    /// The run began.
+    Begin(Instant),
     /// Everything before it is to be on disk.
     End,
 }
@@ -120,7 +139,13 @@ impl Tracer {
         bytes: &[u8],
     ) {
         if self.wants_messages() {
-            self.hand(Line::Message { at, direction, transport, call_id: call_id.into(), bytes: bytes.into() });
+            self.hand(Line::Message {
+                at,
+                direction,
+                transport,
+                call_id: call_id.into(),
+                bytes: bytes.into(),
+            });
         }
     }
 
@@ -176,6 +201,13 @@ impl Tracer {
     /// `-trace_error_codes`. The file is made of the counts in `Stats::error_codes`, so there is nothing to do.
     pub fn error_code(&self, _at: Instant, _code: u16) {}
 
+    /// The run begins: `-trace_rtt` counts its milliseconds from here. Without it, from the first response time.
+    pub fn begin(&self, at: Instant) {
+        if self.wants_response_times() {
+            self.hand(Line::Begin(at));
+        }
+    }
+
     /// Waits until everything handed over is written.
     pub fn finish(&self) {
         let Some(shared) = &self.0 else { return };
@@ -193,9 +225,7 @@ pub fn file_name(setup: &Setup, file: &TraceFile, suffix: &str) -> PathBuf {
 }
 
 fn name(stem: &str, file: &TraceFile, suffix: &str) -> PathBuf {
-    file.file
-        .clone()
-        .unwrap_or_else(|| PathBuf::from(format!("{stem}_{}_{suffix}", std::process::id())))
+    file.file.clone().unwrap_or_else(|| PathBuf::from(format!("{stem}_{}_{suffix}", std::process::id())))
 }
 
 /// The statistics files that are on, and the end of the writer.

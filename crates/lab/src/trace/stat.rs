@@ -120,8 +120,7 @@ pub(super) fn line(setup: &Setup, progress: &Progress, period: &Stats, since: In
 }
 
 fn first_columns(options: &Options, progress: &Progress, period: &Stats, since: Instant) -> Vec<String> {
-    let created =
-        |stats: &Stats| stats.counts[Count::IncomingCall] + stats.counts[Count::OutgoingCall];
+    let created = |stats: &Stats| stats.counts[Count::IncomingCall] + stats.counts[Count::OutgoingCall];
     let stamp = |at: Instant| Stamp::csv(at, options.files.rfc3339).to_string();
     let (span, elapsed) = (progress.now.since(since), progress.now.since(progress.started));
     let total = &progress.total;

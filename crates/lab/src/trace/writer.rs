@@ -16,7 +16,7 @@ const FLUSH: Duration = Duration::from_millis(200);
 
 pub(super) struct Writer {
     rfc3339: bool,
-    /// Of the first response time: `-trace_rtt` counts from there, the run's own start being the engine's.
+    /// `-trace_rtt` counts from here.
     started: Option<Instant>,
     messages: Option<Log>,
     short: Option<Log>,
@@ -34,11 +34,8 @@ impl Writer {
     /// Opens what is on; the error log comes into being with the first error, as SIPp's does.
     pub(super) fn open(options: &Options, stem: &str) -> Result<Writer, String> {
         let files = &options.files;
-        let ring = Limits {
-            ring_files: files.ring_files,
-            ring_size: files.ring_size,
-            max_size: files.max_size,
-        };
+        let ring =
+            Limits { ring_files: files.ring_files, ring_size: files.ring_size, max_size: files.max_size };
         let log = |file: &crate::options::TraceFile, suffix: &str, limits: Limits| {
             file.on.then(|| Log::new(name(stem, file, suffix), file.append, limits))
         };
@@ -133,6 +130,7 @@ impl Writer {
                 }
             }
             Line::ResponseTime { at, micros, rtd } => self.response_time(at, micros, rtd),
+            Line::Begin(at) => self.started = Some(at),
             Line::End => {}
         }
     }

@@ -157,11 +157,7 @@ impl Flag {
 
 /// Every flag, in the order of the help.
 pub fn all() -> impl Iterator<Item = &'static Flag> {
-    sipp_network::FLAGS
-        .iter()
-        .chain(sipp_calls::FLAGS)
-        .chain(sipp_traces::FLAGS)
-        .chain(ours::FLAGS)
+    sipp_network::FLAGS.iter().chain(sipp_calls::FLAGS).chain(sipp_traces::FLAGS).chain(ours::FLAGS)
 }
 
 /// By what was written, with one dash or two (SIPp takes both).
@@ -203,13 +199,7 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-const fn flag(
-    name: &'static str,
-    group: Group,
-    takes: Takes,
-    help: &'static str,
-    apply: Apply,
-) -> Flag {
+const fn flag(name: &'static str, group: Group, takes: Takes, help: &'static str, apply: Apply) -> Flag {
     Flag { name, group, takes, help, apply }
 }
 

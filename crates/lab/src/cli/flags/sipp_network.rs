@@ -75,4 +75,3 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("dynamicMax", Behaviour, One("N"), "Last [dynamic_id]. Default: 12000.", |a, v| put(&mut a.options.behaviour.dynamic.1, integer(v[0]))),
     flag("dynamicStep", Behaviour, One("N"), "Step of [dynamic_id]. Default: 4.", |a, v| put(&mut a.options.behaviour.dynamic.2, integer(v[0]))),
 ];
-
