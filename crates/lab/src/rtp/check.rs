@@ -11,6 +11,8 @@ pub(super) struct Facts {
     /// Heard since the last check.
     pub(super) digits: String,
     pub(super) sent: u64,
+    /// Packets SRTP did not let through.
+    pub(super) refused: u64,
 }
 
 /// `Err` names every requirement that was missed, with what was wanted and what was found.
@@ -29,7 +31,11 @@ pub(super) fn check(facts: &Facts, wanted: &Requirement) -> Result<(), String> {
 fn count(facts: &Facts, wanted: &Requirement, missed: &mut Vec<String>) {
     let packets = facts.summary.packets;
     if let Some(min) = wanted.min_packets.filter(|min| packets < *min) {
-        missed.push(format!("{packets} packets received, at least {min} wanted"));
+        let refused = match facts.refused {
+            0 => String::new(),
+            refused => format!(" and {refused} refused by SRTP"),
+        };
+        missed.push(format!("{packets} packets received{refused}, at least {min} wanted"));
     }
     if let Some(max) = wanted.max_packets.filter(|max| packets > *max) {
         missed.push(format!("{packets} packets received, at most {max} wanted"));
@@ -111,7 +117,7 @@ mod tests {
             mos: 3.9,
             ..Summary::default()
         };
-        Facts { summary, digits: "12".to_owned(), sent: 50 }
+        Facts { summary, digits: "12".to_owned(), sent: 50, refused: 0 }
     }
 
     fn miss(wanted: &Requirement) -> String {

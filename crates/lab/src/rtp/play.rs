@@ -11,9 +11,9 @@ use stdx::rng::Rng;
 use stdx::time::Instant;
 
 use super::batch::Batch;
-use super::crypto::Outbound;
 use super::files::Recording;
 use super::ports::Port;
+use super::sink::Sink;
 use super::sound::Encoded;
 use super::spec::DtmfSpec;
 
@@ -45,7 +45,8 @@ pub(super) struct Player {
     pub(super) beside: Vec<(u16, Arc<Port>)>,
     /// `None`: the other side has not said where; what is due meanwhile is not sent.
     pub(super) to: Option<SocketAddr>,
-    pub(super) outbound: Option<Box<Outbound>>,
+    /// What the other side's media is heard by; it also has the keys of ours.
+    pub(super) sink: Arc<Sink>,
     pub(super) sent: u64,
     /// In the schedule.
     pub(super) armed: bool,
@@ -61,6 +62,9 @@ impl Player {
             batch.bytes().truncate(start);
             return;
         };
+        if !batch.protect(start, &self.sink) {
+            return;
+        }
         let mut port = &self.port;
         if distance != 0 {
             to.set_port(to.port().wrapping_add(distance));

@@ -447,3 +447,92 @@ fn a_wav_is_streamed_in_every_codec_and_loops_as_often_as_asked() {
         }
     }
 }
+
+/// The `a=crypto` line a scenario writes.
+fn crypto_line(side: &mut Side, call: u64, suite: &str) -> String {
+    let mut word = |keyword: String| side.streams.crypto(call, &keyword).expect("a keyword");
+    let (tag, key) = (word("cryptotag1audio".into()), word("cryptokeyparams1audio".into()));
+    format!("{tag} {} inline:{key}", word(format!("cryptosuite{suite}1audio")))
+}
+
+fn secure(ips: [[u8; 4]; 2], suites: [&str; 2]) -> (Side, Side, UdpSocket) {
+    let (mut one, mut two) = (Side::new(ips[0], |_| {}), Side::new(ips[1], |_| {}));
+    let (from, to) = connect((&mut one, ips[0]), (&mut two, ips[1]), 1, PortKind::StreamAudio);
+    let offer = crypto_line(&mut one, 1, suites[0]);
+    two.streams.remote(1, &RemoteMedia { audio_crypto: vec![offer], ..audio(ips[0], from) });
+    let answer = crypto_line(&mut two, 1, suites[1]);
+    let wire = UdpSocket::bind(SocketAddr::from((ips[1], 0))).expect("a socket");
+    one.streams.remote(1, &RemoteMedia { audio_crypto: vec![answer], ..audio(ips[1], to) });
+    (one, two, wire)
+}
+
+#[test]
+fn srtp_protects_what_is_streamed_and_what_is_echoed() {
+    for (n, suite) in ["aescm128sha180", "aescm128sha132", "nullsha180", "nullsha132"].into_iter().enumerate()
+    {
+        let ips = [[127, 0, 72, 2 * n as u8 + 1], [127, 0, 72, 2 * n as u8 + 2]];
+        let (mut one, mut two, wire) = secure(ips, [suite, suite]);
+        let pattern = Command::Pattern { video: false, spec: "1,0,PCMU/8000".to_owned() };
+        let echo = Command::EchoStart { video: false, spec: "0,PCMU/8000".to_owned() };
+        one.streams.command(START, 1, &pattern).expect("it plays");
+        two.streams.command(START, 1, &echo).expect("it echoes");
+        let now = run(&mut [&mut one, &mut two], START, Duration::from_millis(199));
+        let ten = Requirement { min_packets: Some(10), two_way: Some(true), ..Requirement::default() };
+        assert_eq!((one.check(1, &ten), two.check(1, &ten)), (Ok(()), Ok(())), "{suite}");
+        // On the wire there is a tag behind the payload, and with a cipher the pattern cannot be seen.
+        let address = wire.local_addr().expect("bound");
+        one.streams.remote(
+            1,
+            &RemoteMedia {
+                audio_crypto: vec![crypto_line(&mut two, 1, suite)],
+                ..audio(ips[1], address.port())
+            },
+        );
+        run(&mut [&mut one], now, Duration::from_millis(20));
+        let mut buffer = [0; 2_048];
+        let (len, _) = wire.recv_from(&mut buffer).expect("a packet");
+        assert_eq!(len, 12 + 160 + if suite.ends_with("80") { 10 } else { 4 }, "{suite}");
+        let visible = buffer[12..172].iter().all(|byte| *byte == 0xAA);
+        assert_eq!(visible, suite.starts_with("null"), "{suite}");
+    }
+}
+
+#[test]
+fn a_packet_with_another_key_is_refused_and_the_check_says_so() {
+    let ips = [[127, 0, 72, 11], [127, 0, 72, 12]];
+    let (mut one, mut two, _) = secure(ips, ["aescm128sha180", "aescm128sha180"]);
+    let mut stranger = Side::new([127, 0, 72, 13], |_| {});
+    let forged = crypto_line(&mut stranger, 1, "aescm128sha180");
+    two.streams.remote(1, &RemoteMedia { audio_crypto: vec![forged], ..audio(ips[0], 6_000) });
+    one.streams.command(START, 1, &Command::PlayDtmf("1,100".to_owned())).expect("it plays");
+    run(&mut [&mut one, &mut two], START, Duration::from_millis(300));
+    let sent = one.stats.counts[Count::RtpSent];
+    let text =
+        two.check(1, &Requirement { min_packets: Some(1), ..Requirement::default() }).expect_err("refused");
+    assert_eq!(
+        text,
+        format!("rtpcheck audio: 0 packets received and {sent} refused by SRTP, at least 1 wanted")
+    );
+}
+
+#[test]
+fn digits_in_the_sound_are_heard_where_a_check_asks_for_digits() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut samples = Vec::new();
+    for digit in "42".chars().filter_map(media::events::Digit::from_char) {
+        samples.extend(media::tone::dtmf(digit, 8_000, 100));
+        samples.extend([0; 800]);
+    }
+    let wav = media::wav::Wav { rate: 8_000, channels: 1, samples };
+    std::fs::write(dir.path().join("digits.wav"), wav.to_bytes()).expect("written");
+    let (a, b) = ([127, 0, 71, 25], [127, 0, 71, 26]);
+    let listening = scenario(dir.path(), "<rtpcheck dtmf=\"42\"/>");
+    let shared = Shared::load(&Options::default(), &[&listening], IpAddr::from(b), &mut Rng::seeded(2));
+    let mut two = Side::shard(&shared.expect("it loads"), 0, Rng::seeded(2));
+    let mut one = Side::new(a, |_| {});
+    connect((&mut one, a), (&mut two, b), 1, PortKind::StreamAudio);
+    let spec = format!("{}/digits.wav,1,0", dir.path().display());
+    one.streams.command(START, 1, &Command::Stream(spec)).expect("it plays");
+    run(&mut [&mut one, &mut two], START, Duration::from_millis(500));
+    assert_eq!(two.check(1, &Requirement { dtmf: Some("42".to_owned()), ..Requirement::default() }), Ok(()));
+}
