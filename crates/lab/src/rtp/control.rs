@@ -130,7 +130,7 @@ impl Streams {
                 let base = ports.auto(call)?.0;
                 ports.beside(&base, offset)?
             }
-            PortKind::StreamAudio | PortKind::StreamVideo => ports.from_range()?,
+            PortKind::StreamAudio | PortKind::StreamVideo => ports.own()?,
         };
         let port = self.watch_new(taken)?;
         let media = self.calls.entry(call).or_default();
@@ -204,6 +204,11 @@ impl Streams {
         let spec = StreamSpec::parse(spec, self.shared.options.payload_type)?;
         let sound = self.shared.files.sound(&spec)?;
         let slot = stream_slot(spec.coding.video);
+        if let Some(codec) = spec.coding.codec {
+            // Who is sent a payload type of ours answers with it.
+            let medium = self.calls.entry(call).or_default().medium(spec.coding.video);
+            medium.sink.with(|heard| heard.agreed = Some((spec.coding.payload_type, codec)));
+        }
         let paced = Paced::new(sound, spec.loops, now, self.shared.next_ssrc());
         self.start(call, slot, Source::Paced(paced), &[])
     }

@@ -56,12 +56,9 @@ pub(super) struct Player {
 impl Player {
     /// The packet that is due leaves, if the other side has said where to.
     pub(super) fn emit(&mut self, due: Instant, batch: &mut Batch) {
+        let Some(mut to) = self.to else { return self.source.skip() };
         let start = batch.bytes().len();
         let distance = self.source.emit(batch.bytes());
-        let Some(mut to) = self.to else {
-            batch.bytes().truncate(start);
-            return;
-        };
         if !batch.protect(start, &self.sink) {
             return;
         }
@@ -126,6 +123,14 @@ impl Source {
         match self {
             Source::Recorded(recorded) => recorded.due().is_none(),
             Source::Paced(paced) => paced.loops == Some(0),
+        }
+    }
+
+    /// Time passes and nothing is sent: a capture goes on, a sound file waits where it is, as SIPp's do.
+    fn skip(&mut self) {
+        match self {
+            Source::Recorded(recorded) => recorded.next += 1,
+            Source::Paced(paced) => paced.slot += 1,
         }
     }
 

@@ -24,7 +24,9 @@ pub(super) struct Sink {
 pub(super) struct Heard {
     /// From the first packet on.
     receiver: Option<Box<Receiver>>,
-    /// Of the other side's SDP, else 101.
+    /// A payload type that a stream of this call gave a meaning.
+    pub(super) agreed: Option<(u8, Codec)>,
+    /// Of the other side's SDP.
     pub(super) event_type: Option<u8>,
     events: EventReceiver,
     events_heard: bool,
@@ -123,7 +125,8 @@ impl Heard {
         if self.wants_tones && !is_event {
             self.listen(&packet);
         }
-        let receiver = self.receiver.get_or_insert_with(|| Box::new(Receiver::new(codec_of(&packet))));
+        let codec = self.codec_of(&packet);
+        let receiver = self.receiver.get_or_insert_with(|| Box::new(Receiver::new(codec)));
         receiver.handle(at, &packet, !is_event);
     }
 
@@ -148,7 +151,7 @@ impl Heard {
             return;
         }
         if self.tones.is_none() {
-            self.tones = Tones::new(codec_of(packet)).map(Box::new);
+            self.tones = Tones::new(self.codec_of(packet)).map(Box::new);
         }
         let Some(mut tones) = self.tones.take() else { return };
         tones.samples.clear();
@@ -174,6 +177,12 @@ impl Heard {
         }
     }
 
+    fn codec_of(&self, packet: &Packet<'_>) -> Codec {
+        let number = packet.payload_type();
+        let agreed = self.agreed.filter(|(known, _)| *known == number).map(|(_, codec)| codec);
+        agreed.or_else(|| PayloadType::fixed(number).map(|known| known.codec)).unwrap_or(Codec::Other)
+    }
+
     /// All zero when nothing was received.
     pub(super) fn summary(&self) -> Summary {
         self.receiver.as_ref().map(|receiver| receiver.summary()).unwrap_or_default()
@@ -185,8 +194,4 @@ impl Tones {
         let decoder = Decoder::new(codec).ok()?;
         Some(Tones { decoder, detector: DtmfDetector::new(codec.sample_rate()), samples: Vec::new() })
     }
-}
-
-fn codec_of(packet: &Packet<'_>) -> Codec {
-    PayloadType::fixed(packet.payload_type()).map_or(Codec::Other, |known| known.codec)
 }

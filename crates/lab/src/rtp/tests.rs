@@ -100,11 +100,16 @@ fn audio(ip: [u8; 4], port: u16) -> RemoteMedia {
 }
 
 /// Both sides name a port to each other.
-fn connect(a: (&mut Side, [u8; 4]), b: (&mut Side, [u8; 4]), call: u64, kind: PortKind) -> (u16, u16) {
-    let from = a.0.streams.port(call, kind, 0).expect("a port");
-    let to = b.0.streams.port(call, kind, 0).expect("a port");
-    a.0.streams.remote(call, &audio(b.1, to));
-    b.0.streams.remote(call, &audio(a.1, from));
+fn connect(
+    (one, one_ip): (&mut Side, [u8; 4]),
+    (other, other_ip): (&mut Side, [u8; 4]),
+    call: u64,
+    kind: PortKind,
+) -> (u16, u16) {
+    let from = one.streams.port(call, kind, 0).expect("a port");
+    let to = other.streams.port(call, kind, 0).expect("a port");
+    one.streams.remote(call, &audio(other_ip, to));
+    other.streams.remote(call, &audio(one_ip, from));
     (from, to)
 }
 
@@ -446,6 +451,35 @@ fn a_wav_is_streamed_in_every_codec_and_loops_as_often_as_asked() {
             assert!(off.is_some_and(|off| off < 300), "{off:?}");
         }
     }
+}
+
+#[test]
+fn a_stream_waits_for_an_address_and_while_on_hold() {
+    let (a, b) = ([127, 0, 71, 27], [127, 0, 71, 28]);
+    let (mut one, mut two) = (Side::new(a, |_| {}), Side::new(b, |_| {}));
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("ten.raw");
+    std::fs::write(&path, [0xd5; 1_600]).expect("written");
+    one.streams.command(START, 1, &Command::Stream(path.display().to_string())).expect("it plays");
+    let now = run(&mut [&mut one, &mut two], START, Duration::from_millis(500));
+    assert_eq!(one.stats.counts[Count::RtpSent], 0);
+    connect((&mut one, a), (&mut two, b), 1, PortKind::StreamAudio);
+    let now = run(&mut [&mut one, &mut two], now, Duration::from_millis(90));
+    one.streams.remote(1, &audio([0, 0, 0, 0], 6_000));
+    let before = one.stats.counts[Count::RtpSent];
+    assert!((4..=5).contains(&before), "{before}");
+    let now = run(&mut [&mut one, &mut two], now, Duration::from_millis(500));
+    assert_eq!(one.stats.counts[Count::RtpSent], before);
+    connect((&mut one, a), (&mut two, b), 1, PortKind::StreamAudio);
+    run(&mut [&mut one, &mut two], now, Duration::from_millis(500));
+    // Ten packets in all, none of them lost to the waiting, in one sequence.
+    let ten = Requirement {
+        min_packets: Some(10),
+        max_packets: Some(10),
+        max_loss: Some(0.0),
+        ..Requirement::default()
+    };
+    assert_eq!(two.check(1, &ten), Ok(()));
 }
 
 /// The `a=crypto` line a scenario writes.
