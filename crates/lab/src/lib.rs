@@ -2,12 +2,22 @@
 
 pub mod auth;
 pub mod call;
+pub mod cli;
+pub mod control;
+pub mod distribution;
 pub mod engine;
+pub mod find;
 pub mod inject;
+pub mod live;
 pub mod options;
+pub mod plan;
+pub mod prometheus;
 pub mod regex;
+pub mod report;
 pub mod rtp;
 pub mod scenario;
+pub mod screen;
 pub mod session;
 pub mod stats;
+pub mod threshold;
 pub mod trace;

@@ -54,6 +54,8 @@ pub struct Setup {
     pub out_of_call: Option<Arc<Scenario>>,
     pub files: Arc<Files>,
     pub receive_files: Option<Arc<Files>>,
+    /// Where shards trace to; the default one traces nothing.
+    pub tracer: crate::trace::Tracer,
 }
 
 /// What an operator, the control port, a plan or a search may change while calls run.
@@ -228,6 +230,7 @@ impl Run {
         for thread in self.threads.drain(..) {
             fatal |= thread.join().is_err();
         }
+        self.setup.tracer.finish();
         let gauges = self.gauges();
         let progress = self.collector.last_progress(gauges, self.started, now);
         let end = if fatal {

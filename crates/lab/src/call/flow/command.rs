@@ -7,24 +7,16 @@ use super::{Call, Count, Ctx, Effect, Outcome, complain, count_step, end, fail};
 use crate::call::message::{Incoming, StartLine};
 use crate::call::render;
 use crate::scenario::model::{Optional, Step, StepIndex, StepKind};
-use crate::scenario::template::Template;
 
-pub(super) fn send(
-    call: &mut Call,
-    ctx: &mut Ctx<'_>,
-    step: &Step,
-    message: &Template,
-    dest: Option<&str>,
-) -> Progressed {
+pub(super) fn send(call: &mut Call, ctx: &mut Ctx<'_>, step: &Step, dest: Option<&str>) -> Progressed {
     // As with messages: what is unanswered comes first.
     if call.flow.unanswered.is_some() {
         return Progressed::Waits;
     }
     let mut bytes = std::mem::take(&mut ctx.out.bytes);
     let start = bytes.len();
-    let made = render::text(call, ctx, message, &mut bytes);
-    #[cfg(test)]
-    super::tests::stand_in_text(call, ctx, message, &mut bytes);
+    let at = call.position;
+    let made = render::message(call, ctx, at, &mut bytes);
     let length = bytes.len();
     ctx.out.bytes = bytes;
     if let Err(why) = made {

@@ -69,7 +69,7 @@ fn one(call: &mut Call, ctx: &mut Ctx<'_>, step: &Step) -> Progressed {
             count_step(ctx, call.position, |counts| counts.messages += 1);
             act(call, ctx, step, None)
         }
-        StepKind::SendCmd { message, dest } => command::send(call, ctx, step, message, dest.as_deref()),
+        StepKind::SendCmd { dest, .. } => command::send(call, ctx, step, dest.as_deref()),
     }
 }
 

@@ -176,9 +176,7 @@ fn made(call: &mut Call, ctx: &mut Ctx<'_>, which: Default, crlf: bool) -> Optio
     let env = ctx.env;
     let template = template(which, &env.scenario.defaults);
     let mut text = Vec::with_capacity(512);
-    let rendered = render::text(call, ctx, &template, &mut text);
-    #[cfg(test)]
-    super::tests::stand_in_text(call, ctx, &template, &mut text);
+    let rendered = render::message_text(call, ctx, &template, render::NO_STEP, &mut text);
     if let Err(why) = rendered {
         complain(call, ctx, &why);
         return None;

@@ -17,12 +17,14 @@ impl Renderer<'_, '_> {
     pub(super) fn keyword(&mut self, keyword: &Keyword) -> Result<(), String> {
         match keyword {
             Keyword::CallId => self.out.extend_from_slice(&self.call.identity.call_id),
+            // As in SIPp the offset of this one and of `[dynamic_id]` does not count.
             Keyword::CallNumber(_) => write_u64(self.out, self.call.identity.number),
             Keyword::Cseq(offset) => write_i64(self.out, i64::from(self.call.cseq) + i64::from(*offset)),
             Keyword::Len(offset) => {
                 self.len = Some((self.out.len(), *offset));
                 self.out.extend_from_slice(&[b' '; LEN_WIDTH]);
             }
+            Keyword::Pid => write_u64(self.out, self.ctx.env.pid.into()),
             Keyword::PeerTagParam => self.out.extend_from_slice(&self.call.peer_tag),
             Keyword::Branch(offset) => self.branch(*offset),
             Keyword::MsgIndex => write_i64(self.out, self.index),
@@ -137,34 +139,42 @@ impl Renderer<'_, '_> {
     }
 
     fn variable(&mut self, variable: VarRef) {
-        match self.ctx_value(variable) {
+        self.with_value(variable, |value, out| match value {
             Value::Unset => {}
-            Value::Text(text) => self.out.extend_from_slice(&text),
+            Value::Text(text) => out.extend_from_slice(text),
             // SIPp prints every number with six decimals.
-            Value::Number(number) => write!(self.out, "{number:.6}").expect("a vector takes every byte"),
-            Value::Bool(set) => self.out.extend_from_slice(if set { b"true" } else { b"false" }),
-        }
+            Value::Number(number) => write!(out, "{number:.6}").expect("a vector takes every byte"),
+            Value::Bool(set) => out.extend_from_slice(if *set { b"true" } else { b"false" }),
+        });
         self.swallow_if_line_start();
     }
 
-    fn ctx_value(&self, variable: VarRef) -> Value {
-        let slot = usize::from(variable.slot);
-        match variable.scope {
-            Scope::Call => self.call.variables.get(slot).cloned(),
-            Scope::User => self.ctx.user.as_ref().and_then(|values| values.get(slot)).cloned(),
-            Scope::Global => self.ctx.env.globals.read().get(slot).cloned(),
-        }
-        .unwrap_or_default()
+    fn fill(&mut self, text: &[u8], variable: VarRef) {
+        let text = if text.is_empty() { b"X" } else { text };
+        self.with_value(variable, |value, out| {
+            if let Value::Number(number) = value {
+                // More than a datagram or a frame carries serves nothing.
+                let length = number.clamp(0.0, 1_000_000.0) as usize;
+                out.extend(text.iter().cycle().take(length));
+            }
+        });
     }
 
-    fn fill(&mut self, text: &[u8], variable: VarRef) {
-        let length = match self.ctx_value(variable) {
-            // More than a datagram or a frame carries serves nothing.
-            Value::Number(number) => number.clamp(0.0, 1_000_000.0) as usize,
-            _ => 0,
+    /// Hands over a variable without copying it; not at all when its scope does not exist here.
+    fn with_value(&mut self, variable: VarRef, write: impl FnOnce(&Value, &mut Vec<u8>)) {
+        let slot = usize::from(variable.slot);
+        let globals;
+        let value = match variable.scope {
+            Scope::Call => self.call.variables.get(slot),
+            Scope::User => self.ctx.user.as_ref().and_then(|values| values.get(slot)),
+            Scope::Global => {
+                globals = self.ctx.env.globals.read();
+                globals.get(slot)
+            }
         };
-        let text = if text.is_empty() { b"X" } else { text };
-        self.out.extend(text.iter().cycle().take(length));
+        if let Some(value) = value {
+            write(value, self.out);
+        }
     }
 
     fn media_port(&mut self, keyword: &Keyword) -> Result<(), String> {

@@ -282,6 +282,9 @@ pub(super) fn distribution(context: &mut Context, node: Node<'_>, name: &str) ->
 }
 
 fn time_wait(context: &mut Context, node: Node<'_>) -> StepKind {
+    if node.get("milliseconds").is_none() {
+        context.warn(node.line(), "<timewait> without milliseconds= waits for nothing (SIPp takes -d)");
+    }
     let milliseconds = context.double(node, "milliseconds").unwrap_or_default();
     StepKind::TimeWait(Duration::try_from_secs_f64(milliseconds / 1000.0).unwrap_or_default())
 }

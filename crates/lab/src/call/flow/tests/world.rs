@@ -211,7 +211,8 @@ pub(super) struct End {
 
 impl End {
     pub(super) fn new(scenario: Scenario, options: Options) -> End {
-        let prepared = Prepared::new(&scenario, &options, &Addresses::default(), &Files::default()).unwrap();
+        let files = Files::default();
+        let prepared = Prepared::new(&scenario, &options, &Addresses::default(), &files).unwrap();
         let stats = Stats::sized(scenario.steps.len(), 0, 0, scenario.rtds.len(), scenario.counters.len());
         let globals = vec![crate::call::Value::Unset; scenario.variables.global.len()];
         End {
@@ -219,7 +220,7 @@ impl End {
                 options: Arc::new(options),
                 scenario: Arc::new(scenario),
                 prepared,
-                files: Arc::new(Files::default()),
+                files: Arc::new(files),
                 globals: Arc::new(parking_lot::RwLock::new(globals)),
                 tracer: crate::trace::Tracer::default(),
                 pid: 1,
@@ -441,11 +442,8 @@ impl World {
                 let first =
                     (0..self.wire.len()).min_by_key(|at| (self.wire[*at].0, self.wire[*at].1)).unwrap();
                 let (_, _, to_uas, text) = self.wire.remove(first);
-                if to_uas {
-                    self.uas.deliver(text.as_bytes())
-                } else {
-                    self.uac.deliver(text.as_bytes())
-                }
+                let end = if to_uas { &mut self.uas } else { &mut self.uac };
+                end.deliver(text.as_bytes());
                 continue;
             }
             for end in [&mut self.uac, &mut self.uas] {
