@@ -25,7 +25,7 @@ pub(super) fn check(facts: &Facts, wanted: &Requirement) -> Result<(), String> {
         return Ok(());
     }
     let medium = if wanted.video { "video" } else { "audio" };
-    Err(format!("rtpcheck {medium}: {}", missed.join("; ")))
+    Err(format!("{medium}: {}", missed.join("; ")))
 }
 
 fn count(facts: &Facts, wanted: &Requirement, missed: &mut Vec<String>) {
@@ -161,10 +161,10 @@ mod tests {
             ),
         ];
         for (wanted, text) in cases {
-            assert_eq!(miss(&wanted), format!("rtpcheck audio: {text}"));
+            assert_eq!(miss(&wanted), format!("audio: {text}"));
         }
         let both = Requirement { video: true, min_packets: Some(99), dtmf: Some("1".into()), ..none };
-        assert!(miss(&both).starts_with("rtpcheck video: 98 packets received, at least 99 wanted; digits"));
+        assert!(miss(&both).starts_with("video: 98 packets received, at least 99 wanted; digits"));
     }
 
     #[test]

@@ -543,10 +543,7 @@ fn a_packet_with_another_key_is_refused_and_the_check_says_so() {
     let sent = one.stats.counts[Count::RtpSent];
     let text =
         two.check(1, &Requirement { min_packets: Some(1), ..Requirement::default() }).expect_err("refused");
-    assert_eq!(
-        text,
-        format!("rtpcheck audio: 0 packets received and {sent} refused by SRTP, at least 1 wanted")
-    );
+    assert_eq!(text, format!("audio: 0 packets received and {sent} refused by SRTP, at least 1 wanted"));
 }
 
 #[test]
