@@ -11,7 +11,8 @@ impl Histogram {
         let histogram = self.0.get_or_insert_with(|| {
             Box::new(hdrhistogram::Histogram::new(3).expect("three significant digits are within 0 to 5"))
         });
-        histogram.saturating_record(value);
+        // Not `saturating_record`: that clamps to what the histogram holds now instead of growing.
+        histogram.record(value).expect("it grows to any u64");
     }
 
     pub fn merge(&mut self, other: &Histogram) {
@@ -94,5 +95,36 @@ impl Durations {
 
     pub fn quantile(&self, quantile: f64) -> Option<Duration> {
         self.histogram.value_at(quantile).map(Duration::from_micros)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_survive_growth_and_merging() {
+        let mut odd = Durations::default();
+        let mut even = Durations::default();
+        for millis in 1..=1_000 {
+            let half = if millis % 2 == 0 { &mut even } else { &mut odd };
+            half.record(Duration::from_millis(millis));
+        }
+        odd.merge(&even);
+        assert_eq!(odd.n, 1_000);
+        assert_eq!(odd.mean(), Some(Duration::from_micros(500_500)));
+        let p99 = odd.quantile(0.99).expect("there are values");
+        assert!((Duration::from_millis(989)..Duration::from_millis(992)).contains(&p99), "{p99:?}");
+        assert_eq!(odd.histogram.count_below(1_000), 0);
+        assert_eq!(odd.histogram.count_below(1_001), 1);
+        odd.record(Duration::MAX);
+        assert_eq!(odd.histogram.len(), 1_001);
+    }
+
+    #[test]
+    fn nothing_recorded_is_nothing() {
+        let none = Durations::default();
+        assert_eq!((none.mean(), none.deviation(), none.quantile(0.5)), (None, None, None));
+        assert_eq!(none.histogram.count_below(10), 0);
     }
 }
