@@ -1,15 +1,23 @@
 //! The load lab: SIPp's scenarios on all cores, media, search, plans and honest reports.
 
+pub mod auth;
 pub mod call;
+pub mod distribution;
 pub mod cli;
 pub mod control;
 pub mod engine;
+pub mod find;
 pub mod inject;
+pub mod live;
 pub mod options;
+pub mod plan;
+pub mod prometheus;
 pub mod regex;
+pub mod report;
 pub mod rtp;
 pub mod scenario;
 pub mod screen;
 pub mod session;
 pub mod stats;
+pub mod threshold;
 pub mod trace;

@@ -68,6 +68,29 @@ pub enum Count {
 
 impl Count {
     pub const N: usize = Count::LateTurns as usize + 1;
+
+    /// Why calls fail: each failed call is counted under one of these.
+    pub const FAILURES: &'static [Count] = &[
+        Count::FailedCannotSendMessage,
+        Count::FailedMaxUdpRetrans,
+        Count::FailedTcpConnect,
+        Count::FailedTcpClosed,
+        Count::FailedUnexpectedMessage,
+        Count::FailedCallRejected,
+        Count::FailedCmdNotSent,
+        Count::FailedRegexpDoesntMatch,
+        Count::FailedRegexpShouldntMatch,
+        Count::FailedRegexpHdrNotFound,
+        Count::FailedOutboundCongestion,
+        Count::FailedTimeoutOnRecv,
+        Count::FailedTimeoutOnSend,
+        Count::FailedTestDoesntMatch,
+        Count::FailedTestShouldntMatch,
+        Count::FailedStrcmpDoesntMatch,
+        Count::FailedStrcmpShouldntMatch,
+        Count::FailedRtpCheck,
+        Count::FailedStopped,
+    ];
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,0 +1,239 @@
+//! A plan as it is written: TOML, every key known, every mistake with its line.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Deserialize;
+
+/// `ringer run PLAN`, `ringer find --plan PLAN`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// One line for `ringer run --list`.
+    pub about: String,
+    /// What the server must have or do before the plan is run, for people.
+    #[serde(default)]
+    pub needs: String,
+    /// Values of `{name}` in the rest of the plan; `--set name=value` overrides them.
+    #[serde(default)]
+    pub set: BTreeMap<String, Setting>,
+    /// Files written before the run, by name; `{dir}/NAME` in arguments.
+    #[serde(default)]
+    pub data: BTreeMap<String, Data>,
+    #[serde(rename = "generator")]
+    pub generators: Vec<Generator>,
+    #[serde(default)]
+    pub find: Option<Find>,
+    #[serde(default)]
+    pub seed: Option<Seed>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub enum Setting {
+    Whole(i64),
+    Number(f64),
+    Text(String),
+}
+
+/// An injection file made of one line repeated.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Data {
+    /// `SEQUENTIAL`, `RANDOM` or `USER`.
+    #[serde(default = "sequential")]
+    pub mode: String,
+    /// A number or `{name}`.
+    pub rows: String,
+    /// `{n}` is the row from 0, `{other}` the row half the file away.
+    pub line: String,
+}
+
+fn sequential() -> String {
+    "SEQUENTIAL".to_owned()
+}
+
+/// One load.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Generator {
+    pub name: String,
+    /// Loads of one stage run together; a stage begins when the one before has ended.
+    #[serde(default = "first_stage")]
+    pub stage: u32,
+    /// Runs until every other load has ended (a server scenario).
+    #[serde(default)]
+    pub background: bool,
+    /// `ringer sip`'s arguments.
+    pub sip: Vec<String>,
+    /// Thresholds of this load.
+    #[serde(default)]
+    pub thresholds: Vec<String>,
+}
+
+fn first_stage() -> u32 {
+    1
+}
+
+/// What `ringer find` varies.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Find {
+    pub generator: String,
+    pub vary: Vary,
+    pub from: f64,
+    pub to: f64,
+    /// Seconds calls are placed in each try.
+    #[serde(default)]
+    pub seconds: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Vary {
+    /// `-r`.
+    Rate,
+    /// `-l`.
+    Open,
+}
+
+/// The published test the plan repeats.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Seed {
+    pub title: String,
+    /// Which load is measured.
+    pub generator: String,
+    #[serde(default)]
+    pub row: Vec<SeedRow>,
+    /// The tutorial's cases, printed above the search's own.
+    #[serde(default)]
+    pub case: Vec<SeedCase>,
+}
+
+/// A published figure and which of ours stands beside it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SeedRow {
+    pub label: String,
+    pub value: String,
+    pub measured: Measured,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Measured {
+    TotalTime,
+    TotalCalls,
+    CallsPerSecond,
+    FailedCalls,
+    /// Per cent of messages sent.
+    Retransmissions,
+    MeanResponse,
+    PeakOpenCalls,
+    /// Of the processes under `--watch`: per cent of one core.
+    Cpu,
+    Memory,
+    /// Ringer has nothing to put there.
+    Nothing,
+}
+
+/// One line of the RestComm tutorial's table.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SeedCase {
+    pub name: String,
+    pub rate: f64,
+    pub open: u64,
+    pub calls: u64,
+    pub seconds: f64,
+    pub calls_per_second: f64,
+    pub ok: u64,
+    pub failed: u64,
+}
+
+/// Where a plan is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlanError {
+    pub file: String,
+    /// From 1; 0 when the whole file is meant.
+    pub line: usize,
+    pub message: String,
+}
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line == 0 {
+            write!(f, "{}: {}", self.file, self.message)
+        } else {
+            write!(f, "{}:{}: {}", self.file, self.line, self.message)
+        }
+    }
+}
+
+impl std::error::Error for PlanError {}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Setting::Whole(value) => value.fmt(f),
+            Setting::Number(value) => value.fmt(f),
+            Setting::Text(value) => value.fmt(f),
+        }
+    }
+}
+
+impl Plan {
+    pub fn parse(text: &str, file: &str) -> Result<Plan, PlanError> {
+        let plan: Plan = toml::from_str(text).map_err(|error| {
+            let line =
+                error.span().map_or(0, |span| 1 + text[..span.start.min(text.len())].matches('\n').count());
+            PlanError { file: file.to_owned(), line, message: error.message().to_owned() }
+        })?;
+        plan.check(text, file)?;
+        Ok(plan)
+    }
+
+    /// What TOML's types cannot say.
+    fn check(&self, text: &str, file: &str) -> Result<(), PlanError> {
+        let fault = |needle: &str, message: String| {
+            let line = text.lines().position(|line| line.contains(needle)).map_or(0, |index| index + 1);
+            Err(PlanError { file: file.to_owned(), line, message })
+        };
+        let known = |name: &str| self.generators.iter().any(|generator| generator.name == name);
+        let names =
+            || self.generators.iter().map(|generator| generator.name.as_str()).collect::<Vec<_>>().join(", ");
+        if self.generators.iter().all(|generator| generator.background) {
+            return fault(
+                "background",
+                "every generator is in the background: expected one that ends".to_owned(),
+            );
+        }
+        for (index, generator) in self.generators.iter().enumerate() {
+            if self.generators[..index].iter().any(|other| other.name == generator.name) {
+                return fault(&generator.name, format!("two generators are called {:?}", generator.name));
+            }
+            for threshold in &generator.thresholds {
+                if let Err(message) = crate::threshold::Threshold::parse(threshold) {
+                    return fault(threshold, message);
+                }
+            }
+        }
+        for wanted in
+            self.find.iter().map(|find| &find.generator).chain(self.seed.iter().map(|seed| &seed.generator))
+        {
+            if !known(wanted) {
+                return fault(
+                    wanted,
+                    format!("no generator is called {wanted:?}: expected one of {}", names()),
+                );
+            }
+        }
+        if let Some(find) = &self.find
+            && !(find.from > 0.0 && find.from < find.to)
+        {
+            return fault("from", format!("from {} to {}: expected 0 < from < to", find.from, find.to));
+        }
+        Ok(())
+    }
+}

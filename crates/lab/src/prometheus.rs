@@ -1,0 +1,191 @@
+//! `--prometheus ADDRESS`: the run's counters for a scraper, text format 0.0.4.
+
+use std::fmt::Write as _;
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+
+use crate::engine::{Outcome, Progress, Setup};
+use crate::session::Observer;
+use crate::stats::{Count, Durations};
+
+/// A scraper that does not send its request in this time is let go.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// No request line of a scraper is longer.
+const MAX_REQUEST: u64 = 8_192;
+
+/// Serves until the process ends; what it serves is the last interval told.
+pub struct Exporter {
+    page: Arc<RwLock<String>>,
+    address: SocketAddr,
+}
+
+impl Exporter {
+    pub fn start(address: SocketAddr) -> io::Result<Exporter> {
+        let listener = TcpListener::bind(address)?;
+        let address = listener.local_addr()?;
+        let page = Arc::new(RwLock::new(String::new()));
+        let served = Arc::clone(&page);
+        // One at a time: a scrape is a few kilobytes every few seconds.
+        thread::Builder::new().name("prometheus".to_owned()).spawn(move || {
+            for stream in listener.incoming().flatten() {
+                // A scraper's fault is its own; the next one is served.
+                let _ = answer(&stream, &served.read());
+            }
+        })?;
+        Ok(Exporter { page, address })
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Observer for Exporter {
+    fn progress(&mut self, setup: &Setup, progress: &Progress) {
+        *self.page.write() = page(progress, &setup.scenario.rtds);
+    }
+
+    fn ended(&mut self, setup: &Setup, outcome: &Outcome) {
+        *self.page.write() = page(&outcome.progress, &setup.scenario.rtds);
+    }
+}
+
+fn answer(stream: &TcpStream, page: &str) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut request = BufReader::new(io::Read::take(stream, MAX_REQUEST));
+    let mut first = String::new();
+    request.read_line(&mut first)?;
+    let mut line = String::new();
+    while request.read_line(&mut line)? > 2 {
+        line.clear();
+    }
+    let (status, body) = if first.starts_with("GET /metrics") {
+        ("200 OK", page)
+    } else {
+        ("404 Not Found", "see /metrics\n")
+    };
+    let mut stream = stream;
+    write!(
+        stream,
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+fn page(progress: &Progress, rtds: &[String]) -> String {
+    let counts = &progress.total.counts;
+    let gauges = &progress.gauges;
+    let mut out = String::with_capacity(4_096);
+    for (name, help, count) in [
+        ("due", "Arrivals that were due", Count::Due),
+        ("blocked", "Arrivals that could not start", Count::Blocked),
+        ("started", "Calls started", Count::OutgoingCall),
+        ("arrived", "Calls that arrived", Count::IncomingCall),
+        ("successful", "Calls that ended well", Count::SuccessfulCall),
+    ] {
+        counter(&mut out, &format!("ringer_calls_{name}_total"), help, counts[count]);
+    }
+    let _ = write!(
+        out,
+        "# HELP ringer_calls_failed_total Calls that failed, by cause\n# TYPE ringer_calls_failed_total counter\n"
+    );
+    for cause in Count::FAILURES {
+        let _ = writeln!(out, "ringer_calls_failed_total{{cause=\"{cause:?}\"}} {}", counts[*cause]);
+    }
+    for (name, help, count) in [
+        ("messages_sent", "SIP messages sent", Count::MessagesSent),
+        ("messages_received", "SIP messages received", Count::MessagesReceived),
+        ("retransmissions", "Messages sent again", Count::Retransmissions),
+        ("malformed", "Messages that are not SIP", Count::Malformed),
+        ("receive_drops", "Datagrams the kernel dropped at Ringer's sockets", Count::ReceiveDrops),
+        ("rtp_sent", "RTP packets sent", Count::RtpSent),
+        ("rtp_received", "RTP packets received", Count::RtpReceived),
+        ("rtp_lost", "RTP packets lost", Count::RtpLost),
+    ] {
+        counter(&mut out, &format!("ringer_{name}_total"), help, counts[count]);
+    }
+    gauge(&mut out, "ringer_calls_open", "Calls open now", gauges.open_calls);
+    gauge(&mut out, "ringer_calls_limit", "Most calls open at once", gauges.limit);
+    gauge(&mut out, "ringer_rate_wanted", "Calls a second asked for", gauges.target_rate);
+    for (timer, name) in progress.total.rtds.iter().zip(rtds) {
+        summary(
+            &mut out,
+            "ringer_response_seconds",
+            &format!("counter=\"{}\",", label(name)),
+            &timer.service,
+        );
+        summary(
+            &mut out,
+            "ringer_response_from_due_seconds",
+            &format!("counter=\"{}\",", label(name)),
+            &timer.response,
+        );
+    }
+    summary(&mut out, "ringer_start_delay_seconds", "", &progress.total.start_delay);
+    out
+}
+
+fn counter(out: &mut String, name: &str, help: &str, value: u64) {
+    let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}\n");
+}
+
+fn gauge(out: &mut String, name: &str, help: &str, value: impl std::fmt::Display) {
+    let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}\n");
+}
+
+fn summary(out: &mut String, name: &str, labels: &str, durations: &Durations) {
+    for quantile in [0.5, 0.9, 0.99, 0.999] {
+        if let Some(time) = durations.quantile(quantile) {
+            let _ = writeln!(out, "{name}{{{labels}quantile=\"{quantile}\"}} {:.6}", time.as_secs_f64());
+        }
+    }
+    let labels = labels.trim_end_matches(',');
+    let braces = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
+    let _ =
+        writeln!(out, "{name}_sum{braces} {:.6}\n{name}_count{braces} {}", durations.sum / 1e6, durations.n);
+}
+
+fn label(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::Timer;
+    use std::io::Read;
+
+    #[test]
+    fn a_scraper_gets_counters_and_quantiles() {
+        let mut progress = Progress::default();
+        progress.total.add(Count::SuccessfulCall, 7);
+        progress.total.add(Count::FailedTimeoutOnRecv, 2);
+        progress.total.rtds.push(Timer::default());
+        progress.total.rtds[0].service.record(Duration::from_millis(20));
+        let exporter = Exporter::start("127.0.0.1:0".parse().expect("an address")).expect("a free port");
+        *exporter.page.write() = page(&progress, &["set\"up".to_owned()]);
+        let get = |path: &str| {
+            let mut stream = TcpStream::connect(exporter.address()).expect("it listens");
+            write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").expect("written");
+            let mut text = String::new();
+            stream.read_to_string(&mut text).expect("read");
+            text
+        };
+        let text = get("/metrics");
+        for line in [
+            "ringer_calls_successful_total 7",
+            "ringer_calls_failed_total{cause=\"FailedTimeoutOnRecv\"} 2",
+            "ringer_response_seconds{counter=\"set\\\"up\",quantile=\"0.99\"} 0.020",
+            "ringer_response_seconds_count{counter=\"set\\\"up\"} 1",
+        ] {
+            assert!(text.contains(line), "{line} is missing in\n{text}");
+        }
+        assert!(get("/").starts_with("HTTP/1.1 404"));
+    }
+}

@@ -1,0 +1,192 @@
+//! Line charts as SVG: what a report needs and no more. No script, no font, nothing fetched.
+
+use std::fmt::Write;
+
+/// One line.
+pub(super) struct Line<'a> {
+    pub(super) name: &'a str,
+    /// A class of the page's style sheet: `a` to `f`.
+    pub(super) class: &'a str,
+    /// One value a sample; a gap where nothing was measured.
+    pub(super) values: Vec<Option<f64>>,
+}
+
+pub(super) struct Chart<'a> {
+    pub(super) title: &'a str,
+    pub(super) unit: &'a str,
+    /// Seconds, by sample.
+    pub(super) at: &'a [f64],
+    pub(super) lines: Vec<Line<'a>>,
+}
+
+const WIDTH: f64 = 760.0;
+const HEIGHT: f64 = 220.0;
+/// Room for the numbers of the axes.
+const LEFT: f64 = 64.0;
+const BOTTOM: f64 = 24.0;
+const TOP: f64 = 8.0;
+
+impl Chart<'_> {
+    pub(super) fn render(&self) -> String {
+        let peak =
+            self.lines.iter().flat_map(|line| line.values.iter().flatten()).copied().fold(0.0, f64::max);
+        let top = round_up(peak);
+        let end = self.at.last().copied().unwrap_or(1.0).max(1e-3);
+        let mut out = format!(
+            "<figure><figcaption>{} <small>{}</small></figcaption><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">",
+            escape(self.title),
+            escape(self.unit),
+            escape(self.title)
+        );
+        grid(&mut out, top, end);
+        for line in &self.lines {
+            self.path(&mut out, line, top, end);
+        }
+        out.push_str("</svg><p class=\"legend\">");
+        for line in &self.lines {
+            let last = line.values.iter().rev().flatten().next();
+            let last = last.map_or_else(String::new, |value| format!(" {}", number(*value)));
+            let _ = write!(out, "<span class=\"{}\">{}<b>{last}</b></span> ", line.class, escape(line.name));
+        }
+        out.push_str("</p></figure>\n");
+        out
+    }
+
+    fn path(&self, out: &mut String, line: &Line<'_>, top: f64, end: f64) {
+        let mut data = String::new();
+        let mut drawing = false;
+        for (at, value) in self.at.iter().zip(&line.values) {
+            let Some(value) = value else {
+                drawing = false;
+                continue;
+            };
+            let x = LEFT + (WIDTH - LEFT) * at / end;
+            let y = TOP + (HEIGHT - BOTTOM - TOP) * (1.0 - value / top);
+            let _ = write!(data, "{}{x:.1} {y:.1}", if drawing { "L" } else { "M" });
+            drawing = true;
+        }
+        let _ = write!(
+            out,
+            "<path class=\"{}\" d=\"{data}\"><title>{}</title></path>",
+            line.class,
+            escape(line.name)
+        );
+    }
+}
+
+fn grid(out: &mut String, top: f64, end: f64) {
+    for step in 0..=4 {
+        let share = f64::from(step) / 4.0;
+        let y = TOP + (HEIGHT - BOTTOM - TOP) * (1.0 - share);
+        let _ = write!(
+            out,
+            "<line x1=\"{LEFT}\" x2=\"{WIDTH}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/><text class=\"y\" x=\"{:.0}\" y=\"{:.1}\">{}</text>",
+            LEFT - 6.0,
+            y + 4.0,
+            number(top * share)
+        );
+        let x = LEFT + (WIDTH - LEFT) * share;
+        let anchor = if step == 4 { "end" } else { "middle" };
+        let _ = write!(
+            out,
+            "<text text-anchor=\"{anchor}\" x=\"{x:.0}\" y=\"{:.0}\">{}</text>",
+            HEIGHT - 6.0,
+            clock(end * share)
+        );
+    }
+}
+
+/// The next 1, 2 or 5 with zeros, so that the axis has readable numbers.
+fn round_up(peak: f64) -> f64 {
+    if peak <= 0.0 || !peak.is_finite() {
+        return 1.0;
+    }
+    let magnitude = 10_f64.powf(peak.log10().floor());
+    [1.0, 2.0, 4.0, 5.0, 10.0]
+        .into_iter()
+        .map(|step| step * magnitude)
+        .find(|top| *top >= peak)
+        .unwrap_or(peak)
+}
+
+/// Three significant digits, thousands as k, M, G.
+pub(super) fn number(value: f64) -> String {
+    let (value, suffix) = match value.abs() {
+        v if v >= 1e9 => (value / 1e9, "G"),
+        v if v >= 1e6 => (value / 1e6, "M"),
+        v if v >= 1e4 => (value / 1e3, "k"),
+        _ => (value, ""),
+    };
+    let text = match value.abs() {
+        v if v >= 100.0 || v.fract() == 0.0 => format!("{value:.0}"),
+        v if v >= 10.0 => format!("{value:.1}"),
+        v if v >= 0.01 => format!("{value:.2}"),
+        _ => format!("{value:.4}"),
+    };
+    format!("{text}{suffix}")
+}
+
+fn clock(seconds: f64) -> String {
+    if seconds < 10.0 {
+        return format!("{seconds:.1} s");
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a run's length")]
+    let whole = seconds.round() as u64;
+    match whole {
+        0..120 => format!("{whole} s"),
+        120..7_200 => format!("{}:{:02}", whole / 60, whole % 60),
+        _ => format!("{}:{:02}:{:02}", whole / 3_600, whole / 60 % 60, whole % 60),
+    }
+}
+
+/// For text and attributes of HTML.
+pub(super) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            // XML 1.0 has no control characters but these, and JUnit readers stop at one.
+            '\t' | '\n' | '\r' => out.push(character),
+            c if c.is_control() => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_end_at_readable_numbers() {
+        for (peak, top) in
+            [(0.0, 1.0), (0.7, 1.0), (1.0, 1.0), (3.1, 4.0), (781.6, 1000.0), (6568.4, 10_000.0)]
+        {
+            assert!((round_up(peak) - top).abs() < 1e-9, "{peak}: {}", round_up(peak));
+        }
+        assert_eq!(number(6_568.4), "6568");
+        assert_eq!(number(32_816_231.0), "32.8M");
+        assert_eq!(clock(3_890.0), "64:50");
+    }
+
+    #[test]
+    fn gaps_break_the_line() {
+        let chart = Chart {
+            title: "a<b",
+            unit: "ms",
+            at: &[1.0, 2.0, 3.0, 4.0],
+            lines: vec![Line {
+                name: "p99",
+                class: "a",
+                values: vec![Some(1.0), None, Some(2.0), Some(1.0)],
+            }],
+        };
+        let svg = chart.render();
+        assert_eq!(svg.matches('M').count() - svg.matches("Max").count(), 2, "{svg}");
+        assert!(svg.contains("a&lt;b"));
+    }
+}

@@ -1,0 +1,214 @@
+//! What a report holds. The JSON file is exactly this; the HTML page and JUnit are made from it.
+
+use serde::{Deserialize, Serialize};
+
+/// One run, whole.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Report {
+    /// Program and version.
+    pub tool: String,
+    pub title: String,
+    pub command_line: Vec<String>,
+    pub scenario: ScenarioText,
+    /// RFC 3339, UTC.
+    pub started: String,
+    pub seconds: f64,
+    pub threads: usize,
+    /// `normal`, `internal`, `timeout`, `fatal`.
+    pub end: String,
+    /// Why the figures are Ringer's own limit and not the server's; empty when it kept up.
+    pub limited_by_ringer: Vec<String>,
+    pub totals: Totals,
+    pub response_times: Vec<Times>,
+    /// From the moment a call was due, for counters that a call's first message starts.
+    pub response_from_due: Vec<Times>,
+    pub call_length: Times,
+    pub start_delay: Times,
+    pub pacing: Times,
+    /// Calls by why they failed, largest first; names are those of SIPp's CSV.
+    pub failures: Vec<Named>,
+    /// Final answers that were not expected, by code.
+    pub error_codes: Vec<Named>,
+    pub media: Option<Media>,
+    pub samples: Vec<Sample>,
+    pub watched: Vec<Watched>,
+    pub thresholds: Vec<Threshold>,
+    /// Messages of the scenario, as the scenario screen shows them.
+    pub steps: Vec<Step>,
+    pub errors: Vec<String>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct ScenarioText {
+    pub name: String,
+    pub source: String,
+    pub text: String,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Totals {
+    /// Arrivals that were due, that could not start, and calls started.
+    pub due: u64,
+    pub blocked: u64,
+    pub started: u64,
+    pub incoming: u64,
+    pub successful: u64,
+    pub failed: u64,
+    /// Successful calls per second over the whole run.
+    pub rate: f64,
+    pub peak_open: u64,
+    pub messages_sent: u64,
+    pub messages_received: u64,
+    pub retransmissions: u64,
+    pub malformed: u64,
+    pub out_of_call: u64,
+    pub receive_drops: u64,
+    /// Seconds of processor time Ringer itself used.
+    pub ringer_cpu: f64,
+}
+
+/// Milliseconds.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Times {
+    pub name: String,
+    pub n: u64,
+    pub mean: f64,
+    pub deviation: f64,
+    pub p50: f64,
+    pub p90: f64,
+    pub p95: f64,
+    pub p99: f64,
+    pub p999: f64,
+    pub max: f64,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Named {
+    pub name: String,
+    pub count: u64,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Media {
+    pub streams: u64,
+    pub packets_sent: u64,
+    pub packets_received: u64,
+    pub lost: u64,
+    pub reordered: u64,
+    pub duplicates: u64,
+    pub one_way: u64,
+    pub digits: u64,
+    /// Milliseconds, by stream.
+    pub jitter_p50: f64,
+    pub jitter_p99: f64,
+    /// By stream: the middle and the worst of a hundred.
+    pub mos_p50: f64,
+    pub mos_p1: f64,
+}
+
+/// One interval. Rates are per second, times milliseconds, CPU a share of one core.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Sample {
+    /// Seconds from the start to the end of the interval.
+    pub at: f64,
+    pub span: f64,
+    pub due: f64,
+    pub started: f64,
+    pub completed: f64,
+    pub failed: f64,
+    pub blocked: f64,
+    pub open: u64,
+    pub retransmissions: f64,
+    /// Of the first response-time counter.
+    pub p50: Option<f64>,
+    pub p90: Option<f64>,
+    pub p99: Option<f64>,
+    pub max: Option<f64>,
+    /// The same from the due time, 99th percentile.
+    pub due_p99: Option<f64>,
+    pub ringer_cpu: f64,
+    /// How late calls started, 99th percentile.
+    pub late_p99: Option<f64>,
+}
+
+/// A process under `--watch`, sampled with [`Report::samples`].
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Watched {
+    pub name: String,
+    /// Share of one core, by sample.
+    pub cpu: Vec<f64>,
+    /// Bytes resident, by sample.
+    pub memory: Vec<u64>,
+    /// Seconds of processor time over the run.
+    pub cpu_seconds: f64,
+    pub peak_memory: u64,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Threshold {
+    pub text: String,
+    pub measured: Option<String>,
+    pub kept: bool,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    pub name: String,
+    pub messages: u64,
+    pub retransmissions: u64,
+    pub timeouts: u64,
+    pub unexpected: u64,
+}
+
+impl Report {
+    /// Every threshold kept, no call failed where none is named, and Ringer was not the limit.
+    pub fn passed(&self) -> bool {
+        let kept = self.thresholds.iter().all(|threshold| threshold.kept);
+        let calls = !self.thresholds.is_empty() || self.totals.failed == 0;
+        kept && calls && self.limited_by_ringer.is_empty()
+    }
+
+    /// Joins neighbouring samples so that a run of days stays a page: sums of counts as rates, the worst of the times.
+    pub fn thin(&mut self, at_most: usize) {
+        while self.samples.len() > at_most.max(1) {
+            self.samples = self.samples.chunks(2).map(join).collect();
+            for watched in &mut self.watched {
+                #[expect(clippy::cast_precision_loss, reason = "one or two")]
+                let mean = |pair: &[f64]| pair.iter().sum::<f64>() / pair.len() as f64;
+                watched.cpu = watched.cpu.chunks(2).map(mean).collect();
+                watched.memory =
+                    watched.memory.chunks(2).filter_map(|pair| pair.iter().copied().max()).collect();
+            }
+        }
+    }
+}
+
+fn join(pair: &[Sample]) -> Sample {
+    let [first, second] = pair else { return pair.first().cloned().unwrap_or_default() };
+    let span = first.span + second.span;
+    let rate = |get: fn(&Sample) -> f64| {
+        if span > 0.0 { (get(first) * first.span + get(second) * second.span) / span } else { 0.0 }
+    };
+    let worst = |get: fn(&Sample) -> Option<f64>| match (get(first), get(second)) {
+        (Some(a), Some(b)) => Some(a.max(b)),
+        (a, b) => a.or(b),
+    };
+    Sample {
+        at: second.at,
+        span,
+        due: rate(|sample| sample.due),
+        started: rate(|sample| sample.started),
+        completed: rate(|sample| sample.completed),
+        failed: rate(|sample| sample.failed),
+        blocked: rate(|sample| sample.blocked),
+        open: first.open.max(second.open),
+        retransmissions: rate(|sample| sample.retransmissions),
+        p50: worst(|sample| sample.p50),
+        p90: worst(|sample| sample.p90),
+        p99: worst(|sample| sample.p99),
+        max: worst(|sample| sample.max),
+        due_p99: worst(|sample| sample.due_p99),
+        ringer_cpu: rate(|sample| sample.ringer_cpu),
+        late_p99: worst(|sample| sample.late_p99),
+    }
+}

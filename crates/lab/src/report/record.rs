@@ -1,0 +1,300 @@
+//! Watches a run and makes its [`Report`].
+
+use std::sync::{Arc, Mutex};
+
+use crate::engine::{End, Outcome, Progress, Setup};
+use crate::scenario::model::{Expect, Scenario, SentKind, Source, StepKind};
+use crate::session::Observer;
+use crate::stats::{Count, Durations, Stats, Timer};
+use crate::threshold::Threshold;
+
+use super::model::{self, Named, Report, Sample, Times, Totals};
+
+/// A page stays a page: a run of days is thinned to this many samples.
+const MAX_SAMPLES: usize = 1_200;
+
+/// What the processes under test used, one entry a process name, in an order that stays.
+pub trait Meter {
+    /// Name, microseconds of processor time since the last call, resident bytes now.
+    fn sample(&mut self, at: stdx::time::Instant) -> Vec<(String, u64, u64)>;
+}
+
+/// Nothing is watched.
+impl Meter for () {
+    fn sample(&mut self, _at: stdx::time::Instant) -> Vec<(String, u64, u64)> {
+        Vec::new()
+    }
+}
+
+/// An observer whose report can be taken when the run has ended.
+pub struct Recorder<M> {
+    report: Arc<Mutex<Report>>,
+    meter: M,
+    thresholds: Vec<Threshold>,
+}
+
+impl<M: Meter> Recorder<M> {
+    pub fn new(title: &str, thresholds: Vec<Threshold>, meter: M) -> Self {
+        let report = Report {
+            tool: format!("ringer {}", env!("CARGO_PKG_VERSION")),
+            title: title.to_owned(),
+            ..Report::default()
+        };
+        Recorder { report: Arc::new(Mutex::new(report)), meter, thresholds }
+    }
+
+    /// Filled in by the end of the run.
+    pub fn report(&self) -> Arc<Mutex<Report>> {
+        Arc::clone(&self.report)
+    }
+
+    fn with(&self, change: impl FnOnce(&mut Report)) {
+        change(&mut self.report.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+    }
+
+    fn record(&mut self, progress: &Progress) {
+        let watched = self.meter.sample(progress.now);
+        self.with(|report| {
+            let span = progress.span.as_secs_f64();
+            report.samples.push(sample(progress));
+            for (index, (name, cpu_micros, memory)) in watched.into_iter().enumerate() {
+                if report.watched.len() <= index {
+                    report.watched.push(model::Watched { name, ..model::Watched::default() });
+                }
+                let entry = &mut report.watched[index];
+                // A process that came late has no past: zeros keep its samples beside the others.
+                entry.cpu.resize(report.samples.len() - 1, 0.0);
+                entry.memory.resize(report.samples.len() - 1, 0);
+                #[expect(clippy::cast_precision_loss, reason = "microseconds of an interval")]
+                let seconds = cpu_micros as f64 / 1e6;
+                entry.cpu.push(if span > 0.0 { seconds / span } else { 0.0 });
+                entry.memory.push(memory);
+                entry.cpu_seconds += seconds;
+                entry.peak_memory = entry.peak_memory.max(memory);
+            }
+            if report.samples.len() > 2 * MAX_SAMPLES {
+                report.thin(MAX_SAMPLES);
+            }
+        });
+    }
+}
+
+impl<M: Meter> Observer for Recorder<M> {
+    fn progress(&mut self, _setup: &Setup, progress: &Progress) {
+        self.record(progress);
+    }
+
+    fn ended(&mut self, setup: &Setup, outcome: &Outcome) {
+        if !outcome.progress.span.is_zero() {
+            self.record(&outcome.progress);
+        }
+        let verdicts: Vec<model::Threshold> = self
+            .thresholds
+            .iter()
+            .map(|threshold| threshold.judge(&outcome.progress, &setup.scenario.rtds))
+            .map(|verdict| model::Threshold {
+                text: verdict.threshold,
+                measured: verdict.measured,
+                kept: verdict.kept,
+            })
+            .collect();
+        self.with(|report| {
+            report.thresholds = verdicts;
+            finish(report, setup, outcome);
+            report.thin(MAX_SAMPLES);
+        });
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of one interval")]
+pub(super) fn sample(progress: &Progress) -> Sample {
+    let stats = &progress.interval;
+    let span = progress.span.as_secs_f64();
+    let rate = |count: u64| if span > 0.0 { count as f64 / span } else { 0.0 };
+    let first = stats.rtds.first().cloned().unwrap_or_default();
+    let at =
+        |durations: &Durations, quantile| durations.quantile(quantile).map(|time| time.as_secs_f64() * 1e3);
+    Sample {
+        at: progress.now.since(progress.started).as_secs_f64(),
+        span,
+        due: rate(stats.counts[Count::Due]),
+        started: rate(stats.counts[Count::OutgoingCall] + stats.counts[Count::IncomingCall]),
+        completed: rate(stats.counts[Count::SuccessfulCall]),
+        failed: rate(stats.counts[Count::FailedCall]),
+        blocked: rate(stats.counts[Count::Blocked]),
+        open: progress.gauges.open_calls,
+        retransmissions: rate(stats.counts[Count::Retransmissions]),
+        p50: at(&first.service, 0.5),
+        p90: at(&first.service, 0.9),
+        p99: at(&first.service, 0.99),
+        max: at(&first.service, 1.0),
+        due_p99: at(&first.response, 0.99),
+        ringer_cpu: rate(stats.counts[Count::CpuMicros]) / 1e6,
+        late_p99: at(&stats.start_delay, 0.99),
+    }
+}
+
+fn finish(report: &mut Report, setup: &Setup, outcome: &Outcome) {
+    let progress = &outcome.progress;
+    let stats = &progress.total;
+    report.command_line.clone_from(&setup.options.command_line);
+    report.scenario = scenario_text(&setup.scenario);
+    report.started = rfc3339(progress.started.unix_seconds());
+    report.seconds = progress.now.since(progress.started).as_secs_f64();
+    report.threads = progress.gauges.threads;
+    report.end = match outcome.end {
+        End::Normal => "normal",
+        End::Internal => "internal",
+        End::Timeout => "timeout",
+        End::Fatal => "fatal",
+    }
+    .to_owned();
+    report.limited_by_ringer.clone_from(&outcome.limited_by_ringer);
+    report.totals = totals(progress, report.seconds);
+    let timers = |get: fn(&Timer) -> &Durations| -> Vec<Times> {
+        let named = setup.scenario.rtds.iter().zip(&stats.rtds);
+        named.map(|(name, timer)| times(name, get(timer))).filter(|times| times.n > 0).collect()
+    };
+    report.response_times = timers(|timer| &timer.service);
+    report.response_from_due = timers(|timer| &timer.response);
+    report.call_length = times("call length", &stats.call_length);
+    report.start_delay = times("start", &stats.start_delay);
+    report.pacing = times("media", &stats.media_delay);
+    report.failures = failures(stats);
+    let codes = stats.error_codes.iter();
+    report.error_codes = codes.map(|(code, count)| Named { name: code.to_string(), count: *count }).collect();
+    report.media = media(stats);
+    report.steps = steps(&setup.scenario, stats);
+    report.errors.clone_from(&progress.errors);
+}
+
+fn scenario_text(scenario: &Scenario) -> model::ScenarioText {
+    let source = match &scenario.source {
+        Source::File(path) => path.display().to_string(),
+        Source::BuiltIn(name) => format!("built in: {name}"),
+    };
+    model::ScenarioText { name: scenario.name.clone(), source, text: scenario.text.clone() }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]
+pub(super) fn totals(progress: &Progress, seconds: f64) -> Totals {
+    let counts = &progress.total.counts;
+    Totals {
+        due: counts[Count::Due],
+        blocked: counts[Count::Blocked],
+        started: counts[Count::OutgoingCall],
+        incoming: counts[Count::IncomingCall],
+        successful: counts[Count::SuccessfulCall],
+        failed: counts[Count::FailedCall],
+        rate: if seconds > 0.0 { counts[Count::SuccessfulCall] as f64 / seconds } else { 0.0 },
+        peak_open: progress.gauges.peak_open_calls,
+        messages_sent: counts[Count::MessagesSent],
+        messages_received: counts[Count::MessagesReceived],
+        retransmissions: counts[Count::Retransmissions],
+        malformed: counts[Count::Malformed],
+        out_of_call: counts[Count::OutOfCallMsgs],
+        receive_drops: counts[Count::ReceiveDrops],
+        ringer_cpu: counts[Count::CpuMicros] as f64 / 1e6,
+    }
+}
+
+fn times(name: &str, durations: &Durations) -> Times {
+    let millis = |time: Option<std::time::Duration>| time.map_or(0.0, |time| time.as_secs_f64() * 1e3);
+    Times {
+        name: name.to_owned(),
+        n: durations.n,
+        mean: millis(durations.mean()),
+        deviation: millis(durations.deviation()),
+        p50: millis(durations.quantile(0.5)),
+        p90: millis(durations.quantile(0.9)),
+        p95: millis(durations.quantile(0.95)),
+        p99: millis(durations.quantile(0.99)),
+        p999: millis(durations.quantile(0.999)),
+        max: millis(durations.quantile(1.0)),
+    }
+}
+
+pub(super) fn failures(stats: &Stats) -> Vec<Named> {
+    let mut failures: Vec<Named> = Count::FAILURES
+        .iter()
+        .map(|count| Named { name: format!("{count:?}"), count: stats.counts[*count] })
+        .filter(|named| named.count > 0)
+        .collect();
+    failures.sort_by_key(|named| std::cmp::Reverse(named.count));
+    failures
+}
+
+#[expect(clippy::cast_precision_loss, reason = "microseconds and thousandths")]
+fn media(stats: &Stats) -> Option<model::Media> {
+    let media = &stats.media;
+    let sent = stats.counts[Count::RtpSent];
+    let scaled = |value: Option<u64>| value.map_or(0.0, |value| value as f64 / 1e3);
+    (sent > 0 || stats.counts[Count::RtpReceived] > 0).then(|| model::Media {
+        streams: media.streams,
+        packets_sent: sent,
+        packets_received: stats.counts[Count::RtpReceived],
+        lost: media.lost,
+        reordered: media.reordered,
+        duplicates: media.duplicates,
+        one_way: media.one_way,
+        digits: media.digits,
+        jitter_p50: scaled(media.jitter.value_at(0.5)),
+        jitter_p99: scaled(media.jitter.value_at(0.99)),
+        mos_p50: scaled(media.mos.value_at(0.5)),
+        mos_p1: scaled(media.mos.value_at(0.01)),
+    })
+}
+
+fn steps(scenario: &Scenario, stats: &Stats) -> Vec<model::Step> {
+    let steps = scenario.steps.iter().zip(&stats.steps).filter(|(step, _)| !step.screen.hide);
+    steps
+        .map(|(step, counts)| model::Step {
+            name: step_name(&step.kind),
+            messages: counts.messages,
+            retransmissions: counts.retransmissions,
+            timeouts: counts.timeouts,
+            unexpected: counts.unexpected,
+        })
+        .collect()
+}
+
+fn step_name(kind: &StepKind) -> String {
+    match kind {
+        StepKind::Send(send) => match &send.what {
+            SentKind::Request(method) => format!("{method} →"),
+            SentKind::Response(code) => format!("{code} →"),
+        },
+        StepKind::Recv(recv) => match &recv.expect {
+            Expect::Request(method) => format!("← {method}"),
+            Expect::Response(code) => format!("← {code}"),
+            Expect::RequestPattern(pattern) | Expect::ResponsePattern(pattern) => {
+                format!("← /{}/", pattern.as_str())
+            }
+        },
+        StepKind::Pause(_) => "pause".to_owned(),
+        StepKind::TimeWait(time) => format!("timewait {} ms", time.as_millis()),
+        StepKind::Nop => "nop".to_owned(),
+        StepKind::SendCmd { .. } => "command →".to_owned(),
+        StepKind::RecvCmd { .. } => "← command".to_owned(),
+    }
+}
+
+/// `2026-11-21T10:53:00Z`; days counted as in the civil calendar.
+pub(crate) fn rfc3339(unix_seconds: u64) -> String {
+    let (days, seconds) = (unix_seconds / 86_400, unix_seconds % 86_400);
+    // Days from 0000-03-01, so that a leap day ends a year: Hinnant's civil_from_days.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
+        seconds / 3_600,
+        seconds / 60 % 60,
+        seconds % 60
+    )
+}

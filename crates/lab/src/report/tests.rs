@@ -1,0 +1,124 @@
+//! A run recorded, and the files made of it.
+
+use std::time::Duration;
+
+use stdx::time::Instant;
+
+use super::record::rfc3339;
+use super::*;
+use crate::engine::{End, Outcome, Progress};
+use crate::stats::{Count, Stats, Timer};
+
+fn interval(second: u64, calls: u64) -> Progress {
+    let mut stats = Stats { rtds: vec![Timer::default()], ..Stats::default() };
+    stats.add(Count::Due, calls);
+    stats.add(Count::OutgoingCall, calls);
+    stats.add(Count::SuccessfulCall, calls - 1);
+    stats.add(Count::FailedCall, 1);
+    stats.add(Count::FailedTimeoutOnRecv, 1);
+    stats.add(Count::CpuMicros, 250_000);
+    stats.rtds[0].service.record(Duration::from_millis(second));
+    Progress {
+        started: Instant::from_unix_seconds(1_000),
+        now: Instant::from_unix_seconds(1_000 + second),
+        span: Duration::from_secs(1),
+        interval: stats,
+        ..Progress::default()
+    }
+}
+
+fn report(seconds: u64) -> Report {
+    let mut report = Report { title: "calls & <more>".to_owned(), ..Report::default() };
+    for second in 1..=seconds {
+        report.samples.push(super::record::sample(&interval(second, 100)));
+    }
+    report
+}
+
+#[test]
+fn samples_are_rates_and_milliseconds() {
+    let report = report(3);
+    let last = &report.samples[2];
+    assert_eq!((last.at, last.due, last.completed, last.failed), (3.0, 100.0, 99.0, 1.0));
+    assert!((last.ringer_cpu - 0.25).abs() < 1e-9);
+    assert!((last.p99.expect("one value") - 3.0).abs() < 0.01);
+}
+
+#[test]
+fn a_long_run_is_thinned_without_losing_its_worst() {
+    let mut report = report(1_000);
+    report.thin(100);
+    assert!(report.samples.len() <= 100 && report.samples.len() > 50);
+    let worst = report.samples.iter().filter_map(|sample| sample.max).fold(0.0, f64::max);
+    assert!((worst - 1_000.0).abs() < 1.0, "{worst}");
+    let calls: f64 = report.samples.iter().map(|sample| sample.due * sample.span).sum();
+    assert!((calls - 100_000.0).abs() < 1e-3, "{calls}");
+}
+
+#[test]
+fn the_page_stands_alone_and_escapes() {
+    let mut report = report(5);
+    report.command_line = vec!["ringer".into(), "sip".into(), "-s".into(), "a b".into()];
+    report.scenario.text = "<scenario/>".to_owned();
+    report.limited_by_ringer = vec!["shard 0 used 98 % of its core".to_owned()];
+    let page = page("one", &[report]);
+    for wanted in [
+        "calls &amp; &lt;more&gt;",
+        "&lt;scenario/&gt;",
+        "ringer sip -s 'a b'",
+        "Ringer was the limit",
+        "<svg",
+    ] {
+        assert!(page.contains(wanted), "{wanted} is missing");
+    }
+    for fetched in ["http://", "https://", "<script src", "<link"] {
+        assert!(!page.contains(fetched), "{fetched}");
+    }
+}
+
+#[test]
+fn junit_counts_what_failed() {
+    let mut report = report(1);
+    report.thresholds = vec![
+        model::Threshold { text: "failed == 0".into(), measured: Some("3".into()), kept: false },
+        model::Threshold { text: "response.p99 < 1s".into(), measured: Some("2 ms".into()), kept: true },
+    ];
+    let xml = junit(std::slice::from_ref(&report));
+    assert!(xml.contains("tests=\"3\" failures=\"1\""), "{xml}");
+    assert!(xml.contains("name=\"response.p99 &lt; 1s\""), "{xml}");
+    assert!(!report.passed());
+}
+
+#[test]
+fn json_reads_back() {
+    let report = report(2);
+    let text = serde_json::to_string(&report).expect("plain data");
+    let back: Report = serde_json::from_str(&text).expect("what was written");
+    assert_eq!(back.samples.len(), 2);
+    assert!(page("two runs", &[report, back]).contains("<h1>two runs</h1>"));
+}
+
+#[test]
+fn dates_are_civil() {
+    for (unix, text) in [
+        (0, "1970-01-01T00:00:00Z"),
+        (951_782_400, "2000-02-29T00:00:00Z"),
+        (1_795_258_380, "2026-11-21T10:53:00Z"),
+    ] {
+        assert_eq!(rfc3339(unix), text);
+    }
+}
+
+/// The recorder over a whole run, against the compiled built-in it would have.
+#[test]
+fn an_ended_run_has_its_totals() {
+    let outcome = Outcome { progress: interval(10, 100), end: End::Normal, limited_by_ringer: Vec::new() };
+    let totals = super::record::totals(&outcome.progress, 10.0);
+    assert_eq!(totals.rate, 0.0, "nothing is in the total yet");
+    let mut progress = outcome.progress;
+    progress.total = progress.interval.clone();
+    let totals = super::record::totals(&progress, 10.0);
+    assert!((totals.rate - 9.9).abs() < 1e-9);
+    let failures = super::record::failures(&progress.total);
+    assert_eq!(failures[0].name, "FailedTimeoutOnRecv");
+}

@@ -1,0 +1,368 @@
+//! What a run must keep: `failed == 0`, `response.p99 < 200ms`, `rate >= 781.6`, `retransmissions < 0.2%`.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::engine::Progress;
+use crate::stats::{Count, Durations};
+
+/// `figure comparison bound`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Threshold {
+    text: String,
+    figure: Figure,
+    compare: Compare,
+    /// Plain number; seconds for times; a fraction for `%`.
+    bound: f64,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Figure {
+    /// Share of calls that failed of those that ended, or their number.
+    Failed,
+    FailedShare,
+    Blocked,
+    /// Calls completed a second, over the whole run.
+    Rate,
+    /// Retransmissions per message sent.
+    Retransmissions,
+    RetransmissionShare,
+    /// A quantile of a response-time counter (`response`, `response.<name>`), of call length or media.
+    Time {
+        of: Timed,
+        quantile: Quantile,
+    },
+    /// MOS of received media at the 1st percentile, and loss of all received packets.
+    Mos,
+    MediaLoss,
+    OneWay,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Timed {
+    /// The counter's name; the first one without.
+    Response(Option<String>),
+    CallLength,
+    MediaDelay,
+    Jitter,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Quantile {
+    Mean,
+    At(f64),
+    Max,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Compare {
+    Equal,
+    Below,
+    AtMost,
+    Above,
+    AtLeast,
+}
+
+/// A threshold and what was measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verdict {
+    pub threshold: String,
+    /// As a person reads it, with its unit; `None` when nothing was measured, which is a miss.
+    pub measured: Option<String>,
+    pub kept: bool,
+}
+
+/// Figures a threshold may name, for error messages and the manual.
+pub const FIGURES: &[(&str, &str)] = &[
+    ("failed", "calls that failed; with a bound in %, of those that ended"),
+    ("blocked", "arrivals that could not start"),
+    ("rate", "calls completed per second"),
+    ("retransmissions", "messages sent again; with a bound in %, of all sent"),
+    (
+        "response",
+        "first response-time counter: .mean, .p50, .p90, .p95, .p99, .p999, .max; response.NAME.p99 for another",
+    ),
+    ("length", "call length, the same quantiles"),
+    ("pacing", "how late media packets left, the same quantiles"),
+    ("jitter", "of received streams, the same quantiles"),
+    ("mos", "the worst of a hundred received streams"),
+    ("loss", "received media packets lost, a bound in %"),
+    ("one_way", "calls whose media went only one way"),
+];
+
+impl Threshold {
+    /// `Err` says what was expected.
+    pub fn parse(text: &str) -> Result<Threshold, String> {
+        let (left, compare, right) = split(text)?;
+        let (bound, share) = bound(right)?;
+        let figure = figure(left, share)?;
+        Ok(Threshold { text: text.trim().to_owned(), figure, compare, bound })
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// `rtds` are the scenario's counters by index.
+    pub fn judge(&self, progress: &Progress, rtds: &[String]) -> Verdict {
+        let measured = self.figure.measure(progress, rtds);
+        Verdict {
+            threshold: self.text.clone(),
+            measured: measured.map(|value| self.figure.show(value)),
+            kept: measured.is_some_and(|value| self.compare.holds(value, self.bound)),
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = if self.kept { "kept" } else { "MISSED" };
+        write!(f, "{word}: {} (measured {})", self.threshold, self.measured.as_deref().unwrap_or("nothing"))
+    }
+}
+
+fn split(text: &str) -> Result<(&str, Compare, &str), String> {
+    // Two-character signs first, or `<=` would be read as `<`.
+    let signs = [
+        ("==", Compare::Equal),
+        ("<=", Compare::AtMost),
+        (">=", Compare::AtLeast),
+        ("<", Compare::Below),
+        (">", Compare::Above),
+        ("=", Compare::Equal),
+    ];
+    signs
+        .into_iter()
+        .find_map(|(sign, compare)| {
+            text.split_once(sign).map(|(left, right)| (left.trim(), compare, right.trim()))
+        })
+        .ok_or_else(|| format!("threshold {text:?}: expected FIGURE < BOUND (or <=, >, >=, ==)"))
+}
+
+/// The bound in its base unit and whether it was a percentage.
+fn bound(text: &str) -> Result<(f64, bool), String> {
+    let units = [("ms", 1e-3), ("us", 1e-6), ("µs", 1e-6), ("%", 1e-2), ("s", 1.0)];
+    let (digits, scale, share) = units
+        .into_iter()
+        .find_map(|(unit, scale)| text.strip_suffix(unit).map(|digits| (digits, scale, unit == "%")))
+        .unwrap_or((text, 1.0, false));
+    let value: f64 =
+        digits.trim().replace('_', "").parse().map_err(|_| {
+            format!("bound {text:?}: expected a number, with us, ms, s or % where it has a unit")
+        })?;
+    if !value.is_finite() {
+        return Err(format!("bound {text:?} is not finite"));
+    }
+    Ok((value * scale, share))
+}
+
+fn figure(text: &str, share: bool) -> Result<Figure, String> {
+    let mut words = text.split('.');
+    let name = words.next().unwrap_or_default();
+    let rest: Vec<&str> = words.collect();
+    let timed = |of| Ok(Figure::Time { of, quantile: quantile(rest.last().copied())? });
+    match (name, rest.as_slice()) {
+        ("failed", []) if share => Ok(Figure::FailedShare),
+        ("failed", []) => Ok(Figure::Failed),
+        ("blocked", []) => Ok(Figure::Blocked),
+        ("rate", []) => Ok(Figure::Rate),
+        ("retransmissions", []) if share => Ok(Figure::RetransmissionShare),
+        ("retransmissions", []) => Ok(Figure::Retransmissions),
+        ("mos", []) => Ok(Figure::Mos),
+        ("loss", []) => Ok(Figure::MediaLoss),
+        ("one_way", []) => Ok(Figure::OneWay),
+        ("response", [name, _]) => timed(Timed::Response(Some((*name).to_owned()))),
+        ("response", [_]) => timed(Timed::Response(None)),
+        ("length", [_]) => timed(Timed::CallLength),
+        ("pacing", [_]) => timed(Timed::MediaDelay),
+        ("jitter", [_]) => timed(Timed::Jitter),
+        _ => {
+            let known: Vec<&str> = FIGURES.iter().map(|(name, _)| *name).collect();
+            Err(format!(
+                "figure {text:?}: expected one of {} (times with .mean, .p99, .max)",
+                known.join(", ")
+            ))
+        }
+    }
+}
+
+fn quantile(word: Option<&str>) -> Result<Quantile, String> {
+    let word = word.unwrap_or_default();
+    match word {
+        "mean" => return Ok(Quantile::Mean),
+        "max" => return Ok(Quantile::Max),
+        _ => {}
+    }
+    // p50, p99, p999: the digits after a point that is not written.
+    word.strip_prefix('p')
+        .filter(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
+        .and_then(|digits| format!("0.{digits}").parse().ok())
+        .map(Quantile::At)
+        .ok_or_else(|| format!("{word:?}: expected mean, max, p50, p90, p95, p99, p999"))
+}
+
+impl Compare {
+    fn holds(self, value: f64, bound: f64) -> bool {
+        match self {
+            #[expect(clippy::float_cmp, reason = "bounds that are compared for equality are whole counts")]
+            Compare::Equal => value == bound,
+            Compare::Below => value < bound,
+            Compare::AtMost => value <= bound,
+            Compare::Above => value > bound,
+            Compare::AtLeast => value >= bound,
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]
+fn number(count: u64) -> f64 {
+    count as f64
+}
+
+fn ratio(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| number(part) / number(whole))
+}
+
+impl Figure {
+    fn measure(&self, progress: &Progress, rtds: &[String]) -> Option<f64> {
+        let stats = &progress.total;
+        let counts = &stats.counts;
+        let ended = counts[Count::SuccessfulCall] + counts[Count::FailedCall];
+        match self {
+            Figure::Failed => Some(number(counts[Count::FailedCall])),
+            Figure::FailedShare => ratio(counts[Count::FailedCall], ended),
+            Figure::Blocked => Some(number(counts[Count::Blocked])),
+            Figure::Rate => {
+                let span = progress.now.since(progress.started).as_secs_f64();
+                (span > 0.0).then(|| number(counts[Count::SuccessfulCall]) / span)
+            }
+            Figure::Retransmissions => Some(number(counts[Count::Retransmissions])),
+            Figure::RetransmissionShare => ratio(counts[Count::Retransmissions], counts[Count::MessagesSent]),
+            Figure::Time { of, quantile } => quantile.of(of, stats, rtds),
+            Figure::Mos => stats.media.mos.value_at(0.01).map(|mos| number(mos) / 1e3),
+            Figure::MediaLoss => ratio(stats.media.lost, stats.media.packets + stats.media.lost),
+            Figure::OneWay => Some(number(stats.media.one_way)),
+        }
+    }
+
+    fn show(&self, value: f64) -> String {
+        match self {
+            Figure::Time { .. } => format!("{:.3} ms", value * 1e3),
+            Figure::FailedShare | Figure::RetransmissionShare | Figure::MediaLoss => {
+                format!("{:.3} %", value * 1e2)
+            }
+            Figure::Rate => format!("{value:.1}/s"),
+            Figure::Mos => format!("{value:.2}"),
+            Figure::Failed | Figure::Blocked | Figure::Retransmissions | Figure::OneWay => {
+                format!("{value:.0}")
+            }
+        }
+    }
+}
+
+impl Quantile {
+    fn of(self, of: &Timed, stats: &crate::stats::Stats, rtds: &[String]) -> Option<f64> {
+        let durations = match of {
+            Timed::Response(name) => {
+                let index = match name {
+                    Some(name) => rtds.iter().position(|rtd| rtd == name)?,
+                    None => 0,
+                };
+                &stats.rtds.get(index)?.service
+            }
+            Timed::CallLength => &stats.call_length,
+            Timed::MediaDelay => &stats.media_delay,
+            Timed::Jitter => return self.of_histogram(&stats.media.jitter),
+        };
+        self.of_durations(durations)
+    }
+
+    fn of_durations(self, durations: &Durations) -> Option<f64> {
+        match self {
+            Quantile::Mean => durations.mean().map(|mean: Duration| mean.as_secs_f64()),
+            _ => self.of_histogram(&durations.histogram),
+        }
+    }
+
+    fn of_histogram(self, histogram: &crate::stats::Histogram) -> Option<f64> {
+        let micros = match self {
+            Quantile::Max => histogram.max(),
+            Quantile::At(quantile) => histogram.value_at(quantile),
+            // The middle stands for the mean where only the histogram is kept.
+            Quantile::Mean => histogram.value_at(0.5),
+        };
+        micros.map(|micros| number(micros) / 1e6)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stdx::time::Instant;
+
+    fn progress() -> Progress {
+        let mut progress = Progress {
+            started: Instant::from_unix_seconds(100),
+            now: Instant::from_unix_seconds(110),
+            ..Progress::default()
+        };
+        progress.total.add(Count::SuccessfulCall, 990);
+        progress.total.add(Count::FailedCall, 10);
+        progress.total.add(Count::MessagesSent, 3_000);
+        progress.total.add(Count::Retransmissions, 3);
+        progress.total.rtds.resize(2, crate::stats::Timer::default());
+        for millis in 1..=100 {
+            progress.total.rtds[1].service.record(Duration::from_millis(millis));
+        }
+        progress
+    }
+
+    fn judge(text: &str) -> Verdict {
+        let rtds = ["1".to_owned(), "setup".to_owned()];
+        Threshold::parse(text).expect(text).judge(&progress(), &rtds)
+    }
+
+    #[test]
+    fn figures_are_compared_in_their_units() {
+        for (text, kept) in [
+            ("failed == 10", true),
+            ("failed == 0", false),
+            ("failed <= 1%", true),
+            ("failed < 1 %", false),
+            ("rate >= 99", true),
+            ("rate>99", false),
+            ("retransmissions < 0.2%", true),
+            ("retransmissions <= 3", true),
+            ("response.setup.p99 < 100ms", true),
+            ("response.setup.p99 < 98000us", false),
+            ("response.setup.mean <= 0.0505s", true),
+            ("response.setup.max < 101 ms", true),
+            ("blocked == 0", true),
+        ] {
+            assert_eq!(judge(text).kept, kept, "{text}: {}", judge(text));
+        }
+    }
+
+    #[test]
+    fn what_was_not_measured_is_missed() {
+        let verdict = judge("response.p99 < 1s");
+        assert!(!verdict.kept, "{verdict}");
+        assert_eq!(verdict.to_string(), "MISSED: response.p99 < 1s (measured nothing)");
+        assert!(!judge("response.nobody.p99 < 1s").kept);
+    }
+
+    #[test]
+    fn mistakes_say_what_was_expected() {
+        for (text, says) in [
+            ("failed", "expected FIGURE < BOUND"),
+            ("failed < many", "expected a number"),
+            ("fail == 0", "expected one of failed"),
+            ("response.q99 < 1s", "expected mean, max, p50"),
+            ("response < 1s", "expected one of"),
+            ("failed < nan", "not finite"),
+        ] {
+            let error = Threshold::parse(text).expect_err(text);
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+}
