@@ -2,9 +2,9 @@
 
 pub mod auth;
 pub mod call;
-pub mod distribution;
 pub mod cli;
 pub mod control;
+pub mod distribution;
 pub mod engine;
 pub mod find;
 pub mod inject;

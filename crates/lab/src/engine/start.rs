@@ -34,7 +34,6 @@ use crate::options::{self, Options};
 use crate::rtp;
 use crate::scenario::Scenario;
 use crate::stats::Stats;
-use crate::trace::Tracer;
 
 pub(super) fn start(setup: Setup) -> Result<Run, StartError> {
     let options = Arc::clone(&setup.options);
@@ -244,6 +243,7 @@ impl Common<'_> {
 
     fn envs(&self) -> Result<Envs, StartError> {
         let setup = self.setup;
+        setup.tracer.begin(self.started);
         let optional = |scenario: &Option<Arc<Scenario>>, files: &Arc<Files>, which| {
             scenario.as_ref().map(|scenario| self.env(scenario, files, which)).transpose()
         };
@@ -263,7 +263,7 @@ impl Common<'_> {
             prepared: Prepared::new(scenario, options, &self.addresses, files).map_err(fatal)?,
             files: Arc::clone(files),
             globals: Arc::clone(&self.globals),
-            tracer: Tracer::default(),
+            tracer: self.setup.tracer.clone(),
             pid: std::process::id(),
             started: self.started,
             which,

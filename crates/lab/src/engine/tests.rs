@@ -21,6 +21,7 @@ fn setup(name: &'static str, options: Options) -> Setup {
         out_of_call: None,
         files: Arc::new(Files::load(&[], &[]).expect("no files")),
         receive_files: None,
+        tracer: crate::trace::Tracer::default(),
     }
 }
 
