@@ -259,6 +259,7 @@ impl Common<'_> {
 
     fn envs(&self) -> Result<Envs, StartError> {
         let setup = self.setup;
+        setup.tracer.begin(self.started);
         let optional = |scenario: &Option<Arc<Scenario>>, files: &Arc<Files>, which| {
             scenario.as_ref().map(|scenario| self.env(scenario, files, which)).transpose()
         };
