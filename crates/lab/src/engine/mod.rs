@@ -162,8 +162,9 @@ impl Run {
         start::start(setup)
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "a change is handed over")]
     pub fn change(&self, change: Change) {
-        self.control.lock().apply(change, self.clock.now(), &self.hub);
+        self.control.lock().apply(&change, self.clock.now(), &self.hub);
     }
 
     /// Blocks up to `at_most` and gives the next interval (every second), or the end.
