@@ -1,16 +1,15 @@
 //! The keywords that differ from call to call or from message to message.
 
-use std::io::Write as _;
-
 use super::fold::{self, write_constant, write_ip};
 use super::number::{write_i64, write_u64};
 use super::{IN_ACTION, LEN_WIDTH, NO_STEP, Renderer, date, header};
 use crate::auth::{self, Secrets};
 use crate::call::Value;
+use crate::call::actions::value;
 use crate::inject::NO_LINE;
 use crate::options::Options;
 use crate::rtp::PortKind;
-use crate::scenario::model::{Scope, VarRef};
+use crate::scenario::model::VarRef;
 use crate::scenario::template::{AuthParams, Keyword, Template};
 
 impl Renderer<'_, '_> {
@@ -137,32 +136,14 @@ impl Renderer<'_, '_> {
     }
 
     fn variable(&mut self, variable: VarRef) {
-        match self.ctx_value(variable) {
-            Value::Unset => {}
-            Value::Text(text) => self.out.extend_from_slice(&text),
-            // SIPp prints every number with six decimals.
-            Value::Number(number) => write!(self.out, "{number:.6}").expect("a vector takes every byte"),
-            Value::Bool(set) => self.out.extend_from_slice(if set { b"true" } else { b"false" }),
-        }
+        value::with(self.call, self.ctx, variable, |value| value.write_to(self.out));
         self.swallow_if_line_start();
     }
 
-    fn ctx_value(&self, variable: VarRef) -> Value {
-        let slot = usize::from(variable.slot);
-        match variable.scope {
-            Scope::Call => self.call.variables.get(slot).cloned(),
-            Scope::User => self.ctx.user.as_ref().and_then(|values| values.get(slot)).cloned(),
-            Scope::Global => self.ctx.env.globals.read().get(slot).cloned(),
-        }
-        .unwrap_or_default()
-    }
-
     fn fill(&mut self, text: &[u8], variable: VarRef) {
-        let length = match self.ctx_value(variable) {
-            // More than a datagram or a frame carries serves nothing.
-            Value::Number(number) => number.clamp(0.0, 1_000_000.0) as usize,
-            _ => 0,
-        };
+        // More than a datagram or a frame carries serves nothing.
+        let length =
+            value::with(self.call, self.ctx, variable, Value::as_operand).clamp(0.0, 1_000_000.0) as usize;
         let text = if text.is_empty() { b"X" } else { text };
         self.out.extend(text.iter().cycle().take(length));
     }
