@@ -2,8 +2,11 @@
 
 pub mod auth;
 pub mod call;
+pub mod cli;
+pub mod control;
 pub mod distribution;
 pub mod engine;
+pub mod fd;
 pub mod find;
 pub mod inject;
 pub mod live;
@@ -14,7 +17,9 @@ pub mod regex;
 pub mod report;
 pub mod rtp;
 pub mod scenario;
+pub mod screen;
 pub mod session;
 pub mod stats;
 pub mod threshold;
 pub mod trace;
+pub mod watch;

@@ -349,6 +349,14 @@ fn complain(call: &Call, ctx: &mut Ctx<'_>, what: &str) {
     }
 }
 
+/// A line for `-trace_calldebug`, made only when it is wanted.
+fn debug(call: &Call, ctx: &Ctx<'_>, what: &str, bytes: &[u8]) {
+    if ctx.env.tracer.wants_call_debug() {
+        let text = format!("step {}: {what}\n{}", call.position, String::from_utf8_lossy(bytes));
+        ctx.env.tracer.call_debug(ctx.now, &call.identity.call_id, &text);
+    }
+}
+
 fn fault_text(fault: TransportFault) -> &'static str {
     match fault {
         TransportFault::ConnectFailed => "the connection was refused or timed out",

@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use stdx::time::Instant;
 
 use super::step::{Progressed, act, advance, keep_books, loses, note, run};
-use super::{Call, Count, Ctx, NONE, Outcome, complain, count_step, dialog, end, sdp, send, unexpected};
+use super::{
+    Call, Count, Ctx, NONE, Outcome, complain, count_step, debug, dialog, end, sdp, send, unexpected,
+};
 use crate::call::actions::value::is_set;
 use crate::call::message::{Incoming, StartLine};
 use crate::options::RetransmissionCheck;
@@ -40,6 +42,7 @@ fn receive(call: &mut Call, ctx: &mut Ctx<'_>, message: &Incoming<'_>, may_jump:
         return;
     }
     call.flow.flags.heard = true;
+    debug(call, ctx, "received", message.bytes);
     if !acknowledges_right_invite(call, ctx, message) {
         complain(call, ctx, "the CSeq of the ACK is not that of its INVITE");
         end(call, ctx, Outcome::Failure(Count::FailedCall));
@@ -231,6 +234,7 @@ fn consume(call: &mut Call, ctx: &mut Ctx<'_>, message: &Incoming<'_>, at: StepI
     // `rrs` and `auth` come first, so that an action may already use what they keep.
     dialog::keep_routes(call, ctx, recv, message);
     dialog::keep_challenge(call, ctx, recv, message);
+    let pause = call.flow.paused_until;
     let acted = act(call, ctx, step, Some(message));
     if acted == Progressed::Waits {
         return;
@@ -245,7 +249,10 @@ fn consume(call: &mut Call, ctx: &mut Ctx<'_>, message: &Incoming<'_>, at: StepI
     }
     remember(call, at, hash);
     if acted == Progressed::Moved {
-        call.flow.paused_until = Instant::FAR_FUTURE;
+        // A jump breaks off the pause the call was in, but not one that `pauserestore` has just set.
+        if call.flow.paused_until == pause {
+            call.flow.paused_until = Instant::FAR_FUTURE;
+        }
         run(call, ctx);
         return;
     }

@@ -1,7 +1,7 @@
 //! What goes out: messages of the scenario, and again until something answers.
 
 use super::step::{Progressed, act, go, keep_books, loses, note};
-use super::{Call, Count, Ctx, Effect, NONE, Outcome, Unanswered, complain, count_step, end, fail};
+use super::{Call, Count, Ctx, Effect, NONE, Outcome, Unanswered, complain, count_step, debug, end, fail};
 use crate::call::message::{Incoming, top_branch};
 use crate::call::{SendTo, render};
 use crate::scenario::model::{Send, SentKind, Step, StepIndex};
@@ -88,7 +88,10 @@ fn rendered(call: &mut Call, ctx: &mut Ctx<'_>, at: StepIndex) -> Option<(usize,
     let length = bytes.len();
     ctx.out.bytes = bytes;
     match made {
-        Ok(()) => Some((start, length)),
+        Ok(()) => {
+            debug(call, ctx, "sends", &ctx.out.bytes[start..length]);
+            Some((start, length))
+        }
         Err(why) => {
             ctx.out.bytes.truncate(start);
             complain(call, ctx, &why);

@@ -16,12 +16,14 @@ impl Renderer<'_, '_> {
     pub(super) fn keyword(&mut self, keyword: &Keyword) -> Result<(), String> {
         match keyword {
             Keyword::CallId => self.out.extend_from_slice(&self.call.identity.call_id),
+            // As in SIPp the offset of this one and of `[dynamic_id]` does not count.
             Keyword::CallNumber(_) => write_u64(self.out, self.call.identity.number),
             Keyword::Cseq(offset) => write_i64(self.out, i64::from(self.call.cseq) + i64::from(*offset)),
             Keyword::Len(offset) => {
                 self.len = Some((self.out.len(), *offset));
                 self.out.extend_from_slice(&[b' '; LEN_WIDTH]);
             }
+            Keyword::Pid => write_u64(self.out, self.ctx.env.pid.into()),
             Keyword::PeerTagParam => self.out.extend_from_slice(&self.call.peer_tag),
             Keyword::Branch(offset) => self.branch(*offset),
             Keyword::MsgIndex => write_i64(self.out, self.index),

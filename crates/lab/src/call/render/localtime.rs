@@ -10,6 +10,6 @@ pub(super) fn offset_at(seconds: u64) -> i64 {
         if libc::localtime_r(&raw const time, broken_down.as_mut_ptr()).is_null() {
             return 0;
         }
-        i64::from(broken_down.assume_init().tm_gmtoff)
+        broken_down.assume_init().tm_gmtoff
     }
 }

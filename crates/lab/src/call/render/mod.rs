@@ -14,6 +14,8 @@ mod keyword;
 mod localtime;
 mod number;
 #[cfg(test)]
+mod properties;
+#[cfg(test)]
 mod speed;
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use proptest::prelude::*;
 use stdx::rng::Rng;
 use stdx::time::Instant;
 
@@ -56,15 +55,15 @@ pub(super) struct World {
     stats: Stats,
 }
 
-fn kw(keyword: Keyword) -> Part {
+pub(super) fn kw(keyword: Keyword) -> Part {
     Part::Keyword(keyword)
 }
 
-fn lit(text: &str) -> Part {
+pub(super) fn lit(text: &str) -> Part {
     Part::Text(text.as_bytes().into())
 }
 
-fn template(parts: &[Part]) -> Template {
+pub(super) fn template(parts: &[Part]) -> Template {
     Template { parts: parts.to_vec(), has_len: false }
 }
 
@@ -83,7 +82,7 @@ fn step(kind: StepKind) -> Step {
     }
 }
 
-fn scenario(message: Template) -> Scenario {
+pub(super) fn scenario(message: Template) -> Scenario {
     let send = Send {
         message,
         what: SentKind::Request("INVITE".into()),
@@ -111,9 +110,9 @@ fn scenario(message: Template) -> Scenario {
     }
 }
 
-fn options() -> Options {
-    let mut options = Options::default();
-    options.remote = Some(Remote { host: "sip.example".into(), address: ([127, 0, 0, 1], 5070).into() });
+pub(super) fn options() -> Options {
+    let remote = Remote { host: "sip.example".into(), address: ([127, 0, 0, 1], 5070).into() };
+    let mut options = Options { remote: Some(remote), ..Options::default() };
     options.behaviour.keys = vec![("domain".into(), "example.org".into())];
     options.behaviour.tdmmap = Some("{0-3}{99}{5-8}{1-31}".into());
     options
@@ -184,7 +183,7 @@ impl World {
         Ok(World { env, call, rng, outbox, stats })
     }
 
-    fn with_ctx<T>(&mut self, work: impl FnOnce(&mut Call, &mut Ctx<'_>) -> T) -> T {
+    pub(super) fn with_ctx<T>(&mut self, work: impl FnOnce(&mut Call, &mut Ctx<'_>) -> T) -> T {
         let mut ctx = Ctx {
             now: self.env.started + Duration::from_millis(104),
             env: &self.env,
@@ -202,7 +201,7 @@ impl World {
         self.with_ctx(|call, ctx| message(call, ctx, 1, out))
     }
 
-    fn rendered(&mut self) -> String {
+    pub(super) fn rendered(&mut self) -> String {
         let mut out = b"before".to_vec();
         self.message(&mut out).unwrap();
         String::from_utf8(out.split_off(6)).unwrap()
@@ -216,7 +215,7 @@ impl World {
 }
 
 /// What each keyword gives in a message, in order of SIPp's table.
-fn table() -> Vec<(Keyword, &'static str)> {
+pub(super) fn table() -> Vec<(Keyword, &'static str)> {
     use Keyword::*;
     vec![
         (RemoteIp, "127.0.0.1"),
@@ -270,7 +269,7 @@ fn table() -> Vec<(Keyword, &'static str)> {
     ]
 }
 
-fn furnish(world: &mut World) {
+pub(super) fn furnish(world: &mut World) {
     let call = &mut world.call;
     call.peer_tag = (*b";tag=abc").into();
     call.last_received = Some(RECEIVED.into());
@@ -544,57 +543,6 @@ fn a_keyword_without_value_fails_the_message() {
         world.with_ctx(|call, ctx| message(call, ctx, 0, &mut Vec::new())).is_err(),
         "a pause has no message"
     );
-}
-
-/// As the compiler cuts them: no two literals side by side, none empty.
-fn merged(parts: Vec<Part>) -> Vec<Part> {
-    let mut merged: Vec<Part> = Vec::new();
-    for part in parts {
-        match (merged.last_mut(), part) {
-            (_, Part::Text(text)) if text.is_empty() => {}
-            (Some(Part::Text(before)), Part::Text(text)) => *before = [&before[..], &text].concat().into(),
-            (_, part) => merged.push(part),
-        }
-    }
-    merged
-}
-
-fn any_part() -> impl Strategy<Value = Part> {
-    let keywords = prop::sample::select(table().into_iter().map(|(keyword, _)| keyword).collect::<Vec<_>>());
-    prop_oneof![
-        "[a-z ]{0,6}".prop_map(|text| lit(&text)),
-        Just(lit("\r\n")),
-        Just(lit("\r\n\r\n")),
-        keywords.prop_map(kw),
-    ]
-}
-
-proptest! {
-    #[test]
-    fn folded_and_plain_rendering_agree(parts in prop::collection::vec(any_part(), 0..12), furnished: bool) {
-        let parts = merged(parts);
-        let mut world = World::new(&parts, &fixed());
-        if furnished {
-            furnish(&mut world);
-        }
-        let folded = world.rendered();
-        let mut plain = Vec::new();
-        world.with_ctx(|call, ctx| message_text(call, ctx, &template(&parts), 1, &mut plain)).unwrap();
-        prop_assert_eq!(folded, String::from_utf8(plain).unwrap());
-    }
-
-    #[test]
-    fn a_length_is_always_that_of_the_body(head in prop::collection::vec(any_part(), 0..6), body in "[ -~]{0,300}") {
-        let mut parts = vec![lit("INVITE x SIP/2.0\r\nContent-Length:"), kw(Keyword::Len(0)), lit("\r\n")];
-        parts.extend(head);
-        parts.extend([lit("\r\n\r\n"), lit(&body)]);
-        let mut world = World::new(&merged(parts), &fixed());
-        furnish(&mut world);
-        let message = world.rendered();
-        let length: usize = message[34..39].trim().parse().unwrap();
-        let (_, body) = message.split_once("\r\n\r\n").unwrap();
-        prop_assert_eq!(length, body.len());
-    }
 }
 
 /// Real time, for the figure that is printed only.

@@ -6,6 +6,7 @@ use super::world::{End, code, maybe, pause, request, scenario, step, uac, uas, w
 use crate::call::{Outcome, TransportFault};
 use crate::options::Options;
 use crate::scenario::Scenario;
+use crate::scenario::action::{Action, ActionKind, Check, Ereg, Internal, Operand, SearchIn};
 use crate::scenario::model::{Role, StepKind};
 use crate::scenario::template::Template;
 use crate::stats::Count;
@@ -204,6 +205,51 @@ fn a_dead_call_is_forgotten_after_its_wait() {
     end.start(ID);
     end.fault(ID, TransportFault::CannotSend);
     assert_eq!(end.calls[ID.as_bytes()].deadline, stdx::time::Instant::FAR_FUTURE);
+}
+
+/// As with SIPp the peer sees a whole call, and the failure is counted when it ends.
+#[test]
+fn a_failed_check_fails_the_call_at_its_end() {
+    let mut steps = uac().steps;
+    steps[4].actions = vec![check("Nothing")];
+    let mut end = started(scenario(Role::Client, steps));
+    end.answer(ID, 200, 1, "INVITE");
+    assert!(end.ended.is_empty());
+    end.answer(ID, 200, 2, "BYE");
+    assert_eq!(end.said(), ["INVITE", "ACK", "BYE"]);
+    failed(&end, Count::FailedRegexpDoesntMatch);
+}
+
+#[test]
+fn a_call_may_be_stopped_by_its_scenario() {
+    let mut steps = vec![request("OPTIONS", None), code(200), request("INFO", None)];
+    steps[1].actions = vec![Action { line: 3, kind: ActionKind::Internal(Internal::StopCall) }];
+    let mut end = started(scenario(Role::Client, steps));
+    end.answer(ID, 200, 1, "OPTIONS");
+    assert_eq!(end.said(), ["OPTIONS"]);
+    failed(&end, Count::FailedCallRejected);
+}
+
+#[test]
+fn a_jump_goes_to_its_step() {
+    let mut steps =
+        vec![request("OPTIONS", None), code(200), request("INFO", None), request("MESSAGE", None)];
+    steps[1].actions = vec![Action { line: 3, kind: ActionKind::Jump(Operand::Value(3.0)) }];
+    let mut end = started(scenario(Role::Client, steps));
+    end.answer(ID, 200, 1, "OPTIONS");
+    assert_eq!(end.said(), ["OPTIONS", "MESSAGE"]);
+    assert_eq!(end.ended, [Outcome::Success]);
+    end.assert_books();
+}
+
+fn check(pattern: &str) -> Action {
+    let ereg = Ereg {
+        regex: crate::regex::Regex::new(pattern).unwrap(),
+        search_in: SearchIn::Message,
+        check: Check::MustMatch,
+        assign_to: Vec::new(),
+    };
+    Action { line: 3, kind: ActionKind::Ereg(Box::new(ereg)) }
 }
 
 #[test]

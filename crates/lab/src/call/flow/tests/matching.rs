@@ -205,6 +205,19 @@ fn rule_4_a_scenario_may_take_unexpected_messages_itself() {
 }
 
 #[test]
+fn rule_4_a_broken_off_pause_is_taken_up_again() {
+    let mut end =
+        started(scenario(Role::Client, vec![request("OPTIONS", None), code(200), request("INFO", None)]));
+    end.on_call(ID.as_bytes(), |call, ctx| call.restore_pause(ctx.env, 5000.0));
+    end.on_call(ID.as_bytes(), |call, ctx| call.handle_wake(ctx));
+    end.calls.get_mut(ID.as_bytes()).unwrap().deadline = super::world::START;
+    end.wait(4999);
+    assert_eq!(end.said(), ["OPTIONS"]);
+    end.wait(1);
+    assert_eq!(end.said(), ["INFO"], "the step it was broken off in is done when its pause is");
+}
+
+#[test]
 fn rule_4_auto_answers() {
     let mut options = Options::default();
     options.call.auto_answer = true;
@@ -373,13 +386,22 @@ fn response_times_count_from_the_start_and_from_the_due_time() {
 }
 
 #[test]
-fn patterns_are_asked_of_the_method() {
-    // The C library's engine says what matches; a step with a pattern must at least ask it and not match blindly.
+fn patterns_match_the_method_or_the_code() {
     let pattern = crate::regex::Regex::new("^(OPTIONS|INFO)$").unwrap();
-    let steps = vec![step(StepKind::Recv(recv(Expect::RequestPattern(pattern))))];
-    let mut end = End::new(scenario(Role::Server, steps), Options::default());
-    end.ask(ID, 1, "REGISTER");
-    assert_eq!(end.count(Count::FailedUnexpectedMessage), 1);
+    for (method, fails) in [("INFO", 0), ("REGISTER", 1)] {
+        let steps = vec![step(StepKind::Recv(recv(Expect::RequestPattern(pattern.clone()))))];
+        let mut end = End::new(scenario(Role::Server, steps), Options::default());
+        end.ask(ID, 1, method);
+        assert_eq!(end.count(Count::FailedUnexpectedMessage), fails, "{method}");
+    }
+    let pattern = crate::regex::Regex::new("^2..$").unwrap();
+    for (code, fails) in [(204, 0), (404, 1)] {
+        let steps =
+            vec![request("INFO", None), step(StepKind::Recv(recv(Expect::ResponsePattern(pattern.clone()))))];
+        let mut end = started(scenario(Role::Client, steps));
+        end.answer(ID, code, 1, "INFO");
+        assert_eq!(end.count(Count::FailedUnexpectedMessage), fails, "{code}");
+    }
 }
 
 proptest! {

@@ -442,11 +442,8 @@ impl World {
                 let first =
                     (0..self.wire.len()).min_by_key(|at| (self.wire[*at].0, self.wire[*at].1)).unwrap();
                 let (_, _, to_uas, text) = self.wire.remove(first);
-                if to_uas {
-                    self.uas.deliver(text.as_bytes())
-                } else {
-                    self.uac.deliver(text.as_bytes())
-                }
+                let end = if to_uas { &mut self.uas } else { &mut self.uac };
+                end.deliver(text.as_bytes());
                 continue;
             }
             for end in [&mut self.uac, &mut self.uas] {
