@@ -6,12 +6,12 @@ use std::process::{Command, Stdio};
 const MARK: &str = "RINGER_IN_BACKGROUND";
 
 /// Whether this process is the one in the background.
-pub fn is_child() -> bool {
+pub(super) fn is_child() -> bool {
     std::env::var_os(MARK).is_some()
 }
 
 /// Starts the same command in a process group of its own and gives its process id.
-pub fn start() -> std::io::Result<u32> {
+pub(super) fn start() -> std::io::Result<u32> {
     use std::os::unix::process::CommandExt as _;
 
     let mut arguments = std::env::args_os();

@@ -8,7 +8,7 @@ const WIDTH: usize = 100;
 const COLUMN: usize = 34;
 
 /// What `ringer` alone prints.
-pub fn top() -> String {
+pub(super) fn top() -> String {
     let mut text = String::from(
         "Ringer, the SIP lab: SIPp's scenarios on all cores, with media and honest reports.\n\n\
          Usage: ringer COMMAND …\n\nCommands:\n",
@@ -21,7 +21,7 @@ pub fn top() -> String {
 }
 
 /// What `ringer sip --help` prints.
-pub fn sip(program: &str) -> String {
+pub(super) fn sip(program: &str) -> String {
     let mut text = format!(
         "Usage: {program} [HOST[:PORT]] [OPTIONS]\n\n\
          Runs a SIPp scenario. Times are numbers with ms, s, m or h behind them, or hh:mm:ss.\n\n\
@@ -87,7 +87,7 @@ While it runs:
 ";
 
 /// The columns of the statistics file, for `-h stat`.
-pub fn stat() -> String {
+pub(super) fn stat() -> String {
     String::from(
         "The statistics file has a line every -fd and one at the end. Columns, in this order:\n\n\
          \x20 StartTime, LastResetTime, CurrentTime   date, time and seconds since 1970, by tabs\n\
@@ -103,10 +103,11 @@ pub fn stat() -> String {
 }
 
 /// `docs/ringer-options.md`.
-pub fn page() -> String {
+#[cfg(test)]
+pub(super) fn page() -> String {
     let mut page = String::from(
         "# The flags of `ringer sip`\n\n\
-         This page is made by the code that reads the flags; `BLESS=1 cargo test -p lab` writes it anew.\n\n\
+         This page is made by the code that reads the flags; `BLESS=1 cargo test -p lab@0.1.0` writes it anew.\n\n\
          SIPp's flags have one dash (two are taken too) and mean what they mean there; Ringer's own have two.\n\
          A time is a number with `ms`, `s`, `m` or `h` behind it, or `hh:mm:ss`; each flag says what a bare number is.\n",
     );

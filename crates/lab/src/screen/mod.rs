@@ -5,7 +5,7 @@ mod scenario;
 mod statistics;
 pub mod tdm;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod variables;
 
 pub(crate) use repartition::buckets;

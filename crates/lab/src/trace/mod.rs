@@ -83,6 +83,8 @@ enum Line {
         micros: u64,
         rtd: u16,
     },
+    /// The run began.
+    Begin(Instant),
     /// Everything before it is to be on disk.
     End,
 }
@@ -198,6 +200,13 @@ impl Tracer {
 
     /// `-trace_error_codes`. The file is made of the counts in `Stats::error_codes`, so there is nothing to do.
     pub fn error_code(&self, _at: Instant, _code: u16) {}
+
+    /// The run begins: `-trace_rtt` counts its milliseconds from here. Without it, from the first response time.
+    pub fn begin(&self, at: Instant) {
+        if self.wants_response_times() {
+            self.hand(Line::Begin(at));
+        }
+    }
 
     /// Waits until everything handed over is written.
     pub fn finish(&self) {

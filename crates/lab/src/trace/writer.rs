@@ -16,7 +16,7 @@ const FLUSH: Duration = Duration::from_millis(200);
 
 pub(super) struct Writer {
     rfc3339: bool,
-    /// Of the first response time: `-trace_rtt` counts from there, the run's own start being the engine's.
+    /// `-trace_rtt` counts from here.
     started: Option<Instant>,
     messages: Option<Log>,
     short: Option<Log>,
@@ -130,6 +130,7 @@ impl Writer {
                 }
             }
             Line::ResponseTime { at, micros, rtd } => self.response_time(at, micros, rtd),
+            Line::Begin(at) => self.started = Some(at),
             Line::End => {}
         }
     }
