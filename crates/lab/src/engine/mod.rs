@@ -162,8 +162,9 @@ impl Run {
         start::start(setup)
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "a change is handed over")]
     pub fn change(&self, change: Change) {
-        self.control.lock().apply(change, self.clock.now(), &self.hub);
+        self.control.lock().apply(&change, self.clock.now(), &self.hub);
     }
 
     /// Blocks up to `at_most` and gives the next interval (every second), or the end.
@@ -230,6 +231,7 @@ impl Run {
         for thread in self.threads.drain(..) {
             fatal |= thread.join().is_err();
         }
+        self.setup.tracer.finish();
         let gauges = self.gauges();
         let progress = self.collector.last_progress(gauges, self.started, now);
         let end = if fatal {

@@ -58,11 +58,13 @@ pub(super) struct Schedule {
     /// This call is due at `anchor`, nanoseconds since the Unix epoch.
     first: u64,
     anchor: u128,
+    /// When the call before it was due.
+    last: Option<u128>,
 }
 
 impl Schedule {
     pub(super) fn new(start: Instant, pace: Pace) -> Schedule {
-        Schedule { pace, first: 0, anchor: nanos(start) }
+        Schedule { pace, first: 0, anchor: nanos(start), last: None }
     }
 
     pub(super) fn pace(&self) -> Pace {
@@ -82,15 +84,17 @@ impl Schedule {
     pub(super) fn change(&mut self, now: Instant, pace: Pace) {
         let at = nanos(now);
         let next = self.next_after(at);
-        let after_last = match (next.checked_sub(1), pace.span(1)) {
-            (Some(last), Some(gap)) if next > self.first => {
-                self.pace.span(last - self.first).map(|span| self.anchor + span + gap)
-            }
-            // The first of all has not been due yet.
-            _ if self.pace.parts > 0 => Some(self.anchor),
-            _ => None,
+        let last = match next.checked_sub(self.first + 1).and_then(|steps| self.pace.span(steps)) {
+            Some(span) => Some(self.anchor + span),
+            None => self.last,
         };
-        *self = Schedule { pace, first: next, anchor: after_last.unwrap_or(at).max(at) };
+        let follows = match (last, pace.span(1)) {
+            (Some(last), Some(gap)) => last + gap,
+            // The first of all has not been due yet.
+            (None, _) => self.anchor,
+            (Some(_), None) => at,
+        };
+        *self = Schedule { pace, first: next, anchor: follows.max(at), last };
     }
 
     /// The first call due after this time.
@@ -212,10 +216,8 @@ mod tests {
         assert_eq!(schedule.due(3), START + Duration::from_millis(700));
         // 200 ms have passed since the last: at 100 a second the next is due at once.
         schedule.change(START + Duration::from_millis(400), Pace::new(100.0, 1.0, Duration::from_secs(1)));
-        assert_eq!(schedule.due(3), START + Duration::from_millis(700));
-        schedule.change(START + Duration::from_millis(750), Pace::new(100.0, 1.0, Duration::from_secs(1)));
-        assert_eq!(schedule.due(4), START + Duration::from_millis(750));
-        assert_eq!(schedule.due(5), START + Duration::from_millis(760));
+        assert_eq!(schedule.due(3), START + Duration::from_millis(400));
+        assert_eq!(schedule.due(4), START + Duration::from_millis(410));
     }
 
     #[test]

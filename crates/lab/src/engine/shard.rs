@@ -19,6 +19,7 @@ use super::net::Net;
 use super::report::{Report, Reporter};
 use super::schedule::Arrivals;
 use super::token::{self, Kind};
+use super::twin::Twins;
 use super::users::Users;
 use super::work::Origin;
 use crate::call::{Call, Ctx, Env, Outbox, TransportFault, Which};
@@ -56,6 +57,7 @@ pub(super) struct Shard {
     pub(super) stats: Stats,
     pub(super) media: Streams,
     pub(super) net: Net,
+    pub(super) twins: Twins,
     /// Open arrivals; `None` for a server and in users mode.
     pub(super) arrivals: Option<Arrivals>,
     /// No arrivals from here on (`--for`).
@@ -176,6 +178,7 @@ impl Shard {
                 (Kind::Udp, key) => self.net.unread.push(key),
                 (Kind::Listener, key) => self.accept(key, now),
                 (Kind::Stream, key) => self.stream_event(key, event, now),
+                (Kind::Twin, key) => self.twin_event(key, event, now),
             }
         }
     }
@@ -233,10 +236,11 @@ impl Shard {
     }
 
     fn start_due(&mut self, now: Instant) {
-        if self.hub.phase() != Phase::Running {
-            return;
-        }
         for _ in 0..STARTS_A_TURN {
+            // The last of `-m` may just have begun.
+            if self.hub.phase() != Phase::Running {
+                return;
+            }
             let Some(arrivals) = &mut self.arrivals else { return self.start_users(now) };
             let due = arrivals.due();
             if due > now || due >= self.arrivals_end {

@@ -25,6 +25,7 @@ use super::shard::{Envs, Rhythm, Shard};
 use super::stream::Streams;
 use super::tls::Tls;
 use super::token::{MEDIA, WAKER};
+use super::twin::Twins;
 use super::users::Users;
 use super::{Run, Setup, StartError};
 use crate::call::render::{Addresses, Prepared};
@@ -34,9 +35,9 @@ use crate::options::{self, Options};
 use crate::rtp;
 use crate::scenario::Scenario;
 use crate::stats::Stats;
-use crate::trace::Tracer;
 
-pub(super) fn start(setup: Setup) -> Result<Run, StartError> {
+pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
+    name_sources(&mut setup)?;
     let options = Arc::clone(&setup.options);
     if setup.scenario.starts_calls() && options.remote.is_none() && options.network.remote_sending.is_none() {
         return Err(fatal("this scenario starts calls: say where to, as HOST or HOST:PORT".to_owned()));
@@ -85,12 +86,23 @@ pub(super) fn start(setup: Setup) -> Result<Run, StartError> {
         threads: Vec::new(),
         timed_out: false,
     };
+    setup.tracer.begin(started);
     for shard in built {
         let thread = std::thread::Builder::new().name(format!("shard-{}", shard.index));
         let thread = thread.spawn(move || shard.run());
         run.threads.push(thread.map_err(|error| fatal(format!("cannot start a thread: {error}")))?);
     }
     Ok(run)
+}
+
+/// `-t ui -ip_field`: the addresses are in the injection file.
+fn name_sources(setup: &mut Setup) -> Result<(), StartError> {
+    let per_address = setup.options.network.transport.sockets == options::Sockets::PerAddress;
+    let Some(field) = setup.options.injection.ip_field.filter(|_| per_address) else { return Ok(()) };
+    let mut options = Options::clone(&setup.options);
+    options.network.local = setup.files.source_addresses(field).map_err(fatal)?;
+    setup.options = Arc::new(options);
+    Ok(())
 }
 
 /// Certificates, when the transport wants them.
@@ -214,6 +226,8 @@ impl Common<'_> {
         let registry = poll.registry().try_clone().map_err(system)?;
         let media = rtp::Streams::new(&self.media, index, registry, MEDIA, self.started, rng.fork())
             .map_err(fatal)?;
+        let twins = Twins::open(&options.three_pcc, self.setup.scenario.role, poll.registry())
+            .map_err(|error| fatal(format!("the other instance (3PCC) cannot be reached: {error}")))?;
         let shards = self.hub.doors.len();
         let user_slots = self.setup.scenario.variables.user.len();
         Ok(Shard {
@@ -231,6 +245,7 @@ impl Common<'_> {
             stats: self.empty_stats(),
             media,
             net,
+            twins,
             poll,
             outgoing: (0..shards).map(|_| Inbox::default()).collect(),
             inbox: Inbox::default(),
@@ -244,6 +259,7 @@ impl Common<'_> {
 
     fn envs(&self) -> Result<Envs, StartError> {
         let setup = self.setup;
+        setup.tracer.begin(self.started);
         let optional = |scenario: &Option<Arc<Scenario>>, files: &Arc<Files>, which| {
             scenario.as_ref().map(|scenario| self.env(scenario, files, which)).transpose()
         };
@@ -263,7 +279,7 @@ impl Common<'_> {
             prepared: Prepared::new(scenario, options, &self.addresses, files).map_err(fatal)?,
             files: Arc::clone(files),
             globals: Arc::clone(&self.globals),
-            tracer: Tracer::default(),
+            tracer: self.setup.tracer.clone(),
             pid: std::process::id(),
             started: self.started,
             which,

@@ -10,12 +10,13 @@ pub(super) enum Kind {
     Listener,
     Stream,
     Media,
+    Twin,
 }
 
 const SHIFT: u32 = 60;
 const KEY: u64 = (1 << SHIFT) - 1;
 
-/// Tokens from here on are for media sockets.
+/// Tokens of this kind are for media sockets.
 pub(super) const MEDIA: usize = 4 << SHIFT;
 
 pub(super) const WAKER: Token = Token(0);
@@ -31,6 +32,7 @@ pub(super) fn read(token: Token) -> (Kind, Key) {
         2 => Kind::Listener,
         3 => Kind::Stream,
         4 => Kind::Media,
+        5 => Kind::Twin,
         _ => Kind::Waker,
     };
     (kind, Key::from_u64(token.0 as u64 & KEY))
@@ -47,7 +49,7 @@ mod tests {
     #[test]
     fn tokens_keep_kind_and_key() {
         let key = Key::from_u64(3 << 32 | 7);
-        for kind in [Kind::Udp, Kind::Listener, Kind::Stream] {
+        for kind in [Kind::Udp, Kind::Listener, Kind::Stream, Kind::Twin] {
             assert_eq!(read(token(kind, key)), (kind, key));
         }
         assert_eq!(read(WAKER).0, Kind::Waker);

@@ -192,9 +192,7 @@ impl Shard {
             incoming: true,
         };
         let peer = self.envs.main.options.network.remote_sending.unwrap_or(from);
-        if which == Which::OutOfCall {
-            self.stats.count(Count::AutoAnswered);
-        }
+        self.stats.count(if which == Which::OutOfCall { Count::AutoAnswered } else { Count::IncomingCall });
         let key = self.open(which, identity, hash, peer, link, received);
         self.soft_end_at_total(number);
         Some(key)
@@ -252,37 +250,48 @@ impl Shard {
     }
 
     fn start_call(&mut self, now: Instant, due: Instant, user: u32) -> bool {
+        self.start_named(now, due, user, None).is_some()
+    }
+
+    /// An outgoing call that another instance asks for (3PCC), under its Call-ID.
+    pub(super) fn open_commanded(&mut self, call_id: &[u8], now: Instant) -> Option<Key> {
+        self.start_named(now, now, 0, Some(call_id))
+    }
+
+    fn start_named(&mut self, now: Instant, due: Instant, user: u32, given: Option<&[u8]>) -> Option<Key> {
         let limit = self.hub.limit.load(std::sync::atomic::Ordering::Relaxed);
         if !self.hub.try_open(now, limit) {
-            return false;
+            return None;
         }
         let link = match self.net.link_for_call(&self.poll) {
             Ok(link) => link,
             Err(error) => {
                 self.hub.closed();
                 self.blocked_by_system(now, &error);
-                return false;
+                return None;
             }
         };
         let Some(number) = self.hub.take_number() else {
             self.net.release(link);
             self.hub.closed();
-            return false;
+            return None;
         };
         let local = self.net.local_of(link);
         let options = &self.envs.main.options;
         let remote = options.remote.as_ref().map_or(local, |remote| remote.address);
         let peer = options.network.remote_sending.unwrap_or(remote);
-        let call_id = call_id(&options.call.call_id_format, number, self.envs.main.pid, local);
+        let format = &options.call.call_id_format;
+        let call_id = given.map_or_else(|| call_id(format, number, self.envs.main.pid, local), Into::into);
         let hash = self.hub.keyed.hash(&call_id);
         if let Some(directory) = &self.hub.directory {
             directory.claim(hash, self.index);
         }
         let identity = Identity { number, call_id, due, local, remote, user, incoming: false };
+        self.stats.count(Count::OutgoingCall);
         self.stats.start_delay.record(now.since(due));
-        self.open(Which::Main, identity, hash, peer, link, now);
+        let key = self.open(Which::Main, identity, hash, peer, link, now);
         self.soft_end_at_total(number);
-        true
+        Some(key)
     }
 
     /// Sockets, ports or descriptors ran out: said once, and it marks the run.

@@ -8,12 +8,15 @@ use mmsg::{Message, Sender};
 use stdx::time::Instant;
 
 use super::ports::Port;
+use super::sink::Sink;
 use crate::stats::{Count, Stats};
 
 pub(super) struct Batch {
     bytes: Vec<u8>,
     items: Vec<Item>,
     sender: Sender,
+    /// One packet on its way through SRTP.
+    scratch: Vec<u8>,
 }
 
 struct Item {
@@ -27,12 +30,28 @@ struct Item {
 
 impl Batch {
     pub(super) fn new() -> Batch {
-        Batch { bytes: Vec::new(), items: Vec::new(), sender: Sender::new() }
+        Batch { bytes: Vec::new(), items: Vec::new(), sender: Sender::new(), scratch: Vec::new() }
     }
 
     /// The buffer that [`Batch::push`] takes the end of.
     pub(super) fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
+    }
+
+    /// Lets SRTP, if the medium has it, take what lies behind `start`. False: refused, and taken back.
+    pub(super) fn protect(&mut self, start: usize, sink: &Sink) -> bool {
+        let Batch { bytes, scratch, .. } = self;
+        sink.with(|heard| {
+            let Some(session) = &mut heard.session else { return true };
+            scratch.clear();
+            scratch.extend_from_slice(&bytes[start..]);
+            let done = session.protect(scratch).is_ok();
+            bytes.truncate(start);
+            if done {
+                bytes.extend_from_slice(scratch);
+            }
+            done
+        })
     }
 
     /// What lies behind `start` goes to `to`.

@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use media::srtp::CryptoLine;
 use stdx::slab::Key;
 
 use super::check::Facts;
-use super::crypto::{CryptoLine, Offer};
+use super::crypto::{Offer, Session};
 use super::play::{Player, Slot};
 use super::ports::Port;
 use super::sink::Sink;
@@ -116,9 +117,20 @@ impl Medium {
         }
         self.remote = Some(remote);
         self.theirs = crypto.iter().filter_map(|line| CryptoLine::parse(line)).collect();
+        self.agree();
         for port in [&self.port, &self.stream_port].into_iter().flatten() {
             port.routes.lock().expect(call, remote);
         }
+    }
+
+    /// Keys for both directions, as soon as both sides have named theirs. Without a common line media is plain, as SIPp's.
+    pub(super) fn agree(&mut self) {
+        let lines = self.offer.agree(&self.theirs);
+        self.sink.with(|heard| match lines {
+            Some(lines) if heard.session.as_ref().is_some_and(|session| session.is(&lines)) => {}
+            Some((ours, theirs)) => heard.session = Some(Box::new(Session::new(ours, theirs))),
+            None => heard.session = None,
+        });
     }
 
     /// What arrives at `port` from now on is this medium's.
@@ -136,6 +148,7 @@ impl Medium {
             summary: heard.summary(),
             digits: if take_digits { std::mem::take(&mut heard.digits) } else { heard.digits.clone() },
             sent: self.sent + playing + heard.echoed,
+            refused: heard.refused,
         })
     }
 

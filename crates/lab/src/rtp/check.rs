@@ -11,6 +11,8 @@ pub(super) struct Facts {
     /// Heard since the last check.
     pub(super) digits: String,
     pub(super) sent: u64,
+    /// Packets SRTP did not let through.
+    pub(super) refused: u64,
 }
 
 /// `Err` names every requirement that was missed, with what was wanted and what was found.
@@ -23,13 +25,17 @@ pub(super) fn check(facts: &Facts, wanted: &Requirement) -> Result<(), String> {
         return Ok(());
     }
     let medium = if wanted.video { "video" } else { "audio" };
-    Err(format!("rtpcheck {medium}: {}", missed.join("; ")))
+    Err(format!("{medium}: {}", missed.join("; ")))
 }
 
 fn count(facts: &Facts, wanted: &Requirement, missed: &mut Vec<String>) {
     let packets = facts.summary.packets;
     if let Some(min) = wanted.min_packets.filter(|min| packets < *min) {
-        missed.push(format!("{packets} packets received, at least {min} wanted"));
+        let refused = match facts.refused {
+            0 => String::new(),
+            refused => format!(" and {refused} refused by SRTP"),
+        };
+        missed.push(format!("{packets} packets received{refused}, at least {min} wanted"));
     }
     if let Some(max) = wanted.max_packets.filter(|max| packets > *max) {
         missed.push(format!("{packets} packets received, at most {max} wanted"));
@@ -111,7 +117,7 @@ mod tests {
             mos: 3.9,
             ..Summary::default()
         };
-        Facts { summary, digits: "12".to_owned(), sent: 50 }
+        Facts { summary, digits: "12".to_owned(), sent: 50, refused: 0 }
     }
 
     fn miss(wanted: &Requirement) -> String {
@@ -155,10 +161,10 @@ mod tests {
             ),
         ];
         for (wanted, text) in cases {
-            assert_eq!(miss(&wanted), format!("rtpcheck audio: {text}"));
+            assert_eq!(miss(&wanted), format!("audio: {text}"));
         }
         let both = Requirement { video: true, min_packets: Some(99), dtmf: Some("1".into()), ..none };
-        assert!(miss(&both).starts_with("rtpcheck video: 98 packets received, at least 99 wanted; digits"));
+        assert!(miss(&both).starts_with("video: 98 packets received, at least 99 wanted; digits"));
     }
 
     #[test]

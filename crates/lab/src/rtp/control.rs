@@ -77,7 +77,10 @@ impl Media for Streams {
     fn crypto(&mut self, call: u64, keyword: &str) -> Result<String, String> {
         let keyword = Keyword::parse(keyword).ok_or_else(|| format!("[{keyword}] is no keyword of SRTP"))?;
         let media = self.calls.entry(call).or_default();
-        Ok(media.medium(keyword.video).offer.render(keyword, &mut self.rng))
+        let medium = media.medium(keyword.video);
+        let text = medium.offer.render(keyword, &mut self.rng);
+        medium.agree();
+        Ok(text)
     }
 
     fn close(&mut self, _now: Instant, call: u64, stats: &mut Stats) {
@@ -127,13 +130,17 @@ impl Streams {
                 let base = ports.auto(call)?.0;
                 ports.beside(&base, offset)?
             }
-            PortKind::StreamAudio | PortKind::StreamVideo => ports.from_range()?,
+            PortKind::StreamAudio | PortKind::StreamVideo => ports.own()?,
         };
         let port = self.watch_new(taken)?;
         let media = self.calls.entry(call).or_default();
         *media.place(which, offset) = Some(Arc::clone(&port));
         let is_video = matches!(which, PortKind::StreamVideo) || offset != 0;
-        media.medium(is_video).listen(call, &port);
+        let medium = media.medium(is_video);
+        medium.listen(call, &port);
+        if self.shared.wants_tones {
+            medium.sink.with(|heard| heard.wants_tones = true);
+        }
         Ok(port)
     }
 
@@ -164,17 +171,9 @@ impl Streams {
             self.stop(before);
         }
         let Some(due) = source.due() else { return Ok(()) };
-        let key = self.players.insert(Player {
-            call,
-            slot,
-            port,
-            beside,
-            to,
-            outbound: None,
-            sent: 0,
-            armed: true,
-            source,
-        });
+        let sink = Arc::clone(&self.calls.entry(call).or_default().medium(slot.is_video()).sink);
+        let key =
+            self.players.insert(Player { call, slot, port, beside, to, sink, sent: 0, armed: true, source });
         self.calls.entry(call).or_default().players[slot as usize] = Some(key);
         self.schedule.insert(due, key);
         Ok(())
@@ -205,6 +204,11 @@ impl Streams {
         let spec = StreamSpec::parse(spec, self.shared.options.payload_type)?;
         let sound = self.shared.files.sound(&spec)?;
         let slot = stream_slot(spec.coding.video);
+        if let Some(codec) = spec.coding.codec {
+            // Who is sent a payload type of ours answers with it.
+            let medium = self.calls.entry(call).or_default().medium(spec.coding.video);
+            medium.sink.with(|heard| heard.agreed = Some((spec.coding.payload_type, codec)));
+        }
         let paced = Paced::new(sound, spec.loops, now, self.shared.next_ssrc());
         self.start(call, slot, Source::Paced(paced), &[])
     }

@@ -2,58 +2,17 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use media::rtp::is_rtcp;
+use media::srtp::{Context, CryptoLine, Error, KEY_LEN, Suite};
 use stdx::rng::Rng;
 
-/// Master key and salt of the suites here: 16 and 14 bytes (RFC 4568 §6.2).
-pub(super) const KEY_LEN: usize = 30;
-
-/// `a=crypto:<tag> <suite> inline:<key> [parameters]`, as much of it as is used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct CryptoLine {
-    pub(super) tag: u32,
-    pub(super) suite: Suite,
-    pub(super) key: [u8; KEY_LEN],
-    /// `UNENCRYPTED_SRTP`: authenticated only.
-    pub(super) unencrypted: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Suite {
-    AesCm128Sha1_80,
-    AesCm128Sha1_32,
-    NullSha1_80,
-    NullSha1_32,
-}
-
-impl Suite {
-    const ALL: [(Suite, &'static str, &'static str); 4] = [
-        (Suite::AesCm128Sha1_80, "AES_CM_128_HMAC_SHA1_80", "aescm128sha180"),
-        (Suite::AesCm128Sha1_32, "AES_CM_128_HMAC_SHA1_32", "aescm128sha132"),
-        (Suite::NullSha1_80, "NULL_HMAC_SHA1_80", "nullsha180"),
-        (Suite::NullSha1_32, "NULL_HMAC_SHA1_32", "nullsha132"),
-    ];
-
-    fn name(self) -> &'static str {
-        Suite::ALL.iter().find(|(suite, ..)| *suite == self).map_or("", |(_, name, _)| name)
-    }
-}
-
-impl CryptoLine {
-    /// The value of an `a=crypto` line, with or without its name. `None`: a suite or a key this program does not speak.
-    pub(super) fn parse(line: &str) -> Option<CryptoLine> {
-        let line = line.trim().strip_prefix("a=").unwrap_or(line.trim());
-        let line = line.strip_prefix("crypto:").unwrap_or(line);
-        let mut words = line.split_ascii_whitespace();
-        let tag = words.next()?.parse().ok()?;
-        let name = words.next()?;
-        let (suite, ..) = Suite::ALL.into_iter().find(|(_, known, _)| known.eq_ignore_ascii_case(name))?;
-        // `|lifetime|MKI` may follow; without an MKI on the wire they change nothing here.
-        let key = words.next()?.strip_prefix("inline:")?.split('|').next()?;
-        let key = STANDARD.decode(key).ok()?.try_into().ok()?;
-        let unencrypted = words.any(|word| word == "UNENCRYPTED_SRTP");
-        Some(CryptoLine { tag, suite, key, unencrypted })
-    }
-}
+/// SIPp's word for a suite, between `cryptosuite` and the number of the line.
+const SUITES: [(Suite, &str); 4] = [
+    (Suite::AesCm128Sha1_80, "aescm128sha180"),
+    (Suite::AesCm128Sha1_32, "aescm128sha132"),
+    (Suite::NullSha1_80, "nullsha180"),
+    (Suite::NullSha1_32, "nullsha132"),
+];
 
 /// What one medium of a call offers: two lines at most, filled in as the scenario names their parts.
 #[derive(Debug, Clone, Default)]
@@ -96,7 +55,7 @@ impl Keyword {
             Some(rest) => (rest, 0),
             None => (rest.strip_suffix('2')?, 1),
         };
-        let suite = |name| Suite::ALL.into_iter().find(|(.., short)| *short == name).map(|(suite, ..)| suite);
+        let suite = |name| SUITES.into_iter().find(|(_, word)| *word == name).map(|(suite, _)| suite);
         let part = match rest {
             "cryptotag" => Part::Tag,
             "cryptokeyparams" => Part::Key,
@@ -154,9 +113,31 @@ impl Offer {
     }
 }
 
-/// Protects what one player sends.
-#[derive(Debug)]
-pub(super) struct Outbound {}
+/// Both directions of a medium, agreed. All that is sent under one key goes through one context.
+pub(super) struct Session {
+    lines: (CryptoLine, CryptoLine),
+    outbound: Context,
+    inbound: Context,
+}
+
+impl Session {
+    pub(super) fn new(ours: CryptoLine, theirs: CryptoLine) -> Session {
+        Session { lines: (ours, theirs), outbound: ours.context(), inbound: theirs.context() }
+    }
+
+    /// Its keys are these: an offer repeated changes nothing.
+    pub(super) fn is(&self, lines: &(CryptoLine, CryptoLine)) -> bool {
+        self.lines == *lines
+    }
+
+    pub(super) fn protect(&mut self, packet: &mut Vec<u8>) -> Result<(), Error> {
+        if is_rtcp(packet) { self.outbound.protect_rtcp(packet) } else { self.outbound.protect_rtp(packet) }
+    }
+
+    pub(super) fn unprotect(&mut self, packet: &mut Vec<u8>) -> Result<(), Error> {
+        if is_rtcp(packet) { self.inbound.unprotect_rtcp(packet) } else { self.inbound.unprotect_rtp(packet) }
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -202,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_keyword_or_no_line_is_refused() {
+    fn what_is_no_keyword_is_refused() {
         for keyword in ["cryptotag3audio", "cryptotag1", "cryptosuitedes1audio", "uenothing1video", "audio"] {
             assert_eq!(Keyword::parse(keyword), None, "{keyword}");
         }

@@ -11,9 +11,9 @@ use stdx::rng::Rng;
 use stdx::time::Instant;
 
 use super::batch::Batch;
-use super::crypto::Outbound;
 use super::files::Recording;
 use super::ports::Port;
+use super::sink::Sink;
 use super::sound::Encoded;
 use super::spec::DtmfSpec;
 
@@ -45,7 +45,8 @@ pub(super) struct Player {
     pub(super) beside: Vec<(u16, Arc<Port>)>,
     /// `None`: the other side has not said where; what is due meanwhile is not sent.
     pub(super) to: Option<SocketAddr>,
-    pub(super) outbound: Option<Box<Outbound>>,
+    /// What the other side's media is heard by; it also has the keys of ours.
+    pub(super) sink: Arc<Sink>,
     pub(super) sent: u64,
     /// In the schedule.
     pub(super) armed: bool,
@@ -55,12 +56,12 @@ pub(super) struct Player {
 impl Player {
     /// The packet that is due leaves, if the other side has said where to.
     pub(super) fn emit(&mut self, due: Instant, batch: &mut Batch) {
+        let Some(mut to) = self.to else { return self.source.skip() };
         let start = batch.bytes().len();
         let distance = self.source.emit(batch.bytes());
-        let Some(mut to) = self.to else {
-            batch.bytes().truncate(start);
+        if !batch.protect(start, &self.sink) {
             return;
-        };
+        }
         let mut port = &self.port;
         if distance != 0 {
             to.set_port(to.port().wrapping_add(distance));
@@ -122,6 +123,14 @@ impl Source {
         match self {
             Source::Recorded(recorded) => recorded.due().is_none(),
             Source::Paced(paced) => paced.loops == Some(0),
+        }
+    }
+
+    /// Time passes and nothing is sent: a capture goes on, a sound file waits where it is, as SIPp's do.
+    fn skip(&mut self) {
+        match self {
+            Source::Recorded(recorded) => recorded.next += 1,
+            Source::Paced(paced) => paced.slot += 1,
         }
     }
 

@@ -130,7 +130,7 @@ impl Ports {
     }
 
     /// `[rtpstream_audio_port]`: a port of the range for one call alone.
-    pub(super) fn from_range(&self) -> Result<(Arc<Port>, bool), String> {
+    pub(super) fn own(&self) -> Result<(Arc<Port>, bool), String> {
         let (min, max) = self.range;
         let mut table = self.table.lock();
         for _ in 0..usize::from(max.saturating_sub(min)) / 2 + 1 {
@@ -231,5 +231,36 @@ fn open_file_limit() -> String {
     match line.and_then(|line| line.split_whitespace().next()) {
         Some(limit) => format!("the limit on open files is {limit}"),
         None => "the limit on open files is reached".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_limit_is_named_with_what_to_set() {
+        let ports = Ports::new(IpAddr::from([127, 0, 70, 1]), &MediaOptions::default());
+        let explain = |code| ports.explain(6_000, &io::Error::from_raw_os_error(code));
+        let files = explain(libc::EMFILE);
+        assert!(files.contains("the limit on open files is ") && files.contains("ulimit -n"), "{files}");
+        assert!(
+            explain(libc::EADDRINUSE).contains("media port 6000 on 127.0.70.1 is taken by another program")
+        );
+        assert!(
+            explain(libc::EADDRNOTAVAIL).contains("127.0.70.1 is no address of this machine: set the media")
+        );
+        assert!(explain(libc::EACCES).contains("needs root"));
+        assert!(explain(libc::EIO).starts_with("media port 6000 on 127.0.70.1: "));
+    }
+
+    #[test]
+    fn numbers_outside_the_range_of_ports_are_refused() {
+        let options = MediaOptions { port: 65_530, ..MediaOptions::default() };
+        let ports = Ports::new(IpAddr::from([127, 0, 70, 2]), &options);
+        assert_eq!(ports.auto_number(2), Ok(65_534));
+        let error = ports.auto_number(3).expect_err("above the last");
+        assert!(error.contains("[auto_media_port] of call 3 is above 65535"), "{error}");
+        assert!(ports.fixed(8).err().is_some_and(|error| error.contains("65530+8 is outside")));
     }
 }

@@ -25,6 +25,8 @@ pub struct Shared {
     pub(super) ports: Ports,
     /// Calls have media of their own: something is played, echoed, checked or measured. Else ports are only mentioned.
     pub(super) active: bool,
+    /// Some check wants digits.
+    pub(super) wants_tones: bool,
     ssrc: AtomicU32,
 }
 
@@ -47,6 +49,7 @@ impl Shared {
             files: MediaFiles::new(beside.collect()),
             ports: Ports::new(options.media.ip.unwrap_or(ip), &options.media),
             active: options.media.measure,
+            wants_tones: false,
             ssrc: AtomicU32::new(base),
         };
         let mut mistakes = Vec::new();
@@ -61,6 +64,7 @@ impl Shared {
         for action in steps.flat_map(|step| &step.actions) {
             let Some(checked) = self.check(&action.kind, keys) else { continue };
             self.active = true;
+            self.wants_tones |= matches!(&action.kind, ActionKind::RtpCheck(check) if check.dtmf.is_some());
             if let Err(mistake) = checked {
                 let file = match &scenario.source {
                     Source::File(path) => path.display().to_string(),

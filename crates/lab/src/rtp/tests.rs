@@ -100,11 +100,16 @@ fn audio(ip: [u8; 4], port: u16) -> RemoteMedia {
 }
 
 /// Both sides name a port to each other.
-fn connect(a: (&mut Side, [u8; 4]), b: (&mut Side, [u8; 4]), call: u64, kind: PortKind) -> (u16, u16) {
-    let from = a.0.streams.port(call, kind, 0).expect("a port");
-    let to = b.0.streams.port(call, kind, 0).expect("a port");
-    a.0.streams.remote(call, &audio(b.1, to));
-    b.0.streams.remote(call, &audio(a.1, from));
+fn connect(
+    (one, one_ip): (&mut Side, [u8; 4]),
+    (other, other_ip): (&mut Side, [u8; 4]),
+    call: u64,
+    kind: PortKind,
+) -> (u16, u16) {
+    let from = one.streams.port(call, kind, 0).expect("a port");
+    let to = other.streams.port(call, kind, 0).expect("a port");
+    one.streams.remote(call, &audio(other_ip, to));
+    other.streams.remote(call, &audio(one_ip, from));
     (from, to)
 }
 
@@ -446,4 +451,119 @@ fn a_wav_is_streamed_in_every_codec_and_loops_as_often_as_asked() {
             assert!(off.is_some_and(|off| off < 300), "{off:?}");
         }
     }
+}
+
+#[test]
+fn a_stream_waits_for_an_address_and_while_on_hold() {
+    let (a, b) = ([127, 0, 71, 27], [127, 0, 71, 28]);
+    let (mut one, mut two) = (Side::new(a, |_| {}), Side::new(b, |_| {}));
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("ten.raw");
+    std::fs::write(&path, [0xd5; 1_600]).expect("written");
+    one.streams.command(START, 1, &Command::Stream(path.display().to_string())).expect("it plays");
+    let now = run(&mut [&mut one, &mut two], START, Duration::from_millis(500));
+    assert_eq!(one.stats.counts[Count::RtpSent], 0);
+    connect((&mut one, a), (&mut two, b), 1, PortKind::StreamAudio);
+    let now = run(&mut [&mut one, &mut two], now, Duration::from_millis(90));
+    one.streams.remote(1, &audio([0, 0, 0, 0], 6_000));
+    let before = one.stats.counts[Count::RtpSent];
+    assert!((4..=5).contains(&before), "{before}");
+    let now = run(&mut [&mut one, &mut two], now, Duration::from_millis(500));
+    assert_eq!(one.stats.counts[Count::RtpSent], before);
+    connect((&mut one, a), (&mut two, b), 1, PortKind::StreamAudio);
+    run(&mut [&mut one, &mut two], now, Duration::from_millis(500));
+    // Ten packets in all, none of them lost to the waiting, in one sequence.
+    let ten = Requirement {
+        min_packets: Some(10),
+        max_packets: Some(10),
+        max_loss: Some(0.0),
+        ..Requirement::default()
+    };
+    assert_eq!(two.check(1, &ten), Ok(()));
+}
+
+/// The `a=crypto` line a scenario writes.
+fn crypto_line(side: &mut Side, call: u64, suite: &str) -> String {
+    let mut word = |keyword: String| side.streams.crypto(call, &keyword).expect("a keyword");
+    let (tag, key) = (word("cryptotag1audio".into()), word("cryptokeyparams1audio".into()));
+    format!("{tag} {} inline:{key}", word(format!("cryptosuite{suite}1audio")))
+}
+
+fn secure(ips: [[u8; 4]; 2], suites: [&str; 2]) -> (Side, Side, UdpSocket) {
+    let (mut one, mut two) = (Side::new(ips[0], |_| {}), Side::new(ips[1], |_| {}));
+    let (from, to) = connect((&mut one, ips[0]), (&mut two, ips[1]), 1, PortKind::StreamAudio);
+    let offer = crypto_line(&mut one, 1, suites[0]);
+    two.streams.remote(1, &RemoteMedia { audio_crypto: vec![offer], ..audio(ips[0], from) });
+    let answer = crypto_line(&mut two, 1, suites[1]);
+    let wire = UdpSocket::bind(SocketAddr::from((ips[1], 0))).expect("a socket");
+    one.streams.remote(1, &RemoteMedia { audio_crypto: vec![answer], ..audio(ips[1], to) });
+    (one, two, wire)
+}
+
+#[test]
+fn srtp_protects_what_is_streamed_and_what_is_echoed() {
+    for (n, suite) in ["aescm128sha180", "aescm128sha132", "nullsha180", "nullsha132"].into_iter().enumerate()
+    {
+        let ips = [[127, 0, 72, 2 * n as u8 + 1], [127, 0, 72, 2 * n as u8 + 2]];
+        let (mut one, mut two, wire) = secure(ips, [suite, suite]);
+        let pattern = Command::Pattern { video: false, spec: "1,0,PCMU/8000".to_owned() };
+        let echo = Command::EchoStart { video: false, spec: "0,PCMU/8000".to_owned() };
+        one.streams.command(START, 1, &pattern).expect("it plays");
+        two.streams.command(START, 1, &echo).expect("it echoes");
+        let now = run(&mut [&mut one, &mut two], START, Duration::from_millis(199));
+        let ten = Requirement { min_packets: Some(10), two_way: Some(true), ..Requirement::default() };
+        assert_eq!((one.check(1, &ten), two.check(1, &ten)), (Ok(()), Ok(())), "{suite}");
+        // On the wire there is a tag behind the payload, and with a cipher the pattern cannot be seen.
+        let address = wire.local_addr().expect("bound");
+        one.streams.remote(
+            1,
+            &RemoteMedia {
+                audio_crypto: vec![crypto_line(&mut two, 1, suite)],
+                ..audio(ips[1], address.port())
+            },
+        );
+        run(&mut [&mut one], now, Duration::from_millis(20));
+        let mut buffer = [0; 2_048];
+        let (len, _) = wire.recv_from(&mut buffer).expect("a packet");
+        assert_eq!(len, 12 + 160 + if suite.ends_with("80") { 10 } else { 4 }, "{suite}");
+        let visible = buffer[12..172].iter().all(|byte| *byte == 0xAA);
+        assert_eq!(visible, suite.starts_with("null"), "{suite}");
+    }
+}
+
+#[test]
+fn a_packet_with_another_key_is_refused_and_the_check_says_so() {
+    let ips = [[127, 0, 72, 11], [127, 0, 72, 12]];
+    let (mut one, mut two, _) = secure(ips, ["aescm128sha180", "aescm128sha180"]);
+    let mut stranger = Side::new([127, 0, 72, 13], |_| {});
+    let forged = crypto_line(&mut stranger, 1, "aescm128sha180");
+    two.streams.remote(1, &RemoteMedia { audio_crypto: vec![forged], ..audio(ips[0], 6_000) });
+    one.streams.command(START, 1, &Command::PlayDtmf("1,100".to_owned())).expect("it plays");
+    run(&mut [&mut one, &mut two], START, Duration::from_millis(300));
+    let sent = one.stats.counts[Count::RtpSent];
+    let text =
+        two.check(1, &Requirement { min_packets: Some(1), ..Requirement::default() }).expect_err("refused");
+    assert_eq!(text, format!("audio: 0 packets received and {sent} refused by SRTP, at least 1 wanted"));
+}
+
+#[test]
+fn digits_in_the_sound_are_heard_where_a_check_asks_for_digits() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut samples = Vec::new();
+    for digit in "42".chars().filter_map(media::events::Digit::from_char) {
+        samples.extend(media::tone::dtmf(digit, 8_000, 100));
+        samples.extend([0; 800]);
+    }
+    let wav = media::wav::Wav { rate: 8_000, channels: 1, samples };
+    std::fs::write(dir.path().join("digits.wav"), wav.to_bytes()).expect("written");
+    let (a, b) = ([127, 0, 71, 25], [127, 0, 71, 26]);
+    let listening = scenario(dir.path(), "<rtpcheck dtmf=\"42\"/>");
+    let shared = Shared::load(&Options::default(), &[&listening], IpAddr::from(b), &mut Rng::seeded(2));
+    let mut two = Side::shard(&shared.expect("it loads"), 0, Rng::seeded(2));
+    let mut one = Side::new(a, |_| {});
+    connect((&mut one, a), (&mut two, b), 1, PortKind::StreamAudio);
+    let spec = format!("{}/digits.wav,1,0", dir.path().display());
+    one.streams.command(START, 1, &Command::Stream(spec)).expect("it plays");
+    run(&mut [&mut one, &mut two], START, Duration::from_millis(500));
+    assert_eq!(two.check(1, &Requirement { dtmf: Some("42".to_owned()), ..Requirement::default() }), Ok(()));
 }

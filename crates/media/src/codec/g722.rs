@@ -43,7 +43,7 @@ fn saturate(value: i32) -> i32 {
 
 /// Of a product of two numbers of 16 bits: the upper half, as block arithmetic has it.
 fn scaled(a: i32, b: i32) -> i32 {
-    a * b >> 15
+    (a * b) >> 15
 }
 
 /// One band's adaptive step and predictor, the same at both ends (blocks 3 and 4).
@@ -70,7 +70,7 @@ impl Band {
 
     /// Block 3: the logarithm of the step leaks and grows, the step follows.
     fn scale(&mut self, weight: i32, max: i32, shift: i32) {
-        self.nb = ((self.nb * 127 >> 7) + weight).clamp(0, max);
+        self.nb = (((self.nb * 127) >> 7) + weight).clamp(0, max);
         let mantissa = ILB[(self.nb >> 6 & 31) as usize];
         let exponent = shift - (self.nb >> 11);
         self.det = if exponent < 0 { mantissa << -exponent } else { mantissa >> exponent } << 2;
@@ -166,7 +166,7 @@ impl G722Encoder {
         let e = saturate(x - self.low.s);
         let magnitude = if e < 0 { !e } else { e };
         let mut level = 1;
-        while level < 30 && magnitude >= self.low.det * Q6[level] >> 12 {
+        while level < 30 && magnitude >= (self.low.det * Q6[level]) >> 12 {
             level += 1;
         }
         // Table 13: positive codes fall from 61, negative ones from 31 but for the two smallest.
@@ -182,7 +182,7 @@ impl G722Encoder {
     fn quantise_high(&mut self, x: i32) -> u8 {
         let e = saturate(x - self.high.s);
         let magnitude = if e < 0 { !e } else { e };
-        let large = magnitude >= self.high.det * 564 >> 12;
+        let large = magnitude >= (self.high.det * 564) >> 12;
         let code = match (e < 0, large) {
             (true, true) => 0,
             (true, false) => 1,

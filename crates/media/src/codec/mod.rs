@@ -67,7 +67,7 @@ impl Encoder {
             EncoderState::Pcmu => out.extend(samples.iter().map(|sample| ulaw_encode(*sample))),
             EncoderState::Pcma => out.extend(samples.iter().map(|sample| alaw_encode(*sample))),
             EncoderState::G722(encoder) => {
-                if samples.len() % 2 != 0 {
+                if !samples.len().is_multiple_of(2) {
                     return Err(Error::FrameLength);
                 }
                 encoder.encode(samples, out);

@@ -46,7 +46,7 @@ pub(super) fn parse(file: &[u8], gathered: &mut Gathered) -> Result<(), Error> {
             interfaces.clear();
         }
         let total = reader.u32("a block's length")? as usize;
-        if !(12..=MAX_BLOCK).contains(&total) || total % 4 != 0 {
+        if !(12..=MAX_BLOCK).contains(&total) || !total.is_multiple_of(4) {
             return Err(Error::new(
                 start + 4,
                 "a block length of 12 to 16777216 in fours",

@@ -217,7 +217,7 @@ impl Receiver {
         let expected_since = expected.saturating_sub(self.reported.0);
         let lost_since = expected_since.saturating_sub(received.saturating_sub(self.reported.1));
         self.reported = (expected, received);
-        let fraction = if expected_since == 0 { 0 } else { (lost_since << 8) / expected_since };
+        let fraction = (lost_since << 8).checked_div(expected_since).unwrap_or(0);
         let (last_sr, delay) = match self.last_sr {
             Some((ntp, at)) => (ntp, now.since(at).as_micros() * 65_536 / 1_000_000),
             None => (0, 0),
