@@ -1,6 +1,7 @@
 //! The command line of `ringer`, and of `sipp-ringer`, which is `ringer sip` under another name.
 
 mod background;
+mod check;
 mod exit;
 pub mod flags;
 mod help;

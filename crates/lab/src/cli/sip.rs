@@ -4,6 +4,7 @@ use std::io::IsTerminal as _;
 
 use super::flags::{Action, Asked, Live, Outputs};
 use super::progress_lines::ProgressLines;
+use super::check::check;
 use super::setup::{Built, build, no_built_in};
 use super::{ExitCode, background, help, parse, version};
 use crate::command::{ReportFiles, write_reports};
@@ -58,6 +59,9 @@ fn dump(name: &str) -> ExitCode {
 
 fn prepared(asked: Asked) -> ExitCode {
     let Asked { options, action, outputs, .. } = asked;
+    if action == Action::Check {
+        return check(options);
+    }
     let Built { setup, warnings } = match build(options) {
         Ok(built) => built,
         Err(mistakes) => {
@@ -69,10 +73,6 @@ fn prepared(asked: Asked) -> ExitCode {
     };
     for warning in &warnings {
         eprintln!("warning: {warning}");
-    }
-    if action == Action::Check {
-        println!("{}", checked(&setup));
-        return ExitCode::Success;
     }
     if setup.options.behaviour.background && !background::is_child() {
         return match background::start() {
@@ -87,18 +87,6 @@ fn prepared(asked: Asked) -> ExitCode {
         };
     }
     run(setup, &outputs)
-}
-
-fn checked(setup: &Setup) -> String {
-    let scenario = &setup.scenario;
-    format!(
-        "{}: \"{}\" is right: {} steps, {} variables, {} response-time counters",
-        scenario.source.stem(),
-        scenario.name,
-        scenario.steps.len(),
-        scenario.variables.call.len() + scenario.variables.user.len() + scenario.variables.global.len(),
-        scenario.rtds.len(),
-    )
 }
 
 /// Everything is opened before the first call: trace files, control socket, the run's own sockets.
