@@ -43,7 +43,11 @@ fn told(setup: &Setup) -> Vec<String> {
         .collect();
     let injection = &setup.options.injection;
     for (index, path) in injection.files.iter().enumerate() {
-        lines.push(format!("{}: {}", path.display(), counted(setup.files.line_count(index) as usize, "line")));
+        lines.push(format!(
+            "{}: {}",
+            path.display(),
+            counted(setup.files.line_count(index) as usize, "line")
+        ));
     }
     lines
 }

@@ -2,6 +2,7 @@
 
 mod background;
 mod check;
+mod detach;
 mod exit;
 pub mod flags;
 mod help;

@@ -11,8 +11,8 @@ use super::flags::nearest_of;
 use crate::engine::Setup;
 use crate::inject::{FileError, Files};
 use crate::options::{Options, ScenarioName};
-use crate::scenario::model::Source;
 use crate::rtp;
+use crate::scenario::model::Source;
 use crate::scenario::{
     BUILT_IN_NAMES, CompileError, Compiled, Scenario, built_in, compile_file, compile_text,
 };
