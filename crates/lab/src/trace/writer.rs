@@ -11,6 +11,7 @@ use super::call_debug::CallDebug;
 use super::log::{Limits, Log};
 use super::time::Stamp;
 use super::{Direction, Line, Trace, Wants, name};
+use crate::engine::clock::Clock;
 use crate::options::{Options, Transport};
 
 /// How long a line may sit in a buffer before it is on disk.
@@ -77,11 +78,25 @@ impl Writer {
     }
 
     pub(super) fn run(mut self, lines: &Receiver<Line>) {
+        let mut clean = true;
+        let clock = Clock::new();
+        let mut flush_at = clock.now();
         loop {
-            match lines.recv_timeout(FLUSH) {
+            // Lines that come without a pause are on disk in time all the same.
+            let now = clock.now();
+            if clean {
+                flush_at = now + FLUSH;
+            } else if now >= flush_at {
+                self.flush();
+                (clean, flush_at) = (true, now + FLUSH);
+            }
+            match lines.recv_timeout(flush_at.since(now)) {
                 Ok(Line::End) | Err(RecvTimeoutError::Disconnected) => break,
-                Ok(line) => self.write(line),
-                Err(RecvTimeoutError::Timeout) => self.flush(),
+                Ok(line) => {
+                    self.write(line);
+                    clean = false;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
             }
         }
         let lot = std::mem::take(&mut self.rtt_lot);
