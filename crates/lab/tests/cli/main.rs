@@ -1,5 +1,6 @@
 //! The command line of the built programs: what they print, write and end with.
 
+mod control;
 mod program;
 
 use program::{Place, RINGER, SIPP_RINGER, address};
@@ -20,7 +21,7 @@ fn the_seeds_command_is_understood_word_for_word_and_starts() {
     let mut uac = place.start(&format!("sip {}", SEED.replace("127.0.0.1:5080", &format!("{server}:5060"))));
     uac.heard(" 0 failed");
     uac.signal("INT");
-    uac.signal("INT");
+    uac.signal("TERM");
     let said = uac.end();
     assert!(place.read("_screen.log").contains("INVITE"), "{said:?}");
     assert!(said.out.contains("Test Terminated"), "{said:?}");

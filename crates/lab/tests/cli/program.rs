@@ -1,11 +1,10 @@
 //! The built programs, run as a person runs them: in a directory of their own, on loopback, with an end to every wait.
-#![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::io::{BufRead as _, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use lab::engine::clock::Clock;
@@ -110,14 +109,15 @@ fn length(path: &Path) -> u64 {
 fn gathered(stream: impl Read + Send + 'static) -> Receiver<String> {
     // No run here says more; one that does waits for its reader.
     let (lines, reader) = sync_channel(65_536);
-    std::thread::spawn(move || {
+    let reads = move || {
         for line in BufReader::new(stream).split(b'\n') {
             let Ok(line) = line else { return };
             if lines.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
                 return;
             }
         }
-    });
+    };
+    std::thread::Builder::new().name("reader".to_owned()).spawn(reads).expect("a thread");
     reader
 }
 
@@ -198,7 +198,7 @@ pub(crate) fn runs(id: u32) -> bool {
 
 /// Asks again and again until it is so, for a minute at most.
 pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
-    let (_kept, never) = channel::<()>();
+    let (_kept, never) = sync_channel::<()>(1);
     let clock = Clock::new();
     let end = clock.now() + LONGEST;
     while !so() {
