@@ -27,6 +27,7 @@ pub struct Live {
     last: Progress,
     /// What of [`Shown`] is on the screen.
     drawn: u64,
+    given_back: bool,
 }
 
 impl Live {
@@ -34,7 +35,16 @@ impl Live {
         // Also sets a panic hook that restores the terminal.
         let terminal = ratatui::try_init()?;
         shown.attach(true);
-        Ok(Live { terminal, history: History::default(), shown, sipp, last: Progress::default(), drawn: 0 })
+        Ok(Live { given_back: false, terminal, history: History::default(), shown, sipp, last: Progress::default(), drawn: 0 })
+    }
+
+    /// Once: leaving the screen again would take the cursor back over what was printed since.
+    fn give_back(&mut self) {
+        self.shown.attach(false);
+        if !std::mem::replace(&mut self.given_back, true) {
+            // Nothing can be done about a terminal that is gone.
+            let _ = ratatui::try_restore();
+        }
     }
 
     fn draw(&mut self, setup: &Setup) {
@@ -69,15 +79,13 @@ impl Observer for Live {
     fn ended(&mut self, setup: &Setup, outcome: &Outcome) {
         self.last = outcome.progress.clone();
         self.draw(setup);
-        self.shown.attach(false);
-        ratatui::restore();
+        self.give_back();
     }
 }
 
 impl Drop for Live {
     fn drop(&mut self) {
-        self.shown.attach(false);
-        ratatui::restore();
+        self.give_back();
     }
 }
 

@@ -11,9 +11,9 @@ use crate::screen::View;
 #[derive(Debug, Clone, Default)]
 pub struct Shown(Arc<Inner>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
-    /// 0 is the live view, 1 to 9 are SIPp's.
+    /// 0 is the live view, 1 to 9 are SIPp's, [`UNASKED`] before anyone chose.
     screen: AtomicU8,
     /// A live view draws it.
     attached: AtomicBool,
@@ -23,9 +23,28 @@ struct Inner {
     view: Mutex<View>,
 }
 
+const UNASKED: u8 = u8::MAX;
+
+impl Default for Inner {
+    fn default() -> Self {
+        Inner {
+            screen: AtomicU8::new(UNASKED),
+            attached: AtomicBool::default(),
+            version: AtomicU64::default(),
+            line: Mutex::default(),
+            view: Mutex::default(),
+        }
+    }
+}
+
 impl Shown {
     pub fn get(&self) -> u8 {
-        self.0.screen.load(Ordering::Relaxed)
+        self.asked().unwrap_or(0)
+    }
+
+    /// `None` before anyone chose a screen.
+    pub fn asked(&self) -> Option<u8> {
+        Some(self.0.screen.load(Ordering::Relaxed)).filter(|screen| *screen != UNASKED)
     }
 
     pub fn set(&self, screen: u8) {

@@ -3,6 +3,8 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 
+use ratatui::crossterm::terminal;
+
 use super::{Footer, Page, Remote, State, dump, page, variables};
 use crate::engine::{Outcome, Progress, Setup};
 use crate::session::Observer;
@@ -55,7 +57,9 @@ impl Screens {
         }
         let (raw, footer) = self.remote.with(|state| (state.raw_terminal, footer(state)));
         let line = shown.line();
-        let wanted = Page::of_key(char::from(b'0' + shown.get()));
+        // As SIPp begins; `0` stops it.
+        let key = shown.asked().unwrap_or(Page::Scenario.key());
+        let wanted = Page::of_key(char::from(b'0' + key));
         if let (Some(wanted), Some(progress)) = (wanted, &self.last) {
             let text = match shown.view().seen(setup, progress) {
                 Some((setup, progress)) => page(&setup, &progress, wanted, footer),
@@ -123,7 +127,8 @@ impl Observer for Screens {
         self.draw(setup);
         if let Some(said) = self.remote.with(|state| state.said.take()) {
             let said = format!("{}\n", said.trim_end());
-            eprint!("{}", if state.raw_terminal { said.replace('\n', "\r\n") } else { said });
+            let said = if state.raw_terminal { said.replace('\n', "\r\n") } else { said };
+            let _ = std::io::stderr().write_all(said.as_bytes());
         }
     }
 
@@ -134,7 +139,8 @@ impl Observer for Screens {
     }
 
     fn ended(&mut self, setup: &Setup, outcome: &Outcome) {
-        let raw = self.remote.with(|state| state.raw_terminal);
+        // A live view has given the terminal back already.
+        let raw = terminal::is_raw_mode_enabled().unwrap_or(false);
         let progress = &outcome.progress;
         if setup.options.files.screen.on {
             self.file(setup, &dump(setup, progress, Footer::Terminated));
