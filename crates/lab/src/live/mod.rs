@@ -5,6 +5,7 @@ mod history;
 mod shown;
 
 use std::io;
+use std::mem::ManuallyDrop;
 
 use ratatui::DefaultTerminal;
 
@@ -20,7 +21,8 @@ pub type SippScreen = fn(&Setup, &Progress, u8) -> String;
 /// Draws on the terminal while the run goes on and gives it back at the end, whatever the end is. What is typed is
 /// read by `control::keys` alone, which tells [`Shown`].
 pub struct Live {
-    terminal: DefaultTerminal,
+    /// Never dropped: its own way of giving the cursor back panics when the terminal is gone.
+    terminal: ManuallyDrop<DefaultTerminal>,
     history: History,
     shown: Shown,
     sipp: SippScreen,
@@ -33,9 +35,17 @@ pub struct Live {
 impl Live {
     pub fn start(shown: Shown, sipp: SippScreen) -> io::Result<Live> {
         // Also sets a panic hook that restores the terminal.
-        let terminal = ratatui::try_init()?;
+        let terminal = ManuallyDrop::new(ratatui::try_init()?);
         shown.attach(true);
-        Ok(Live { given_back: false, terminal, history: History::default(), shown, sipp, last: Progress::default(), drawn: 0 })
+        Ok(Live {
+            given_back: false,
+            terminal,
+            history: History::default(),
+            shown,
+            sipp,
+            last: Progress::default(),
+            drawn: 0,
+        })
     }
 
     /// Once: leaving the screen again would take the cursor back over what was printed since.
@@ -43,6 +53,7 @@ impl Live {
         self.shown.attach(false);
         if !std::mem::replace(&mut self.given_back, true) {
             // Nothing can be done about a terminal that is gone.
+            let _ = self.terminal.show_cursor();
             let _ = ratatui::try_restore();
         }
     }
