@@ -3,6 +3,7 @@
 pub mod auth;
 pub mod call;
 pub mod cli;
+pub mod command;
 pub mod control;
 pub mod distribution;
 pub mod engine;
