@@ -102,6 +102,8 @@ pub struct Progress {
     pub now: Instant,
     /// Length of the interval.
     pub span: Duration,
+    /// How long calls were placed, or arrived: what follows until the last one ends is no load.
+    pub placing: Duration,
     pub interval: Stats,
     pub total: Stats,
     pub gauges: Gauges,
