@@ -52,6 +52,8 @@ pub enum Which {
 /// Everything an entry point may use and write to.
 pub struct Ctx<'a> {
     pub now: Instant,
+    /// When the message in hand came, as the kernel stamped it; without one it is `now`. Response times stop here.
+    pub received: Instant,
     pub env: &'a Env,
     pub stats: &'a mut Stats,
     pub out: &'a mut Outbox,

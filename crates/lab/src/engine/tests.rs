@@ -1,5 +1,7 @@
 //! Whole runs on loopback: both ends in one process, over every transport.
 
+mod outside;
+
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
