@@ -125,6 +125,10 @@ pub enum TransportFault {
     Closed,
     CannotSend,
     Congestion,
+    /// A message waited longer for its connection than `-send_timeout` allows.
+    SendTimeout,
+    /// 3PCC: the other instance cannot be reached.
+    CommandNotSent,
 }
 
 /// The media of a call, as far as the scenario speaks to it. Implemented by `crate::rtp`; tests have a scripted one.

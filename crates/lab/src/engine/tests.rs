@@ -1,6 +1,7 @@
 //! Whole runs on loopback: both ends in one process, over every transport.
 
 mod outside;
+mod twins;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -144,8 +144,15 @@ pub(super) fn handle_fault(call: &mut Call, ctx: &mut Ctx<'_>, fault: TransportF
         TransportFault::Closed => Count::FailedTcpClosed,
         TransportFault::CannotSend => Count::FailedCannotSendMessage,
         TransportFault::Congestion => Count::FailedOutboundCongestion,
+        TransportFault::SendTimeout => Count::FailedTimeoutOnSend,
+        TransportFault::CommandNotSent => Count::FailedCmdNotSent,
     };
     complain(call, ctx, fault_text(fault));
+    if fault == TransportFault::CommandNotSent {
+        // The peer of the call itself can still be told.
+        fail(call, ctx, count);
+        return;
+    }
     // Nothing more can be sent, so no BYE either.
     end(call, ctx, Outcome::Failure(count));
 }
@@ -372,6 +379,8 @@ fn fault_text(fault: TransportFault) -> &'static str {
         TransportFault::Closed => "the peer closed the connection",
         TransportFault::CannotSend => "the message could not be sent",
         TransportFault::Congestion => "the connection takes no more bytes",
+        TransportFault::SendTimeout => "the connection took no bytes for as long as -send_timeout allows",
+        TransportFault::CommandNotSent => "the other instance (3PCC) cannot be reached",
     }
 }
 

@@ -4,8 +4,7 @@ use stdx::time::Instant;
 
 use super::super::message::Incoming;
 use super::{
-    Call, Count, Ctx, Duration, NONE, command, complain, count_step, fail, finish, pause, receive,
-    send,
+    Call, Count, Ctx, Duration, NONE, command, complain, count_step, fail, finish, pause, receive, send,
 };
 use crate::call::actions::value::is_set;
 use crate::call::actions::{self, After};

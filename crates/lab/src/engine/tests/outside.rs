@@ -91,7 +91,12 @@ fn the_out_of_call_scenario_takes_every_request_and_keeps_its_own_books() {
     socket.send_to(stranger("MESSAGE", "1").as_bytes(), local).unwrap();
     assert!(next(&socket).0.starts_with("SIP/2.0 202"));
     // A response that belongs to no call is never answered.
-    socket.send_to(stranger("MESSAGE", "2").replace("MESSAGE sip:a SIP/2.0", "SIP/2.0 200 OK").as_bytes(), local).unwrap();
+    socket
+        .send_to(
+            stranger("MESSAGE", "2").replace("MESSAGE sip:a SIP/2.0", "SIP/2.0 200 OK").as_bytes(),
+            local,
+        )
+        .unwrap();
     socket.send_to(stranger("MESSAGE", "3").as_bytes(), local).unwrap();
     assert!(next(&socket).0.contains("Call-ID: 3"));
     run.change(Change::SoftQuit);

@@ -5,7 +5,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::world::{
-    End, START, answer_text, ask_text, code, maybe, pause, recv, request, response, scenario, step, uac, uas, wants,
+    End, START, answer_text, ask_text, code, maybe, pause, recv, request, response, scenario, step, uac, uas,
+    wants,
 };
 use crate::call::Value;
 use crate::options::{Options, RetransmissionCheck};
