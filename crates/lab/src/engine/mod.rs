@@ -222,7 +222,7 @@ impl Run {
             paused: control.paused,
             quitting: self.hub.phase() != Phase::Running,
             open_sockets: self.collector.open_sockets(),
-            threads: self.threads.len(),
+            threads: self.hub.doors.len(),
             last_call_number: load(&self.hub.started),
             local: Some(self.local),
         }

@@ -33,11 +33,13 @@ use crate::call::{Env, Outbox, Value, Which};
 use crate::inject::Files;
 use crate::options::{self, Options};
 use crate::rtp;
-use crate::scenario::Scenario;
+use crate::scenario::model::Source;
+use crate::scenario::{Scenario, built_in, compile_text};
 use crate::stats::Stats;
 
 pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
     name_sources(&mut setup)?;
+    answer_outside_calls(&mut setup);
     let options = Arc::clone(&setup.options);
     if setup.scenario.starts_calls() && options.remote.is_none() && options.network.remote_sending.is_none() {
         return Err(fatal("this scenario starts calls: say where to, as HOST or HOST:PORT".to_owned()));
@@ -103,6 +105,16 @@ fn name_sources(setup: &mut Setup) -> Result<(), StartError> {
     options.network.local = setup.files.source_addresses(field).map_err(fatal)?;
     setup.options = Arc::new(options);
     Ok(())
+}
+
+/// `-aa` answers outside calls too, unless `-oocsf` says how.
+fn answer_outside_calls(setup: &mut Setup) {
+    if !setup.options.call.auto_answer || setup.out_of_call.is_some() {
+        return;
+    }
+    let text = built_in("ooc_default").expect("it comes with the program");
+    let compiled = compile_text(text.as_bytes(), Source::BuiltIn("ooc_default"));
+    setup.out_of_call = compiled.ok().map(|compiled| Arc::new(compiled.scenario));
 }
 
 /// Certificates, when the transport wants them.
@@ -249,6 +261,8 @@ impl Common<'_> {
             out: Outbox::default(),
             arrivals: self.arrivals(index, rng.fork()),
             arrivals_end: self.arrivals_end(),
+            turn: self.started,
+            answers_all: self.setup.options.scenario.out_of_call.is_some(),
             users: Users::new(index, shards, self.users(), user_slots),
             rng,
             stats: self.empty_stats(),
@@ -320,9 +334,7 @@ impl Common<'_> {
         let steps = |scenario: &Option<Arc<Scenario>>| scenario.as_ref().map_or(0, |known| known.steps.len());
         let (main, receive, out_of_call) =
             (&self.setup.scenario, &self.setup.receive, &self.setup.out_of_call);
-        let all = || [Some(main), receive.as_ref(), out_of_call.as_ref()].into_iter().flatten();
-        let rtds = all().map(|scenario| scenario.rtds.len()).max().unwrap_or(0);
-        let counters = all().map(|scenario| scenario.counters.len()).max().unwrap_or(0);
+        let (rtds, counters) = (main.rtds.len(), main.counters.len());
         Stats::sized(main.steps.len(), steps(receive), steps(out_of_call), rtds, counters)
     }
 }
