@@ -2,7 +2,7 @@
 # Puts the torture vectors into each target's corpus, in the form that target reads.
 set -eu
 cd "$(dirname "$0")"
-mkdir -p corpus/message corpus/uri corpus/framing corpus/rewrite
+mkdir -p corpus/message corpus/uri corpus/framing corpus/rewrite corpus/scenario
 for vector in ../crates/sip/tests/vectors/*/*.dat; do
     name="$(basename "$vector" .dat)"
     cp "$vector" "corpus/message/$name"
@@ -12,3 +12,4 @@ for vector in ../crates/sip/tests/vectors/*/*.dat; do
 done
 grep -ahoiE '(sips?|tel):[^ <>"]+' ../crates/sip/tests/vectors/*/*.dat ../crates/sip/src/wire/uri_form.rs | sort -u |
     awk '{ printf "%s\n%s", last, $0 > ("corpus/uri/" NR); close("corpus/uri/" NR); last = $0 }'
+cp ../crates/lab/src/scenario/builtin/*.xml corpus/scenario/

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Defaults are SIPp's.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Options {
     pub scenario: ScenarioChoice,
     pub remote: Option<Remote>,
@@ -280,26 +280,6 @@ pub struct TraceFiles {
     pub ring_files: Option<u32>,
     pub ring_size: Option<u64>,
     pub max_size: Option<u64>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            scenario: ScenarioChoice::default(),
-            remote: None,
-            network: Network::default(),
-            behaviour: Behaviour::default(),
-            call: CallOptions::default(),
-            injection: Injection::default(),
-            media: MediaOptions::default(),
-            rate: Rate::default(),
-            timers: Timers::default(),
-            three_pcc: ThreePcc::default(),
-            files: TraceFiles::default(),
-            threads: None,
-            command_line: Vec::new(),
-        }
-    }
 }
 
 impl Default for Network {

@@ -19,6 +19,9 @@ pub(super) struct Names<'a> {
     pub(super) rtd: &'a str,
 }
 
+/// Which of a point's figures a sparkline shows.
+type Pick = fn(&Point) -> u64;
+
 const KEYS: &str = " + - * / rate   p pause   q stop   1-9 SIPp's screens   0 this   s dump ";
 
 pub(super) fn overview(frame: &mut Frame<'_>, setup: &Setup, progress: &Progress, history: &History) {
@@ -148,7 +151,7 @@ fn times(frame: &mut Frame<'_>, area: Rect, rtd: &str, progress: &Progress) {
 }
 
 fn sparks(frame: &mut Frame<'_>, area: Rect, history: &History) {
-    let panels: [(&str, fn(&Point) -> u64, Color); 4] = [
+    let panels: [(&str, Pick, Color); 4] = [
         ("completed/s", |point| point.completed, Color::Green),
         ("failed/s", |point| point.failed, Color::Red),
         ("open calls", |point| point.open, Color::Blue),

@@ -1,9 +1,13 @@
 //! Plans: several loads against one server, with thresholds and the figures of the test they repeat.
 
 pub mod model;
+mod prepare;
+mod run;
 mod values;
 
 pub use model::{Plan, PlanError};
+pub use prepare::{Load, Parse, Prepared};
+pub use run::{Finished, Watcher, run};
 pub use values::Values;
 
 /// The plans that come with the program: name and text.

@@ -255,7 +255,7 @@ fn sources(out: &mut String, report: &Report) {
     }
     let _ = write!(
         out,
-        "<h2>Command line</h2><pre>{}</pre><h2>Scenario</h2><details><summary>{} ({})</summary><pre>{}</pre></details>\n",
+        "<h2>Command line</h2><pre>{}</pre><h2>Scenario</h2><details><summary>{} ({})</summary><pre>{}</pre></details>",
         escape(words.trim_end()),
         escape(&report.scenario.name),
         escape(&report.scenario.source),

@@ -1,0 +1,118 @@
+//! The search at work: each trial is a whole run with its own sockets.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::args::Arguments;
+use super::search::{Found, Phase, Search, Trial, Verdict};
+use super::table;
+use crate::engine::{Change, Run, Setup};
+use crate::plan::model::Vary;
+use crate::report::{Meter, Recorder, Report};
+use crate::session::{self, Control, Observer};
+use crate::threshold::Threshold;
+
+/// Open calls are no bound of a search for the rate unless `-l` says so.
+const NO_LIMIT: u64 = 10_000_000;
+
+/// How a search ended, with every run's report.
+pub struct Searched {
+    /// `None` when it was stopped.
+    pub found: Option<Found>,
+    pub runs: Vec<(Trial, Verdict, Report)>,
+}
+
+/// What a search needs beside its numbers.
+pub struct Searcher<'a, M> {
+    pub setup: &'a Setup,
+    pub arguments: &'a Arguments,
+    pub thresholds: &'a [Threshold],
+    pub meter: &'a dyn Fn() -> M,
+    /// Set by Ctrl-C.
+    pub stop: &'a Arc<AtomicBool>,
+    /// Takes each line of the table as it comes.
+    pub print: &'a mut dyn FnMut(&str),
+    /// Makes what shows the progress of one run, if anything does.
+    pub observers: &'a dyn Fn() -> Vec<Box<dyn Observer>>,
+}
+
+impl<M: Meter + 'static> Searcher<'_, M> {
+    pub fn run(&mut self) -> Result<Searched, String> {
+        let mut search = Search::new(self.arguments.search.clone());
+        let mut runs = Vec::new();
+        (self.print)(&table::head());
+        while let Some(trial) = search.next() {
+            let (setup, rate, limit) = self.setup_of(trial);
+            let report = self.trial(&setup, trial)?;
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(Searched { found: None, runs });
+            }
+            let verdict = verdict(&report);
+            (self.print)(&table::case(runs.len() + 1, trial.phase, rate, limit, &report, verdict));
+            search.handle_verdict(verdict);
+            runs.push((trial, verdict, report));
+        }
+        Ok(Searched { found: search.found(), runs })
+    }
+
+    /// The run's options, its rate per second and its limit of open calls.
+    fn setup_of(&self, trial: Trial) -> (Setup, f64, u64) {
+        let mut options = (*self.setup.options).clone();
+        let rate = &mut options.rate;
+        match self.arguments.vary {
+            Vary::Rate => {
+                rate.calls = trial.value * rate.period.as_secs_f64();
+                rate.limit = Some(rate.limit.unwrap_or(NO_LIMIT));
+            }
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole and positive")]
+            Vary::Open => rate.limit = Some(trial.value as u64),
+        }
+        let per_second = rate.calls / rate.period.as_secs_f64().max(1e-9);
+        if trial.phase == Phase::Confirm {
+            rate.total = Some(self.arguments.confirm_calls);
+            rate.duration = Some(self.arguments.confirm_at_most);
+        } else if rate.total.is_none() || self.arguments.vary == Vary::Rate {
+            rate.total = None;
+            rate.duration = Some(self.arguments.step);
+        }
+        let limit = rate.limit.unwrap_or(NO_LIMIT);
+        (Setup { options: Arc::new(options), ..self.setup.clone() }, per_second, limit)
+    }
+
+    fn trial(&self, setup: &Setup, trial: Trial) -> Result<Report, String> {
+        let title = format!("{:?} at {:.1}", trial.phase, trial.value);
+        let recorder = Recorder::new(&title, self.thresholds.to_vec(), (self.meter)());
+        let report = recorder.report();
+        let mut run = Run::start(setup.clone()).map_err(|error| error.message)?;
+        let mut observers = (self.observers)();
+        observers.push(Box::new(recorder));
+        let controls: &mut [Box<dyn Control>] = &mut [Box::new(HardStop(Arc::clone(self.stop)))];
+        session::drive(setup, &mut run, &mut observers, controls);
+        let report = report.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        Ok(report)
+    }
+}
+
+/// A run is good when no session failed (RFC 7502 §6.1) and every threshold was kept.
+fn verdict(report: &Report) -> Verdict {
+    if !report.limited_by_ringer.is_empty() {
+        return Verdict::LimitedByRinger;
+    }
+    let kept = report.thresholds.iter().all(|threshold| threshold.kept);
+    if kept && report.totals.failed == 0 && report.totals.successful > 0 {
+        Verdict::Good
+    } else {
+        Verdict::Bad
+    }
+}
+
+/// Ctrl-C ends the run at once: its figures are of no use to the search.
+struct HardStop(Arc<AtomicBool>);
+
+impl Control for HardStop {
+    fn poll(&mut self, run: &Run) {
+        if self.0.load(Ordering::Relaxed) {
+            run.change(Change::HardQuit);
+        }
+    }
+}

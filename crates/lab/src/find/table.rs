@@ -1,0 +1,101 @@
+//! The tutorial's table of cases, a line a run, printed as the search goes.
+
+use super::search::{Phase, Verdict};
+use crate::plan::model::SeedCase;
+use crate::report::Report;
+
+/// Column headings and widths.
+const COLUMNS: &[(&str, usize)] = &[
+    ("case", 16),
+    ("-r", 9),
+    ("-l", 9),
+    ("calls", 9),
+    ("seconds", 9),
+    ("calls/s", 9),
+    ("open", 8),
+    ("ok", 9),
+    ("failed", 8),
+    ("p50 ms", 9),
+    ("p99 ms", 9),
+    ("", 0),
+];
+
+pub fn head() -> String {
+    line(COLUMNS.iter().map(|(name, _)| (*name).to_owned()))
+}
+
+/// A published case; what it does not say is a dash.
+pub fn seed(case: &SeedCase) -> String {
+    let dash = || "–".to_owned();
+    line([
+        format!("seed {}", case.name),
+        format!("{:.0}", case.rate),
+        case.open.to_string(),
+        case.calls.to_string(),
+        format!("{:.2}", case.seconds),
+        format!("{:.3}", case.calls_per_second),
+        case.open.to_string(),
+        case.ok.to_string(),
+        case.failed.to_string(),
+        dash(),
+        dash(),
+        if case.failed == 0 { "good" } else { "bad" }.to_owned(),
+    ])
+}
+
+/// One run of the search.
+pub fn case(number: usize, phase: Phase, rate: f64, limit: u64, report: &Report, verdict: Verdict) -> String {
+    let totals = &report.totals;
+    let first = report.response_times.first().cloned().unwrap_or_default();
+    let word = match phase {
+        Phase::Ramp => "ramp",
+        Phase::Bisect => "bisect",
+        Phase::Repeat => "repeat",
+        Phase::Confirm => "confirm",
+    };
+    line([
+        format!("{number} {word}"),
+        format!("{rate:.1}"),
+        limit.to_string(),
+        totals.started.to_string(),
+        format!("{:.2}", report.seconds),
+        format!("{:.1}", totals.rate),
+        totals.peak_open.to_string(),
+        totals.successful.to_string(),
+        totals.failed.to_string(),
+        format!("{:.2}", first.p50),
+        format!("{:.2}", first.p99),
+        match verdict {
+            Verdict::Good => "good".to_owned(),
+            Verdict::Bad => format!("bad: {}", why(report)),
+            Verdict::LimitedByRinger => {
+                format!("Ringer was the limit: {}", report.limited_by_ringer.join("; "))
+            }
+        },
+    ])
+}
+
+/// The first thing that was wrong.
+fn why(report: &Report) -> String {
+    let missed = report.thresholds.iter().find(|threshold| !threshold.kept).map(|threshold| {
+        format!("{} (measured {})", threshold.text, threshold.measured.as_deref().unwrap_or("nothing"))
+    });
+    let cause = report.failures.first().map(|named| format!("{} {}", named.count, named.name));
+    cause.or(missed).unwrap_or_else(|| "nothing was measured".to_owned())
+}
+
+fn line(cells: impl IntoIterator<Item = String>) -> String {
+    let mut out = String::new();
+    for (index, (cell, (_, width))) in cells.into_iter().zip(COLUMNS).enumerate() {
+        // Names to the left, numbers to the right, the verdict as long as it is.
+        match index {
+            0 => out.push_str(&format!("{cell:<width$}")),
+            _ if *width > 0 => out.push_str(&format!(" {cell:>width$}")),
+            _ => {
+                out.push_str("  ");
+                out.push_str(&cell);
+            }
+        }
+    }
+    out.trim_end().to_owned()
+}

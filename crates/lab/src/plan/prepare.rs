@@ -1,0 +1,154 @@
+//! A plan made ready: names filled in, its files written, every load compiled. Nothing is bound yet.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use super::model::{Generator, Plan};
+use super::{FILES, Values};
+use crate::engine::Setup;
+
+/// Makes a set-up of `ringer sip` arguments. The command line's own parser, handed in.
+pub type Parse<'a> = &'a dyn Fn(&[String]) -> Result<Setup, String>;
+
+pub struct Prepared {
+    pub plan: Plan,
+    pub loads: Vec<Load>,
+    /// The plan's files; gone with this value.
+    _folder: TempDir,
+}
+
+pub struct Load {
+    pub generator: Generator,
+    pub setup: Setup,
+}
+
+/// More lines than any server under test here has accounts.
+const MAX_ROWS: u64 = 50_000_000;
+
+impl Prepared {
+    /// `sets` are `--set name=value`, which must be names the plan has.
+    pub fn new(
+        plan: Plan,
+        target: &str,
+        sets: &[(String, String)],
+        parse: Parse<'_>,
+    ) -> Result<Prepared, String> {
+        let folder = tempfile::Builder::new()
+            .prefix("ringer-plan-")
+            .tempdir()
+            .map_err(|error| format!("the folder for the plan's files cannot be made: {error}"))?;
+        let values = values(&plan, target, sets, folder.path())?;
+        write_files(&plan, &values, folder.path())?;
+        let loads = plan
+            .generators
+            .iter()
+            .map(|generator| {
+                let words: Result<Vec<String>, String> =
+                    generator.sip.iter().map(|word| values.fill(word)).collect();
+                let setup = words.and_then(|words| parse(&words));
+                let setup = setup.map_err(|error| format!("generator {:?}: {error}", generator.name))?;
+                Ok(Load { generator: generator.clone(), setup })
+            })
+            .collect::<Result<Vec<_>, String>>()?;
+        Ok(Prepared { plan, loads, _folder: folder })
+    }
+}
+
+fn values(plan: &Plan, target: &str, sets: &[(String, String)], folder: &Path) -> Result<Values, String> {
+    let mut values = Values::default();
+    for (name, setting) in &plan.set {
+        values.set(name, setting.to_string());
+    }
+    for (name, value) in sets {
+        if !plan.set.contains_key(name) {
+            let known: Vec<&str> = plan.set.keys().map(String::as_str).collect();
+            return Err(format!(
+                "--set {name}: the plan has no such value: expected one of {}",
+                known.join(", ")
+            ));
+        }
+        values.set(name, value.as_str());
+    }
+    values.set("target", target);
+    values.set("dir", folder.display().to_string());
+    Ok(values)
+}
+
+fn write_files(plan: &Plan, values: &Values, folder: &Path) -> Result<(), String> {
+    let write = |name: &str, text: &[u8]| {
+        if name.contains('/') || name.starts_with('.') {
+            return Err(format!("data {name:?}: expected a plain file name"));
+        }
+        fs::write(folder.join(name), text).map_err(|error| format!("{}/{name}: {error}", folder.display()))
+    };
+    for (name, text) in FILES {
+        write(name, text.as_bytes())?;
+    }
+    for (name, data) in &plan.data {
+        let rows = values.fill(&data.rows)?;
+        let rows: u64 =
+            rows.parse().ok().filter(|rows| (1..=MAX_ROWS).contains(rows)).ok_or_else(|| {
+                format!("data {name:?}: rows {rows:?}: expected a number from 1 to {MAX_ROWS}")
+            })?;
+        let mut text = format!("{}\n", data.mode);
+        let mut values = values.clone();
+        for row in 0..rows {
+            values.set("n", row.to_string());
+            values.set("other", ((row + rows / 2) % rows).to_string());
+            let _ = writeln!(text, "{}", values.fill(&data.line)?);
+        }
+        write(name, text.as_bytes())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    fn prepare(
+        plan: &str,
+        sets: &[(&str, &str)],
+    ) -> (Result<Prepared, String>, Vec<Vec<String>>, Vec<String>) {
+        let seen = RefCell::new((Vec::new(), Vec::new()));
+        let parse = |words: &[String]| -> Result<Setup, String> {
+            let mut seen = seen.borrow_mut();
+            seen.0.push(words.to_vec());
+            if let Some(path) = words.iter().find(|word| word.ends_with(".csv")) {
+                seen.1.push(fs::read_to_string(path).expect("written before the loads are compiled"));
+            }
+            Err("seen".to_owned())
+        };
+        let plan = Plan::parse(plan, "p").expect("a right plan");
+        let sets: Vec<(String, String)> =
+            sets.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let prepared = Prepared::new(plan, "127.0.0.1:5060", &sets, &parse);
+        let (words, files) = seen.into_inner();
+        (prepared, words, files)
+    }
+
+    const PLAN: &str = "about = \"x\"\n[set]\naccounts = 4\n[data.\"users.csv\"]\nrows = \"{accounts}\"\nline = \"user{n};user{other}\"\n\
+        [[generator]]\nname = \"calls\"\nsip = [\"{target}\", \"-inf\", \"{dir}/users.csv\"]\n";
+
+    #[test]
+    fn names_are_filled_and_files_written() {
+        let (prepared, words, files) = prepare(PLAN, &[]);
+        assert!(prepared.err().expect("the parser refuses").contains("generator \"calls\": seen"));
+        assert_eq!(words[0][0], "127.0.0.1:5060");
+        assert_eq!(files, ["SEQUENTIAL\nuser0;user2\nuser1;user3\nuser2;user0\nuser3;user1\n"]);
+    }
+
+    #[test]
+    fn settings_are_overridden_by_name() {
+        let (_, _, files) = prepare(PLAN, &[("accounts", "2")]);
+        assert_eq!(files, ["SEQUENTIAL\nuser0;user1\nuser1;user0\n"]);
+        let (prepared, _, _) = prepare(PLAN, &[("acounts", "2")]);
+        assert!(prepared.err().expect("misspelt").contains("expected one of accounts"));
+        let (prepared, _, _) = prepare(PLAN, &[("accounts", "none")]);
+        assert!(prepared.err().expect("not a number").contains("rows \"none\": expected a number"));
+    }
+}
