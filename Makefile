@@ -5,7 +5,7 @@ CONFIG ?= belfry.toml
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check tidy deny bench-sip bench-memory fuzz-short
+.PHONY: help setup run demo test check tidy deny bench-sip bench-ringer bench-memory fuzz-short
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,7 +17,7 @@ run: ## build and start one node on loopback with the example configuration
 	@tools/setup build
 	$(CARGO) run --release --package server --bin belfry -- serve --config $(CONFIG)
 
-demo: ## about a minute: SIPp drives the seed's runs R1 and R4 through one node
+demo: ## about a minute: Ringer drives the seed's runs R1 and R4 through one node and writes reports
 	@tools/setup
 	@bench/demo/run $(ARGS)
 
@@ -47,6 +47,11 @@ bench-memory: ## resident bytes of a binding and of a lingering transaction
 	@tools/setup
 	$(CARGO) build --release --package server --bin belfry --locked
 	@bench/memory/run $(ARGS)
+
+bench-ringer: ## Ringer and SIPp in turn, both ends the same tool; ARGS="--help" lists the parts
+	@tools/setup
+	$(CARGO) build --release --bin ringer --locked
+	@bench/ringer/run $(ARGS)
 
 fuzz-short: ## every fuzz target for a minute (needs nightly and cargo-fuzz)
 	@tools/fuzz-short

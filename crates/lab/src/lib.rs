@@ -1,6 +1,10 @@
 //! The load lab: SIPp's scenarios on all cores, media, search, plans and honest reports.
 
+pub mod auth;
 pub mod call;
+pub mod cli;
+pub mod control;
+pub mod distribution;
 pub mod engine;
 pub mod find;
 pub mod inject;
@@ -12,6 +16,7 @@ pub mod regex;
 pub mod report;
 pub mod rtp;
 pub mod scenario;
+pub mod screen;
 pub mod session;
 pub mod stats;
 pub mod threshold;

@@ -91,4 +91,8 @@ pub struct Transaction {
     pub is_invite: bool,
     /// The final answer came: `ack_txn` may follow.
     pub completed: bool,
+    /// The step that acknowledged it, to do so again.
+    pub ack_step: Option<StepIndex>,
+    /// Hash of the final answer: the same again is ignored.
+    pub answer: u64,
 }

@@ -1,9 +1,44 @@
 //! A run: shards on their threads, sockets, arrivals, and the collector that adds up what they counted.
 
+mod bind;
+mod calls;
+pub mod clock;
+mod collect;
+mod control;
+mod cutter;
+mod hub;
+mod kernel;
+mod limits;
+mod net;
+mod report;
+mod schedule;
+mod shard;
+mod shell;
+mod start;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod tls;
+mod token;
+mod twin;
+mod udp;
+mod users;
+mod wire;
+mod work;
+
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use stdx::time::Instant;
+
+use clock::Clock;
+use collect::Collector;
+use control::Control;
+use hub::{Hub, Phase};
 
 use crate::inject::Files;
 use crate::options::Options;
@@ -19,6 +54,8 @@ pub struct Setup {
     pub out_of_call: Option<Arc<Scenario>>,
     pub files: Arc<Files>,
     pub receive_files: Option<Arc<Files>>,
+    /// Where shards trace to; the default one traces nothing.
+    pub tracer: crate::trace::Tracer,
 }
 
 /// What an operator, the control port, a plan or a search may change while calls run.
@@ -101,20 +138,123 @@ pub struct StartError {
 }
 
 /// A running load.
-#[derive(Debug)]
-pub struct Run {}
+pub struct Run {
+    hub: Arc<Hub>,
+    clock: Clock,
+    setup: Setup,
+    started: Instant,
+    local: SocketAddr,
+    control: Mutex<Control>,
+    collector: Collector,
+    threads: Vec<JoinHandle<()>>,
+    timed_out: bool,
+}
+
+impl std::fmt::Debug for Run {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Run({} threads at {})", self.threads.len(), self.local)
+    }
+}
 
 impl Run {
     /// Binds everything before the first call is placed.
-    pub fn start(_setup: Setup) -> Result<Run, StartError> {
-        Err(StartError { message: "not built".to_owned(), exit: 255 })
+    pub fn start(setup: Setup) -> Result<Run, StartError> {
+        start::start(setup)
     }
 
-    pub fn change(&self, _change: Change) {}
+    pub fn change(&self, change: Change) {
+        self.control.lock().apply(change, self.clock.now(), &self.hub);
+    }
 
     /// Blocks up to `at_most` and gives the next interval (every second), or the end.
-    pub fn next(&mut self, _at_most: Duration) -> Event {
-        Event::Nothing
+    pub fn next(&mut self, at_most: Duration) -> Event {
+        let until = self.clock.now() + at_most;
+        loop {
+            let now = self.clock.now();
+            self.keep_time(now);
+            if self.collector.ended() {
+                return self.end(now);
+            }
+            let gauges = self.gauges();
+            if let Some(progress) = self.collector.progress(gauges, self.started) {
+                return Event::Progress(Box::new(progress));
+            }
+            if now >= until {
+                return Event::Nothing;
+            }
+            self.collector.wait(until.since(now));
+        }
+    }
+
+    /// Ends that come with time: `-timeout`, `--for`, the highest rate.
+    fn keep_time(&mut self, now: Instant) {
+        let mut control = self.control.lock();
+        control.tick(now, &self.hub);
+        if std::mem::take(&mut control.reset) {
+            self.collector.reset();
+        }
+        drop(control);
+        let options = &self.setup.options;
+        let passed = now.since(self.started);
+        if options.timers.global.is_some_and(|limit| passed >= limit) && self.hub.phase() < Phase::Hard {
+            self.timed_out = true;
+            self.hub.advance(Phase::Hard);
+        }
+        let length = options.rate.duration.map(|length| length + options.behaviour.start_after);
+        if length.is_some_and(|length| passed >= length) {
+            self.hub.advance(Phase::Soft);
+        }
+    }
+
+    fn gauges(&self) -> Gauges {
+        let control = self.control.lock();
+        let load = |of: &std::sync::atomic::AtomicU64| of.load(Ordering::Relaxed);
+        Gauges {
+            open_calls: load(&self.hub.open),
+            peak_open_calls: load(&self.hub.peak),
+            peak_at: Instant::from_micros(load(&self.hub.peak_at)),
+            target_rate: control.target_rate(),
+            limit: load(&self.hub.limit),
+            users: control.users(),
+            paused: control.paused,
+            quitting: self.hub.phase() != Phase::Running,
+            open_sockets: self.collector.open_sockets(),
+            threads: self.threads.len(),
+            last_call_number: load(&self.hub.started),
+            local: Some(self.local),
+        }
+    }
+
+    fn end(&mut self, now: Instant) -> Event {
+        let mut fatal = false;
+        for thread in self.threads.drain(..) {
+            fatal |= thread.join().is_err();
+        }
+        self.setup.tracer.finish();
+        let gauges = self.gauges();
+        let progress = self.collector.last_progress(gauges, self.started, now);
+        let end = if fatal {
+            End::Fatal
+        } else if self.timed_out {
+            End::Timeout
+        } else if self.hub.phase() >= Phase::Hard {
+            End::Internal
+        } else {
+            End::Normal
+        };
+        let limited_by_ringer = self.collector.limits(&progress);
+        Event::Ended(Box::new(Outcome { progress, end, limited_by_ringer }))
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.hub.advance(Phase::Gone);
+        self.collector.close();
+        for thread in self.threads.drain(..) {
+            // It has told its end to nobody; a panic was shown by its hook.
+            let _ = thread.join();
+        }
     }
 }
 

@@ -7,19 +7,26 @@ use super::model::{Report, Sample, Times};
 
 const STYLE: &str = include_str!("report.css");
 
-pub fn page(report: &Report) -> String {
+/// One run, or several: those are compared in a table above their sections.
+pub fn page(title: &str, reports: &[Report]) -> String {
     let mut out = format!(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
-         <title>{}</title><style>{STYLE}</style></head><body>\n",
-        escape(&report.title)
+         <title>{0}</title><style>{STYLE}</style></head><body>\n",
+        escape(title)
     );
-    head(&mut out, report);
-    charts(&mut out, report);
-    times(&mut out, report);
-    failures(&mut out, report);
-    media(&mut out, report);
-    steps(&mut out, report);
-    sources(&mut out, report);
+    if reports.len() != 1 {
+        let _ = write!(out, "<h1>{}</h1>", escape(title));
+        comparison(&mut out, reports);
+    }
+    for report in reports {
+        head(&mut out, report);
+        charts(&mut out, report);
+        times(&mut out, report);
+        failures(&mut out, report);
+        media(&mut out, report);
+        steps(&mut out, report);
+        sources(&mut out, report);
+    }
     out.push_str("</body></html>\n");
     out
 }
@@ -263,14 +270,10 @@ fn sources(out: &mut String, report: &Report) {
     );
 }
 
-/// Several runs side by side: `ringer report a.json b.json`.
-pub fn comparison(reports: &[Report]) -> String {
-    let mut out = format!(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>Ringer: {} runs</title><style>{STYLE}</style></head><body>\
-         <h1>{} runs</h1><table><tr><th>run</th><th>calls/s</th><th>ok</th><th>failed</th><th>blocked</th><th>p50 ms</th>\
-         <th>p99 ms</th><th>max ms</th><th>peak open</th><th>Ringer's CPU, s</th><th>watched CPU, s</th><th></th></tr>",
-        reports.len(),
-        reports.len()
+fn comparison(out: &mut String, reports: &[Report]) {
+    out.push_str(
+        "<table><tr><th>run</th><th>calls/s</th><th>ok</th><th>failed</th><th>blocked</th><th>p50 ms</th><th>p99 ms</th>\
+         <th>max ms</th><th>peak open</th><th>Ringer's CPU, s</th><th>watched CPU, s</th><th></th></tr>",
     );
     for report in reports {
         let first = report.response_times.first().cloned().unwrap_or_default();
@@ -293,6 +296,5 @@ pub fn comparison(reports: &[Report]) -> String {
             report.totals.ringer_cpu
         );
     }
-    out.push_str("</table></body></html>\n");
-    out
+    out.push_str("</table>\n");
 }

@@ -8,7 +8,7 @@ mod record;
 #[cfg(test)]
 mod tests;
 
-pub use html::{comparison, page};
+pub use html::page;
 pub use junit::document as junit;
 pub use model::Report;
 pub use record::{Meter, Recorder};

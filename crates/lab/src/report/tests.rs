@@ -61,7 +61,7 @@ fn the_page_stands_alone_and_escapes() {
     report.command_line = vec!["ringer".into(), "sip".into(), "-s".into(), "a b".into()];
     report.scenario.text = "<scenario/>".to_owned();
     report.limited_by_ringer = vec!["shard 0 used 98 % of its core".to_owned()];
-    let page = page(&report);
+    let page = page("one", &[report]);
     for wanted in [
         "calls &amp; &lt;more&gt;",
         "&lt;scenario/&gt;",
@@ -83,7 +83,7 @@ fn junit_counts_what_failed() {
         model::Threshold { text: "failed == 0".into(), measured: Some("3".into()), kept: false },
         model::Threshold { text: "response.p99 < 1s".into(), measured: Some("2 ms".into()), kept: true },
     ];
-    let xml = junit(&report);
+    let xml = junit(std::slice::from_ref(&report));
     assert!(xml.contains("tests=\"3\" failures=\"1\""), "{xml}");
     assert!(xml.contains("name=\"response.p99 &lt; 1s\""), "{xml}");
     assert!(!report.passed());
@@ -95,7 +95,7 @@ fn json_reads_back() {
     let text = serde_json::to_string(&report).expect("plain data");
     let back: Report = serde_json::from_str(&text).expect("what was written");
     assert_eq!(back.samples.len(), 2);
-    assert!(comparison(&[report, back]).contains("2 runs"));
+    assert!(page("two runs", &[report, back]).contains("<h1>two runs</h1>"));
 }
 
 #[test]

@@ -1,5 +1,26 @@
 //! Media of calls: captures and files played, tones, echo, and everything received measured.
-//! One [`Streams`] a shard; it owns the sockets and is turned by the shard's loop.
+//! One [`Streams`] a shard, turned by the shard's loop; what they share (files, ports) is one [`Shared`].
+
+mod batch;
+mod call;
+mod check;
+mod control;
+mod crypto;
+mod files;
+mod play;
+mod ports;
+mod routes;
+mod schedule;
+mod shared;
+mod sink;
+mod sound;
+mod spec;
+mod streams;
+#[cfg(test)]
+mod tests;
+
+pub use shared::Shared;
+pub use streams::Streams;
 
 use std::net::SocketAddr;
 

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use mmsg::{Receiver, Sender};
 use router::{Edge, FlowId};
 use sip::dns::DnsQuery;
 use sip::transport::{Packet, Target, Transmit, Transport};
@@ -14,7 +15,6 @@ use tokio::task::{JoinHandle, spawn_local};
 use super::counters::NetCounters;
 use super::dns::Questions;
 use super::flow::{Flow, IDLE_TICKS, PeerKey, Queued, Shared};
-use super::mmsg::{Receiver, Sender};
 use super::settings::{Bound, CloseReason, Listener, NetError, NetEvent, NetSettings, SendFault};
 use super::stream;
 use super::udp::{Look, Outgoing, UdpListener, bind_socket};

@@ -6,7 +6,6 @@ mod dns;
 mod flow;
 mod handshake;
 mod io;
-mod mmsg;
 mod settings;
 mod stream;
 mod stun;

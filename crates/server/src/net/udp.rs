@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use mmsg::{BATCH, Datagram, Message, Receiver, Sender};
 use sip::transport::{Packet, Source, TransmitId, Transport};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::Interest;
@@ -17,7 +18,6 @@ use tokio::task::{JoinHandle, spawn_local};
 
 use super::counters::NetCounters;
 use super::flow::Shared;
-use super::mmsg::{self, BATCH, Datagram, Receiver, Sender};
 use super::settings::{NetEvent, SendFault};
 use super::stun;
 use crate::limits;
@@ -47,6 +47,12 @@ pub(super) struct Outgoing {
     /// The source address, on a socket that has several.
     pub(super) from: Option<IpAddr>,
     pub(super) report: Option<TransmitId>,
+}
+
+impl Outgoing {
+    fn message(&self) -> Message<'_> {
+        Message { bytes: &self.bytes, remote: self.remote, from: self.from }
+    }
 }
 
 pub(super) struct UdpListener {
@@ -163,7 +169,7 @@ impl UdpListener {
         events: &mut Vec<NetEvent>,
     ) {
         while !self.queue.is_empty() {
-            match sender.send(self.socket.as_fd(), self.queue.iter()) {
+            match sender.send(self.socket.as_fd(), self.queue.iter().map(Outgoing::message)) {
                 Ok(sent) => self.remember(sent, counters),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return self.await_room(),
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => return,

@@ -1,18 +1,17 @@
-//! Many datagrams with one system call: recvmmsg(2), sendmmsg(2) and the socket options beside them.
-//! The only file of the server that speaks to the kernel without a safe wrapper.
+//! Batches of datagrams with one system call: recvmmsg(2), sendmmsg(2) and the socket options beside them.
+//! The only file of server and lab that speaks to sockets without a safe wrapper.
 #![allow(unsafe_code)]
 
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::time::Duration;
 
 use libc::{c_int, c_void, cmsghdr, iovec, mmsghdr, msghdr, sockaddr_in, sockaddr_in6, socklen_t};
 
-use super::udp::Outgoing;
-
 /// Datagrams per system call. Twice as many save nothing that can be measured.
-pub(super) const BATCH: usize = 64;
+pub const BATCH: usize = 64;
 
 /// No datagram is longer: 65,507 bytes over IPv4, 65,527 over IPv6.
 const SLOT: usize = 65_536;
@@ -20,8 +19,8 @@ const SLOT: usize = 65_536;
 /// Slots a power of two apart would all begin in the same set of the CPU's caches.
 const STRIDE: usize = SLOT + 17 * 64;
 
-/// Room for IPV6_PKTINFO (40 bytes) and SO_RXQ_OVFL (24 bytes), and some.
-const CONTROL: usize = 96;
+/// Room for IPV6_PKTINFO (40 bytes), SO_RXQ_OVFL (24 bytes) and SO_TIMESTAMPNS (32 bytes), and some.
+const CONTROL: usize = 128;
 
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
@@ -35,17 +34,28 @@ union Name {
 }
 
 /// One datagram in the receiver's memory.
-pub(super) struct Datagram<'a> {
-    pub(super) bytes: &'a [u8],
-    pub(super) remote: SocketAddr,
+pub struct Datagram<'a> {
+    pub bytes: &'a [u8],
+    pub remote: SocketAddr,
     /// The address it was sent to, when the socket was told to say so.
-    pub(super) to: Option<IpAddr>,
+    pub to: Option<IpAddr>,
     /// Datagrams this socket ever dropped because its buffer was full (wraps around).
-    pub(super) drops: Option<u32>,
+    pub drops: Option<u32>,
+    /// When the kernel received it, since the Unix epoch by the wall clock; after [`want_timestamps`].
+    pub received: Option<Duration>,
+}
+
+/// One datagram to send.
+#[derive(Debug, Clone, Copy)]
+pub struct Message<'a> {
+    pub bytes: &'a [u8],
+    pub remote: SocketAddr,
+    /// The source address, on a socket that has several.
+    pub from: Option<IpAddr>,
 }
 
 /// Memory for one batch. Only the pages that datagrams really touched are resident.
-pub(super) struct Receiver {
+pub struct Receiver {
     slab: Vec<u8>,
     names: Vec<Name>,
     controls: Vec<Control>,
@@ -54,7 +64,11 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    pub(super) fn new() -> Self {
+    #[expect(
+        clippy::new_without_default,
+        reason = "four megabytes of address space are an act, not a default"
+    )]
+    pub fn new() -> Self {
         let mut receiver = Receiver {
             slab: vec![0; STRIDE * BATCH],
             names: vec![zeroed_name(); BATCH],
@@ -91,7 +105,7 @@ impl Receiver {
     }
 
     /// Hands every datagram that waits, `BATCH` at most, to `each`. The count, or `WouldBlock` for none.
-    pub(super) fn receive(
+    pub fn receive(
         &mut self,
         socket: BorrowedFd<'_>,
         mut each: impl FnMut(Datagram<'_>),
@@ -115,10 +129,10 @@ impl Receiver {
                 std::slice::from_raw_parts((*header.msg_hdr.msg_iov).iov_base.cast::<u8>(), length)
             };
             // SAFETY: the kernel filled in name and control and set their lengths.
-            let (remote, (to, drops)) =
-                unsafe { (read_name(&header.msg_hdr), read_control(&header.msg_hdr)) };
+            let (remote, noted) = unsafe { (read_name(&header.msg_hdr), read_control(&header.msg_hdr)) };
             if let Some(remote) = remote {
-                each(Datagram { bytes, remote, to, drops });
+                let Noted { to, drops, received } = noted;
+                each(Datagram { bytes, remote, to, drops, received });
             }
             reset(&mut header.msg_hdr);
         }
@@ -134,15 +148,20 @@ fn reset(header: &mut msghdr) {
 }
 
 /// Memory to describe one batch to send.
-pub(super) struct Sender {
+pub struct Sender {
     names: Vec<Name>,
     controls: Vec<Control>,
     iovecs: Vec<iovec>,
     headers: Vec<mmsghdr>,
 }
 
+// SAFETY: between calls the pointers are not followed; each call writes those it uses anew, to memory that
+// moves with the struct or outlives the call.
+unsafe impl Send for Sender {}
+
 impl Sender {
-    pub(super) fn new() -> Self {
+    #[expect(clippy::new_without_default, reason = "as its receiver")]
+    pub fn new() -> Self {
         Sender {
             names: vec![zeroed_name(); BATCH],
             controls: vec![Control([0; CONTROL]); BATCH],
@@ -152,14 +171,14 @@ impl Sender {
     }
 
     /// Sends from the front, `BATCH` at most. The count that went; an error is about the first one.
-    pub(super) fn send<'a>(
+    pub fn send<'a>(
         &mut self,
         socket: BorrowedFd<'_>,
-        messages: impl Iterator<Item = &'a Outgoing>,
+        messages: impl Iterator<Item = Message<'a>>,
     ) -> io::Result<usize> {
         let mut count = 0;
         for (index, message) in messages.take(BATCH).enumerate() {
-            self.describe(index, message);
+            self.describe(index, &message);
             count = index + 1;
         }
         // SAFETY: the first `count` headers point at this struct's memory and at the messages' bytes, all
@@ -175,7 +194,7 @@ impl Sender {
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
     }
 
-    fn describe(&mut self, index: usize, message: &Outgoing) {
+    fn describe(&mut self, index: usize, message: &Message<'_>) {
         let name_length = write_name(&mut self.names[index], message.remote);
         self.iovecs[index] =
             iovec { iov_base: message.bytes.as_ptr().cast_mut().cast(), iov_len: message.bytes.len() };
@@ -196,7 +215,7 @@ impl Sender {
 
 /// Asks the kernel to tell drops and ICMP errors, and with `to_address` the address each datagram was sent to. Routers may
 /// fragment what we send over IPv4: a response that is longer than the path's MTU has no other way to go.
-pub(super) fn prepare(socket: BorrowedFd<'_>, ipv6: bool, to_address: bool) -> io::Result<()> {
+pub fn prepare(socket: BorrowedFd<'_>, ipv6: bool, to_address: bool) -> io::Result<()> {
     let fd = socket.as_raw_fd();
     set_int(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
     if !ipv6 {
@@ -213,11 +232,21 @@ pub(super) fn prepare(socket: BorrowedFd<'_>, ipv6: bool, to_address: bool) -> i
     }
 }
 
+/// Asks the kernel to say when each datagram arrived: a receiver that naps between batches stays exact.
+pub fn want_timestamps(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set_int(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
+}
+
+/// Asks the kernel to count datagrams it drops for want of room in the socket's buffer.
+pub fn want_drops(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set_int(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)
+}
+
 /// Room for the beginning of a datagram as ICMP quotes it (RFC 1812 §4.3.2.3: 576 bytes in all).
 const QUOTE: usize = 576;
 
 /// The next error that the socket knows of: where a datagram was sent, and how it began. `None`: no more.
-pub(super) fn take_refusal(socket: BorrowedFd<'_>) -> Option<(SocketAddr, Vec<u8>)> {
+pub fn take_refusal(socket: BorrowedFd<'_>) -> Option<(SocketAddr, Vec<u8>)> {
     let mut name = zeroed_name();
     let mut quote = vec![0; QUOTE];
     let mut iovec = iovec { iov_base: quote.as_mut_ptr().cast(), iov_len: QUOTE };
@@ -237,7 +266,7 @@ pub(super) fn take_refusal(socket: BorrowedFd<'_>) -> Option<(SocketAddr, Vec<u8
 }
 
 /// Above `net.core.rmem_max`; needs CAP_NET_ADMIN.
-pub(super) fn force_receive_buffer(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+pub fn force_receive_buffer(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
     set_int(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)
 }
@@ -306,12 +335,20 @@ unsafe fn read_name(header: &msghdr) -> Option<SocketAddr> {
     }
 }
 
-/// The address a datagram was sent to, and the count of drops.
+/// What control messages say of a datagram.
+#[derive(Default)]
+struct Noted {
+    to: Option<IpAddr>,
+    drops: Option<u32>,
+    received: Option<Duration>,
+}
+
+/// The address a datagram was sent to, the count of drops, the time of receipt.
 ///
 /// # Safety
 /// `header.msg_control` and `msg_controllen` are as the kernel left them.
-unsafe fn read_control(header: &msghdr) -> (Option<IpAddr>, Option<u32>) {
-    let (mut to, mut drops) = (None, None);
+unsafe fn read_control(header: &msghdr) -> Noted {
+    let mut noted = Noted::default();
     // SAFETY: the CMSG macros walk inside msg_controllen; the data of each kind has the type the kernel
     // documents for it, and is read unaligned.
     unsafe {
@@ -319,21 +356,27 @@ unsafe fn read_control(header: &msghdr) -> (Option<IpAddr>, Option<u32>) {
         while !at.is_null() {
             let data = libc::CMSG_DATA(at);
             match ((*at).cmsg_level, (*at).cmsg_type) {
-                (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => drops = Some(data.cast::<u32>().read_unaligned()),
+                (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
+                    noted.drops = Some(data.cast::<u32>().read_unaligned());
+                }
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                    let at = data.cast::<libc::timespec>().read_unaligned();
+                    noted.received = Some(Duration::new(at.tv_sec as u64, at.tv_nsec as u32));
+                }
                 (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
                     let info = data.cast::<libc::in_pktinfo>().read_unaligned();
-                    to = Some(IpAddr::from(info.ipi_addr.s_addr.to_ne_bytes()));
+                    noted.to = Some(IpAddr::from(info.ipi_addr.s_addr.to_ne_bytes()));
                 }
                 (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
                     let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
-                    to = Some(IpAddr::from(info.ipi6_addr.s6_addr));
+                    noted.to = Some(IpAddr::from(info.ipi6_addr.s6_addr));
                 }
                 _ => {}
             }
             at = libc::CMSG_NXTHDR(header, at);
         }
     }
-    (to, drops)
+    noted
 }
 
 /// Writes the control message that chooses the source address; its length.

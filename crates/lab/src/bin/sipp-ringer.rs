@@ -1,0 +1,10 @@
+//! `sipp-ringer`: `ringer sip` for those who call `sipp`.
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> std::process::ExitCode {
+    let arguments: Vec<String> =
+        std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()).collect();
+    lab::cli::sipp(&arguments).into()
+}

@@ -1,0 +1,126 @@
+//! Variables: where they are kept, what counts as set, and how they turn into numbers and text.
+
+use std::io::Write;
+
+use crate::call::{Call, Ctx, Value};
+use crate::scenario::action::Operand;
+use crate::scenario::model::{Scope, VarRef};
+
+impl Value {
+    /// Appends the text `[$name]` gives: numbers with six decimals.
+    pub fn write_to(&self, out: &mut Vec<u8>) {
+        match self {
+            Value::Unset => {}
+            Value::Text(text) => out.extend_from_slice(text),
+            Value::Number(number) => write!(out, "{number:.6}").expect("a vector takes every byte"),
+            Value::Bool(set) => out.extend_from_slice(if *set { b"true" } else { b"false" }),
+        }
+    }
+
+    /// For `test` and `condexec`: a number is set when it is not zero, a boolean when it is true.
+    pub fn is_set(&self) -> bool {
+        match self {
+            Value::Unset => false,
+            Value::Text(_) => true,
+            Value::Number(number) => *number != 0.0,
+            Value::Bool(set) => *set,
+        }
+    }
+
+    /// As an operand: only a number has one, everything else counts 0.
+    pub fn as_operand(&self) -> f64 {
+        match self {
+            Value::Number(number) => *number,
+            _ => 0.0,
+        }
+    }
+
+    /// `todouble`: text must be a number to its end.
+    pub fn to_number(&self) -> Option<f64> {
+        match self {
+            Value::Unset => None,
+            Value::Number(number) => Some(*number),
+            Value::Bool(set) => Some(f64::from(u8::from(*set))),
+            Value::Text(text) if text.is_empty() => Some(0.0),
+            Value::Text(text) => std::str::from_utf8(text).ok()?.trim_start().parse().ok(),
+        }
+    }
+
+    /// The text of a text; empty for all others.
+    pub fn as_text(&self) -> &[u8] {
+        match self {
+            Value::Text(text) => text,
+            _ => b"",
+        }
+    }
+}
+
+/// Reads a variable of any scope in place.
+pub fn with<T>(call: &Call, ctx: &Ctx<'_>, variable: VarRef, read: impl FnOnce(&Value) -> T) -> T {
+    let slot = usize::from(variable.slot);
+    match variable.scope {
+        Scope::Call => read(call.variables.get(slot).unwrap_or(&Value::Unset)),
+        Scope::User => read(ctx.user.as_ref().and_then(|values| values.get(slot)).unwrap_or(&Value::Unset)),
+        Scope::Global => read(ctx.env.globals.read().get(slot).unwrap_or(&Value::Unset)),
+    }
+}
+
+pub fn set(call: &mut Call, ctx: &mut Ctx<'_>, variable: VarRef, value: Value) {
+    let slot = usize::from(variable.slot);
+    match variable.scope {
+        Scope::Call => {
+            if let Some(place) = call.variables.get_mut(slot) {
+                *place = value;
+            }
+        }
+        Scope::User => {
+            if let Some(place) = ctx.user.as_mut().and_then(|values| values.get_mut(slot)) {
+                *place = value;
+            }
+        }
+        Scope::Global => {
+            if let Some(place) = ctx.env.globals.write().get_mut(slot) {
+                *place = value;
+            }
+        }
+    }
+}
+
+pub fn is_set(call: &Call, ctx: &Ctx<'_>, variable: VarRef) -> bool {
+    with(call, ctx, variable, Value::is_set)
+}
+
+pub fn operand(call: &Call, ctx: &Ctx<'_>, operand: Operand) -> f64 {
+    match operand {
+        Operand::Value(number) => number,
+        Operand::Variable(variable) => with(call, ctx, variable, Value::as_operand),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_counts_as_set_depends_on_the_type() {
+        assert!(!Value::Unset.is_set());
+        assert!(!Value::Number(0.0).is_set());
+        assert!(Value::Number(-1.0).is_set());
+        assert!(!Value::Bool(false).is_set());
+        assert!(Value::Text(Box::default()).is_set());
+    }
+
+    #[test]
+    fn numbers_are_written_with_six_decimals() {
+        let mut out = Vec::new();
+        Value::Number(1.5).write_to(&mut out);
+        assert_eq!(out, b"1.500000");
+    }
+
+    #[test]
+    fn text_is_a_number_only_to_its_end() {
+        assert_eq!(Value::Text((*b" 12.5").into()).to_number(), Some(12.5));
+        assert_eq!(Value::Text((*b"12x").into()).to_number(), None);
+        assert_eq!(Value::Unset.to_number(), None);
+    }
+}

@@ -1,0 +1,295 @@
+//! Each way to fail, and what the peer is told.
+
+use std::time::Duration;
+
+use super::world::{End, code, maybe, pause, request, scenario, step, uac, uas, wants};
+use crate::call::{Outcome, TransportFault};
+use crate::options::Options;
+use crate::scenario::Scenario;
+use crate::scenario::action::{Action, ActionKind, Check, Ereg, Internal, Operand, SearchIn};
+use crate::scenario::model::{Role, StepKind};
+use crate::scenario::template::Template;
+use crate::stats::Count;
+
+const ID: &str = "1@host";
+
+fn started(scenario: Scenario) -> End {
+    let mut end = End::new(scenario, Options::default());
+    end.start(ID);
+    end
+}
+
+fn failed(end: &End, why: Count) {
+    assert_eq!(end.ended, [Outcome::Failure(why)]);
+    assert_eq!((end.count(Count::FailedCall), end.count(why)), (1, 1));
+    end.assert_books();
+}
+
+#[test]
+fn a_refusal_is_acknowledged() {
+    let mut end = started(uac());
+    end.answer(ID, 486, 1, "INVITE");
+    assert_eq!(end.said(), ["INVITE", "ACK"]);
+    assert_eq!((end.stats.steps[1].unexpected, end.stats.error_codes[&486]), (1, 1));
+    failed(&end, Count::FailedUnexpectedMessage);
+}
+
+#[test]
+fn an_early_dialog_is_cancelled_and_an_established_one_ended() {
+    let mut end = started(uac());
+    end.answer(ID, 180, 1, "INVITE");
+    end.on_call(ID.as_bytes(), |call, ctx| call.abort(ctx, Count::FailedStopped));
+    assert_eq!(end.said(), ["INVITE", "CANCEL"]);
+    failed(&end, Count::FailedStopped);
+
+    let mut steps = uac().steps;
+    steps[6] = pause(60_000.0);
+    let mut end = started(scenario(Role::Client, steps));
+    end.answer(ID, 200, 1, "INVITE");
+    end.on_call(ID.as_bytes(), |call, ctx| call.abort(ctx, Count::FailedStopped));
+    assert_eq!(end.said(), ["INVITE", "ACK", "BYE"]);
+    // Once is enough.
+    end.on_call(ID.as_bytes(), |call, ctx| call.abort(ctx, Count::FailedStopped));
+    failed(&end, Count::FailedStopped);
+}
+
+#[test]
+fn an_answer_that_is_not_acknowledged_yet_gets_ack_and_bye() {
+    let mut end = started(scenario(Role::Client, vec![request("INVITE", None), code(200), pause(60_000.0)]));
+    end.answer(ID, 200, 1, "INVITE");
+    end.on_call(ID.as_bytes(), |call, ctx| call.abort(ctx, Count::FailedStopped));
+    assert_eq!(end.said(), ["INVITE", "ACK", "BYE"]);
+}
+
+#[test]
+fn default_behaviours_can_be_switched_off() {
+    let mut options = Options::default();
+    options.call.defaults.bye = false;
+    let mut end = End::new(uac(), options.clone());
+    end.start(ID);
+    end.answer(ID, 486, 1, "INVITE");
+    assert_eq!(end.said(), ["INVITE"]);
+    failed(&end, Count::FailedUnexpectedMessage);
+
+    options.call.defaults.abort_unexpected = false;
+    let mut end = End::new(uac(), options);
+    end.start(ID);
+    end.answer(ID, 486, 1, "INVITE");
+    end.ask(ID, 3, "BYE");
+    assert!(end.ended.is_empty());
+    assert_eq!(end.stats.steps[1].unexpected, 2);
+}
+
+#[test]
+fn an_unexpected_bye_is_answered_and_fails_the_call() {
+    let mut end = started(uac());
+    end.ask(ID, 2, "BYE");
+    assert_eq!(end.said(), ["INVITE", "200"]);
+    failed(&end, Count::FailedUnexpectedMessage);
+}
+
+#[test]
+fn a_default_message_of_the_scenario_is_used() {
+    let mut own = uac();
+    own.defaults.ok = Some(Template::text("SIP/2.0 299 Mine\nX: 1\n\n"));
+    let mut end = started(own);
+    end.ask(ID, 2, "CANCEL");
+    assert_eq!(end.sent[1], "SIP/2.0 299 Mine\r\nX: 1\r\n\r\n");
+}
+
+#[test]
+fn a_receive_timeout_fails_or_goes_to_its_label() {
+    let mut options = Options::default();
+    options.timers.recv_timeout = Some(Duration::from_secs(3));
+    let steps = vec![request("OPTIONS", None), code(200), request("INFO", None), pause(10.0)];
+    let mut end = End::new(scenario(Role::Client, steps.clone()), options.clone());
+    end.start(ID);
+    end.wait(2999);
+    assert!(end.ended.is_empty());
+    end.wait(1);
+    assert_eq!(end.stats.steps[1].timeouts, 1);
+    failed(&end, Count::FailedTimeoutOnRecv);
+
+    let mut steps = steps;
+    steps[1].flow.on_timeout = Some(2);
+    let mut end = End::new(scenario(Role::Client, steps.clone()), options.clone());
+    end.start(ID);
+    end.wait(3010);
+    assert_eq!(end.said(), ["OPTIONS", "INFO"]);
+    assert_eq!(end.ended, [Outcome::Success]);
+
+    // A label at the end is none.
+    steps[1].flow.on_timeout = Some(4);
+    let mut end = End::new(scenario(Role::Client, steps), options);
+    end.start(ID);
+    end.wait(3000);
+    failed(&end, Count::FailedTimeoutOnRecv);
+}
+
+#[test]
+fn the_last_retransmission_may_lead_to_a_label() {
+    let mut steps = vec![request("OPTIONS", Some(500)), code(200), request("INFO", None), pause(10.0)];
+    steps[0].flow.on_timeout = Some(2);
+    let mut end = started(scenario(Role::Client, steps));
+    end.wait(60_000);
+    assert_eq!(end.said().last().map(String::as_str), Some("INFO"));
+    assert_eq!(end.ended, [Outcome::Success]);
+}
+
+#[test]
+fn faults_of_the_transport() {
+    for (fault, why) in [
+        (TransportFault::ConnectFailed, Count::FailedTcpConnect),
+        (TransportFault::Closed, Count::FailedTcpClosed),
+        (TransportFault::CannotSend, Count::FailedCannotSendMessage),
+        (TransportFault::Congestion, Count::FailedOutboundCongestion),
+    ] {
+        let mut end = started(uac());
+        end.fault(ID, fault);
+        end.fault(ID, fault);
+        failed(&end, why);
+    }
+}
+
+#[test]
+fn a_connection_closed_in_timewait_is_no_failure() {
+    let mut end = End::new(uas(), Options::default());
+    for (cseq, method) in [(1, "INVITE"), (1, "ACK"), (2, "BYE")] {
+        end.ask(ID, cseq, method);
+    }
+    end.fault(ID, TransportFault::Closed);
+    assert_eq!(end.ended, [Outcome::Success]);
+}
+
+#[test]
+fn messages_are_lost_on_purpose_either_way() {
+    let mut steps = uac().steps;
+    steps[0].flow.lost = Some(1.0);
+    steps[4].flow.lost = Some(1.0);
+    let mut end = started(scenario(Role::Client, steps));
+    end.wait(500);
+    assert!(end.said().is_empty());
+    assert_eq!((end.stats.steps[0].lost, end.stats.steps[0].retransmissions), (2, 1));
+    end.answer(ID, 200, 1, "INVITE");
+    assert_eq!((end.stats.steps[4].lost, end.stats.steps[4].messages), (1, 0));
+}
+
+#[test]
+fn a_dead_call_counts_what_still_comes() {
+    let mut end = started(scenario(Role::Client, vec![request("OPTIONS", None), maybe(100), code(200)]));
+    end.answer(ID, 200, 1, "OPTIONS");
+    end.answer(ID, 200, 1, "OPTIONS");
+    assert_eq!((end.count(Count::DeadCallMsgs), end.said().len()), (1, 1));
+    let mut server = End::new(
+        scenario(Role::Server, vec![wants("OPTIONS"), super::world::response(200, None)]),
+        Options::default(),
+    );
+    server.ask(ID, 1, "OPTIONS");
+    server.ask(ID, 1, "OPTIONS");
+    assert_eq!(server.said(), ["200", "200"], "a retransmission is answered after the end");
+    server.assert_books();
+}
+
+#[test]
+fn a_dead_call_is_forgotten_after_its_wait() {
+    let mut end = started(uac());
+    end.fault(ID, TransportFault::CannotSend);
+    let deadline = end.calls[ID.as_bytes()].deadline;
+    assert_eq!(deadline, super::world::START + Duration::from_secs(33));
+    end.now = deadline;
+    end.on_call(ID.as_bytes(), |call, ctx| call.handle_wake(ctx));
+    assert_eq!(end.calls[ID.as_bytes()].deadline, stdx::time::Instant::FAR_FUTURE);
+    let mut options = Options::default();
+    options.call.dead_call_wait = Duration::ZERO;
+    let mut end = End::new(uac(), options);
+    end.start(ID);
+    end.fault(ID, TransportFault::CannotSend);
+    assert_eq!(end.calls[ID.as_bytes()].deadline, stdx::time::Instant::FAR_FUTURE);
+}
+
+/// As with SIPp the peer sees a whole call, and the failure is counted when it ends.
+#[test]
+fn a_failed_check_fails_the_call_at_its_end() {
+    let mut steps = uac().steps;
+    steps[4].actions = vec![check("Nothing")];
+    let mut end = started(scenario(Role::Client, steps));
+    end.answer(ID, 200, 1, "INVITE");
+    assert!(end.ended.is_empty());
+    end.answer(ID, 200, 2, "BYE");
+    assert_eq!(end.said(), ["INVITE", "ACK", "BYE"]);
+    failed(&end, Count::FailedRegexpDoesntMatch);
+}
+
+#[test]
+fn a_call_may_be_stopped_by_its_scenario() {
+    let mut steps = vec![request("OPTIONS", None), code(200), request("INFO", None)];
+    steps[1].actions = vec![Action { line: 3, kind: ActionKind::Internal(Internal::StopCall) }];
+    let mut end = started(scenario(Role::Client, steps));
+    end.answer(ID, 200, 1, "OPTIONS");
+    assert_eq!(end.said(), ["OPTIONS"]);
+    failed(&end, Count::FailedCallRejected);
+}
+
+#[test]
+fn a_jump_goes_to_its_step() {
+    let mut steps =
+        vec![request("OPTIONS", None), code(200), request("INFO", None), request("MESSAGE", None)];
+    steps[1].actions = vec![Action { line: 3, kind: ActionKind::Jump(Operand::Value(3.0)) }];
+    let mut end = started(scenario(Role::Client, steps));
+    end.answer(ID, 200, 1, "OPTIONS");
+    assert_eq!(end.said(), ["OPTIONS", "MESSAGE"]);
+    assert_eq!(end.ended, [Outcome::Success]);
+    end.assert_books();
+}
+
+fn check(pattern: &str) -> Action {
+    let ereg = Ereg {
+        regex: crate::regex::Regex::new(pattern).unwrap(),
+        search_in: SearchIn::Message,
+        check: Check::MustMatch,
+        assign_to: Vec::new(),
+    };
+    Action { line: 3, kind: ActionKind::Ereg(Box::new(ereg)) }
+}
+
+#[test]
+fn a_message_without_to_is_unexpected() {
+    let mut end = started(uac());
+    end.deliver(format!("SIP/2.0 200 OK\r\nCall-ID: {ID}\r\nCSeq: 1 INVITE\r\n\r\n").as_bytes());
+    failed(&end, Count::FailedUnexpectedMessage);
+}
+
+#[test]
+fn commands_of_the_other_side() {
+    let waits = |src: Option<&str>| {
+        let recv = StepKind::RecvCmd { src: src.map(str::to_owned), optional: false };
+        let send = StepKind::SendCmd { message: Template::text("Call-ID: 1\n\n"), dest: None };
+        scenario(Role::ControllerB, vec![step(StepKind::Nop), step(recv), step(send), pause(5.0)])
+    };
+    let command = |end: &mut End, text: &str| {
+        let text = text.as_bytes().to_vec();
+        end.on_call(ID.as_bytes(), |call, ctx| call.handle_command(ctx, &text, None));
+    };
+    let mut end = started(waits(None));
+    command(&mut end, "Call-ID: 1@host\r\nX: 1\r\n\r\n");
+    end.wait(5);
+    assert_eq!(
+        (end.sent[0].starts_with("cmd:Call-ID: 1"), end.ended.as_slice()),
+        (true, &[Outcome::Success][..])
+    );
+
+    let mut end = started(waits(Some("m")));
+    command(&mut end, "Call-ID: 1@host\r\nFrom: s1\r\n\r\n");
+    failed(&end, Count::FailedCallRejected);
+    let mut end = started(waits(Some("m")));
+    command(&mut end, "Call-ID: 1@host\r\nFrom: m\r\n\r\n");
+    assert!(end.ended.is_empty());
+    // It waits in the pause now: no command is due.
+    command(&mut end, "Call-ID: 1@host\r\nFrom: m\r\n\r\n");
+    failed(&end, Count::FailedCallRejected);
+
+    let mut end = started(waits(None));
+    command(&mut end, "call-id: 1@host\ninternal-cmd: abort_call\n\n");
+    assert_eq!(end.ended, [Outcome::Failure(Count::FailedCall)]);
+    assert_eq!(end.count(Count::FailedCall), 1);
+}

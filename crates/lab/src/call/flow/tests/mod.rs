@@ -1,0 +1,5 @@
+//! Calls in virtual time: two scenarios that talk to each other over a network that loses, doubles and reorders.
+
+mod failures;
+mod matching;
+mod world;

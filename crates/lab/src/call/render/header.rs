@@ -1,0 +1,145 @@
+//! `[last_…]`: headers of the last received message, found and joined as SIPp does.
+
+/// The compact forms SIPp knows (RFC 3261 §7.3.3).
+const COMPACT: [(&str, u8); 8] = [
+    ("call-id", b'i'),
+    ("contact", b'm'),
+    ("content-encoding", b'e'),
+    ("content-length", b'l'),
+    ("content-type", b'c'),
+    ("from", b'f'),
+    ("to", b't'),
+    ("via", b'v'),
+];
+
+/// Values of a header by its name (with or without colon) or short form, in order, outer white space off.
+/// A folded value is given with its folds in it.
+pub(super) fn values<'m, 'n>(
+    message: &'m [u8],
+    name: &'n str,
+) -> impl Iterator<Item = &'m [u8]> + use<'m, 'n> {
+    let name = name.strip_suffix(':').unwrap_or(name).trim();
+    let compact = COMPACT.iter().find(|(long, _)| name.eq_ignore_ascii_case(long)).map(|(_, short)| *short);
+    let mut lines = Lines { rest: skip_line(message) };
+    std::iter::from_fn(move || {
+        lines.by_ref().find_map(|line| {
+            let colon = memchr::memchr(b':', line)?;
+            let found = line[..colon].trim_ascii_end();
+            let same = found.eq_ignore_ascii_case(name.as_bytes())
+                || matches!((found, compact), ([one], Some(short)) if one.eq_ignore_ascii_case(&short));
+            same.then(|| line[colon + 1..].trim_ascii())
+        })
+    })
+}
+
+/// Appends `Name: value, value`; nothing without such a header.
+pub(super) fn write_last(out: &mut Vec<u8>, message: &[u8], name: &str) {
+    let mut first = true;
+    for value in values(message, name) {
+        if first {
+            out.extend_from_slice(name.as_bytes());
+            if !name.ends_with(':') {
+                out.push(b':');
+            }
+            if !value.is_empty() {
+                out.push(b' ');
+            }
+            first = false;
+        } else {
+            out.extend_from_slice(b", ");
+        }
+        write_unfolded(out, value);
+    }
+}
+
+/// The URI in angle brackets of `To`: SIPp's `[last_Request_URI]`.
+pub(super) fn last_request_uri(message: &[u8]) -> &[u8] {
+    let Some(to) = values(message, "To").next() else { return &[] };
+    let Some(open) = memchr::memchr(b'<', to) else { return &[] };
+    let uri = &to[open + 1..];
+    memchr::memchr(b'>', uri).map_or(&[], |close| &uri[..close])
+}
+
+/// The number of `CSeq`, 0 without one.
+pub(super) fn last_cseq(message: &[u8]) -> i64 {
+    let value = values(message, "CSeq").next().unwrap_or_default();
+    let digits = value.iter().take_while(|byte| byte.is_ascii_digit());
+    digits.fold(0i64, |number, digit| number.saturating_mul(10).saturating_add(i64::from(digit - b'0')))
+}
+
+/// RFC 3261 §7.3.1: a line end before white space is white space.
+fn write_unfolded(out: &mut Vec<u8>, value: &[u8]) {
+    if memchr::memchr(b'\n', value).is_none() {
+        out.extend_from_slice(value);
+        return;
+    }
+    out.extend(value.iter().filter(|byte| !matches!(byte, b'\r' | b'\n')));
+}
+
+/// Header lines, folds joined, up to the blank line.
+struct Lines<'m> {
+    rest: &'m [u8],
+}
+
+impl<'m> Iterator for Lines<'m> {
+    type Item = &'m [u8];
+
+    fn next(&mut self) -> Option<&'m [u8]> {
+        if self.rest.is_empty() || self.rest.starts_with(b"\r\n") || self.rest.starts_with(b"\n") {
+            return None;
+        }
+        let mut end = 0;
+        loop {
+            end += memchr::memchr(b'\n', &self.rest[end..]).map_or(self.rest.len() - end, |at| at + 1);
+            if !matches!(self.rest.get(end), Some(b' ' | b'\t')) {
+                break;
+            }
+        }
+        let (line, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        Some(line)
+    }
+}
+
+fn skip_line(message: &[u8]) -> &[u8] {
+    memchr::memchr(b'\n', message).map_or(&[], |at| &message[at + 1..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MESSAGE: &[u8] = b"SIP/2.0 200 OK\r\nVia: one;a=1\r\nv:two\r\nVIA : three\r\n  folded \r\nt: \"T\" <sip:t@x>;tag=9\r\n\
+        CSeq:   42 INVITE\r\nEmpty: \r\nContent-Length: 0\r\n\r\nVia: body\r\n";
+
+    fn last(name: &str) -> String {
+        let mut out = Vec::new();
+        write_last(&mut out, MESSAGE, name);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn headers_of_one_name_are_joined_by_commas() {
+        assert_eq!(last("Via"), "Via: one;a=1, two, three  folded");
+        assert_eq!(last("via:"), "via: one;a=1, two, three  folded");
+        assert_eq!(last("To:"), "To: \"T\" <sip:t@x>;tag=9");
+        assert_eq!(last("Empty"), "Empty:");
+        assert_eq!(last("Contact"), "");
+    }
+
+    #[test]
+    fn parts_of_headers_are_found() {
+        assert_eq!(last_request_uri(MESSAGE), b"sip:t@x");
+        assert_eq!(last_cseq(MESSAGE), 42);
+        assert_eq!(last_cseq(b"OPTIONS"), 0);
+        assert_eq!(last_request_uri(b"X\r\nTo: sip:x\r\n\r\n"), b"");
+        assert_eq!(last_request_uri(b"X\r\nTo: <sip:x\r\n\r\n"), b"");
+    }
+
+    #[test]
+    fn a_broken_message_has_what_can_be_read() {
+        assert_eq!(values(b"X\nVia:a\nVia", "Via").collect::<Vec<_>>(), [b"a"]);
+        assert_eq!(values(b"", "Via").count(), 0);
+        assert_eq!(values(b"X\r\n folded first\r\nVia: b", "Via").collect::<Vec<_>>(), [b"b"]);
+    }
+}

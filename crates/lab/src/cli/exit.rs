@@ -1,0 +1,78 @@
+//! What the program's exit code says.
+
+use crate::engine::{End, Outcome};
+use crate::stats::Count;
+
+/// SIPp's codes, and Ringer's two: 98, and 99 which also stands for a missed threshold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExitCode {
+    /// 0: every call succeeded; or what was asked for (`--check`, `--help`) is done.
+    Success,
+    /// 1: at least one call failed.
+    CallsFailed,
+    /// 97: ended by an internal command (`int_cmd`, a hard quit) or by `-timeout`; calls may have been made.
+    Internal,
+    /// 98: Ringer itself was the limit, so the figures of the run are not the server's.
+    RingerWasTheLimit,
+    /// 99: the run ended well, but not one call was made.
+    NoCalls,
+    /// 99 too: a threshold was missed.
+    ThresholdMissed,
+    /// 253: `rtpcheck` failed.
+    RtpCheckFailed,
+    /// 254: a socket could not be bound.
+    Bind,
+    /// 255: a mistake in flags, scenario or files, or a fault that stopped the run.
+    Fatal,
+}
+
+impl ExitCode {
+    pub fn code(self) -> u8 {
+        match self {
+            ExitCode::Success => 0,
+            ExitCode::CallsFailed => 1,
+            ExitCode::Internal => 97,
+            ExitCode::RingerWasTheLimit => 98,
+            ExitCode::NoCalls | ExitCode::ThresholdMissed => 99,
+            ExitCode::RtpCheckFailed => 253,
+            ExitCode::Bind => 254,
+            ExitCode::Fatal => 255,
+        }
+    }
+
+    /// Of a run that could not start.
+    pub fn of_start(code: i32) -> ExitCode {
+        if code == 254 || code == -2 { ExitCode::Bind } else { ExitCode::Fatal }
+    }
+
+    /// Of a run. Failed calls come before everything softer, as in SIPp; thresholds are judged by whoever holds them.
+    pub fn of_run(outcome: &Outcome, timeout_is_error: bool) -> ExitCode {
+        let counts = &outcome.progress.total.counts;
+        let timed_out = outcome.end == End::Timeout;
+        if outcome.end == End::Fatal || (timed_out && timeout_is_error) {
+            return ExitCode::Fatal;
+        }
+        if counts[Count::FailedRtpCheck] > 0 {
+            return ExitCode::RtpCheckFailed;
+        }
+        if counts[Count::FailedCall] > 0 {
+            return ExitCode::CallsFailed;
+        }
+        if !outcome.limited_by_ringer.is_empty() {
+            return ExitCode::RingerWasTheLimit;
+        }
+        let succeeded = counts[Count::SuccessfulCall] > 0;
+        match outcome.end {
+            End::Internal => ExitCode::Internal,
+            End::Timeout if !succeeded => ExitCode::Internal,
+            _ if succeeded => ExitCode::Success,
+            _ => ExitCode::NoCalls,
+        }
+    }
+}
+
+impl From<ExitCode> for std::process::ExitCode {
+    fn from(code: ExitCode) -> Self {
+        std::process::ExitCode::from(code.code())
+    }
+}

@@ -1,0 +1,225 @@
+//! The flags of `ringer sip`, one table: what is parsed, helped and documented is one and the same.
+
+mod ours;
+mod sipp_calls;
+mod sipp_network;
+mod sipp_traces;
+
+use std::path::PathBuf;
+
+use crate::options::Options;
+
+/// A command line, understood.
+#[derive(Debug, Clone, Default)]
+pub struct Asked {
+    pub options: Options,
+    pub action: Action,
+    pub outputs: Outputs,
+    /// The target as written; resolved when all flags are known.
+    pub(super) remote: Option<String>,
+    pub(super) rsa: Option<String>,
+    /// `-rate_interval` was given; otherwise it follows `-fd`.
+    pub(super) rate_interval_given: bool,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Action {
+    #[default]
+    Run,
+    /// `--check`: compile everything and say so.
+    Check,
+    /// `-sd NAME`.
+    Dump(String),
+    /// `-v`, `--version`.
+    Version,
+    /// `-h`.
+    Help,
+    /// `-h stat`: what the columns of the statistics file are.
+    HelpStat,
+}
+
+/// What is wanted of a run beside SIPp's files. Made into observers by `cli::sip`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Outputs {
+    pub report: Option<PathBuf>,
+    pub json: Option<PathBuf>,
+    pub junit: Option<PathBuf>,
+    pub prometheus: Option<String>,
+    /// `--watch PID|NAME`.
+    pub watch: Vec<String>,
+    pub plan: Option<PathBuf>,
+    /// `--threshold EXPR`, as written.
+    pub thresholds: Vec<String>,
+    pub live: Live,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Live {
+    Never,
+    #[default]
+    Auto,
+}
+
+/// Where a flag stands in the help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    Scenario,
+    Network,
+    Behaviour,
+    Call,
+    Injection,
+    Media,
+    Rate,
+    Timers,
+    ThreePcc,
+    Performance,
+    Traces,
+    Ringer,
+}
+
+/// What follows a flag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Takes {
+    Nothing,
+    One(&'static str),
+    Two(&'static str, &'static str),
+}
+
+type Apply = fn(&mut Asked, &[&str]) -> Result<(), String>;
+
+/// One flag.
+pub struct Flag {
+    /// Without dashes.
+    pub name: &'static str,
+    pub group: Group,
+    pub takes: Takes,
+    pub help: &'static str,
+    pub(super) apply: Apply,
+}
+
+impl Group {
+    pub const ALL: [Group; 12] = [
+        Group::Scenario,
+        Group::Network,
+        Group::Behaviour,
+        Group::Call,
+        Group::Injection,
+        Group::Media,
+        Group::Rate,
+        Group::Timers,
+        Group::ThreePcc,
+        Group::Performance,
+        Group::Traces,
+        Group::Ringer,
+    ];
+
+    pub fn title(self) -> &'static str {
+        match self {
+            Group::Scenario => "Scenario",
+            Group::Network => "Addresses, ports and transport",
+            Group::Behaviour => "Overall behaviour",
+            Group::Call => "Calls",
+            Group::Injection => "Injection files",
+            Group::Media => "Media",
+            Group::Rate => "Rate",
+            Group::Timers => "Retransmissions and time-outs",
+            Group::ThreePcc => "Third-party call control",
+            Group::Performance => "Performance and watchdog",
+            Group::Traces => "Traces and statistics",
+            Group::Ringer => "Ringer's own",
+        }
+    }
+}
+
+impl Flag {
+    /// `-r` or `--report`: SIPp's with one dash, Ringer's with two.
+    pub fn written(&self) -> String {
+        let dashes = if self.group == Group::Ringer { "--" } else { "-" };
+        format!("{dashes}{}", self.name)
+    }
+
+    pub fn usage(&self) -> String {
+        match self.takes {
+            Takes::Nothing => self.written(),
+            Takes::One(a) => format!("{} {a}", self.written()),
+            Takes::Two(a, b) => format!("{} {a} {b}", self.written()),
+        }
+    }
+
+    pub fn arguments(&self) -> usize {
+        match self.takes {
+            Takes::Nothing => 0,
+            Takes::One(_) => 1,
+            Takes::Two(..) => 2,
+        }
+    }
+}
+
+/// Every flag, in the order of the help.
+pub fn all() -> impl Iterator<Item = &'static Flag> {
+    sipp_network::FLAGS.iter().chain(sipp_calls::FLAGS).chain(sipp_traces::FLAGS).chain(ours::FLAGS)
+}
+
+/// By what was written, with one dash or two (SIPp takes both).
+pub fn find(written: &str) -> Option<&'static Flag> {
+    let name = written.strip_prefix("--").or_else(|| written.strip_prefix('-'))?;
+    all().find(|flag| flag.name == name)
+}
+
+/// The nearest name, when it is near enough to be a slip.
+pub fn nearest(written: &str) -> Option<String> {
+    let name = written.trim_start_matches('-');
+    nearest_of(name, all().map(|flag| flag.name))
+        .and_then(|name| all().find(|flag| flag.name == name))
+        .map(Flag::written)
+}
+
+/// The candidate at the smallest distance, if that is at most a third of the word.
+pub fn nearest_of<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    candidates
+        .map(|candidate| (distance(&word.to_lowercase(), &candidate.to_lowercase()), candidate))
+        .filter(|(distance, candidate)| *distance <= candidate.len().max(word.len()).div_ceil(3))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+        .filter(|_| word.len() > 1)
+}
+
+/// Levenshtein's, by bytes.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.bytes().enumerate() {
+            let substituted = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+const fn flag(name: &'static str, group: Group, takes: Takes, help: &'static str, apply: Apply) -> Flag {
+    Flag { name, group, takes, help, apply }
+}
+
+/// Stores a parsed value.
+fn put<T>(slot: &mut T, value: Result<T, String>) -> Result<(), String> {
+    *slot = value?;
+    Ok(())
+}
+
+/// Stores a parsed value where there may be none.
+fn some<T>(slot: &mut Option<T>, value: Result<T, String>) -> Result<(), String> {
+    *slot = Some(value?);
+    Ok(())
+}
+
+/// Stores a value that cannot be wrong.
+fn done<T>(slot: &mut T, value: T) -> Result<(), String> {
+    *slot = value;
+    Ok(())
+}
+
+/// Accepted so that SIPp's command lines run; nothing depends on it.
+const IGNORED: Apply = |_, _| Ok(());

@@ -1,0 +1,46 @@
+//! Long options: what SIPp has no flag for.
+
+use super::Group::Ringer;
+use super::Takes::{Nothing, One};
+use super::{Action, Flag, Live, done, flag, put, some};
+use crate::cli::value::{Unit, address, integer, ip, time};
+use crate::options::Arrivals;
+
+#[rustfmt::skip]
+pub(super) const FLAGS: &[Flag] = &[
+    flag("check", Ringer, Nothing, "Compile the scenario, injection and media files, say what is wrong, and make no call.", |a, _| done(&mut a.action, Action::Check)),
+    flag("threads", Ringer, One("N"), "Shards, each on a thread of its own. Default: one a core.", |a, v| {
+        let threads = integer::<usize>(v[0])?;
+        if threads == 0 { return Err("at least one thread is needed".to_owned()); }
+        done(&mut a.options.threads, Some(threads))
+    }),
+    flag("report", Ringer, One("FILE"), "Write the report, one HTML file with its charts in it.", |a, v| done(&mut a.outputs.report, Some(v[0].into()))),
+    flag("json", Ringer, One("FILE"), "Write the report's figures as JSON.", |a, v| done(&mut a.outputs.json, Some(v[0].into()))),
+    flag("junit", Ringer, One("FILE"), "Write thresholds and failures as JUnit XML.", |a, v| done(&mut a.outputs.junit, Some(v[0].into()))),
+    flag("prometheus", Ringer, One("ADDR"), "Serve metrics for Prometheus at this address while the run lasts.", |a, v| {
+        address(v[0], 9464, None)?;
+        done(&mut a.outputs.prometheus, Some(v[0].to_owned()))
+    }),
+    flag("watch", Ringer, One("PID|NAME"), "Record CPU and resident memory of this process. May be repeated.", |a, v| { a.outputs.watch.push(v[0].to_owned()); Ok(()) }),
+    flag("plan", Ringer, One("FILE"), "Take the run from a plan; flags given beside it win.", |a, v| done(&mut a.outputs.plan, Some(v[0].into()))),
+    flag("source", Ringer, One("IP"), "A source address beside -i; calls use them in turn, one a socket. May be repeated.", |a, v| { a.options.network.local.push(ip(v[0])?); Ok(()) }),
+    flag("arrivals", Ringer, One("even|poisson"), "Space new calls evenly (default) or as a Poisson process of the same rate.", |a, v| {
+        put(&mut a.options.rate.arrivals, match v[0] {
+            "even" => Ok(Arrivals::Even),
+            "poisson" => Ok(Arrivals::Poisson),
+            other => Err(format!("\"{other}\" is not even or poisson")),
+        })
+    }),
+    flag("for", Ringer, One("TIME"), "Start calls for this long, then end when the open ones are done. Bare numbers are seconds.", |a, v| some(&mut a.options.rate.duration, time(v[0], Unit::Seconds))),
+    flag("measure", Ringer, Nothing, "Receive and measure media even where the scenario asks nothing of it.", |a, _| done(&mut a.options.media.measure, true)),
+    flag("rewrite-rtp", Ringer, Nothing, "Give a replayed capture a fresh SSRC, sequence and timestamp at each play, so that the same digit is heard again.", |a, _| done(&mut a.options.media.rewrite, true)),
+    flag("threshold", Ringer, One("EXPR"), "What the run must keep; a missed one is exit code 99. May be repeated.", |a, v| { a.outputs.thresholds.push(v[0].to_owned()); Ok(()) }),
+    flag("live", Ringer, One("never|auto"), "The live view: only on a terminal (auto, default) or never.", |a, v| {
+        put(&mut a.outputs.live, match v[0] {
+            "never" => Ok(Live::Never),
+            "auto" => Ok(Live::Auto),
+            other => Err(format!("\"{other}\" is not never or auto")),
+        })
+    }),
+    flag("version", Ringer, Nothing, "Print the version.", |a, _| done(&mut a.action, Action::Version)),
+];

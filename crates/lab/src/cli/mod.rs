@@ -1,0 +1,74 @@
+//! The command line of `ringer`, and of `sipp-ringer`, which is `ringer sip` under another name.
+
+mod background;
+mod exit;
+pub mod flags;
+mod help;
+mod parse;
+mod progress_lines;
+mod setup;
+mod sip;
+#[cfg(test)]
+mod tests;
+pub mod value;
+
+pub use exit::ExitCode;
+pub use parse::{Misuse, parse};
+pub use setup::{Mistake, build};
+
+/// One sub-command.
+pub struct Command {
+    pub name: &'static str,
+    pub about: &'static str,
+    /// Given the name it was called by and its arguments.
+    run: fn(&str, &[String]) -> ExitCode,
+}
+
+/// Sub-commands; `report`, `find`, `run` and `xmpp` join here when they are built.
+pub const COMMANDS: &[Command] =
+    &[Command { name: "sip", about: "run a SIPp scenario, with SIPp's flags", run: sip::main }];
+
+/// `ringer …`, the program's name not among the arguments.
+pub fn ringer(arguments: &[String]) -> ExitCode {
+    let Some(first) = arguments.first() else {
+        eprint!("{}", help::top());
+        return ExitCode::Fatal;
+    };
+    match first.as_str() {
+        "--help" | "-h" | "help" => {
+            print!("{}", help::top());
+            return ExitCode::Success;
+        }
+        "--version" | "-v" | "-V" => {
+            println!("{}", version());
+            return ExitCode::Success;
+        }
+        _ => {}
+    }
+    match COMMANDS.iter().find(|command| command.name == first) {
+        Some(command) => (command.run)(&format!("ringer {first}"), &arguments[1..]),
+        None => {
+            eprintln!("{}", no_command(first));
+            ExitCode::Fatal
+        }
+    }
+}
+
+/// `sipp-ringer …`.
+pub fn sipp(arguments: &[String]) -> ExitCode {
+    sip::main("sipp-ringer", arguments)
+}
+
+fn no_command(word: &str) -> String {
+    if word.starts_with('-') && flags::find(word).is_some() {
+        return format!("'{word}' is a flag of `ringer sip`: ringer sip {word} …");
+    }
+    match flags::nearest_of(word, COMMANDS.iter().map(|command| command.name)) {
+        Some(near) => format!("'{word}' is no command. Did you mean '{near}'?"),
+        None => format!("'{word}' is no command; `ringer --help` lists them"),
+    }
+}
+
+fn version() -> String {
+    format!("ringer {}", env!("CARGO_PKG_VERSION"))
+}

@@ -1,0 +1,136 @@
+//! From `argv` to [`Asked`].
+
+use super::flags::{self, Action, Asked};
+use super::value;
+use crate::options::{Protocol, Remote};
+
+/// What is wrong with a command line, in SIPp's words where it has any.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Misuse(pub String);
+
+impl std::fmt::Display for Misuse {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Reads the arguments after the program's name. Actions that only print win over everything behind them.
+pub fn parse(program: &str, arguments: &[String]) -> Result<Asked, Misuse> {
+    let mut asked = Asked::default();
+    asked.options.command_line =
+        std::iter::once(program.to_owned()).chain(arguments.iter().cloned()).collect();
+    let mut rest = arguments.iter().map(String::as_str).peekable();
+    while let Some(word) = rest.next() {
+        if !word.starts_with('-') || word == "-" {
+            take_target(&mut asked, word)?;
+            continue;
+        }
+        let (name, inline) = split_inline(word);
+        let flag = flags::find(name).ok_or_else(|| unknown(program, word))?;
+        let mut values = Vec::with_capacity(2);
+        values.extend(inline);
+        while values.len() < flag.arguments() {
+            values.push(rest.next().ok_or_else(|| {
+                Misuse(format!("Missing argument for param '{word}'.\nUse '{program} -h' for details"))
+            })?);
+        }
+        if values.len() > flag.arguments() {
+            return Err(Misuse(format!("{name} takes no value")));
+        }
+        (flag.apply)(&mut asked, &values).map_err(|why| Misuse(format!("{name}, {why}")))?;
+        match asked.action {
+            Action::Help if rest.peek() == Some(&"stat") => {
+                asked.action = Action::HelpStat;
+                return Ok(asked);
+            }
+            Action::Run | Action::Check => {}
+            _ => return Ok(asked),
+        }
+    }
+    finish(asked)
+}
+
+/// `--report=FILE`, for long options only: SIPp's values may hold an equals sign.
+fn split_inline(word: &str) -> (&str, Option<&str>) {
+    if word.starts_with("--")
+        && let Some((name, value)) = word.split_once('=')
+    {
+        return (name, Some(value));
+    }
+    (word, None)
+}
+
+fn take_target(asked: &mut Asked, word: &str) -> Result<(), Misuse> {
+    match &asked.remote {
+        Some(first) => Err(Misuse(format!(
+            "Two targets: '{first}' and '{word}'; a flag before the second may be missing its dash"
+        ))),
+        None => {
+            asked.remote = Some(word.to_owned());
+            Ok(())
+        }
+    }
+}
+
+fn unknown(program: &str, word: &str) -> Misuse {
+    let hint = flags::nearest(word).map_or_else(String::new, |near| format!(" Did you mean '{near}'?"));
+    Misuse(format!("Invalid argument: '{word}'.{hint}\nUse '{program} -h' for details"))
+}
+
+/// What only all flags together decide.
+fn finish(mut asked: Asked) -> Result<Asked, Misuse> {
+    let network = &mut asked.options.network;
+    let like = network.local.first().copied();
+    let port = default_port(network.transport.protocol);
+    if let Some(text) = &asked.remote {
+        let (host, _) = value::host_port(text).map_err(Misuse)?;
+        let address = value::address(text, port, like).map_err(Misuse)?;
+        asked.options.remote = Some(Remote { host, address });
+    }
+    if let Some(text) = &asked.rsa {
+        network.remote_sending = Some(value::address(text, port, like).map_err(Misuse)?);
+    }
+    if !asked.rate_interval_given {
+        asked.options.rate.interval = asked.options.files.stat_period;
+    }
+    check(&asked).map_err(Misuse)?;
+    Ok(asked)
+}
+
+/// SIPp's 5060 for SIP's own transports, HTTP's for WebSocket (RFC 7118 §4 starts from RFC 6455's defaults).
+fn default_port(protocol: Protocol) -> u16 {
+    match protocol {
+        Protocol::Udp | Protocol::Tcp | Protocol::Tls => 5060,
+        Protocol::Ws => 80,
+        Protocol::Wss => 443,
+    }
+}
+
+/// Flags that do not go together.
+fn check(asked: &Asked) -> Result<(), String> {
+    let options = &asked.options;
+    if options.rate.users.is_some() && options.rate.limit.is_some() {
+        return Err("Can not set open call limit (-l) when -users is specified.".to_owned());
+    }
+    if options.timers.global_is_error && options.timers.global.is_none() {
+        return Err("-timeout_error needs -timeout".to_owned());
+    }
+    if options.media.min_port > options.media.max_port {
+        return Err("-min_rtp_port is above -max_rtp_port".to_owned());
+    }
+    let extended = options.three_pcc.master.is_some() || options.three_pcc.slave.is_some();
+    if extended && options.three_pcc.peers.is_empty() {
+        return Err("-master and -slave need -slave_cfg".to_owned());
+    }
+    for (file, _) in &options.injection.indexes {
+        let known = options
+            .injection
+            .files
+            .iter()
+            .any(|known| known == file || known.file_name() == file.file_name());
+        if !known {
+            return Err(format!("Could not find file for -infindex: {}", file.display()));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! Without a terminal: one line a second to standard error.
+
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+use stdx::time::Instant;
+
+use crate::engine::{Outcome, Progress, Setup};
+use crate::session::Observer;
+use crate::stats::Count;
+
+/// Every cause a call fails by, with the word it has in a line.
+const CAUSES: &[(Count, &str)] = &[
+    (Count::FailedCannotSendMessage, "cannot-send"),
+    (Count::FailedMaxUdpRetrans, "no-answer"),
+    (Count::FailedTcpConnect, "connect"),
+    (Count::FailedTcpClosed, "closed"),
+    (Count::FailedUnexpectedMessage, "unexpected"),
+    (Count::FailedCallRejected, "rejected"),
+    (Count::FailedCmdNotSent, "command"),
+    (Count::FailedRegexpDoesntMatch, "regexp"),
+    (Count::FailedRegexpShouldntMatch, "regexp-not"),
+    (Count::FailedRegexpHdrNotFound, "no-header"),
+    (Count::FailedOutboundCongestion, "congestion"),
+    (Count::FailedTimeoutOnRecv, "recv-timeout"),
+    (Count::FailedTimeoutOnSend, "send-timeout"),
+    (Count::FailedTestDoesntMatch, "test"),
+    (Count::FailedTestShouldntMatch, "test-not"),
+    (Count::FailedStrcmpDoesntMatch, "strcmp"),
+    (Count::FailedStrcmpShouldntMatch, "strcmp-not"),
+    (Count::FailedRtpCheck, "rtpcheck"),
+    (Count::FailedStopped, "stopped"),
+];
+
+pub(super) struct ProgressLines {
+    quiet: bool,
+    period: Duration,
+    next: Instant,
+}
+
+impl ProgressLines {
+    /// On a terminal the screens speak, in the background nobody reads.
+    pub(super) fn new(setup: &Setup) -> ProgressLines {
+        let quiet = std::io::stderr().is_terminal() || setup.options.behaviour.background;
+        ProgressLines { quiet, period: setup.options.files.screen_period, next: Instant::default() }
+    }
+}
+
+impl Observer for ProgressLines {
+    fn progress(&mut self, _setup: &Setup, progress: &Progress) {
+        if !self.quiet && progress.now >= self.next {
+            // Half a tick of slack: intervals are not to the microsecond.
+            self.next = progress.now + self.period.saturating_sub(Duration::from_millis(500));
+            eprintln!("{}", line(progress));
+        }
+    }
+
+    fn ended(&mut self, _setup: &Setup, outcome: &Outcome) {
+        if !self.quiet {
+            eprintln!("{}", line(&outcome.progress));
+        }
+    }
+}
+
+/// `   12s  50.0/50.0 cps  200 open  580 ok  3 failed (unexpected 3)  p50 1.2 ms  p99 4.0 ms`
+pub(super) fn line(progress: &Progress) -> String {
+    let counts = &progress.total.counts;
+    let interval = &progress.interval.counts;
+    let seconds = progress.now.since(progress.started).as_secs();
+    let started = interval[Count::IncomingCall] + interval[Count::OutgoingCall];
+    let rate = crate::screen::per_second(started, progress.span);
+    let mut text = format!(
+        "{seconds:>5}s  {rate:.1}/{:.1} cps  {} open  {} ok  {} failed",
+        progress.gauges.target_rate,
+        progress.gauges.open_calls,
+        counts[Count::SuccessfulCall],
+        counts[Count::FailedCall]
+    );
+    let causes: Vec<String> = CAUSES
+        .iter()
+        .filter(|(count, _)| counts[*count] > 0)
+        .map(|(count, word)| format!("{word} {}", counts[*count]))
+        .collect();
+    if !causes.is_empty() {
+        text.push_str(&format!(" ({})", causes.join(", ")));
+    }
+    if counts[Count::Blocked] > 0 {
+        text.push_str(&format!("  {} blocked", counts[Count::Blocked]));
+    }
+    let first = progress.total.rtds.first().map(|timer| &timer.service);
+    for (name, quantile) in [("p50", 0.5), ("p99", 0.99)] {
+        if let Some(value) = first.and_then(|times| times.quantile(quantile)) {
+            text.push_str(&format!("  {name} {:.1} ms", value.as_secs_f64() * 1e3));
+        }
+    }
+    text
+}

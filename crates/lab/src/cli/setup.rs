@@ -1,0 +1,170 @@
+//! Everything a run needs, compiled and loaded before anything is bound; every mistake is told, not only the first.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::flags::nearest_of;
+use crate::engine::Setup;
+use crate::inject::{FileError, Files};
+use crate::options::{Options, ScenarioName};
+use crate::scenario::model::Source;
+use crate::scenario::{CompileError, Compiled, Scenario, built_in, compile_file, compile_text};
+use crate::trace::Tracer;
+
+/// The built-in scenarios `-sn` and `-oocsn` know, for messages; the compiler holds their text.
+pub const BUILT_INS: &[&str] = &[
+    "uac",
+    "uas",
+    "regexp",
+    "branchc",
+    "branchs",
+    "uac_pcap",
+    "3pcc-C-A",
+    "3pcc-C-B",
+    "3pcc-A",
+    "3pcc-B",
+    "ooc_default",
+    "ooc_dummy",
+];
+
+/// A mistake in a file, or beside one: `file:line: what`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistake(pub String);
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<CompileError> for Mistake {
+    fn from(error: CompileError) -> Self {
+        match error.line {
+            0 => Mistake(format!("{}: {}", error.file, error.message)),
+            _ => Mistake(error.to_string()),
+        }
+    }
+}
+
+impl From<FileError> for Mistake {
+    fn from(error: FileError) -> Self {
+        let file = error.file.display();
+        match error.line {
+            0 => Mistake(format!("{file}: {}", error.message)),
+            line => Mistake(format!("{file}:{line}: {}", error.message)),
+        }
+    }
+}
+
+/// A setup, and what a careful author would want to hear of.
+#[derive(Debug)]
+pub struct Built {
+    pub setup: Setup,
+    pub warnings: Vec<Mistake>,
+}
+
+/// Compiles scenarios and loads files.
+pub fn build(options: Options) -> Result<Built, Vec<Mistake>> {
+    let mut mistakes = Vec::new();
+    let mut warnings = Vec::new();
+    let mut compiled = |name: Option<&ScenarioName>, mistakes: &mut Vec<Mistake>| {
+        name.and_then(|name| match load(name) {
+            Ok(compiled) => {
+                warnings.extend(compiled.warnings.into_iter().map(Mistake::from));
+                Some(Arc::new(compiled.scenario))
+            }
+            Err(errors) => {
+                mistakes.extend(errors);
+                None
+            }
+        })
+    };
+    let default = ScenarioName::BuiltIn("uac".to_owned());
+    let choice = &options.scenario;
+    let scenario = compiled(Some(choice.main.as_ref().unwrap_or(&default)), &mut mistakes);
+    let receive = compiled(choice.receive.as_ref(), &mut mistakes);
+    let out_of_call = compiled(choice.out_of_call.as_ref(), &mut mistakes);
+    let files = files(&options.injection.files, &options.injection.indexes, &mut mistakes);
+    let receive_files = options
+        .injection
+        .receive_file
+        .as_ref()
+        .map(|file| Arc::new(files_of(std::slice::from_ref(file), &mut mistakes)));
+    if let Some(scenario) = &scenario {
+        mistakes.extend(check(&options, scenario));
+    }
+    match scenario {
+        Some(scenario) if mistakes.is_empty() => Ok(Built {
+            setup: Setup {
+                options: Arc::new(options),
+                scenario,
+                receive,
+                out_of_call,
+                files: Arc::new(files),
+                receive_files,
+                tracer: Tracer::default(),
+            },
+            warnings,
+        }),
+        _ => Err(mistakes),
+    }
+}
+
+fn files_of(paths: &[PathBuf], mistakes: &mut Vec<Mistake>) -> Files {
+    files(paths, &[], mistakes)
+}
+
+fn files(paths: &[PathBuf], indexes: &[(PathBuf, u32)], mistakes: &mut Vec<Mistake>) -> Files {
+    // A file that cannot be read is told here, whatever the loader says of it.
+    let unreadable: Vec<Mistake> = paths.iter().filter_map(|path| readable(path)).collect();
+    if !unreadable.is_empty() {
+        mistakes.extend(unreadable);
+        return Files::default();
+    }
+    Files::load(paths, indexes).unwrap_or_else(|errors| {
+        mistakes.extend(errors.into_iter().map(Mistake::from));
+        Files::default()
+    })
+}
+
+fn readable(path: &Path) -> Option<Mistake> {
+    std::fs::File::open(path)
+        .err()
+        .map(|error| Mistake(format!("{}: cannot be read: {error}", path.display())))
+}
+
+fn load(name: &ScenarioName) -> Result<Compiled, Vec<Mistake>> {
+    let compiled = match name {
+        ScenarioName::File(path) => {
+            if let Some(mistake) = readable(path) {
+                return Err(vec![mistake]);
+            }
+            compile_file(path)
+        }
+        ScenarioName::BuiltIn(name) => {
+            let text = built_in(name).ok_or_else(|| vec![no_built_in(name)])?;
+            let known = BUILT_INS.iter().find(|known| *known == name).copied().unwrap_or("built-in");
+            compile_text(text.as_bytes(), Source::BuiltIn(known))
+        }
+    };
+    compiled.map_err(|errors| errors.into_iter().map(Mistake::from).collect())
+}
+
+/// Also for `-sd`.
+pub fn no_built_in(name: &str) -> Mistake {
+    let hint = nearest_of(name, BUILT_INS.iter().copied()).map_or_else(
+        || format!(" One of {} is expected.", BUILT_INS.join(", ")),
+        |near| format!(" Did you mean '{near}'?"),
+    );
+    Mistake(format!("Invalid default scenario name '{name}'.{hint}"))
+}
+
+/// What the scenario needs of the flags.
+fn check(options: &Options, scenario: &Scenario) -> Option<Mistake> {
+    let by_peer = options.network.remote_sending.is_some();
+    if scenario.starts_calls() && options.remote.is_none() && !by_peer {
+        return Some(Mistake("Missing remote host parameter. This scenario requires it".to_owned()));
+    }
+    None
+}

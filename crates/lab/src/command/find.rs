@@ -1,0 +1,147 @@
+//! `ringer find`: the search on the command line.
+
+use std::time::Duration;
+
+use super::output::{ReportFiles, write_reports};
+use super::{parse_sip, run::PlanWords, stop_on_interrupt};
+use crate::cli::ExitCode;
+use crate::cli::flags::Outputs;
+use crate::engine::Setup;
+use crate::find::search::{Found, Verdict};
+use crate::find::{Arguments, OPTIONS, Searched, Searcher, table};
+use crate::plan::Plan;
+use crate::plan::model::Vary;
+use crate::report::Report;
+use crate::threshold::Threshold;
+use crate::watch::Watch;
+
+const USAGE: &str = "usage: ringer find [flags of ringer sip] TARGET
+       ringer find --plan NAME|FILE --target HOST:PORT [--set name=value]
+Searches the highest rate, or number of open calls, with zero failures and every threshold kept: a ramp, bisection with
+repeats, then a confirming run (RFC 7502). Every run is a line of the table; Ctrl-C ends the search.";
+
+pub fn find(program: &str, words: &[String]) -> ExitCode {
+    if words.is_empty() || words.iter().any(|word| word == "--help" || word == "-h") {
+        println!("{}", usage());
+        return if words.is_empty() { ExitCode::Fatal } else { ExitCode::Success };
+    }
+    work(words).unwrap_or_else(|message| {
+        eprintln!("{program}: {message}");
+        ExitCode::Fatal
+    })
+}
+
+fn usage() -> String {
+    let mut out = format!("{USAGE}\n");
+    for (option, help) in OPTIONS {
+        out.push_str(&format!("  {option:<26} {help}\n"));
+    }
+    out.push_str("  --report, --json, --junit, --threshold, --watch as for ringer sip");
+    out
+}
+
+/// What is searched, from flags or from a plan.
+struct Wanted {
+    arguments: Arguments,
+    setup: Setup,
+    outputs: Outputs,
+    seed: Option<crate::plan::model::Seed>,
+    /// The plan's files stay while it is searched.
+    _plan: Option<crate::plan::Prepared>,
+}
+
+fn work(words: &[String]) -> Result<ExitCode, String> {
+    let wanted = if words.iter().any(|word| word == "--plan") { of_plan(words)? } else { of_flags(words)? };
+    let texts = wanted.outputs.thresholds.iter();
+    let thresholds: Vec<Threshold> = texts.map(|text| Threshold::parse(text)).collect::<Result<_, _>>()?;
+    let files = ReportFiles {
+        html: wanted.outputs.report.clone(),
+        json: wanted.outputs.json.clone(),
+        junit: wanted.outputs.junit.clone(),
+    };
+    files.check()?;
+    let stop = stop_on_interrupt()?;
+    if let Some(seed) = &wanted.seed {
+        println!("{}", seed.title);
+        println!("{}", table::head());
+        seed.case.iter().for_each(|case| println!("{}", table::seed(case)));
+        println!();
+    }
+    let meter = || Watch::new(&wanted.outputs.watch);
+    let mut searcher = Searcher {
+        setup: &wanted.setup,
+        arguments: &wanted.arguments,
+        thresholds: &thresholds,
+        meter: &meter,
+        stop: &stop,
+        print: &mut |line| println!("{line}"),
+        observers: &Vec::new,
+    };
+    let searched = searcher.run()?;
+    let (text, code) = conclusion(&searched, wanted.arguments.vary);
+    println!("\n{text}");
+    let reports: Vec<Report> = searched.runs.into_iter().map(|(_, _, report)| report).collect();
+    for path in write_reports(&files, &text, &reports)? {
+        println!("report: {}", path.display());
+    }
+    Ok(code)
+}
+
+fn of_flags(words: &[String]) -> Result<Wanted, String> {
+    let arguments = Arguments::split(words)?;
+    let (setup, outputs) = parse_sip(&arguments.sip)?;
+    Ok(Wanted { arguments, setup, outputs, seed: None, _plan: None })
+}
+
+fn of_plan(words: &[String]) -> Result<Wanted, String> {
+    // The search's own options may stand among the plan's words.
+    let mut arguments = Arguments::split(words)?;
+    let words = PlanWords::parse(&arguments.sip)?;
+    let plan: Plan = words.plan()?;
+    let find = plan.find.clone().ok_or_else(|| "this plan has no [find]: expected one with generator, vary, from, to".to_owned())?;
+    let prepared = words.prepare(plan)?;
+    let load = prepared.loads.iter().find(|load| load.generator.name == find.generator);
+    let load = load.ok_or_else(|| format!("no generator is called {:?}", find.generator))?;
+    let setup = load.setup.clone();
+    let outputs = Outputs { thresholds: load.generator.thresholds.clone(), ..words.outputs() };
+    arguments.vary = find.vary;
+    (arguments.search.from, arguments.search.to) = (find.from, find.to);
+    arguments.search.whole = find.vary == Vary::Open;
+    if let Some(seconds) = find.seconds {
+        arguments.step = Duration::from_secs(seconds);
+    }
+    let seed = prepared.plan.seed.clone();
+    Ok(Wanted { arguments, setup, outputs, seed, _plan: Some(prepared) })
+}
+
+fn conclusion(searched: &Searched, vary: Vary) -> (String, ExitCode) {
+    let unit = match vary {
+        Vary::Rate => "calls a second",
+        Vary::Open => "calls open at once",
+    };
+    let confirmed = searched.runs.iter().rev().find(|(_, verdict, _)| *verdict == Verdict::Good);
+    let calls = confirmed.map_or(0, |(_, _, report)| report.totals.successful);
+    match searched.found {
+        Some(Found::Highest(value)) => {
+            (format!("found: {value:.1} {unit}, confirmed with {calls} calls and no failure"), ExitCode::Success)
+        }
+        Some(Found::AtLeast(value)) => (
+            format!("found: at least {value:.1} {unit} (the end of the range), confirmed with {calls} calls"),
+            ExitCode::Success,
+        ),
+        Some(Found::RingerEndedAt(Some(value))) => (
+            format!("not found: Ringer was the limit; the server carried {value:.1} {unit}"),
+            ExitCode::RingerWasTheLimit,
+        ),
+        Some(Found::RingerEndedAt(None)) => {
+            ("not found: Ringer was the limit at the lowest value".to_owned(), ExitCode::RingerWasTheLimit)
+        }
+        Some(Found::Nothing) => {
+            (format!("not found: the lowest value already failed; try a lower {unit}"), ExitCode::ThresholdMissed)
+        }
+        Some(Found::NotConfirmed(value)) => {
+            (format!("not found: {value:.1} {unit} did not survive a longer run"), ExitCode::ThresholdMissed)
+        }
+        None => ("stopped".to_owned(), ExitCode::Internal),
+    }
+}

@@ -1,0 +1,45 @@
+//! `ringer report`, `ringer find`, `ringer run`: what stands beside `ringer sip`. Each takes the name it was called by
+//! and the words after it.
+
+mod find;
+mod output;
+mod report;
+mod run;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub use find::find;
+pub use output::{ReportFiles, write_reports};
+pub use report::report;
+pub use run::run;
+
+use crate::cli;
+use crate::engine::Setup;
+
+/// `ringer sip`'s words to a set-up; all mistakes in one text.
+fn parse_sip(words: &[String]) -> Result<(Setup, cli::flags::Outputs), String> {
+    let asked = cli::parse("ringer sip", words).map_err(|misuse| misuse.to_string())?;
+    let built = cli::build(asked.options).map_err(|mistakes| {
+        let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+        lines.join("\n")
+    })?;
+    for warning in &built.warnings {
+        eprintln!("warning: {warning}");
+    }
+    Ok((built.setup, asked.outputs))
+}
+
+/// Set by the first Ctrl-C; the second ends the program.
+fn stop_on_interrupt() -> Result<Arc<AtomicBool>, String> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    ctrlc::set_handler(move || {
+        if flag.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+        eprintln!("ending; once more to end at once");
+    })
+    .map_err(|error| format!("cannot listen to Ctrl-C: {error}"))?;
+    Ok(stop)
+}

@@ -1,0 +1,66 @@
+//! Where reports go: `--report`, `--json`, `--junit`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::report::{self, Report};
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReportFiles {
+    pub html: Option<PathBuf>,
+    pub json: Option<PathBuf>,
+    pub junit: Option<PathBuf>,
+}
+
+impl ReportFiles {
+    /// Takes `--report FILE`, `--json FILE`, `--junit FILE` from the words; the rest is given back.
+    pub fn take(words: &[String]) -> Result<(ReportFiles, Vec<String>), String> {
+        let mut files = ReportFiles::default();
+        let mut rest = Vec::new();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let slot = match word.as_str() {
+                "--report" => &mut files.html,
+                "--json" => &mut files.json,
+                "--junit" => &mut files.junit,
+                _ => {
+                    rest.push(word.clone());
+                    continue;
+                }
+            };
+            let file = words.next().ok_or_else(|| format!("{word}: expected a file name"))?;
+            *slot = Some(PathBuf::from(file));
+        }
+        Ok((files, rest))
+    }
+
+    /// Fails before a long run rather than after it.
+    pub fn check(&self) -> Result<(), String> {
+        for path in [&self.html, &self.json, &self.junit].into_iter().flatten() {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            if !folder.is_dir() {
+                return Err(format!("{}: there is no folder {}", path.display(), folder.display()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes what was asked for and gives the paths written. One run is an object in the JSON file, several are a list.
+pub fn write_reports(files: &ReportFiles, title: &str, reports: &[Report]) -> Result<Vec<PathBuf>, String> {
+    let mut written = Vec::new();
+    let mut write = |path: &Option<PathBuf>, text: &dyn Fn() -> String| -> Result<(), String> {
+        let Some(path) = path else { return Ok(()) };
+        fs::write(path, text()).map_err(|error| format!("{}: {error}", path.display()))?;
+        written.push(fs::canonicalize(path).unwrap_or_else(|_| path.clone()));
+        Ok(())
+    };
+    write(&files.html, &|| report::page(title, reports))?;
+    write(&files.json, &|| match reports {
+        [one] => serde_json::to_string_pretty(one),
+        several => serde_json::to_string_pretty(several),
+    }
+    .expect("a report is plain data"))?;
+    write(&files.junit, &|| report::junit(reports))?;
+    Ok(written)
+}

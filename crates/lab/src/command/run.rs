@@ -1,0 +1,216 @@
+//! `ringer run`: a plan on the command line.
+
+use std::fs;
+use std::path::Path;
+
+use super::output::{ReportFiles, write_reports};
+use super::{parse_sip, stop_on_interrupt};
+use crate::cli::ExitCode;
+use crate::cli::flags::Outputs;
+use crate::engine::{Progress, Setup};
+use crate::plan::model::Seed;
+use crate::plan::{self, Finished, Plan, Prepared, SHIPPED};
+use crate::report::Report;
+use crate::stats::Count;
+use crate::watch::Watch;
+
+const USAGE: &str = "usage: ringer run PLAN --target HOST:PORT [--set name=value …] [--watch PID|NAME …]
+                  [--report FILE.html] [--json FILE] [--junit FILE]
+       ringer run --list          the plans that come with Ringer
+       ringer run PLAN --show     the plan's text; copy it to make your own
+PLAN is a name of the list or a TOML file. A missed threshold is exit code 99.";
+
+pub fn run(program: &str, words: &[String]) -> ExitCode {
+    if words.is_empty() || words.iter().any(|word| word == "--help" || word == "-h") {
+        println!("{USAGE}");
+        return if words.is_empty() { ExitCode::Fatal } else { ExitCode::Success };
+    }
+    work(words).unwrap_or_else(|message| {
+        eprintln!("{program}: {message}");
+        ExitCode::Fatal
+    })
+}
+
+/// The words of `ringer run` and `ringer find --plan`.
+#[derive(Debug, Default)]
+pub(super) struct PlanWords {
+    name: Option<String>,
+    target: Option<String>,
+    sets: Vec<(String, String)>,
+    watch: Vec<String>,
+    files: ReportFiles,
+    list: bool,
+    show: bool,
+}
+
+impl PlanWords {
+    pub(super) fn parse(words: &[String]) -> Result<PlanWords, String> {
+        let (files, words) = ReportFiles::take(words)?;
+        let mut parsed = PlanWords { files, ..PlanWords::default() };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let mut value = || words.next().cloned().ok_or_else(|| format!("{word}: expected a value"));
+            match word.as_str() {
+                "--list" => parsed.list = true,
+                "--show" => parsed.show = true,
+                "--plan" => parsed.name = Some(value()?),
+                "--target" => parsed.target = Some(value()?),
+                "--watch" => parsed.watch.push(value()?),
+                "--set" => {
+                    let pair = value()?;
+                    let (name, value) =
+                        pair.split_once('=').ok_or_else(|| format!("--set {pair}: expected name=value"))?;
+                    parsed.sets.push((name.to_owned(), value.to_owned()));
+                }
+                flag if flag.starts_with('-') => return Err(format!("unknown flag {flag}\n{USAGE}")),
+                name if parsed.name.is_none() => parsed.name = Some(name.to_owned()),
+                other => return Err(format!("{other:?} is one plan too many\n{USAGE}")),
+            }
+        }
+        Ok(parsed)
+    }
+
+    /// Name or path, and text.
+    fn text(&self) -> Result<(String, String), String> {
+        let name = self.name.clone().ok_or_else(|| format!("no plan given\n{USAGE}"))?;
+        if let Some((_, text)) = SHIPPED.iter().find(|(shipped, _)| *shipped == name) {
+            return Ok((name, (*text).to_owned()));
+        }
+        if !Path::new(&name).exists() {
+            let known: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
+            return Err(format!("{name}: no such file, and no plan of this name: expected one of {}", known.join(", ")));
+        }
+        let text = fs::read_to_string(&name).map_err(|error| format!("{name}: {error}"))?;
+        Ok((name, text))
+    }
+
+    pub(super) fn plan(&self) -> Result<Plan, String> {
+        let (name, text) = self.text()?;
+        Plan::parse(&text, &name).map_err(|error| error.to_string())
+    }
+
+    pub(super) fn prepare(&self, plan: Plan) -> Result<Prepared, String> {
+        let target = self.target.as_deref().ok_or_else(|| "no --target HOST:PORT given".to_owned())?;
+        Prepared::new(plan, target, &self.sets, &|words| parse_sip(words).map(|(setup, _)| setup))
+    }
+
+    pub(super) fn outputs(&self) -> Outputs {
+        Outputs {
+            report: self.files.html.clone(),
+            json: self.files.json.clone(),
+            junit: self.files.junit.clone(),
+            watch: self.watch.clone(),
+            ..Outputs::default()
+        }
+    }
+}
+
+fn work(words: &[String]) -> Result<ExitCode, String> {
+    let words = PlanWords::parse(words)?;
+    if words.list {
+        for (name, text) in SHIPPED {
+            let plan = Plan::parse(text, name).map_err(|error| error.to_string())?;
+            println!("{name:<16} {}", plan.about);
+        }
+        return Ok(ExitCode::Success);
+    }
+    let plan = words.plan()?;
+    if words.show {
+        print!("{}", words.text()?.1);
+        return Ok(ExitCode::Success);
+    }
+    words.files.check()?;
+    let (about, needs) = (plan.about.clone(), plan.needs.clone());
+    let prepared = words.prepare(plan)?;
+    eprintln!("{about}");
+    if !needs.is_empty() {
+        eprintln!("needs {needs}");
+    }
+    let stop = stop_on_interrupt()?;
+    let meter = || Watch::new(&words.watch);
+    let finished = plan::run(&prepared, &meter, &stop, &mut |name, setup, progress| line(name, setup, progress))?;
+    print_results(&finished, prepared.plan.seed.as_ref());
+    let reports: Vec<Report> = finished.reports.iter().map(|(_, report)| report.clone()).collect();
+    for path in write_reports(&words.files, &about, &reports)? {
+        println!("report: {}", path.display());
+    }
+    Ok(code(&finished))
+}
+
+fn code(finished: &Finished) -> ExitCode {
+    if finished.limited_by_ringer() {
+        ExitCode::RingerWasTheLimit
+    } else if finished.passed() {
+        ExitCode::Success
+    } else {
+        ExitCode::ThresholdMissed
+    }
+}
+
+fn line(name: &str, _setup: &Setup, progress: &Progress) {
+    let (now, all) = (&progress.interval.counts, &progress.total.counts);
+    let p99 = progress.interval.rtds.first().and_then(|timer| timer.service.quantile(0.99));
+    let p99 = p99.map_or_else(String::new, |p99| format!("  p99 {:.2} ms", p99.as_secs_f64() * 1e3));
+    eprintln!(
+        "{:>4} s  {name:<10} {:>7} started  {:>7} ok  {:>5} failed  {:>6} open{p99}",
+        progress.now.since(progress.started).as_secs(),
+        now[Count::OutgoingCall] + now[Count::IncomingCall],
+        now[Count::SuccessfulCall],
+        all[Count::FailedCall],
+        progress.gauges.open_calls,
+    );
+}
+
+fn print_results(finished: &Finished, seed: Option<&Seed>) {
+    if let Some(seed) = seed.filter(|seed| !seed.row.is_empty()) {
+        println!("{:<32} {:>18} {:>18}", seed.title, "published", "measured");
+        for [label, theirs, ours] in finished.beside(seed) {
+            println!("{label:<32} {theirs:>18} {ours:>18}");
+        }
+    }
+    for (name, report) in &finished.reports {
+        for threshold in &report.thresholds {
+            let word = if threshold.kept { "kept" } else { "MISSED" };
+            let measured = threshold.measured.as_deref().unwrap_or("nothing");
+            println!("{name}: {word}: {} (measured {measured})", threshold.text);
+        }
+        for reason in &report.limited_by_ringer {
+            println!("{name}: Ringer was the limit, the run does not count: {reason}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<PlanWords, String> {
+        let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        PlanWords::parse(&words)
+    }
+
+    #[test]
+    fn words_are_understood() {
+        let words = parse("cgp-r4 --target 127.0.0.1:5060 --set rate=10 --watch belfry --report r.html").expect("right");
+        assert_eq!(words.name.as_deref(), Some("cgp-r4"));
+        assert_eq!(words.sets, [("rate".to_owned(), "10".to_owned())]);
+        assert!(words.plan().is_ok());
+    }
+
+    #[test]
+    fn mistakes_say_what_was_expected() {
+        for (text, says) in [
+            ("cgp-r9", "expected one of cgp-r1"),
+            ("", "no plan given"),
+            ("cgp-r1 --targe x", "unknown flag --targe"),
+            ("cgp-r1 --set rate", "expected name=value"),
+            ("cgp-r1 cgp-r2", "one plan too many"),
+        ] {
+            let error = parse(text).and_then(|words| words.plan().map(|_| ())).expect_err(text);
+            assert!(error.contains(says), "{text}: {error}");
+        }
+        let words = parse("cgp-r1").expect("right");
+        let error = words.prepare(words.plan().expect("shipped")).err().expect("no target");
+        assert!(error.contains("no --target"), "{error}");
+    }
+}

@@ -1,0 +1,136 @@
+//! The calls of one shard: by key, by Call-ID, by time.
+
+use std::net::SocketAddr;
+
+use hashbrown::HashTable;
+use stdx::slab::{Key, Slab};
+use stdx::time::Instant;
+use stdx::wheel::Wheel;
+
+use crate::call::{Call, Which};
+
+/// A call and what the engine knows of it.
+pub(super) struct Entry {
+    pub(super) call: Call,
+    pub(super) which: Which,
+    pub(super) hash: u64,
+    /// Where its messages go.
+    pub(super) peer: SocketAddr,
+    pub(super) link: Link,
+    /// The earliest wheel entry that will look at it.
+    pub(super) armed: Instant,
+    /// Counted open.
+    pub(super) open: bool,
+}
+
+/// What a call's messages leave by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Link {
+    Udp(Key),
+    Stream(Key),
+    /// It had a connection and lost it.
+    None,
+}
+
+#[derive(Clone, Copy)]
+struct Place {
+    hash: u64,
+    key: Key,
+}
+
+pub(super) struct Calls {
+    slab: Slab<Entry>,
+    by_id: HashTable<Place>,
+}
+
+impl Calls {
+    pub(super) fn new() -> Calls {
+        Calls { slab: Slab::new(), by_id: HashTable::new() }
+    }
+
+    pub(super) fn find(&self, hash: u64, call_id: &[u8]) -> Option<Key> {
+        let same = |place: &Place| {
+            place.hash == hash
+                && self.slab.get(place.key).is_some_and(|entry| &*entry.call.identity.call_id == call_id)
+        };
+        self.by_id.find(hash, same).map(|place| place.key)
+    }
+
+    pub(super) fn insert(&mut self, entry: Entry) -> Key {
+        let hash = entry.hash;
+        let key = self.slab.insert(entry);
+        self.by_id.insert_unique(hash, Place { hash, key }, |place| place.hash);
+        key
+    }
+
+    pub(super) fn get(&self, key: Key) -> Option<&Entry> {
+        self.slab.get(key)
+    }
+
+    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut Entry> {
+        self.slab.get_mut(key)
+    }
+
+    pub(super) fn remove(&mut self, key: Key) -> Option<Entry> {
+        let entry = self.slab.remove(key)?;
+        if let Ok(place) = self.by_id.find_entry(entry.hash, |place| place.key == key) {
+            place.remove();
+        }
+        Some(entry)
+    }
+
+    pub(super) fn keys(&self) -> Vec<Key> {
+        self.slab.iter().map(|(key, _)| key).collect()
+    }
+
+    pub(super) fn with_link(&self, link: Link) -> Vec<Key> {
+        self.slab.iter().filter(|(_, entry)| entry.link == link).map(|(key, _)| key).collect()
+    }
+}
+
+/// A wheel whose tick is a millisecond: it is told times eight times as far away as they are.
+pub(super) struct Timers(Wheel<Key>);
+
+const FASTER: u64 = stdx::limits::TICK_MICROS / 1_000;
+
+impl Timers {
+    pub(super) fn new(now: Instant) -> Timers {
+        Timers(Wheel::new(faster(now)))
+    }
+
+    pub(super) fn insert(&mut self, at: Instant, key: Key) {
+        self.0.insert(faster(at), key);
+    }
+
+    pub(super) fn expire(&mut self, now: Instant, out: &mut Vec<Key>) {
+        self.0.expire(faster(now), out);
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.0.deadline().map(|at| Instant::from_micros(at.as_micros() / FASTER))
+    }
+}
+
+fn faster(at: Instant) -> Instant {
+    Instant::from_micros(at.as_micros().saturating_mul(FASTER))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn timers_are_a_millisecond_fine() {
+        let start = Instant::from_unix_seconds(1_700_000_000);
+        let mut timers = Timers::new(start);
+        let key = Key::from_u64(1 << 32);
+        timers.insert(start + Duration::from_millis(3), key);
+        let mut fired = Vec::new();
+        timers.expire(start + Duration::from_micros(2_900), &mut fired);
+        assert!(fired.is_empty());
+        timers.expire(start + Duration::from_millis(4), &mut fired);
+        assert_eq!(fired, [key]);
+    }
+}

@@ -1,0 +1,174 @@
+//! Adds up what the shards counted.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use stdx::time::Instant;
+
+use super::limits::{ERRORS_KEPT, LATE};
+use super::report::Report;
+use super::{Gauges, Progress};
+use crate::stats::{Count, Stats};
+
+/// An interval that not all shards have reported.
+#[derive(Default)]
+struct Open {
+    stats: Stats,
+    shards: usize,
+    /// The most that one shard's thread was on a processor.
+    busiest: u64,
+}
+
+pub(super) struct Collector {
+    reports: Option<Receiver<Report>>,
+    shards: usize,
+    ended: usize,
+    open: BTreeMap<u64, Open>,
+    sockets: Vec<u64>,
+    total: Stats,
+    errors: VecDeque<String>,
+    /// Interval last told.
+    told: u64,
+    told_at: Option<Instant>,
+    limit: Option<String>,
+    overloaded: u64,
+}
+
+/// Of a core: above this a shard has no reserve for bursts.
+const BUSY_SHARE: f64 = 0.7;
+
+impl Collector {
+    pub(super) fn new(reports: Receiver<Report>, shards: usize, empty: Stats) -> Collector {
+        Collector {
+            reports: Some(reports),
+            shards,
+            ended: 0,
+            open: BTreeMap::new(),
+            sockets: vec![0; shards],
+            total: empty,
+            errors: VecDeque::new(),
+            told: 0,
+            told_at: None,
+            limit: None,
+            overloaded: 0,
+        }
+    }
+
+    /// Blocks until a report came, or this long.
+    pub(super) fn wait(&mut self, at_most: Duration) {
+        let Some(reports) = &self.reports else { return };
+        match reports.recv_timeout(at_most) {
+            Ok(report) => self.take(report),
+            Err(RecvTimeoutError::Timeout) => {}
+            // A shard died without a last word; nothing more will come.
+            Err(RecvTimeoutError::Disconnected) => self.ended = self.shards,
+        }
+    }
+
+    fn take(&mut self, report: Report) {
+        let shard = usize::from(report.shard);
+        self.sockets[shard] = report.open_sockets;
+        self.ended += usize::from(report.last);
+        self.limit = self.limit.take().or(report.limit);
+        self.errors.extend(report.errors);
+        while self.errors.len() > ERRORS_KEPT {
+            self.errors.pop_front();
+        }
+        // One that was late tells more than one interval at once; what comes after the end is the last one's.
+        let tick = report.tick + u64::from(report.last);
+        let open = self.open.entry(tick.max(self.told + 1)).or_default();
+        open.busiest = open.busiest.max(report.stats.counts[Count::CpuMicros]);
+        open.stats.merge(&report.stats);
+        open.shards += 1;
+    }
+
+    pub(super) fn ended(&self) -> bool {
+        self.ended == self.shards
+    }
+
+    pub(super) fn open_sockets(&self) -> u64 {
+        self.sockets.iter().sum()
+    }
+
+    pub(super) fn close(&mut self) {
+        self.reports = None;
+    }
+
+    pub(super) fn reset(&mut self) {
+        let fresh = Stats::sized(
+            self.total.steps.len(),
+            self.total.receive_steps.len(),
+            self.total.out_of_call_steps.len(),
+            self.total.rtds.len(),
+            self.total.counters.len(),
+        );
+        self.total = fresh;
+    }
+
+    /// The oldest interval that all shards have told of, or have passed.
+    pub(super) fn progress(&mut self, gauges: Gauges, started: Instant) -> Option<Progress> {
+        let (tick, open) = self.open.first_key_value()?;
+        let passed = self.open.range(tick + 2..).next().is_some();
+        if open.shards < self.shards && !passed {
+            return None;
+        }
+        let (tick, open) = self.open.pop_first()?;
+        self.told = tick;
+        Some(self.tell(open, gauges, started, started + Duration::from_secs(tick)))
+    }
+
+    /// Everything that is left, up to now.
+    pub(super) fn last_progress(&mut self, gauges: Gauges, started: Instant, now: Instant) -> Progress {
+        let mut rest = Open::default();
+        while let Some((_, open)) = self.open.pop_first() {
+            rest.stats.merge(&open.stats);
+            rest.busiest += open.busiest;
+        }
+        self.tell(rest, gauges, started, now)
+    }
+
+    fn tell(&mut self, open: Open, gauges: Gauges, started: Instant, now: Instant) -> Progress {
+        let span = now.since(self.told_at.unwrap_or(started));
+        self.told_at = Some(now);
+        let busiest = Duration::from_micros(open.busiest);
+        let late = open.stats.start_delay.quantile(0.99).is_some_and(|delay| delay > LATE);
+        if late && busiest > span.mul_f64(BUSY_SHARE) {
+            self.overloaded += 1;
+        }
+        self.total.merge(&open.stats);
+        Progress {
+            started,
+            now,
+            span,
+            interval: open.stats,
+            total: self.total.clone(),
+            gauges,
+            errors: self.errors.drain(..).collect(),
+        }
+    }
+
+    /// Reasons the figures are ours.
+    pub(super) fn limits(&self, progress: &Progress) -> Vec<String> {
+        let mut reasons: Vec<String> = self.limit.iter().cloned().collect();
+        if self.overloaded > 0 {
+            reasons.push(format!(
+                "calls started more than {} ms late while a thread used over {:.0} % of its core, in {} s of the run: \
+                 use more --threads, or a lower -r",
+                LATE.as_millis(),
+                BUSY_SHARE * 100.0,
+                self.overloaded
+            ));
+        }
+        let drops = progress.total.counts[Count::ReceiveDrops];
+        if drops > 0 {
+            reasons.push(format!(
+                "{drops} messages were lost at our own sockets: raise net.core.rmem_max, or use more --threads"
+            ));
+        }
+        if progress.total.media_delay.quantile(0.99).is_some_and(|delay| delay > LATE) {
+            reasons.push(format!("media left more than {} ms late: use more --threads", LATE.as_millis()));
+        }
+        reasons
+    }
+}

@@ -1,0 +1,146 @@
+//! What may change while a run goes on: rate, limit, users, the end.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use stdx::time::Instant;
+
+use super::hub::{Command, Hub, Phase};
+use super::schedule::{Pace, Schedule};
+use super::{Change, Setup};
+use crate::options::Rate;
+use crate::scenario::Scenario;
+use crate::scenario::model::{Distribution, Pause, StepKind};
+
+/// The run's own copy of what its shards follow.
+pub(super) struct Control {
+    rate: Rate,
+    /// Milliseconds that a call of the scenario lasts, by its pauses.
+    call_length: u64,
+    /// `-l` was given.
+    limit_is_set: bool,
+    pub(super) paused: bool,
+    schedule: Schedule,
+    next_increase: Instant,
+    pub(super) reset: bool,
+}
+
+impl Control {
+    pub(super) fn new(setup: &Setup, start: Instant) -> Control {
+        let rate = setup.options.rate.clone();
+        let schedule = Schedule::new(start, pace(&rate));
+        let next_increase = start + rate.interval;
+        Control {
+            call_length: call_length(&setup.scenario, setup.options.call.pause),
+            limit_is_set: rate.limit.is_some(),
+            paused: false,
+            schedule,
+            next_increase,
+            reset: false,
+            rate,
+        }
+    }
+
+    pub(super) fn schedule(&self) -> Schedule {
+        self.schedule
+    }
+
+    /// Calls a second asked for now.
+    pub(super) fn target_rate(&self) -> f64 {
+        if self.rate.users.is_some() { 0.0 } else { self.schedule.pace().per_second() }
+    }
+
+    /// Calls that may be open: `-l`, the users, or three times what the rate needs, as SIPp has it.
+    pub(super) fn limit(&self) -> u64 {
+        if let Some(limit) = self.rate.limit.filter(|_| self.limit_is_set) {
+            return limit;
+        }
+        if let Some(users) = self.rate.users {
+            return u64::from(users);
+        }
+        let period = self.rate.period.as_secs_f64().max(1e-9);
+        #[expect(clippy::cast_precision_loss, reason = "milliseconds of one call")]
+        let open = 3.0 * self.rate.calls * self.rate.scale * (self.call_length as f64 / 1e3) / period;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+        let open = open as u64;
+        open.max(1)
+    }
+
+    pub(super) fn users(&self) -> u32 {
+        self.rate.users.unwrap_or(0)
+    }
+
+    pub(super) fn apply(&mut self, change: Change, now: Instant, hub: &Hub) {
+        match change {
+            Change::Rate(calls) => {
+                self.rate.calls = calls.max(0.0);
+                self.follow(now, hub);
+            }
+            Change::RateScale(scale) => {
+                self.rate.scale = scale.max(0.0);
+                self.follow(now, hub);
+            }
+            Change::Pause(paused) => {
+                self.paused = paused;
+                self.follow(now, hub);
+            }
+            Change::Limit(limit) => {
+                self.rate.limit = Some(limit);
+                self.limit_is_set = true;
+                hub.limit.store(limit, Ordering::Relaxed);
+            }
+            Change::Users(users) => {
+                self.rate.users = Some(users);
+                hub.users.store(users, Ordering::Relaxed);
+                hub.limit.store(self.limit(), Ordering::Relaxed);
+                hub.command(Command::Users(users));
+            }
+            Change::SoftQuit => hub.advance(Phase::Soft),
+            Change::HardQuit => hub.advance(Phase::Hard),
+            Change::ResetStats => self.reset = true,
+        }
+    }
+
+    fn follow(&mut self, now: Instant, hub: &Hub) {
+        let pace = if self.paused { Pace::STOPPED } else { pace(&self.rate) };
+        self.schedule.change(now, pace);
+        hub.limit.store(self.limit(), Ordering::Relaxed);
+        hub.command(Command::Schedule(self.schedule));
+    }
+
+    /// `-rate_increase` at every `-rate_interval`, up to `-rate_max`.
+    pub(super) fn tick(&mut self, now: Instant, hub: &Hub) {
+        let Some(increase) = self.rate.increase else { return };
+        while now >= self.next_increase {
+            self.next_increase = self.next_increase + self.rate.interval.max(Duration::from_millis(1));
+            let (wanted, most) = (self.rate.calls + increase, self.rate.max.unwrap_or(f64::INFINITY));
+            if wanted > most && self.rate.quit_at_max {
+                return hub.advance(Phase::Soft);
+            }
+            self.rate.calls = wanted.min(most);
+            self.follow(now, hub);
+        }
+    }
+}
+
+fn pace(rate: &Rate) -> Pace {
+    Pace::new(rate.calls, rate.scale, rate.period)
+}
+
+/// By its pauses, at least a second.
+fn call_length(scenario: &Scenario, default_pause: Duration) -> u64 {
+    let default_pause = u64::try_from(default_pause.as_millis()).unwrap_or(u64::MAX);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+    let pause = |step: &StepKind| match step {
+        StepKind::Pause(Pause::Default) => default_pause,
+        StepKind::Pause(Pause::For(Distribution::Fixed(millis))) => *millis as u64,
+        StepKind::Pause(Pause::For(Distribution::Uniform { max, .. })) => *max as u64,
+        StepKind::Pause(Pause::For(
+            Distribution::Normal { mean, stdev } | Distribution::LogNormal { mean, stdev },
+        )) => (mean + 2.326 * stdev) as u64,
+        StepKind::Pause(Pause::For(Distribution::Exponential { mean })) => (4.605 * mean) as u64,
+        _ => 0,
+    };
+    let pauses: u64 = scenario.steps.iter().map(|step| pause(&step.kind)).fold(0, u64::saturating_add);
+    pauses.max(default_pause).max(1_000)
+}

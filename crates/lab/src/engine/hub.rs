@@ -1,0 +1,300 @@
+//! What shards share: numbers of calls, who has which Call-ID, and doors to hand messages through.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use hashbrown::HashTable;
+use mio::Waker;
+use parking_lot::Mutex;
+use stdx::hash::Keyed;
+use stdx::time::Instant;
+
+use super::limits::HANDOVER_BYTES;
+use super::schedule::Schedule;
+
+/// How far the end is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(super) enum Phase {
+    Running,
+    /// No new calls.
+    Soft,
+    /// Open calls are ended, with a word to the peer.
+    Hard,
+    /// Everyone leaves now.
+    Gone,
+}
+
+/// What the run tells its shards.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Command {
+    Schedule(Schedule),
+    Users(u32),
+}
+
+/// One for all shards of a run.
+pub(super) struct Hub {
+    pub(super) keyed: Keyed,
+    /// Calls started: the last `[call_number]`.
+    pub(super) started: AtomicU64,
+    /// `-m`.
+    pub(super) total: u64,
+    pub(super) open: AtomicU64,
+    pub(super) peak: AtomicU64,
+    /// When the peak was, microseconds.
+    pub(super) peak_at: AtomicU64,
+    pub(super) limit: AtomicU64,
+    pub(super) users: AtomicU32,
+    phase: AtomicU8,
+    /// `stop_now` was asked for by a scenario.
+    pub(super) stopped_by_scenario: AtomicBool,
+    /// Only with several shards.
+    pub(super) directory: Option<Directory>,
+    pub(super) doors: Vec<Door>,
+}
+
+impl Hub {
+    pub(super) fn new(keyed: Keyed, total: Option<u64>, doors: Vec<Door>) -> Hub {
+        Hub {
+            keyed,
+            started: AtomicU64::new(0),
+            total: total.unwrap_or(u64::MAX),
+            open: AtomicU64::new(0),
+            peak: AtomicU64::new(0),
+            peak_at: AtomicU64::new(0),
+            limit: AtomicU64::new(u64::MAX),
+            users: AtomicU32::new(0),
+            phase: AtomicU8::new(Phase::Running as u8),
+            stopped_by_scenario: AtomicBool::new(false),
+            directory: (doors.len() > 1).then(Directory::new),
+            doors,
+        }
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Acquire) {
+            0 => Phase::Running,
+            1 => Phase::Soft,
+            2 => Phase::Hard,
+            _ => Phase::Gone,
+        }
+    }
+
+    /// Ends never go back.
+    pub(super) fn advance(&self, phase: Phase) {
+        if self.phase.fetch_max(phase as u8, Ordering::AcqRel) < phase as u8 {
+            self.wake_all();
+        }
+    }
+
+    pub(super) fn wake_all(&self) {
+        for door in &self.doors {
+            door.wake();
+        }
+    }
+
+    /// The number of a call that starts now, from 1; `None` when `-m` are reached.
+    pub(super) fn take_number(&self) -> Option<u64> {
+        let taken = self
+            .started
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < self.total).then_some(n + 1));
+        taken.ok().map(|before| before + 1)
+    }
+
+    /// One more open call, unless `limit` says no.
+    pub(super) fn try_open(&self, now: Instant, limit: u64) -> bool {
+        let before = self.open.fetch_add(1, Ordering::Relaxed);
+        if before >= limit {
+            self.open.fetch_sub(1, Ordering::Relaxed);
+            return false;
+        }
+        if before + 1 > self.peak.load(Ordering::Relaxed) {
+            self.peak.fetch_max(before + 1, Ordering::Relaxed);
+            self.peak_at.store(now.as_micros(), Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// One fewer; the last one of a run that ends tells the others.
+    pub(super) fn closed(&self) {
+        if self.open.fetch_sub(1, Ordering::AcqRel) == 1 && self.phase() != Phase::Running {
+            self.wake_all();
+        }
+    }
+
+    pub(super) fn command(&self, command: Command) {
+        for door in &self.doors {
+            door.inbox.lock().commands.push(command);
+            door.wake();
+        }
+    }
+}
+
+/// Call-ID hash to shard, in parts so that shards seldom wait for each other.
+pub(super) struct Directory {
+    parts: Box<[Mutex<HashTable<(u64, u16)>>]>,
+}
+
+const PARTS: usize = 64;
+
+impl Directory {
+    fn new() -> Directory {
+        Directory { parts: (0..PARTS).map(|_| Mutex::new(HashTable::new())).collect() }
+    }
+
+    fn part(&self, hash: u64) -> &Mutex<HashTable<(u64, u16)>> {
+        &self.parts[(hash >> 32) as usize % PARTS]
+    }
+
+    /// The shard of the call, or `mine` when there was none: then it is entered.
+    pub(super) fn claim(&self, hash: u64, mine: u16) -> u16 {
+        let mut part = self.part(hash).lock();
+        match part.find(hash, |entry| entry.0 == hash) {
+            Some(entry) => entry.1,
+            None => {
+                part.insert_unique(hash, (hash, mine), |entry| entry.0);
+                mine
+            }
+        }
+    }
+
+    pub(super) fn find(&self, hash: u64) -> Option<u16> {
+        self.part(hash).lock().find(hash, |entry| entry.0 == hash).map(|entry| entry.1)
+    }
+
+    pub(super) fn remove(&self, hash: u64) {
+        if let Ok(entry) = self.part(hash).lock().find_entry(hash, |entry| entry.0 == hash) {
+            entry.remove();
+        }
+    }
+}
+
+/// Where others leave things for a shard.
+pub(super) struct Door {
+    waker: Waker,
+    /// A wake-up is on its way: the next one need not be.
+    rung: AtomicBool,
+    inbox: Mutex<Inbox>,
+}
+
+/// Messages handed over, and commands.
+#[derive(Default)]
+pub(super) struct Inbox {
+    pub(super) bytes: Vec<u8>,
+    pub(super) parcels: Vec<Parcel>,
+    pub(super) commands: Vec<Command>,
+}
+
+/// One message in an [`Inbox`].
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Parcel {
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) from: SocketAddr,
+    pub(super) received: Instant,
+}
+
+impl Inbox {
+    pub(super) fn put(&mut self, bytes: &[u8], from: SocketAddr, received: Instant) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        self.parcels.push(Parcel { start, end: self.bytes.len(), from, received });
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.parcels.is_empty() && self.commands.is_empty()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.parcels.clear();
+        self.commands.clear();
+    }
+}
+
+impl Door {
+    pub(super) fn new(waker: Waker) -> Door {
+        Door { waker, rung: AtomicBool::new(false), inbox: Mutex::new(Inbox::default()) }
+    }
+
+    pub(super) fn wake(&self) {
+        if !self.rung.swap(true, Ordering::AcqRel) {
+            // The pipe behind it can only be full of wake-ups.
+            let _ = self.waker.wake();
+        }
+    }
+
+    /// Moves everything into this shard's inbox; how many messages were too many.
+    pub(super) fn deliver(&self, parcels: &mut Inbox) -> u64 {
+        let mut refused = 0;
+        {
+            let mut inbox = self.inbox.lock();
+            for parcel in parcels.parcels.drain(..) {
+                if inbox.bytes.len() > HANDOVER_BYTES {
+                    refused += 1;
+                    continue;
+                }
+                inbox.put(&parcels.bytes[parcel.start..parcel.end], parcel.from, parcel.received);
+            }
+        }
+        parcels.bytes.clear();
+        self.wake();
+        refused
+    }
+
+    /// What waits; `mine` is empty and its memory is left behind for the next.
+    pub(super) fn take(&self, mine: &mut Inbox) {
+        if self.rung.swap(false, Ordering::AcqRel) {
+            std::mem::swap(mine, &mut *self.inbox.lock());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_id_belongs_to_who_claims_it_first() {
+        let directory = Directory::new();
+        assert_eq!(directory.claim(7, 1), 1);
+        assert_eq!(directory.claim(7, 2), 1);
+        assert_eq!(directory.find(7), Some(1));
+        directory.remove(7);
+        assert_eq!(directory.find(7), None);
+        assert_eq!(directory.claim(7, 2), 2);
+    }
+
+    #[test]
+    fn a_door_is_bounded_and_keeps_order() {
+        let poll = mio::Poll::new().unwrap();
+        let door = Door::new(Waker::new(poll.registry(), mio::Token(0)).unwrap());
+        let from: SocketAddr = "127.0.0.1:5060".parse().unwrap();
+        let (mut out, mut mine) = (Inbox::default(), Inbox::default());
+        let big = vec![b'x'; HANDOVER_BYTES / 4];
+        for _ in 0..8 {
+            out.put(&big, from, Instant::default());
+        }
+        assert_eq!(door.deliver(&mut out), 3);
+        assert!(out.is_empty());
+        door.take(&mut mine);
+        assert_eq!(mine.parcels.len(), 5);
+        assert!(mine.parcels.windows(2).all(|pair| pair[0].end == pair[1].start));
+        mine.clear();
+        door.take(&mut mine);
+        assert!(mine.is_empty());
+    }
+
+    #[test]
+    fn numbers_end_at_the_total_and_calls_at_the_limit() {
+        let hub = Hub::new(Keyed::new([1; 16]), Some(2), Vec::new());
+        assert_eq!([hub.take_number(), hub.take_number(), hub.take_number()], [Some(1), Some(2), None]);
+        assert!(hub.try_open(Instant::default(), 1));
+        assert!(!hub.try_open(Instant::default(), 1));
+        hub.closed();
+        assert!(hub.try_open(Instant::default(), 1));
+        hub.advance(Phase::Hard);
+        hub.advance(Phase::Soft);
+        assert_eq!(hub.phase(), Phase::Hard);
+    }
+}

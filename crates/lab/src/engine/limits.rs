@@ -1,0 +1,49 @@
+//! The numbers that bound what the engine keeps, each with its reason.
+
+use std::time::Duration;
+
+/// How long a busy shard sleeps between turns so that batches form. Times stay exact: the kernel says when
+/// each datagram came.
+pub(super) const NAP: Duration = Duration::from_millis(1);
+
+/// A shard is busy from so many messages in [`WINDOW`] on: 1,000 a second.
+pub(super) const BUSY: u64 = 20;
+pub(super) const WINDOW: Duration = Duration::from_millis(20);
+
+/// Batches read from one socket before the shard looks at its timers again.
+pub(super) const BATCHES_A_TURN: usize = 8;
+
+/// Calls started in one turn; a burst that is due at once leaves room for messages in between.
+pub(super) const STARTS_A_TURN: usize = 256;
+
+/// A turn that begins this much after it was planned is late.
+pub(super) const LATE: Duration = Duration::from_millis(10);
+
+/// Receive buffer asked for at a shared socket. The kernel's own limit (`net.core.rmem_max`) still holds.
+pub(super) const RECEIVE_BUFFER: usize = 16 << 20;
+
+/// Bytes of messages that wait for another shard. At 500 bytes each these are 16,000: more than a second of
+/// what one core takes; a shard that is further behind drops as a full socket would.
+pub(super) const HANDOVER_BYTES: usize = 8 << 20;
+
+/// Bytes of rendered messages that wait for the kernel; a UDP socket that is full for longer refuses.
+pub(super) const BACKLOG_BYTES: usize = 16 << 20;
+
+/// Intervals a shard may be ahead of the collector; what it counts then goes into the next one.
+pub(super) const REPORTS_A_SHARD: usize = 4;
+
+/// Last errors an interval tells.
+pub(super) const ERRORS_KEPT: usize = 16;
+
+/// Room a connection's peer may leave unread before the call is told of congestion.
+pub(super) const STREAM_BACKLOG: usize = 1 << 20;
+
+/// A message on a stream may not be longer.
+pub(super) const STREAM_MESSAGE: usize = 1 << 20;
+
+/// `-p` not given: SIPp tries this port and the next 59 before it lets the system choose.
+pub(super) const DEFAULT_PORT: u16 = 5060;
+pub(super) const PORTS_TRIED: u16 = 60;
+
+/// File descriptors beside sockets of calls: traces, screens, timers, the control port, listeners.
+pub(super) const SPARE_DESCRIPTORS: u64 = 64;

@@ -1,0 +1,212 @@
+//! Sockets of one shard, and which of them a call's messages leave by.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use mio::Poll;
+use stdx::slab::Key;
+
+use super::calls::Link;
+use super::limits::BACKLOG_BYTES;
+use super::stream::Streams;
+use super::token::{self, Kind};
+use super::udp::{self, UdpSockets, Use};
+use crate::call::TransportFault;
+use crate::options::{Options, Protocol, Sockets};
+
+pub(super) struct Net {
+    pub(super) udp: UdpSockets,
+    pub(super) streams: Streams,
+    /// Sockets with something to read.
+    pub(super) unread: Vec<Key>,
+    options: Arc<Options>,
+    /// Address and port that messages name as ours.
+    local: SocketAddr,
+    /// Bound for all calls, one for each of our addresses.
+    shared: Vec<Key>,
+    /// One call each; shared once `-max_socket` are open.
+    per_call: Vec<Key>,
+    next: usize,
+}
+
+impl Net {
+    pub(super) fn new(options: Arc<Options>, local: SocketAddr, streams: Streams) -> Net {
+        Net {
+            udp: UdpSockets::new(),
+            streams,
+            unread: Vec::new(),
+            options,
+            local,
+            shared: Vec::new(),
+            per_call: Vec::new(),
+            next: 0,
+        }
+    }
+
+    pub(super) fn add_shared(&mut self, socket: std::net::UdpSocket, poll: &Poll) -> io::Result<()> {
+        let key = self.udp.add(socket, poll.registry(), |key| token::token(Kind::Udp, key))?;
+        self.shared.push(key);
+        Ok(())
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.udp.len() + self.streams.len()
+    }
+
+    /// What a call gets whose message came another way.
+    pub(super) fn default_link(&self) -> Link {
+        self.shared.first().map_or(Link::None, |key| Link::Udp(*key))
+    }
+
+    /// A new outgoing call's.
+    pub(super) fn link_for_call(&mut self, poll: &Poll) -> io::Result<Link> {
+        let transport = self.options.network.transport;
+        match (transport.protocol, transport.sockets) {
+            (Protocol::Udp, Sockets::PerCall) => self.udp_of_its_own(poll),
+            (Protocol::Udp, _) => {
+                self.next = (self.next + 1) % self.shared.len().max(1);
+                let key = self.shared.get(self.next).copied();
+                key.map(Link::Udp).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+            }
+            (_, sockets) => {
+                let remote = self.options.network.remote_sending;
+                let remote = remote.or(self.options.remote.as_ref().map(|remote| remote.address));
+                let remote = remote.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+                self.streams.for_call(remote, sockets, poll.registry()).map(Link::Stream)
+            }
+        }
+    }
+
+    fn udp_of_its_own(&mut self, poll: &Poll) -> io::Result<Link> {
+        if self.udp.len() >= self.options.network.max_sockets && !self.per_call.is_empty() {
+            self.next = (self.next + 1) % self.per_call.len();
+            let link = Link::Udp(self.per_call[self.next]);
+            self.share(link);
+            return Ok(link);
+        }
+        let ip = self.source();
+        let device = self.options.network.bind_to_device.as_deref();
+        let socket =
+            udp::bind(SocketAddr::new(ip, 0), Use::Call, self.options.behaviour.buffer_size, device)?;
+        let key = self.udp.add(socket, poll.registry(), |key| token::token(Kind::Udp, key))?;
+        if let Some(socket) = self.udp.get_mut(key) {
+            socket.place = self.per_call.len();
+        }
+        self.per_call.push(key);
+        self.share(Link::Udp(key));
+        Ok(Link::Udp(key))
+    }
+
+    /// Our addresses in turn.
+    fn source(&mut self) -> IpAddr {
+        let sources = &self.options.network.local;
+        if sources.is_empty() {
+            return self.local.ip();
+        }
+        self.next = (self.next + 1) % sources.len();
+        sources[self.next]
+    }
+
+    /// One more call uses it.
+    pub(super) fn share(&mut self, link: Link) {
+        match link {
+            Link::Udp(key) => {
+                if let Some(socket) = self.udp.get_mut(key) {
+                    socket.users += 1;
+                }
+            }
+            Link::Stream(key) => self.streams.share(key),
+            Link::None => {}
+        }
+    }
+
+    /// One fewer; a socket of one call is closed. True: it was such a one.
+    pub(super) fn release(&mut self, link: Link) -> bool {
+        match link {
+            Link::Udp(key) => {
+                let Some(socket) = self.udp.get_mut(key) else { return true };
+                socket.users = socket.users.saturating_sub(1);
+                let place = socket.place;
+                if socket.users == 0 && self.per_call.get(place) == Some(&key) {
+                    self.udp.close(key);
+                    self.per_call.swap_remove(place);
+                    if let Some(moved) = self.per_call.get(place).and_then(|moved| self.udp.get_mut(*moved)) {
+                        moved.place = place;
+                    }
+                }
+                !self.shared.contains(&key)
+            }
+            Link::Stream(key) => self.streams.release(key),
+            Link::None => true,
+        }
+    }
+
+    /// What `[local_ip]` and `[local_port]` say.
+    pub(super) fn local_of(&self, link: Link) -> SocketAddr {
+        let bound = match link {
+            Link::Udp(key) => self.udp.local(key),
+            Link::Stream(key) => self.streams.local(key),
+            Link::None => None,
+        };
+        let Some(bound) = bound else { return self.local };
+        let ip = if bound.ip().is_unspecified() { self.local.ip() } else { bound.ip() };
+        SocketAddr::new(ip, bound.port())
+    }
+
+    /// `<setdest>`: connections are made anew, datagrams just go elsewhere.
+    pub(super) fn redirect(
+        &mut self,
+        link: Link,
+        address: SocketAddr,
+        protocol: Protocol,
+        poll: &Poll,
+    ) -> io::Result<Link> {
+        if protocol == Protocol::Udp && matches!(link, Link::Udp(_)) {
+            return Ok(link);
+        }
+        let new = match protocol {
+            Protocol::Udp => self.default_link(),
+            _ => Link::Stream(self.streams.connect_as(protocol, address, poll.registry())?),
+        };
+        self.release(link);
+        self.share(new);
+        Ok(new)
+    }
+
+    pub(super) fn reconnect(&mut self, target: SocketAddr, poll: &Poll) -> Result<Link, TransportFault> {
+        if self.options.network.transport.protocol == Protocol::Udp {
+            return Ok(self.default_link());
+        }
+        let sockets = self.options.network.transport.sockets;
+        let key = self.streams.for_call(target, sockets, poll.registry());
+        key.map(Link::Stream).map_err(|_| TransportFault::ConnectFailed)
+    }
+
+    /// `bytes[start..end]` leaves at the end of the turn.
+    pub(super) fn send(
+        &mut self,
+        link: Link,
+        bytes: &[u8],
+        start: usize,
+        end: usize,
+        to: SocketAddr,
+        call: Key,
+    ) -> Result<(), TransportFault> {
+        match link {
+            Link::Udp(_) if bytes.len() > BACKLOG_BYTES => Err(TransportFault::Congestion),
+            Link::Udp(key) if self.udp.queue(key, start, end, to, call) => Ok(()),
+            Link::Udp(_) | Link::None => Err(TransportFault::CannotSend),
+            Link::Stream(key) => self.streams.write(key, &bytes[start..end]),
+        }
+    }
+
+    /// True: nothing refers to `bytes` any more.
+    pub(super) fn flush(&mut self, bytes: &[u8], faults: &mut Vec<(Key, TransportFault)>) -> bool {
+        self.streams.flush();
+        let mut refused = Vec::new();
+        let all = self.udp.flush(bytes, &mut refused);
+        faults.extend(refused.into_iter().map(|(call, _)| (call, TransportFault::CannotSend)));
+        all
+    }
+}

@@ -1,0 +1,318 @@
+//! Everything a run needs before its first call: ports, shards, threads.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::sync_channel;
+
+use mio::{Poll, Waker};
+use parking_lot::{Mutex, RwLock};
+use stdx::hash::Keyed;
+use stdx::rng::Rng;
+use stdx::time::Instant;
+
+use super::bind::{self, Bound};
+use super::calls::{Calls, Timers};
+use super::clock::Clock;
+use super::collect::Collector;
+use super::control::Control;
+use super::hub::{Door, Hub, Inbox};
+use super::limits::REPORTS_A_SHARD;
+use super::net::Net;
+use super::report::Reporter;
+use super::schedule::Arrivals;
+use super::shard::{Envs, Rhythm, Shard};
+use super::stream::Streams;
+use super::tls::Tls;
+use super::token::{MEDIA, WAKER};
+use super::twin::Twins;
+use super::users::Users;
+use super::{Run, Setup, StartError};
+use crate::call::render::{Addresses, Prepared};
+use crate::call::{Env, Outbox, Value, Which};
+use crate::inject::Files;
+use crate::options::{self, Options};
+use crate::rtp;
+use crate::scenario::Scenario;
+use crate::stats::Stats;
+
+pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
+    name_sources(&mut setup)?;
+    let options = Arc::clone(&setup.options);
+    if setup.scenario.starts_calls() && options.remote.is_none() && options.network.remote_sending.is_none() {
+        return Err(fatal("this scenario starts calls: say where to, as HOST or HOST:PORT".to_owned()));
+    }
+    let shards = threads(&options);
+    let clock = Clock::new();
+    let started = clock.now();
+    let control = Control::new(&setup, started + options.behaviour.start_after);
+    bind::check_descriptors(&options, control.limit(), shards)?;
+    let tls = tls(&setup)?;
+    let mut bound = bind::bind(&options, shards)?;
+    let (polls, doors) = polls(shards).map_err(|error| fatal(bind::explain_socket(&error)))?;
+    let mut rng = Rng::from_seed(seed());
+    let hub = Arc::new(Hub::new(Keyed::new(key(&mut rng)), options.rate.total, doors));
+    hub.limit.store(control.limit(), Ordering::Relaxed);
+    hub.users.store(control.users(), Ordering::Relaxed);
+    let (sender, receiver) = sync_channel(REPORTS_A_SHARD * shards);
+    let globals = globals(&setup);
+    let media = media(&setup, bound.local, &mut rng)?;
+    let addresses = addresses(&setup, bound.local);
+    let common = Common {
+        setup: &setup,
+        hub: &hub,
+        clock,
+        started,
+        control: &control,
+        globals,
+        tls,
+        media,
+        addresses,
+    };
+    let mut built = Vec::new();
+    for (index, poll) in polls.into_iter().enumerate() {
+        built.push(common.shard(index, poll, &mut bound, rng.fork(), sender.clone())?);
+    }
+    built[0].initialise().map_err(fatal)?;
+    let collector = Collector::new(receiver, shards, common.empty_stats());
+    let mut run = Run {
+        hub: Arc::clone(&hub),
+        clock,
+        setup: setup.clone(),
+        started,
+        local: bound.local,
+        control: Mutex::new(control),
+        collector,
+        threads: Vec::new(),
+        timed_out: false,
+    };
+    setup.tracer.begin(started);
+    for shard in built {
+        let thread = std::thread::Builder::new().name(format!("shard-{}", shard.index));
+        let thread = thread.spawn(move || shard.run());
+        run.threads.push(thread.map_err(|error| fatal(format!("cannot start a thread: {error}")))?);
+    }
+    Ok(run)
+}
+
+/// `-t ui -ip_field`: the addresses are in the injection file.
+fn name_sources(setup: &mut Setup) -> Result<(), StartError> {
+    let per_address = setup.options.network.transport.sockets == options::Sockets::PerAddress;
+    let Some(field) = setup.options.injection.ip_field.filter(|_| per_address) else { return Ok(()) };
+    let mut options = Options::clone(&setup.options);
+    options.network.local = setup.files.source_addresses(field).map_err(fatal)?;
+    setup.options = Arc::new(options);
+    Ok(())
+}
+
+/// Certificates, when the transport wants them.
+fn tls(setup: &Setup) -> Result<Option<Tls>, StartError> {
+    let network = &setup.options.network;
+    if !matches!(network.transport.protocol, options::Protocol::Tls | options::Protocol::Wss) {
+        return Ok(None);
+    }
+    Tls::load(&network.tls, !setup.scenario.starts_calls()).map(Some).map_err(fatal)
+}
+
+/// Files and ports of media, for all shards.
+fn media(setup: &Setup, local: SocketAddr, rng: &mut Rng) -> Result<Arc<rtp::Shared>, StartError> {
+    let scenarios = [Some(&setup.scenario), setup.receive.as_ref(), setup.out_of_call.as_ref()];
+    let scenarios: Vec<&Scenario> = scenarios.into_iter().flatten().map(|scenario| &**scenario).collect();
+    rtp::Shared::load(&setup.options, &scenarios, local.ip(), rng).map_err(|all| fatal(all.join("\n")))
+}
+
+/// What is the same in every call.
+fn addresses(setup: &Setup, local: SocketAddr) -> Addresses {
+    let options = &setup.options;
+    let one_socket = options.network.transport.sockets == options::Sockets::Shared;
+    let one_address = options.network.local.len() < 2;
+    let connects = options.network.transport.protocol != options::Protocol::Udp;
+    let remote = options.remote.as_ref().filter(|_| setup.scenario.starts_calls() && setup.receive.is_none());
+    Addresses {
+        local_ip: Some(local.ip()).filter(|_| one_address && !connects),
+        local_port: Some(local.port()).filter(|_| one_socket && !connects),
+        remote_ip: remote.map(|remote| remote.address.ip()),
+        remote_port: remote.map(|remote| remote.address.port()),
+        media_ip: options.media.ip,
+        pid: std::process::id(),
+        ..Addresses::default()
+    }
+}
+
+fn fatal(message: String) -> StartError {
+    StartError { message, exit: 255 }
+}
+
+/// One a core; commands between instances (3PCC) go through one place.
+fn threads(options: &Options) -> usize {
+    let three_pcc = &options.three_pcc;
+    if three_pcc.twin.is_some() || three_pcc.master.is_some() || three_pcc.slave.is_some() {
+        return 1;
+    }
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    options.threads.unwrap_or_else(cores).clamp(1, usize::from(u8::MAX))
+}
+
+fn polls(shards: usize) -> std::io::Result<(Vec<Poll>, Vec<Door>)> {
+    let mut polls = Vec::new();
+    let mut doors = Vec::new();
+    for _ in 0..shards {
+        let poll = Poll::new()?;
+        doors.push(Door::new(Waker::new(poll.registry(), WAKER)?));
+        polls.push(poll);
+    }
+    Ok((polls, doors))
+}
+
+/// From the operating system's randomness, by way of the standard library's hash keys.
+fn seed() -> [u8; 32] {
+    use std::hash::{BuildHasher, RandomState};
+    let mut seed = [0; 32];
+    for chunk in seed.chunks_mut(8) {
+        chunk.copy_from_slice(&RandomState::new().hash_one(chunk.as_ptr() as usize).to_le_bytes());
+    }
+    seed
+}
+
+fn key(rng: &mut Rng) -> [u8; 16] {
+    let mut key = [0; 16];
+    rng.fill(&mut key);
+    key
+}
+
+/// `-set` gives global variables their first values.
+fn globals(setup: &Setup) -> Arc<RwLock<Vec<Value>>> {
+    let names = &setup.scenario.variables.global;
+    let set = &setup.options.behaviour.set;
+    let first = |name: &String| {
+        let given = set.iter().rfind(|(known, _)| known == name);
+        given.map_or(Value::Unset, |(_, value)| Value::Text(value.as_bytes().into()))
+    };
+    Arc::new(RwLock::new(names.iter().map(first).collect()))
+}
+
+/// What the shards of a run are made of.
+struct Common<'a> {
+    setup: &'a Setup,
+    hub: &'a Arc<Hub>,
+    clock: Clock,
+    started: Instant,
+    control: &'a Control,
+    globals: Arc<RwLock<Vec<Value>>>,
+    tls: Option<Tls>,
+    media: Arc<rtp::Shared>,
+    addresses: Addresses,
+}
+
+impl Common<'_> {
+    fn shard(
+        &self,
+        index: usize,
+        poll: Poll,
+        bound: &mut Bound,
+        mut rng: Rng,
+        reports: std::sync::mpsc::SyncSender<super::report::Report>,
+    ) -> Result<Shard, StartError> {
+        let options = &self.setup.options;
+        let system = |error: std::io::Error| fatal(bind::explain_socket(&error));
+        let mut net =
+            Net::new(Arc::clone(options), bound.local, Streams::new(Arc::clone(options), self.tls.clone()));
+        for listener in std::mem::take(&mut bound.listeners[index]) {
+            net.streams.listen(listener, poll.registry()).map_err(system)?;
+        }
+        for socket in std::mem::take(&mut bound.udp[index]) {
+            net.add_shared(socket, &poll).map_err(system)?;
+        }
+        let registry = poll.registry().try_clone().map_err(system)?;
+        let media = rtp::Streams::new(&self.media, index, registry, MEDIA, self.started, rng.fork())
+            .map_err(fatal)?;
+        let twins = Twins::open(&options.three_pcc, self.setup.scenario.role, poll.registry())
+            .map_err(|error| fatal(format!("the other instance (3PCC) cannot be reached: {error}")))?;
+        let shards = self.hub.doors.len();
+        let user_slots = self.setup.scenario.variables.user.len();
+        Ok(Shard {
+            index: u16::try_from(index).expect("threads are at most 255"),
+            hub: Arc::clone(self.hub),
+            clock: self.clock,
+            envs: self.envs()?,
+            calls: Calls::new(),
+            timers: Timers::new(self.started),
+            out: Outbox::default(),
+            arrivals: self.arrivals(index, rng.fork()),
+            arrivals_end: self.arrivals_end(),
+            users: Users::new(index, shards, self.users(), user_slots),
+            rng,
+            stats: self.empty_stats(),
+            media,
+            net,
+            twins,
+            poll,
+            outgoing: (0..shards).map(|_| Inbox::default()).collect(),
+            inbox: Inbox::default(),
+            frames: Inbox::default(),
+            faults: Vec::new(),
+            reporter: Reporter::new(self.started, self.empty_stats()),
+            rhythm: Rhythm::default(),
+            reports,
+        })
+    }
+
+    fn envs(&self) -> Result<Envs, StartError> {
+        let setup = self.setup;
+        let optional = |scenario: &Option<Arc<Scenario>>, files: &Arc<Files>, which| {
+            scenario.as_ref().map(|scenario| self.env(scenario, files, which)).transpose()
+        };
+        let receive_files = setup.receive_files.as_ref().unwrap_or(&setup.files);
+        Ok(Envs {
+            main: self.env(&setup.scenario, &setup.files, Which::Main)?,
+            receive: optional(&setup.receive, receive_files, Which::Receive)?,
+            out_of_call: optional(&setup.out_of_call, &setup.files, Which::OutOfCall)?,
+        })
+    }
+
+    fn env(&self, scenario: &Arc<Scenario>, files: &Arc<Files>, which: Which) -> Result<Env, StartError> {
+        let options = &self.setup.options;
+        Ok(Env {
+            options: Arc::clone(options),
+            scenario: Arc::clone(scenario),
+            prepared: Prepared::new(scenario, options, &self.addresses, files).map_err(fatal)?,
+            files: Arc::clone(files),
+            globals: Arc::clone(&self.globals),
+            tracer: self.setup.tracer.clone(),
+            pid: std::process::id(),
+            started: self.started,
+            which,
+        })
+    }
+
+    fn users(&self) -> u32 {
+        if self.setup.scenario.starts_calls() { self.control.users() } else { 0 }
+    }
+
+    fn arrivals(&self, index: usize, rng: Rng) -> Option<Arrivals> {
+        if !self.setup.scenario.starts_calls() || self.control.users() > 0 {
+            return None;
+        }
+        let (schedule, shards) = (self.control.schedule(), self.hub.doors.len());
+        Some(match self.setup.options.rate.arrivals {
+            options::Arrivals::Even => Arrivals::even(schedule, index, shards),
+            options::Arrivals::Poisson => Arrivals::poisson(schedule, shards, rng, schedule.due(0)),
+        })
+    }
+
+    fn arrivals_end(&self) -> Instant {
+        let options = &self.setup.options;
+        let length = options.rate.duration;
+        length.map_or(Instant::FAR_FUTURE, |length| self.started + options.behaviour.start_after + length)
+    }
+
+    fn empty_stats(&self) -> Stats {
+        let steps = |scenario: &Option<Arc<Scenario>>| scenario.as_ref().map_or(0, |known| known.steps.len());
+        let (main, receive, out_of_call) =
+            (&self.setup.scenario, &self.setup.receive, &self.setup.out_of_call);
+        let all = || [Some(main), receive.as_ref(), out_of_call.as_ref()].into_iter().flatten();
+        let rtds = all().map(|scenario| scenario.rtds.len()).max().unwrap_or(0);
+        let counters = all().map(|scenario| scenario.counters.len()).max().unwrap_or(0);
+        Stats::sized(main.steps.len(), steps(receive), steps(out_of_call), rtds, counters)
+    }
+}

@@ -1,0 +1,346 @@
+//! Connections of one shard: made, accepted, written once a turn.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use mio::net::{TcpListener, TcpStream};
+use mio::{Interest, Registry};
+use socket2::{Domain, Socket, Type};
+use stdx::slab::{Key, Slab};
+
+use super::limits::STREAM_BACKLOG;
+use super::tls::Tls;
+use super::token::{self, Kind};
+use super::wire::{Opening, Wire};
+use crate::call::TransportFault;
+use crate::options::{Options, Protocol, Sockets};
+
+struct Connection {
+    wire: State,
+    remote: SocketAddr,
+    local: SocketAddr,
+    protocol: Protocol,
+    /// Messages that wait, and where each ends.
+    out: Vec<u8>,
+    ends: Vec<usize>,
+    calls: u32,
+    /// Made for one call: closed with it.
+    own: bool,
+}
+
+enum State {
+    Connecting(TcpStream),
+    Up(Wire),
+    Down,
+}
+
+pub(super) struct Streams {
+    options: Arc<Options>,
+    tls: Option<Tls>,
+    connections: Slab<Connection>,
+    listeners: Slab<TcpListener>,
+    /// Those that calls share, by target.
+    shared: Vec<(SocketAddr, Protocol, Key)>,
+    own: Vec<Key>,
+    dirty: Vec<Key>,
+    scratch: Vec<u8>,
+    next: usize,
+    reconnects: u32,
+    /// Connections that ended, to be told to their calls.
+    pub(super) ended: Vec<(Key, TransportFault)>,
+}
+
+/// Read from a connection in one go.
+const SCRATCH: usize = 64 << 10;
+
+impl Streams {
+    pub(super) fn new(options: Arc<Options>, tls: Option<Tls>) -> Streams {
+        let reconnects = options.network.max_reconnect;
+        Streams {
+            options,
+            tls,
+            connections: Slab::new(),
+            listeners: Slab::new(),
+            shared: Vec::new(),
+            own: Vec::new(),
+            dirty: Vec::new(),
+            scratch: Vec::new(),
+            next: 0,
+            reconnects,
+            ended: Vec::new(),
+        }
+    }
+
+    pub(super) fn listen(&mut self, listener: std::net::TcpListener, registry: &Registry) -> io::Result<()> {
+        let key = self.listeners.insert(TcpListener::from_std(listener));
+        let listener = self.listeners.get_mut(key).expect("it was just put there");
+        registry.register(listener, token::token(Kind::Listener, key), Interest::READABLE)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.connections.len()
+    }
+
+    pub(super) fn accept(&mut self, key: Key, registry: &Registry) -> io::Result<()> {
+        loop {
+            let Some(listener) = self.listeners.get(key) else { return Ok(()) };
+            let (tcp, remote) = match listener.accept() {
+                Ok(accepted) => accepted,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            let local = tcp.local_addr()?;
+            let protocol = self.options.network.transport.protocol;
+            let key = self.insert(State::Connecting(tcp), remote, local, protocol, false);
+            self.watch(key, registry)?;
+            let host = remote.ip().to_string();
+            self.open(key, &host, false);
+        }
+    }
+
+    /// The shared connection to `remote`, or one of the call's own.
+    pub(super) fn for_call(
+        &mut self,
+        remote: SocketAddr,
+        sockets: Sockets,
+        registry: &Registry,
+    ) -> io::Result<Key> {
+        let protocol = self.options.network.transport.protocol;
+        if sockets != Sockets::PerCall {
+            return self.connect_shared(protocol, remote, registry);
+        }
+        if self.connections.len() >= self.options.network.max_sockets && !self.own.is_empty() {
+            self.next = (self.next + 1) % self.own.len();
+            let key = self.own[self.next];
+            self.share(key);
+            return Ok(key);
+        }
+        let key = self.connect(protocol, remote, true, registry)?;
+        self.own.push(key);
+        self.share(key);
+        Ok(key)
+    }
+
+    fn connect_shared(
+        &mut self,
+        protocol: Protocol,
+        remote: SocketAddr,
+        registry: &Registry,
+    ) -> io::Result<Key> {
+        let known = self.shared.iter().find(|known| known.0 == remote && known.1 == protocol);
+        if let Some((_, _, key)) = known {
+            let key = *key;
+            self.share(key);
+            return Ok(key);
+        }
+        let key = self.connect(protocol, remote, false, registry)?;
+        self.shared.push((remote, protocol, key));
+        self.share(key);
+        Ok(key)
+    }
+
+    /// `<setdest>`: as `for_call`, by another protocol.
+    pub(super) fn connect_as(
+        &mut self,
+        protocol: Protocol,
+        remote: SocketAddr,
+        registry: &Registry,
+    ) -> io::Result<Key> {
+        let key = self.connect(protocol, remote, true, registry)?;
+        Ok(key)
+    }
+
+    fn connect(
+        &mut self,
+        protocol: Protocol,
+        remote: SocketAddr,
+        own: bool,
+        registry: &Registry,
+    ) -> io::Result<Key> {
+        if self.reconnects == 0 && self.options.network.max_reconnect > 0 {
+            return Err(io::Error::other("the connections that -max_reconnect allows are used up"));
+        }
+        let socket = Socket::new(Domain::for_address(remote), Type::STREAM, None)?;
+        socket.set_nonblocking(true)?;
+        socket.set_tcp_nodelay(true)?;
+        let sources: Vec<&IpAddr> =
+            self.options.network.local.iter().filter(|ip| ip.is_ipv4() == remote.is_ipv4()).collect();
+        if let Some(ip) = sources.get(self.next % sources.len().max(1)) {
+            socket.bind(&SocketAddr::new(**ip, 0).into())?;
+        }
+        self.next = self.next.wrapping_add(1);
+        match socket.connect(&remote.into()) {
+            Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
+            other => other?,
+        }
+        let tcp = TcpStream::from_std(socket.into());
+        let local = tcp.local_addr()?;
+        let key = self.insert(State::Connecting(tcp), remote, local, protocol, own);
+        self.watch(key, registry)?;
+        Ok(key)
+    }
+
+    fn insert(
+        &mut self,
+        wire: State,
+        remote: SocketAddr,
+        local: SocketAddr,
+        protocol: Protocol,
+        own: bool,
+    ) -> Key {
+        let (out, ends) = (Vec::new(), Vec::new());
+        self.connections.insert(Connection { wire, remote, local, protocol, out, ends, calls: 0, own })
+    }
+
+    fn watch(&mut self, key: Key, registry: &Registry) -> io::Result<()> {
+        let Some(Connection { wire: State::Connecting(tcp), .. }) = self.connections.get_mut(key) else {
+            return Ok(());
+        };
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let watched = registry.register(tcp, token::token(Kind::Stream, key), interest);
+        if watched.is_err() {
+            self.connections.remove(key);
+        }
+        watched
+    }
+
+    pub(super) fn share(&mut self, key: Key) {
+        if let Some(connection) = self.connections.get_mut(key) {
+            connection.calls += 1;
+        }
+    }
+
+    /// One call fewer; its own connection is closed after what is queued went. True: it was its own.
+    pub(super) fn release(&mut self, key: Key) -> bool {
+        let Some(connection) = self.connections.get_mut(key) else { return true };
+        connection.calls = connection.calls.saturating_sub(1);
+        if connection.calls == 0 && connection.own {
+            self.dirty.push(key);
+        }
+        connection.own
+    }
+
+    pub(super) fn local(&self, key: Key) -> Option<SocketAddr> {
+        self.connections.get(key).map(|connection| connection.local)
+    }
+
+    pub(super) fn remote(&self, key: Key) -> Option<SocketAddr> {
+        self.connections.get(key).map(|connection| connection.remote)
+    }
+
+    /// Leaves with the next flush, once the connection is up.
+    pub(super) fn write(&mut self, key: Key, bytes: &[u8]) -> Result<(), TransportFault> {
+        let connection = self.connections.get_mut(key).ok_or(TransportFault::Closed)?;
+        if connection.out.len() > STREAM_BACKLOG {
+            return Err(TransportFault::Congestion);
+        }
+        if connection.out.is_empty() {
+            self.dirty.push(key);
+        }
+        connection.out.extend_from_slice(bytes);
+        connection.ends.push(connection.out.len());
+        Ok(())
+    }
+
+    /// One write for each connection that has something to say.
+    pub(super) fn flush(&mut self) {
+        for key in std::mem::take(&mut self.dirty) {
+            self.flush_one(key);
+        }
+    }
+
+    fn flush_one(&mut self, key: Key) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let State::Up(wire) = &mut connection.wire else { return };
+        match wire.write(&connection.out, &connection.ends) {
+            Ok(done) => {
+                connection.out.drain(..done);
+                connection.ends.retain_mut(|end| {
+                    let stays = *end > done;
+                    *end = end.saturating_sub(done);
+                    stays
+                });
+                if connection.out.is_empty() && connection.own && connection.calls == 0 {
+                    self.remove(key);
+                }
+            }
+            Err(_) => self.fail(key, TransportFault::Closed),
+        }
+    }
+
+    /// The kernel told of it: goes on with connecting, reading and writing. Messages go to `each`.
+    pub(super) fn event(&mut self, key: Key, event: &mio::event::Event, each: impl FnMut(&[u8])) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if let State::Connecting(tcp) = &connection.wire {
+            if matches!(tcp.take_error(), Ok(Some(_)) | Err(_)) || event.is_error() {
+                return self.fail(key, TransportFault::ConnectFailed);
+            }
+            if tcp.peer_addr().is_err() {
+                return;
+            }
+            let host = self.host(key);
+            self.open(key, &host, true);
+        }
+        self.read(key, each);
+        self.flush_one(key);
+    }
+
+    /// The target as the user named it, for certificates and WebSocket.
+    fn host(&self, key: Key) -> String {
+        let remote = self.connections.get(key).map(|connection| connection.remote);
+        match (&self.options.remote, remote) {
+            (Some(named), Some(remote)) if named.address == remote => named.host.clone(),
+            (_, Some(remote)) => remote.ip().to_string(),
+            (_, None) => String::new(),
+        }
+    }
+
+    fn open(&mut self, key: Key, host: &str, ours: bool) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let protocol = connection.protocol;
+        let State::Connecting(tcp) = std::mem::replace(&mut connection.wire, State::Down) else { return };
+        let is_tls = matches!(protocol, Protocol::Tls | Protocol::Wss);
+        let is_web = matches!(protocol, Protocol::Ws | Protocol::Wss);
+        let opening = Opening {
+            tls: self.tls.as_ref().filter(|_| is_tls),
+            web: is_web.then_some(self.options.network.ws_path.as_str()),
+            host,
+        };
+        // Small messages must not wait for each other.
+        let _ = tcp.set_nodelay(true);
+        let wire = if ours { Wire::connected(tcp, &opening) } else { Wire::accepted(tcp, &opening) };
+        match wire {
+            Ok(wire) => connection.wire = State::Up(wire),
+            Err(_) => self.fail(key, TransportFault::ConnectFailed),
+        }
+    }
+
+    fn read(&mut self, key: Key, each: impl FnMut(&[u8])) {
+        self.scratch.resize(SCRATCH, 0);
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let State::Up(wire) = &mut connection.wire else { return };
+        match wire.read(&mut self.scratch, each) {
+            Ok(false) => {}
+            Ok(true) | Err(_) => self.fail(key, TransportFault::Closed),
+        }
+    }
+
+    fn fail(&mut self, key: Key, fault: TransportFault) {
+        self.remove(key);
+        self.ended.push((key, fault));
+    }
+
+    fn remove(&mut self, key: Key) {
+        // Closing takes it out of the poll as well.
+        let Some(gone) = self.connections.remove(key) else { return };
+        if gone.own {
+            if let Some(at) = self.own.iter().position(|own| *own == key) {
+                self.own.swap_remove(at);
+            }
+        } else if let Some(at) = self.shared.iter().position(|shared| shared.2 == key) {
+            self.shared.swap_remove(at);
+            self.reconnects = self.reconnects.saturating_sub(1);
+        }
+    }
+}

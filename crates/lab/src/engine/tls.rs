@@ -1,0 +1,177 @@
+//! Certificates as SIPp has them: a server needs its own, a client looks at the server's only with `-tls_ca`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig, SignatureScheme};
+use rustls::{SupportedProtocolVersion, version};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime};
+
+use crate::options::TlsOptions;
+
+/// SIPp's defaults.
+const CERTIFICATE: &str = "cacert.pem";
+const KEY: &str = "cakey.pem";
+
+#[derive(Clone)]
+pub(super) struct Tls {
+    pub(super) client: Arc<ClientConfig>,
+    /// `None`: no certificate, nobody can connect to us.
+    pub(super) server: Option<Arc<ServerConfig>>,
+}
+
+impl Tls {
+    /// A server must have a certificate; a client may. Errors name the file.
+    pub(super) fn load(options: &TlsOptions, server: bool) -> Result<Tls, String> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let versions = versions(options.version.as_deref())?;
+        let wanted = server || options.cert.is_some() || options.key.is_some();
+        let identity = if wanted { Some(identity(options)?) } else { None };
+        let client = client(options, &provider, &versions, identity.as_ref())?;
+        let server = match identity {
+            Some((chain, key)) => {
+                let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
+                    .with_protocol_versions(&versions)
+                    .map_err(|error| error.to_string())?
+                    .with_no_client_auth()
+                    .with_single_cert(chain, key)
+                    .map_err(|error| format!("{}: {error}", certificate(options).display()))?;
+                Some(Arc::new(config))
+            }
+            None => None,
+        };
+        Ok(Tls { client: Arc::new(client), server })
+    }
+}
+
+type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+fn certificate(options: &TlsOptions) -> PathBuf {
+    options.cert.clone().unwrap_or_else(|| CERTIFICATE.into())
+}
+
+fn identity(options: &TlsOptions) -> Result<Identity, String> {
+    let chain = certificates(&certificate(options))?;
+    let file = options.key.clone().unwrap_or_else(|| KEY.into());
+    let key = PrivateKeyDer::from_pem_file(&file)
+        .map_err(|error| format!("{}: {error}; set the key with -tls_key", file.display()))?;
+    Ok((chain, key))
+}
+
+fn versions(wanted: Option<&str>) -> Result<Vec<&'static SupportedProtocolVersion>, String> {
+    match wanted {
+        None => Ok(vec![&version::TLS13, &version::TLS12]),
+        Some("1.2") => Ok(vec![&version::TLS12]),
+        Some("1.3") => Ok(vec![&version::TLS13]),
+        Some(other) => Err(format!("-tls_version {other}: 1.2 and 1.3 are spoken")),
+    }
+}
+
+fn client(
+    options: &TlsOptions,
+    provider: &Arc<CryptoProvider>,
+    versions: &[&'static SupportedProtocolVersion],
+    identity: Option<&Identity>,
+) -> Result<ClientConfig, String> {
+    let builder = ClientConfig::builder_with_provider(Arc::clone(provider))
+        .with_protocol_versions(versions)
+        .map_err(|error| error.to_string())?;
+    let builder = match &options.ca {
+        Some(file) => builder.with_webpki_verifier(verifier(options, file, provider)?),
+        None => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anyone(Arc::clone(provider)))),
+    };
+    match identity {
+        Some((chain, key)) => builder
+            .with_client_auth_cert(chain.clone(), key.clone_key())
+            .map_err(|error| format!("{}: {error}", certificate(options).display())),
+        None => Ok(builder.with_no_client_auth()),
+    }
+}
+
+fn verifier(
+    options: &TlsOptions,
+    file: &Path,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<WebPkiServerVerifier>, String> {
+    let mut roots = RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(certificates(file)?);
+    if added == 0 {
+        return Err(format!("{}: no usable certificate", file.display()));
+    }
+    let mut builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+    if let Some(file) = &options.crl {
+        let lists: Result<Vec<_>, _> =
+            CertificateRevocationListDer::pem_file_iter(file).and_then(Iterator::collect);
+        builder = builder.with_crls(lists.map_err(|error| format!("{}: {error}", file.display()))?);
+    }
+    builder.build().map_err(|error| format!("{}: {error}", file.display()))
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let read: Result<Vec<_>, _> = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
+    match read {
+        Ok(chain) if chain.is_empty() => Err(format!("{}: no certificate in this file", file.display())),
+        Ok(chain) => Ok(chain),
+        Err(error) => Err(format!("{}: {error}; set the certificate with -tls_cert", file.display())),
+    }
+}
+
+/// Takes any certificate: a load test's server often has one of its own making.
+#[derive(Debug)]
+struct Anyone(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anyone {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, cert, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, cert, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_certificate_is_named() {
+        let options = TlsOptions { cert: Some("/nowhere/c.pem".into()), ..TlsOptions::default() };
+        let Err(error) = Tls::load(&options, true) else { panic!("loaded nothing") };
+        assert!(error.contains("/nowhere/c.pem") && error.contains("-tls_cert"), "{error}");
+        assert!(Tls::load(&TlsOptions::default(), false).is_ok_and(|tls| tls.server.is_none()));
+        let odd = TlsOptions { version: Some("1.0".to_owned()), ..TlsOptions::default() };
+        assert!(Tls::load(&odd, false).is_err());
+    }
+}

@@ -1,0 +1,58 @@
+//! What an event of the poll is about: a kind in the upper bits, a slab key below.
+
+use mio::Token;
+use stdx::slab::Key;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Waker,
+    Udp,
+    Listener,
+    Stream,
+    Media,
+    Twin,
+}
+
+const SHIFT: u32 = 60;
+const KEY: u64 = (1 << SHIFT) - 1;
+
+/// Tokens of this kind are for media sockets.
+pub(super) const MEDIA: usize = 4 << SHIFT;
+
+pub(super) const WAKER: Token = Token(0);
+
+/// Of a key's generation 28 bits are told; more calls never used one place.
+pub(super) fn token(kind: Kind, key: Key) -> Token {
+    Token(((kind as u64) << SHIFT | key.to_u64() & KEY) as usize)
+}
+
+pub(super) fn read(token: Token) -> (Kind, Key) {
+    let kind = match token.0 as u64 >> SHIFT {
+        1 => Kind::Udp,
+        2 => Kind::Listener,
+        3 => Kind::Stream,
+        4 => Kind::Media,
+        5 => Kind::Twin,
+        _ => Kind::Waker,
+    };
+    (kind, Key::from_u64(token.0 as u64 & KEY))
+}
+
+pub(super) fn is_media(token: Token) -> bool {
+    read(token).0 == Kind::Media
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_keep_kind_and_key() {
+        let key = Key::from_u64(3 << 32 | 7);
+        for kind in [Kind::Udp, Kind::Listener, Kind::Stream, Kind::Twin] {
+            assert_eq!(read(token(kind, key)), (kind, key));
+        }
+        assert_eq!(read(WAKER).0, Kind::Waker);
+        assert!((token(Kind::Stream, key).0) < MEDIA);
+    }
+}

@@ -1,0 +1,251 @@
+//! The bytes of one connection: plain, TLS, and WebSocket (RFC 7118) over either. Nothing here blocks.
+
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+
+use mio::net::TcpStream;
+use rustls::{ClientConnection, Connection, ServerConnection};
+use rustls_pki_types::ServerName;
+use tungstenite::client::IntoClientRequest;
+use tungstenite::handshake::MidHandshake;
+use tungstenite::handshake::client::ClientHandshake;
+use tungstenite::handshake::server::{ErrorResponse, Request, Response, ServerHandshake};
+use tungstenite::http::HeaderValue;
+use tungstenite::{HandshakeError, Message, WebSocket};
+
+use super::cutter::Cutter;
+use super::tls::Tls;
+
+/// What messages are written to and read from.
+pub(super) enum Wire {
+    Raw(Io, Cutter),
+    Client(MidHandshake<ClientHandshake<Io>>),
+    Server(MidHandshake<ServerHandshake<Io, Callback>>),
+    Web(Box<WebSocket<Io>>),
+    /// Broken, or in between.
+    Gone,
+}
+
+type Callback = fn(&Request, Response) -> Result<Response, ErrorResponse>;
+
+/// Bytes of a TCP connection, or through TLS.
+pub(super) enum Io {
+    Plain(TcpStream),
+    Tls(Box<Connection>, TcpStream),
+}
+
+/// How a connection begins.
+pub(super) struct Opening<'a> {
+    pub(super) tls: Option<&'a Tls>,
+    /// The WebSocket URL's path.
+    pub(super) web: Option<&'a str>,
+    /// The peer as named by the user.
+    pub(super) host: &'a str,
+}
+
+impl Wire {
+    pub(super) fn connected(tcp: TcpStream, opening: &Opening<'_>) -> io::Result<Wire> {
+        let io = match opening.tls {
+            Some(tls) => {
+                let name = ServerName::try_from(opening.host.to_owned()).map_err(io::Error::other)?;
+                let tls = ClientConnection::new(Arc::clone(&tls.client), name).map_err(io::Error::other)?;
+                Io::Tls(Box::new(tls.into()), tcp)
+            }
+            None => Io::Plain(tcp),
+        };
+        let Some(path) = opening.web else { return Ok(Wire::Raw(io, Cutter::default())) };
+        let scheme = if opening.tls.is_some() { "wss" } else { "ws" };
+        let url = format!("{scheme}://{}{path}", opening.host);
+        let mut request = url.into_client_request().map_err(io::Error::other)?;
+        request.headers_mut().insert("Sec-WebSocket-Protocol", HeaderValue::from_static("sip"));
+        let begun = ClientHandshake::start(io, request, None).map_err(io::Error::other)?;
+        let mut wire = Wire::Client(begun);
+        wire.advance()?;
+        Ok(wire)
+    }
+
+    pub(super) fn accepted(tcp: TcpStream, opening: &Opening<'_>) -> io::Result<Wire> {
+        let io = match opening.tls {
+            Some(tls) => {
+                let config = tls.server.as_ref().ok_or_else(|| io::Error::other("no certificate"))?;
+                let tls = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
+                Io::Tls(Box::new(tls.into()), tcp)
+            }
+            None => Io::Plain(tcp),
+        };
+        if opening.web.is_none() {
+            return Ok(Wire::Raw(io, Cutter::default()));
+        }
+        let mut wire = Wire::Server(ServerHandshake::start(io, speak_sip as Callback, None));
+        wire.advance()?;
+        Ok(wire)
+    }
+
+    /// Goes on with a handshake as far as the peer let it.
+    pub(super) fn advance(&mut self) -> io::Result<()> {
+        *self = match std::mem::replace(self, Wire::Gone) {
+            Wire::Client(begun) => match begun.handshake() {
+                Ok((web, _)) => Wire::Web(Box::new(web)),
+                Err(HandshakeError::Interrupted(begun)) => Wire::Client(begun),
+                Err(HandshakeError::Failure(error)) => return Err(io::Error::other(error)),
+            },
+            Wire::Server(begun) => match begun.handshake() {
+                Ok(web) => Wire::Web(Box::new(web)),
+                Err(HandshakeError::Interrupted(begun)) => Wire::Server(begun),
+                Err(HandshakeError::Failure(error)) => return Err(io::Error::other(error)),
+            },
+            other => other,
+        };
+        Ok(())
+    }
+
+    /// Whole messages, until nothing more is there. `Ok(true)`: the peer closed.
+    pub(super) fn read(&mut self, scratch: &mut [u8], mut each: impl FnMut(&[u8])) -> io::Result<bool> {
+        self.advance()?;
+        match self {
+            Wire::Raw(io, cutter) => loop {
+                match io.read(scratch) {
+                    Ok(0) => return Ok(true),
+                    Ok(count) => cutter.push(&scratch[..count]),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(error) => return Err(error),
+                }
+                while let Some(message) = cutter.cut().map_err(|()| io::Error::other("message too long"))? {
+                    each(message);
+                }
+            },
+            Wire::Web(web) => loop {
+                match web.read() {
+                    Ok(Message::Text(text)) => each(text.as_bytes()),
+                    Ok(Message::Binary(bytes)) => each(&bytes),
+                    Ok(_) => {}
+                    Err(tungstenite::Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                        return Ok(false);
+                    }
+                    Err(tungstenite::Error::ConnectionClosed | tungstenite::Error::AlreadyClosed) => {
+                        return Ok(true);
+                    }
+                    Err(error) => return Err(io::Error::other(error)),
+                }
+            },
+            Wire::Client(_) | Wire::Server(_) => Ok(false),
+            Wire::Gone => Ok(true),
+        }
+    }
+
+    /// Writes what fits; how many bytes of `bytes` went. `ends` are the ends of the messages in it.
+    pub(super) fn write(&mut self, bytes: &[u8], ends: &[usize]) -> io::Result<usize> {
+        match self {
+            Wire::Raw(io, _) => {
+                let mut done = 0;
+                while done < bytes.len() {
+                    match io.write(&bytes[done..]) {
+                        Ok(0) => break,
+                        Ok(count) => done += count,
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                match io.flush() {
+                    Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+                    _ => Ok(done),
+                }
+            }
+            Wire::Web(web) => {
+                let mut done = 0;
+                for end in ends {
+                    let message = match std::str::from_utf8(&bytes[done..*end]) {
+                        Ok(text) => Message::text(text),
+                        Err(_) => Message::binary(bytes[done..*end].to_vec()),
+                    };
+                    match web.write(message) {
+                        Ok(()) => {}
+                        // It keeps the message.
+                        Err(tungstenite::Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {}
+                        Err(error) => return Err(io::Error::other(error)),
+                    }
+                    done = *end;
+                }
+                match web.flush() {
+                    Ok(()) => Ok(done),
+                    Err(tungstenite::Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                        Ok(done)
+                    }
+                    Err(error) => Err(io::Error::other(error)),
+                }
+            }
+            Wire::Client(_) | Wire::Server(_) => Ok(0),
+            Wire::Gone => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+}
+
+/// RFC 7118 §4.1: the sub-protocol is `sip`. One who does not offer it is answered all the same.
+#[expect(clippy::result_large_err, reason = "the signature is tungstenite's")]
+fn speak_sip(request: &Request, mut response: Response) -> Result<Response, ErrorResponse> {
+    if request.headers().contains_key("Sec-WebSocket-Protocol") {
+        response.headers_mut().insert("Sec-WebSocket-Protocol", HeaderValue::from_static("sip"));
+    }
+    Ok(response)
+}
+
+impl Read for Io {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (tls, tcp) = match self {
+            Io::Plain(tcp) => return tcp.read(buffer),
+            Io::Tls(tls, tcp) => (tls, tcp),
+        };
+        loop {
+            match tls.reader().read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // A peer that hangs up without saying so in TLS has hung up.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
+                other => return other,
+            }
+            if tls.read_tls(tcp)? == 0 {
+                return Ok(0);
+            }
+            let state = tls.process_new_packets();
+            push(tls, tcp)?;
+            state.map_err(io::Error::other)?;
+        }
+    }
+}
+
+impl Write for Io {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Io::Plain(tcp) => tcp.write(bytes),
+            Io::Tls(tls, tcp) => {
+                let count = tls.writer().write(bytes)?;
+                push(tls, tcp)?;
+                if count == 0 && !bytes.is_empty() {
+                    Err(io::ErrorKind::WouldBlock.into())
+                } else {
+                    Ok(count)
+                }
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Io::Plain(_) => Ok(()),
+            Io::Tls(tls, tcp) => push(tls, tcp),
+        }
+    }
+}
+
+/// Hands encrypted bytes to the kernel as far as it takes them; the rest goes with the next call.
+fn push(tls: &mut Connection, tcp: &mut TcpStream) -> io::Result<()> {
+    while tls.wants_write() {
+        match tls.write_tls(tcp) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

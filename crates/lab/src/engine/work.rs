@@ -1,0 +1,447 @@
+//! What a shard does with what comes in: messages to their calls, arrivals to new calls, effects to sockets.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use mmsg::{BATCH, Receiver};
+use stdx::slab::Key;
+use stdx::time::Instant;
+
+use super::calls::{Entry, Link};
+use super::hub::Phase;
+use super::limits::BATCHES_A_TURN;
+use super::shard::Shard;
+use super::shell;
+use crate::call::message::{Incoming, StartLine};
+use crate::call::{Call, Ctx, Effect, Identity, Outcome, SendTo, TransportFault, Which};
+use crate::scenario::model::Role;
+use crate::stats::Count;
+use crate::trace::Direction;
+
+/// Where a message came in.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Origin {
+    Link(Link),
+    /// From another shard, which has already looked for its call.
+    Shard,
+}
+
+impl Shard {
+    /// Batches of one socket. True: it may have more.
+    pub(super) fn receive_from(
+        &mut self,
+        key: Key,
+        receiver: &mut Receiver,
+        now: Instant,
+        wall: Duration,
+    ) -> bool {
+        let Some(socket) = self.net.udp.handle(key) else { return false };
+        for _ in 0..BATCHES_A_TURN {
+            let count = receiver.receive(socket.as_fd(), |datagram| {
+                if let Some(total) = datagram.drops {
+                    let drops = self.net.udp.note_drops(key, total);
+                    self.stats.add(Count::ReceiveDrops, drops);
+                }
+                let received = datagram.received.map_or(now, |stamp| now - wall.saturating_sub(stamp));
+                self.handle(datagram.bytes, datagram.remote, received, Origin::Link(Link::Udp(key)));
+            });
+            match count {
+                Ok(BATCH) => {}
+                Ok(_) => return false,
+                // An ICMP error of an earlier datagram, or nothing there.
+                Err(error) => return error.kind() != std::io::ErrorKind::WouldBlock,
+            }
+        }
+        true
+    }
+
+    pub(super) fn handle_handed_over(&mut self, bytes: &[u8], from: SocketAddr, received: Instant) {
+        self.dispatch(bytes, from, received, Origin::Shard);
+    }
+
+    /// One message as it came from the network.
+    pub(super) fn handle(&mut self, bytes: &[u8], from: SocketAddr, received: Instant, origin: Origin) {
+        self.rhythm.messages += 1;
+        self.stats.count(Count::MessagesReceived);
+        self.stats.add(Count::BytesReceived, bytes.len() as u64);
+        self.dispatch(bytes, from, received, origin);
+    }
+
+    fn dispatch(&mut self, bytes: &[u8], from: SocketAddr, received: Instant, origin: Origin) {
+        let message = match Incoming::parse(bytes) {
+            Ok(message) => message,
+            Err(_) if is_keepalive(bytes) => return,
+            Err(fault) => {
+                self.stats.count(Count::Malformed);
+                let text = format!("not SIP from {from} ({fault:?}): {}", String::from_utf8_lossy(bytes));
+                return self.error(received, text);
+            }
+        };
+        let call_id = self.trimmed(message.call_id);
+        if self.envs.main.tracer.wants_messages() {
+            let transport = self.envs.main.options.network.transport;
+            self.envs.main.tracer.message(received, Direction::Received, transport, call_id, bytes);
+        }
+        let hash = self.hub.keyed.hash(call_id);
+        if let Some(key) = self.calls.find(hash, call_id) {
+            return self.enter(key, received, |call, ctx| call.handle_message(ctx, &message, from));
+        }
+        if let Some(other) = self.other_shard(hash, origin) {
+            return self.outgoing[usize::from(other)].put(bytes, from, received);
+        }
+        self.handle_stranger(&message, call_id, hash, from, received, origin);
+    }
+
+    /// `xxx///id` is a message for `id`: SIPp's way to let several Call-IDs belong to one call.
+    fn trimmed<'a>(&self, call_id: &'a [u8]) -> &'a [u8] {
+        if self.envs.main.options.call.ignore_call_id_slash || !call_id.contains(&b'/') {
+            return call_id;
+        }
+        memchr::memmem::find(call_id, b"///").map_or(call_id, |at| &call_id[at + 3..])
+    }
+
+    fn other_shard(&self, hash: u64, origin: Origin) -> Option<u16> {
+        if matches!(origin, Origin::Shard) {
+            return None;
+        }
+        let directory = self.hub.directory.as_ref()?;
+        directory.find(hash).filter(|owner| *owner != self.index)
+    }
+
+    /// A message of no call we know.
+    fn handle_stranger(
+        &mut self,
+        message: &Incoming<'_>,
+        call_id: &[u8],
+        hash: u64,
+        from: SocketAddr,
+        received: Instant,
+        origin: Origin,
+    ) {
+        let is_request = matches!(message.start, StartLine::Request { .. });
+        let which = if self.envs.main.scenario.role == Role::Server {
+            Some(Which::Main)
+        } else if self.envs.receive.is_some() {
+            Some(Which::Receive)
+        } else if self.envs.out_of_call.is_some() && is_request {
+            Some(Which::OutOfCall)
+        } else {
+            None
+        };
+        let phase = self.hub.phase();
+        let Some(which) = which.filter(|which| phase == Phase::Running || *which == Which::OutOfCall) else {
+            return self.out_of_call(message, received);
+        };
+        if let Some(directory) = &self.hub.directory {
+            let owner = directory.claim(hash, self.index);
+            if owner != self.index {
+                // Its first message came twice, to two sockets.
+                return self.outgoing[usize::from(owner)].put(message.bytes, from, received);
+            }
+        }
+        let link = match origin {
+            Origin::Link(link) => link,
+            Origin::Shard => self.net.default_link(),
+        };
+        match self.open_incoming(which, call_id, hash, from, link, received) {
+            Some(key) => self.enter(key, received, |call, ctx| call.handle_message(ctx, message, from)),
+            None => self.out_of_call(message, received),
+        }
+    }
+
+    fn out_of_call(&mut self, message: &Incoming<'_>, received: Instant) {
+        self.stats.count(Count::OutOfCallMsgs);
+        let text = format!(
+            "Discarding message which can't be mapped to a known call:\n{}",
+            String::from_utf8_lossy(message.bytes)
+        );
+        self.error(received, text);
+    }
+
+    fn open_incoming(
+        &mut self,
+        which: Which,
+        call_id: &[u8],
+        hash: u64,
+        from: SocketAddr,
+        link: Link,
+        received: Instant,
+    ) -> Option<Key> {
+        if !self.hub.try_open(received, u64::MAX) {
+            return None;
+        }
+        let number = match which {
+            Which::OutOfCall => 0,
+            _ => match self.hub.take_number() {
+                Some(number) => number,
+                None => {
+                    self.hub.closed();
+                    return None;
+                }
+            },
+        };
+        self.net.share(link);
+        let identity = Identity {
+            number,
+            call_id: call_id.into(),
+            due: received,
+            local: self.net.local_of(link),
+            remote: from,
+            user: 0,
+            incoming: true,
+        };
+        let peer = self.envs.main.options.network.remote_sending.unwrap_or(from);
+        self.stats.count(if which == Which::OutOfCall { Count::AutoAnswered } else { Count::IncomingCall });
+        let key = self.open(which, identity, hash, peer, link, received);
+        self.soft_end_at_total(number);
+        Some(key)
+    }
+
+    /// `-m`: the last one was started.
+    fn soft_end_at_total(&self, number: u64) {
+        if number == self.hub.total {
+            self.hub.advance(Phase::Soft);
+        }
+    }
+
+    fn open(
+        &mut self,
+        which: Which,
+        identity: Identity,
+        hash: u64,
+        peer: SocketAddr,
+        link: Link,
+        now: Instant,
+    ) -> Key {
+        let users = self.users.asked();
+        let mut ctx = Ctx {
+            now,
+            env: self.envs.get(which),
+            stats: &mut self.stats,
+            out: &mut self.out,
+            media: &mut self.media,
+            rng: &mut self.rng,
+            user: self.users.variables(identity.user),
+            users,
+        };
+        let call = Call::start(&mut ctx, identity);
+        let entry = Entry { call, which, hash, peer, link, armed: Instant::FAR_FUTURE, open: true };
+        let key = self.calls.insert(entry);
+        self.settle(key, now);
+        key
+    }
+
+    /// A call is due: it starts, or is counted blocked.
+    pub(super) fn arrive(&mut self, now: Instant, due: Instant) {
+        self.stats.count(Count::Due);
+        if !self.start_call(now, due, 0) {
+            self.stats.count(Count::Blocked);
+        }
+    }
+
+    /// False: try again later.
+    pub(super) fn arrive_user(&mut self, now: Instant, user: u32) -> bool {
+        let started = self.start_call(now, now, user);
+        if started {
+            self.stats.count(Count::Due);
+        }
+        started
+    }
+
+    fn start_call(&mut self, now: Instant, due: Instant, user: u32) -> bool {
+        self.start_named(now, due, user, None).is_some()
+    }
+
+    /// An outgoing call that another instance asks for (3PCC), under its Call-ID.
+    pub(super) fn open_commanded(&mut self, call_id: &[u8], now: Instant) -> Option<Key> {
+        self.start_named(now, now, 0, Some(call_id))
+    }
+
+    fn start_named(&mut self, now: Instant, due: Instant, user: u32, given: Option<&[u8]>) -> Option<Key> {
+        let limit = self.hub.limit.load(std::sync::atomic::Ordering::Relaxed);
+        if !self.hub.try_open(now, limit) {
+            return None;
+        }
+        let link = match self.net.link_for_call(&self.poll) {
+            Ok(link) => link,
+            Err(error) => {
+                self.hub.closed();
+                self.blocked_by_system(now, &error);
+                return None;
+            }
+        };
+        let Some(number) = self.hub.take_number() else {
+            self.net.release(link);
+            self.hub.closed();
+            return None;
+        };
+        let local = self.net.local_of(link);
+        let options = &self.envs.main.options;
+        let remote = options.remote.as_ref().map_or(local, |remote| remote.address);
+        let peer = options.network.remote_sending.unwrap_or(remote);
+        let format = &options.call.call_id_format;
+        let call_id = given.map_or_else(|| call_id(format, number, self.envs.main.pid, local), Into::into);
+        let hash = self.hub.keyed.hash(&call_id);
+        if let Some(directory) = &self.hub.directory {
+            directory.claim(hash, self.index);
+        }
+        let identity = Identity { number, call_id, due, local, remote, user, incoming: false };
+        self.stats.count(Count::OutgoingCall);
+        self.stats.start_delay.record(now.since(due));
+        let key = self.open(Which::Main, identity, hash, peer, link, now);
+        self.soft_end_at_total(number);
+        Some(key)
+    }
+
+    /// Sockets, ports or descriptors ran out: said once, and it marks the run.
+    fn blocked_by_system(&mut self, now: Instant, error: &std::io::Error) {
+        if self.reporter.limit.is_none() {
+            let text = super::bind::explain_socket(error);
+            self.error(now, text.clone());
+            self.reporter.limit = Some(text);
+        }
+    }
+
+    /// Does what a call asked for, then forgets it if it is over, or arms its timer.
+    pub(super) fn settle(&mut self, key: Key, now: Instant) {
+        let mut effects = std::mem::take(&mut self.out.effects);
+        for effect in effects.drain(..) {
+            self.perform(key, effect, now);
+        }
+        self.out.effects = effects;
+        let Some(entry) = self.calls.get(key) else { return };
+        if entry.call.over && entry.call.deadline <= now {
+            self.close_call(key);
+            if let (Some(entry), Some(directory)) = (self.calls.remove(key), &self.hub.directory) {
+                directory.remove(entry.hash);
+            }
+        } else {
+            self.arm(key);
+        }
+    }
+
+    /// It no longer counts as open and gives up a socket of its own. It lingers to answer retransmissions.
+    pub(super) fn close_call(&mut self, key: Key) {
+        let Some(entry) = self.calls.get_mut(key) else { return };
+        if std::mem::take(&mut entry.open) {
+            if self.net.release(entry.link) {
+                entry.link = Link::None;
+            }
+            self.users.free(entry.call.identity.user);
+            self.hub.closed();
+        }
+    }
+
+    fn perform(&mut self, key: Key, effect: Effect, now: Instant) {
+        match effect {
+            Effect::Send { start, end, to } => self.send(key, start, end, to, now),
+            Effect::Command { start, end, peer } => self.command(key, start, end, peer.as_deref()),
+            Effect::SetDestination { address, protocol } => {
+                let Some(entry) = self.calls.get_mut(key) else { return };
+                entry.peer = address;
+                match self.net.redirect(entry.link, address, protocol, &self.poll) {
+                    Ok(link) => entry.link = link,
+                    Err(_) => self.faults.push((key, TransportFault::ConnectFailed)),
+                }
+            }
+            Effect::CloseConnection => {
+                let Some(entry) = self.calls.get_mut(key) else { return };
+                let link = std::mem::replace(&mut entry.link, Link::None);
+                self.net.release(link);
+            }
+            Effect::Shell(command) => {
+                if let Err(error) = shell::run(&command) {
+                    self.error(now, format!("cannot run {command:?}: {error}"));
+                }
+            }
+            Effect::StopGracefully => self.hub.advance(Phase::Soft),
+            Effect::StopNow => {
+                self.hub.stopped_by_scenario.store(true, std::sync::atomic::Ordering::Release);
+                self.hub.advance(Phase::Hard);
+            }
+            Effect::Ended { outcome: Outcome::Success | Outcome::Failure(_) } => self.close_call(key),
+        }
+    }
+
+    fn send(&mut self, key: Key, start: usize, end: usize, to: SendTo, now: Instant) {
+        let Some(entry) = self.calls.get(key) else { return };
+        let target = match to {
+            SendTo::Flow => entry.peer,
+            SendTo::Source(address) => self.envs.main.options.network.remote_sending.unwrap_or(address),
+        };
+        self.stats.count(Count::MessagesSent);
+        self.stats.add(Count::BytesSent, (end - start) as u64);
+        let tracer = &self.envs.main.tracer;
+        if tracer.wants_messages() {
+            let transport = self.envs.main.options.network.transport;
+            let call_id = &entry.call.identity.call_id;
+            tracer.message(now, Direction::Sent, transport, call_id, &self.out.bytes[start..end]);
+        }
+        let link = match entry.link {
+            Link::None if entry.open => self.reconnect(key, target),
+            Link::None => Ok(self.net.default_link()),
+            link => Ok(link),
+        };
+        let sent = link.and_then(|link| self.net.send(link, &self.out.bytes, start, end, target, key));
+        if let Err(fault) = sent {
+            self.faults.push((key, fault));
+        }
+    }
+
+    /// A call whose connection was closed sends again: a new one is made for it.
+    fn reconnect(&mut self, key: Key, target: SocketAddr) -> Result<Link, TransportFault> {
+        let link = self.net.reconnect(target, &self.poll)?;
+        if let Some(entry) = self.calls.get_mut(key) {
+            entry.link = link;
+        }
+        Ok(link)
+    }
+}
+
+/// `-cid_str`: `%u` call number, `%p` process, `%s` our address.
+fn call_id(format: &str, number: u64, pid: u32, local: SocketAddr) -> Box<[u8]> {
+    use std::io::Write;
+    let mut out = Vec::with_capacity(48);
+    let mut parts = format.bytes();
+    while let Some(byte) = parts.next() {
+        if byte != b'%' {
+            out.push(byte);
+            continue;
+        }
+        let written = match parts.next() {
+            Some(b'u') => write!(out, "{number}"),
+            Some(b'p') => write!(out, "{pid}"),
+            Some(b's') => write!(out, "{}", local.ip()),
+            Some(other) => {
+                out.push(other);
+                Ok(())
+            }
+            None => Ok(()),
+        };
+        written.expect("a vector takes everything");
+    }
+    out.into_boxed_slice()
+}
+
+/// Line ends or zeros that keep a NAT open.
+fn is_keepalive(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| matches!(byte, b'\r' | b'\n' | 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn call_ids_follow_their_format() {
+        let local: SocketAddr = "[::1]:5060".parse().unwrap();
+        assert_eq!(&*call_id("%u-%p@%s", 7, 99, local), b"7-99@::1");
+        assert_eq!(&*call_id("%%x%u%", 7, 99, local), b"%x7");
+    }
+
+    #[test]
+    fn keepalives_are_told_from_mistakes() {
+        assert!(is_keepalive(b"\r\n\r\n") && is_keepalive(b"\0\0\0\0") && !is_keepalive(b"\r\nx"));
+    }
+}

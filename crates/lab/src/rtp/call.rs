@@ -1,0 +1,187 @@
+//! What one call has of media: its ports, where the other side's are, what it plays and what it hears.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use media::srtp::CryptoLine;
+use stdx::slab::Key;
+
+use super::check::Facts;
+use super::crypto::{Offer, Session};
+use super::play::{Player, Slot};
+use super::ports::Port;
+use super::sink::Sink;
+use super::{PortKind, RemoteMedia};
+use crate::options::MediaOptions;
+use crate::stats::{Count, Stats};
+
+/// Packets of a pattern that may be under way when a call ends: their echo is not missed. 100 ms of audio.
+const UNDER_WAY: u64 = 5;
+
+#[derive(Default)]
+pub(super) struct CallMedia {
+    pub(super) audio: Medium,
+    pub(super) video: Medium,
+    pub(super) image: Option<SocketAddr>,
+    pub(super) players: [Option<Key>; Slot::N],
+}
+
+/// Audio or video of a call.
+#[derive(Default)]
+pub(super) struct Medium {
+    /// Of `[media_port]` or `[auto_media_port]`.
+    pub(super) port: Option<Arc<Port>>,
+    /// Of `[rtpstream_…_port]`.
+    pub(super) stream_port: Option<Arc<Port>>,
+    pub(super) remote: Option<SocketAddr>,
+    pub(super) sink: Arc<Sink>,
+    pub(super) offer: Offer,
+    pub(super) theirs: Vec<CryptoLine>,
+    /// By players that ended.
+    sent: u64,
+}
+
+impl CallMedia {
+    pub(super) fn medium(&mut self, video: bool) -> &mut Medium {
+        if video { &mut self.video } else { &mut self.audio }
+    }
+
+    /// Where what is played in a slot goes.
+    pub(super) fn destination(&self, slot: Slot) -> Option<SocketAddr> {
+        match slot {
+            Slot::PlayAudio | Slot::Digits | Slot::StreamAudio => self.audio.remote,
+            Slot::PlayVideo | Slot::StreamVideo => self.video.remote,
+            Slot::PlayImage => self.image,
+        }
+    }
+
+    /// The port it leaves from, of those the call has named so far.
+    pub(super) fn source(&self, slot: Slot) -> Option<Arc<Port>> {
+        let (audio, video) = (&self.audio, &self.video);
+        let order = match slot {
+            Slot::PlayAudio | Slot::PlayImage | Slot::Digits => [&audio.port, &audio.stream_port, &None],
+            Slot::PlayVideo => [&video.port, &video.stream_port, &audio.port],
+            Slot::StreamAudio => [&audio.stream_port, &audio.port, &None],
+            Slot::StreamVideo => [&video.stream_port, &video.port, &None],
+        };
+        order.into_iter().flatten().next().cloned()
+    }
+
+    /// The port's place in the call: the first is for audio, the one two above for video, odd ones are RTCP's.
+    pub(super) fn place(&mut self, which: PortKind, offset: i32) -> &mut Option<Arc<Port>> {
+        match which {
+            PortKind::StreamAudio => &mut self.audio.stream_port,
+            PortKind::StreamVideo => &mut self.video.stream_port,
+            PortKind::Fixed | PortKind::Auto if offset == 0 => &mut self.audio.port,
+            PortKind::Fixed | PortKind::Auto => &mut self.video.port,
+        }
+    }
+
+    /// From the SDP of a message: what it does not speak of stays.
+    pub(super) fn hear_of(&mut self, call: u64, description: &RemoteMedia) {
+        self.image = description.image.or(self.image);
+        self.audio.expect(call, description.audio, &description.audio_crypto);
+        self.video.expect(call, description.video, &description.video_crypto);
+        if description.events.is_some() {
+            self.audio.sink.with(|heard| heard.event_type = description.events);
+        }
+    }
+
+    /// A player ended.
+    pub(super) fn ended(&mut self, player: &Player, key: Key) {
+        self.medium(player.slot.is_video()).sent += player.sent;
+        let place = &mut self.players[player.slot as usize];
+        if *place == Some(key) {
+            *place = None;
+        }
+    }
+
+    pub(super) fn close(self, call: u64, options: &MediaOptions, stats: &mut Stats) {
+        let tolerances = [options.audio_tolerance, options.video_tolerance];
+        for (medium, tolerance) in [self.audio, self.video].into_iter().zip(tolerances) {
+            medium.count(tolerance, stats);
+            for port in [medium.port, medium.stream_port].into_iter().flatten() {
+                port.routes.lock().leave(call);
+            }
+        }
+    }
+}
+
+impl Medium {
+    fn expect(&mut self, call: u64, remote: Option<SocketAddr>, crypto: &[String]) {
+        let Some(remote) = remote else { return };
+        if remote.ip().is_unspecified() || remote.port() == 0 {
+            // On hold (RFC 3264 §8.4 and before it RFC 2543): nothing is sent until it has an address again.
+            self.remote = None;
+            return;
+        }
+        self.remote = Some(remote);
+        self.theirs = crypto.iter().filter_map(|line| CryptoLine::parse(line)).collect();
+        self.agree();
+        for port in [&self.port, &self.stream_port].into_iter().flatten() {
+            port.routes.lock().expect(call, remote);
+        }
+    }
+
+    /// Keys for both directions, as soon as both sides have named theirs. Without a common line media is plain, as SIPp's.
+    pub(super) fn agree(&mut self) {
+        let lines = self.offer.agree(&self.theirs);
+        self.sink.with(|heard| match lines {
+            Some(lines) if heard.session.as_ref().is_some_and(|session| session.is(&lines)) => {}
+            Some((ours, theirs)) => heard.session = Some(Box::new(Session::new(ours, theirs))),
+            None => heard.session = None,
+        });
+    }
+
+    /// What arrives at `port` from now on is this medium's.
+    pub(super) fn listen(&self, call: u64, port: &Port) {
+        let mut routes = port.routes.lock();
+        routes.listen(call, Arc::clone(&self.sink));
+        if let Some(remote) = self.remote {
+            routes.expect(call, remote);
+        }
+    }
+
+    /// `playing`: packets sent by players that go on.
+    pub(super) fn facts(&self, playing: u64, take_digits: bool) -> Facts {
+        self.sink.with(|heard| Facts {
+            summary: heard.summary(),
+            digits: if take_digits { std::mem::take(&mut heard.digits) } else { heard.digits.clone() },
+            sent: self.sent + playing + heard.echoed,
+            refused: heard.refused,
+        })
+    }
+
+    fn count(&self, tolerance: f64, stats: &mut Stats) {
+        let Facts { summary, sent, .. } = self.facts(0, false);
+        let totals = &mut stats.media;
+        if (summary.packets > 0) != (sent > 0) {
+            totals.one_way += 1;
+        }
+        if summary.packets > 0 {
+            totals.streams += 1;
+            totals.packets += summary.packets;
+            totals.lost += summary.lost;
+            totals.reordered += summary.reordered;
+            totals.duplicates += summary.duplicates;
+            totals.jitter.record(summary.jitter_us);
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1000 to 4500")]
+            totals.mos.record((summary.mos * 1_000.0) as u64);
+            stats.add(Count::RtpLost, summary.lost);
+        }
+        let (digits, pattern) = self.sink.with(|heard| (heard.digits_total, heard.pattern));
+        stats.media.digits += digits;
+        if pattern.is_some_and(|pattern| pattern.misses(sent) > tolerance) {
+            stats.count(Count::FailedRtpCheck);
+        }
+    }
+}
+
+impl super::sink::Pattern {
+    /// The share, 0 to 1, of what was sent that did not come back as it was.
+    #[expect(clippy::cast_precision_loss, reason = "packets of a call are far below 2^53")]
+    pub(super) fn misses(&self, sent: u64) -> f64 {
+        let missing = sent.saturating_sub(self.matched + self.mismatched + UNDER_WAY);
+        (self.mismatched + missing) as f64 / sent.max(1) as f64
+    }
+}

@@ -1,0 +1,156 @@
+//! The files that get a line every `-fd`: statistics, counts of steps, unexpected codes.
+
+use std::fmt::Write as _;
+
+use stdx::time::Instant;
+
+use super::file_name;
+use super::log::{Limits, Log};
+use super::stat;
+use super::time::{Stamp, clock_micros};
+use crate::engine::{Outcome, Progress, Setup};
+use crate::options::Options;
+use crate::scenario::Scenario;
+use crate::scenario::model::{SentKind, StepKind};
+use crate::screen::expected;
+use crate::session::Observer;
+use crate::stats::Stats;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Stat,
+    Counts,
+    ErrorCodes,
+}
+
+pub(super) struct Table {
+    kind: Kind,
+    log: Log,
+    /// What was counted since the last line, which began at `since`.
+    period: Stats,
+    since: Option<Instant>,
+    told: bool,
+}
+
+impl Table {
+    pub(super) fn new(setup: &Setup, kind: Kind) -> Table {
+        let files = &setup.options.files;
+        let (file, suffix) = match kind {
+            Kind::Stat => (&files.stat, ".csv"),
+            Kind::Counts => (&files.counts, "counts.csv"),
+            Kind::ErrorCodes => (&files.error_codes, "error_codes.csv"),
+        };
+        let mut log = Log::new(file_name(setup, file, suffix), file.append, Limits::default());
+        match kind {
+            Kind::Stat => log.write(stat::header(&setup.options, &setup.scenario).as_bytes()),
+            Kind::Counts => log.write(counts_header(&setup.options, &setup.scenario).as_bytes()),
+            Kind::ErrorCodes => {}
+        }
+        log.flush();
+        Table { kind, log, period: Stats::default(), since: None, told: false }
+    }
+
+    fn line(&mut self, setup: &Setup, progress: &Progress) {
+        let since = self.since.unwrap_or(progress.started);
+        let line = match self.kind {
+            Kind::Stat => stat::line(setup, progress, &self.period, since),
+            Kind::Counts => counts_line(setup, progress),
+            Kind::ErrorCodes => codes_line(&setup.options, progress, &self.period),
+        };
+        self.log.write(line.as_bytes());
+        self.log.flush();
+        self.period = Stats::default();
+        self.since = Some(progress.now);
+        self.told = true;
+    }
+}
+
+impl Observer for Table {
+    fn progress(&mut self, setup: &Setup, progress: &Progress) {
+        self.period.merge(&progress.interval);
+        let since = self.since.unwrap_or(progress.started);
+        // Intervals come about every second; one that is due within half of it is due.
+        let due = progress.now + std::time::Duration::from_millis(500);
+        if due.since(since) >= setup.options.files.stat_period {
+            self.line(setup, progress);
+        }
+    }
+
+    fn ended(&mut self, setup: &Setup, outcome: &Outcome) {
+        self.period.merge(&outcome.progress.interval);
+        self.line(setup, &outcome.progress);
+    }
+}
+
+fn head(options: &Options, progress: &Progress) -> String {
+    let between = &options.files.stat_delimiter;
+    let at = Stamp::csv(progress.now, options.files.rfc3339);
+    format!("{at}{between}{}{between}", clock_micros(progress.now.since(progress.started)))
+}
+
+/// Columns of `-trace_counts`: as SIPp 3.6 has them, which counts a `nop` as a pause.
+pub(super) fn counts_header(options: &Options, scenario: &Scenario) -> String {
+    let between = &options.files.stat_delimiter;
+    let mut text = format!("CurrentTime{between}ElapsedTime{between}");
+    for (index, step) in scenario.steps.iter().enumerate() {
+        let (name, columns) = columns(&step.kind);
+        for column in columns {
+            let _ = write!(text, "{index}_{name}_{column}{between}");
+        }
+    }
+    text.push('\n');
+    text
+}
+
+fn columns(kind: &StepKind) -> (String, &'static [&'static str]) {
+    match kind {
+        StepKind::Send(send) => {
+            let name = match &send.what {
+                SentKind::Request(method) => method.to_string(),
+                SentKind::Response(code) => code.to_string(),
+            };
+            let columns: &[&str] = match send.retrans {
+                Some(_) => &["Sent", "Retrans", "Timeout"],
+                None => &["Sent", "Retrans"],
+            };
+            (name, columns)
+        }
+        StepKind::Recv(recv) => (expected(&recv.expect), &["Recv", "Retrans", "Timeout", "Unexp"]),
+        StepKind::Pause(_) | StepKind::TimeWait(_) | StepKind::Nop => {
+            ("Pause".to_owned(), &["Sessions", "Unexp"])
+        }
+        StepKind::SendCmd { .. } => ("SendCmd".to_owned(), &["Sent"]),
+        StepKind::RecvCmd { .. } => ("RecvCmd".to_owned(), &["Recv"]),
+    }
+}
+
+fn counts_line(setup: &Setup, progress: &Progress) -> String {
+    let between = &setup.options.files.stat_delimiter;
+    let mut text = head(&setup.options, progress);
+    for (index, step) in setup.scenario.steps.iter().enumerate() {
+        let counts = progress.total.steps.get(index).copied().unwrap_or_default();
+        for column in columns(&step.kind).1 {
+            let value = match *column {
+                "Retrans" => counts.retransmissions,
+                "Timeout" => counts.timeouts,
+                "Unexp" => counts.unexpected,
+                _ => counts.messages,
+            };
+            let _ = write!(text, "{value}{between}");
+        }
+    }
+    text.push('\n');
+    text
+}
+
+/// Every code as often as it came.
+fn codes_line(options: &Options, progress: &Progress, period: &Stats) -> String {
+    let mut text = head(options, progress);
+    for (code, times) in &period.error_codes {
+        for _ in 0..*times {
+            let _ = write!(text, "{code},");
+        }
+    }
+    text.push('\n');
+    text
+}

@@ -1,0 +1,32 @@
+//! The C library's calendar: which local date and time a second is.
+#![allow(unsafe_code)]
+
+/// A local date and time; `offset` is seconds east of UTC.
+pub(super) struct Broken {
+    pub(super) year: i32,
+    pub(super) month: i32,
+    pub(super) day: i32,
+    pub(super) hour: i32,
+    pub(super) minute: i32,
+    pub(super) second: i32,
+    pub(super) offset: i64,
+}
+
+pub(super) fn local(unix_seconds: u64) -> Broken {
+    let seconds = libc::time_t::try_from(unix_seconds).unwrap_or(libc::time_t::MAX);
+    // SAFETY: a zeroed tm is a valid one; both pointers are to live locals. On an error it stays zero.
+    let tm = unsafe {
+        let mut tm: libc::tm = std::mem::zeroed();
+        libc::localtime_r(&raw const seconds, &raw mut tm);
+        tm
+    };
+    Broken {
+        year: tm.tm_year + 1900,
+        month: tm.tm_mon + 1,
+        day: tm.tm_mday,
+        hour: tm.tm_hour,
+        minute: tm.tm_min,
+        second: tm.tm_sec,
+        offset: tm.tm_gmtoff,
+    }
+}

@@ -1,0 +1,117 @@
+//! One log file: opened when first written (or at once), rotated by `-ringbuffer_*`, ended by `-max_log_size`.
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+/// Limits of a file and of its older siblings.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Limits {
+    pub(super) ring_files: Option<u32>,
+    pub(super) ring_size: Option<u64>,
+    pub(super) max_size: Option<u64>,
+}
+
+#[derive(Debug)]
+pub(super) struct Log {
+    path: PathBuf,
+    append: bool,
+    limits: Limits,
+    file: Option<BufWriter<File>>,
+    size: u64,
+    /// Older siblings, oldest first.
+    kept: VecDeque<PathBuf>,
+    rotations: u32,
+    /// A write failed and was told, or the largest size is reached.
+    stopped: bool,
+}
+
+impl Log {
+    pub(super) fn new(path: PathBuf, append: bool, limits: Limits) -> Log {
+        Log { path, append, limits, file: None, size: 0, kept: VecDeque::new(), rotations: 0, stopped: false }
+    }
+
+    /// Opens it now, so that a wrong name is told before the run.
+    pub(super) fn open(&mut self) -> Result<(), String> {
+        let path = &self.path;
+        let file = OpenOptions::new()
+            .create(true)
+            .write(true)
+            .append(self.append)
+            .truncate(!self.append)
+            .open(path)
+            .map_err(|error| format!("Unable to create '{}': {error}", path.display()))?;
+        self.file = Some(BufWriter::new(file));
+        Ok(())
+    }
+
+    pub(super) fn is_new(&self) -> bool {
+        self.file.is_none()
+    }
+
+    pub(super) fn write(&mut self, bytes: &[u8]) {
+        if self.stopped {
+            return;
+        }
+        if self.file.is_none()
+            && let Err(why) = self.open()
+        {
+            eprintln!("{why}");
+            self.stopped = true;
+            return;
+        }
+        if let Some(file) = &mut self.file
+            && let Err(error) = file.write_all(bytes)
+        {
+            eprintln!("{}: {error}; it is not written on", self.path.display());
+            self.stopped = true;
+            return;
+        }
+        self.size += bytes.len() as u64;
+        if self.limits.max_size.is_some_and(|max| self.size > max) {
+            self.flush();
+            self.stopped = true;
+        } else if self.limits.ring_size.is_some_and(|ring| ring > 0 && self.size > ring) {
+            self.rotate();
+        }
+    }
+
+    pub(super) fn flush(&mut self) {
+        if let Some(file) = &mut self.file
+            && let Err(error) = file.flush()
+        {
+            eprintln!("{}: {error}", self.path.display());
+        }
+    }
+
+    /// The full file gets a number before its ending, and the oldest beyond `-ringbuffer_files` goes.
+    fn rotate(&mut self) {
+        self.flush();
+        self.file = None;
+        self.size = 0;
+        self.rotations += 1;
+        let aside = numbered(&self.path, self.rotations);
+        if std::fs::rename(&self.path, &aside).is_ok() {
+            self.kept.push_back(aside);
+        }
+        let keep = self.limits.ring_files.unwrap_or(0) as usize;
+        while keep > 0 && self.kept.len() > keep {
+            if let Some(oldest) = self.kept.pop_front() {
+                // Gone already is as good.
+                let _ = std::fs::remove_file(oldest);
+            }
+        }
+        self.append = false;
+        if let Err(why) = self.open() {
+            eprintln!("{why}");
+            self.stopped = true;
+        }
+    }
+}
+
+fn numbered(path: &Path, number: u32) -> PathBuf {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let ending = path.extension().map_or_else(String::new, |ending| format!(".{}", ending.to_string_lossy()));
+    path.with_file_name(format!("{stem}_{number}{ending}"))
+}

@@ -1,0 +1,54 @@
+//! Opus (RFC 6716, RFC 7587) at 48 kHz, one channel; a peer's two channels are mixed to one.
+
+use ropus::{Application, Channels, DecodeMode};
+
+use super::{Codec, Error};
+
+/// The longest packet of one frame (RFC 6716 §3.4).
+const MAX_PACKET: usize = 1275;
+/// Samples of the longest packet: 120 ms.
+const MAX_SAMPLES: usize = 5760;
+const RATE: u32 = 48_000;
+
+pub(super) struct Encoder {
+    encoder: ropus::Encoder,
+}
+
+impl Encoder {
+    pub(super) fn new() -> Result<Encoder, Error> {
+        let encoder = ropus::Encoder::builder(RATE, Channels::Mono, Application::Voip).build();
+        Ok(Encoder { encoder: encoder.map_err(|_| Error::Unsupported(Codec::Opus))? })
+    }
+
+    pub(super) fn encode(&mut self, samples: &[i16], out: &mut Vec<u8>) -> Result<(), Error> {
+        let start = out.len();
+        out.resize(start + MAX_PACKET, 0);
+        let written = self.encoder.encode(samples, &mut out[start..]);
+        out.truncate(start + *written.as_ref().unwrap_or(&0));
+        written.map(drop).map_err(|_| Error::FrameLength)
+    }
+}
+
+pub(super) struct Decoder {
+    decoder: ropus::Decoder,
+}
+
+impl Decoder {
+    pub(super) fn new() -> Result<Decoder, Error> {
+        let decoder =
+            ropus::Decoder::new(RATE, Channels::Mono).map_err(|_| Error::Unsupported(Codec::Opus))?;
+        Ok(Decoder { decoder })
+    }
+
+    pub(super) fn decode(&mut self, payload: &[u8], out: &mut Vec<i16>) -> Result<(), Error> {
+        // The library takes no bytes at all as a lost packet and conceals it.
+        if payload.is_empty() {
+            return Err(Error::Payload);
+        }
+        let start = out.len();
+        out.resize(start + MAX_SAMPLES, 0);
+        let written = self.decoder.decode(payload, &mut out[start..], DecodeMode::Normal);
+        out.truncate(start + *written.as_ref().unwrap_or(&0));
+        written.map(drop).map_err(|_| Error::Payload)
+    }
+}

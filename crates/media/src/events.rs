@@ -1,0 +1,333 @@
+//! Telephone events (RFC 4733): digits sent as packets and heard from packets.
+
+use crate::rtp::{Header, Packet};
+
+/// A DTMF digit: events 0 to 15 (RFC 4733 §3.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Digit(u8);
+
+impl Digit {
+    pub const STAR: Digit = Digit(10);
+    pub const POUND: Digit = Digit(11);
+
+    pub fn from_event(event: u8) -> Option<Digit> {
+        (event < 16).then_some(Digit(event))
+    }
+
+    /// `0`-`9`, `*`, `#`, `A`-`D` in either case.
+    pub fn from_char(char: char) -> Option<Digit> {
+        let event = "0123456789*#ABCD".find(char.to_ascii_uppercase())?;
+        u8::try_from(event).ok().map(Digit)
+    }
+
+    pub fn event(self) -> u8 {
+        self.0
+    }
+
+    pub fn to_char(self) -> char {
+        char::from(b"0123456789*#ABCD"[usize::from(self.0)])
+    }
+}
+
+/// How a digit is to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventOptions {
+    pub payload_type: u8,
+    /// Of the timestamp: 8000, 16000 or 48000 as the rtpmap says, in Hz.
+    pub clock_rate: u32,
+    /// Milliseconds of the key held down. Cut where its field ends: 65535 units of the clock.
+    pub duration_ms: u32,
+    /// Milliseconds between packets.
+    pub interval_ms: u32,
+    /// Below 0 dBm0: 0 to 63.
+    pub volume: u8,
+}
+
+impl Default for EventOptions {
+    fn default() -> Self {
+        EventOptions { payload_type: 101, clock_rate: 8000, duration_ms: 160, interval_ms: 20, volume: 10 }
+    }
+}
+
+/// The last packet is sent this often (RFC 4733 §2.5.1.4).
+const END_PACKETS: u32 = 3;
+const END: u8 = 0x80;
+
+/// One packet of a digit, to be sent `offset_ms` after the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventPacket {
+    pub offset_ms: u32,
+    pub header: Header,
+    pub payload: [u8; 4],
+}
+
+/// Sends one digit: an iterator of its packets, the end three times, each with its own sequence number.
+#[derive(Debug, Clone)]
+pub struct EventSender {
+    digit: Digit,
+    options: EventOptions,
+    ssrc: u32,
+    sequence: u16,
+    timestamp: u32,
+    sent: u32,
+}
+
+impl EventSender {
+    /// `sequence` is that of the first packet; `timestamp` that of all of them.
+    pub fn new(digit: Digit, options: EventOptions, ssrc: u32, sequence: u16, timestamp: u32) -> EventSender {
+        EventSender { digit, options, ssrc, sequence, timestamp, sent: 0 }
+    }
+
+    /// The number for the stream's next packet, once the digit is sent.
+    pub fn next_sequence(&self) -> u16 {
+        self.sequence
+    }
+
+    /// Packets while the key is down, the first end not among them.
+    fn held(&self) -> u32 {
+        self.options.duration_ms.saturating_sub(1) / self.options.interval_ms.max(1)
+    }
+}
+
+impl Iterator for EventSender {
+    type Item = EventPacket;
+
+    fn next(&mut self) -> Option<EventPacket> {
+        let held = self.held();
+        if self.sent >= held + END_PACKETS {
+            return None;
+        }
+        let interval = self.options.interval_ms.max(1);
+        let ended = self.sent >= held;
+        // A packet tells of the time up to itself: the first goes out when one interval is over.
+        let lasted_ms = if ended { self.options.duration_ms } else { (self.sent + 1) * interval };
+        let units = u64::from(lasted_ms) * u64::from(self.options.clock_rate) / 1000;
+        let [high, low] = u16::try_from(units).unwrap_or(u16::MAX).to_be_bytes();
+        let end = if ended { END } else { 0 };
+        let packet = EventPacket {
+            offset_ms: self.sent * interval,
+            header: Header {
+                marker: self.sent == 0,
+                payload_type: self.options.payload_type,
+                sequence: self.sequence,
+                timestamp: self.timestamp,
+                ssrc: self.ssrc,
+            },
+            payload: [self.digit.event(), end | self.options.volume.min(63), high, low],
+        };
+        self.sent += 1;
+        self.sequence = self.sequence.wrapping_add(1);
+        Some(packet)
+    }
+}
+
+/// Hears the digits of one stream's event packets, also where packets are lost, late or sent twice.
+#[derive(Debug, Clone, Default)]
+pub struct EventReceiver {
+    current: Option<Event>,
+}
+
+/// The event last told.
+#[derive(Debug, Clone, Copy)]
+struct Event {
+    ssrc: u32,
+    timestamp: u32,
+    digit: Digit,
+    /// Of the packet that began it.
+    sequence: u16,
+    ended: bool,
+}
+
+impl EventReceiver {
+    pub fn new() -> EventReceiver {
+        EventReceiver::default()
+    }
+
+    /// A packet of the telephone-event payload type. A digit is told once, with the first packet that shows it,
+    /// whatever its duration; `None` also for events that are no digits and payloads that are no events.
+    pub fn handle(&mut self, packet: &Packet<'_>) -> Option<Digit> {
+        let &[event, flags, _, _, ..] = packet.payload() else { return None };
+        let digit = Digit::from_event(event)?;
+        let ended = flags & END != 0;
+        if let Some(current) = &mut self.current
+            && !begins(current, packet, digit)
+        {
+            if current.timestamp == packet.timestamp() {
+                current.ended |= ended;
+            }
+            return None;
+        }
+        self.current = Some(Event {
+            ssrc: packet.ssrc(),
+            timestamp: packet.timestamp(),
+            digit,
+            sequence: packet.sequence(),
+            ended,
+        });
+        Some(digit)
+    }
+}
+
+/// Whether a packet is the first of another event than `current`.
+fn begins(current: &Event, packet: &Packet<'_>, digit: Digit) -> bool {
+    if packet.ssrc() != current.ssrc {
+        return true;
+    }
+    if packet.timestamp() == current.timestamp {
+        // COMPAT(SIPp): a capture played again repeats SSRC, timestamp and even the sequence numbers. After an end, a
+        // marker is a new press; before it, the marker is the first packet twice. Another digit is always new.
+        return digit != current.digit || packet.marker() && current.ended;
+    }
+    // COMPAT(SIPp): its captures share one timestamp, so a marker begins an event even with an older one.
+    if packet.marker() {
+        return true;
+    }
+    // RFC 4733 §2.5.1.4: the ends are sent three times, and one of them may come after the next event began.
+    let older = (packet.timestamp().wrapping_sub(current.timestamp) as i32) < 0;
+    let late = (packet.sequence().wrapping_sub(current.sequence) as i16) < 0;
+    !(older && late)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::pcap::{Capture, dtmf_capture};
+
+    fn packets(sender: EventSender) -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        for packet in sender {
+            let mut bytes = Vec::new();
+            packet.header.write(&packet.payload, &mut bytes);
+            all.push(bytes);
+        }
+        all
+    }
+
+    fn heard<'a>(receiver: &mut EventReceiver, packets: impl IntoIterator<Item = &'a [u8]>) -> String {
+        let mut digits = String::new();
+        for bytes in packets {
+            digits.extend(receiver.handle(&Packet::parse(bytes).unwrap()).map(Digit::to_char));
+        }
+        digits
+    }
+
+    fn digit(char: char) -> Digit {
+        Digit::from_char(char).unwrap()
+    }
+
+    #[test]
+    fn a_digit_is_packets_that_grow_and_three_ends() {
+        let sender = EventSender::new(digit('#'), EventOptions::default(), 7, 65_534, 1000);
+        let all: Vec<_> = sender.clone().collect();
+        let durations: Vec<_> =
+            all.iter().map(|one| u16::from_be_bytes([one.payload[2], one.payload[3]])).collect();
+        assert_eq!(durations, [160, 320, 480, 640, 800, 960, 1120, 1280, 1280, 1280]);
+        let sequences: Vec<_> = all.iter().map(|one| one.header.sequence).collect();
+        assert_eq!(sequences, [65_534, 65_535, 0, 1, 2, 3, 4, 5, 6, 7]);
+        for (index, one) in all.iter().enumerate() {
+            assert_eq!(one.offset_ms, 20 * index as u32);
+            assert_eq!(one.header.marker, index == 0);
+            assert_eq!((one.header.timestamp, one.header.ssrc), (1000, 7));
+            assert_eq!(one.payload[..2], [11, if index >= 7 { 0x8a } else { 0x0a }]);
+        }
+        let mut spent = sender;
+        spent.by_ref().for_each(drop);
+        assert_eq!(spent.next_sequence(), 8);
+    }
+
+    #[test]
+    fn durations_count_the_clock_of_the_rtpmap_and_stop_at_their_field() {
+        let last = |clock_rate, duration_ms| {
+            let options = EventOptions { clock_rate, duration_ms, ..EventOptions::default() };
+            let last = EventSender::new(digit('1'), options, 0, 0, 0).last().unwrap();
+            u16::from_be_bytes([last.payload[2], last.payload[3]])
+        };
+        assert_eq!(last(8_000, 100), 800);
+        assert_eq!(last(16_000, 100), 1_600);
+        assert_eq!(last(48_000, 100), 4_800);
+        assert_eq!(last(48_000, 2_000), 65_535);
+        assert_eq!(last(8_000, 0), 0);
+    }
+
+    #[test]
+    fn the_same_capture_thrice_is_three_digits() {
+        let capture = Capture::parse(&dtmf_capture(digit('5'))).unwrap();
+        let mut receiver = EventReceiver::new();
+        for _ in 0..3 {
+            assert_eq!(heard(&mut receiver, capture.iter().map(|(_, bytes)| bytes)), "5");
+        }
+    }
+
+    #[test]
+    fn a_repeated_first_packet_is_one_press() {
+        let all = packets(EventSender::new(digit('9'), EventOptions::default(), 1, 1, 1));
+        let order = [0, 0, 1, 2, 9, 9].map(|index: usize| all[index].as_slice());
+        assert_eq!(heard(&mut EventReceiver::new(), order), "9");
+    }
+
+    #[test]
+    fn a_late_end_of_the_digit_before_is_not_a_digit() {
+        let first = packets(EventSender::new(digit('1'), EventOptions::default(), 1, 1, 1000));
+        let second = packets(EventSender::new(digit('2'), EventOptions::default(), 1, 11, 3000));
+        let order = first[..9].iter().chain(&second[..2]).chain(&first[9..]).chain(&second[2..]);
+        assert_eq!(heard(&mut EventReceiver::new(), order.map(Vec::as_slice)), "12");
+    }
+
+    #[test]
+    fn two_presses_of_one_key_with_all_ends_lost_are_two() {
+        let mut order = packets(EventSender::new(digit('4'), EventOptions::default(), 1, 1, 1000));
+        order.truncate(3);
+        // The second press lost its marker too: its timestamp alone tells.
+        order
+            .extend(packets(EventSender::new(digit('4'), EventOptions::default(), 1, 11, 4000)).split_off(1));
+        assert_eq!(heard(&mut EventReceiver::new(), order.iter().map(Vec::as_slice)), "44");
+    }
+
+    #[test]
+    fn a_restarted_sender_is_heard_at_once() {
+        let mut order = packets(EventSender::new(digit('4'), EventOptions::default(), 1, 500, 90_000));
+        order.extend(packets(EventSender::new(digit('4'), EventOptions::default(), 2, 3, 10)));
+        assert_eq!(heard(&mut EventReceiver::new(), order.iter().map(Vec::as_slice)), "44");
+    }
+
+    #[test]
+    fn what_is_no_digit_is_not_heard() {
+        let mut receiver = EventReceiver::new();
+        for payload in [&[][..], &[5, 0, 0], &[16, 0, 0, 160], &[255, 0x80, 0, 160]] {
+            let mut bytes = Vec::new();
+            Header { marker: true, payload_type: 101, ..Header::default() }.write(payload, &mut bytes);
+            assert_eq!(receiver.handle(&Packet::parse(&bytes).unwrap()), None, "{payload:?}");
+        }
+    }
+
+    #[test]
+    fn digits_have_their_letters() {
+        for event in 0..16 {
+            let one = Digit::from_event(event).unwrap();
+            assert_eq!(Digit::from_char(one.to_char()), Some(one));
+        }
+        assert_eq!(digit('d').event(), 15);
+        assert_eq!(Digit::from_event(16), None);
+        assert_eq!(Digit::from_char('E'), None);
+        assert_eq!(Digit::from_char('é'), None);
+    }
+
+    proptest! {
+        /// One packet of each digit is enough, whichever it is.
+        #[test]
+        fn any_one_packet_of_each_is_enough(keys in "[0-9*#]{1,12}", kept in prop::collection::vec(0_usize..10, 12)) {
+            let mut receiver = EventReceiver::new();
+            let mut digits = String::new();
+            for (index, key) in keys.chars().enumerate() {
+                let at = index as u32;
+                let sender =
+                    EventSender::new(digit(key), EventOptions::default(), 9, 65_500 + 10 * at as u16 % 30, 4000 * at);
+                let all = packets(sender);
+                digits += &heard(&mut receiver, [all[kept[index]].as_slice()]);
+            }
+            prop_assert_eq!(digits, keys);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Session keys, the cipher in counter mode and the tag (RFC 3711 §4).
+
+use aes::Aes128;
+use aes::cipher::{Array, BlockCipherEncrypt, KeyInit};
+use hmac::{Hmac, Mac};
+use sha1::Sha1;
+
+use super::KEY_LEN;
+
+const SALT_LEN: usize = 14;
+const AUTH_LEN: usize = 20;
+
+/// The session keys of RTP or of RTCP.
+pub(super) struct Keys {
+    cipher: Aes128,
+    salt: [u8; SALT_LEN],
+    hmac: Hmac<Sha1>,
+}
+
+impl Keys {
+    /// `label`: of the first of the three keys, 0 for RTP and 3 for RTCP (RFC 3711 §4.3.2).
+    pub(super) fn derive(master: &[u8; KEY_LEN], label: u8) -> Keys {
+        let (key, auth, salt) = session(master, label);
+        Keys {
+            cipher: Aes128::new(&Array::from(key)),
+            salt,
+            hmac: Hmac::new_from_slice(&auth).expect("a MAC takes keys of every length"),
+        }
+    }
+
+    /// Encrypts or decrypts: the keystream of the packet (RFC 3711 §4.1.1) over `bytes`.
+    pub(super) fn cipher(&self, ssrc: u32, index: u64, bytes: &mut [u8]) {
+        let mut iv = [0; 16];
+        iv[..SALT_LEN].copy_from_slice(&self.salt);
+        xor(&mut iv[4..8], &ssrc.to_be_bytes());
+        xor(&mut iv[8..14], &index.to_be_bytes()[2..]);
+        keystream(&self.cipher, iv, bytes);
+    }
+
+    /// Over the packet and its roll-over counter (RFC 3711 §4.2).
+    pub(super) fn tag(&self, packet: &[u8], roc: u32) -> [u8; 20] {
+        let mut hmac = self.hmac.clone();
+        hmac.update(packet);
+        hmac.update(&roc.to_be_bytes());
+        hmac.finalize().into_bytes().into()
+    }
+
+    /// Of RTCP, which carries its index itself.
+    pub(super) fn tag_alone(&self, packet: &[u8]) -> [u8; 20] {
+        let mut hmac = self.hmac.clone();
+        hmac.update(packet);
+        hmac.finalize().into_bytes().into()
+    }
+}
+
+fn session(master: &[u8; KEY_LEN], label: u8) -> ([u8; 16], [u8; AUTH_LEN], [u8; SALT_LEN]) {
+    let mut key = [0; 16];
+    key.copy_from_slice(&master[..16]);
+    let cipher = Aes128::new(&Array::from(key));
+    let derive = |label: u8, out: &mut [u8]| {
+        let mut iv = [0; 16];
+        iv[..SALT_LEN].copy_from_slice(&master[16..]);
+        iv[7] ^= label;
+        keystream(&cipher, iv, out);
+    };
+    let (mut key, mut auth, mut salt) = ([0; 16], [0; AUTH_LEN], [0; SALT_LEN]);
+    derive(label, &mut key);
+    derive(label + 1, &mut auth);
+    derive(label + 2, &mut salt);
+    (key, auth, salt)
+}
+
+/// The last two bytes of `iv` count the blocks: no datagram has more than they can.
+fn keystream(cipher: &Aes128, mut iv: [u8; 16], bytes: &mut [u8]) {
+    for (counter, chunk) in (0_u16..=u16::MAX).zip(bytes.chunks_mut(16)) {
+        iv[14..].copy_from_slice(&counter.to_be_bytes());
+        let mut block = Array::from(iv);
+        cipher.encrypt_block(&mut block);
+        xor(chunk, &block);
+    }
+}
+
+fn xor(bytes: &mut [u8], with: &[u8]) {
+    for (byte, with) in bytes.iter_mut().zip(with) {
+        *byte ^= with;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
+        let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+        digits.chunks(2).map(pair).collect()
+    }
+
+    /// RFC 3711 B.2.
+    #[test]
+    fn the_keystream_is_that_of_the_rfc() {
+        let key: [u8; 16] = bytes("2B7E151628AED2A6ABF7158809CF4F3C").try_into().unwrap();
+        let iv = bytes("F0F1F2F3F4F5F6F7F8F9FAFBFCFD0000").try_into().unwrap();
+        let mut stream = vec![0; 0xff02 * 16];
+        keystream(&Aes128::new(&Array::from(key)), iv, &mut stream);
+        let start = "E03EAD0935C95E80E166B16DD92B4EB4 D23513162B02D0F72A43A2FE4A5F97AB 41E95B3BB0A2E8DD477901E4FCA894C0";
+        assert_eq!(stream[..48], bytes(start));
+        let end = "EC8CDF7398607CB0F2D21675EA9EA1E4 362B7C3C6773516318A077D7FC5073AE 6A2CC3787889374FBEB4C81B17BA6C44";
+        assert_eq!(stream[0xfeff * 16..0xff02 * 16], bytes(end));
+    }
+
+    /// RFC 3711 B.3.
+    #[test]
+    fn the_session_keys_are_those_of_the_rfc() {
+        let master = bytes("E1F97A0D3E018BE0D64FA32C06DE4139 0EC675AD498AFEEBB6960B3AABE6");
+        let (key, auth, salt) = session(&master.try_into().unwrap(), 0);
+        assert_eq!(key[..], bytes("C61E7A93744F39EE10734AFE3FF7A087"));
+        assert_eq!(salt[..], bytes("30CBBC08863D8C85D49DB34A9AE1"));
+        assert_eq!(auth[..], bytes("CEBE321F6FF7716B6FD4AB49AF256A156D38BAA4"));
+    }
+}

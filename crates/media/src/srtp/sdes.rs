@@ -1,0 +1,52 @@
+//! Keys in SDP: `a=crypto` (RFC 4568).
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::{Context, KEY_LEN, Suite};
+
+/// `crypto:<tag> <suite> inline:<key> [parameters]`, as much of it as is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CryptoLine {
+    pub tag: u32,
+    pub suite: Suite,
+    pub key: [u8; KEY_LEN],
+    /// `UNENCRYPTED_SRTP`.
+    pub unencrypted: bool,
+}
+
+impl CryptoLine {
+    /// With or without `a=` and `crypto:`. `None`: a suite, key or parameter that is not spoken here, such as an MKI.
+    pub fn parse(line: &str) -> Option<CryptoLine> {
+        let line = line.trim();
+        let line = line.strip_prefix("a=").unwrap_or(line);
+        let mut words = line.strip_prefix("crypto:").unwrap_or(line).split_ascii_whitespace();
+        let tag = words.next().filter(|tag| tag.len() <= 9)?.parse().ok()?;
+        let suite = Suite::from_name(words.next()?)?;
+        let mut parts = words.next()?.strip_prefix("inline:")?.split('|');
+        let key = STANDARD.decode(parts.next()?).ok()?.try_into().ok()?;
+        // A lifetime may follow; an MKI (with its colon) would lengthen every packet.
+        if parts.any(|part| part.contains(':')) {
+            return None;
+        }
+        let unencrypted = words.any(|word| word == "UNENCRYPTED_SRTP");
+        Some(CryptoLine { tag, suite, key, unencrypted })
+    }
+
+    /// For one direction: that in which this key is used.
+    pub fn context(&self) -> Context {
+        let context = Context::new(self.suite, &self.key);
+        if self.unencrypted { context.without_encryption() } else { context }
+    }
+}
+
+/// The attribute without `a=`.
+impl fmt::Display for CryptoLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = STANDARD.encode(self.key);
+        write!(f, "crypto:{} {} inline:{key}", self.tag, self.suite.name())?;
+        if self.unencrypted { f.write_str(" UNENCRYPTED_SRTP") } else { Ok(()) }
+    }
+}
