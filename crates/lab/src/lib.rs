@@ -3,9 +3,11 @@
 pub mod auth;
 pub mod call;
 pub mod cli;
+pub mod command;
 pub mod control;
 pub mod distribution;
 pub mod engine;
+pub mod fd;
 pub mod find;
 pub mod inject;
 pub mod live;
@@ -21,3 +23,4 @@ pub mod session;
 pub mod stats;
 pub mod threshold;
 pub mod trace;
+pub mod watch;

@@ -13,6 +13,8 @@ use crate::engine::{Outcome, Progress, Setup};
 use crate::session::Observer;
 use crate::stats::{Count, Durations};
 
+/// Of exporters of OpenTelemetry, which nothing of ours uses.
+pub const DEFAULT_PORT: u16 = 9464;
 /// A scraper that does not send its request in this time is let go.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// No request line of a scraper is longer.

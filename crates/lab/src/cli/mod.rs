@@ -16,6 +16,8 @@ pub use exit::ExitCode;
 pub use parse::{Misuse, parse};
 pub use setup::{Mistake, build};
 
+use crate::command;
+
 /// One sub-command.
 pub struct Command {
     pub name: &'static str,
@@ -24,9 +26,25 @@ pub struct Command {
     run: fn(&str, &[String]) -> ExitCode,
 }
 
-/// Sub-commands; `report`, `find`, `run` and `xmpp` join here when they are built.
-pub const COMMANDS: &[Command] =
-    &[Command { name: "sip", about: "run a SIPp scenario, with SIPp's flags", run: sip::main }];
+/// Sub-commands in the order of the help.
+pub const COMMANDS: &[Command] = &[
+    Command { name: "sip", about: "run a SIPp scenario, with SIPp's flags", run: sip::main },
+    Command {
+        name: "find",
+        about: "search the highest rate, or number of open calls, without a failure",
+        run: command::find,
+    },
+    Command {
+        name: "run",
+        about: "run a plan: several loads, thresholds, a published test's figures",
+        run: command::run,
+    },
+    Command {
+        name: "report",
+        about: "make the page of a run, or of several, from their JSON",
+        run: command::report,
+    },
+];
 
 /// `ringer …`, the program's name not among the arguments.
 pub fn ringer(arguments: &[String]) -> ExitCode {

@@ -13,7 +13,7 @@ use crate::scenario::{CompileError, Compiled, Scenario, built_in, compile_file, 
 use crate::trace::Tracer;
 
 /// The built-in scenarios `-sn` and `-oocsn` know, for messages; the compiler holds their text.
-pub const BUILT_INS: &[&str] = &[
+pub(super) const BUILT_INS: &[&str] = &[
     "uac",
     "uas",
     "regexp",
@@ -152,7 +152,7 @@ fn load(name: &ScenarioName) -> Result<Compiled, Vec<Mistake>> {
 }
 
 /// Also for `-sd`.
-pub fn no_built_in(name: &str) -> Mistake {
+pub(super) fn no_built_in(name: &str) -> Mistake {
     let hint = nearest_of(name, BUILT_INS.iter().copied()).map_or_else(
         || format!(" One of {} is expected.", BUILT_INS.join(", ")),
         |near| format!(" Did you mean '{near}'?"),

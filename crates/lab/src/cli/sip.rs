@@ -1,15 +1,22 @@
 //! `ringer sip`: flags, setup, run, exit code.
 
+use std::io::IsTerminal as _;
+
 use super::flags::{Action, Asked, Live, Outputs};
 use super::progress_lines::ProgressLines;
 use super::setup::{Built, build, no_built_in};
 use super::{ExitCode, background, help, parse, version};
-use crate::control;
-use crate::engine::{Run, Setup};
+use crate::command::{ReportFiles, write_reports};
+use crate::engine::{Progress, Run, Setup};
+use crate::prometheus::{DEFAULT_PORT, Exporter};
+use crate::report::{Recorder, Report};
 use crate::scenario::built_in;
-use crate::screen::Screens;
+use crate::screen::{self, Screens};
 use crate::session::{Control, Observer, drive};
+use crate::threshold::Threshold;
 use crate::trace::Tracer;
+use crate::watch::Watch;
+use crate::{control, live};
 
 pub(super) fn main(program: &str, arguments: &[String]) -> ExitCode {
     if arguments.is_empty() {
@@ -96,25 +103,67 @@ fn checked(setup: &Setup) -> String {
 
 /// Everything is opened before the first call: trace files, control socket, the run's own sockets.
 fn run(mut setup: Setup, outputs: &Outputs) -> ExitCode {
-    let started = match traced(&mut setup) {
-        Ok(()) => begin(&setup),
-        Err(why) => Err((why, ExitCode::Fatal)),
-    };
-    let (mut run, mut controls, screens) = match started {
-        Ok(begun) => begun,
+    let files = ReportFiles::of(outputs);
+    let started = files
+        .check()
+        .and_then(|()| thresholds(outputs))
+        .and_then(|thresholds| traced(&mut setup).map(|()| thresholds))
+        .map_err(|why| (why, ExitCode::Fatal))
+        .and_then(|thresholds| begin(&setup).map(|begun| (begun, thresholds)));
+    let ((mut run, mut controls, screens), thresholds) = match started {
+        Ok(started) => started,
         Err((why, code)) => {
             eprintln!("{why}");
             return code;
         }
     };
-    let mut observers = observers(&setup, outputs, screens);
+    let title = format!("{} at {} calls/s", setup.scenario.name, setup.options.rate.calls);
+    let recorder = Recorder::new(&title, thresholds, Watch::new(&outputs.watch));
+    let report = recorder.report();
+    let mut observers = match observers(&setup, outputs, screens) {
+        Ok(observers) => observers,
+        Err(why) => {
+            eprintln!("{why}");
+            return ExitCode::Fatal;
+        }
+    };
+    observers.push(Box::new(recorder));
     let outcome = drive(&setup, &mut run, &mut observers, &mut controls);
     // The terminal is given back before anything else is said.
+    drop(observers);
     drop(controls);
     for reason in &outcome.limited_by_ringer {
         eprintln!("Ringer was the limit: {reason}");
     }
-    ExitCode::of_run(&outcome, setup.options.timers.global_is_error)
+    let report = report.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+    let code = ExitCode::of_run(&outcome, setup.options.timers.global_is_error);
+    match conclude(&files, &report) {
+        Ok(true) => code,
+        // A fault of the run says more than a threshold that it made miss.
+        Ok(false) if matches!(code, ExitCode::Success | ExitCode::CallsFailed) => ExitCode::ThresholdMissed,
+        Ok(false) => code,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::Fatal
+        }
+    }
+}
+
+fn thresholds(outputs: &Outputs) -> Result<Vec<Threshold>, String> {
+    outputs.thresholds.iter().map(|text| Threshold::parse(text)).collect()
+}
+
+/// Tells the verdicts and writes the reports; whether every threshold was kept.
+fn conclude(files: &ReportFiles, report: &Report) -> Result<bool, String> {
+    for threshold in &report.thresholds {
+        let word = if threshold.kept { "kept" } else { "MISSED" };
+        let measured = threshold.measured.as_deref().unwrap_or("nothing");
+        eprintln!("{word}: {} (measured {measured})", threshold.text);
+    }
+    for path in write_reports(files, &report.title, std::slice::from_ref(report))? {
+        eprintln!("report: {}", path.display());
+    }
+    Ok(report.thresholds.iter().all(|threshold| threshold.kept))
 }
 
 fn traced(setup: &mut Setup) -> Result<(), String> {
@@ -140,11 +189,28 @@ fn begin(setup: &Setup) -> Result<Begun, (String, ExitCode)> {
     Ok((run, controls, screens))
 }
 
-/// Everyone who watches a run. The live view, the report's recorder and Prometheus join here.
-fn observers(setup: &Setup, outputs: &Outputs, screens: Screens) -> Vec<Box<dyn Observer>> {
+/// Everyone who watches a run, but for the report's recorder.
+fn observers(setup: &Setup, outputs: &Outputs, screens: Screens) -> Result<Vec<Box<dyn Observer>>, String> {
     let mut observers = crate::trace::observers(setup);
-    let _ = (outputs.live == Live::Auto, &outputs.report);
-    observers.push(Box::new(ProgressLines::new(setup)));
+    if let Some(address) = &outputs.prometheus {
+        let address = super::value::address(address, DEFAULT_PORT, None)?;
+        let exporter =
+            Exporter::start(address).map_err(|error| format!("--prometheus {address}: {error}"))?;
+        observers.push(Box::new(exporter));
+    }
+    let background = setup.options.behaviour.background;
+    let live = outputs.live == Live::Auto && !background && std::io::stdout().is_terminal();
+    match live.then(|| live::Live::start(live::Shown::default(), sipp_screen)).transpose() {
+        Ok(Some(live)) => observers.push(Box::new(live)),
+        // A terminal that cannot be drawn on still takes lines.
+        Ok(None) | Err(_) => observers.push(Box::new(ProgressLines::new(setup))),
+    }
     observers.push(Box::new(screens));
-    observers
+    Ok(observers)
+}
+
+/// The screen of a key from 1 to 9.
+fn sipp_screen(setup: &Setup, progress: &Progress, key: u8) -> String {
+    let page = screen::Page::of_key(char::from(b'0' + key)).unwrap_or(screen::Page::Scenario);
+    screen::page(setup, progress, page, screen::Footer::Running)
 }

@@ -54,11 +54,7 @@ fn work(words: &[String]) -> Result<ExitCode, String> {
     let wanted = if words.iter().any(|word| word == "--plan") { of_plan(words)? } else { of_flags(words)? };
     let texts = wanted.outputs.thresholds.iter();
     let thresholds: Vec<Threshold> = texts.map(|text| Threshold::parse(text)).collect::<Result<_, _>>()?;
-    let files = ReportFiles {
-        html: wanted.outputs.report.clone(),
-        json: wanted.outputs.json.clone(),
-        junit: wanted.outputs.junit.clone(),
-    };
+    let files = ReportFiles::of(&wanted.outputs);
     files.check()?;
     let stop = stop_on_interrupt()?;
     if let Some(seed) = &wanted.seed {
@@ -98,7 +94,10 @@ fn of_plan(words: &[String]) -> Result<Wanted, String> {
     let mut arguments = Arguments::split(words)?;
     let words = PlanWords::parse(&arguments.sip)?;
     let plan: Plan = words.plan()?;
-    let find = plan.find.clone().ok_or_else(|| "this plan has no [find]: expected one with generator, vary, from, to".to_owned())?;
+    let find = plan
+        .find
+        .clone()
+        .ok_or_else(|| "this plan has no [find]: expected one with generator, vary, from, to".to_owned())?;
     let prepared = words.prepare(plan)?;
     let load = prepared.loads.iter().find(|load| load.generator.name == find.generator);
     let load = load.ok_or_else(|| format!("no generator is called {:?}", find.generator))?;
@@ -122,9 +121,10 @@ fn conclusion(searched: &Searched, vary: Vary) -> (String, ExitCode) {
     let confirmed = searched.runs.iter().rev().find(|(_, verdict, _)| *verdict == Verdict::Good);
     let calls = confirmed.map_or(0, |(_, _, report)| report.totals.successful);
     match searched.found {
-        Some(Found::Highest(value)) => {
-            (format!("found: {value:.1} {unit}, confirmed with {calls} calls and no failure"), ExitCode::Success)
-        }
+        Some(Found::Highest(value)) => (
+            format!("found: {value:.1} {unit}, confirmed with {calls} calls and no failure"),
+            ExitCode::Success,
+        ),
         Some(Found::AtLeast(value)) => (
             format!("found: at least {value:.1} {unit} (the end of the range), confirmed with {calls} calls"),
             ExitCode::Success,
@@ -136,9 +136,10 @@ fn conclusion(searched: &Searched, vary: Vary) -> (String, ExitCode) {
         Some(Found::RingerEndedAt(None)) => {
             ("not found: Ringer was the limit at the lowest value".to_owned(), ExitCode::RingerWasTheLimit)
         }
-        Some(Found::Nothing) => {
-            (format!("not found: the lowest value already failed; try a lower {unit}"), ExitCode::ThresholdMissed)
-        }
+        Some(Found::Nothing) => (
+            format!("not found: the lowest value already failed; try a lower {unit}"),
+            ExitCode::ThresholdMissed,
+        ),
         Some(Found::NotConfirmed(value)) => {
             (format!("not found: {value:.1} {unit} did not survive a longer run"), ExitCode::ThresholdMissed)
         }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::cli::flags::Outputs;
 use crate::report::{self, Report};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,10 +35,16 @@ impl ReportFiles {
         Ok((files, rest))
     }
 
+    /// Of `ringer sip`'s flags.
+    pub fn of(outputs: &Outputs) -> ReportFiles {
+        ReportFiles { html: outputs.report.clone(), json: outputs.json.clone(), junit: outputs.junit.clone() }
+    }
+
     /// Fails before a long run rather than after it.
     pub fn check(&self) -> Result<(), String> {
         for path in [&self.html, &self.json, &self.junit].into_iter().flatten() {
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let folder =
+                path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
             if !folder.is_dir() {
                 return Err(format!("{}: there is no folder {}", path.display(), folder.display()));
             }
@@ -56,11 +63,13 @@ pub fn write_reports(files: &ReportFiles, title: &str, reports: &[Report]) -> Re
         Ok(())
     };
     write(&files.html, &|| report::page(title, reports))?;
-    write(&files.json, &|| match reports {
-        [one] => serde_json::to_string_pretty(one),
-        several => serde_json::to_string_pretty(several),
-    }
-    .expect("a report is plain data"))?;
+    write(&files.json, &|| {
+        let text = match reports {
+            [one] => serde_json::to_string_pretty(one),
+            several => serde_json::to_string_pretty(several),
+        };
+        text.expect("a report is plain data")
+    })?;
     write(&files.junit, &|| report::junit(reports))?;
     Ok(written)
 }

@@ -48,7 +48,8 @@ fn work(words: &[String]) -> Result<Vec<String>, String> {
 
 fn read(input: &str) -> Result<Vec<Report>, String> {
     let text = fs::read_to_string(input).map_err(|error| format!("{input}: {error}"))?;
-    let fault = |error: serde_json::Error| format!("{input}:{}: not a report of Ringer: {error}", error.line());
+    let fault =
+        |error: serde_json::Error| format!("{input}:{}: not a report of Ringer: {error}", error.line());
     if text.trim_start().starts_with('[') {
         serde_json::from_str(&text).map_err(fault)
     } else {
@@ -74,7 +75,8 @@ mod tests {
         assert_eq!(lines.len(), 1);
         let page = fs::read_to_string(json.with_extension("html")).expect("the page");
         assert!(page.contains("<h1>a run</h1>"));
-        fs::write(&json, serde_json::to_string(&vec![report.clone(), report]).expect("plain")).expect("written");
+        fs::write(&json, serde_json::to_string(&vec![report.clone(), report]).expect("plain"))
+            .expect("written");
         work(&words(&json.display().to_string())).expect("a list");
         assert!(fs::read_to_string(json.with_extension("html")).expect("the page").contains("2 runs"));
     }

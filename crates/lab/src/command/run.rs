@@ -78,7 +78,10 @@ impl PlanWords {
         }
         if !Path::new(&name).exists() {
             let known: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
-            return Err(format!("{name}: no such file, and no plan of this name: expected one of {}", known.join(", ")));
+            return Err(format!(
+                "{name}: no such file, and no plan of this name: expected one of {}",
+                known.join(", ")
+            ));
         }
         let text = fs::read_to_string(&name).map_err(|error| format!("{name}: {error}"))?;
         Ok((name, text))
@@ -128,7 +131,8 @@ fn work(words: &[String]) -> Result<ExitCode, String> {
     }
     let stop = stop_on_interrupt()?;
     let meter = || Watch::new(&words.watch);
-    let finished = plan::run(&prepared, &meter, &stop, &mut |name, setup, progress| line(name, setup, progress))?;
+    let finished =
+        plan::run(&prepared, &meter, &stop, &mut |name, setup, progress| line(name, setup, progress))?;
     print_results(&finished, prepared.plan.seed.as_ref());
     let reports: Vec<Report> = finished.reports.iter().map(|(_, report)| report.clone()).collect();
     for path in write_reports(&words.files, &about, &reports)? {
@@ -191,7 +195,8 @@ mod tests {
 
     #[test]
     fn words_are_understood() {
-        let words = parse("cgp-r4 --target 127.0.0.1:5060 --set rate=10 --watch belfry --report r.html").expect("right");
+        let words = parse("cgp-r4 --target 127.0.0.1:5060 --set rate=10 --watch belfry --report r.html")
+            .expect("right");
         assert_eq!(words.name.as_deref(), Some("cgp-r4"));
         assert_eq!(words.sets, [("rate".to_owned(), "10".to_owned())]);
         assert!(words.plan().is_ok());

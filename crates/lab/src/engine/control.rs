@@ -70,8 +70,8 @@ impl Control {
         self.rate.users.unwrap_or(0)
     }
 
-    pub(super) fn apply(&mut self, change: Change, now: Instant, hub: &Hub) {
-        match change {
+    pub(super) fn apply(&mut self, change: &Change, now: Instant, hub: &Hub) {
+        match *change {
             Change::Rate(calls) => {
                 self.rate.calls = calls.max(0.0);
                 self.follow(now, hub);

@@ -132,8 +132,10 @@ impl Hub {
 
 /// Call-ID hash to shard, in parts so that shards seldom wait for each other.
 pub(super) struct Directory {
-    parts: Box<[Mutex<HashTable<(u64, u16)>>]>,
+    parts: Box<[Part]>,
 }
+
+type Part = Mutex<HashTable<(u64, u16)>>;
 
 const PARTS: usize = 64;
 
@@ -142,7 +144,7 @@ impl Directory {
         Directory { parts: (0..PARTS).map(|_| Mutex::new(HashTable::new())).collect() }
     }
 
-    fn part(&self, hash: u64) -> &Mutex<HashTable<(u64, u16)>> {
+    fn part(&self, hash: u64) -> &Part {
         &self.parts[(hash >> 32) as usize % PARTS]
     }
 

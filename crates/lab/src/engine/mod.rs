@@ -102,6 +102,8 @@ pub struct Progress {
     pub now: Instant,
     /// Length of the interval.
     pub span: Duration,
+    /// How long calls were placed, or arrived: what follows until the last one ends is no load.
+    pub placing: Duration,
     pub interval: Stats,
     pub total: Stats,
     pub gauges: Gauges,
@@ -162,8 +164,9 @@ impl Run {
         start::start(setup)
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "a change is handed over")]
     pub fn change(&self, change: Change) {
-        self.control.lock().apply(change, self.clock.now(), &self.hub);
+        self.control.lock().apply(&change, self.clock.now(), &self.hub);
     }
 
     /// Blocks up to `at_most` and gives the next interval (every second), or the end.

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::sync_channel;
 
 use mio::{Poll, Waker};
@@ -134,9 +134,18 @@ fn addresses(setup: &Setup, local: SocketAddr) -> Addresses {
         remote_ip: remote.map(|remote| remote.address.ip()),
         remote_port: remote.map(|remote| remote.address.port()),
         media_ip: options.media.ip,
-        pid: std::process::id(),
+        pid: run_id(),
         ..Addresses::default()
     }
+}
+
+/// What `[pid]` stands for: it sets the Call-IDs and branches of one run apart from those of every other. SIPp has one
+/// run a process; a plan and a search have several, and a server remembers calls for half a minute. The first run
+/// has the process's id, the others numbers that no process has (Linux ends at 2^22).
+fn run_id() -> u32 {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let earlier = RUNS.fetch_add(1, Ordering::Relaxed) % 1_000;
+    std::process::id() + earlier * (1 << 22)
 }
 
 fn fatal(message: String) -> StartError {
@@ -259,6 +268,7 @@ impl Common<'_> {
 
     fn envs(&self) -> Result<Envs, StartError> {
         let setup = self.setup;
+        setup.tracer.begin(self.started);
         let optional = |scenario: &Option<Arc<Scenario>>, files: &Arc<Files>, which| {
             scenario.as_ref().map(|scenario| self.env(scenario, files, which)).transpose()
         };
@@ -279,7 +289,7 @@ impl Common<'_> {
             files: Arc::clone(files),
             globals: Arc::clone(&self.globals),
             tracer: self.setup.tracer.clone(),
-            pid: std::process::id(),
+            pid: self.addresses.pid,
             started: self.started,
             which,
         })

@@ -31,7 +31,7 @@ struct Connection {
 
 enum State {
     Connecting(TcpStream),
-    Up(Wire),
+    Up(Box<Wire>),
     Down,
 }
 
@@ -311,7 +311,7 @@ impl Streams {
         let _ = tcp.set_nodelay(true);
         let wire = if ours { Wire::connected(tcp, &opening) } else { Wire::accepted(tcp, &opening) };
         match wire {
-            Ok(wire) => connection.wire = State::Up(wire),
+            Ok(wire) => connection.wire = State::Up(Box::new(wire)),
             Err(_) => self.fail(key, TransportFault::ConnectFailed),
         }
     }

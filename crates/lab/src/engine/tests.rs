@@ -10,7 +10,6 @@ use crate::options::{Arrivals, Options, Protocol, Remote, Sockets, Transport};
 use crate::scenario::model::Source;
 use crate::scenario::{built_in, compile_text};
 use crate::stats::Count;
-use crate::trace::Tracer;
 
 fn setup(name: &'static str, options: Options) -> Setup {
     let text = built_in(name).expect("it comes with the program");
@@ -22,7 +21,7 @@ fn setup(name: &'static str, options: Options) -> Setup {
         out_of_call: None,
         files: Arc::new(Files::load(&[], &[]).expect("no files")),
         receive_files: None,
-        tracer: Tracer::default(),
+        tracer: crate::trace::Tracer::default(),
     }
 }
 
@@ -234,34 +233,4 @@ fn strangers_are_out_of_call_and_rubbish_is_malformed() {
     assert_eq!(progress.total.counts[Count::OutOfCallMsgs], 1);
     assert_eq!(progress.total.counts[Count::Malformed], 1);
     assert!(progress.errors.iter().any(|error| error.contains("rubbish")), "{:?}", progress.errors);
-}
-
-#[test]
-fn two_controllers_and_their_parties() {
-    let udp = || options("127.0.0.1", Protocol::Udp, Sockets::Shared, 1);
-    let mut party_a = Run::start(setup("3pcc-A", udp())).unwrap();
-    let mut party_b = Run::start(setup("3pcc-B", udp())).unwrap();
-    let reserved = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let twin = reserved.local_addr().unwrap();
-    drop(reserved);
-    let controller = |remote| {
-        let mut options = caller(udp(), remote);
-        options.three_pcc.twin = Some(twin);
-        options.rate.calls = 20.0;
-        options.rate.total = Some(3);
-        options
-    };
-    let to_b = controller(party_b.gauges().local.unwrap());
-    let mut b = Run::start(setup("3pcc-C-B", to_b)).unwrap();
-    let to_a = controller(party_a.gauges().local.unwrap());
-    let mut a = Run::start(setup("3pcc-C-A", to_a)).unwrap();
-    for (name, run) in [("A", &mut a), ("B", &mut b)] {
-        let outcome = end(run);
-        let counts = &outcome.progress.total.counts;
-        assert_eq!(counts[Count::SuccessfulCall], 3, "{name}: {counts:?} {:?}", outcome.progress.errors);
-    }
-    for party in [&mut party_a, &mut party_b] {
-        party.change(Change::HardQuit);
-        end(party);
-    }
 }

@@ -1,14 +1,14 @@
 //! Actions that speak to the call's media.
 
-use super::{After, rendered, value};
+use super::{Trouble, rendered, value};
 use crate::call::{Call, Ctx, Value};
 use crate::rtp::{Command, Requirement};
 use crate::scenario::action::{ActionKind, EchoVerb, RtpCheck, RtpStream};
 use crate::scenario::template::Template;
 use crate::stats::Count;
 
-/// Whether `kind` was one of them.
-pub(super) fn perform(call: &mut Call, ctx: &mut Ctx<'_>, kind: &ActionKind) -> Result<bool, String> {
+/// Does nothing for an action of another kind.
+pub(super) fn perform(call: &mut Call, ctx: &mut Ctx<'_>, kind: &ActionKind) -> Result<(), Trouble> {
     let command = match kind {
         ActionKind::Play { kind, file } => Command::Play { kind: *kind, file: text(call, ctx, file)? },
         ActionKind::PlayDtmf(digits) => Command::PlayDtmf(text(call, ctx, digits)?),
@@ -31,14 +31,14 @@ pub(super) fn perform(call: &mut Call, ctx: &mut Ctx<'_>, kind: &ActionKind) -> 
                 EchoVerb::Stop => Command::EchoStop { video },
             }
         }
-        _ => return Ok(false),
+        _ => return Ok(()),
     };
     ctx.media.command(ctx.now, call.identity.number, &command)?;
-    Ok(true)
+    Ok(())
 }
 
-/// The verdict is assigned, or fails the call with the reason in the error trace.
-pub(super) fn check(call: &mut Call, ctx: &mut Ctx<'_>, check: &RtpCheck) -> Result<After, String> {
+/// The verdict is assigned, or fails the call with what was missed.
+pub(super) fn check(call: &mut Call, ctx: &mut Ctx<'_>, check: &RtpCheck) -> Result<(), Trouble> {
     let dtmf = check.dtmf.as_ref().map(|digits| text(call, ctx, digits)).transpose()?;
     let wanted = Requirement {
         video: check.video,
@@ -56,17 +56,11 @@ pub(super) fn check(call: &mut Call, ctx: &mut Ctx<'_>, check: &RtpCheck) -> Res
     let verdict = ctx.media.check(ctx.now, call.identity.number, &wanted);
     if let Some(to) = check.assign_to {
         value::set(call, ctx, to, Value::Number(f64::from(u8::from(verdict.is_ok()))));
-        return Ok(After::Continue);
+        return Ok(());
     }
-    Ok(match verdict {
-        Ok(()) => After::Continue,
-        Err(reason) => {
-            ctx.env.tracer.error(ctx.now, &format!("rtpcheck: {reason}"));
-            After::Fail(Count::FailedRtpCheck)
-        }
-    })
+    verdict.map_err(|reason| Trouble::Failed(Count::FailedRtpCheck, format!("rtpcheck: {reason}")))
 }
 
-fn text(call: &mut Call, ctx: &mut Ctx<'_>, template: &Template) -> Result<String, String> {
+fn text(call: &mut Call, ctx: &mut Ctx<'_>, template: &Template) -> Result<String, Trouble> {
     Ok(String::from_utf8_lossy(&rendered(call, ctx, template)?).into_owned())
 }

@@ -1,41 +1,59 @@
 //! `<ereg>`: what is searched, and where the matches go.
 
-use super::{After, checked, value};
+use super::{Trouble, checked, value};
 use crate::call::message::Incoming;
 use crate::call::{Call, Ctx, Value};
 use crate::scenario::action::{Check, Ereg, SearchIn};
 use crate::stats::Count;
 
-pub(super) fn ereg(call: &mut Call, ctx: &mut Ctx<'_>, ereg: &Ereg, message: Option<&Incoming<'_>>) -> After {
+pub(super) fn ereg(
+    call: &mut Call,
+    ctx: &mut Ctx<'_>,
+    ereg: &Ereg,
+    message: Option<&Incoming<'_>>,
+) -> Result<(), Trouble> {
     let kept;
-    let subject: &[u8] = match &ereg.search_in {
+    let subject: Option<&[u8]> = match &ereg.search_in {
         SearchIn::Variable(variable) => {
             kept = value::with(call, ctx, *variable, |value| value.as_text().to_vec());
-            &kept
+            Some(&kept)
         }
-        SearchIn::Message => message.map_or(&[], |message| message.bytes),
-        SearchIn::Body => message.map_or(&[], Incoming::body),
-        SearchIn::Header { name, occurrence, case_independent, start_line } => {
-            let bytes = message.map_or(&[][..], |message| message.bytes);
-            match header(bytes, name.as_bytes(), *occurrence, *case_independent, *start_line) {
-                Some(content) => content,
-                None if ereg.check == Check::MustMatch => return After::Fail(Count::FailedRegexpHdrNotFound),
-                None => return After::Continue,
-            }
+        SearchIn::Message => message.map(|message| message.bytes),
+        SearchIn::Body => message.map(Incoming::body),
+        SearchIn::Header { name, occurrence, case_independent, start_line } => message
+            .and_then(|message| {
+                header(message.bytes, name.as_bytes(), *occurrence, *case_independent, *start_line)
+            })
+            .filter(|content| !content.is_empty()),
+    };
+    let subject = match (subject, ereg.check, &ereg.search_in) {
+        (Some(subject), ..) => subject,
+        // An empty header counts as none.
+        (None, Check::MustMatch, SearchIn::Header { name, .. }) => {
+            return Err(Trouble::Failed(Count::FailedRegexpHdrNotFound, format!("ereg: no header {name}")));
         }
+        // What is not there is searched as empty text, which an expression may match.
+        (None, ..) => &[],
     };
     let groups = ereg.regex.captures(subject);
     if let Some(groups) = &groups {
         for (to, group) in ereg.assign_to.iter().zip(groups) {
-            let text = group.map_or(&[][..], |(start, end)| &subject[start..end]);
-            value::set(call, ctx, *to, Value::Text(text.into()));
+            // A sub-expression that took no part leaves its variable alone.
+            if let Some((start, end)) = *group {
+                value::set(call, ctx, *to, Value::Text(subject[start..end].into()));
+            }
         }
     }
-    checked(ereg.check, groups.is_some(), Count::FailedRegexpDoesntMatch, Count::FailedRegexpShouldntMatch)
+    let (missed, unwanted) = (Count::FailedRegexpDoesntMatch, Count::FailedRegexpShouldntMatch);
+    checked(ereg.check, groups.is_some(), missed, unwanted, || {
+        let (found, regex) = (String::from_utf8_lossy(subject), ereg.regex.as_str());
+        let verb = if groups.is_some() { "matches" } else { "does not match" };
+        format!("ereg: '{regex}' {verb} '{found}'")
+    })
 }
 
-/// What follows `name` up to the end of its line. `name` is as the scenario has it, colon included.
-/// With `start_line` it must begin a line; without, it may stand anywhere.
+/// What follows `name` up to the end of its line, blanks included. `name` is as the scenario has it, colon
+/// included. With `start_line` it must begin a line; without, it may stand anywhere, the body included.
 fn header<'a>(
     bytes: &'a [u8],
     name: &[u8],
@@ -43,26 +61,22 @@ fn header<'a>(
     case_independent: bool,
     start_line: bool,
 ) -> Option<&'a [u8]> {
-    if name.is_empty() {
-        return None;
-    }
-    let mut left = occurrence.max(1);
-    for at in 0..bytes.len().saturating_sub(name.len() - 1) {
-        let candidate = &bytes[at..at + name.len()];
-        let same = if case_independent { candidate.eq_ignore_ascii_case(name) } else { candidate == name };
-        if !same || (start_line && at > 0 && bytes[at - 1] != b'\n') {
-            continue;
-        }
-        left -= 1;
-        if left == 0 {
-            let content = &bytes[at + name.len()..];
-            let end = memchr::memchr2(b'\r', b'\n', content).unwrap_or(content.len());
-            let content = &content[..end];
-            let blank = content.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
-            return Some(&content[blank..]);
-        }
-    }
-    None
+    let first = *name.first()?;
+    let other = if case_independent { swap_case(first) } else { first };
+    let mut candidates = memchr::memchr2_iter(first, other, bytes).filter(|&at| {
+        let same = bytes.get(at..at + name.len()).is_some_and(|candidate| {
+            if case_independent { candidate.eq_ignore_ascii_case(name) } else { candidate == name }
+        });
+        same && (!start_line || at == 0 || bytes[at - 1] == b'\n')
+    });
+    let at = candidates.nth(occurrence.max(1) as usize - 1)?;
+    let content = &bytes[at + name.len()..];
+    let end = memchr::memchr2(b'\r', b'\n', content).unwrap_or(content.len());
+    Some(&content[..end])
+}
+
+fn swap_case(letter: u8) -> u8 {
+    if letter.is_ascii_alphabetic() { letter ^ 0x20 } else { letter }
 }
 
 #[cfg(test)]
@@ -73,15 +87,15 @@ mod tests {
 
     #[test]
     fn occurrences_are_counted_from_one() {
-        assert_eq!(header(MESSAGE, b"Via:", 1, false, true), Some(&b"a"[..]));
-        assert_eq!(header(MESSAGE, b"Via:", 2, false, true), Some(&b"d"[..]));
+        assert_eq!(header(MESSAGE, b"Via:", 1, false, true), Some(&b" a"[..]));
+        assert_eq!(header(MESSAGE, b"Via:", 2, false, true), Some(&b" d"[..]));
         assert_eq!(header(MESSAGE, b"Via:", 3, false, true), None);
     }
 
     #[test]
     fn case_and_the_start_of_the_line_are_asked_for() {
-        assert_eq!(header(MESSAGE, b"Via:", 2, true, true), Some(&b"b"[..]));
-        assert_eq!(header(MESSAGE, b"Via:", 2, false, false), Some(&b"c"[..]));
+        assert_eq!(header(MESSAGE, b"Via:", 2, true, true), Some(&b" b"[..]));
+        assert_eq!(header(MESSAGE, b"Via:", 2, false, false), Some(&b" c"[..]));
     }
 
     #[test]

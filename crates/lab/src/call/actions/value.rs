@@ -7,11 +7,13 @@ use crate::scenario::action::Operand;
 use crate::scenario::model::{Scope, VarRef};
 
 impl Value {
-    /// Appends the text `[$name]` gives: numbers with six decimals.
+    /// Appends the text `[$name]` gives: numbers with six decimals. As in SIPp a number that does not count as
+    /// set, zero, gives nothing.
     pub fn write_to(&self, out: &mut Vec<u8>) {
         match self {
             Value::Unset => {}
             Value::Text(text) => out.extend_from_slice(text),
+            Value::Number(0.0) => {}
             Value::Number(number) => write!(out, "{number:.6}").expect("a vector takes every byte"),
             Value::Bool(set) => out.extend_from_slice(if *set { b"true" } else { b"false" }),
         }
@@ -41,8 +43,7 @@ impl Value {
             Value::Unset => None,
             Value::Number(number) => Some(*number),
             Value::Bool(set) => Some(f64::from(u8::from(*set))),
-            Value::Text(text) if text.is_empty() => Some(0.0),
-            Value::Text(text) => std::str::from_utf8(text).ok()?.trim_start().parse().ok(),
+            Value::Text(text) => number(text),
         }
     }
 
@@ -52,6 +53,26 @@ impl Value {
             Value::Text(text) => text,
             _ => b"",
         }
+    }
+}
+
+/// As C's `strtod`, if it reads to the end: blanks before it, hexadecimal whole numbers too; 0 for empty text.
+fn number(text: &[u8]) -> Option<f64> {
+    if text.is_empty() {
+        return Some(0.0);
+    }
+    let text = std::str::from_utf8(text).ok()?.trim_start_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r']);
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(rest) => (-1.0, rest),
+        None => (1.0, text.strip_prefix('+').unwrap_or(text)),
+    };
+    match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
+        Some(digits) => digits
+            .bytes()
+            .try_fold(0.0, |sum, digit| Some(sum * 16.0 + f64::from(char::from(digit).to_digit(16)?)))
+            .filter(|_| !digits.is_empty())
+            .map(|number| sign * number),
+        None => text.parse().ok(),
     }
 }
 
@@ -114,13 +135,38 @@ mod tests {
     fn numbers_are_written_with_six_decimals() {
         let mut out = Vec::new();
         Value::Number(1.5).write_to(&mut out);
-        assert_eq!(out, b"1.500000");
+        Value::Number(-1e20).write_to(&mut out);
+        assert_eq!(out, b"1.500000-100000000000000000000.000000");
+        out.clear();
+        Value::Number(0.0).write_to(&mut out);
+        Value::Unset.write_to(&mut out);
+        assert_eq!(out, b"");
+        Value::Bool(false).write_to(&mut out);
+        Value::Bool(true).write_to(&mut out);
+        assert_eq!(out, b"falsetrue");
     }
 
     #[test]
     fn text_is_a_number_only_to_its_end() {
-        assert_eq!(Value::Text((*b" 12.5").into()).to_number(), Some(12.5));
-        assert_eq!(Value::Text((*b"12x").into()).to_number(), None);
+        for (text, wanted) in [
+            (" 12.5", Some(12.5)),
+            ("", Some(0.0)),
+            ("-1e3", Some(-1000.0)),
+            ("+.5", Some(0.5)),
+            ("5.", Some(5.0)),
+            ("0x1F", Some(31.0)),
+            ("-0Xff", Some(-255.0)),
+            ("12x", None),
+            ("12 ", None),
+            (" ", None),
+            ("0x", None),
+            ("+-1", None),
+            ("0x1G", None),
+        ] {
+            assert_eq!(Value::Text(text.as_bytes().into()).to_number(), wanted, "{text:?}");
+        }
+        assert_eq!(Value::Bool(true).to_number(), Some(1.0));
+        assert_eq!(Value::Text((*b"1\xff").into()).to_number(), None);
         assert_eq!(Value::Unset.to_number(), None);
     }
 }

@@ -183,11 +183,8 @@ pub(super) fn run_init(ctx: &mut Ctx<'_>) -> Result<(), String> {
         at = step::following(&call, ctx, step, at);
         for action in &step.actions {
             match actions::perform(&mut call, ctx, action, None) {
-                After::Continue => {}
-                After::Jump(to) => {
-                    at = to;
-                    break;
-                }
+                After::Continue | After::PauseUntil(_) => {}
+                After::Jump(to) => at = to,
                 After::StopCall => return Ok(()),
                 After::Fail(count) => {
                     return Err(format!("line {}: {count:?} in <init>", action.line));
@@ -366,17 +363,6 @@ fn fault_text(fault: TransportFault) -> &'static str {
         TransportFault::Closed => "the peer closed the connection",
         TransportFault::CannotSend => "the message could not be sent",
         TransportFault::Congestion => "the connection takes no more bytes",
-    }
-}
-
-/// Whether a variable counts as set for `test` and `condexec`: a boolean by its value, others by having one.
-fn is_set(call: &Call, ctx: &Ctx<'_>, variable: VarRef) -> bool {
-    let truth = |value: Option<&Value>| !matches!(value, None | Some(Value::Unset | Value::Bool(false)));
-    let slot = usize::from(variable.slot);
-    match variable.scope {
-        Scope::Call => truth(call.variables.get(slot)),
-        Scope::User => truth(ctx.user.as_ref().and_then(|values| values.get(slot))),
-        Scope::Global => truth(ctx.env.globals.read().get(slot)),
     }
 }
 

@@ -6,8 +6,9 @@ use stdx::time::Instant;
 
 use super::step::{Progressed, act, advance, keep_books, loses, note, run};
 use super::{
-    Call, Count, Ctx, NONE, Outcome, complain, count_step, debug, dialog, end, is_set, sdp, send, unexpected,
+    Call, Count, Ctx, NONE, Outcome, complain, count_step, debug, dialog, end, sdp, send, unexpected,
 };
+use crate::call::actions::value::is_set;
 use crate::call::message::{Incoming, StartLine};
 use crate::options::RetransmissionCheck;
 use crate::scenario::Scenario;

@@ -2,7 +2,7 @@
 
 use super::step::{Progressed, act, go, keep_books, loses, note};
 use super::{Call, Count, Ctx, Effect, NONE, Outcome, Unanswered, complain, count_step, debug, end, fail};
-use crate::call::message::top_branch;
+use crate::call::message::{Incoming, top_branch};
 use crate::call::{SendTo, render};
 use crate::scenario::model::{Send, SentKind, Step, StepIndex};
 
@@ -36,13 +36,16 @@ pub(super) fn scenario_message(
         call.flow.flags.ack_pending = false;
     }
     after_sending(call, ctx, message, (start, end));
+    // Its actions look into what was sent.
+    let sent = (!step.actions.is_empty()).then(|| ctx.out.bytes[start..end].to_vec());
     if loses(ctx, at) {
         ctx.out.bytes.truncate(start);
     } else {
         ctx.out.effects.push(Effect::Send { start, end, to: SendTo::Flow });
     }
     count_step(ctx, at, |counts| counts.messages += 1);
-    act(call, ctx, step, None)
+    let sent = sent.as_deref().and_then(|bytes| Incoming::parse(bytes).ok());
+    act(call, ctx, step, sent.as_ref())
 }
 
 /// Retransmission, transactions, and what a repeated question is answered with.

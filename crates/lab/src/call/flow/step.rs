@@ -4,9 +4,10 @@ use stdx::time::Instant;
 
 use super::super::message::Incoming;
 use super::{
-    Call, Count, Ctx, Duration, NONE, Which, command, complain, count_step, fail, finish, is_set, pause,
-    receive, send,
+    Call, Count, Ctx, Duration, NONE, Which, command, complain, count_step, fail, finish, pause, receive,
+    send,
 };
+use crate::call::actions::value::is_set;
 use crate::call::actions::{self, After};
 use crate::scenario::model::{ConditionSense, Recv, Step, StepIndex, StepKind};
 
@@ -156,13 +157,12 @@ pub(super) fn act(
     step: &Step,
     message: Option<&Incoming<'_>>,
 ) -> Progressed {
+    let mut jump = None;
     for action in &step.actions {
         match actions::perform(call, ctx, action, message) {
             After::Continue => {}
-            After::Jump(to) => {
-                go(call, ctx, to);
-                return Progressed::Moved;
-            }
+            After::Jump(to) => jump = Some(to),
+            After::PauseUntil(end) => call.flow.paused_until = end,
             After::StopCall => {
                 super::end(call, ctx, super::Outcome::Failure(Count::FailedCallRejected));
                 return Progressed::Waits;
@@ -170,11 +170,15 @@ pub(super) fn act(
             // SIPp goes on with the scenario, so that the peer sees a whole call, and counts the failure at its end.
             After::Fail(count) => {
                 call.flow.failure = Some(count);
-                return Progressed::Done;
+                break;
             }
         }
     }
-    Progressed::Done
+    let Some(to) = jump else {
+        return Progressed::Done;
+    };
+    go(call, ctx, to);
+    Progressed::Moved
 }
 
 /// To the step that follows, by `next`, `test` and `chance`.

@@ -1,16 +1,15 @@
 //! The keywords that differ from call to call or from message to message.
 
-use std::io::Write as _;
-
 use super::fold::{self, write_constant, write_ip};
 use super::number::{write_i64, write_u64};
 use super::{IN_ACTION, LEN_WIDTH, NO_STEP, Renderer, date, header};
 use crate::auth::{self, Secrets};
 use crate::call::Value;
+use crate::call::actions::value;
 use crate::inject::NO_LINE;
 use crate::options::Options;
 use crate::rtp::PortKind;
-use crate::scenario::model::{Scope, VarRef};
+use crate::scenario::model::VarRef;
 use crate::scenario::template::{AuthParams, Keyword, Template};
 
 impl Renderer<'_, '_> {
@@ -139,42 +138,16 @@ impl Renderer<'_, '_> {
     }
 
     fn variable(&mut self, variable: VarRef) {
-        self.with_value(variable, |value, out| match value {
-            Value::Unset => {}
-            Value::Text(text) => out.extend_from_slice(text),
-            // SIPp prints every number with six decimals.
-            Value::Number(number) => write!(out, "{number:.6}").expect("a vector takes every byte"),
-            Value::Bool(set) => out.extend_from_slice(if *set { b"true" } else { b"false" }),
-        });
+        value::with(self.call, self.ctx, variable, |value| value.write_to(self.out));
         self.swallow_if_line_start();
     }
 
     fn fill(&mut self, text: &[u8], variable: VarRef) {
+        // More than a datagram or a frame carries serves nothing.
+        let length =
+            value::with(self.call, self.ctx, variable, Value::as_operand).clamp(0.0, 1_000_000.0) as usize;
         let text = if text.is_empty() { b"X" } else { text };
-        self.with_value(variable, |value, out| {
-            if let Value::Number(number) = value {
-                // More than a datagram or a frame carries serves nothing.
-                let length = number.clamp(0.0, 1_000_000.0) as usize;
-                out.extend(text.iter().cycle().take(length));
-            }
-        });
-    }
-
-    /// Hands over a variable without copying it; not at all when its scope does not exist here.
-    fn with_value(&mut self, variable: VarRef, write: impl FnOnce(&Value, &mut Vec<u8>)) {
-        let slot = usize::from(variable.slot);
-        let globals;
-        let value = match variable.scope {
-            Scope::Call => self.call.variables.get(slot),
-            Scope::User => self.ctx.user.as_ref().and_then(|values| values.get(slot)),
-            Scope::Global => {
-                globals = self.ctx.env.globals.read();
-                globals.get(slot)
-            }
-        };
-        if let Some(value) = value {
-            write(value, self.out);
-        }
+        self.out.extend(text.iter().cycle().take(length));
     }
 
     fn media_port(&mut self, keyword: &Keyword) -> Result<(), String> {

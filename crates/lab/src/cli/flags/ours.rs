@@ -18,7 +18,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("json", Ringer, One("FILE"), "Write the report's figures as JSON.", |a, v| done(&mut a.outputs.json, Some(v[0].into()))),
     flag("junit", Ringer, One("FILE"), "Write thresholds and failures as JUnit XML.", |a, v| done(&mut a.outputs.junit, Some(v[0].into()))),
     flag("prometheus", Ringer, One("ADDR"), "Serve metrics for Prometheus at this address while the run lasts.", |a, v| {
-        address(v[0], 9464, None)?;
+        address(v[0], crate::prometheus::DEFAULT_PORT, None)?;
         done(&mut a.outputs.prometheus, Some(v[0].to_owned()))
     }),
     flag("watch", Ringer, One("PID|NAME"), "Record CPU and resident memory of this process. May be repeated.", |a, v| { a.outputs.watch.push(v[0].to_owned()); Ok(()) }),

@@ -271,11 +271,16 @@ impl End {
     }
 
     pub(super) fn start(&mut self, id: &str) {
+        self.start_any(id.as_bytes());
+    }
+
+    /// A peer may choose a Call-ID that is no text.
+    fn start_any(&mut self, id: &[u8]) {
         let number = self.calls.len() as u64 + 1;
         let incoming = self.env.scenario.role == Role::Server;
         let identity = Identity {
             number,
-            call_id: id.as_bytes().into(),
+            call_id: id.into(),
             due: self.now,
             local: "127.0.0.1:5060".parse().unwrap(),
             remote: "127.0.0.2:5060".parse().unwrap(),
@@ -285,7 +290,7 @@ impl End {
         // The engine counts what it starts.
         self.stats.count(if incoming { Count::IncomingCall } else { Count::OutgoingCall });
         let call = self.act(|ctx| Call::start(ctx, identity));
-        self.calls.insert(id.as_bytes().to_vec(), call);
+        self.calls.insert(id.to_vec(), call);
     }
 
     pub(super) fn on_call<T>(&mut self, id: &[u8], work: impl FnOnce(&mut Call, &mut Ctx<'_>) -> T) -> T {
@@ -307,7 +312,7 @@ impl End {
                 self.stats.count(Count::OutOfCallMsgs);
                 return;
             }
-            self.start(&String::from_utf8_lossy(&id));
+            self.start_any(&id);
         }
         let from: SocketAddr = "127.0.0.2:5060".parse().unwrap();
         self.on_call(&id, |call, ctx| call.handle_message(ctx, &message, from));

@@ -1,0 +1,289 @@
+//! `--watch`: processor time and resident memory of other processes, from `/proc`.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use stdx::time::Instant;
+
+use crate::report::Meter;
+
+/// `/proc` counts processor time in these: USER_HZ is 100 for every program on Linux.
+const MICROS_A_TICK: u64 = 10_000;
+
+/// Measures the processes that the specifications name, each given as its process id or its name.
+#[derive(Debug)]
+pub struct Watch {
+    proc: PathBuf,
+    specs: Vec<Spec>,
+}
+
+#[derive(Debug)]
+struct Spec {
+    text: String,
+    /// `None`: a name, which any number of processes may bear.
+    pid: Option<u32>,
+    /// What each process had used at the last sample. A process id may be used again, its start tells.
+    seen: HashMap<Process, u64>,
+    /// The process that a process id meant when it was first seen.
+    meant: Option<Process>,
+    told: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Process {
+    pid: u32,
+    /// Ticks since the system started.
+    started: u64,
+}
+
+/// The fields of `/proc/PID/stat` that are of use.
+#[derive(Debug, PartialEq, Eq)]
+struct Stat<'a> {
+    name: &'a [u8],
+    ticks: u64,
+    started: u64,
+}
+
+/// One reading of one process.
+#[derive(Debug, Clone, Copy)]
+struct Reading {
+    process: Process,
+    micros: u64,
+    resident: u64,
+}
+
+impl Watch {
+    /// A specification of digits only is a process id; anything else the name of a program: all processes
+    /// whose short name or first argument's last part is exactly that, those that start later included.
+    pub fn new(specs: &[String]) -> Watch {
+        Watch::over(Path::new("/proc"), specs)
+    }
+
+    fn over(proc: &Path, specs: &[String]) -> Watch {
+        let specs = specs.iter().map(|text| Spec {
+            text: text.clone(),
+            pid: text.parse().ok(),
+            seen: HashMap::new(),
+            meant: None,
+            told: false,
+        });
+        let mut watch = Watch { proc: proc.to_owned(), specs: specs.collect() };
+        // What was used before is not of this run.
+        watch.read();
+        watch
+    }
+
+    /// Readings of each specification's processes, in order; notes them for the next time.
+    fn read(&mut self) -> Vec<(u64, u64)> {
+        let named = self.specs.iter().any(|spec| spec.pid.is_none());
+        let all = if named { pids(&self.proc) } else { Vec::new() };
+        self.specs.iter_mut().map(|spec| spec.read(&self.proc, &all)).collect()
+    }
+}
+
+impl Meter for Watch {
+    fn sample(&mut self, _at: Instant) -> Vec<(String, u64, u64)> {
+        let sums = self.read();
+        let specs = self.specs.iter_mut();
+        let told = specs.zip(sums).map(|(spec, (micros, resident))| {
+            if spec.seen.is_empty() && !spec.told {
+                spec.told = true;
+                eprintln!("--watch {}: no such process (yet)", spec.text);
+            }
+            (spec.text.clone(), micros, resident)
+        });
+        told.collect()
+    }
+}
+
+impl Spec {
+    /// Microseconds since the last time and resident bytes, of all its processes.
+    fn read(&mut self, proc: &Path, all: &[u32]) -> (u64, u64) {
+        let readings: Vec<Reading> = match self.pid {
+            Some(pid) => {
+                let reading = reading(proc, pid, None);
+                self.meant = self.meant.or(reading.map(|reading| reading.process));
+                reading.into_iter().filter(|reading| Some(reading.process) == self.meant).collect()
+            }
+            None => all.iter().filter_map(|pid| reading(proc, *pid, Some(self.text.as_bytes()))).collect(),
+        };
+        let used = |reading: &Reading| {
+            // A process that was not there before has used all its time since.
+            reading.micros.saturating_sub(self.seen.get(&reading.process).copied().unwrap_or(0))
+        };
+        let sums = (readings.iter().map(used).sum(), readings.iter().map(|reading| reading.resident).sum());
+        self.seen = readings.iter().map(|reading| (reading.process, reading.micros)).collect();
+        sums
+    }
+}
+
+fn pids(proc: &Path) -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir(proc) else {
+        return Vec::new();
+    };
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// `None` when there is no such process, it is a corpse, or it has another name.
+fn reading(proc: &Path, pid: u32, name: Option<&[u8]>) -> Option<Reading> {
+    let folder = proc.join(pid.to_string());
+    let bytes = std::fs::read(folder.join("stat")).ok()?;
+    let stat = parse_stat(&bytes)?;
+    if name.is_some_and(|name| stat.name != name && !is_program(&folder, name)) {
+        return None;
+    }
+    let status = std::fs::read(folder.join("status")).ok()?;
+    let process = Process { pid, started: stat.started };
+    Some(Reading { process, micros: stat.ticks * MICROS_A_TICK, resident: resident(&status) })
+}
+
+/// Whether the last part of the first argument is `name`: short names are cut after fifteen bytes.
+fn is_program(folder: &Path, name: &[u8]) -> bool {
+    let Ok(line) = std::fs::read(folder.join("cmdline")) else {
+        return false;
+    };
+    let first = line.split(|byte| *byte == 0).next().unwrap_or_default();
+    first.rsplit(|byte| *byte == b'/').next() == Some(name)
+}
+
+/// The name stands in parentheses and may hold any byte, parentheses and blanks too.
+fn parse_stat(bytes: &[u8]) -> Option<Stat<'_>> {
+    let (open, close) = (memchr::memchr(b'(', bytes)?, memchr::memrchr(b')', bytes)?);
+    let name = bytes.get(open + 1..close)?;
+    let rest = std::str::from_utf8(&bytes[close + 1..]).ok()?;
+    // From the third of proc(5)'s fields on, the state.
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+    if matches!(*fields.first()?, "Z" | "X") {
+        return None;
+    }
+    Some(Stat { name, ticks: number(11)? + number(12)?, started: number(19)? })
+}
+
+/// Bytes; 0 for the kernel's own threads, which have none.
+fn resident(status: &[u8]) -> u64 {
+    let kilobytes = String::from_utf8_lossy(status)
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    kilobytes.unwrap_or(0) * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::CommandExt as _;
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+
+    const AT: Instant = Instant::from_unix_seconds(1);
+
+    /// Ended when the test is over, however it ends.
+    struct Running(Child);
+
+    impl Drop for Running {
+        fn drop(&mut self) {
+            self.0.kill().expect("it is our child");
+            self.0.wait().expect("it is our child");
+        }
+    }
+
+    fn run(command: &mut Command) -> Running {
+        Running(command.stdin(Stdio::piped()).spawn().expect("the program exists"))
+    }
+
+    fn watch(specs: &[&str]) -> Watch {
+        Watch::new(&specs.iter().map(|spec| (*spec).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn this_process_is_measured() {
+        let pid = std::process::id().to_string();
+        let mut watch = watch(&[&pid]);
+        let mut sum = 0;
+        while sum < 2 * MICROS_A_TICK {
+            let [(name, micros, resident)] = &watch.sample(AT)[..] else {
+                panic!("one entry a specification")
+            };
+            assert_eq!(*name, pid);
+            assert!(*resident > 100_000, "{resident}");
+            sum += micros;
+        }
+    }
+
+    #[test]
+    fn every_process_of_a_name_counts_those_that_start_later_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = format!("w{}", std::process::id());
+        let program = folder.path().join(&name);
+        std::os::unix::fs::symlink("/bin/sh", &program).unwrap();
+        let mut watch = watch(&[&name]);
+        assert_eq!(watch.sample(AT), [(name.clone(), 0, 0)]);
+
+        let first = run(Command::new(&program).args(["-c", "while :; do :; done"]));
+        let one = watch.sample(AT)[0].2;
+        assert!(one > 0);
+        let second = run(Command::new(&program).args(["-c", "while :; do :; done"]));
+        while watch.specs[0].seen.values().filter(|micros| **micros > 0).count() < 2 {
+            assert!(watch.sample(AT)[0].2 > one);
+        }
+        drop((first, second));
+        assert_eq!(watch.sample(AT), [(name, 0, 0)]);
+    }
+
+    #[test]
+    fn a_long_name_is_found_by_the_first_argument() {
+        let name = format!("a-name-of-many-letters-{}", std::process::id());
+        let child = run(Command::new("/bin/sleep").arg0(format!("/somewhere/{name}")).arg("60"));
+        let mut watch = watch(&[&name, "no such name", &name[1..]]);
+        let sample = watch.sample(AT);
+        assert!(sample[0].2 > 0);
+        assert_eq!(sample[1], ("no such name".to_owned(), 0, 0));
+        assert_eq!(sample[2].2, 0);
+        assert!(watch.specs[1].told && !watch.specs[0].told);
+        drop(child);
+    }
+
+    #[test]
+    fn a_process_id_means_the_process_that_had_it_first() {
+        let proc = tempfile::tempdir().unwrap();
+        let folder = proc.path().join("7");
+        std::fs::create_dir(&folder).unwrap();
+        let put = |ticks: u64, started: u64| {
+            let stat = format!("7 (x) S 1 1 1 0 -1 0 0 0 0 0 {ticks} 1 0 0 20 0 1 0 {started} 0 0");
+            std::fs::write(folder.join("stat"), stat).unwrap();
+            std::fs::write(folder.join("status"), "Name:\tx\nVmRSS:\t      12 kB\n").unwrap();
+        };
+        put(5, 100);
+        let mut watch = Watch::over(proc.path(), &["7".to_owned(), "x".to_owned()]);
+        put(9, 100);
+        let sample = |watch: &mut Watch| {
+            watch.sample(AT).into_iter().map(|(_, micros, resident)| (micros, resident)).collect::<Vec<_>>()
+        };
+        assert_eq!(sample(&mut watch), [(40_000, 12_288), (40_000, 12_288)]);
+        // Another process with the same id: not the one that was meant, but still one of the name.
+        put(2, 200);
+        assert_eq!(sample(&mut watch), [(0, 0), (30_000, 12_288)]);
+    }
+
+    #[test]
+    fn a_process_id_may_come_later() {
+        let proc = tempfile::tempdir().unwrap();
+        let mut watch = Watch::over(proc.path(), &["7".to_owned()]);
+        assert_eq!(watch.sample(AT), [("7".to_owned(), 0, 0)]);
+        std::fs::create_dir(proc.path().join("7")).unwrap();
+        std::fs::write(proc.path().join("7/stat"), "7 (x) S 1 1 1 0 -1 0 0 0 0 0 3 0 0 0 20 0 1 0 9 0 0")
+            .unwrap();
+        std::fs::write(proc.path().join("7/status"), "").unwrap();
+        assert_eq!(watch.sample(AT), [("7".to_owned(), 30_000, 0)]);
+    }
+
+    #[test]
+    fn names_may_hold_anything_and_corpses_are_nobody() {
+        let line = b"42 (a) S (b c) S 1 2 3 0 -1 4 5 6 7 8 11 22 0 0 20 0 1 0 333 0 0";
+        assert_eq!(parse_stat(line), Some(Stat { name: b"a) S (b c", ticks: 33, started: 333 }));
+        assert_eq!(parse_stat(b"42 (x) Z 1 2 3 0 -1 4 5 6 7 8 11 22 0 0 20 0 1 0 333 0 0"), None);
+        for broken in [&b""[..], b"42", b"42 )x(", b"42 (x)", b"42 (x) S 1 2", b"\xff (x) S \xff"] {
+            assert_eq!(parse_stat(broken), None);
+        }
+    }
+}
