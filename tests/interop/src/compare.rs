@@ -41,7 +41,7 @@ enum Tool {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Seen {
     exit: Option<i32>,
-    /// By call in order of appearance: `→` or `←` and the message.
+    /// By call in the order of their Call-IDs: `→` or `←` and the message.
     calls: Vec<Vec<String>>,
     counts: BTreeMap<String, String>,
     logs: Vec<String>,
@@ -134,8 +134,10 @@ pub fn reference(name: &str) {
 
 fn assert_same(what: &str, wanted: &Seen, found: &Seen) {
     let why = &found.explanation;
+    // 98 is Ringer's word for: all went well, but I was late. On a busy machine every program is.
+    let exit = if found.exit == Some(98) { Some(0) } else { found.exit };
     assert!(
-        wanted.exit == found.exit,
+        wanted.exit == exit,
         "{what}: exit code {:?}, with SIPp alone {:?}\n{why}",
         found.exit,
         wanted.exit
@@ -407,6 +409,11 @@ fn by_call(trace: &str, plain: &dyn Fn(&str) -> String) -> Vec<Vec<String>> {
             None => calls.push((id, vec![text])),
         }
     }
+    // By number: several threads may begin them in any order.
+    calls.sort_by_key(|(id, _)| {
+        let digits: String = id.chars().take_while(char::is_ascii_digit).collect();
+        (digits.parse::<u64>().unwrap_or(u64::MAX), id.len())
+    });
     calls.into_iter().map(|(_, messages)| messages).collect()
 }
 
