@@ -4,7 +4,7 @@ use super::Group::{Call, Injection, Media, Performance, Rate, ThreePcc, Timers};
 use super::Takes::{Nothing, One, Two};
 use super::{Flag, IGNORED, done, flag, put, some};
 use crate::cli::value::{Unit, address, behaviours, every, float, integer, ip, peers, positive, time};
-use crate::options::RetransmissionCheck;
+use crate::options::{MediaOptions, RetransmissionCheck};
 
 #[rustfmt::skip]
 pub(super) const FLAGS: &[Flag] = &[
