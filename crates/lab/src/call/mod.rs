@@ -52,6 +52,8 @@ pub enum Which {
 /// Everything an entry point may use and write to.
 pub struct Ctx<'a> {
     pub now: Instant,
+    /// When the message in hand came, as the kernel stamped it; without one it is `now`. Response times stop here.
+    pub received: Instant,
     pub env: &'a Env,
     pub stats: &'a mut Stats,
     pub out: &'a mut Outbox,
@@ -123,6 +125,10 @@ pub enum TransportFault {
     Closed,
     CannotSend,
     Congestion,
+    /// A message waited longer for its connection than `-send_timeout` allows.
+    SendTimeout,
+    /// 3PCC: the other instance cannot be reached.
+    CommandNotSent,
 }
 
 /// The media of a call, as far as the scenario speaks to it. Implemented by `crate::rtp`; tests have a scripted one.

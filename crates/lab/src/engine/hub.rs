@@ -101,6 +101,11 @@ impl Hub {
         taken.ok().map(|before| before + 1)
     }
 
+    /// `-m` are reached.
+    pub(super) fn all_started(&self) -> bool {
+        self.started.load(Ordering::Relaxed) >= self.total
+    }
+
     /// One more open call, unless `limit` says no.
     pub(super) fn try_open(&self, now: Instant, limit: u64) -> bool {
         let before = self.open.fetch_add(1, Ordering::Relaxed);

@@ -102,6 +102,8 @@ pub struct Progress {
     pub now: Instant,
     /// Length of the interval.
     pub span: Duration,
+    /// How long calls were placed, or arrived: what follows until the last one ends is no load.
+    pub placing: Duration,
     pub interval: Stats,
     pub total: Stats,
     pub gauges: Gauges,
@@ -220,7 +222,7 @@ impl Run {
             paused: control.paused,
             quitting: self.hub.phase() != Phase::Running,
             open_sockets: self.collector.open_sockets(),
-            threads: self.threads.len(),
+            threads: self.hub.doors.len(),
             last_call_number: load(&self.hub.started),
             local: Some(self.local),
         }

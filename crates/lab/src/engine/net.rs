@@ -78,6 +78,13 @@ impl Net {
         }
     }
 
+    /// `-t ui`: the socket at this address of ours.
+    pub(super) fn link_from(&self, ip: IpAddr) -> io::Result<Link> {
+        let at = |key: &&Key| self.udp.local(**key).is_some_and(|local| local.ip() == ip);
+        let key = self.shared.iter().find(at).copied();
+        key.map(Link::Udp).ok_or_else(|| io::Error::other(format!("no socket is bound to {ip} (-ip_field)")))
+    }
+
     fn udp_of_its_own(&mut self, poll: &Poll) -> io::Result<Link> {
         if self.udp.len() >= self.options.network.max_sockets && !self.per_call.is_empty() {
             self.next = (self.next + 1) % self.per_call.len();

@@ -63,6 +63,10 @@ pub(super) struct Shard {
     /// No arrivals from here on (`--for`).
     pub(super) arrivals_end: Instant,
     pub(super) users: Users,
+    /// When the turn in hand began.
+    pub(super) turn: Instant,
+    /// The out-of-call scenario was asked for (`-oocsf`): it takes every request, not only what `-aa` answers.
+    pub(super) answers_all: bool,
     /// Messages for other shards, by shard.
     pub(super) outgoing: Vec<Inbox>,
     pub(super) inbox: Inbox,
@@ -115,6 +119,7 @@ impl Shard {
             if now.since(self.rhythm.planned) > LATE {
                 self.stats.count(Count::LateTurns);
             }
+            self.turn = now;
             self.rhythm.messages = 0;
             self.rhythm.more = false;
             self.take_events(&events, now);
@@ -335,9 +340,13 @@ impl Shard {
             Phase::Running => false,
             Phase::Soft => self.nothing_open(),
             Phase::Hard => {
+                // A scenario's own `stop_now` ends the run where it stands, as SIPp's: nobody is told.
+                let silent = self.hub.stopped_by_scenario.load(std::sync::atomic::Ordering::Acquire);
                 for key in self.calls.keys() {
                     if self.calls.get(key).is_some_and(|entry| entry.open) {
-                        self.enter(key, now, |call, ctx| call.abort(ctx, Count::FailedStopped));
+                        if !silent {
+                            self.enter(key, now, |call, ctx| call.abort(ctx, Count::FailedStopped));
+                        }
                         self.close_call(key);
                     }
                 }
@@ -352,13 +361,16 @@ impl Shard {
         self.hub.open.load(std::sync::atomic::Ordering::Acquire) == 0 && self.out.bytes.is_empty()
     }
 
-    /// Runs one entry point of a call and does what comes of it.
-    pub(super) fn enter(&mut self, key: Key, now: Instant, step: impl FnOnce(&mut Call, &mut Ctx<'_>)) {
+    /// Runs one entry point of a call and does what comes of it. `received` is when its cause came; what the call
+    /// does happens in this turn.
+    pub(super) fn enter(&mut self, key: Key, received: Instant, step: impl FnOnce(&mut Call, &mut Ctx<'_>)) {
         let Some(entry) = self.calls.get_mut(key) else { return };
         let user = entry.call.identity.user;
         let users = self.users.asked();
+        let now = received.max(self.turn);
         let mut ctx = Ctx {
             now,
+            received,
             env: self.envs.get(entry.which),
             stats: &mut self.stats,
             out: &mut self.out,
@@ -373,8 +385,10 @@ impl Shard {
 
     /// `<init>`, before any shard runs.
     pub(super) fn initialise(&mut self) -> Result<(), String> {
+        let now = self.clock.now();
         let mut ctx = Ctx {
-            now: self.clock.now(),
+            now,
+            received: now,
             env: &self.envs.main,
             stats: &mut self.stats,
             out: &mut self.out,

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::sync_channel;
 
 use mio::{Poll, Waker};
@@ -33,11 +33,13 @@ use crate::call::{Env, Outbox, Value, Which};
 use crate::inject::Files;
 use crate::options::{self, Options};
 use crate::rtp;
-use crate::scenario::Scenario;
+use crate::scenario::model::Source;
+use crate::scenario::{Scenario, built_in, compile_text};
 use crate::stats::Stats;
 
 pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
     name_sources(&mut setup)?;
+    answer_outside_calls(&mut setup);
     let options = Arc::clone(&setup.options);
     if setup.scenario.starts_calls() && options.remote.is_none() && options.network.remote_sending.is_none() {
         return Err(fatal("this scenario starts calls: say where to, as HOST or HOST:PORT".to_owned()));
@@ -105,6 +107,16 @@ fn name_sources(setup: &mut Setup) -> Result<(), StartError> {
     Ok(())
 }
 
+/// `-aa` answers outside calls too, unless `-oocsf` says how.
+fn answer_outside_calls(setup: &mut Setup) {
+    if !setup.options.call.auto_answer || setup.out_of_call.is_some() {
+        return;
+    }
+    let text = built_in("ooc_default").expect("it comes with the program");
+    let compiled = compile_text(text.as_bytes(), Source::BuiltIn("ooc_default"));
+    setup.out_of_call = compiled.ok().map(|compiled| Arc::new(compiled.scenario));
+}
+
 /// Certificates, when the transport wants them.
 fn tls(setup: &Setup) -> Result<Option<Tls>, StartError> {
     let network = &setup.options.network;
@@ -134,9 +146,18 @@ fn addresses(setup: &Setup, local: SocketAddr) -> Addresses {
         remote_ip: remote.map(|remote| remote.address.ip()),
         remote_port: remote.map(|remote| remote.address.port()),
         media_ip: options.media.ip,
-        pid: std::process::id(),
+        pid: run_id(),
         ..Addresses::default()
     }
+}
+
+/// What `[pid]` stands for: it sets the Call-IDs and branches of one run apart from those of every other. SIPp has one
+/// run a process; a plan and a search have several, and a server remembers calls for half a minute. The first run
+/// has the process's id, the others numbers that no process has (Linux ends at 2^22).
+fn run_id() -> u32 {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let earlier = RUNS.fetch_add(1, Ordering::Relaxed) % 1_000;
+    std::process::id() + earlier * (1 << 22)
 }
 
 fn fatal(message: String) -> StartError {
@@ -240,6 +261,8 @@ impl Common<'_> {
             out: Outbox::default(),
             arrivals: self.arrivals(index, rng.fork()),
             arrivals_end: self.arrivals_end(),
+            turn: self.started,
+            answers_all: self.setup.options.scenario.out_of_call.is_some(),
             users: Users::new(index, shards, self.users(), user_slots),
             rng,
             stats: self.empty_stats(),
@@ -280,7 +303,7 @@ impl Common<'_> {
             files: Arc::clone(files),
             globals: Arc::clone(&self.globals),
             tracer: self.setup.tracer.clone(),
-            pid: std::process::id(),
+            pid: self.addresses.pid,
             started: self.started,
             which,
         })
@@ -311,9 +334,7 @@ impl Common<'_> {
         let steps = |scenario: &Option<Arc<Scenario>>| scenario.as_ref().map_or(0, |known| known.steps.len());
         let (main, receive, out_of_call) =
             (&self.setup.scenario, &self.setup.receive, &self.setup.out_of_call);
-        let all = || [Some(main), receive.as_ref(), out_of_call.as_ref()].into_iter().flatten();
-        let rtds = all().map(|scenario| scenario.rtds.len()).max().unwrap_or(0);
-        let counters = all().map(|scenario| scenario.counters.len()).max().unwrap_or(0);
+        let (rtds, counters) = (main.rtds.len(), main.counters.len());
         Stats::sized(main.steps.len(), steps(receive), steps(out_of_call), rtds, counters)
     }
 }

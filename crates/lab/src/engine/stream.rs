@@ -29,6 +29,14 @@ struct Connection {
     own: bool,
 }
 
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let State::Up(wire) = &mut self.wire {
+            wire.close();
+        }
+    }
+}
+
 enum State {
     Connecting(TcpStream),
     Up(Box<Wire>),
@@ -164,6 +172,9 @@ impl Streams {
         let socket = Socket::new(Domain::for_address(remote), Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
         socket.set_tcp_nodelay(true)?;
+        if let Some(device) = &self.options.network.bind_to_device {
+            socket.bind_device(Some(device.as_bytes()))?;
+        }
         let sources: Vec<&IpAddr> =
             self.options.network.local.iter().filter(|ip| ip.is_ipv4() == remote.is_ipv4()).collect();
         if let Some(ip) = sources.get(self.next % sources.len().max(1)) {

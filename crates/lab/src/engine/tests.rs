@@ -1,5 +1,8 @@
 //! Whole runs on loopback: both ends in one process, over every transport.
 
+mod outside;
+mod twins;
+
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;

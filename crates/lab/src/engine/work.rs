@@ -15,6 +15,7 @@ use super::shard::Shard;
 use super::shell;
 use crate::call::message::{Incoming, StartLine};
 use crate::call::{Call, Ctx, Effect, Identity, Outcome, SendTo, TransportFault, Which};
+use crate::options::Sockets;
 use crate::scenario::model::Role;
 use crate::stats::Count;
 use crate::trace::Direction;
@@ -79,7 +80,8 @@ impl Shard {
             }
         };
         let call_id = self.trimmed(message.call_id);
-        if self.envs.main.tracer.wants_messages() {
+        // Traced where it came in: a message that is handed over comes through here twice.
+        if matches!(origin, Origin::Link(_)) && self.envs.main.tracer.wants_messages() {
             let transport = self.envs.main.options.network.transport;
             self.envs.main.tracer.message(received, Direction::Received, transport, call_id, bytes);
         }
@@ -119,12 +121,11 @@ impl Shard {
         received: Instant,
         origin: Origin,
     ) {
-        let is_request = matches!(message.start, StartLine::Request { .. });
         let which = if self.envs.main.scenario.role == Role::Server {
             Some(Which::Main)
         } else if self.envs.receive.is_some() {
             Some(Which::Receive)
-        } else if self.envs.out_of_call.is_some() && is_request {
+        } else if self.answers_outside_calls(message) {
             Some(Which::OutOfCall)
         } else {
             None
@@ -150,6 +151,13 @@ impl Shard {
         }
     }
 
+    /// `-oocsf` takes every request, `-aa` those it answers within calls too.
+    fn answers_outside_calls(&self, message: &Incoming<'_>) -> bool {
+        let StartLine::Request { method, .. } = message.start else { return false };
+        let usual = matches!(method, b"INFO" | b"NOTIFY" | b"OPTIONS" | b"UPDATE");
+        self.envs.out_of_call.is_some() && (self.answers_all || usual)
+    }
+
     fn out_of_call(&mut self, message: &Incoming<'_>, received: Instant) {
         self.stats.count(Count::OutOfCallMsgs);
         let text = format!(
@@ -168,7 +176,8 @@ impl Shard {
         link: Link,
         received: Instant,
     ) -> Option<Key> {
-        if !self.hub.try_open(received, u64::MAX) {
+        // An answer outside calls does not hold up the end of the run.
+        if which != Which::OutOfCall && !self.hub.try_open(received, u64::MAX) {
             return None;
         }
         let number = match which {
@@ -190,6 +199,7 @@ impl Shard {
             remote: from,
             user: 0,
             incoming: true,
+            lines: Box::default(),
         };
         let peer = self.envs.main.options.network.remote_sending.unwrap_or(from);
         self.stats.count(if which == Which::OutOfCall { Count::AutoAnswered } else { Count::IncomingCall });
@@ -212,11 +222,13 @@ impl Shard {
         hash: u64,
         peer: SocketAddr,
         link: Link,
-        now: Instant,
+        received: Instant,
     ) -> Key {
         let users = self.users.asked();
+        let now = received.max(self.turn);
         let mut ctx = Ctx {
             now,
+            received,
             env: self.envs.get(which),
             stats: &mut self.stats,
             out: &mut self.out,
@@ -234,9 +246,11 @@ impl Shard {
 
     /// A call is due: it starts, or is counted blocked.
     pub(super) fn arrive(&mut self, now: Instant, due: Instant) {
-        self.stats.count(Count::Due);
-        if !self.start_call(now, due, 0) {
-            self.stats.count(Count::Blocked);
+        let started = self.start_call(now, due, 0);
+        // Beyond `-m` nothing is due. Another shard may just have started the last one.
+        if started || !self.hub.all_started() {
+            self.stats.count(Count::Due);
+            self.stats.add(Count::Blocked, u64::from(!started));
         }
     }
 
@@ -263,8 +277,8 @@ impl Shard {
         if !self.hub.try_open(now, limit) {
             return None;
         }
-        let link = match self.net.link_for_call(&self.poll) {
-            Ok(link) => link,
+        let (link, lines) = match self.link_for_call(user) {
+            Ok(found) => found,
             Err(error) => {
                 self.hub.closed();
                 self.blocked_by_system(now, &error);
@@ -286,12 +300,25 @@ impl Shard {
         if let Some(directory) = &self.hub.directory {
             directory.claim(hash, self.index);
         }
-        let identity = Identity { number, call_id, due, local, remote, user, incoming: false };
+        let identity = Identity { number, call_id, due, local, remote, user, incoming: false, lines };
         self.stats.count(Count::OutgoingCall);
         self.stats.start_delay.record(now.since(due));
         let key = self.open(Which::Main, identity, hash, peer, link, now);
         self.soft_end_at_total(number);
         Some(key)
+    }
+
+    /// With `-ip_field` the call's own lines of the injection files say where it calls from.
+    fn link_for_call(&mut self, user: u32) -> std::io::Result<(Link, Box<[u32]>)> {
+        let options = &self.envs.main.options;
+        let per_address = options.network.transport.sockets == Sockets::PerAddress;
+        let Some(field) = options.injection.ip_field.filter(|_| per_address) else {
+            return Ok((self.net.link_for_call(&self.poll)?, Box::default()));
+        };
+        let files = &self.envs.main.files;
+        let lines = files.lines_for_call(user, self.rng.next_u64());
+        let source = files.source_address(&lines, field).map_err(std::io::Error::other)?;
+        Ok((self.net.link_from(source)?, lines))
     }
 
     /// Sockets, ports or descriptors ran out: said once, and it marks the run.
@@ -329,7 +356,9 @@ impl Shard {
                 entry.link = Link::None;
             }
             self.users.free(entry.call.identity.user);
-            self.hub.closed();
+            if entry.which != Which::OutOfCall {
+                self.hub.closed();
+            }
         }
     }
 

@@ -63,13 +63,13 @@ fn header<'a>(
 ) -> Option<&'a [u8]> {
     let first = *name.first()?;
     let other = if case_independent { swap_case(first) } else { first };
-    let candidates = memchr::memchr2_iter(first, other, bytes).filter(|&at| {
+    let mut candidates = memchr::memchr2_iter(first, other, bytes).filter(|&at| {
         let same = bytes.get(at..at + name.len()).is_some_and(|candidate| {
             if case_independent { candidate.eq_ignore_ascii_case(name) } else { candidate == name }
         });
         same && (!start_line || at == 0 || bytes[at - 1] == b'\n')
     });
-    let at = candidates.skip(occurrence.max(1) as usize - 1).next()?;
+    let at = candidates.nth(occurrence.max(1) as usize - 1)?;
     let content = &bytes[at + name.len()..];
     let end = memchr::memchr2(b'\r', b'\n', content).unwrap_or(content.len());
     Some(&content[..end])

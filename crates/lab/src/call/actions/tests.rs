@@ -105,10 +105,12 @@ impl World {
             remote: "127.0.0.2:5060".parse().unwrap(),
             user: 1,
             incoming: false,
+            lines: Box::default(),
         };
         let (mut out, mut media, mut rng) = (Outbox::default(), Scripted::default(), Rng::seeded(1));
         let mut ctx = Ctx {
             now: START,
+            received: START,
             env: &env,
             stats: &mut stats,
             out: &mut out,
@@ -126,6 +128,7 @@ impl World {
     fn on(&mut self, kind: ActionKind, message: Option<&[u8]>) -> After {
         let mut ctx = Ctx {
             now: START,
+            received: START,
             env: &self.env,
             stats: &mut self.stats,
             out: &mut self.out,

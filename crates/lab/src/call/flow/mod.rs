@@ -145,8 +145,15 @@ pub(super) fn handle_fault(call: &mut Call, ctx: &mut Ctx<'_>, fault: TransportF
         TransportFault::Closed => Count::FailedTcpClosed,
         TransportFault::CannotSend => Count::FailedCannotSendMessage,
         TransportFault::Congestion => Count::FailedOutboundCongestion,
+        TransportFault::SendTimeout => Count::FailedTimeoutOnSend,
+        TransportFault::CommandNotSent => Count::FailedCmdNotSent,
     };
     complain(call, ctx, fault_text(fault));
+    if fault == TransportFault::CommandNotSent {
+        // The peer of the call itself can still be told.
+        fail(call, ctx, count);
+        return;
+    }
     // Nothing more can be sent, so no BYE either.
     end(call, ctx, Outcome::Failure(count));
 }
@@ -172,6 +179,7 @@ pub(super) fn run_init(ctx: &mut Ctx<'_>) -> Result<(), String> {
         remote: nowhere,
         user: 0,
         incoming: false,
+        lines: Box::default(),
     };
     let mut call = fresh(ctx, identity);
     let mut at = 0;
@@ -197,9 +205,12 @@ pub(super) fn run_init(ctx: &mut Ctx<'_>) -> Result<(), String> {
 }
 
 /// A call before its first step.
-fn fresh(ctx: &mut Ctx<'_>, identity: Identity) -> Call {
+fn fresh(ctx: &mut Ctx<'_>, mut identity: Identity) -> Call {
     let scenario = &ctx.env.scenario;
-    let random = if ctx.env.options.injection.files.is_empty() { 0 } else { ctx.rng.next_u64() };
+    let mut lines = std::mem::take(&mut identity.lines);
+    if lines.is_empty() && !ctx.env.files.is_empty() {
+        lines = ctx.env.files.lines_for_call(identity.user, ctx.rng.next_u64());
+    }
     Call {
         position: 0,
         deadline: Instant::FAR_FUTURE,
@@ -207,7 +218,7 @@ fn fresh(ctx: &mut Ctx<'_>, identity: Identity) -> Call {
         cseq: ctx.env.options.call.base_cseq,
         peer_tag: Box::default(),
         variables: vec![Value::Unset; scenario.variables.call.len()].into_boxed_slice(),
-        lines: ctx.env.files.lines_for_call(identity.user, random),
+        lines,
         last_received: None,
         routes: None,
         challenge: None,
@@ -284,7 +295,10 @@ fn end(call: &mut Call, ctx: &mut Ctx<'_>, outcome: Outcome) {
         return;
     }
     call.over = true;
+    // As in SIPp an answer outside calls is no call of the run's.
+    let counted = ctx.env.which != Which::OutOfCall;
     match outcome {
+        _ if !counted => {}
         Outcome::Success => ctx.stats.count(Count::SuccessfulCall),
         Outcome::Failure(why) => {
             ctx.stats.count(Count::FailedCall);
@@ -299,7 +313,9 @@ fn end(call: &mut Call, ctx: &mut Ctx<'_>, outcome: Outcome) {
     }
     ctx.env.tracer.end_call_debug(&call.identity.call_id, outcome != Outcome::Success);
     count_step(ctx, call.position, |step| step.left += 1);
-    ctx.stats.call_length.record(ctx.now.since(call.flow.started));
+    if counted {
+        ctx.stats.call_length.record(ctx.now.since(call.flow.started));
+    }
     if ctx.env.scenario.needs.media || ctx.env.options.media.measure {
         ctx.media.close(ctx.now, call.identity.number, ctx.stats);
     }
@@ -367,6 +383,8 @@ fn fault_text(fault: TransportFault) -> &'static str {
         TransportFault::Closed => "the peer closed the connection",
         TransportFault::CannotSend => "the message could not be sent",
         TransportFault::Congestion => "the connection takes no more bytes",
+        TransportFault::SendTimeout => "the connection took no bytes for as long as -send_timeout allows",
+        TransportFault::CommandNotSent => "the other instance (3PCC) cannot be reached",
     }
 }
 

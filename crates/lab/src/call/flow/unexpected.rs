@@ -160,11 +160,29 @@ pub(super) fn tell_peer(call: &mut Call, ctx: &mut Ctx<'_>) {
 
 /// 3PCC: the other leg ends too.
 fn tell_twin(call: &mut Call, ctx: &mut Ctx<'_>) {
-    if ctx.env.options.three_pcc.twin.is_none() || call.position == 0 {
+    if call.position == 0 {
+        return;
+    }
+    let options = &ctx.env.options.three_pcc;
+    let mut peers = Vec::new();
+    if options.master.is_some() || options.slave.is_some() {
+        // Extended: all that this call has commanded.
+        for step in ctx.env.scenario.steps.iter().take(call.position) {
+            if let StepKind::SendCmd { dest: Some(dest), .. } = &step.kind
+                && !peers.contains(&Some(dest))
+            {
+                peers.push(Some(dest));
+            }
+        }
+    } else if options.twin.is_some() {
+        peers.push(None);
+    }
+    if peers.is_empty() {
         return;
     }
     if let Some((start, end)) = made(call, ctx, Default::ThreePccAbort, false) {
-        ctx.out.effects.push(Effect::Command { start, end, peer: None });
+        let to = |peer: Option<&String>| Effect::Command { start, end, peer: peer.cloned() };
+        ctx.out.effects.extend(peers.into_iter().map(to));
     }
 }
 

@@ -162,11 +162,13 @@ impl World {
             remote: ([127, 0, 0, 1], 5070).into(),
             user: 0,
             incoming: false,
+            lines: Box::default(),
         };
         let (mut rng, mut outbox, mut stats) = (Rng::seeded(1), Outbox::default(), Stats::default());
         let call = {
             let mut ctx = Ctx {
                 now: started,
+                received: started,
                 env: &env,
                 stats: &mut stats,
                 out: &mut outbox,
@@ -186,6 +188,7 @@ impl World {
     pub(super) fn with_ctx<T>(&mut self, work: impl FnOnce(&mut Call, &mut Ctx<'_>) -> T) -> T {
         let mut ctx = Ctx {
             now: self.env.started + Duration::from_millis(104),
+            received: self.env.started + Duration::from_millis(104),
             env: &self.env,
             stats: &mut self.stats,
             out: &mut self.outbox,
