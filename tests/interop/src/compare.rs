@@ -11,7 +11,7 @@
 //! varies = X-Time X-Date          headers (and log lines that start so) whose values are not compared
 //! ignore = Retransmissions        counts that are not compared, with a comment that says why
 //! also = CallLengthRepartition    columns of the statistics that begin so are compared too
-//! warns = words                   how many lines of the error log have these words is compared
+//! warns = words                   how often the error log has these words is compared
 //! writes = FILE                   a file that the run leaves in its folder is compared
 //! received = only                what is sent is not compared: SIPp does not trace it while a connection is opened
 //! needs = root                    SIPp can do it as root alone; otherwise only Ringer runs
@@ -376,7 +376,7 @@ impl End {
             calls: by_call(&read("messages.txt"), case.keys.contains_key("received"), &plain),
             counts: counts(&read("stat.csv"), case),
             logs: read("log.txt").lines().map(plain).collect(),
-            warnings: read("errors.txt").lines().filter(|line| line.contains(warns)).count(),
+            warnings: read("errors.txt").matches(warns).count(),
             written: case.keys.get("writes").map(|name| plain(&read(name))).unwrap_or_default(),
             explanation: self.explain(),
         }
