@@ -227,7 +227,7 @@ impl Run {
     }
 
     fn end(&mut self, now: Instant) -> Event {
-        let mut fatal = false;
+        let mut fatal = self.hub.fatal.load(Ordering::Acquire);
         for thread in self.threads.drain(..) {
             fatal |= thread.join().is_err();
         }

@@ -1,6 +1,7 @@
 //! Whole runs on loopback: both ends in one process, over every transport.
 
 mod outside;
+mod streams;
 mod twins;
 
 use std::net::{IpAddr, SocketAddr};
