@@ -124,7 +124,7 @@ pub enum End {
     Normal,
     /// `stop_now`, hard quit.
     Internal,
-    /// `-timeout`.
+    /// `-timeout`: no call was started after it.
     Timeout,
     Fatal,
 }
@@ -197,9 +197,10 @@ impl Run {
         drop(control);
         let options = &self.setup.options;
         let passed = now.since(self.started);
-        if options.timers.global.is_some_and(|limit| passed >= limit) && self.hub.phase() < Phase::Hard {
+        if options.timers.global.is_some_and(|limit| passed >= limit) && self.hub.phase() == Phase::Running {
             self.timed_out = true;
-            self.hub.advance(Phase::Hard);
+            // As in SIPp: open calls are let come to their end, unless the time-out is an error.
+            self.hub.advance(if options.timers.global_is_error { Phase::Hard } else { Phase::Soft });
         }
         let length = options.rate.duration.map(|length| length + options.behaviour.start_after);
         if length.is_some_and(|length| passed >= length) {
