@@ -11,6 +11,7 @@ mod kernel;
 mod limits;
 mod net;
 mod report;
+mod runs;
 mod schedule;
 mod shard;
 mod shell;
