@@ -63,8 +63,10 @@ fn pause_toggles_and_screens_are_asked_for() {
     assert_eq!(list.taken(), [Change::Pause(true), Change::Pause(false)]);
     remote.with(|state| {
         assert!(state.dump);
-        assert_eq!(state.page, Some(Page::Repartition(1)));
     });
+    assert_eq!(remote.shown().get(), Page::Repartition(1).key());
+    obey(&list, &remote, &key('0').expect("a key"));
+    assert_eq!(remote.shown().get(), 0, "the live view");
 }
 
 #[test]
@@ -78,7 +80,6 @@ fn commands_are_read_and_mistakes_explained() {
         assert!(command(wrong).is_err(), "{wrong}");
     }
     assert_eq!(key('x'), None);
-    assert_eq!(key('0'), None);
 }
 
 #[test]

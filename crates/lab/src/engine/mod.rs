@@ -11,6 +11,7 @@ mod kernel;
 mod limits;
 mod net;
 mod report;
+mod runs;
 mod schedule;
 mod shard;
 mod shell;
@@ -102,6 +103,8 @@ pub struct Progress {
     pub now: Instant,
     /// Length of the interval.
     pub span: Duration,
+    /// How long calls were placed, or arrived: what follows until the last one ends is no load.
+    pub placing: Duration,
     pub interval: Stats,
     pub total: Stats,
     pub gauges: Gauges,

@@ -404,9 +404,13 @@ impl Shard {
             Phase::Running => false,
             Phase::Soft => self.nothing_open(),
             Phase::Hard => {
+                // A scenario's own `stop_now` ends the run where it stands, as SIPp's: nobody is told.
+                let silent = self.hub.stopped_by_scenario.load(std::sync::atomic::Ordering::Acquire);
                 for key in self.calls.keys() {
                     if self.calls.get(key).is_some_and(|entry| entry.open) {
-                        self.enter(key, now, |call, ctx| call.abort(ctx, Count::FailedStopped));
+                        if !silent {
+                            self.enter(key, now, |call, ctx| call.abort(ctx, Count::FailedStopped));
+                        }
                         self.close_call(key);
                     }
                 }

@@ -86,7 +86,8 @@ impl Shard {
             }
         };
         let call_id = self.trimmed(message.call_id);
-        if self.envs.main.tracer.wants_messages() {
+        // Traced where it came in: a message that is handed over comes through here twice.
+        if matches!(origin, Origin::Link(_)) && self.envs.main.tracer.wants_messages() {
             let transport = self.envs.main.options.network.transport;
             self.envs.main.tracer.message(received, Direction::Received, transport, call_id, bytes);
         }

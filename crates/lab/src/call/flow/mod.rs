@@ -91,6 +91,7 @@ struct RunningTimer {
 pub(super) fn start(ctx: &mut Ctx<'_>, identity: Identity) -> Call {
     let mut call = fresh(ctx, identity);
     count_step(ctx, 0, |step| step.entered += 1);
+    debug(&call, ctx, "the call starts", b"");
     step::run(&mut call, ctx);
     settle(&mut call);
     call
@@ -326,7 +327,12 @@ fn end(call: &mut Call, ctx: &mut Ctx<'_>, outcome: Outcome) {
     // As in SIPp an answer outside calls is no call of the run's.
     let counted = ctx.env.which != Which::OutOfCall;
     match outcome {
+<<<<<<< HEAD
         _ if !counted => {}
+=======
+        // Not among the calls created either; what goes wrong there is in the error log.
+        _ if ctx.env.which == Which::OutOfCall => {}
+>>>>>>> corpus
         Outcome::Success => ctx.stats.count(Count::SuccessfulCall),
         Outcome::Failure(why) => {
             ctx.stats.count(Count::FailedCall);
@@ -334,11 +340,12 @@ fn end(call: &mut Call, ctx: &mut Ctx<'_>, outcome: Outcome) {
                 ctx.stats.count(why);
             }
             if ctx.env.tracer.wants_call_debug() {
-                let text = format!("call {} ended in step {}: {why:?}", call.identity.number, call.position);
+                let text = format!("step {}: the call ends: {why:?}", call.position);
                 ctx.env.tracer.call_debug(ctx.now, &call.identity.call_id, &text);
             }
         }
     }
+    ctx.env.tracer.end_call_debug(&call.identity.call_id, outcome != Outcome::Success);
     count_step(ctx, call.position, |step| step.left += 1);
     if counted {
         ctx.stats.call_length.record(ctx.now.since(call.flow.started));
@@ -389,15 +396,17 @@ fn complain(call: &Call, ctx: &mut Ctx<'_>, what: &str) {
     let line = ctx.env.scenario.steps.get(call.position).map_or(0, |step| step.line);
     let text = format!("call {}, step {} (line {line}): {what}", call.identity.number, call.position);
     ctx.env.tracer.error(ctx.now, &text);
-    if ctx.env.tracer.wants_call_debug() {
+    if ctx.env.tracer.wants_call_debug() && !call.over {
         ctx.env.tracer.call_debug(ctx.now, &call.identity.call_id, &text);
     }
 }
 
 /// A line for `-trace_calldebug`, made only when it is wanted.
 fn debug(call: &Call, ctx: &Ctx<'_>, what: &str, bytes: &[u8]) {
-    if ctx.env.tracer.wants_call_debug() {
-        let text = format!("step {}: {what}\n{}", call.position, String::from_utf8_lossy(bytes));
+    // What comes after the end is of no call that failed.
+    if ctx.env.tracer.wants_call_debug() && !call.over {
+        let between = if bytes.is_empty() { "" } else { "\n" };
+        let text = format!("step {}: {what}{between}{}", call.position, String::from_utf8_lossy(bytes));
         ctx.env.tracer.call_debug(ctx.now, &call.identity.call_id, &text);
     }
 }

@@ -4,7 +4,8 @@ use stdx::time::Instant;
 
 use super::super::message::Incoming;
 use super::{
-    Call, Count, Ctx, Duration, NONE, command, complain, count_step, fail, finish, pause, receive, send,
+    Call, Count, Ctx, Duration, NONE, command, complain, count_step, debug, fail, finish, pause, receive,
+    send,
 };
 use crate::call::actions::value::is_set;
 use crate::call::actions::{self, After};
@@ -50,6 +51,7 @@ fn one(call: &mut Call, ctx: &mut Ctx<'_>, step: &Step) -> Progressed {
             return Progressed::Waits;
         }
         call.flow.paused_until = Instant::FAR_FUTURE;
+        debug(call, ctx, "the pause is over", b"");
         return Progressed::Done;
     }
     match &step.kind {
@@ -81,6 +83,9 @@ fn skipped(call: &Call, ctx: &Ctx<'_>, step: &Step) -> bool {
 
 fn enter_pause(call: &mut Call, ctx: &mut Ctx<'_>, step: &Step, length: Duration) -> Progressed {
     call.flow.paused_until = ctx.now + length;
+    if ctx.env.tracer.wants_call_debug() {
+        debug(call, ctx, &format!("pauses for {} ms", length.as_millis()), b"");
+    }
     count_step(ctx, call.position, |counts| counts.messages += 1);
     keep_books(call, ctx, step);
     match act(call, ctx, step, None) {

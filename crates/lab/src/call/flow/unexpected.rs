@@ -4,7 +4,9 @@ use stdx::time::Instant;
 
 use super::defaults::{Default, template};
 use super::step::{expected, go, run};
-use super::{Call, Count, Ctx, Effect, Outcome, complain, count_step, dialog, end, fail, receive, send};
+use super::{
+    Call, Count, Ctx, Effect, Outcome, complain, count_step, debug, dialog, end, fail, receive, send,
+};
 use crate::call::message::{Incoming, StartLine};
 use crate::call::{SendTo, Value, render};
 use crate::scenario::model::{Scope, StepKind, VarRef};
@@ -186,6 +188,7 @@ fn tell_twin(call: &mut Call, ctx: &mut Ctx<'_>) {
 
 fn own_message(call: &mut Call, ctx: &mut Ctx<'_>, which: Default) {
     if let Some((start, end)) = made(call, ctx, which, true) {
+        debug(call, ctx, "sends on its own", &ctx.out.bytes[start..end]);
         ctx.out.effects.push(Effect::Send { start, end, to: SendTo::Flow });
     }
 }
