@@ -141,6 +141,11 @@ pub trait Media {
     fn command(&mut self, now: Instant, call: u64, command: &crate::rtp::Command) -> Result<(), String>;
     /// `<rtpcheck>`: `Err` says what was missed.
     fn check(&mut self, now: Instant, call: u64, wanted: &crate::rtp::Requirement) -> Result<(), String>;
+    /// The scenario is through: `Err` says where a pattern that was sent did not come back as well as `-audiotolerance`
+    /// and `-videotolerance` want it. Every medium that was compared leaves a line in `report`.
+    fn verdict(&mut self, _call: u64, _report: &mut Vec<String>) -> Result<(), String> {
+        Ok(())
+    }
     /// `[cryptotag1audio]` and its kin.
     fn crypto(&mut self, call: u64, keyword: &str) -> Result<String, String>;
     /// The call is over: streams stop, what was received is counted.

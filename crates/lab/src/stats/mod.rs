@@ -62,6 +62,8 @@ pub enum Count {
     RtpSent,
     RtpReceived,
     RtpLost,
+    /// RTP packets that the kernel did not take.
+    RtpRefused,
     /// Time the shard's thread was on a processor, microseconds.
     CpuMicros,
     /// Turns of the loop that began more than 10 ms late.

@@ -294,11 +294,35 @@ fn fail(call: &mut Call, ctx: &mut Ctx<'_>, why: Count) {
     end(call, ctx, Outcome::Failure(why));
 }
 
+/// What the patterns of a call that succeeded say: one that came back too badly fails it.
+fn judge_media(call: &Call, ctx: &mut Ctx<'_>, outcome: Outcome) -> Outcome {
+    let media = &ctx.env.options.media;
+    if outcome != Outcome::Success || !ctx.env.scenario.needs.media {
+        return outcome;
+    }
+    let mut report = Vec::new();
+    let verdict = ctx.media.verdict(call.identity.number, &mut report);
+    if media.rtpcheck_debug || media.srtpcheck_debug {
+        for line in report {
+            let text = format!("rtpcheck of call {}: {line}", call.identity.number);
+            ctx.env.tracer.log(ctx.now, text.as_bytes());
+        }
+    }
+    match verdict {
+        Ok(()) => outcome,
+        Err(why) => {
+            complain(call, ctx, &format!("rtpcheck: {why}"));
+            Outcome::Failure(Count::FailedRtpCheck)
+        }
+    }
+}
+
 /// The one place where a call ends: counted once, told once.
 fn end(call: &mut Call, ctx: &mut Ctx<'_>, outcome: Outcome) {
     if call.over {
         return;
     }
+    let outcome = judge_media(call, ctx, outcome);
     call.over = true;
     // As in SIPp an answer outside calls is no call of the run's.
     let counted = ctx.env.which != Which::OutOfCall;

@@ -169,6 +169,8 @@ pub(super) fn uas() -> Scenario {
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     pub remote: Vec<RemoteMedia>,
+    /// What the media of every call missed.
+    pub missed: Option<&'static str>,
 }
 
 impl Media for Heard {
@@ -186,6 +188,10 @@ impl Media for Heard {
 
     fn check(&mut self, _: Instant, _: u64, _: &Requirement) -> Result<(), String> {
         Ok(())
+    }
+
+    fn verdict(&mut self, _: u64, _: &mut Vec<String>) -> Result<(), String> {
+        self.missed.map_or(Ok(()), |missed| Err(missed.to_owned()))
     }
 
     fn crypto(&mut self, _: u64, _: &str) -> Result<String, String> {
