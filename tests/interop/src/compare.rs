@@ -11,8 +11,9 @@
 //! varies = X-Time X-Date          headers (and log lines that start so) whose values are not compared
 //! ignore = Retransmissions        counts that are not compared, with a comment that says why
 //! also = CallLengthRepartition    columns of the statistics that begin so are compared too
-//! warns = words                   how many lines of the error log have these words is compared
+//! warns = words                   how often the error log has these words is compared
 //! writes = FILE                   a file that the run leaves in its folder is compared
+//! received = only                what is sent is not compared: SIPp does not trace it while a connection is opened
 //! needs = root                    SIPp can do it as root alone; otherwise only Ringer runs
 //! only = ringer                   SIPp cannot do it; Ringer plays all ends, which must exit as the case says
 //! ```
@@ -58,7 +59,7 @@ struct Case {
     keys: BTreeMap<String, String>,
 }
 
-const KEYS: &[&str] = &["exit", "varies", "ignore", "also", "warns", "writes", "needs", "only"];
+const KEYS: &[&str] = &["exit", "varies", "ignore", "also", "warns", "writes", "needs", "only", "received"];
 
 /// Columns of the statistics that must agree, as SIPp names them; `(C)` is the total.
 const COUNTS: &[&str] = &[
@@ -372,10 +373,10 @@ impl End {
         let warns = case.keys.get("warns").map_or("\0", String::as_str);
         Seen {
             exit,
-            calls: by_call(&read("messages.txt"), &plain),
+            calls: by_call(&read("messages.txt"), case.keys.contains_key("received"), &plain),
             counts: counts(&read("stat.csv"), case),
             logs: read("log.txt").lines().map(plain).collect(),
-            warnings: read("errors.txt").lines().filter(|line| line.contains(warns)).count(),
+            warnings: read("errors.txt").matches(warns).count(),
             written: case.keys.get("writes").map(|name| plain(&read(name))).unwrap_or_default(),
             explanation: self.explain(),
         }
@@ -383,7 +384,7 @@ impl End {
 }
 
 /// Messages of a `-trace_msg` file by call, each as `→ text` or `← text`.
-fn by_call(trace: &str, plain: &dyn Fn(&str) -> String) -> Vec<Vec<String>> {
+fn by_call(trace: &str, received_only: bool, plain: &dyn Fn(&str) -> String) -> Vec<Vec<String>> {
     let mut calls: Vec<(String, Vec<String>)> = Vec::new();
     // `----…---- 2026-11-21 10:00:00.000000` then `UDP message sent (123 bytes):`, an empty line, the message.
     for block in trace.split("-----------------------------------------------") {
@@ -396,6 +397,13 @@ fn by_call(trace: &str, plain: &dyn Fn(&str) -> String) -> Vec<Vec<String>> {
             (_, true) => "←",
             _ => continue,
         };
+        // Said beside the wire: SIPp tells of what came too late, and of commands between controllers.
+        let is_sip = message.lines().next().is_some_and(|line| line.contains("SIP/2.0"));
+        let is_late = head.contains("Dead call") || head.contains("Unexpected");
+        let is_unheard = received_only && arrow == "→";
+        if !is_sip || is_late || is_unheard {
+            continue;
+        }
         let id = message
             .lines()
             .find_map(|line| {
@@ -403,7 +411,8 @@ fn by_call(trace: &str, plain: &dyn Fn(&str) -> String) -> Vec<Vec<String>> {
                 (name.eq_ignore_ascii_case("call-id") || name == "i").then(|| value.trim().to_owned())
             })
             .unwrap_or_default();
-        let text = format!("{arrow} {}", plain(message));
+        let message: String = message.split_inclusive('\n').filter(|line| !line.starts_with("Discarded")).collect();
+        let text = format!("{arrow} {}", plain(message.trim_end()));
         match calls.iter_mut().find(|(known, _)| *known == id) {
             Some((_, messages)) => messages.push(text),
             None => calls.push((id, vec![text])),
@@ -444,7 +453,7 @@ fn normalise(text: &str, places: &Places, pids: &[u32], varies: &[&str]) -> Stri
     names.insert(places.twin.to_string(), "TWIN".to_owned());
     for (kind, ports) in [("PORT", &places.ports), ("MEDIA", &places.media)] {
         for (end, port) in ports {
-            for offset in 0..4 {
+            for offset in 0..16 {
                 names.insert((port + offset).to_string(), format!("<{kind} of {end}+{offset}>"));
             }
         }

@@ -13,11 +13,12 @@ use stdx::time::Instant;
 
 use super::calls::{Calls, Link, Timers};
 use super::clock::Clock;
-use super::hub::{Command, Hub, Inbox, Phase};
+use super::hub::{Command, Far, Hub, Inbox, Phase};
 use super::limits::{BUSY, LATE, NAP, STARTS_A_TURN, WINDOW};
 use super::net::Net;
 use super::report::{Report, Reporter};
 use super::schedule::Arrivals;
+use super::stream::Sender;
 use super::token::{self, Kind};
 use super::twin::Twins;
 use super::users::Users;
@@ -127,6 +128,7 @@ impl Shard {
             self.wake_calls(now, &mut fired);
             self.receive(&mut receiver, now);
             self.turn_media(&events, &mut receiver, now);
+            self.keep_connections(now);
             self.start_due(now);
             self.finish_turn(now);
             if self.is_over(now) {
@@ -173,6 +175,7 @@ impl Shard {
         if let Some(media) = self.media.deadline() {
             deadline = deadline.min(media);
         }
+        deadline = deadline.min(self.net.streams.deadline());
         deadline
     }
 
@@ -203,10 +206,31 @@ impl Shard {
         }
         for parcel in &inbox.parcels {
             let bytes = &inbox.bytes[parcel.start..parcel.end];
-            self.handle_handed_over(bytes, parcel.from, parcel.received);
+            self.handle_handed_over(bytes, parcel.from, parcel.received, parcel.link);
         }
+        self.take_far(&inbox);
         inbox.clear();
         self.inbox = inbox;
+    }
+
+    /// What other shards want of our connections, or tell of theirs.
+    fn take_far(&mut self, inbox: &Inbox) {
+        for write in &inbox.writes {
+            let bytes = &inbox.bytes[write.start..write.end];
+            let sender = Sender { shard: write.shard, call: write.call };
+            let connection = match write.to {
+                Far::Connection(key) => Ok(key),
+                Far::Target(target) => self.net.shared_stream(target, &self.poll),
+            };
+            let written = connection.and_then(|key| self.net.streams.write_from_afar(key, bytes, sender));
+            if let Err(fault) = written {
+                self.outgoing[usize::from(write.shard)].faults.push((write.call, fault));
+            }
+        }
+        self.faults.extend_from_slice(&inbox.faults);
+        for (link, fault) in &inbox.gone {
+            self.tell_calls_of(*link, *fault);
+        }
     }
 
     fn wake_calls(&mut self, now: Instant, fired: &mut Vec<Key>) {
@@ -271,8 +295,10 @@ impl Shard {
         self.flush(now);
         for index in 0..self.outgoing.len() {
             if !self.outgoing[index].is_empty() {
-                let refused = self.hub.doors[index].deliver(&mut self.outgoing[index]);
+                let mut calls = Vec::new();
+                let refused = self.hub.doors[index].deliver(&mut self.outgoing[index], &mut calls);
                 self.stats.add(Count::ReceiveDrops, refused);
+                self.faults.extend(calls.into_iter().map(|call| (call, TransportFault::Congestion)));
             }
         }
         self.rhythm.end_turn(now);
@@ -309,7 +335,7 @@ impl Shard {
         let mut read = std::mem::take(&mut self.frames);
         let from = self.net.streams.remote(key);
         let address = from.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
-        self.net.streams.event(key, event, |message| read.put(message, address, now));
+        self.net.streams.event(key, event, |message| read.put(message, address, now, None));
         for frame in &read.parcels {
             let bytes = &read.bytes[frame.start..frame.end];
             self.handle(bytes, address, now, Origin::Link(Link::Stream(key)));
@@ -321,16 +347,54 @@ impl Shard {
     /// Calls of a connection that is gone fail with it, or (`-reconnect_close false`) make a new one when they
     /// next send.
     fn tell_ended_connections(&mut self) {
-        for (connection, fault) in std::mem::take(&mut self.net.streams.ended) {
-            let tell = fault != TransportFault::Closed || self.envs.main.options.network.reconnect_close;
-            for key in self.calls.with_link(Link::Stream(connection)) {
-                if let Some(entry) = self.calls.get_mut(key) {
-                    entry.link = Link::None;
-                }
-                if tell {
-                    self.faults.push((key, fault));
+        for ended in std::mem::take(&mut self.net.streams.ended) {
+            if ended.calls > 0 {
+                self.tell_calls_of(Link::Stream(ended.key), ended.fault);
+            }
+            if !ended.far {
+                continue;
+            }
+            let link = if ended.shared { Link::Shared } else { Link::Far(self.index, ended.key) };
+            for (index, out) in self.outgoing.iter_mut().enumerate() {
+                if index != usize::from(self.index) {
+                    out.gone.push((link, ended.fault));
                 }
             }
+        }
+    }
+
+    fn tell_calls_of(&mut self, link: Link, fault: TransportFault) {
+        let tell = fault != TransportFault::Closed || self.envs.main.options.network.reconnect_close;
+        for key in self.calls.with_link(link) {
+            if let Some(entry) = self.calls.get_mut(key) {
+                entry.link = Link::None;
+            }
+            if tell {
+                self.faults.push((key, fault));
+            }
+        }
+    }
+
+    /// Connections whose time has come, messages that waited too long for theirs, and the end of all patience.
+    fn keep_connections(&mut self, now: Instant) {
+        self.net.streams.wake(now, self.poll.registry());
+        for late in std::mem::take(&mut self.net.streams.late) {
+            let fault = (late.call, TransportFault::SendTimeout);
+            if late.shard == self.index {
+                self.faults.push(fault);
+            } else {
+                self.outgoing[usize::from(late.shard)].faults.push(fault);
+            }
+        }
+        if self.net.streams.exhausted && !self.hub.fatal.swap(true, std::sync::atomic::Ordering::AcqRel) {
+            let most = self.envs.main.options.network.max_reconnect;
+            self.error(
+                now,
+                format!(
+                    "the connection was lost more often than -max_reconnect allows ({most}): the run ends"
+                ),
+            );
+            self.hub.advance(Phase::Hard);
         }
     }
 

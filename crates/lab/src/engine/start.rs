@@ -70,6 +70,7 @@ pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
         tls,
         media,
         addresses,
+        shared_local: Arc::default(),
     };
     let mut built = Vec::new();
     for (index, poll) in polls.into_iter().enumerate() {
@@ -223,6 +224,7 @@ struct Common<'a> {
     tls: Option<Tls>,
     media: Arc<rtp::Shared>,
     addresses: Addresses,
+    shared_local: Arc<Mutex<Option<SocketAddr>>>,
 }
 
 impl Common<'_> {
@@ -236,14 +238,17 @@ impl Common<'_> {
     ) -> Result<Shard, StartError> {
         let options = &self.setup.options;
         let system = |error: std::io::Error| fatal(bind::explain_socket(&error));
-        let mut net =
-            Net::new(Arc::clone(options), bound.local, Streams::new(Arc::clone(options), self.tls.clone()));
+        let number = u16::try_from(index).expect("threads are at most 255");
+        let streams = Streams::new(Arc::clone(options), self.tls.clone());
+        let shared_local = Arc::clone(&self.shared_local);
+        let mut net = Net::new(Arc::clone(options), bound.local, streams, number, shared_local);
         for listener in std::mem::take(&mut bound.listeners[index]) {
             net.streams.listen(listener, poll.registry()).map_err(system)?;
         }
         for socket in std::mem::take(&mut bound.udp[index]) {
             net.add_shared(socket, &poll).map_err(system)?;
         }
+        self.connect_first(&mut net, &poll);
         let registry = poll.registry().try_clone().map_err(system)?;
         let media = rtp::Streams::new(&self.media, index, registry, MEDIA, self.started, rng.fork())
             .map_err(fatal)?;
@@ -252,7 +257,7 @@ impl Common<'_> {
         let shards = self.hub.doors.len();
         let user_slots = self.setup.scenario.variables.user.len();
         Ok(Shard {
-            index: u16::try_from(index).expect("threads are at most 255"),
+            index: number,
             hub: Arc::clone(self.hub),
             clock: self.clock,
             envs: self.envs()?,
@@ -278,6 +283,18 @@ impl Common<'_> {
             rhythm: Rhythm::default(),
             reports,
         })
+    }
+
+    /// The connection that all calls share is there before the first of them, so that all shards know our end.
+    fn connect_first(&self, net: &mut Net, poll: &Poll) {
+        let transport = self.setup.options.network.transport;
+        let shared = transport.sockets != options::Sockets::PerCall;
+        if shared && transport.is_reliable() && self.setup.scenario.starts_calls() {
+            // One that fails at once is tried again by the first call, which is then told.
+            if let Ok(link) = net.link_for_call(poll) {
+                net.release(link);
+            }
+        }
     }
 
     fn envs(&self) -> Result<Envs, StartError> {

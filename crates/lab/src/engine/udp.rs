@@ -12,6 +12,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use stdx::slab::{Key, Slab};
 
 use super::limits::RECEIVE_BUFFER;
+use super::runs::Groups;
 
 /// One socket.
 pub(super) struct Udp {
@@ -19,6 +20,8 @@ pub(super) struct Udp {
     pub(super) local: SocketAddr,
     /// Ranges of the turn's bytes and where they go, in order.
     queue: Vec<Queued>,
+    /// The kernel takes runs of datagrams here.
+    runs: bool,
     drops: u32,
     /// To be closed once its queue is empty.
     closing: bool,
@@ -34,6 +37,8 @@ struct Queued {
     end: usize,
     to: SocketAddr,
     call: Key,
+    /// Place in the order to send in, see [`super::runs`].
+    order: u64,
 }
 
 /// All of one shard.
@@ -69,6 +74,8 @@ pub(super) fn bind(
         socket.set_send_buffer_size(RECEIVE_BUFFER.max(buffer))?;
         mmsg::want_drops(socket.as_fd())?;
         mmsg::want_timestamps(socket.as_fd())?;
+        // Older kernels do without.
+        let _ = mmsg::want_runs(socket.as_fd());
     }
     if let Some(device) = device {
         socket.bind_device(Some(device.as_bytes()))?;
@@ -99,6 +106,7 @@ impl UdpSockets {
             socket: Arc::new(socket),
             local,
             queue,
+            runs: true,
             drops: 0,
             closing: false,
             place: 0,
@@ -150,7 +158,7 @@ impl UdpSockets {
         if socket.queue.is_empty() {
             self.dirty.push(key);
         }
-        socket.queue.push(Queued { start, end, to, call });
+        socket.queue.push(Queued { start, end, to, call, order: 0 });
         true
     }
 
@@ -177,6 +185,12 @@ impl UdpSockets {
 
 impl Udp {
     fn flush(&mut self, sender: &mut Sender, bytes: &[u8], refused: &mut Vec<(Key, io::Error)>) {
+        let runs = self.runs && self.queue.len() > 1;
+        if runs {
+            self.arrange();
+        }
+        // One that was refused in a run is tried alone before its call is told.
+        let mut alone = !runs;
         let mut done = 0;
         while done < self.queue.len() {
             let messages = self.queue[done..].iter().map(|queued| Message {
@@ -184,7 +198,8 @@ impl Udp {
                 remote: queued.to,
                 from: None,
             });
-            match sender.send(self.socket.as_fd(), messages) {
+            let socket = self.socket.as_fd();
+            match if alone { sender.send(socket, messages) } else { sender.send_runs(socket, messages) } {
                 Ok(sent) => done += sent,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error)
@@ -193,6 +208,10 @@ impl Udp {
                 {
                     break;
                 }
+                Err(error) if !alone => {
+                    alone = true;
+                    self.runs = !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIO));
+                }
                 Err(error) => {
                     refused.push((self.queue[done].call, error));
                     done += 1;
@@ -200,5 +219,74 @@ impl Udp {
             }
         }
         self.queue.drain(..done);
+    }
+
+    /// Puts messages of one length to one place behind each other, as the kernel takes those as one.
+    fn arrange(&mut self) {
+        let mut groups = Groups::new();
+        for (index, queued) in self.queue.iter_mut().enumerate() {
+            let group = groups.place(queued.end - queued.start, queued.to, queued.call);
+            queued.order = (group as u64) << 32 | index as u64;
+        }
+        self.queue.sort_unstable_by_key(|queued| queued.order);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mmsg::Receiver;
+
+    use super::*;
+
+    fn socket() -> UdpSocket {
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        bind(address, Use::Shared { beside: false }, 0, None).unwrap()
+    }
+
+    /// Datagrams as plain `recv` sees them.
+    fn read_plain(socket: &UdpSocket) -> Vec<Vec<u8>> {
+        let mut buffer = [0; 65_536];
+        std::iter::from_fn(|| socket.recv(&mut buffer).ok().map(|length| buffer[..length].to_vec())).collect()
+    }
+
+    fn read_runs(socket: &UdpSocket) -> Vec<Vec<u8>> {
+        let mut read = Vec::new();
+        let mut receiver = Receiver::new();
+        while receiver.receive(socket.as_fd(), |datagram| read.push(datagram.bytes.to_vec())).is_ok() {}
+        read
+    }
+
+    #[test]
+    fn messages_arrive_whole_however_they_are_sent_and_read() {
+        let poll = mio::Poll::new().unwrap();
+        let mut sockets = UdpSockets::new();
+        let key = sockets.add(socket(), poll.registry(), |_| Token(1)).unwrap();
+        let (runs, plain) = (socket(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        plain.set_nonblocking(true).unwrap();
+        let mut bytes = Vec::new();
+        for (index, to) in (0..240u64).flat_map(|index| [(index, &runs), (index, &plain)]) {
+            let call = Key::from_u64(1 << 32 | index);
+            for length in [200 + (index as usize / 70), 900, 20_000] {
+                let start = bytes.len();
+                bytes.resize(start + length, index as u8);
+                assert!(sockets.queue(key, start, start + length, to.local_addr().unwrap(), call));
+            }
+            // Few enough for the receive buffer of a plain socket.
+            if index % 4 == 3 && std::ptr::eq(to, &raw const plain) {
+                let mut refused = Vec::new();
+                assert!(sockets.flush(&bytes, &mut refused));
+                assert!(refused.is_empty());
+                for mut read in [read_runs(&runs), read_plain(&plain)] {
+                    assert_eq!(read.len(), 12);
+                    read.sort_by_key(|message| message[0]);
+                    for (at, message) in read.iter().enumerate() {
+                        let first = index as usize - 3 + at / 3;
+                        let length = [200 + first / 70, 900, 20_000][at % 3];
+                        assert_eq!(*message, vec![first as u8; length], "{at}");
+                    }
+                }
+                bytes.clear();
+            }
+        }
     }
 }

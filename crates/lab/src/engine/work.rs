@@ -9,7 +9,7 @@ use stdx::slab::Key;
 use stdx::time::Instant;
 
 use super::calls::{Entry, Link};
-use super::hub::Phase;
+use super::hub::{Far, Phase};
 use super::limits::BATCHES_A_TURN;
 use super::shard::Shard;
 use super::shell;
@@ -24,8 +24,8 @@ use crate::trace::Direction;
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Origin {
     Link(Link),
-    /// From another shard, which has already looked for its call.
-    Shard,
+    /// From another shard, which has already looked for its call; the connection it has it from.
+    Shard(Option<Link>),
 }
 
 impl Shard {
@@ -57,8 +57,14 @@ impl Shard {
         true
     }
 
-    pub(super) fn handle_handed_over(&mut self, bytes: &[u8], from: SocketAddr, received: Instant) {
-        self.dispatch(bytes, from, received, Origin::Shard);
+    pub(super) fn handle_handed_over(
+        &mut self,
+        bytes: &[u8],
+        from: SocketAddr,
+        received: Instant,
+        link: Option<Link>,
+    ) {
+        self.dispatch(bytes, from, received, Origin::Shard(link));
     }
 
     /// One message as it came from the network.
@@ -87,12 +93,40 @@ impl Shard {
         }
         let hash = self.hub.keyed.hash(call_id);
         if let Some(key) = self.calls.find(hash, call_id) {
+            self.follow(key, origin);
             return self.enter(key, received, |call, ctx| call.handle_message(ctx, &message, from));
         }
         if let Some(other) = self.other_shard(hash, origin) {
-            return self.outgoing[usize::from(other)].put(bytes, from, received);
+            return self.hand_over(other, bytes, from, received, origin);
         }
         self.handle_stranger(&message, call_id, hash, from, received, origin);
+    }
+
+    /// A server answers on the connection that the request came on (RFC 3261 §18.2.2).
+    fn follow(&mut self, key: Key, origin: Origin) {
+        let new = match origin {
+            Origin::Link(link @ Link::Stream(_)) | Origin::Shard(Some(link)) => link,
+            Origin::Link(_) | Origin::Shard(None) => return,
+        };
+        let Some(entry) = self.calls.get_mut(key) else { return };
+        if entry.link == new || !entry.call.identity.incoming || !entry.open {
+            return;
+        }
+        let old = std::mem::replace(&mut entry.link, new);
+        self.net.release(old);
+        self.net.share(new);
+    }
+
+    fn hand_over(&mut self, to: u16, bytes: &[u8], from: SocketAddr, received: Instant, origin: Origin) {
+        let link = match origin {
+            Origin::Link(Link::Stream(key)) => {
+                self.net.streams.used_from_afar(key);
+                Some(Link::Far(self.index, key))
+            }
+            Origin::Shard(link) => link,
+            Origin::Link(_) => None,
+        };
+        self.outgoing[usize::from(to)].put(bytes, from, received, link);
     }
 
     /// `xxx///id` is a message for `id`: SIPp's way to let several Call-IDs belong to one call.
@@ -104,7 +138,7 @@ impl Shard {
     }
 
     fn other_shard(&self, hash: u64, origin: Origin) -> Option<u16> {
-        if matches!(origin, Origin::Shard) {
+        if matches!(origin, Origin::Shard(_)) {
             return None;
         }
         let directory = self.hub.directory.as_ref()?;
@@ -138,12 +172,12 @@ impl Shard {
             let owner = directory.claim(hash, self.index);
             if owner != self.index {
                 // Its first message came twice, to two sockets.
-                return self.outgoing[usize::from(owner)].put(message.bytes, from, received);
+                return self.hand_over(owner, message.bytes, from, received, origin);
             }
         }
         let link = match origin {
             Origin::Link(link) => link,
-            Origin::Shard => self.net.default_link(),
+            Origin::Shard(link) => link.unwrap_or_else(|| self.net.default_link()),
         };
         match self.open_incoming(which, call_id, hash, from, link, received) {
             Some(key) => self.enter(key, received, |call, ctx| call.handle_message(ctx, message, from)),
@@ -412,7 +446,15 @@ impl Shard {
             Link::None => Ok(self.net.default_link()),
             link => Ok(link),
         };
-        let sent = link.and_then(|link| self.net.send(link, &self.out.bytes, start, end, target, key));
+        let sent = link.and_then(|link| {
+            let (shard, to) = match link {
+                Link::Far(shard, connection) => (shard, Far::Connection(connection)),
+                Link::Shared => (0, Far::Target(target)),
+                link => return self.net.send(link, &self.out.bytes, start, end, target, key),
+            };
+            self.outgoing[usize::from(shard)].put_write(&self.out.bytes[start..end], to, self.index, key);
+            Ok(())
+        });
         if let Err(fault) = sent {
             self.faults.push((key, fault));
         }

@@ -68,7 +68,7 @@ fn request(method: &str, same_via: bool, cseq: i32) -> Vec<Part> {
         text(&format!(" {method}\n")),
     ]);
     // The order of SIPp's own, and the subject that its ACK has.
-    if method == "CANCEL" {
+    if method != "ACK" {
         parts.push(text("Max-Forwards: 70\n"));
         parts.extend(contact("sip:sipp@"));
     } else {

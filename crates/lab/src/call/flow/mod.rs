@@ -162,6 +162,11 @@ pub(super) fn abort(call: &mut Call, ctx: &mut Ctx<'_>, why: Count) {
     if call.over {
         return;
     }
+    if call.flow.flags.in_timewait {
+        // The scenario is through, and so is the dialog.
+        finish(call, ctx);
+        return;
+    }
     fail(call, ctx, why);
 }
 

@@ -18,6 +18,14 @@ pub(super) fn values<'m, 'n>(
     message: &'m [u8],
     name: &'n str,
 ) -> impl Iterator<Item = &'m [u8]> + use<'m, 'n> {
+    named_values(message, name).map(|(_, value)| value)
+}
+
+/// The same with the names as the message spells them.
+fn named_values<'m, 'n>(
+    message: &'m [u8],
+    name: &'n str,
+) -> impl Iterator<Item = (&'m [u8], &'m [u8])> + use<'m, 'n> {
     let name = name.strip_suffix(':').unwrap_or(name).trim();
     let compact = COMPACT.iter().find(|(long, _)| name.eq_ignore_ascii_case(long)).map(|(_, short)| *short);
     let mut lines = Lines { rest: skip_line(message) };
@@ -27,20 +35,18 @@ pub(super) fn values<'m, 'n>(
             let found = line[..colon].trim_ascii_end();
             let same = found.eq_ignore_ascii_case(name.as_bytes())
                 || matches!((found, compact), ([one], Some(short)) if one.eq_ignore_ascii_case(&short));
-            same.then(|| line[colon + 1..].trim_ascii())
+            same.then(|| (found, line[colon + 1..].trim_ascii()))
         })
     })
 }
 
-/// Appends `Name: value, value`; nothing without such a header.
+/// Appends `Name: value, value`, the name spelled as the message spells it; nothing without such a header.
 pub(super) fn write_last(out: &mut Vec<u8>, message: &[u8], name: &str) {
     let mut first = true;
-    for value in values(message, name) {
+    for (spelled, value) in named_values(message, name) {
         if first {
-            out.extend_from_slice(name.as_bytes());
-            if !name.ends_with(':') {
-                out.push(b':');
-            }
+            out.extend_from_slice(spelled);
+            out.push(b':');
             if !value.is_empty() {
                 out.push(b' ');
             }
@@ -121,7 +127,7 @@ mod tests {
     #[test]
     fn headers_of_one_name_are_joined_by_commas() {
         assert_eq!(last("Via"), "Via: one;a=1, two, three  folded");
-        assert_eq!(last("via:"), "via: one;a=1, two, three  folded");
+        assert_eq!(last("via:"), "Via: one;a=1, two, three  folded");
         assert_eq!(last("To:"), "To: \"T\" <sip:t@x>;tag=9");
         assert_eq!(last("Empty"), "Empty:");
         assert_eq!(last("Contact"), "");
