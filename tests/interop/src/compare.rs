@@ -451,9 +451,10 @@ fn counts(table: &str, case: &Case) -> BTreeMap<String, String> {
 fn normalise(text: &str, places: &Places, pids: &[u32], varies: &[&str]) -> String {
     let mut names: BTreeMap<String, String> = BTreeMap::new();
     names.insert(places.twin.to_string(), "TWIN".to_owned());
-    for (kind, ports) in [("PORT", &places.ports), ("MEDIA", &places.media)] {
+    // Ports of signalling last: should a range of media ports reach into them, they win.
+    for (kind, ports, range) in [("MEDIA", &places.media, 16), ("PORT", &places.ports, 2)] {
         for (end, port) in ports {
-            for offset in 0..16 {
+            for offset in 0..range {
                 names.insert((port + offset).to_string(), format!("<{kind} of {end}+{offset}>"));
             }
         }

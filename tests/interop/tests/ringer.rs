@@ -60,9 +60,11 @@ cases! {
     int_cmd_stop_gracefully
     int_cmd_stop_now
     ipv6
+    jump_variable
     keywords_addresses
     keywords_auto_media_port
     keywords_call
+    keywords_file_and_fill
     keywords_last
     keywords_routes
     keywords_rtpstream_port
@@ -80,7 +82,9 @@ cases! {
     optional_request
     out_of_call
     out_of_call_built_in
+    out_of_call_dummy
     pauserestore
+    pauserestore_variable
     pauses
     play_dtmf
     play_pcap_audio
@@ -94,9 +98,11 @@ cases! {
     retransmission_of_response
     rtp_echo
     rtp_stream
+    rtpcheck
     sample
     sample_random
     setdest
+    srtp_keywords
     tests
     texts
     timeout_fails
@@ -114,6 +120,7 @@ cases! {
     unexpected_final
     unexpected_request
     unexpected_response
+    url_encoding
 }
 
 #[test]

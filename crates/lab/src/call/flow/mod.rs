@@ -303,6 +303,7 @@ fn end(call: &mut Call, ctx: &mut Ctx<'_>, outcome: Outcome) {
     // As in SIPp an answer outside calls is no call of the run's.
     let counted = ctx.env.which != Which::OutOfCall;
     match outcome {
+        // What goes wrong there is in the error log.
         _ if !counted => {}
         Outcome::Success => ctx.stats.count(Count::SuccessfulCall),
         Outcome::Failure(why) => {

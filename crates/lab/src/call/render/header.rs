@@ -128,7 +128,7 @@ mod tests {
     fn headers_of_one_name_are_joined_by_commas() {
         assert_eq!(last("Via"), "Via: one;a=1, two, three  folded");
         assert_eq!(last("via:"), "Via: one;a=1, two, three  folded");
-        assert_eq!(last("To:"), "To: \"T\" <sip:t@x>;tag=9");
+        assert_eq!(last("To:"), "t: \"T\" <sip:t@x>;tag=9");
         assert_eq!(last("Empty"), "Empty:");
         assert_eq!(last("Contact"), "");
     }

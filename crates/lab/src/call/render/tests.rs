@@ -255,7 +255,7 @@ pub(super) fn table() -> Vec<(Keyword, &'static str)> {
         (UserId, "0"),
         (Date, "Sat, 21 Nov 2026 11:39:01 GMT"),
         (SippVersion, SIPP_VERSION),
-        (Last("via:".into()), "via: SIP/2.0/UDP a, SIP/2.0/UDP b"),
+        (Last("via:".into()), "Via: SIP/2.0/UDP a, SIP/2.0/UDP b"),
         (Last("To".into()), "To: <sip:bob@host>;tag=7"),
         (Var(var(0)), "text"),
         (Var(var(1)), "2.500000"),
