@@ -2,6 +2,7 @@
 
 use super::outside::{peer, scenario};
 use super::*;
+use crate::engine::clock::Clock;
 
 /// Calls that send one message, then stay for as long as `rest` says.
 fn lasting(rest: &str) -> Arc<crate::scenario::Scenario> {
