@@ -8,6 +8,7 @@ use std::sync::Arc;
 use stdx::rng::Rng;
 
 use super::flags::nearest_of;
+use crate::call::render::{Addresses, Prepared};
 use crate::engine::Setup;
 use crate::inject::{FileError, Files};
 use crate::options::{Options, ScenarioName};
@@ -92,6 +93,15 @@ pub(super) fn load(options: Options) -> Result<Built, Vec<Mistake>> {
         .map(|file| Arc::new(files_of(std::slice::from_ref(file), &mut mistakes)));
     let compiled = [scenario.as_deref(), receive.as_deref(), out_of_call.as_deref()];
     mistakes.extend(media(&options, &compiled.into_iter().flatten().collect::<Vec<_>>()));
+    // What scenarios read of files is judged only when all files are there.
+    if mistakes.is_empty() {
+        let own = receive_files.as_deref().unwrap_or(&files);
+        let pairs = [(&scenario, &files), (&receive, own), (&out_of_call, &files)];
+        for (scenario, files) in pairs.into_iter().filter_map(|(known, files)| Some((known.as_ref()?, files)))
+        {
+            mistakes.extend(keywords(&options, scenario, files));
+        }
+    }
     match scenario {
         Some(scenario) if mistakes.is_empty() => Ok(Built {
             setup: Setup {
@@ -165,6 +175,11 @@ fn media(options: &Options, scenarios: &[&Scenario]) -> Vec<Mistake> {
     let mut rng = Rng::from_seed([0; 32]);
     let mistakes = rtp::Shared::load(options, scenarios, ip, &mut rng).err().unwrap_or_default();
     mistakes.into_iter().map(Mistake).collect()
+}
+
+/// A keyword that no `-key` gives, a field of a file that no `-inf` gives.
+fn keywords(options: &Options, scenario: &Scenario, files: &Files) -> Option<Mistake> {
+    Prepared::new(scenario, options, &Addresses::default(), files).err().map(Mistake)
 }
 
 /// What the scenario needs of the flags.

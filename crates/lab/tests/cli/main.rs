@@ -71,6 +71,15 @@ fn check_tells_what_a_scenario_is_or_every_mistake_with_its_line() {
         "{said:?}"
     );
 
+    place.write(
+        "keys.xml",
+        &GOOD.replace("Content-Length: 0", "X: [field0 file=users.csv]\nContent-Length: 0"),
+    );
+    let said = place.run("sip --check -sf keys.xml");
+    assert_eq!(said.code, Some(255), "{said:?}");
+    assert!(said.err.contains("keys.xml:3: ") && said.err.contains("users.csv"), "{said:?}");
+    assert_eq!(place.run("sip --check -sf keys.xml -inf users.csv").code, Some(0));
+
     let media = GOOD.replace(
         "</scenario>",
         "<nop><action>\n<exec play_pcap_audio=\"nowhere.pcap\"/>\n<exec rtp_stream=\"gone.wav\"/>\n</action></nop>\n</scenario>",
