@@ -327,12 +327,8 @@ fn end(call: &mut Call, ctx: &mut Ctx<'_>, outcome: Outcome) {
     // As in SIPp an answer outside calls is no call of the run's.
     let counted = ctx.env.which != Which::OutOfCall;
     match outcome {
-<<<<<<< HEAD
+        // What goes wrong there is in the error log.
         _ if !counted => {}
-=======
-        // Not among the calls created either; what goes wrong there is in the error log.
-        _ if ctx.env.which == Which::OutOfCall => {}
->>>>>>> corpus
         Outcome::Success => ctx.stats.count(Count::SuccessfulCall),
         Outcome::Failure(why) => {
             ctx.stats.count(Count::FailedCall);

@@ -2,6 +2,7 @@
 
 use super::outside::{peer, scenario};
 use super::*;
+use crate::engine::clock::Clock;
 
 /// Calls that send one message, then stay for as long as `rest` says.
 fn lasting(rest: &str) -> Arc<crate::scenario::Scenario> {
@@ -58,20 +59,23 @@ fn a_soft_end_waits_for_calls_in_timewait_and_a_hard_one_does_not() {
     let rest = r#"<timewait milliseconds="1500"/>"#;
     let (mut run, socket) = started(rest, |_| {});
     super::outside::next(&socket);
-    let began = std::time::Instant::now();
+    let clock = Clock::new();
+    let began = clock.now();
     run.change(Change::SoftQuit);
     let outcome = end(&mut run);
-    assert!(began.elapsed() >= Duration::from_millis(1_300), "{:?}", began.elapsed());
+    let took = clock.now().since(began);
+    assert!(took >= Duration::from_millis(1_300), "{took:?}");
     assert_eq!((outcome.end, outcome.progress.total.counts[Count::FailedCall]), (End::Normal, 0));
 
     let (mut run, socket) = started(rest, |_| {});
     for _ in 0..4 {
         super::outside::next(&socket);
     }
-    let began = std::time::Instant::now();
+    let began = clock.now();
     run.change(Change::HardQuit);
     let outcome = end(&mut run);
-    assert!(began.elapsed() < Duration::from_millis(1_300), "{:?}", began.elapsed());
+    let took = clock.now().since(began);
+    assert!(took < Duration::from_millis(1_300), "{took:?}");
     let counts = &outcome.progress.total.counts;
     // Their scenario was through: they succeeded.
     assert_eq!(
