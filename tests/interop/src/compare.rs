@@ -114,7 +114,10 @@ pub fn compare(name: &str) {
     // At once: most of a run is SIPp's own waiting.
     let runs: Vec<Vec<Seen>> = std::thread::scope(|scope| {
         let running: Vec<_> = lineups.iter().map(|tools| scope.spawn(|| case.run(tools))).collect();
-        running.into_iter().map(|run| run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        running
+            .into_iter()
+            .map(|run| run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
     });
     case.assert_is_as_claimed(&runs[0]);
     for (tools, run) in lineups.iter().zip(&runs).skip(1) {
@@ -311,8 +314,7 @@ impl End {
         // Where `uac_pcap` looks, below the folder it runs in, for what Debian installs elsewhere.
         std::os::unix::fs::symlink("/usr/share/sip-tester", folder.path().join("pcap"))
             .expect("a writable folder");
-        let mut arguments: Vec<String> =
-            words.iter().map(|word| places.fill(word, folder.path())).collect();
+        let mut arguments: Vec<String> = words.iter().map(|word| places.fill(word, folder.path())).collect();
         let has = |flag: &str| words.iter().any(|word| word == flag);
         arguments.extend(FIXED.split_whitespace().map(str::to_owned));
         for (flag, value) in [
@@ -410,7 +412,8 @@ fn by_call(trace: &str, received_only: bool, plain: &dyn Fn(&str) -> String) -> 
                 (name.eq_ignore_ascii_case("call-id") || name == "i").then(|| value.trim().to_owned())
             })
             .unwrap_or_default();
-        let message: String = message.split_inclusive('\n').filter(|line| !line.starts_with("Discarded")).collect();
+        let message: String =
+            message.split_inclusive('\n').filter(|line| !line.starts_with("Discarded")).collect();
         let text = format!("{arrow} {}", plain(message.trim_end()));
         match calls.iter_mut().find(|(known, _)| *known == id) {
             Some((_, messages)) => messages.push(text),

@@ -13,7 +13,9 @@ fn sipp_does_what_the_cases_say() {
         for _ in 0..8 {
             scope.spawn(|| {
                 while let Some(name) = names.lock().unwrap().pop() {
-                    if !name.starts_with(&only) { continue; }
+                    if !name.starts_with(&only) {
+                        continue;
+                    }
                     if std::panic::catch_unwind(|| compare::reference(&name)).is_err() {
                         failed.lock().unwrap().push(name);
                     }

@@ -121,6 +121,7 @@ impl Shard {
                 self.stats.count(Count::LateTurns);
             }
             self.turn = now;
+            self.net.streams.now = now;
             self.rhythm.messages = 0;
             self.rhythm.more = false;
             self.take_events(&events, now);

@@ -63,7 +63,8 @@ pub(super) struct Streams {
     scratch: Vec<u8>,
     next: usize,
     reconnects: u32,
-    now: Instant,
+    /// The turn in hand.
+    pub(super) now: Instant,
     /// When the last shared connection was lost.
     lost: Option<Instant>,
     /// Those in [`State::Waiting`].

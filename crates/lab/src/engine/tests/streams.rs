@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 use super::*;
+use crate::engine::clock::Clock;
 use crate::engine::tls::Tls;
 
 fn tcp(threads: usize) -> Options {
@@ -68,20 +69,22 @@ fn a_connection_is_made_again_after_a_while_and_not_for_ever() {
     client.network.max_reconnect = 2;
     client.network.reconnect_sleep = Duration::from_millis(150);
     let mut run = Run::start(setup("uac", client)).unwrap();
-    let accepted = std::thread::spawn(move || {
+    let accepts = move || {
+        let clock = Clock::new();
         let mut times = Vec::new();
         for _ in 0..3 {
             let (stream, _) = listener.accept().unwrap();
-            times.push(std::time::Instant::now());
+            times.push(clock.now());
             // Something was asked before it is closed.
             head(&mut BufReader::new(stream));
         }
         times
-    });
+    };
+    let accepted = std::thread::Builder::new().spawn(accepts).unwrap();
     let (mut errors, outcome) = (Vec::new(), loop_to_end(&mut run));
     errors.extend(outcome.1);
     let times = accepted.join().unwrap();
-    assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= Duration::from_millis(140)), "{times:?}");
+    assert!(times.windows(2).all(|pair| pair[1].since(pair[0]) >= Duration::from_millis(140)), "{times:?}");
     assert_eq!(outcome.0.end, End::Fatal);
     assert!(errors.iter().any(|error| error.contains("-max_reconnect allows (2)")), "{errors:?}");
     let counts = &outcome.0.progress.total.counts;
