@@ -125,14 +125,6 @@ pub fn compare(name: &str) {
     }
 }
 
-/// Runs a case with SIPp alone, which must do what the case says.
-pub fn reference(name: &str) {
-    let case = Case::read(name);
-    if case.sipp_runs() {
-        case.assert_is_as_claimed(&case.run(&vec![Tool::Sipp; case.ends.len()]));
-    }
-}
-
 fn assert_same(what: &str, wanted: &Seen, found: &Seen) {
     let why = &found.explanation;
     assert!(
@@ -257,8 +249,8 @@ impl Case {
     }
 
     fn run(&self, tools: &[Tool]) -> Vec<Seen> {
-        let ports = |_: ()| self.ends.iter().map(|(name, _)| (name.clone(), free_port())).collect();
-        let places = Places { ports: ports(()), twin: free_port(), free: free_port(), media: ports(()) };
+        let ports = || self.ends.iter().map(|(name, _)| (name.clone(), free_port())).collect();
+        let places = Places { ports: ports(), twin: free_port(), free: free_port(), media: ports() };
         let mut running: Vec<End> = Vec::new();
         for (index, (name, words)) in self.ends.iter().enumerate() {
             let end = End::start(self, tools[index], name, words, &places);
