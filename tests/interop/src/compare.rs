@@ -114,7 +114,10 @@ pub fn compare(name: &str) {
     // At once: most of a run is SIPp's own waiting.
     let runs: Vec<Vec<Seen>> = std::thread::scope(|scope| {
         let running: Vec<_> = lineups.iter().map(|tools| scope.spawn(|| case.run(tools))).collect();
-        running.into_iter().map(|run| run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        running
+            .into_iter()
+            .map(|run| run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
     });
     case.assert_is_as_claimed(&runs[0]);
     for (tools, run) in lineups.iter().zip(&runs).skip(1) {
@@ -303,8 +306,7 @@ impl End {
         // Where `uac_pcap` looks, below the folder it runs in, for what Debian installs elsewhere.
         std::os::unix::fs::symlink("/usr/share/sip-tester", folder.path().join("pcap"))
             .expect("a writable folder");
-        let mut arguments: Vec<String> =
-            words.iter().map(|word| places.fill(word, folder.path())).collect();
+        let mut arguments: Vec<String> = words.iter().map(|word| places.fill(word, folder.path())).collect();
         let has = |flag: &str| words.iter().any(|word| word == flag);
         arguments.extend(FIXED.split_whitespace().map(str::to_owned));
         for (flag, value) in [
@@ -354,7 +356,8 @@ impl End {
 
     fn seen(mut self, case: &Case, places: &Places, pids: &[u32]) -> Seen {
         // 98 is Ringer's word for: all went well, but I was late. On a busy machine every program is.
-        let exit = self.peer.wait(Duration::from_secs(40)).code().map(|code| if code == 98 { 0 } else { code });
+        let exit =
+            self.peer.wait(Duration::from_secs(40)).code().map(|code| if code == 98 { 0 } else { code });
         let read = |name: &str| {
             let bytes = std::fs::read(self.folder.path().join(name)).unwrap_or_default();
             String::from_utf8_lossy(&bytes).into_owned()
@@ -402,7 +405,8 @@ fn by_call(trace: &str, received_only: bool, plain: &dyn Fn(&str) -> String) -> 
                 (name.eq_ignore_ascii_case("call-id") || name == "i").then(|| value.trim().to_owned())
             })
             .unwrap_or_default();
-        let message: String = message.split_inclusive('\n').filter(|line| !line.starts_with("Discarded")).collect();
+        let message: String =
+            message.split_inclusive('\n').filter(|line| !line.starts_with("Discarded")).collect();
         let text = format!("{arrow} {}", plain(message.trim_end()));
         match calls.iter_mut().find(|(known, _)| *known == id) {
             Some((_, messages)) => messages.push(text),

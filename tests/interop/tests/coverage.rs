@@ -94,6 +94,7 @@ fn tags<'t>(text: &'t str, name: &str) -> impl Iterator<Item = &'t str> {
     positions.into_iter().filter_map(move |at| {
         let tag = &text[at..];
         let next = tag[length..].chars().next()?;
-        (!next.is_alphanumeric() && next != '_').then(|| &tag[..tag.find('>').map_or(tag.len(), |end| end + 1)])
+        (!next.is_alphanumeric() && next != '_')
+            .then(|| &tag[..tag.find('>').map_or(tag.len(), |end| end + 1)])
     })
 }
