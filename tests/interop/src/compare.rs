@@ -23,14 +23,16 @@
 //! TCP port that is waited for, `{free}` one that is not, `{copy:FILE}` is a copy of a file with these filled in.
 
 use std::collections::BTreeMap;
+use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::peer::Peer;
-use crate::wait::{free_port, lines_in, wait_until};
+use crate::wait::{lines_in, wait_until};
 
 /// Which program plays an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -257,8 +259,8 @@ impl Case {
     }
 
     fn run(&self, tools: &[Tool]) -> Vec<Seen> {
-        let ports = || self.ends.iter().map(|(name, _)| (name.clone(), free_port())).collect();
-        let places = Places { ports: ports(), twin: free_port(), free: free_port(), media: ports() };
+        let ports = || self.ends.iter().map(|(name, _)| (name.clone(), own_port())).collect();
+        let places = Places { ports: ports(), twin: own_port(), free: own_port(), media: ports() };
         let mut running: Vec<End> = Vec::new();
         for (index, (name, words)) in self.ends.iter().enumerate() {
             let end = End::start(self, tools[index], name, words, &places);
@@ -274,6 +276,17 @@ impl Case {
         seen.reverse();
         seen
     }
+}
+
+/// A port for one end alone, with room above it for media: below those the system gives to whoever asks for any.
+fn own_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    (0..500)
+        .map(|_| 20_000 + NEXT.fetch_add(1, Ordering::Relaxed) % 600 * 20)
+        .find(|port| {
+            UdpSocket::bind(("0.0.0.0", *port)).is_ok() && TcpListener::bind(("0.0.0.0", *port)).is_ok()
+        })
+        .expect("a port below 32000 is free")
 }
 
 impl Places {
