@@ -84,7 +84,6 @@ cases! {
     out_of_call_built_in
     out_of_call_dummy
     pauserestore
-    pauserestore_variable
     pauses
     play_dtmf
     play_pcap_audio

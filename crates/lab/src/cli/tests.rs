@@ -268,6 +268,9 @@ fn exit_codes_are_sipps_and_our_own() {
     let mut checked = outcome(1, 5, End::Normal, false);
     checked.progress.total.counts[Count::FailedRtpCheck] = 1;
     assert_eq!(ExitCode::of_run(&checked, false).code(), 253);
+    let mut by_error_action = outcome(1, 5, End::Internal, false);
+    by_error_action.progress.total.counts[Count::FatalErrors] = 1;
+    assert_eq!(ExitCode::of_run(&by_error_action, false).code(), 255);
     assert_eq!(ExitCode::of_start(254).code(), 254);
     assert_eq!(ExitCode::of_start(255).code(), 255);
 }
