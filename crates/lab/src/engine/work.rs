@@ -87,6 +87,9 @@ impl Shard {
         if let Some(key) = self.calls.find(hash, call_id) {
             return self.enter(key, received, |call, ctx| call.handle_message(ctx, &message, from));
         }
+        if self.calls.is_dead(hash) {
+            return self.stats.count(Count::DeadCallMsgs);
+        }
         if let Some(other) = self.other_shard(hash, origin) {
             return self.outgoing[usize::from(other)].put(bytes, from, received);
         }
@@ -316,6 +319,9 @@ impl Shard {
             if let (Some(entry), Some(directory)) = (self.calls.remove(key), &self.hub.directory) {
                 directory.remove(entry.hash);
             }
+        } else if entry.call.is_mute() {
+            self.close_call(key);
+            self.calls.bury(key);
         } else {
             self.arm(key);
         }

@@ -35,17 +35,36 @@ pub(super) fn keep_whole(call: &mut Call, message: &Incoming<'_>) {
 
 /// Start line, top Via, From, To, Call-ID and CSeq.
 fn digest(message: &Incoming<'_>) -> Box<[u8]> {
-    let mut kept = Vec::with_capacity(256);
-    kept.extend_from_slice(message.start_text());
-    kept.extend_from_slice(b"\r\n");
-    for name in ["Via", "From", "To", "Call-ID", "CSeq"] {
-        if let Some(line) = message.header_lines(name).next() {
-            kept.extend_from_slice(line);
-            kept.extend_from_slice(b"\r\n");
+    let mut cseq = [0; 10];
+    let parts: [&[u8]; 14] = [
+        message.start_text(),
+        b"\r\nVia: ",
+        message.via.unwrap_or_default(),
+        b"\r\nFrom: ",
+        message.from.unwrap_or_default(),
+        b"\r\nTo: ",
+        message.to.unwrap_or_default(),
+        b"\r\nCall-ID: ",
+        message.call_id,
+        b"\r\nCSeq: ",
+        digits(&mut cseq, message.cseq_number),
+        b" ",
+        message.cseq_method,
+        b"\r\n\r\n",
+    ];
+    parts.concat().into_boxed_slice()
+}
+
+fn digits(room: &mut [u8; 10], mut number: u32) -> &[u8] {
+    let mut at = room.len();
+    loop {
+        at -= 1;
+        room[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return &room[at..];
         }
     }
-    kept.extend_from_slice(b"\r\n");
-    kept.into_boxed_slice()
 }
 
 /// `rrs`: the route set is kept once, the remote target until there is a route set.
