@@ -88,6 +88,15 @@ mod tests {
     }
 
     #[test]
+    fn parameters_out_of_range_end() {
+        let mut rng = Rng::seeded(7);
+        for odd in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e300] {
+            Distribution::Gamma { k: odd, theta: 1.0 }.sample(&mut rng);
+            Distribution::NegativeBinomial { p: odd, n: odd }.sample(&mut rng);
+        }
+    }
+
+    #[test]
     fn means_are_those_of_the_distributions() {
         mean_is(Distribution::Fixed(3.0), 3.0);
         mean_is(Distribution::Uniform { min: 10.0, max: 20.0 }, 15.0);
@@ -96,6 +105,7 @@ mod tests {
         mean_is(Distribution::Exponential { mean: 8.0 }, 8.0);
         mean_is(Distribution::Weibull { lambda: 4.0, k: 1.0 }, 4.0);
         mean_is(Distribution::Pareto { k: 4.0, x_m: 3.0 }, 4.0);
+        mean_is(Distribution::GeneralisedPareto { shape: 0.0, scale: 2.0, location: 1.0 }, 3.0);
         mean_is(Distribution::GeneralisedPareto { shape: 0.2, scale: 4.0, location: 1.0 }, 6.0);
         mean_is(Distribution::Gamma { k: 3.0, theta: 2.0 }, 6.0);
         mean_is(Distribution::Gamma { k: 0.5, theta: 2.0 }, 1.0);

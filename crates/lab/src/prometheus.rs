@@ -109,6 +109,7 @@ fn page(progress: &Progress, rtds: &[String]) -> String {
         ("rtp_sent", "RTP packets sent", Count::RtpSent),
         ("rtp_received", "RTP packets received", Count::RtpReceived),
         ("rtp_lost", "RTP packets lost", Count::RtpLost),
+        ("rtp_refused", "RTP packets the kernel did not take", Count::RtpRefused),
     ] {
         counter(&mut out, &format!("ringer_{name}_total"), help, counts[count]);
     }

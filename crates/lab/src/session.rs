@@ -6,6 +6,8 @@ use crate::engine::{Outcome, Progress, Run, Setup};
 pub trait Observer {
     fn progress(&mut self, setup: &Setup, progress: &Progress);
     fn ended(&mut self, setup: &Setup, outcome: &Outcome);
+    /// Called a few times a second: the moment to show what was asked for since the last interval.
+    fn turn(&mut self, _setup: &Setup) {}
 }
 
 /// Changes asked for while the run goes on: keys, control port, signals, a search.
@@ -27,6 +29,9 @@ pub fn drive(
     loop {
         for control in &mut *controls {
             control.poll(run);
+        }
+        for observer in &mut *observers {
+            observer.turn(setup);
         }
         match run.next(Duration::from_millis(100)) {
             Event::Nothing => {}

@@ -22,7 +22,7 @@ enum Figure {
     Failed,
     FailedShare,
     Blocked,
-    /// Calls completed a second, over the whole run.
+    /// Successful calls a second of the time in which calls were placed.
     Rate,
     /// Retransmissions per message sent.
     Retransmissions,
@@ -76,7 +76,7 @@ pub struct Verdict {
 pub const FIGURES: &[(&str, &str)] = &[
     ("failed", "calls that failed; with a bound in %, of those that ended"),
     ("blocked", "arrivals that could not start"),
-    ("rate", "calls completed per second"),
+    ("rate", "successful calls per second of the time in which calls were placed"),
     ("retransmissions", "messages sent again; with a bound in %, of all sent"),
     (
         "response",
@@ -233,8 +233,8 @@ impl Figure {
             Figure::FailedShare => ratio(counts[Count::FailedCall], ended),
             Figure::Blocked => Some(number(counts[Count::Blocked])),
             Figure::Rate => {
-                let span = progress.now.since(progress.started).as_secs_f64();
-                (span > 0.0).then(|| number(counts[Count::SuccessfulCall]) / span)
+                let placing = progress.placing.as_secs_f64();
+                (placing > 0.0).then(|| number(counts[Count::SuccessfulCall]) / placing)
             }
             Figure::Retransmissions => Some(number(counts[Count::Retransmissions])),
             Figure::RetransmissionShare => ratio(counts[Count::Retransmissions], counts[Count::MessagesSent]),
@@ -303,7 +303,8 @@ mod tests {
     fn progress() -> Progress {
         let mut progress = Progress {
             started: Instant::from_unix_seconds(100),
-            now: Instant::from_unix_seconds(110),
+            now: Instant::from_unix_seconds(115),
+            placing: Duration::from_secs(10),
             ..Progress::default()
         };
         progress.total.add(Count::SuccessfulCall, 990);

@@ -20,6 +20,8 @@ pub struct Watch {
 #[derive(Debug)]
 struct Spec {
     text: String,
+    /// What reports call it: `belfry (8745)` for a process id.
+    label: String,
     /// `None`: a name, which any number of processes may bear.
     pid: Option<u32>,
     /// What each process had used at the last sample. A process id may be used again, its start tells.
@@ -61,6 +63,7 @@ impl Watch {
 
     fn over(proc: &Path, specs: &[String]) -> Watch {
         let specs = specs.iter().map(|text| Spec {
+            label: label(proc, text),
             text: text.clone(),
             pid: text.parse().ok(),
             seen: HashMap::new(),
@@ -90,7 +93,7 @@ impl Meter for Watch {
                 spec.told = true;
                 eprintln!("--watch {}: no such process (yet)", spec.text);
             }
-            (spec.text.clone(), micros, resident)
+            (spec.label.clone(), micros, resident)
         });
         told.collect()
     }
@@ -115,6 +118,12 @@ impl Spec {
         self.seen = readings.iter().map(|reading| (reading.process, reading.micros)).collect();
         sums
     }
+}
+
+fn label(proc: &Path, text: &str) -> String {
+    let name =
+        text.parse::<u32>().ok().and_then(|_| std::fs::read_to_string(proc.join(text).join("comm")).ok());
+    name.map_or_else(|| text.to_owned(), |name| format!("{} ({text})", name.trim_end()))
 }
 
 fn pids(proc: &Path) -> Vec<u32> {
@@ -204,7 +213,7 @@ mod tests {
             let [(name, micros, resident)] = &watch.sample(AT)[..] else {
                 panic!("one entry a specification")
             };
-            assert_eq!(*name, pid);
+            assert!(name.ends_with(&format!(" ({pid})")), "{name}");
             assert!(*resident > 100_000, "{resident}");
             sum += micros;
         }

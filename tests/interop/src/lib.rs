@@ -4,6 +4,7 @@
 //! those that any proxy passes through Kamailio too, so that a failure tells whose it is.
 
 mod baresip;
+pub mod compare;
 mod kamailio;
 mod node;
 mod peer;

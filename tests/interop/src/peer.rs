@@ -46,6 +46,11 @@ impl Peer {
         status.expect("it has ended")
     }
 
+    /// The process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("our own child").is_none()
     }

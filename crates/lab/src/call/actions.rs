@@ -93,33 +93,20 @@ fn attempt(
             let text = rendered(call, ctx, template)?;
             return Ok(fatal(ctx, &String::from_utf8_lossy(&text)));
         }
-        ActionKind::Assign { to, value } => {
-            let number = value::operand(call, ctx, *value);
-            value::set(call, ctx, *to, Value::Number(number));
-        }
-        ActionKind::AssignStr { to, value } => {
-            let text = rendered(call, ctx, value)?;
-            value::set(call, ctx, *to, Value::Text(text.into_boxed_slice()));
-        }
-        ActionKind::Arithmetic { to, operation, value } => arithmetic(call, ctx, *to, *operation, *value)?,
-        ActionKind::ToDouble { to, from } => {
-            let number = value::with(call, ctx, *from, Value::to_number)
-                .ok_or_else(|| "todouble: the variable holds no number".to_owned())?;
-            value::set(call, ctx, *to, Value::Number(number));
-        }
-        ActionKind::Sample { to, distribution } => {
-            let number = distribution.sample(ctx.rng);
-            value::set(call, ctx, *to, Value::Number(number));
-        }
-        ActionKind::Trim(variable) => change_text(call, ctx, *variable, text::trim),
-        ActionKind::UrlEncode(variable) => change_text(call, ctx, *variable, text::url_encode),
-        ActionKind::UrlDecode(variable) => change_text(call, ctx, *variable, text::url_decode),
+        ActionKind::Assign { .. }
+        | ActionKind::AssignStr { .. }
+        | ActionKind::Arithmetic { .. }
+        | ActionKind::ToDouble { .. }
+        | ActionKind::Sample { .. }
+        | ActionKind::Trim(_)
+        | ActionKind::UrlEncode(_)
+        | ActionKind::UrlDecode(_)
+        | ActionKind::GetTimeOfDay { .. } => compute(call, ctx, kind)?,
         ActionKind::Jump(to) => return jump(call, ctx, *to),
         ActionKind::PauseRestore(until) => {
             let milliseconds = value::operand(call, ctx, *until);
             return Ok(After::PauseUntil(pause_end(ctx.env.started, milliseconds)));
         }
-        ActionKind::GetTimeOfDay { seconds, micros } => get_time_of_day(call, ctx, *seconds, *micros)?,
         ActionKind::CloseCon => ctx.out.effects.push(Effect::CloseConnection),
         ActionKind::Command(template) => {
             let text = rendered(call, ctx, template)?;
@@ -142,6 +129,36 @@ fn attempt(
         | ActionKind::EchoControl(_) => media::perform(call, ctx, kind)?,
     }
     Ok(After::Continue)
+}
+
+/// Actions that put a value into a variable; nothing for the others.
+fn compute(call: &mut Call, ctx: &mut Ctx<'_>, kind: &ActionKind) -> Result<(), Trouble> {
+    match kind {
+        ActionKind::Assign { to, value } => {
+            let number = value::operand(call, ctx, *value);
+            value::set(call, ctx, *to, Value::Number(number));
+        }
+        ActionKind::AssignStr { to, value } => {
+            let text = rendered(call, ctx, value)?;
+            value::set(call, ctx, *to, Value::Text(text.into_boxed_slice()));
+        }
+        ActionKind::Arithmetic { to, operation, value } => arithmetic(call, ctx, *to, *operation, *value)?,
+        ActionKind::ToDouble { to, from } => {
+            let number = value::with(call, ctx, *from, Value::to_number)
+                .ok_or_else(|| "todouble: the variable holds no number".to_owned())?;
+            value::set(call, ctx, *to, Value::Number(number));
+        }
+        ActionKind::Sample { to, distribution } => {
+            let number = distribution.sample(ctx.rng);
+            value::set(call, ctx, *to, Value::Number(number));
+        }
+        ActionKind::Trim(variable) => change_text(call, ctx, *variable, text::trim),
+        ActionKind::UrlEncode(variable) => change_text(call, ctx, *variable, text::url_encode),
+        ActionKind::UrlDecode(variable) => change_text(call, ctx, *variable, text::url_decode),
+        ActionKind::GetTimeOfDay { seconds, micros } => get_time_of_day(call, ctx, *seconds, *micros)?,
+        _ => {}
+    }
+    Ok(())
 }
 
 fn get_time_of_day(

@@ -52,6 +52,8 @@ pub enum Which {
 /// Everything an entry point may use and write to.
 pub struct Ctx<'a> {
     pub now: Instant,
+    /// When the message in hand came, as the kernel stamped it; without one it is `now`. Response times stop here.
+    pub received: Instant,
     pub env: &'a Env,
     pub stats: &'a mut Stats,
     pub out: &'a mut Outbox,
@@ -123,6 +125,10 @@ pub enum TransportFault {
     Closed,
     CannotSend,
     Congestion,
+    /// A message waited longer for its connection than `-send_timeout` allows.
+    SendTimeout,
+    /// 3PCC: the other instance cannot be reached.
+    CommandNotSent,
 }
 
 /// The media of a call, as far as the scenario speaks to it. Implemented by `crate::rtp`; tests have a scripted one.
@@ -139,6 +145,11 @@ pub trait Media {
     fn command(&mut self, now: Instant, call: u64, command: &crate::rtp::Command) -> Result<(), String>;
     /// `<rtpcheck>`: `Err` says what was missed.
     fn check(&mut self, now: Instant, call: u64, wanted: &crate::rtp::Requirement) -> Result<(), String>;
+    /// The scenario is through: `Err` says where a pattern that was sent did not come back as well as `-audiotolerance`
+    /// and `-videotolerance` want it. Every medium that was compared leaves a line in `report`.
+    fn verdict(&mut self, _call: u64, _report: &mut Vec<String>) -> Result<(), String> {
+        Ok(())
+    }
     /// `[cryptotag1audio]` and its kin.
     fn crypto(&mut self, call: u64, keyword: &str) -> Result<String, String>;
     /// The call is over: streams stop, what was received is counted.

@@ -21,6 +21,9 @@ pub struct Identity {
     /// `[userid]`, from 1; 0 without `-users`.
     pub user: u32,
     pub incoming: bool,
+    /// The lines of injection files it was given before it started, as `-ip_field` finds its address there; empty:
+    /// it takes them as it starts.
+    pub lines: Box<[u32]>,
 }
 
 /// A variable's value.

@@ -10,7 +10,8 @@ pub(super) fn is_child() -> bool {
     std::env::var_os(MARK).is_some()
 }
 
-/// Starts the same command in a process group of its own and gives its process id.
+/// Starts the same command without standard streams and gives its process id. It leaves the session itself, by
+/// [`detach`]: for that it must not lead a process group.
 pub(super) fn start() -> std::io::Result<u32> {
     use std::os::unix::process::CommandExt as _;
 
@@ -23,7 +24,12 @@ pub(super) fn start() -> std::io::Result<u32> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        .process_group(0)
         .spawn()?;
     Ok(child.id())
+}
+
+/// In the child: out of the terminal's session, so that its end and its Ctrl-C do not reach the run.
+pub(super) fn detach() {
+    // One that leads a group already was started by hand with the mark set; it runs all the same.
+    let _ = super::detach::leave_session();
 }

@@ -1,6 +1,8 @@
 //! The command line of `ringer`, and of `sipp-ringer`, which is `ringer sip` under another name.
 
 mod background;
+mod check;
+mod detach;
 mod exit;
 pub mod flags;
 mod help;

@@ -1,6 +1,6 @@
 //! Without a terminal: one line a second to standard error.
 
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use stdx::time::Instant;
@@ -51,15 +51,20 @@ impl Observer for ProgressLines {
         if !self.quiet && progress.now >= self.next {
             // Half a tick of slack: intervals are not to the microsecond.
             self.next = progress.now + self.period.saturating_sub(Duration::from_millis(500));
-            eprintln!("{}", line(progress));
+            tell(progress);
         }
     }
 
     fn ended(&mut self, _setup: &Setup, outcome: &Outcome) {
         if !self.quiet {
-            eprintln!("{}", line(&outcome.progress));
+            tell(&outcome.progress);
         }
     }
+}
+
+/// To standard error, or nowhere when it is gone.
+fn tell(progress: &Progress) {
+    let _ = writeln!(std::io::stderr(), "{}", line(progress));
 }
 
 /// `   12s  50.0/50.0 cps  200 open  580 ok  3 failed (unexpected 3)  p50 1.2 ms  p99 4.0 ms`

@@ -1,32 +1,23 @@
 //! Everything a run needs, compiled and loaded before anything is bound; every mistake is told, not only the first.
 
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use stdx::rng::Rng;
+
 use super::flags::nearest_of;
+use crate::call::render::{Addresses, Prepared};
 use crate::engine::Setup;
 use crate::inject::{FileError, Files};
 use crate::options::{Options, ScenarioName};
+use crate::rtp;
 use crate::scenario::model::Source;
-use crate::scenario::{CompileError, Compiled, Scenario, built_in, compile_file, compile_text};
+use crate::scenario::{
+    BUILT_IN_NAMES, CompileError, Compiled, Scenario, built_in, compile_file, compile_text,
+};
 use crate::trace::Tracer;
-
-/// The built-in scenarios `-sn` and `-oocsn` know, for messages; the compiler holds their text.
-pub(super) const BUILT_INS: &[&str] = &[
-    "uac",
-    "uas",
-    "regexp",
-    "branchc",
-    "branchs",
-    "uac_pcap",
-    "3pcc-C-A",
-    "3pcc-C-B",
-    "3pcc-A",
-    "3pcc-B",
-    "ooc_default",
-    "ooc_dummy",
-];
 
 /// A mistake in a file, or beside one: `file:line: what`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,12 +55,21 @@ pub struct Built {
     pub warnings: Vec<Mistake>,
 }
 
-/// Compiles scenarios and loads files.
+/// Compiles scenarios and loads files, for a run: it needs a target when the scenario calls someone.
 pub fn build(options: Options) -> Result<Built, Vec<Mistake>> {
+    let built = load(options)?;
+    match missing_target(&built.setup) {
+        Some(mistake) => Err(vec![mistake]),
+        None => Ok(built),
+    }
+}
+
+/// As [`build`], without asking for a target: for `--check`.
+pub(super) fn load(options: Options) -> Result<Built, Vec<Mistake>> {
     let mut mistakes = Vec::new();
     let mut warnings = Vec::new();
     let mut compiled = |name: Option<&ScenarioName>, mistakes: &mut Vec<Mistake>| {
-        name.and_then(|name| match load(name) {
+        name.and_then(|name| match compile(name) {
             Ok(compiled) => {
                 warnings.extend(compiled.warnings.into_iter().map(Mistake::from));
                 Some(Arc::new(compiled.scenario))
@@ -91,8 +91,16 @@ pub fn build(options: Options) -> Result<Built, Vec<Mistake>> {
         .receive_file
         .as_ref()
         .map(|file| Arc::new(files_of(std::slice::from_ref(file), &mut mistakes)));
-    if let Some(scenario) = &scenario {
-        mistakes.extend(check(&options, scenario));
+    let compiled = [scenario.as_deref(), receive.as_deref(), out_of_call.as_deref()];
+    mistakes.extend(media(&options, &compiled.into_iter().flatten().collect::<Vec<_>>()));
+    // What scenarios read of files is judged only when all files are there.
+    if mistakes.is_empty() {
+        let own = receive_files.as_deref().unwrap_or(&files);
+        let pairs = [(&scenario, &files), (&receive, own), (&out_of_call, &files)];
+        for (scenario, files) in pairs.into_iter().filter_map(|(known, files)| Some((known.as_ref()?, files)))
+        {
+            mistakes.extend(keywords(&options, scenario, files));
+        }
     }
     match scenario {
         Some(scenario) if mistakes.is_empty() => Ok(Built {
@@ -134,7 +142,7 @@ fn readable(path: &Path) -> Option<Mistake> {
         .map(|error| Mistake(format!("{}: cannot be read: {error}", path.display())))
 }
 
-fn load(name: &ScenarioName) -> Result<Compiled, Vec<Mistake>> {
+fn compile(name: &ScenarioName) -> Result<Compiled, Vec<Mistake>> {
     let compiled = match name {
         ScenarioName::File(path) => {
             if let Some(mistake) = readable(path) {
@@ -144,7 +152,7 @@ fn load(name: &ScenarioName) -> Result<Compiled, Vec<Mistake>> {
         }
         ScenarioName::BuiltIn(name) => {
             let text = built_in(name).ok_or_else(|| vec![no_built_in(name)])?;
-            let known = BUILT_INS.iter().find(|known| *known == name).copied().unwrap_or("built-in");
+            let known = BUILT_IN_NAMES.iter().find(|known| *known == name).copied().unwrap_or("built-in");
             compile_text(text.as_bytes(), Source::BuiltIn(known))
         }
     };
@@ -153,18 +161,31 @@ fn load(name: &ScenarioName) -> Result<Compiled, Vec<Mistake>> {
 
 /// Also for `-sd`.
 pub(super) fn no_built_in(name: &str) -> Mistake {
-    let hint = nearest_of(name, BUILT_INS.iter().copied()).map_or_else(
-        || format!(" One of {} is expected.", BUILT_INS.join(", ")),
+    let hint = nearest_of(name, BUILT_IN_NAMES.iter().copied()).map_or_else(
+        || format!(" One of {} is expected.", BUILT_IN_NAMES.join(", ")),
         |near| format!(" Did you mean '{near}'?"),
     );
     Mistake(format!("Invalid default scenario name '{name}'.{hint}"))
 }
 
+/// What the media files of the scenarios are wrong in. They are read once more when the run begins, with its address.
+fn media(options: &Options, scenarios: &[&Scenario]) -> Vec<Mistake> {
+    let ip = options.network.local.first().copied().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    // Nothing of this draw is kept.
+    let mut rng = Rng::from_seed([0; 32]);
+    let mistakes = rtp::Shared::load(options, scenarios, ip, &mut rng).err().unwrap_or_default();
+    mistakes.into_iter().map(Mistake).collect()
+}
+
+/// A keyword that no `-key` gives, a field of a file that no `-inf` gives.
+fn keywords(options: &Options, scenario: &Scenario, files: &Files) -> Option<Mistake> {
+    Prepared::new(scenario, options, &Addresses::default(), files).err().map(Mistake)
+}
+
 /// What the scenario needs of the flags.
-fn check(options: &Options, scenario: &Scenario) -> Option<Mistake> {
+fn missing_target(setup: &Setup) -> Option<Mistake> {
+    let options = &setup.options;
     let by_peer = options.network.remote_sending.is_some();
-    if scenario.starts_calls() && options.remote.is_none() && !by_peer {
-        return Some(Mistake("Missing remote host parameter. This scenario requires it".to_owned()));
-    }
-    None
+    (setup.scenario.starts_calls() && options.remote.is_none() && !by_peer)
+        .then(|| Mistake("Missing remote host parameter. This scenario requires it".to_owned()))
 }

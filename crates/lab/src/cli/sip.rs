@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal as _;
 
+use super::check::check;
 use super::flags::{Action, Asked, Live, Outputs};
 use super::progress_lines::ProgressLines;
 use super::setup::{Built, build, no_built_in};
@@ -58,6 +59,9 @@ fn dump(name: &str) -> ExitCode {
 
 fn prepared(asked: Asked) -> ExitCode {
     let Asked { options, action, outputs, .. } = asked;
+    if action == Action::Check {
+        return check(options);
+    }
     let Built { setup, warnings } = match build(options) {
         Ok(built) => built,
         Err(mistakes) => {
@@ -70,35 +74,27 @@ fn prepared(asked: Asked) -> ExitCode {
     for warning in &warnings {
         eprintln!("warning: {warning}");
     }
-    if action == Action::Check {
-        println!("{}", checked(&setup));
-        return ExitCode::Success;
-    }
-    if setup.options.behaviour.background && !background::is_child() {
-        return match background::start() {
-            Ok(pid) => {
-                println!("Background mode - PID=[{pid}]");
-                ExitCode::Success
-            }
-            Err(error) => {
-                eprintln!("Cannot go to the background: {error}");
-                ExitCode::Fatal
-            }
-        };
+    if setup.options.behaviour.background {
+        if !background::is_child() {
+            return to_background();
+        }
+        background::detach();
     }
     run(setup, &outputs)
 }
 
-fn checked(setup: &Setup) -> String {
-    let scenario = &setup.scenario;
-    format!(
-        "{}: \"{}\" is right: {} steps, {} variables, {} response-time counters",
-        scenario.source.stem(),
-        scenario.name,
-        scenario.steps.len(),
-        scenario.variables.call.len() + scenario.variables.user.len() + scenario.variables.global.len(),
-        scenario.rtds.len(),
-    )
+/// The one that stays in the foreground made no call, which is 99 as with SIPp.
+fn to_background() -> ExitCode {
+    match background::start() {
+        Ok(pid) => {
+            println!("Background mode - PID=[{pid}]");
+            ExitCode::NoCalls
+        }
+        Err(error) => {
+            eprintln!("Cannot go to the background: {error}");
+            ExitCode::Fatal
+        }
+    }
 }
 
 /// Everything is opened before the first call: trace files, control socket, the run's own sockets.
@@ -200,7 +196,7 @@ fn observers(setup: &Setup, outputs: &Outputs, screens: Screens) -> Result<Vec<B
     }
     let background = setup.options.behaviour.background;
     let live = outputs.live == Live::Auto && !background && std::io::stdout().is_terminal();
-    match live.then(|| live::Live::start(live::Shown::default(), sipp_screen)).transpose() {
+    match live.then(|| live::Live::start(screens.remote().shown().clone(), sipp_screen)).transpose() {
         Ok(Some(live)) => observers.push(Box::new(live)),
         // A terminal that cannot be drawn on still takes lines.
         Ok(None) | Err(_) => observers.push(Box::new(ProgressLines::new(setup))),

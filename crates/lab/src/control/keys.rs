@@ -1,28 +1,40 @@
 //! Keys, when standard input is a terminal. In raw mode, which is given back when this is dropped.
 
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _};
+use std::os::fd::AsRawFd as _;
+use std::sync::Once;
 use std::time::Duration;
 
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::crossterm::terminal;
 
-use super::{Command, Target, command, key, obey};
+use super::{Command, Target, key, obey, obey_text};
 use crate::engine::Run;
 use crate::screen::Remote;
 use crate::session::Control;
 
+/// Events read in one turn, so that a paste does not hold up the run.
+const PER_TURN: usize = 256;
+
+/// The only reader of the terminal.
 pub struct Terminal {
     keys: Keys,
+    hangup: Hangup,
 }
 
 impl Terminal {
     /// `None` without a terminal.
     pub fn open(remote: Remote) -> Option<Terminal> {
-        if !std::io::stdin().is_terminal() || terminal::enable_raw_mode().is_err() {
+        if !io::stdin().is_terminal() {
             return None;
         }
+        let hangup = Hangup::watch().ok()?;
+        terminal::enable_raw_mode().ok()?;
+        restore_on_panic();
         remote.with(|state| state.raw_terminal = true);
-        Some(Terminal { keys: Keys::new(remote) })
+        Some(Terminal { keys: Keys::new(remote), hangup })
     }
 }
 
@@ -36,15 +48,54 @@ impl Drop for Terminal {
 
 impl Control for Terminal {
     fn poll(&mut self, run: &Run) {
-        while matches!(event::poll(Duration::ZERO), Ok(true)) {
-            let Ok(event) = event::read() else { return };
-            if let Event::Key(pressed) = event
-                && pressed.kind != KeyEventKind::Release
-            {
-                let control = pressed.modifiers.contains(KeyModifiers::CONTROL);
-                self.keys.press(run, pressed.code, control);
+        for _ in 0..PER_TURN {
+            if self.hangup.happened() || !matches!(event::poll(Duration::ZERO), Ok(true)) {
+                return;
+            }
+            match event::read() {
+                Ok(Event::Key(pressed)) if pressed.kind != KeyEventKind::Release => {
+                    let control = pressed.modifiers.contains(KeyModifiers::CONTROL);
+                    self.keys.press(run, pressed.code, control);
+                }
+                Ok(Event::Resize(..)) => self.keys.remote.shown().touch(),
+                Ok(_) => {}
+                Err(_) => return,
             }
         }
+    }
+}
+
+/// Whoever panics, on whatever thread, does so on a terminal that shows it.
+fn restore_on_panic() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            let _ = terminal::disable_raw_mode();
+            before(info);
+        }));
+    });
+}
+
+/// Tells whether the terminal went away: reading one that did never ends.
+struct Hangup {
+    poll: Poll,
+    events: Events,
+    happened: bool,
+}
+
+impl Hangup {
+    fn watch() -> io::Result<Hangup> {
+        let poll = Poll::new()?;
+        poll.registry().register(&mut SourceFd(&io::stdin().as_raw_fd()), Token(0), Interest::READABLE)?;
+        Ok(Hangup { poll, events: Events::with_capacity(4), happened: false })
+    }
+
+    fn happened(&mut self) -> bool {
+        if !self.happened && self.poll.poll(&mut self.events, Some(Duration::ZERO)).is_ok() {
+            self.happened = self.events.iter().any(|event| event.is_read_closed() || event.is_error());
+        }
+        self.happened
     }
 }
 
@@ -63,21 +114,18 @@ impl Keys {
         // Raw mode gives Ctrl-C as a key.
         if control && code == KeyCode::Char('c') {
             self.line = None;
+            self.show();
             obey(target, &self.remote, &Command::Quit);
             return;
         }
         let Some(line) = &mut self.line else {
             if let KeyCode::Char(pressed) = code {
-                if pressed == 'c' {
-                    self.line = Some(String::new());
-                } else if let Some(command) = key(pressed) {
-                    obey(target, &self.remote, &command);
-                }
+                self.single(target, pressed);
             }
             return;
         };
         match code {
-            KeyCode::Char(typed) => line.push(typed),
+            KeyCode::Char(typed) if line.len() < LONGEST_LINE => line.push(typed),
             KeyCode::Backspace => {
                 line.pop();
             }
@@ -85,12 +133,32 @@ impl Keys {
             KeyCode::Enter => {
                 let line = std::mem::take(line);
                 self.line = None;
-                match command(&line) {
-                    Ok(command) => obey(target, &self.remote, &command),
-                    Err(why) => self.remote.with(|state| state.say(why)),
-                }
+                self.show();
+                obey_text(target, &self.remote, &line);
+                return;
             }
-            _ => {}
+            _ => return,
+        }
+        self.show();
+    }
+
+    fn single(&mut self, target: &dyn Target, pressed: char) {
+        if pressed == 'c' {
+            self.line = Some(String::new());
+            self.show();
+        } else if let Some(command) = key(pressed) {
+            // What was told before is read by now.
+            self.show();
+            obey(target, &self.remote, &command);
         }
     }
+
+    /// The line being typed, where it is seen.
+    fn show(&self) {
+        let line = self.line.as_ref().map_or_else(String::new, |line| format!("Command: {line}"));
+        self.remote.shown().set_line(line);
+    }
 }
+
+/// No command is near it.
+const LONGEST_LINE: usize = 200;

@@ -6,8 +6,10 @@ pub mod signals;
 mod tests;
 pub mod udp;
 
+use crate::call::Which;
 use crate::engine::{Change, Run};
 use crate::screen::{Page, Remote};
+use crate::trace::Trace;
 
 /// Where commands go: the run itself, or a list in tests.
 pub trait Target {
@@ -31,6 +33,17 @@ pub enum Command {
     HardQuit,
     DumpScreens,
     Show(Page),
+    /// `0`: the live view, or no screen.
+    ShowLive,
+    /// `set display`: which scenario the screens are about.
+    Display(Which),
+    /// `set hide`: whether steps marked `hide` stay hidden.
+    Hide(bool),
+    Trace(Trace, bool),
+    /// `dump tasks`.
+    DumpTasks,
+    /// `dump variables`.
+    DumpVariables,
     Rate(f64),
     RateScale(f64),
     Limit(u64),
@@ -49,6 +62,7 @@ pub fn key(key: char) -> Option<Command> {
         'q' => Command::Quit,
         'Q' => Command::HardQuit,
         's' => Command::DumpScreens,
+        '0' => Command::ShowLive,
         '1'..='9' => Command::Show(Page::of_key(key)?),
         _ => return None,
     })
@@ -61,9 +75,12 @@ pub fn command(text: &str) -> Result<Command, String> {
         ["set", what, value] => set(what, value),
         ["set", ..] => Err("set needs a name and a value".to_owned()),
         ["reset", "stats"] => Ok(Command::ResetStats),
-        ["dump", "tasks" | "variables"] | ["trace", ..] => {
-            Err(format!("'{text}' is known to SIPp; Ringer decides its traces when it starts"))
-        }
+        ["reset", ..] => Err("stats can be reset: reset stats".to_owned()),
+        ["dump", "tasks"] => Ok(Command::DumpTasks),
+        ["dump", "variables"] => Ok(Command::DumpVariables),
+        ["dump", ..] => Err("tasks or variables can be dumped".to_owned()),
+        ["trace", what, value] => trace(what, value),
+        ["trace", ..] => Err("trace needs error, logs, messages or shortmessages, and on or off".to_owned()),
         _ => Err(format!("Unrecognized command: \"{text}\"")),
     }
 }
@@ -83,14 +100,32 @@ fn set(what: &str, value: &str) -> Result<Command, String> {
         "users" => value.parse().map(Command::Users).map_err(|_| wrong("a whole number")),
         "limit" => value.parse().map(Command::Limit).map_err(|_| wrong("a whole number")),
         "display" => match value {
-            "main" | "ooc" | "rx" => Ok(Command::Show(Page::Scenario)),
+            "main" => Ok(Command::Display(Which::Main)),
+            "ooc" => Ok(Command::Display(Which::OutOfCall)),
+            "rx" => Ok(Command::Display(Which::Receive)),
             _ => Err(wrong("main, ooc or rx")),
         },
         "hide" => match value {
-            "true" | "false" => Ok(Command::Show(Page::Scenario)),
+            "true" => Ok(Command::Hide(true)),
+            "false" => Ok(Command::Hide(false)),
             _ => Err(wrong("true or false")),
         },
         _ => Err(format!("Unknown set command: \"{what}\"")),
+    }
+}
+
+fn trace(what: &str, value: &str) -> Result<Command, String> {
+    let trace = match what {
+        "error" => Trace::Errors,
+        "logs" => Trace::Logs,
+        "messages" => Trace::Messages,
+        "shortmessages" => Trace::ShortMessages,
+        _ => return Err(format!("Unknown trace: \"{what}\" is not error, logs, messages or shortmessages")),
+    };
+    match value {
+        "on" => Ok(Command::Trace(trace, true)),
+        "off" => Ok(Command::Trace(trace, false)),
+        _ => Err(format!("Invalid trace value: \"{value}\" is not on or off")),
     }
 }
 
@@ -131,7 +166,21 @@ pub fn obey(target: &dyn Target, remote: &Remote, command: &Command) {
             target.change(Change::HardQuit);
         }
         Command::DumpScreens => remote.with(|state| state.dump = true),
-        Command::Show(page) => remote.with(|state| state.page = Some(*page)),
+        Command::Show(page) => remote.shown().set(page.key()),
+        Command::ShowLive => remote.shown().set(0),
+        Command::Display(which) => remote.shown().change_view(|view| view.which = *which),
+        Command::Hide(hide) => remote.shown().change_view(|view| view.unhide = !hide),
+        Command::Trace(trace, on) => remote.tracer().switch(*trace, *on),
+        Command::DumpTasks => remote.with(|state| state.tasks = true),
+        Command::DumpVariables => remote.with(|state| state.variables = true),
         Command::ResetStats => target.change(Change::ResetStats),
+    }
+}
+
+/// Reads a command and carries it out; a mistake is told.
+fn obey_text(target: &dyn Target, remote: &Remote, text: &str) {
+    match command(text) {
+        Ok(command) => obey(target, remote, &command),
+        Err(why) => remote.say(why),
     }
 }

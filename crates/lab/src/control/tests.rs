@@ -9,10 +9,12 @@ use ratatui::crossterm::event::KeyCode;
 use super::keys::Keys;
 use super::udp::Socket;
 use super::{Command, Target, command, key, obey};
+use crate::call::Which;
 use crate::engine::Change;
 use crate::options::Options;
 use crate::screen::tests::{options, setup, uac};
 use crate::screen::{Page, Remote};
+use crate::trace::Trace;
 
 #[derive(Default)]
 struct List(RefCell<Vec<Change>>);
@@ -63,8 +65,10 @@ fn pause_toggles_and_screens_are_asked_for() {
     assert_eq!(list.taken(), [Change::Pause(true), Change::Pause(false)]);
     remote.with(|state| {
         assert!(state.dump);
-        assert_eq!(state.page, Some(Page::Repartition(1)));
     });
+    assert_eq!(remote.shown().get(), Page::Repartition(1).key());
+    obey(&list, &remote, &key('0').expect("a key"));
+    assert_eq!(remote.shown().get(), 0, "the live view");
 }
 
 #[test]
@@ -74,11 +78,21 @@ fn commands_are_read_and_mistakes_explained() {
     assert_eq!(command("set users 12"), Ok(Command::Users(12)));
     assert_eq!(command("set limit 7"), Ok(Command::Limit(7)));
     assert_eq!(command("reset stats"), Ok(Command::ResetStats));
+    assert_eq!(command("set hide false"), Ok(Command::Hide(false)));
+    assert_eq!(command("set display ooc"), Ok(Command::Display(Which::OutOfCall)));
+    assert_eq!(command("trace error on"), Ok(Command::Trace(Trace::Errors, true)));
+    assert_eq!(command("trace shortmessages off"), Ok(Command::Trace(Trace::ShortMessages, false)));
+    assert_eq!(command("dump tasks"), Ok(Command::DumpTasks));
+    assert_eq!(command("dump variables"), Ok(Command::DumpVariables));
+    for wrong in
+        ["trace", "trace error", "trace moon on", "trace logs yes", "dump", "dump it", "reset", "set hide it"]
+    {
+        assert!(command(wrong).is_err(), "{wrong}");
+    }
     for wrong in ["", "set", "set rate", "set rate -1", "set rate nan", "set limit x", "set moon 1", "jump"] {
         assert!(command(wrong).is_err(), "{wrong}");
     }
     assert_eq!(key('x'), None);
-    assert_eq!(key('0'), None);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
-use super::{Target, command, key, obey};
+use super::{Target, key, obey, obey_text};
 use crate::engine::Run;
 use crate::options::Network;
 use crate::screen::Remote;
@@ -70,15 +70,12 @@ impl Socket {
         let text = String::from_utf8_lossy(bytes);
         let text = text.trim_end_matches(['\n', '\r', '\0']);
         if let Some(rest) = text.strip_prefix('c') {
-            match command(rest) {
-                Ok(command) => obey(target, &self.remote, &command),
-                Err(why) => self.remote.with(|state| state.say(why)),
-            }
+            obey_text(target, &self.remote, rest);
             return;
         }
         match text.chars().next().and_then(key) {
             Some(command) => obey(target, &self.remote, &command),
-            None => self.remote.with(|state| state.say(format!("Unrecognized command: \"{text}\""))),
+            None => self.remote.say(format!("Unrecognized command: \"{text}\"")),
         }
     }
 }

@@ -6,9 +6,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddr
 use socket2::{Domain, Socket, Type};
 
 use super::StartError;
-use super::kernel;
 use super::limits::{DEFAULT_PORT, PORTS_TRIED, SPARE_DESCRIPTORS};
 use super::udp::{self, Use};
+use crate::fd;
 use crate::options::{Options, Protocol, Sockets};
 
 /// SIPp's exit codes.
@@ -167,7 +167,7 @@ pub(super) fn explain_socket(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::EMFILE) => format!(
             "out of file descriptors: the limit on open files is {}; raise it with ulimit -n, or lower -l or -max_socket",
-            kernel::open_files().0
+            fd::limit().soft
         ),
         Some(libc::ENFILE) => "the whole system is out of file descriptors: raise fs.file-max".to_owned(),
         Some(libc::EADDRINUSE | libc::EADDRNOTAVAIL) => {
@@ -183,19 +183,17 @@ pub(super) fn check_descriptors(options: &Options, open: u64, shards: usize) -> 
     let per_call = options.network.transport.sockets == Sockets::PerCall;
     let own = SPARE_DESCRIPTORS + 4 * shards as u64;
     let sockets = if per_call { open.min(options.network.max_sockets as u64) } else { 0 };
-    let allowed = kernel::raise_open_files(sockets + own);
-    if allowed >= sockets + own || options.behaviour.skip_rlimit {
+    let limit = fd::raise(options.behaviour.skip_rlimit);
+    if options.behaviour.skip_rlimit {
         return Ok(());
     }
-    let calls = allowed.saturating_sub(own);
-    Err(StartError {
-        message: format!(
-            "the limit on open files is {allowed}, which allows {calls} calls with a socket each, and -l is {open}: \
-             raise it with ulimit -n {}, lower -l or -max_socket to {calls}, or use one socket for all calls",
-            sockets + own
-        ),
-        exit: FATAL,
-    })
+    match limit.objection(sockets, 1, own) {
+        None => Ok(()),
+        Some(objection) => Err(StartError {
+            message: format!("{objection}, or -max_socket, or use one socket for all calls"),
+            exit: FATAL,
+        }),
+    }
 }
 
 #[cfg(test)]

@@ -29,6 +29,10 @@ pub(super) struct Entry {
 pub(super) enum Link {
     Udp(Key),
     Stream(Key),
+    /// A connection of another shard.
+    Far(u16, Key),
+    /// The one connection to the target that all calls share, which the first shard has.
+    Shared,
     /// It had a connection and lost it.
     None,
 }

@@ -31,6 +31,7 @@ pub(super) struct Collector {
     /// Interval last told.
     told: u64,
     told_at: Option<Instant>,
+    placing: Duration,
     limit: Option<String>,
     overloaded: u64,
 }
@@ -50,6 +51,7 @@ impl Collector {
             errors: VecDeque::new(),
             told: 0,
             told_at: None,
+            placing: Duration::ZERO,
             limit: None,
             overloaded: 0,
         }
@@ -136,11 +138,16 @@ impl Collector {
         if late && busiest > span.mul_f64(BUSY_SHARE) {
             self.overloaded += 1;
         }
+        let counts = &open.stats.counts;
+        if counts[Count::Due] + counts[Count::IncomingCall] > 0 {
+            self.placing += span;
+        }
         self.total.merge(&open.stats);
         Progress {
             started,
             now,
             span,
+            placing: self.placing,
             interval: open.stats,
             total: self.total.clone(),
             gauges,

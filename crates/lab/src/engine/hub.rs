@@ -7,10 +7,13 @@ use hashbrown::HashTable;
 use mio::Waker;
 use parking_lot::Mutex;
 use stdx::hash::Keyed;
+use stdx::slab::Key;
 use stdx::time::Instant;
 
+use super::calls::Link;
 use super::limits::HANDOVER_BYTES;
 use super::schedule::Schedule;
+use crate::call::TransportFault;
 
 /// How far the end is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,6 +51,8 @@ pub(super) struct Hub {
     phase: AtomicU8,
     /// `stop_now` was asked for by a scenario.
     pub(super) stopped_by_scenario: AtomicBool,
+    /// The run cannot go on (`-max_reconnect` used up): it ends as a failure.
+    pub(super) fatal: AtomicBool,
     /// Only with several shards.
     pub(super) directory: Option<Directory>,
     pub(super) doors: Vec<Door>,
@@ -66,6 +71,7 @@ impl Hub {
             users: AtomicU32::new(0),
             phase: AtomicU8::new(Phase::Running as u8),
             stopped_by_scenario: AtomicBool::new(false),
+            fatal: AtomicBool::new(false),
             directory: (doors.len() > 1).then(Directory::new),
             doors,
         }
@@ -99,6 +105,11 @@ impl Hub {
             .started
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < self.total).then_some(n + 1));
         taken.ok().map(|before| before + 1)
+    }
+
+    /// `-m` are reached.
+    pub(super) fn all_started(&self) -> bool {
+        self.started.load(Ordering::Relaxed) >= self.total
     }
 
     /// One more open call, unless `limit` says no.
@@ -184,6 +195,12 @@ pub(super) struct Door {
 pub(super) struct Inbox {
     pub(super) bytes: Vec<u8>,
     pub(super) parcels: Vec<Parcel>,
+    /// Messages for connections of the shard that gets this.
+    pub(super) writes: Vec<FarWrite>,
+    /// Calls of the shard that gets this whose message could not leave.
+    pub(super) faults: Vec<(Key, TransportFault)>,
+    /// Connections that other shards had and lost.
+    pub(super) gone: Vec<(Link, TransportFault)>,
     pub(super) commands: Vec<Command>,
 }
 
@@ -194,22 +211,56 @@ pub(super) struct Parcel {
     pub(super) end: usize,
     pub(super) from: SocketAddr,
     pub(super) received: Instant,
+    /// The connection it came on, as the shard that gets it names it.
+    pub(super) link: Option<Link>,
+}
+
+/// One message for a connection of another shard.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FarWrite {
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) to: Far,
+    /// Who sends it, to be told when it cannot leave.
+    pub(super) shard: u16,
+    pub(super) call: Key,
+}
+
+/// Which connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Far {
+    Connection(Key),
+    /// The shared one to this target.
+    Target(SocketAddr),
 }
 
 impl Inbox {
-    pub(super) fn put(&mut self, bytes: &[u8], from: SocketAddr, received: Instant) {
+    pub(super) fn put(&mut self, bytes: &[u8], from: SocketAddr, received: Instant, link: Option<Link>) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
-        self.parcels.push(Parcel { start, end: self.bytes.len(), from, received });
+        self.parcels.push(Parcel { start, end: self.bytes.len(), from, received, link });
+    }
+
+    pub(super) fn put_write(&mut self, bytes: &[u8], to: Far, shard: u16, call: Key) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        self.writes.push(FarWrite { start, end: self.bytes.len(), to, shard, call });
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.parcels.is_empty() && self.commands.is_empty()
+        self.parcels.is_empty()
+            && self.commands.is_empty()
+            && self.writes.is_empty()
+            && self.faults.is_empty()
+            && self.gone.is_empty()
     }
 
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.parcels.clear();
+        self.writes.clear();
+        self.faults.clear();
+        self.gone.clear();
         self.commands.clear();
     }
 }
@@ -226,8 +277,9 @@ impl Door {
         }
     }
 
-    /// Moves everything into this shard's inbox; how many messages were too many.
-    pub(super) fn deliver(&self, parcels: &mut Inbox) -> u64 {
+    /// Moves everything into this shard's inbox; how many messages were too many. Calls whose own messages were
+    /// too many are named in `refused_calls`.
+    pub(super) fn deliver(&self, parcels: &mut Inbox, refused_calls: &mut Vec<Key>) -> u64 {
         let mut refused = 0;
         {
             let mut inbox = self.inbox.lock();
@@ -236,8 +288,20 @@ impl Door {
                     refused += 1;
                     continue;
                 }
-                inbox.put(&parcels.bytes[parcel.start..parcel.end], parcel.from, parcel.received);
+                let bytes = &parcels.bytes[parcel.start..parcel.end];
+                inbox.put(bytes, parcel.from, parcel.received, parcel.link);
             }
+            for write in parcels.writes.drain(..) {
+                if inbox.bytes.len() > HANDOVER_BYTES {
+                    refused_calls.push(write.call);
+                    continue;
+                }
+                let bytes = &parcels.bytes[write.start..write.end];
+                inbox.put_write(bytes, write.to, write.shard, write.call);
+            }
+            // At most one for each message above, and one for each connection there was.
+            inbox.faults.append(&mut parcels.faults);
+            inbox.gone.append(&mut parcels.gone);
         }
         parcels.bytes.clear();
         self.wake();
@@ -275,9 +339,12 @@ mod tests {
         let (mut out, mut mine) = (Inbox::default(), Inbox::default());
         let big = vec![b'x'; HANDOVER_BYTES / 4];
         for _ in 0..8 {
-            out.put(&big, from, Instant::default());
+            out.put(&big, from, Instant::default(), None);
         }
-        assert_eq!(door.deliver(&mut out), 3);
+        out.put_write(b"late", Far::Target(from), 1, Key::from_u64(7));
+        let mut refused = Vec::new();
+        assert_eq!(door.deliver(&mut out, &mut refused), 3);
+        assert_eq!(refused, [Key::from_u64(7)]);
         assert!(out.is_empty());
         door.take(&mut mine);
         assert_eq!(mine.parcels.len(), 5);

@@ -103,6 +103,8 @@ pub struct Progress {
     pub now: Instant,
     /// Length of the interval.
     pub span: Duration,
+    /// How long calls were placed, or arrived: what follows until the last one ends is no load.
+    pub placing: Duration,
     pub interval: Stats,
     pub total: Stats,
     pub gauges: Gauges,
@@ -125,7 +127,7 @@ pub enum End {
     Normal,
     /// `stop_now`, hard quit.
     Internal,
-    /// `-timeout`.
+    /// `-timeout`: no call was started after it.
     Timeout,
     Fatal,
 }
@@ -198,9 +200,10 @@ impl Run {
         drop(control);
         let options = &self.setup.options;
         let passed = now.since(self.started);
-        if options.timers.global.is_some_and(|limit| passed >= limit) && self.hub.phase() < Phase::Hard {
+        if options.timers.global.is_some_and(|limit| passed >= limit) && self.hub.phase() == Phase::Running {
             self.timed_out = true;
-            self.hub.advance(Phase::Hard);
+            // As in SIPp: open calls are let come to their end, unless the time-out is an error.
+            self.hub.advance(if options.timers.global_is_error { Phase::Hard } else { Phase::Soft });
         }
         let length = options.rate.duration.map(|length| length + options.behaviour.start_after);
         if length.is_some_and(|length| passed >= length) {
@@ -221,14 +224,14 @@ impl Run {
             paused: control.paused,
             quitting: self.hub.phase() != Phase::Running,
             open_sockets: self.collector.open_sockets(),
-            threads: self.threads.len(),
+            threads: self.hub.doors.len(),
             last_call_number: load(&self.hub.started),
             local: Some(self.local),
         }
     }
 
     fn end(&mut self, now: Instant) -> Event {
-        let mut fatal = false;
+        let mut fatal = self.hub.fatal.load(Ordering::Acquire);
         for thread in self.threads.drain(..) {
             fatal |= thread.join().is_err();
         }

@@ -5,11 +5,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use mio::Poll;
+use parking_lot::Mutex;
 use stdx::slab::Key;
 
 use super::calls::Link;
 use super::limits::BACKLOG_BYTES;
-use super::stream::Streams;
+use super::stream::{Sender, Streams};
 use super::token::{self, Kind};
 use super::udp::{self, UdpSockets, Use};
 use crate::call::TransportFault;
@@ -23,6 +24,10 @@ pub(super) struct Net {
     options: Arc<Options>,
     /// Address and port that messages name as ours.
     local: SocketAddr,
+    /// Our number: the first shard has the connection that all calls share.
+    shard: u16,
+    /// Our end of that connection, for calls of all shards.
+    shared_local: Arc<Mutex<Option<SocketAddr>>>,
     /// Bound for all calls, one for each of our addresses.
     shared: Vec<Key>,
     /// One call each; shared once `-max_socket` are open.
@@ -31,8 +36,16 @@ pub(super) struct Net {
 }
 
 impl Net {
-    pub(super) fn new(options: Arc<Options>, local: SocketAddr, streams: Streams) -> Net {
+    pub(super) fn new(
+        options: Arc<Options>,
+        local: SocketAddr,
+        streams: Streams,
+        shard: u16,
+        shared_local: Arc<Mutex<Option<SocketAddr>>>,
+    ) -> Net {
         Net {
+            shard,
+            shared_local,
             udp: UdpSockets::new(),
             streams,
             unread: Vec::new(),
@@ -69,13 +82,39 @@ impl Net {
                 let key = self.shared.get(self.next).copied();
                 key.map(Link::Udp).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
             }
+            (_, Sockets::Shared | Sockets::PerAddress) if self.shard > 0 => Ok(Link::Shared),
             (_, sockets) => {
                 let remote = self.options.network.remote_sending;
                 let remote = remote.or(self.options.remote.as_ref().map(|remote| remote.address));
                 let remote = remote.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-                self.streams.for_call(remote, sockets, poll.registry()).map(Link::Stream)
+                let key = self.streams.for_call(remote, sockets, poll.registry())?;
+                self.note_shared(key, sockets);
+                Ok(Link::Stream(key))
             }
         }
+    }
+
+    fn note_shared(&self, key: Key, sockets: Sockets) {
+        if sockets != Sockets::PerCall {
+            *self.shared_local.lock() = self.streams.local(key);
+        }
+    }
+
+    /// The connection that a call of another shard writes to; it keeps no count of such calls.
+    pub(super) fn shared_stream(&mut self, target: SocketAddr, poll: &Poll) -> Result<Key, TransportFault> {
+        let sockets = self.options.network.transport.sockets;
+        let key = self.streams.for_call(target, sockets, poll.registry());
+        let key = key.map_err(|_| TransportFault::ConnectFailed)?;
+        self.streams.release(key);
+        self.note_shared(key, sockets);
+        Ok(key)
+    }
+
+    /// `-t ui`: the socket at this address of ours.
+    pub(super) fn link_from(&self, ip: IpAddr) -> io::Result<Link> {
+        let at = |key: &&Key| self.udp.local(**key).is_some_and(|local| local.ip() == ip);
+        let key = self.shared.iter().find(at).copied();
+        key.map(Link::Udp).ok_or_else(|| io::Error::other(format!("no socket is bound to {ip} (-ip_field)")))
     }
 
     fn udp_of_its_own(&mut self, poll: &Poll) -> io::Result<Link> {
@@ -117,7 +156,7 @@ impl Net {
                 }
             }
             Link::Stream(key) => self.streams.share(key),
-            Link::None => {}
+            Link::Far(..) | Link::Shared | Link::None => {}
         }
     }
 
@@ -138,6 +177,7 @@ impl Net {
                 !self.shared.contains(&key)
             }
             Link::Stream(key) => self.streams.release(key),
+            Link::Far(..) | Link::Shared => false,
             Link::None => true,
         }
     }
@@ -147,7 +187,8 @@ impl Net {
         let bound = match link {
             Link::Udp(key) => self.udp.local(key),
             Link::Stream(key) => self.streams.local(key),
-            Link::None => None,
+            Link::Shared => *self.shared_local.lock(),
+            Link::Far(..) | Link::None => None,
         };
         let Some(bound) = bound else { return self.local };
         let ip = if bound.ip().is_unspecified() { self.local.ip() } else { bound.ip() };
@@ -179,6 +220,11 @@ impl Net {
             return Ok(self.default_link());
         }
         let sockets = self.options.network.transport.sockets;
+        if sockets == Sockets::PerCall {
+            self.streams.spend().map_err(|_| TransportFault::ConnectFailed)?;
+        } else if self.shard > 0 {
+            return Ok(Link::Shared);
+        }
         let key = self.streams.for_call(target, sockets, poll.registry());
         key.map(Link::Stream).map_err(|_| TransportFault::ConnectFailed)
     }
@@ -196,8 +242,11 @@ impl Net {
         match link {
             Link::Udp(_) if bytes.len() > BACKLOG_BYTES => Err(TransportFault::Congestion),
             Link::Udp(key) if self.udp.queue(key, start, end, to, call) => Ok(()),
-            Link::Udp(_) | Link::None => Err(TransportFault::CannotSend),
-            Link::Stream(key) => self.streams.write(key, &bytes[start..end]),
+            Link::Udp(_) | Link::Far(..) | Link::Shared | Link::None => Err(TransportFault::CannotSend),
+            Link::Stream(key) => {
+                let sender = Sender { shard: self.shard, call };
+                self.streams.write(key, &bytes[start..end], sender)
+            }
         }
     }
 

@@ -13,11 +13,12 @@ use stdx::time::Instant;
 
 use super::calls::{Calls, Link, Timers};
 use super::clock::Clock;
-use super::hub::{Command, Hub, Inbox, Phase};
+use super::hub::{Command, Far, Hub, Inbox, Phase};
 use super::limits::{BUSY, LATE, NAP, STARTS_A_TURN, STREAM_NAP, WINDOW};
 use super::net::Net;
 use super::report::{Report, Reporter};
 use super::schedule::Arrivals;
+use super::stream::Sender;
 use super::token::{self, Kind};
 use super::twin::Twins;
 use super::users::Users;
@@ -63,6 +64,10 @@ pub(super) struct Shard {
     /// No arrivals from here on (`--for`).
     pub(super) arrivals_end: Instant,
     pub(super) users: Users,
+    /// When the turn in hand began.
+    pub(super) turn: Instant,
+    /// The out-of-call scenario was asked for (`-oocsf`): it takes every request, not only what `-aa` answers.
+    pub(super) answers_all: bool,
     /// Messages for other shards, by shard.
     pub(super) outgoing: Vec<Inbox>,
     pub(super) inbox: Inbox,
@@ -115,6 +120,7 @@ impl Shard {
             if now.since(self.rhythm.planned) > LATE {
                 self.stats.count(Count::LateTurns);
             }
+            self.turn = now;
             self.rhythm.messages = 0;
             self.rhythm.more = false;
             self.take_events(&events, now);
@@ -122,6 +128,7 @@ impl Shard {
             self.wake_calls(now, &mut fired);
             self.receive(&mut receiver, now);
             self.turn_media(&events, &mut receiver, now);
+            self.keep_connections(now);
             self.start_due(now);
             self.finish_turn(now);
             if self.is_over(now) {
@@ -169,6 +176,7 @@ impl Shard {
         if let Some(media) = self.media.deadline() {
             deadline = deadline.min(media);
         }
+        deadline = deadline.min(self.net.streams.deadline());
         deadline
     }
 
@@ -199,10 +207,31 @@ impl Shard {
         }
         for parcel in &inbox.parcels {
             let bytes = &inbox.bytes[parcel.start..parcel.end];
-            self.handle_handed_over(bytes, parcel.from, parcel.received);
+            self.handle_handed_over(bytes, parcel.from, parcel.received, parcel.link);
         }
+        self.take_far(&inbox);
         inbox.clear();
         self.inbox = inbox;
+    }
+
+    /// What other shards want of our connections, or tell of theirs.
+    fn take_far(&mut self, inbox: &Inbox) {
+        for write in &inbox.writes {
+            let bytes = &inbox.bytes[write.start..write.end];
+            let sender = Sender { shard: write.shard, call: write.call };
+            let connection = match write.to {
+                Far::Connection(key) => Ok(key),
+                Far::Target(target) => self.net.shared_stream(target, &self.poll),
+            };
+            let written = connection.and_then(|key| self.net.streams.write_from_afar(key, bytes, sender));
+            if let Err(fault) = written {
+                self.outgoing[usize::from(write.shard)].faults.push((write.call, fault));
+            }
+        }
+        self.faults.extend_from_slice(&inbox.faults);
+        for (link, fault) in &inbox.gone {
+            self.tell_calls_of(*link, *fault);
+        }
     }
 
     fn wake_calls(&mut self, now: Instant, fired: &mut Vec<Key>) {
@@ -272,8 +301,10 @@ impl Shard {
         self.flush(now);
         for index in 0..self.outgoing.len() {
             if !self.outgoing[index].is_empty() {
-                let refused = self.hub.doors[index].deliver(&mut self.outgoing[index]);
+                let mut calls = Vec::new();
+                let refused = self.hub.doors[index].deliver(&mut self.outgoing[index], &mut calls);
                 self.stats.add(Count::ReceiveDrops, refused);
+                self.faults.extend(calls.into_iter().map(|call| (call, TransportFault::Congestion)));
             }
         }
         self.rhythm.end_turn(now);
@@ -310,7 +341,7 @@ impl Shard {
         let mut read = std::mem::take(&mut self.frames);
         let from = self.net.streams.remote(key);
         let address = from.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
-        self.net.streams.event(key, event, |message| read.put(message, address, now));
+        self.net.streams.event(key, event, |message| read.put(message, address, now, None));
         for frame in &read.parcels {
             let bytes = &read.bytes[frame.start..frame.end];
             self.handle(bytes, address, now, Origin::Link(Link::Stream(key)));
@@ -322,16 +353,54 @@ impl Shard {
     /// Calls of a connection that is gone fail with it, or (`-reconnect_close false`) make a new one when they
     /// next send.
     fn tell_ended_connections(&mut self) {
-        for (connection, fault) in std::mem::take(&mut self.net.streams.ended) {
-            let tell = fault != TransportFault::Closed || self.envs.main.options.network.reconnect_close;
-            for key in self.calls.with_link(Link::Stream(connection)) {
-                if let Some(entry) = self.calls.get_mut(key) {
-                    entry.link = Link::None;
-                }
-                if tell {
-                    self.faults.push((key, fault));
+        for ended in std::mem::take(&mut self.net.streams.ended) {
+            if ended.calls > 0 {
+                self.tell_calls_of(Link::Stream(ended.key), ended.fault);
+            }
+            if !ended.far {
+                continue;
+            }
+            let link = if ended.shared { Link::Shared } else { Link::Far(self.index, ended.key) };
+            for (index, out) in self.outgoing.iter_mut().enumerate() {
+                if index != usize::from(self.index) {
+                    out.gone.push((link, ended.fault));
                 }
             }
+        }
+    }
+
+    fn tell_calls_of(&mut self, link: Link, fault: TransportFault) {
+        let tell = fault != TransportFault::Closed || self.envs.main.options.network.reconnect_close;
+        for key in self.calls.with_link(link) {
+            if let Some(entry) = self.calls.get_mut(key) {
+                entry.link = Link::None;
+            }
+            if tell {
+                self.faults.push((key, fault));
+            }
+        }
+    }
+
+    /// Connections whose time has come, messages that waited too long for theirs, and the end of all patience.
+    fn keep_connections(&mut self, now: Instant) {
+        self.net.streams.wake(now, self.poll.registry());
+        for late in std::mem::take(&mut self.net.streams.late) {
+            let fault = (late.call, TransportFault::SendTimeout);
+            if late.shard == self.index {
+                self.faults.push(fault);
+            } else {
+                self.outgoing[usize::from(late.shard)].faults.push(fault);
+            }
+        }
+        if self.net.streams.exhausted && !self.hub.fatal.swap(true, std::sync::atomic::Ordering::AcqRel) {
+            let most = self.envs.main.options.network.max_reconnect;
+            self.error(
+                now,
+                format!(
+                    "the connection was lost more often than -max_reconnect allows ({most}): the run ends"
+                ),
+            );
+            self.hub.advance(Phase::Hard);
         }
     }
 
@@ -341,9 +410,13 @@ impl Shard {
             Phase::Running => false,
             Phase::Soft => self.nothing_open(),
             Phase::Hard => {
+                // A scenario's own `stop_now` ends the run where it stands, as SIPp's: nobody is told.
+                let silent = self.hub.stopped_by_scenario.load(std::sync::atomic::Ordering::Acquire);
                 for key in self.calls.keys() {
                     if self.calls.get(key).is_some_and(|entry| entry.open) {
-                        self.enter(key, now, |call, ctx| call.abort(ctx, Count::FailedStopped));
+                        if !silent {
+                            self.enter(key, now, |call, ctx| call.abort(ctx, Count::FailedStopped));
+                        }
                         self.close_call(key);
                     }
                 }
@@ -358,13 +431,16 @@ impl Shard {
         self.hub.open.load(std::sync::atomic::Ordering::Acquire) == 0 && self.out.bytes.is_empty()
     }
 
-    /// Runs one entry point of a call and does what comes of it.
-    pub(super) fn enter(&mut self, key: Key, now: Instant, step: impl FnOnce(&mut Call, &mut Ctx<'_>)) {
+    /// Runs one entry point of a call and does what comes of it. `received` is when its cause came; what the call
+    /// does happens in this turn.
+    pub(super) fn enter(&mut self, key: Key, received: Instant, step: impl FnOnce(&mut Call, &mut Ctx<'_>)) {
         let Some(entry) = self.calls.get_mut(key) else { return };
         let user = entry.call.identity.user;
         let users = self.users.asked();
+        let now = received.max(self.turn);
         let mut ctx = Ctx {
             now,
+            received,
             env: self.envs.get(entry.which),
             stats: &mut self.stats,
             out: &mut self.out,
@@ -379,8 +455,10 @@ impl Shard {
 
     /// `<init>`, before any shard runs.
     pub(super) fn initialise(&mut self) -> Result<(), String> {
+        let now = self.clock.now();
         let mut ctx = Ctx {
-            now: self.clock.now(),
+            now,
+            received: now,
             env: &self.envs.main,
             stats: &mut self.stats,
             out: &mut self.out,

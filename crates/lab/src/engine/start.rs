@@ -33,11 +33,13 @@ use crate::call::{Env, Outbox, Value, Which};
 use crate::inject::Files;
 use crate::options::{self, Options};
 use crate::rtp;
-use crate::scenario::Scenario;
+use crate::scenario::model::Source;
+use crate::scenario::{Scenario, built_in, compile_text};
 use crate::stats::Stats;
 
 pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
     name_sources(&mut setup)?;
+    answer_outside_calls(&mut setup);
     let options = Arc::clone(&setup.options);
     if setup.scenario.starts_calls() && options.remote.is_none() && options.network.remote_sending.is_none() {
         return Err(fatal("this scenario starts calls: say where to, as HOST or HOST:PORT".to_owned()));
@@ -68,6 +70,7 @@ pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
         tls,
         media,
         addresses,
+        shared_local: Arc::default(),
     };
     let mut built = Vec::new();
     for (index, poll) in polls.into_iter().enumerate() {
@@ -103,6 +106,16 @@ fn name_sources(setup: &mut Setup) -> Result<(), StartError> {
     options.network.local = setup.files.source_addresses(field).map_err(fatal)?;
     setup.options = Arc::new(options);
     Ok(())
+}
+
+/// `-aa` answers outside calls too, unless `-oocsf` says how.
+fn answer_outside_calls(setup: &mut Setup) {
+    if !setup.options.call.auto_answer || setup.out_of_call.is_some() {
+        return;
+    }
+    let text = built_in("ooc_default").expect("it comes with the program");
+    let compiled = compile_text(text.as_bytes(), Source::BuiltIn("ooc_default"));
+    setup.out_of_call = compiled.ok().map(|compiled| Arc::new(compiled.scenario));
 }
 
 /// Certificates, when the transport wants them.
@@ -211,6 +224,7 @@ struct Common<'a> {
     tls: Option<Tls>,
     media: Arc<rtp::Shared>,
     addresses: Addresses,
+    shared_local: Arc<Mutex<Option<SocketAddr>>>,
 }
 
 impl Common<'_> {
@@ -224,14 +238,17 @@ impl Common<'_> {
     ) -> Result<Shard, StartError> {
         let options = &self.setup.options;
         let system = |error: std::io::Error| fatal(bind::explain_socket(&error));
-        let mut net =
-            Net::new(Arc::clone(options), bound.local, Streams::new(Arc::clone(options), self.tls.clone()));
+        let number = u16::try_from(index).expect("threads are at most 255");
+        let streams = Streams::new(Arc::clone(options), self.tls.clone());
+        let shared_local = Arc::clone(&self.shared_local);
+        let mut net = Net::new(Arc::clone(options), bound.local, streams, number, shared_local);
         for listener in std::mem::take(&mut bound.listeners[index]) {
             net.streams.listen(listener, poll.registry()).map_err(system)?;
         }
         for socket in std::mem::take(&mut bound.udp[index]) {
             net.add_shared(socket, &poll).map_err(system)?;
         }
+        self.connect_first(&mut net, &poll);
         let registry = poll.registry().try_clone().map_err(system)?;
         let media = rtp::Streams::new(&self.media, index, registry, MEDIA, self.started, rng.fork())
             .map_err(fatal)?;
@@ -240,7 +257,7 @@ impl Common<'_> {
         let shards = self.hub.doors.len();
         let user_slots = self.setup.scenario.variables.user.len();
         Ok(Shard {
-            index: u16::try_from(index).expect("threads are at most 255"),
+            index: number,
             hub: Arc::clone(self.hub),
             clock: self.clock,
             envs: self.envs()?,
@@ -249,6 +266,8 @@ impl Common<'_> {
             out: Outbox::default(),
             arrivals: self.arrivals(index, rng.fork()),
             arrivals_end: self.arrivals_end(),
+            turn: self.started,
+            answers_all: self.setup.options.scenario.out_of_call.is_some(),
             users: Users::new(index, shards, self.users(), user_slots),
             rng,
             stats: self.empty_stats(),
@@ -264,6 +283,18 @@ impl Common<'_> {
             rhythm: Rhythm::default(),
             reports,
         })
+    }
+
+    /// The connection that all calls share is there before the first of them, so that all shards know our end.
+    fn connect_first(&self, net: &mut Net, poll: &Poll) {
+        let transport = self.setup.options.network.transport;
+        let shared = transport.sockets != options::Sockets::PerCall;
+        if shared && transport.is_reliable() && self.setup.scenario.starts_calls() {
+            // One that fails at once is tried again by the first call, which is then told.
+            if let Ok(link) = net.link_for_call(poll) {
+                net.release(link);
+            }
+        }
     }
 
     fn envs(&self) -> Result<Envs, StartError> {
@@ -320,9 +351,7 @@ impl Common<'_> {
         let steps = |scenario: &Option<Arc<Scenario>>| scenario.as_ref().map_or(0, |known| known.steps.len());
         let (main, receive, out_of_call) =
             (&self.setup.scenario, &self.setup.receive, &self.setup.out_of_call);
-        let all = || [Some(main), receive.as_ref(), out_of_call.as_ref()].into_iter().flatten();
-        let rtds = all().map(|scenario| scenario.rtds.len()).max().unwrap_or(0);
-        let counters = all().map(|scenario| scenario.counters.len()).max().unwrap_or(0);
+        let (rtds, counters) = (main.rtds.len(), main.counters.len());
         Stats::sized(main.steps.len(), steps(receive), steps(out_of_call), rtds, counters)
     }
 }

@@ -1,5 +1,6 @@
 //! Connections of one shard: made, accepted, written once a turn.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry};
 use socket2::{Domain, Socket, Type};
 use stdx::slab::{Key, Slab};
+use stdx::time::Instant;
 
 use super::limits::STREAM_BACKLOG;
 use super::tls::Tls;
@@ -24,12 +26,26 @@ struct Connection {
     /// Messages that wait, and where each ends.
     out: Vec<u8>,
     ends: Vec<usize>,
+    /// Who waits since when, a message each; kept only with `-send_timeout`.
+    waiting: VecDeque<(Sender, Instant)>,
     calls: u32,
+    /// Calls of other shards use it too.
+    far: bool,
     /// Made for one call: closed with it.
     own: bool,
 }
 
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let State::Up(wire) = &mut self.wire {
+            wire.close();
+        }
+    }
+}
+
 enum State {
+    /// A lost one that is made again, but not before this time (`-reconnect_sleep`).
+    Waiting(Socket, Instant),
     Connecting(TcpStream),
     Up(Box<Wire>),
     Down,
@@ -47,8 +63,37 @@ pub(super) struct Streams {
     scratch: Vec<u8>,
     next: usize,
     reconnects: u32,
+    now: Instant,
+    /// When the last shared connection was lost.
+    lost: Option<Instant>,
+    /// Those in [`State::Waiting`].
+    sleeping: Vec<Key>,
+    /// `-max_reconnect` is used up and one more was needed.
+    pub(super) exhausted: bool,
     /// Connections that ended, to be told to their calls.
-    pub(super) ended: Vec<(Key, TransportFault)>,
+    pub(super) ended: Vec<Ended>,
+    /// Calls whose message waited longer than `-send_timeout`.
+    pub(super) late: Vec<Sender>,
+}
+
+/// A call, by its shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sender {
+    pub(super) shard: u16,
+    pub(super) call: Key,
+}
+
+/// A connection that is no more.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) key: Key,
+    pub(super) fault: TransportFault,
+    /// Calls of this shard that used it.
+    pub(super) calls: u32,
+    /// Other shards used it.
+    pub(super) far: bool,
+    /// It was the one to the target for all calls.
+    pub(super) shared: bool,
 }
 
 /// Read from a connection in one go.
@@ -68,7 +113,12 @@ impl Streams {
             scratch: Vec::new(),
             next: 0,
             reconnects,
+            now: Instant::default(),
+            lost: None,
+            sleeping: Vec::new(),
+            exhausted: false,
             ended: Vec::new(),
+            late: Vec::new(),
         }
     }
 
@@ -134,10 +184,83 @@ impl Streams {
             self.share(key);
             return Ok(key);
         }
-        let key = self.connect(protocol, remote, false, registry)?;
+        let key = match self.lost {
+            Some(lost) => {
+                self.spend()?;
+                let socket = self.prepare(remote)?;
+                let local = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
+                let begin = lost + self.options.network.reconnect_sleep;
+                let key = self.insert(State::Waiting(socket, begin), remote, local, protocol, false);
+                self.sleeping.push(key);
+                key
+            }
+            None => self.connect(protocol, remote, false, registry)?,
+        };
         self.shared.push((remote, protocol, key));
         self.share(key);
         Ok(key)
+    }
+
+    /// One of `-max_reconnect`.
+    pub(super) fn spend(&mut self) -> io::Result<()> {
+        match self.reconnects.checked_sub(1) {
+            Some(left) => self.reconnects = left,
+            None => {
+                self.exhausted = true;
+                return Err(io::Error::other("the connections that -max_reconnect allows are used up"));
+            }
+        }
+        Ok(())
+    }
+
+    /// When [`Streams::wake`] has something to do.
+    pub(super) fn deadline(&self) -> Instant {
+        let begins = self.sleeping.iter().filter_map(|key| match &self.connections.get(*key)?.wire {
+            State::Waiting(_, begin) => Some(*begin),
+            _ => None,
+        });
+        let begins = begins.min().unwrap_or(Instant::FAR_FUTURE);
+        let Some(limit) = self.options.timers.send_timeout else { return begins };
+        let since = self.connections.iter().filter_map(|(_, connection)| connection.waiting.front());
+        since.map(|(_, since)| *since + limit).fold(begins, Instant::min)
+    }
+
+    /// Begins connections that slept, finds messages that waited too long.
+    pub(super) fn wake(&mut self, now: Instant, registry: &Registry) {
+        self.now = now;
+        for key in std::mem::take(&mut self.sleeping) {
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            match std::mem::replace(&mut connection.wire, State::Down) {
+                State::Waiting(socket, begin) if begin <= now => {
+                    let remote = connection.remote;
+                    if self.begin(key, socket, remote, registry).is_err() {
+                        self.fail(key, TransportFault::ConnectFailed);
+                    }
+                }
+                other => {
+                    connection.wire = other;
+                    self.sleeping.push(key);
+                }
+            }
+        }
+        let Some(limit) = self.options.timers.send_timeout else { return };
+        let keys: Vec<Key> = self.connections.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            // A message that has begun to leave cannot be taken back: what is behind it stays as well.
+            while connection.waiting.front().is_some_and(|(_, since)| *since + limit <= now) {
+                self.late.extend(connection.waiting.pop_front().map(|(sender, _)| sender));
+            }
+        }
+    }
+
+    fn begin(&mut self, key: Key, socket: Socket, remote: SocketAddr, registry: &Registry) -> io::Result<()> {
+        let tcp = start_connecting(socket, remote)?;
+        if let Some(connection) = self.connections.get_mut(key) {
+            connection.local = tcp.local_addr()?;
+            connection.wire = State::Connecting(tcp);
+        }
+        self.watch(key, registry)
     }
 
     /// `<setdest>`: as `for_call`, by another protocol.
@@ -158,27 +281,28 @@ impl Streams {
         own: bool,
         registry: &Registry,
     ) -> io::Result<Key> {
-        if self.reconnects == 0 && self.options.network.max_reconnect > 0 {
-            return Err(io::Error::other("the connections that -max_reconnect allows are used up"));
-        }
+        let tcp = start_connecting(self.prepare(remote)?, remote)?;
+        let local = tcp.local_addr()?;
+        let key = self.insert(State::Connecting(tcp), remote, local, protocol, own);
+        self.watch(key, registry)?;
+        Ok(key)
+    }
+
+    /// A socket at an address of ours.
+    fn prepare(&mut self, remote: SocketAddr) -> io::Result<Socket> {
         let socket = Socket::new(Domain::for_address(remote), Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
         socket.set_tcp_nodelay(true)?;
+        if let Some(device) = &self.options.network.bind_to_device {
+            socket.bind_device(Some(device.as_bytes()))?;
+        }
         let sources: Vec<&IpAddr> =
             self.options.network.local.iter().filter(|ip| ip.is_ipv4() == remote.is_ipv4()).collect();
         if let Some(ip) = sources.get(self.next % sources.len().max(1)) {
             socket.bind(&SocketAddr::new(**ip, 0).into())?;
         }
         self.next = self.next.wrapping_add(1);
-        match socket.connect(&remote.into()) {
-            Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
-            other => other?,
-        }
-        let tcp = TcpStream::from_std(socket.into());
-        let local = tcp.local_addr()?;
-        let key = self.insert(State::Connecting(tcp), remote, local, protocol, own);
-        self.watch(key, registry)?;
-        Ok(key)
+        Ok(socket)
     }
 
     fn insert(
@@ -190,7 +314,19 @@ impl Streams {
         own: bool,
     ) -> Key {
         let (out, ends) = (Vec::new(), Vec::new());
-        self.connections.insert(Connection { wire, remote, local, protocol, out, ends, calls: 0, own })
+        let waiting = VecDeque::new();
+        self.connections.insert(Connection {
+            wire,
+            remote,
+            local,
+            protocol,
+            out,
+            ends,
+            waiting,
+            calls: 0,
+            far: false,
+            own,
+        })
     }
 
     fn watch(&mut self, key: Key, registry: &Registry) -> io::Result<()> {
@@ -230,7 +366,8 @@ impl Streams {
     }
 
     /// Leaves with the next flush, once the connection is up.
-    pub(super) fn write(&mut self, key: Key, bytes: &[u8]) -> Result<(), TransportFault> {
+    pub(super) fn write(&mut self, key: Key, bytes: &[u8], sender: Sender) -> Result<(), TransportFault> {
+        let limited = self.options.timers.send_timeout.is_some();
         let connection = self.connections.get_mut(key).ok_or(TransportFault::Closed)?;
         if connection.out.len() > STREAM_BACKLOG {
             return Err(TransportFault::Congestion);
@@ -240,7 +377,28 @@ impl Streams {
         }
         connection.out.extend_from_slice(bytes);
         connection.ends.push(connection.out.len());
+        if limited {
+            connection.waiting.push_back((sender, self.now));
+        }
         Ok(())
+    }
+
+    /// As [`Streams::write`], for a call of another shard.
+    pub(super) fn write_from_afar(
+        &mut self,
+        key: Key,
+        bytes: &[u8],
+        sender: Sender,
+    ) -> Result<(), TransportFault> {
+        self.used_from_afar(key);
+        self.write(key, bytes, sender)
+    }
+
+    /// Another shard is to be told of its end.
+    pub(super) fn used_from_afar(&mut self, key: Key) {
+        if let Some(connection) = self.connections.get_mut(key) {
+            connection.far = true;
+        }
     }
 
     /// One write for each connection that has something to say.
@@ -261,6 +419,9 @@ impl Streams {
                     *end = end.saturating_sub(done);
                     stays
                 });
+                while connection.waiting.len() > connection.ends.len() {
+                    connection.waiting.pop_front();
+                }
                 if connection.out.is_empty() && connection.own && connection.calls == 0 {
                     self.remove(key);
                 }
@@ -327,8 +488,10 @@ impl Streams {
     }
 
     fn fail(&mut self, key: Key, fault: TransportFault) {
+        let Some(gone) = self.connections.get(key) else { return };
+        let shared = self.shared.iter().any(|shared| shared.2 == key);
+        self.ended.push(Ended { key, fault, calls: gone.calls, far: gone.far, shared });
         self.remove(key);
-        self.ended.push((key, fault));
     }
 
     fn remove(&mut self, key: Key) {
@@ -340,7 +503,16 @@ impl Streams {
             }
         } else if let Some(at) = self.shared.iter().position(|shared| shared.2 == key) {
             self.shared.swap_remove(at);
-            self.reconnects = self.reconnects.saturating_sub(1);
+            self.lost = Some(self.now);
         }
     }
+}
+
+/// The rest comes with an event.
+fn start_connecting(socket: Socket, remote: SocketAddr) -> io::Result<TcpStream> {
+    match socket.connect(&remote.into()) {
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
+        other => other?,
+    }
+    Ok(TcpStream::from_std(socket.into()))
 }

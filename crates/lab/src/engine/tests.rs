@@ -1,5 +1,10 @@
 //! Whole runs on loopback: both ends in one process, over every transport.
 
+mod ends;
+mod outside;
+mod streams;
+mod twins;
+
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -176,6 +181,7 @@ fn the_time_out_ends_a_run() {
     let (_socket, remote) = silent();
     let mut client = caller(options("127.0.0.1", Protocol::Udp, Sockets::Shared, 1), remote);
     client.timers.global = Some(Duration::from_millis(300));
+    client.timers.global_is_error = true;
     assert_eq!(end(&mut Run::start(setup("uac", client)).unwrap()).end, End::Timeout);
 }
 

@@ -153,7 +153,7 @@ impl Shard {
     pub(super) fn command(&mut self, key: Key, start: usize, end: usize, peer: Option<&str>) {
         let sent = self.twins.send(&self.out.bytes[start..end], peer, self.poll.registry());
         if sent.is_err() {
-            self.faults.push((key, TransportFault::CannotSend));
+            self.faults.push((key, TransportFault::CommandNotSent));
         }
     }
 

@@ -182,6 +182,27 @@ impl Wire {
     }
 }
 
+impl Wire {
+    /// A word of farewell where the protocol has one; a peer that does not take it now goes without.
+    pub(super) fn close(&mut self) {
+        if let Wire::Web(web) = self {
+            let _ = web.close(None);
+            let _ = web.flush();
+        }
+    }
+}
+
+impl Drop for Io {
+    /// RFC 8446 §6.1: each side says that it closes, so that a cut connection is told from an ended one.
+    fn drop(&mut self) {
+        if let Io::Tls(tls, tcp) = self {
+            tls.send_close_notify();
+            // It is closed either way.
+            let _ = push(tls, tcp);
+        }
+    }
+}
+
 /// RFC 7118 §4.1: the sub-protocol is `sip`. One who does not offer it is answered all the same.
 #[expect(clippy::result_large_err, reason = "the signature is tungstenite's")]
 fn speak_sip(request: &Request, mut response: Response) -> Result<Response, ErrorResponse> {

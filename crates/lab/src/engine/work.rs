@@ -9,12 +9,13 @@ use stdx::slab::Key;
 use stdx::time::Instant;
 
 use super::calls::{Entry, Link};
-use super::hub::Phase;
+use super::hub::{Far, Phase};
 use super::limits::BATCHES_A_TURN;
 use super::shard::Shard;
 use super::shell;
 use crate::call::message::{Incoming, StartLine};
 use crate::call::{Call, Ctx, Effect, Identity, Outcome, SendTo, TransportFault, Which};
+use crate::options::Sockets;
 use crate::scenario::model::Role;
 use crate::stats::Count;
 use crate::trace::Direction;
@@ -23,8 +24,8 @@ use crate::trace::Direction;
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Origin {
     Link(Link),
-    /// From another shard, which has already looked for its call.
-    Shard,
+    /// From another shard, which has already looked for its call; the connection it has it from.
+    Shard(Option<Link>),
 }
 
 impl Shard {
@@ -56,8 +57,14 @@ impl Shard {
         true
     }
 
-    pub(super) fn handle_handed_over(&mut self, bytes: &[u8], from: SocketAddr, received: Instant) {
-        self.dispatch(bytes, from, received, Origin::Shard);
+    pub(super) fn handle_handed_over(
+        &mut self,
+        bytes: &[u8],
+        from: SocketAddr,
+        received: Instant,
+        link: Option<Link>,
+    ) {
+        self.dispatch(bytes, from, received, Origin::Shard(link));
     }
 
     /// One message as it came from the network.
@@ -79,21 +86,50 @@ impl Shard {
             }
         };
         let call_id = self.trimmed(message.call_id);
-        if self.envs.main.tracer.wants_messages() {
+        // Traced where it came in: a message that is handed over comes through here twice.
+        if matches!(origin, Origin::Link(_)) && self.envs.main.tracer.wants_messages() {
             let transport = self.envs.main.options.network.transport;
             self.envs.main.tracer.message(received, Direction::Received, transport, call_id, bytes);
         }
         let hash = self.hub.keyed.hash(call_id);
         if let Some(key) = self.calls.find(hash, call_id) {
+            self.follow(key, origin);
             return self.enter(key, received, |call, ctx| call.handle_message(ctx, &message, from));
         }
         if self.calls.is_dead(hash) {
             return self.stats.count(Count::DeadCallMsgs);
         }
         if let Some(other) = self.other_shard(hash, origin) {
-            return self.outgoing[usize::from(other)].put(bytes, from, received);
+            return self.hand_over(other, bytes, from, received, origin);
         }
         self.handle_stranger(&message, call_id, hash, from, received, origin);
+    }
+
+    /// A server answers on the connection that the request came on (RFC 3261 §18.2.2).
+    fn follow(&mut self, key: Key, origin: Origin) {
+        let new = match origin {
+            Origin::Link(link @ Link::Stream(_)) | Origin::Shard(Some(link)) => link,
+            Origin::Link(_) | Origin::Shard(None) => return,
+        };
+        let Some(entry) = self.calls.get_mut(key) else { return };
+        if entry.link == new || !entry.call.identity.incoming || !entry.open {
+            return;
+        }
+        let old = std::mem::replace(&mut entry.link, new);
+        self.net.release(old);
+        self.net.share(new);
+    }
+
+    fn hand_over(&mut self, to: u16, bytes: &[u8], from: SocketAddr, received: Instant, origin: Origin) {
+        let link = match origin {
+            Origin::Link(Link::Stream(key)) => {
+                self.net.streams.used_from_afar(key);
+                Some(Link::Far(self.index, key))
+            }
+            Origin::Shard(link) => link,
+            Origin::Link(_) => None,
+        };
+        self.outgoing[usize::from(to)].put(bytes, from, received, link);
     }
 
     /// `xxx///id` is a message for `id`: SIPp's way to let several Call-IDs belong to one call.
@@ -105,7 +141,7 @@ impl Shard {
     }
 
     fn other_shard(&self, hash: u64, origin: Origin) -> Option<u16> {
-        if matches!(origin, Origin::Shard) {
+        if matches!(origin, Origin::Shard(_)) {
             return None;
         }
         let directory = self.hub.directory.as_ref()?;
@@ -122,12 +158,11 @@ impl Shard {
         received: Instant,
         origin: Origin,
     ) {
-        let is_request = matches!(message.start, StartLine::Request { .. });
         let which = if self.envs.main.scenario.role == Role::Server {
             Some(Which::Main)
         } else if self.envs.receive.is_some() {
             Some(Which::Receive)
-        } else if self.envs.out_of_call.is_some() && is_request {
+        } else if self.answers_outside_calls(message) {
             Some(Which::OutOfCall)
         } else {
             None
@@ -140,17 +175,24 @@ impl Shard {
             let owner = directory.claim(hash, self.index);
             if owner != self.index {
                 // Its first message came twice, to two sockets.
-                return self.outgoing[usize::from(owner)].put(message.bytes, from, received);
+                return self.hand_over(owner, message.bytes, from, received, origin);
             }
         }
         let link = match origin {
             Origin::Link(link) => link,
-            Origin::Shard => self.net.default_link(),
+            Origin::Shard(link) => link.unwrap_or_else(|| self.net.default_link()),
         };
         match self.open_incoming(which, call_id, hash, from, link, received) {
             Some(key) => self.enter(key, received, |call, ctx| call.handle_message(ctx, message, from)),
             None => self.out_of_call(message, received),
         }
+    }
+
+    /// `-oocsf` takes every request, `-aa` those it answers within calls too.
+    fn answers_outside_calls(&self, message: &Incoming<'_>) -> bool {
+        let StartLine::Request { method, .. } = message.start else { return false };
+        let usual = matches!(method, b"INFO" | b"NOTIFY" | b"OPTIONS" | b"UPDATE");
+        self.envs.out_of_call.is_some() && (self.answers_all || usual)
     }
 
     fn out_of_call(&mut self, message: &Incoming<'_>, received: Instant) {
@@ -171,7 +213,8 @@ impl Shard {
         link: Link,
         received: Instant,
     ) -> Option<Key> {
-        if !self.hub.try_open(received, u64::MAX) {
+        // An answer outside calls does not hold up the end of the run.
+        if which != Which::OutOfCall && !self.hub.try_open(received, u64::MAX) {
             return None;
         }
         let number = match which {
@@ -193,6 +236,7 @@ impl Shard {
             remote: from,
             user: 0,
             incoming: true,
+            lines: Box::default(),
         };
         let peer = self.envs.main.options.network.remote_sending.unwrap_or(from);
         self.stats.count(if which == Which::OutOfCall { Count::AutoAnswered } else { Count::IncomingCall });
@@ -215,11 +259,13 @@ impl Shard {
         hash: u64,
         peer: SocketAddr,
         link: Link,
-        now: Instant,
+        received: Instant,
     ) -> Key {
         let users = self.users.asked();
+        let now = received.max(self.turn);
         let mut ctx = Ctx {
             now,
+            received,
             env: self.envs.get(which),
             stats: &mut self.stats,
             out: &mut self.out,
@@ -237,9 +283,11 @@ impl Shard {
 
     /// A call is due: it starts, or is counted blocked.
     pub(super) fn arrive(&mut self, now: Instant, due: Instant) {
-        self.stats.count(Count::Due);
-        if !self.start_call(now, due, 0) {
-            self.stats.count(Count::Blocked);
+        let started = self.start_call(now, due, 0);
+        // Beyond `-m` nothing is due. Another shard may just have started the last one.
+        if started || !self.hub.all_started() {
+            self.stats.count(Count::Due);
+            self.stats.add(Count::Blocked, u64::from(!started));
         }
     }
 
@@ -266,8 +314,8 @@ impl Shard {
         if !self.hub.try_open(now, limit) {
             return None;
         }
-        let link = match self.net.link_for_call(&self.poll) {
-            Ok(link) => link,
+        let (link, lines) = match self.link_for_call(user) {
+            Ok(found) => found,
             Err(error) => {
                 self.hub.closed();
                 self.blocked_by_system(now, &error);
@@ -289,12 +337,25 @@ impl Shard {
         if let Some(directory) = &self.hub.directory {
             directory.claim(hash, self.index);
         }
-        let identity = Identity { number, call_id, due, local, remote, user, incoming: false };
+        let identity = Identity { number, call_id, due, local, remote, user, incoming: false, lines };
         self.stats.count(Count::OutgoingCall);
         self.stats.start_delay.record(now.since(due));
         let key = self.open(Which::Main, identity, hash, peer, link, now);
         self.soft_end_at_total(number);
         Some(key)
+    }
+
+    /// With `-ip_field` the call's own lines of the injection files say where it calls from.
+    fn link_for_call(&mut self, user: u32) -> std::io::Result<(Link, Box<[u32]>)> {
+        let options = &self.envs.main.options;
+        let per_address = options.network.transport.sockets == Sockets::PerAddress;
+        let Some(field) = options.injection.ip_field.filter(|_| per_address) else {
+            return Ok((self.net.link_for_call(&self.poll)?, Box::default()));
+        };
+        let files = &self.envs.main.files;
+        let lines = files.lines_for_call(user, self.rng.next_u64());
+        let source = files.source_address(&lines, field).map_err(std::io::Error::other)?;
+        Ok((self.net.link_from(source)?, lines))
     }
 
     /// Sockets, ports or descriptors ran out: said once, and it marks the run.
@@ -335,7 +396,9 @@ impl Shard {
                 entry.link = Link::None;
             }
             self.users.free(entry.call.identity.user);
-            self.hub.closed();
+            if entry.which != Which::OutOfCall {
+                self.hub.closed();
+            }
         }
     }
 
@@ -389,7 +452,15 @@ impl Shard {
             Link::None => Ok(self.net.default_link()),
             link => Ok(link),
         };
-        let sent = link.and_then(|link| self.net.send(link, &self.out.bytes, start, end, target, key));
+        let sent = link.and_then(|link| {
+            let (shard, to) = match link {
+                Link::Far(shard, connection) => (shard, Far::Connection(connection)),
+                Link::Shared => (0, Far::Target(target)),
+                link => return self.net.send(link, &self.out.bytes, start, end, target, key),
+            };
+            self.outgoing[usize::from(shard)].put_write(&self.out.bytes[start..end], to, self.index, key);
+            Ok(())
+        });
         if let Err(fault) = sent {
             self.faults.push((key, fault));
         }

@@ -22,9 +22,15 @@ pub(super) struct Names<'a> {
 /// Which of a point's figures a sparkline shows.
 type Pick = fn(&Point) -> u64;
 
-const KEYS: &str = " + - * / rate   p pause   q stop   1-9 SIPp's screens   0 this   s dump ";
+const KEYS: &str = " + - * / rate   p pause   q stop   1-9 SIPp's screens   0 this   s dump   c command ";
 
-pub(super) fn overview(frame: &mut Frame<'_>, setup: &Setup, progress: &Progress, history: &History) {
+pub(super) fn overview(
+    frame: &mut Frame<'_>,
+    setup: &Setup,
+    progress: &Progress,
+    history: &History,
+    line: &str,
+) {
     let remote =
         setup.options.remote.as_ref().map_or_else(|| "–".to_owned(), |remote| remote.address.to_string());
     let names = Names {
@@ -32,15 +38,25 @@ pub(super) fn overview(frame: &mut Frame<'_>, setup: &Setup, progress: &Progress
         remote: &remote,
         rtd: setup.scenario.rtds.first().map_or("", String::as_str),
     };
-    panels(frame, &names, progress, history);
+    panels(frame, &names, progress, history, line);
 }
 
-/// One of SIPp's screens as it is.
-pub(super) fn text(frame: &mut Frame<'_>, text: &str) {
-    frame.render_widget(Paragraph::new(text), frame.area());
+/// One of SIPp's screens as it is, and the lowest line when there is something in it.
+pub(super) fn text(frame: &mut Frame<'_>, text: &str, line: &str) {
+    let [screen, foot] =
+        Layout::vertical([Constraint::Min(0), Constraint::Length(u16::from(!line.is_empty()))])
+            .areas(frame.area());
+    frame.render_widget(Paragraph::new(text), screen);
+    frame.render_widget(Paragraph::new(line).bold(), foot);
 }
 
-pub(super) fn panels(frame: &mut Frame<'_>, names: &Names<'_>, progress: &Progress, history: &History) {
+pub(super) fn panels(
+    frame: &mut Frame<'_>,
+    names: &Names<'_>,
+    progress: &Progress,
+    history: &History,
+    line: &str,
+) {
     let [head, middle, sparks, errors, foot] = Layout::vertical([
         Constraint::Length(3),
         Constraint::Length(10),
@@ -63,7 +79,8 @@ pub(super) fn panels(frame: &mut Frame<'_>, names: &Names<'_>, progress: &Progre
     let lines: Vec<Line<'_>> =
         progress.errors.iter().rev().take(3).map(|error| Line::from(error.as_str())).collect();
     frame.render_widget(Paragraph::new(lines).block(Block::bordered().title("last errors")), errors);
-    frame.render_widget(Paragraph::new(KEYS).dark_gray(), foot);
+    let line = if line.is_empty() { Paragraph::new(KEYS).dark_gray() } else { Paragraph::new(line).bold() };
+    frame.render_widget(line, foot);
 }
 
 fn head(frame: &mut Frame<'_>, area: Rect, names: &Names<'_>, progress: &Progress) {

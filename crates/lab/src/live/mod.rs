@@ -2,10 +2,10 @@
 
 mod draw;
 mod history;
+mod shown;
 
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::mem::ManuallyDrop;
 
 use ratatui::DefaultTerminal;
 
@@ -13,46 +13,63 @@ use crate::engine::{Outcome, Progress, Setup};
 use crate::session::Observer;
 
 use history::History;
-
-/// Which screen is shown: 0 is the live view, 1 to 9 are SIPp's.
-#[derive(Debug, Clone, Default)]
-pub struct Shown(Arc<AtomicU8>);
-
-impl Shown {
-    pub fn get(&self) -> u8 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    pub fn set(&self, screen: u8) {
-        self.0.store(screen, Ordering::Relaxed);
-    }
-}
+pub use shown::Shown;
 
 /// Text of one of SIPp's screens.
 pub type SippScreen = fn(&Setup, &Progress, u8) -> String;
 
-/// Owns the terminal while the run goes on; gives it back at the end, whatever the end is.
+/// Draws on the terminal while the run goes on and gives it back at the end, whatever the end is. What is typed is
+/// read by `control::keys` alone, which tells [`Shown`].
 pub struct Live {
-    terminal: DefaultTerminal,
+    /// Never dropped: its own way of giving the cursor back panics when the terminal is gone.
+    terminal: ManuallyDrop<DefaultTerminal>,
     history: History,
     shown: Shown,
     sipp: SippScreen,
+    last: Progress,
+    /// What of [`Shown`] is on the screen.
+    drawn: u64,
+    given_back: bool,
 }
 
 impl Live {
     pub fn start(shown: Shown, sipp: SippScreen) -> io::Result<Live> {
         // Also sets a panic hook that restores the terminal.
-        let terminal = ratatui::try_init()?;
-        Ok(Live { terminal, history: History::default(), shown, sipp })
+        let terminal = ManuallyDrop::new(ratatui::try_init()?);
+        shown.attach(true);
+        Ok(Live {
+            given_back: false,
+            terminal,
+            history: History::default(),
+            shown,
+            sipp,
+            last: Progress::default(),
+            drawn: 0,
+        })
     }
 
-    fn draw(&mut self, setup: &Setup, progress: &Progress) {
-        let (history, screen) = (&self.history, self.shown.get());
-        let text = (screen > 0).then(|| (self.sipp)(setup, progress, screen));
+    /// Once: leaving the screen again would take the cursor back over what was printed since.
+    fn give_back(&mut self) {
+        self.shown.attach(false);
+        if !std::mem::replace(&mut self.given_back, true) {
+            // Nothing can be done about a terminal that is gone.
+            let _ = self.terminal.show_cursor();
+            let _ = ratatui::try_restore();
+        }
+    }
+
+    fn draw(&mut self, setup: &Setup) {
+        self.drawn = self.shown.version();
+        let (history, progress, screen) = (&self.history, &self.last, self.shown.get());
+        let text = (screen > 0).then(|| match self.shown.view().seen(setup, progress) {
+            Some((setup, progress)) => (self.sipp)(&setup, &progress, screen),
+            None => (self.sipp)(setup, progress, screen),
+        });
+        let line = self.shown.line();
         // A terminal that went away is no reason to end a load run.
         let _ = self.terminal.draw(|frame| match text {
-            Some(text) => draw::text(frame, &text),
-            None => draw::overview(frame, setup, progress, history),
+            Some(text) => draw::text(frame, &text, &line),
+            None => draw::overview(frame, setup, progress, history, &line),
         });
     }
 }
@@ -60,18 +77,26 @@ impl Live {
 impl Observer for Live {
     fn progress(&mut self, setup: &Setup, progress: &Progress) {
         self.history.push(progress);
-        self.draw(setup, progress);
+        self.last = progress.clone();
+        self.draw(setup);
+    }
+
+    fn turn(&mut self, setup: &Setup) {
+        if self.drawn != self.shown.version() {
+            self.draw(setup);
+        }
     }
 
     fn ended(&mut self, setup: &Setup, outcome: &Outcome) {
-        self.draw(setup, &outcome.progress);
-        ratatui::restore();
+        self.last = outcome.progress.clone();
+        self.draw(setup);
+        self.give_back();
     }
 }
 
 impl Drop for Live {
     fn drop(&mut self) {
-        ratatui::restore();
+        self.give_back();
     }
 }
 
@@ -120,7 +145,7 @@ mod tests {
             history.push(&progress(second));
         }
         let names = draw::Names { scenario: "UAC with media", remote: "127.0.0.1:5060", rtd: "setup" };
-        terminal.draw(|frame| draw::panels(frame, &names, &progress(20), &history)).expect("memory");
+        terminal.draw(|frame| draw::panels(frame, &names, &progress(20), &history, "")).expect("memory");
         terminal.backend().to_string()
     }
 

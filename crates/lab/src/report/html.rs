@@ -135,6 +135,9 @@ fn charts(out: &mut String, report: &Report) {
         ),
     ];
     for (title, unit, lines) in groups {
+        if lines.iter().all(|line| line.values.iter().all(Option::is_none)) {
+            continue;
+        }
         out.push_str(&Chart { title, unit, at: &at, lines }.render());
     }
     watched(out, report, &at);

@@ -54,7 +54,7 @@ pub struct Totals {
     pub incoming: u64,
     pub successful: u64,
     pub failed: u64,
-    /// Successful calls per second over the whole run.
+    /// Successful calls per second of the time in which calls were placed.
     pub rate: f64,
     pub peak_open: u64,
     pub messages_sent: u64,

@@ -150,7 +150,7 @@ fn finish(report: &mut Report, setup: &Setup, outcome: &Outcome) {
     }
     .to_owned();
     report.limited_by_ringer.clone_from(&outcome.limited_by_ringer);
-    report.totals = totals(progress, report.seconds);
+    report.totals = totals(progress);
     let timers = |get: fn(&Timer) -> &Durations| -> Vec<Times> {
         let named = setup.scenario.rtds.iter().zip(&stats.rtds);
         named.map(|(name, timer)| times(name, get(timer))).filter(|times| times.n > 0).collect()
@@ -177,7 +177,8 @@ fn scenario_text(scenario: &Scenario) -> model::ScenarioText {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]
-pub(super) fn totals(progress: &Progress, seconds: f64) -> Totals {
+pub(super) fn totals(progress: &Progress) -> Totals {
+    let placing = progress.placing.as_secs_f64();
     let counts = &progress.total.counts;
     Totals {
         due: counts[Count::Due],
@@ -186,7 +187,7 @@ pub(super) fn totals(progress: &Progress, seconds: f64) -> Totals {
         incoming: counts[Count::IncomingCall],
         successful: counts[Count::SuccessfulCall],
         failed: counts[Count::FailedCall],
-        rate: if seconds > 0.0 { counts[Count::SuccessfulCall] as f64 / seconds } else { 0.0 },
+        rate: if placing > 0.0 { counts[Count::SuccessfulCall] as f64 / placing } else { 0.0 },
         peak_open: progress.gauges.peak_open_calls,
         messages_sent: counts[Count::MessagesSent],
         messages_received: counts[Count::MessagesReceived],

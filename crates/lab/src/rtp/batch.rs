@@ -80,6 +80,7 @@ impl Batch {
                 stats.media_delay.record(now.since(due));
             }
             stats.add(Count::RtpSent, went as u64);
+            stats.add(Count::RtpRefused, u64::from(went == 0));
             // What follows the one that failed may yet go.
             rest = &rest[went.max(1)..];
         }

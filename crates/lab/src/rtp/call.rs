@@ -12,7 +12,6 @@ use super::play::{Player, Slot};
 use super::ports::Port;
 use super::sink::Sink;
 use super::{PortKind, RemoteMedia};
-use crate::options::MediaOptions;
 use crate::stats::{Count, Stats};
 
 /// Packets of a pattern that may be under way when a call ends: their echo is not missed. 100 ms of audio.
@@ -82,6 +81,11 @@ impl CallMedia {
         self.image = description.image.or(self.image);
         self.audio.expect(call, description.audio, &description.audio_crypto);
         self.video.expect(call, description.video, &description.video_crypto);
+        if !description.codecs.is_empty() {
+            for medium in [&self.audio, &self.video] {
+                medium.sink.with(|heard| heard.mapped.clone_from(&description.codecs));
+            }
+        }
         if description.events.is_some() {
             self.audio.sink.with(|heard| heard.event_type = description.events);
         }
@@ -96,10 +100,9 @@ impl CallMedia {
         }
     }
 
-    pub(super) fn close(self, call: u64, options: &MediaOptions, stats: &mut Stats) {
-        let tolerances = [options.audio_tolerance, options.video_tolerance];
-        for (medium, tolerance) in [self.audio, self.video].into_iter().zip(tolerances) {
-            medium.count(tolerance, stats);
+    pub(super) fn close(self, call: u64, stats: &mut Stats) {
+        for medium in [self.audio, self.video] {
+            medium.count(stats);
             for port in [medium.port, medium.stream_port].into_iter().flatten() {
                 port.routes.lock().leave(call);
             }
@@ -152,7 +155,7 @@ impl Medium {
         })
     }
 
-    fn count(&self, tolerance: f64, stats: &mut Stats) {
+    fn count(&self, stats: &mut Stats) {
         let Facts { summary, sent, .. } = self.facts(0, false);
         let totals = &mut stats.media;
         if (summary.packets > 0) != (sent > 0) {
@@ -169,11 +172,31 @@ impl Medium {
             totals.mos.record((summary.mos * 1_000.0) as u64);
             stats.add(Count::RtpLost, summary.lost);
         }
-        let (digits, pattern) = self.sink.with(|heard| (heard.digits_total, heard.pattern));
-        stats.media.digits += digits;
-        if pattern.is_some_and(|pattern| pattern.misses(sent) > tolerance) {
-            stats.count(Count::FailedRtpCheck);
-        }
+        stats.media.digits += self.sink.with(|heard| heard.digits_total);
+    }
+
+    /// Whether the pattern came back well enough; `playing`: packets sent by players that go on.
+    pub(super) fn judge(
+        &self,
+        name: &str,
+        playing: u64,
+        tolerance: f64,
+        report: &mut Vec<String>,
+    ) -> Result<(), String> {
+        let (pattern, refused) = self.sink.with(|heard| (heard.pattern, heard.refused));
+        let Some(pattern) = pattern else { return Ok(()) };
+        let sent = self.sent + playing;
+        let missed = pattern.misses(sent);
+        let text = format!(
+            "{name}: {sent} packets of the pattern sent, {} came back, {} changed, {refused} refused by SRTP: {:.1} % \
+             missed, at most {:.1} % wanted",
+            pattern.matched,
+            pattern.mismatched,
+            missed * 100.0,
+            tolerance * 100.0
+        );
+        report.push(text.clone());
+        if missed > tolerance { Err(text) } else { Ok(()) }
     }
 }
 

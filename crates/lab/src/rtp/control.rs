@@ -78,6 +78,14 @@ impl Media for Streams {
         check::check(&medium.facts(playing, wanted.dtmf.is_some()), wanted)
     }
 
+    fn verdict(&mut self, call: u64, report: &mut Vec<String>) -> Result<(), String> {
+        let playing = [self.playing(call, false), self.playing(call, true)];
+        let Some(media) = self.calls.get(&call) else { return Ok(()) };
+        let options = &self.shared.options;
+        let audio = media.audio.judge("audio", playing[0], options.audio_tolerance, report);
+        audio.and(media.video.judge("video", playing[1], options.video_tolerance, report))
+    }
+
     fn crypto(&mut self, call: u64, keyword: &str) -> Result<String, String> {
         let keyword = Keyword::parse(keyword).ok_or_else(|| format!("[{keyword}] is no keyword of SRTP"))?;
         let media = self.calls.entry(call).or_default();
@@ -93,7 +101,7 @@ impl Media for Streams {
             self.stop(key);
         }
         if let Some(media) = self.calls.remove(&call) {
-            media.close(call, &self.shared.options, stats);
+            media.close(call, stats);
         }
     }
 }

@@ -24,6 +24,8 @@ pub use streams::Streams;
 
 use std::net::SocketAddr;
 
+use media::codec::Codec;
+
 use crate::scenario::action::PlayKind;
 
 /// Which of a call's ports is meant.
@@ -49,6 +51,8 @@ pub struct RemoteMedia {
     pub video_crypto: Vec<String>,
     /// `telephone-event` payload type of the audio section.
     pub events: Option<u8>,
+    /// Other payload types that an rtpmap gives a meaning, of all sections.
+    pub codecs: Vec<(u8, Codec)>,
 }
 
 /// A media action, its text rendered.

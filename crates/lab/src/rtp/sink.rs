@@ -26,6 +26,8 @@ pub(super) struct Heard {
     receiver: Option<Box<Receiver>>,
     /// A payload type that a stream of this call gave a meaning.
     pub(super) agreed: Option<(u8, Codec)>,
+    /// Of the other side's SDP: dynamic payload types.
+    pub(super) mapped: Vec<(u8, Codec)>,
     /// Of the other side's SDP.
     pub(super) event_type: Option<u8>,
     events: EventReceiver,
@@ -180,7 +182,11 @@ impl Heard {
     fn codec_of(&self, packet: &Packet<'_>) -> Codec {
         let number = packet.payload_type();
         let agreed = self.agreed.filter(|(known, _)| *known == number).map(|(_, codec)| codec);
-        agreed.or_else(|| PayloadType::fixed(number).map(|known| known.codec)).unwrap_or(Codec::Other)
+        let mapped = || self.mapped.iter().find(|(known, _)| *known == number).map(|(_, codec)| *codec);
+        agreed
+            .or_else(mapped)
+            .or_else(|| PayloadType::fixed(number).map(|known| known.codec))
+            .unwrap_or(Codec::Other)
     }
 
     /// All zero when nothing was received.
@@ -193,5 +199,23 @@ impl Tones {
     fn new(codec: Codec) -> Option<Tones> {
         let decoder = Decoder::new(codec).ok()?;
         Some(Tones { decoder, detector: DtmfDetector::new(codec.sample_rate()), samples: Vec::new() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dynamic_type_is_what_the_other_side_called_it() {
+        let bytes = [0x80, 97, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0xff];
+        let packet = Packet::parse(&bytes).expect("a packet");
+        let mut heard = Heard::default();
+        assert_eq!(heard.codec_of(&packet), Codec::Other);
+        heard.mapped = vec![(96, Codec::G722), (97, Codec::Opus)];
+        assert_eq!(heard.codec_of(&packet), Codec::Opus);
+        // What the scenario itself said comes first.
+        heard.agreed = Some((97, Codec::Pcma));
+        assert_eq!(heard.codec_of(&packet), Codec::Pcma);
     }
 }

@@ -40,7 +40,8 @@ impl fmt::Display for CheckReport {
     }
 }
 
-fn summary(scenario: &Scenario) -> String {
+/// `client, 9 steps, 2 variables`: what a scenario that is right consists of.
+pub fn summary(scenario: &Scenario) -> String {
     let role = match scenario.role {
         Role::Client => "client",
         Role::Server => "server",
@@ -66,6 +67,7 @@ fn summary(scenario: &Scenario) -> String {
     text
 }
 
-fn counted(count: usize, what: &str) -> String {
+/// `1 mistake`, `2 mistakes`.
+pub(crate) fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

@@ -13,10 +13,13 @@ mod reference;
 pub mod template;
 #[cfg(test)]
 mod tests;
+mod words;
 mod xml;
 
 pub use builtin::{BUILT_IN_NAMES, built_in};
-pub use check::{CheckReport, check};
+pub(crate) use check::counted;
+pub use check::{CheckReport, check, summary};
 pub use compile::{CompileError, Compiled, compile_file, compile_template, compile_text};
 pub use model::Scenario;
 pub use reference::reference_page;
+pub use words::{Kind, Word, words};

@@ -1,26 +1,24 @@
-//! SIPp's text screens: pure functions from a run's figures to text, and the observer that prints and files them.
+//! SIPp's text screens: pure functions from a run's figures to text, and (in `show`) who prints and files them.
 
+mod remote;
 mod repartition;
 mod scenario;
+mod show;
 mod statistics;
 pub mod tdm;
 #[cfg(test)]
 pub(crate) mod tests;
 mod variables;
+mod view;
 
+pub use remote::{Remote, State};
 pub(crate) use repartition::buckets;
 pub(crate) use scenario::expected;
+pub use show::Screens;
 pub(crate) use statistics::per_second;
+pub use view::View;
 
-use std::io::{IsTerminal as _, Write as _};
-use std::path::PathBuf;
-use std::sync::Arc;
-
-use parking_lot::Mutex;
-
-use crate::engine::{Outcome, Progress, Setup};
-use crate::session::Observer;
-use crate::trace::file_name;
+use crate::engine::{Progress, Setup};
 
 /// What a key from 1 to 9 shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +46,18 @@ impl Page {
             '9' => Page::Repartition(4),
             _ => return None,
         })
+    }
+
+    /// The key's number.
+    pub fn key(self) -> u8 {
+        match self {
+            Page::Scenario => 1,
+            Page::Statistics => 2,
+            Page::Repartition(0) => 3,
+            Page::Variables => 4,
+            Page::Tdm => 5,
+            Page::Repartition(index) => u8::try_from(index).map_or(9, |index| (5 + index).min(9)),
+        }
     }
 }
 
@@ -111,119 +121,5 @@ fn footer_line(setup: &Setup, footer: Footer) -> &'static str {
         Footer::Terminated => {
             "------------------------------ Test Terminated --------------------------------"
         }
-    }
-}
-
-/// What those who control a run and those who show it share.
-#[derive(Debug, Clone, Default)]
-pub struct Remote(Arc<Mutex<State>>);
-
-#[derive(Debug, Clone, Default)]
-pub struct State {
-    pub rate: f64,
-    pub scale: f64,
-    pub paused: bool,
-    pub quitting: bool,
-    /// Screens are to be written to their file.
-    pub dump: bool,
-    pub page: Option<Page>,
-    /// The terminal is raw: lines need a carriage return.
-    pub raw_terminal: bool,
-    /// The last thing to tell who controls.
-    pub said: Option<String>,
-}
-
-impl Remote {
-    pub fn new(setup: &Setup) -> Remote {
-        let rate = &setup.options.rate;
-        Remote(Arc::new(Mutex::new(State { rate: rate.calls, scale: rate.scale, ..State::default() })))
-    }
-
-    pub fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
-        act(&mut self.0.lock())
-    }
-}
-
-impl State {
-    pub fn say(&mut self, text: String) {
-        self.said = Some(text);
-    }
-}
-
-/// Prints pages asked for by key, files screens when asked and at the end, prints the last ones.
-pub struct Screens {
-    remote: Remote,
-    file: Option<PathBuf>,
-}
-
-impl Screens {
-    pub fn new(setup: &Setup) -> Screens {
-        Screens { remote: Remote::new(setup), file: None }
-    }
-
-    pub fn remote(&self) -> Remote {
-        self.remote.clone()
-    }
-
-    fn file(&mut self, setup: &Setup, text: &str) {
-        let traces = &setup.options.files;
-        let fresh = self.file.is_none();
-        let path = self.file.get_or_insert_with(|| file_name(setup, &traces.screen, "screen.log")).clone();
-        let append = traces.screen.append || !fresh;
-        let written = std::fs::OpenOptions::new()
-            .create(true)
-            .append(append)
-            .write(true)
-            .truncate(!append)
-            .open(&path)
-            .and_then(|mut file| file.write_all(text.as_bytes()));
-        if let Err(error) = written {
-            eprintln!("{}: {error}", path.display());
-        }
-    }
-}
-
-/// To standard output, or nowhere when it is gone.
-fn show(text: &str, raw: bool) {
-    let text = if raw { text.replace('\n', "\r\n") } else { text.to_owned() };
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    let _ = std::io::stdout().flush();
-}
-
-impl Observer for Screens {
-    fn progress(&mut self, setup: &Setup, progress: &Progress) {
-        let state = self.remote.with(|state| {
-            let now = state.clone();
-            state.dump = false;
-            state.page = None;
-            state.said = None;
-            // Another control, or a ramp, may have changed it.
-            state.rate = progress.gauges.target_rate.max(0.0);
-            now
-        });
-        let footer = match progress.gauges {
-            _ if state.quitting || progress.gauges.quitting => Footer::Quitting,
-            _ if state.paused => Footer::Paused,
-            _ => Footer::Running,
-        };
-        if state.dump {
-            self.file(setup, &dump(setup, progress, footer));
-        }
-        if let Some(wanted) = state.page.filter(|_| std::io::stdout().is_terminal()) {
-            show(&page(setup, progress, wanted, footer), state.raw_terminal);
-        }
-        if let Some(said) = state.said {
-            eprint!("{said}{}", if state.raw_terminal { "\r\n" } else { "\n" });
-        }
-    }
-
-    fn ended(&mut self, setup: &Setup, outcome: &Outcome) {
-        let raw = self.remote.with(|state| state.raw_terminal);
-        let progress = &outcome.progress;
-        if setup.options.files.screen.on {
-            self.file(setup, &dump(setup, progress, Footer::Terminated));
-        }
-        show(&page(setup, progress, Page::Scenario, Footer::Terminated), raw);
-        show(&page(setup, progress, Page::Statistics, Footer::Terminated), raw);
     }
 }

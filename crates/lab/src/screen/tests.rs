@@ -126,6 +126,7 @@ pub(crate) fn progress() -> Progress {
         started,
         now: started + Duration::from_micros(2_212_000),
         span: Duration::from_secs(1),
+        placing: Duration::from_secs(1),
         interval: Stats::sized(9, 0, 0, 1, 0),
         total,
         gauges: Gauges {

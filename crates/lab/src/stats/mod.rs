@@ -7,6 +7,8 @@ pub use histogram::{Durations, Histogram};
 
 use std::ops::{Index, IndexMut};
 
+use crate::call::Which;
+
 /// Counters of calls, named as SIPp's CSV names them where it has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(usize)]
@@ -60,6 +62,8 @@ pub enum Count {
     RtpSent,
     RtpReceived,
     RtpLost,
+    /// RTP packets that the kernel did not take.
+    RtpRefused,
     /// Time the shard's thread was on a processor, microseconds.
     CpuMicros,
     /// Turns of the loop that began more than 10 ms late.
@@ -153,6 +157,9 @@ pub struct Stats {
     pub call_length: Durations,
     /// By index of `Scenario::counters`.
     pub counters: Vec<u64>,
+    /// As `rtds` and `counters`, of the `-rxsf` and of the out-of-call scenario; they grow as they are used.
+    pub receive: Extra,
+    pub out_of_call: Extra,
     /// Response codes that ended calls or were not expected (`-trace_error_codes`).
     pub error_codes: std::collections::BTreeMap<u16, u64>,
     /// How late calls started after they were due.
@@ -161,6 +168,13 @@ pub struct Stats {
     pub media_delay: Durations,
     /// Received media, one entry a stream when it ends.
     pub media: MediaTotals,
+}
+
+/// Response times and counters of a scenario beside the main one, by their index in that scenario.
+#[derive(Debug, Clone, Default)]
+pub struct Extra {
+    pub rtds: Vec<Timer>,
+    pub counters: Vec<u64>,
 }
 
 /// Sums over received streams that ended.
@@ -206,6 +220,24 @@ impl Stats {
         self.counts[what] += n;
     }
 
+    /// Response times of a scenario.
+    pub fn rtds_of(&mut self, which: Which) -> &mut Vec<Timer> {
+        match which {
+            Which::Main => &mut self.rtds,
+            Which::Receive => &mut self.receive.rtds,
+            Which::OutOfCall => &mut self.out_of_call.rtds,
+        }
+    }
+
+    /// Counters of a scenario.
+    pub fn counters_of(&mut self, which: Which) -> &mut Vec<u64> {
+        match which {
+            Which::Main => &mut self.counters,
+            Which::Receive => &mut self.receive.counters,
+            Which::OutOfCall => &mut self.out_of_call.counters,
+        }
+    }
+
     /// Adds what another shard or a later interval counted.
     pub fn merge(&mut self, other: &Stats) {
         for (mine, theirs) in self.counts.0.iter_mut().zip(other.counts.0) {
@@ -214,16 +246,13 @@ impl Stats {
         merge_steps(&mut self.steps, &other.steps);
         merge_steps(&mut self.receive_steps, &other.receive_steps);
         merge_steps(&mut self.out_of_call_steps, &other.out_of_call_steps);
-        grow(&mut self.rtds, other.rtds.len());
-        for (mine, theirs) in self.rtds.iter_mut().zip(&other.rtds) {
-            mine.service.merge(&theirs.service);
-            mine.response.merge(&theirs.response);
-        }
+        merge_timers(&mut self.rtds, &other.rtds);
+        merge_counters(&mut self.counters, &other.counters);
+        merge_timers(&mut self.receive.rtds, &other.receive.rtds);
+        merge_counters(&mut self.receive.counters, &other.receive.counters);
+        merge_timers(&mut self.out_of_call.rtds, &other.out_of_call.rtds);
+        merge_counters(&mut self.out_of_call.counters, &other.out_of_call.counters);
         self.call_length.merge(&other.call_length);
-        grow(&mut self.counters, other.counters.len());
-        for (mine, theirs) in self.counters.iter_mut().zip(&other.counters) {
-            *mine += theirs;
-        }
         for (code, n) in &other.error_codes {
             *self.error_codes.entry(*code).or_default() += n;
         }
@@ -250,6 +279,21 @@ impl MediaTotals {
 fn grow<T: Default + Clone>(list: &mut Vec<T>, len: usize) {
     if list.len() < len {
         list.resize(len, T::default());
+    }
+}
+
+fn merge_timers(mine: &mut Vec<Timer>, theirs: &[Timer]) {
+    grow(mine, theirs.len());
+    for (mine, theirs) in mine.iter_mut().zip(theirs) {
+        mine.service.merge(&theirs.service);
+        mine.response.merge(&theirs.response);
+    }
+}
+
+fn merge_counters(mine: &mut Vec<u64>, theirs: &[u64]) {
+    grow(mine, theirs.len());
+    for (mine, theirs) in mine.iter_mut().zip(theirs) {
+        *mine += theirs;
     }
 }
 

@@ -55,7 +55,7 @@ impl Table {
         let line = match self.kind {
             Kind::Stat => stat::line(setup, progress, &self.period, since),
             Kind::Counts => counts_line(setup, progress),
-            Kind::ErrorCodes => codes_line(&setup.options, progress, &self.period),
+            Kind::ErrorCodes => codes_line(setup, progress),
         };
         self.log.write(line.as_bytes());
         self.log.flush();
@@ -143,13 +143,11 @@ fn counts_line(setup: &Setup, progress: &Progress) -> String {
     text
 }
 
-/// Every code as often as it came.
-fn codes_line(options: &Options, progress: &Progress, period: &Stats) -> String {
-    let mut text = head(options, progress);
-    for (code, times) in &period.error_codes {
-        for _ in 0..*times {
-            let _ = write!(text, "{code},");
-        }
+/// Every code that came since the line before, the newest first as SIPp 3.6 has them.
+fn codes_line(setup: &Setup, progress: &Progress) -> String {
+    let mut text = head(&setup.options, progress);
+    for code in setup.tracer.take_error_codes().iter().rev() {
+        let _ = write!(text, "{code},");
     }
     text.push('\n');
     text

@@ -5,6 +5,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
+use crate::engine::clock::Clock;
+
 /// Limits of a file and of its older siblings.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Limits {
@@ -22,14 +24,27 @@ pub(super) struct Log {
     size: u64,
     /// Older siblings, oldest first.
     kept: VecDeque<PathBuf>,
-    rotations: u32,
+    /// Unix seconds when the file was opened: its name when it is full.
+    opened: u64,
+    /// The same of the one before, and how many of that second came before it.
+    before: Option<(u64, u32)>,
     /// A write failed and was told, or the largest size is reached.
     stopped: bool,
 }
 
 impl Log {
     pub(super) fn new(path: PathBuf, append: bool, limits: Limits) -> Log {
-        Log { path, append, limits, file: None, size: 0, kept: VecDeque::new(), rotations: 0, stopped: false }
+        Log {
+            path,
+            append,
+            limits,
+            file: None,
+            size: 0,
+            kept: VecDeque::new(),
+            opened: 0,
+            before: None,
+            stopped: false,
+        }
     }
 
     /// Opens it now, so that a wrong name is told before the run.
@@ -43,6 +58,7 @@ impl Log {
             .open(path)
             .map_err(|error| format!("Unable to create '{}': {error}", path.display()))?;
         self.file = Some(BufWriter::new(file));
+        self.opened = Clock::new().now().as_micros() / 1_000_000;
         Ok(())
     }
 
@@ -85,13 +101,16 @@ impl Log {
         }
     }
 
-    /// The full file gets a number before its ending, and the oldest beyond `-ringbuffer_files` goes.
+    /// The full file gets SIPp's name before its ending: the second it was opened in and, from the second such file
+    /// on, a number. The oldest beyond `-ringbuffer_files` goes.
     fn rotate(&mut self) {
         self.flush();
         self.file = None;
         self.size = 0;
-        self.rotations += 1;
-        let aside = numbered(&self.path, self.rotations);
+        let number =
+            self.before.filter(|(second, _)| *second == self.opened).map_or(0, |(_, number)| number + 1);
+        self.before = Some((self.opened, number));
+        let aside = aside(&self.path, self.opened, number);
         if std::fs::rename(&self.path, &aside).is_ok() {
             self.kept.push_back(aside);
         }
@@ -110,8 +129,9 @@ impl Log {
     }
 }
 
-fn numbered(path: &Path, number: u32) -> PathBuf {
+fn aside(path: &Path, second: u64, number: u32) -> PathBuf {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let ending = path.extension().map_or_else(String::new, |ending| format!(".{}", ending.to_string_lossy()));
-    path.with_file_name(format!("{stem}_{number}{ending}"))
+    let number = if number == 0 { String::new() } else { format!(".{number}") };
+    path.with_file_name(format!("{stem}_{second}{number}{ending}"))
 }

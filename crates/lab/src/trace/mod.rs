@@ -3,6 +3,7 @@
 //! Nothing is lost: when the queue is full a shard waits for the writer. A trace of all messages at a rate the disk
 //! cannot take therefore slows the run, which its lateness then shows; a log with gaps would not show it.
 
+mod call_debug;
 mod counts;
 mod local_time;
 mod log;
@@ -15,6 +16,7 @@ mod writer;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
@@ -28,6 +30,8 @@ use crate::session::Observer;
 
 /// Lines that may wait for the writer: a few megabytes of messages at most.
 const QUEUE: usize = 4096;
+/// Codes kept between two lines of `-trace_error_codes`: five minutes at 3,000 failures a second.
+const CODES: usize = 1 << 20;
 /// Errors kept for the screens.
 const RECENT: usize = 16;
 
@@ -37,19 +41,48 @@ pub struct Tracer(Option<Arc<Shared>>);
 
 #[derive(Debug)]
 struct Shared {
-    wants: Wants,
+    wants: Arc<Wants>,
     queue: SyncSender<Line>,
     recent: Mutex<VecDeque<String>>,
+    /// Codes since the last line of `-trace_error_codes`, oldest first.
+    codes: Mutex<VecDeque<u16>>,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
-struct Wants {
-    messages: bool,
-    errors: bool,
-    logs: bool,
-    call_debug: bool,
-    response_times: bool,
+/// A trace that can be switched while the run goes on, or is on from the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trace {
+    Messages = 1,
+    ShortMessages = 2,
+    Errors = 4,
+    Logs = 8,
+    CallDebug = 16,
+    ResponseTimes = 32,
+    ErrorCodes = 64,
+}
+
+/// Bits of [`Trace`]. Relaxed: a line more or less around a switch does not matter.
+#[derive(Debug, Default)]
+struct Wants(AtomicU8);
+
+impl Wants {
+    fn of(options: &Options) -> Wants {
+        let files = &options.files;
+        let bits = [
+            (Trace::Messages, files.messages.on),
+            (Trace::ShortMessages, files.short_messages.on),
+            (Trace::Errors, files.errors.on),
+            (Trace::Logs, files.logs.on),
+            (Trace::CallDebug, files.call_debug.on),
+            (Trace::ResponseTimes, files.rtt.on),
+            (Trace::ErrorCodes, files.error_codes.on),
+        ];
+        Wants(AtomicU8::new(bits.iter().filter(|(_, on)| *on).map(|(trace, _)| *trace as u8).sum()))
+    }
+
+    fn any(&self, bits: u8) -> bool {
+        self.0.load(Ordering::Relaxed) & bits != 0
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +111,10 @@ enum Line {
         call_id: Box<[u8]>,
         text: Box<str>,
     },
+    EndCallDebug {
+        call_id: Box<[u8]>,
+        failed: bool,
+    },
     ResponseTime {
         at: Instant,
         micros: u64,
@@ -92,15 +129,8 @@ enum Line {
 impl Tracer {
     /// Opens the files of the traces that are on and starts the writer. `Err` names the file.
     pub fn start(options: &Options, scenario: &Scenario) -> Result<Tracer, String> {
-        let files = &options.files;
-        let wants = Wants {
-            messages: files.messages.on || files.short_messages.on,
-            errors: files.errors.on,
-            logs: files.logs.on,
-            call_debug: files.call_debug.on,
-            response_times: files.rtt.on,
-        };
-        let writer = writer::Writer::open(options, &scenario.source.stem())?;
+        let wants = Arc::new(Wants::of(options));
+        let writer = writer::Writer::open(options, &scenario.source.stem(), Arc::clone(&wants))?;
         let (queue, lines) = sync_channel(QUEUE);
         let thread = std::thread::Builder::new()
             .name("trace".to_owned())
@@ -110,12 +140,23 @@ impl Tracer {
             wants,
             queue,
             recent: Mutex::default(),
+            codes: Mutex::default(),
             writer: Mutex::new(Some(thread)),
         }))))
     }
 
-    fn wants(&self) -> Wants {
-        self.0.as_ref().map_or_else(Wants::default, |shared| shared.wants)
+    fn wants(&self, bits: u8) -> bool {
+        self.0.as_ref().is_some_and(|shared| shared.wants.any(bits))
+    }
+
+    /// Turns a trace on or off while the run goes on. Its file is made with the first line.
+    pub fn switch(&self, trace: Trace, on: bool) {
+        let Some(shared) = &self.0 else { return };
+        if on {
+            shared.wants.0.fetch_or(trace as u8, Ordering::Relaxed);
+        } else {
+            shared.wants.0.fetch_and(!(trace as u8), Ordering::Relaxed);
+        }
     }
 
     fn hand(&self, line: Line) {
@@ -127,7 +168,7 @@ impl Tracer {
 
     /// `-trace_msg` or `-trace_shortmsg` is on: the engine calls [`Tracer::message`] for every message.
     pub fn wants_messages(&self) -> bool {
-        self.wants().messages
+        self.wants(Trace::Messages as u8 | Trace::ShortMessages as u8)
     }
 
     pub fn message(
@@ -159,7 +200,7 @@ impl Tracer {
             }
             recent.push_back(text.to_owned());
         }
-        if shared.wants.errors {
+        if shared.wants.any(Trace::Errors as u8) {
             self.hand(Line::Error { at, text: text.into() });
         }
     }
@@ -171,14 +212,14 @@ impl Tracer {
 
     /// `<log>`, `-trace_logs`.
     pub fn log(&self, _at: Instant, text: &[u8]) {
-        if self.wants().logs {
+        if self.wants(Trace::Logs as u8) {
             self.hand(Line::Log(text.into()));
         }
     }
 
     /// `-trace_calldebug`: collected per call, written when it fails.
     pub fn wants_call_debug(&self) -> bool {
-        self.wants().call_debug
+        self.wants(Trace::CallDebug as u8)
     }
 
     pub fn call_debug(&self, at: Instant, call_id: &[u8], text: &str) {
@@ -189,7 +230,7 @@ impl Tracer {
 
     /// `-trace_rtt`.
     pub fn wants_response_times(&self) -> bool {
-        self.wants().response_times
+        self.wants(Trace::ResponseTimes as u8)
     }
 
     pub fn response_time(&self, at: Instant, micros: u64, rtd: u16) {
@@ -198,8 +239,29 @@ impl Tracer {
         }
     }
 
-    /// `-trace_error_codes`. The file is made of the counts in `Stats::error_codes`, so there is nothing to do.
-    pub fn error_code(&self, _at: Instant, _code: u16) {}
+    /// The call is over: what was collected of it is written if it failed, and forgotten if not.
+    pub fn end_call_debug(&self, call_id: &[u8], failed: bool) {
+        if self.wants_call_debug() {
+            self.hand(Line::EndCallDebug { call_id: call_id.into(), failed });
+        }
+    }
+
+    /// `-trace_error_codes`: a response that was not expected.
+    pub fn error_code(&self, _at: Instant, code: u16) {
+        let Some(shared) = &self.0 else { return };
+        if shared.wants.any(Trace::ErrorCodes as u8) {
+            let mut codes = shared.codes.lock();
+            if codes.len() == CODES {
+                codes.pop_front();
+            }
+            codes.push_back(code);
+        }
+    }
+
+    /// The codes since the last time, oldest first.
+    fn take_error_codes(&self) -> VecDeque<u16> {
+        self.0.as_ref().map_or_else(VecDeque::new, |shared| std::mem::take(&mut *shared.codes.lock()))
+    }
 
     /// The run begins: `-trace_rtt` counts its milliseconds from here. Without it, from the first response time.
     pub fn begin(&self, at: Instant) {

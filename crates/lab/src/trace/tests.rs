@@ -7,7 +7,7 @@ use stdx::time::Instant;
 use super::counts::counts_header;
 use super::log::{Limits, Log};
 use super::time::{clock_micros, clock_seconds};
-use super::{Direction, Tracer, stat, writer};
+use super::{Direction, Trace, Tracer, stat, writer};
 use crate::options::{Options, Protocol, Sockets, Transport};
 use crate::screen::tests::{options, progress, setup, uac};
 use crate::stats::Stats;
@@ -139,7 +139,17 @@ fn a_ring_keeps_the_newest() {
         .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
         .collect();
     names.sort();
-    assert_eq!(names, ["a.log", "a_4.log", "a_5.log"]);
+    // a.log, and by SIPp's names a_<second>[.<number>].log; five were full, two are kept.
+    assert_eq!(names.len(), 3, "{names:?}");
+    assert!(names.contains(&"a.log".to_owned()), "{names:?}");
+    let mut kept: Vec<String> = Vec::new();
+    for name in names.iter().filter(|name| *name != "a.log") {
+        let second = name.strip_prefix("a_").and_then(|rest| rest.split('.').next()).unwrap_or_default();
+        assert!(second.parse::<u64>().is_ok_and(|second| second > 1_700_000_000), "{name}");
+        kept.push(std::fs::read_to_string(directory.path().join(name)).expect("read"));
+    }
+    kept.sort();
+    assert_eq!(kept, ["line number 3\n", "line number 4\n"]);
     assert_eq!(std::fs::read_to_string(directory.path().join("a.log")).expect("read"), "last\n");
 }
 
@@ -153,4 +163,51 @@ fn the_largest_size_ends_a_log() {
     }
     log.flush();
     assert_eq!(std::fs::metadata(path).expect("there").len(), 18);
+}
+
+#[test]
+fn a_trace_is_switched_while_the_run_goes_on() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut options = Options::default();
+    options.files.logs.file = Some(directory.path().join("logs"));
+    let tracer = Tracer::start(&options, &uac()).expect("files can be made");
+    let at = Instant::from_unix_seconds(1_795_261_308);
+    tracer.log(at, b"before");
+    tracer.switch(Trace::Logs, true);
+    tracer.log(at, b"while");
+    tracer.switch(Trace::Logs, false);
+    tracer.log(at, b"after");
+    tracer.finish();
+    assert_eq!(std::fs::read_to_string(directory.path().join("logs")).expect("written"), "while\n");
+}
+
+#[test]
+fn only_calls_that_failed_are_debugged() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut options = Options::default();
+    options.files.call_debug.on = true;
+    options.files.call_debug.file = Some(directory.path().join("debug"));
+    let tracer = Tracer::start(&options, &uac()).expect("files can be made");
+    let at = Instant::from_unix_seconds(1_795_261_308);
+    for (id, failed) in [(b"good", false), (b"evil", true)] {
+        tracer.call_debug(at, id, "step 0: the call starts");
+        tracer.end_call_debug(id, failed);
+    }
+    tracer.finish();
+    let text = std::fs::read_to_string(directory.path().join("debug")).expect("written");
+    assert_eq!(text.matches("Call debugging information for call ").count(), 1, "{text}");
+    assert!(text.contains("call evil:\n"), "{text}");
+}
+
+#[test]
+fn error_codes_are_kept_in_their_order() {
+    let mut options = Options::default();
+    options.files.error_codes.on = true;
+    let tracer = Tracer::start(&options, &uac()).expect("files can be made");
+    for code in [486, 503, 486] {
+        tracer.error_code(Instant::default(), code);
+    }
+    assert_eq!(tracer.take_error_codes(), [486, 503, 486]);
+    assert!(tracer.take_error_codes().is_empty());
+    tracer.finish();
 }

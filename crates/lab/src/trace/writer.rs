@@ -1,14 +1,17 @@
 //! The writer thread: lines in, files out, in SIPp's forms.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use memchr::memmem;
 use stdx::time::Instant;
 
+use super::call_debug::CallDebug;
 use super::log::{Limits, Log};
 use super::time::Stamp;
-use super::{Direction, Line, name};
+use super::{Direction, Line, Trace, Wants, name};
+use crate::engine::clock::Clock;
 use crate::options::{Options, Transport};
 
 /// How long a line may sit in a buffer before it is on disk.
@@ -18,11 +21,13 @@ pub(super) struct Writer {
     rfc3339: bool,
     /// `-trace_rtt` counts from here.
     started: Option<Instant>,
-    messages: Option<Log>,
-    short: Option<Log>,
-    errors: Option<Log>,
-    logs: Option<Log>,
-    call_debug: Option<Log>,
+    wants: Arc<Wants>,
+    messages: Log,
+    short: Log,
+    errors: Log,
+    logs: Log,
+    call_debug: Log,
+    calls: CallDebug,
     rtt: Option<Log>,
     /// Response times come in lots of `-rtt_freq`.
     rtt_lot: Vec<u8>,
@@ -32,29 +37,37 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Opens what is on; the error log comes into being with the first error, as SIPp's does.
-    pub(super) fn open(options: &Options, stem: &str) -> Result<Writer, String> {
+    pub(super) fn open(options: &Options, stem: &str, wants: Arc<Wants>) -> Result<Writer, String> {
         let files = &options.files;
         let ring =
             Limits { ring_files: files.ring_files, ring_size: files.ring_size, max_size: files.max_size };
         let log = |file: &crate::options::TraceFile, suffix: &str, limits: Limits| {
-            file.on.then(|| Log::new(name(stem, file, suffix), file.append, limits))
+            Log::new(name(stem, file, suffix), file.append, limits)
         };
         let mut writer = Writer {
             rfc3339: files.rfc3339,
             started: None,
+            wants,
+            calls: CallDebug::default(),
             messages: log(&files.messages, "messages.log", ring),
             short: log(&files.short_messages, "shortmessages.log", ring),
             errors: log(&files.errors, "errors.log", ring),
             logs: log(&files.logs, "logs.log", ring),
             call_debug: log(&files.call_debug, "calldebug.log", ring),
-            rtt: log(&files.rtt, "rtt.csv", Limits::default()),
+            rtt: files.rtt.on.then(|| log(&files.rtt, "rtt.csv", Limits::default())),
             rtt_lot: Vec::new(),
             rtt_count: 0,
             rtt_frequency: files.rtt_frequency.max(1),
         };
-        let now = [&mut writer.messages, &mut writer.short, &mut writer.logs, &mut writer.call_debug];
-        for log in now.into_iter().flatten() {
-            log.open()?;
+        for (trace, log) in [
+            (Trace::Messages, &mut writer.messages),
+            (Trace::ShortMessages, &mut writer.short),
+            (Trace::Logs, &mut writer.logs),
+            (Trace::CallDebug, &mut writer.call_debug),
+        ] {
+            if writer.wants.any(trace as u8) {
+                log.open()?;
+            }
         }
         if let Some(rtt) = &mut writer.rtt {
             let between = &files.stat_delimiter;
@@ -65,11 +78,25 @@ impl Writer {
     }
 
     pub(super) fn run(mut self, lines: &Receiver<Line>) {
+        let mut clean = true;
+        let clock = Clock::new();
+        let mut flush_at = clock.now();
         loop {
-            match lines.recv_timeout(FLUSH) {
+            // Lines that come without a pause are on disk in time all the same.
+            let now = clock.now();
+            if clean {
+                flush_at = now + FLUSH;
+            } else if now >= flush_at {
+                self.flush();
+                (clean, flush_at) = (true, now + FLUSH);
+            }
+            match lines.recv_timeout(flush_at.since(now)) {
                 Ok(Line::End) | Err(RecvTimeoutError::Disconnected) => break,
-                Ok(line) => self.write(line),
-                Err(RecvTimeoutError::Timeout) => self.flush(),
+                Ok(line) => {
+                    self.write(line);
+                    clean = false;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
             }
         }
         let lot = std::mem::take(&mut self.rtt_lot);
@@ -80,15 +107,9 @@ impl Writer {
     }
 
     fn flush(&mut self) {
-        let all = [
-            &mut self.messages,
-            &mut self.short,
-            &mut self.errors,
-            &mut self.logs,
-            &mut self.call_debug,
-            &mut self.rtt,
-        ];
-        for log in all.into_iter().flatten() {
+        let all =
+            [&mut self.messages, &mut self.short, &mut self.errors, &mut self.logs, &mut self.call_debug];
+        for log in all.into_iter().chain(&mut self.rtt) {
             log.flush();
         }
     }
@@ -96,37 +117,31 @@ impl Writer {
     fn write(&mut self, line: Line) {
         match line {
             Line::Message { at, direction, transport, call_id, bytes } => {
-                if let Some(log) = &mut self.messages {
-                    log.write(&message(at, self.rfc3339, direction, transport, &bytes));
+                if self.wants.any(Trace::Messages as u8) {
+                    self.messages.write(&message(at, self.rfc3339, direction, transport, &bytes));
                 }
-                if let Some(log) = &mut self.short {
-                    log.write(&short_message(at, self.rfc3339, direction, &call_id, &bytes));
+                if self.wants.any(Trace::ShortMessages as u8) {
+                    self.short.write(&short_message(at, self.rfc3339, direction, &call_id, &bytes));
                 }
             }
             Line::Error { at, text } => {
-                if let Some(log) = &mut self.errors {
-                    if log.is_new() {
-                        log.write(b"The following events occurred:\n");
-                    }
-                    log.write(format!("{}: {}\n", Stamp::csv(at, self.rfc3339), text.trim_end()).as_bytes());
+                if self.errors.is_new() {
+                    self.errors.write(b"The following events occurred:\n");
                 }
+                let line = format!("{}: {}\n", Stamp::csv(at, self.rfc3339), text.trim_end());
+                self.errors.write(line.as_bytes());
             }
             Line::Log(text) => {
-                if let Some(log) = &mut self.logs {
-                    log.write(&text);
-                    log.write(b"\n");
-                }
+                self.logs.write(&text);
+                self.logs.write(b"\n");
             }
             Line::CallDebug { at, call_id, text } => {
-                if let Some(log) = &mut self.call_debug {
-                    let rule = "-".repeat(79);
-                    let id = String::from_utf8_lossy(&call_id);
-                    let at = Stamp::csv(at, self.rfc3339);
-                    let text = text.trim_end();
-                    log.write(
-                        format!("{rule}\nCall debugging information for call {id}:\n{at} {text}\n{rule}\n\n")
-                            .as_bytes(),
-                    );
+                let line = format!("{} {text}\n", Stamp::csv(at, self.rfc3339));
+                self.calls.add(call_id, &line);
+            }
+            Line::EndCallDebug { call_id, failed } => {
+                if let Some(text) = self.calls.end(&call_id).filter(|_| failed) {
+                    self.call_debug.write(&text);
                 }
             }
             Line::ResponseTime { at, micros, rtd } => self.response_time(at, micros, rtd),

@@ -67,8 +67,18 @@ fn request(method: &str, same_via: bool, cseq: i32) -> Vec<Part> {
         Part::Keyword(Keyword::LastCseqNumber(cseq)),
         text(&format!(" {method}\n")),
     ]);
-    parts.extend(contact("sip:sipp@"));
-    parts.push(text("Max-Forwards: 70\nContent-Length: 0\n\n"));
+    // The order of SIPp's own, and the subject that its ACK has.
+    if method != "ACK" {
+        parts.push(text("Max-Forwards: 70\n"));
+        parts.extend(contact("sip:sipp@"));
+    } else {
+        parts.extend(contact("sip:sipp@"));
+        parts.push(text("Max-Forwards: 70\n"));
+    }
+    if method == "ACK" {
+        parts.push(text("Subject: Performance Test\n"));
+    }
+    parts.push(text("Content-Length: 0\n\n"));
     parts
 }
 

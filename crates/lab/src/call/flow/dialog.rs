@@ -33,38 +33,27 @@ pub(super) fn keep_whole(call: &mut Call, message: &Incoming<'_>) {
     call.last_received = Some(message.bytes.into());
 }
 
-/// Start line, top Via, From, To, Call-ID and CSeq.
+/// Start line, top Via, From, To, Call-ID and CSeq, as they are spelled.
 fn digest(message: &Incoming<'_>) -> Box<[u8]> {
-    let mut cseq = [0; 10];
-    let parts: [&[u8]; 14] = [
+    let line = |value: Option<&[u8]>| value.map_or(&[][..], |value| line_of(message.bytes, value));
+    let parts: [&[u8]; 7] = [
         message.start_text(),
-        b"\r\nVia: ",
-        message.via.unwrap_or_default(),
-        b"\r\nFrom: ",
-        message.from.unwrap_or_default(),
-        b"\r\nTo: ",
-        message.to.unwrap_or_default(),
-        b"\r\nCall-ID: ",
-        message.call_id,
-        b"\r\nCSeq: ",
-        digits(&mut cseq, message.cseq_number),
-        b" ",
-        message.cseq_method,
+        line(message.via),
+        line(message.from),
+        line(message.to),
+        line(Some(message.call_id)),
+        line(Some(message.cseq_method)),
         b"\r\n\r\n",
     ];
     parts.concat().into_boxed_slice()
 }
 
-fn digits(room: &mut [u8; 10], mut number: u32) -> &[u8] {
-    let mut at = room.len();
-    loop {
-        at -= 1;
-        room[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            return &room[at..];
-        }
-    }
+/// The header line that this value ends, and the line end before it.
+fn line_of<'a>(bytes: &'a [u8], value: &[u8]) -> &'a [u8] {
+    let Some(at) = (value.as_ptr() as usize).checked_sub(bytes.as_ptr() as usize) else { return &[] };
+    let Some(before) = bytes.get(..at) else { return &[] };
+    let newline = memchr::memrchr(b'\n', before).unwrap_or(0);
+    bytes.get(newline..at + value.len()).unwrap_or_default()
 }
 
 /// `rrs`: the route set is kept once, the remote target until there is a route set.

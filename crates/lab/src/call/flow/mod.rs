@@ -91,6 +91,7 @@ struct RunningTimer {
 pub(super) fn start(ctx: &mut Ctx<'_>, identity: Identity) -> Call {
     let mut call = fresh(ctx, identity);
     count_step(ctx, 0, |step| step.entered += 1);
+    debug(&call, ctx, "the call starts", b"");
     step::run(&mut call, ctx);
     settle(&mut call);
     call
@@ -144,14 +145,26 @@ pub(super) fn handle_fault(call: &mut Call, ctx: &mut Ctx<'_>, fault: TransportF
         TransportFault::Closed => Count::FailedTcpClosed,
         TransportFault::CannotSend => Count::FailedCannotSendMessage,
         TransportFault::Congestion => Count::FailedOutboundCongestion,
+        TransportFault::SendTimeout => Count::FailedTimeoutOnSend,
+        TransportFault::CommandNotSent => Count::FailedCmdNotSent,
     };
     complain(call, ctx, fault_text(fault));
+    if fault == TransportFault::CommandNotSent {
+        // The peer of the call itself can still be told.
+        fail(call, ctx, count);
+        return;
+    }
     // Nothing more can be sent, so no BYE either.
     end(call, ctx, Outcome::Failure(count));
 }
 
 pub(super) fn abort(call: &mut Call, ctx: &mut Ctx<'_>, why: Count) {
     if call.over {
+        return;
+    }
+    if call.flow.flags.in_timewait {
+        // The scenario is through, and so is the dialog.
+        finish(call, ctx);
         return;
     }
     fail(call, ctx, why);
@@ -171,6 +184,7 @@ pub(super) fn run_init(ctx: &mut Ctx<'_>) -> Result<(), String> {
         remote: nowhere,
         user: 0,
         incoming: false,
+        lines: Box::default(),
     };
     let mut call = fresh(ctx, identity);
     let mut at = 0;
@@ -196,9 +210,12 @@ pub(super) fn run_init(ctx: &mut Ctx<'_>) -> Result<(), String> {
 }
 
 /// A call before its first step.
-fn fresh(ctx: &mut Ctx<'_>, identity: Identity) -> Call {
+fn fresh(ctx: &mut Ctx<'_>, mut identity: Identity) -> Call {
     let scenario = &ctx.env.scenario;
-    let random = if ctx.env.options.injection.files.is_empty() { 0 } else { ctx.rng.next_u64() };
+    let mut lines = std::mem::take(&mut identity.lines);
+    if lines.is_empty() && !ctx.env.files.is_empty() {
+        lines = ctx.env.files.lines_for_call(identity.user, ctx.rng.next_u64());
+    }
     Call {
         position: 0,
         deadline: Instant::FAR_FUTURE,
@@ -206,7 +223,7 @@ fn fresh(ctx: &mut Ctx<'_>, identity: Identity) -> Call {
         cseq: ctx.env.options.call.base_cseq,
         peer_tag: Box::default(),
         variables: vec![Value::Unset; scenario.variables.call.len()].into_boxed_slice(),
-        lines: ctx.env.files.lines_for_call(identity.user, random),
+        lines,
         last_received: None,
         routes: None,
         challenge: None,
@@ -277,13 +294,41 @@ fn fail(call: &mut Call, ctx: &mut Ctx<'_>, why: Count) {
     end(call, ctx, Outcome::Failure(why));
 }
 
+/// What the patterns of a call that succeeded say: one that came back too badly fails it.
+fn judge_media(call: &Call, ctx: &mut Ctx<'_>, outcome: Outcome) -> Outcome {
+    let media = &ctx.env.options.media;
+    if outcome != Outcome::Success || !ctx.env.scenario.needs.media {
+        return outcome;
+    }
+    let mut report = Vec::new();
+    let verdict = ctx.media.verdict(call.identity.number, &mut report);
+    if media.rtpcheck_debug || media.srtpcheck_debug {
+        for line in report {
+            let text = format!("rtpcheck of call {}: {line}", call.identity.number);
+            ctx.env.tracer.log(ctx.now, text.as_bytes());
+        }
+    }
+    match verdict {
+        Ok(()) => outcome,
+        Err(why) => {
+            complain(call, ctx, &format!("rtpcheck: {why}"));
+            Outcome::Failure(Count::FailedRtpCheck)
+        }
+    }
+}
+
 /// The one place where a call ends: counted once, told once.
 fn end(call: &mut Call, ctx: &mut Ctx<'_>, outcome: Outcome) {
     if call.over {
         return;
     }
+    let outcome = judge_media(call, ctx, outcome);
     call.over = true;
+    // As in SIPp an answer outside calls is no call of the run's.
+    let counted = ctx.env.which != Which::OutOfCall;
     match outcome {
+        // What goes wrong there is in the error log.
+        _ if !counted => {}
         Outcome::Success => ctx.stats.count(Count::SuccessfulCall),
         Outcome::Failure(why) => {
             ctx.stats.count(Count::FailedCall);
@@ -291,13 +336,16 @@ fn end(call: &mut Call, ctx: &mut Ctx<'_>, outcome: Outcome) {
                 ctx.stats.count(why);
             }
             if ctx.env.tracer.wants_call_debug() {
-                let text = format!("call {} ended in step {}: {why:?}", call.identity.number, call.position);
+                let text = format!("step {}: the call ends: {why:?}", call.position);
                 ctx.env.tracer.call_debug(ctx.now, &call.identity.call_id, &text);
             }
         }
     }
+    ctx.env.tracer.end_call_debug(&call.identity.call_id, outcome != Outcome::Success);
     count_step(ctx, call.position, |step| step.left += 1);
-    ctx.stats.call_length.record(ctx.now.since(call.flow.started));
+    if counted {
+        ctx.stats.call_length.record(ctx.now.since(call.flow.started));
+    }
     if ctx.env.scenario.needs.media || ctx.env.options.media.measure {
         ctx.media.close(ctx.now, call.identity.number, ctx.stats);
     }
@@ -348,15 +396,17 @@ fn complain(call: &Call, ctx: &mut Ctx<'_>, what: &str) {
     let line = ctx.env.scenario.steps.get(call.position).map_or(0, |step| step.line);
     let text = format!("call {}, step {} (line {line}): {what}", call.identity.number, call.position);
     ctx.env.tracer.error(ctx.now, &text);
-    if ctx.env.tracer.wants_call_debug() {
+    if ctx.env.tracer.wants_call_debug() && !call.over {
         ctx.env.tracer.call_debug(ctx.now, &call.identity.call_id, &text);
     }
 }
 
 /// A line for `-trace_calldebug`, made only when it is wanted.
 fn debug(call: &Call, ctx: &Ctx<'_>, what: &str, bytes: &[u8]) {
-    if ctx.env.tracer.wants_call_debug() {
-        let text = format!("step {}: {what}\n{}", call.position, String::from_utf8_lossy(bytes));
+    // What comes after the end is of no call that failed.
+    if ctx.env.tracer.wants_call_debug() && !call.over {
+        let between = if bytes.is_empty() { "" } else { "\n" };
+        let text = format!("step {}: {what}{between}{}", call.position, String::from_utf8_lossy(bytes));
         ctx.env.tracer.call_debug(ctx.now, &call.identity.call_id, &text);
     }
 }
@@ -367,6 +417,8 @@ fn fault_text(fault: TransportFault) -> &'static str {
         TransportFault::Closed => "the peer closed the connection",
         TransportFault::CannotSend => "the message could not be sent",
         TransportFault::Congestion => "the connection takes no more bytes",
+        TransportFault::SendTimeout => "the connection took no bytes for as long as -send_timeout allows",
+        TransportFault::CommandNotSent => "the other instance (3PCC) cannot be reached",
     }
 }
 

@@ -42,7 +42,7 @@ fn receive(call: &mut Call, ctx: &mut Ctx<'_>, message: &Incoming<'_>, may_jump:
         return;
     }
     call.flow.flags.heard = true;
-    debug(call, ctx, "received", message.bytes);
+    debug(call, ctx, "receives", message.bytes);
     if !acknowledges_right_invite(call, ctx, message) {
         complain(call, ctx, "the CSeq of the ACK is not that of its INVITE");
         end(call, ctx, Outcome::Failure(Count::FailedCall));

@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use media::codec::{Codec, RtpMap};
+
 use super::{Call, Ctx};
 use crate::call::message::Incoming;
 use crate::rtp::RemoteMedia;
@@ -17,6 +19,9 @@ pub(super) fn hand_over(call: &Call, ctx: &mut Ctx<'_>, recv: &Recv, message: &I
         ctx.media.remote(call.identity.number, &description);
     }
 }
+
+/// Payload types kept of one description; there are 32 dynamic ones.
+const CODECS: usize = 32;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Section {
@@ -91,19 +96,19 @@ fn take(attribute: &str, section: Section, found: &mut RemoteMedia) {
     let crypto = attribute.starts_with("crypto:");
     match section {
         Section::Audio if crypto => found.audio_crypto.push(format!("a={attribute}")),
+        Section::Audio | Section::Video if attribute.starts_with("rtpmap:") => {
+            let Some(map) = RtpMap::parse(attribute) else { return };
+            let codec = map.payload_type().codec;
+            // COMPAT(many phones): the m-line does not always list the type that the rtpmap names.
+            if section == Section::Audio && codec == Codec::TelephoneEvent {
+                found.events = found.events.or(Some(map.number));
+            } else if found.codecs.len() < CODECS {
+                found.codecs.push((map.number, codec));
+            }
+        }
         Section::Video if crypto => found.video_crypto.push(format!("a={attribute}")),
-        // COMPAT(many phones): the m-line does not always list the type that the rtpmap names.
-        Section::Audio if found.events.is_none() => found.events = events(attribute),
         _ => {}
     }
-}
-
-/// `rtpmap:101 telephone-event/8000`.
-fn events(attribute: &str) -> Option<u8> {
-    let (payload_type, encoding) = attribute.strip_prefix("rtpmap:")?.split_once(' ')?;
-    let name = encoding.trim_start().split('/').next()?;
-    let payload_type = payload_type.trim().parse().ok().filter(|payload_type| *payload_type < 128);
-    payload_type.filter(|_| name.eq_ignore_ascii_case("telephone-event"))
 }
 
 #[cfg(test)]
@@ -117,6 +122,7 @@ mod tests {
               m=audio 6000/2 RTP/SAVP 0 8\r\na=crypto:1 A inline:k\r\na=crypto:2 B inline:l\r\n\
               a=rtpmap:101 Telephone-Event/8000\r\na=rtpmap:102 telephone-event/48000\r\n\
               m=video 6002 RTP/AVP 34\r\nc=IN IP6 2001:db8::2/127\r\na=crypto:3 C inline:m\r\n\
+              a=rtpmap:99 opus/48000/2\r\na=rtpmap:x y\r\n\
               m=application 7 x y\r\nm=image 6004 udptl t38\r\n",
         )
         .unwrap();
@@ -126,6 +132,7 @@ mod tests {
         assert_eq!(found.audio_crypto, ["a=crypto:1 A inline:k", "a=crypto:2 B inline:l"]);
         assert_eq!(found.video_crypto, ["a=crypto:3 C inline:m"]);
         assert_eq!(found.events, Some(101));
+        assert_eq!(found.codecs, [(99, Codec::Opus)]);
     }
 
     #[test]

@@ -133,6 +133,7 @@ pub(super) fn retransmit(call: &mut Call, ctx: &mut Ctx<'_>) {
         ctx.out.bytes.extend_from_slice(&unanswered.bytes);
         let end = ctx.out.bytes.len();
         ctx.out.effects.push(Effect::Send { start, end, to: SendTo::Flow });
+        debug(call, ctx, "sends again, for want of an answer", b"");
     }
     count_step(ctx, at, |counts| counts.retransmissions += 1);
     ctx.stats.count(Count::Retransmissions);

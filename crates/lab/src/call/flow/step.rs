@@ -4,7 +4,7 @@ use stdx::time::Instant;
 
 use super::super::message::Incoming;
 use super::{
-    Call, Count, Ctx, Duration, NONE, Which, command, complain, count_step, fail, finish, pause, receive,
+    Call, Count, Ctx, Duration, NONE, command, complain, count_step, debug, fail, finish, pause, receive,
     send,
 };
 use crate::call::actions::value::is_set;
@@ -51,6 +51,7 @@ fn one(call: &mut Call, ctx: &mut Ctx<'_>, step: &Step) -> Progressed {
             return Progressed::Waits;
         }
         call.flow.paused_until = Instant::FAR_FUTURE;
+        debug(call, ctx, "the pause is over", b"");
         return Progressed::Done;
     }
     match &step.kind {
@@ -82,6 +83,9 @@ fn skipped(call: &Call, ctx: &Ctx<'_>, step: &Step) -> bool {
 
 fn enter_pause(call: &mut Call, ctx: &mut Ctx<'_>, step: &Step, length: Duration) -> Progressed {
     call.flow.paused_until = ctx.now + length;
+    if ctx.env.tracer.wants_call_debug() {
+        debug(call, ctx, &format!("pauses for {} ms", length.as_millis()), b"");
+    }
     count_step(ctx, call.position, |counts| counts.messages += 1);
     keep_books(call, ctx, step);
     match act(call, ctx, step, None) {
@@ -232,13 +236,8 @@ pub(super) fn loses(ctx: &mut Ctx<'_>, at: StepIndex) -> bool {
 /// Counters and response times of a step.
 pub(super) fn keep_books(call: &mut Call, ctx: &mut Ctx<'_>, step: &Step) {
     let timing = &step.timing;
-    // The statistics have slots for the names of the main scenario only.
-    let counted = ctx.env.which == Which::Main;
-    if let Some(counter) = timing.counter
-        && let Some(count) = ctx.stats.counters.get_mut(usize::from(counter))
-        && counted
-    {
-        *count += 1;
+    if let Some(counter) = timing.counter {
+        *slot(ctx.stats.counters_of(ctx.env.which), counter) += 1;
     }
     for rtd in &timing.start {
         if let Some(timer) = call.flow.timers.get_mut(usize::from(*rtd)) {
@@ -254,17 +253,24 @@ pub(super) fn keep_books(call: &mut Call, ctx: &mut Ctx<'_>, step: &Step) {
             continue;
         }
         timer.done = !timing.repeat;
-        let service = ctx.now.since(timer.start);
-        let response = if timer.from_due { ctx.now.since(call.identity.due) } else { service };
-        if counted && let Some(slot) = ctx.stats.rtds.get_mut(usize::from(*rtd)) {
-            slot.service.record(service);
-            slot.response.record(response);
-        }
+        let service = ctx.received.since(timer.start);
+        let response = if timer.from_due { ctx.received.since(call.identity.due) } else { service };
+        let slot = slot(ctx.stats.rtds_of(ctx.env.which), *rtd);
+        slot.service.record(service);
+        slot.response.record(response);
         if ctx.env.tracer.wants_response_times() {
             let micros = u64::try_from(service.as_micros()).unwrap_or(u64::MAX);
             ctx.env.tracer.response_time(ctx.now, micros, *rtd);
         }
     }
+}
+
+fn slot<T: Clone + Default>(slots: &mut Vec<T>, at: u16) -> &mut T {
+    let at = usize::from(at);
+    if slots.len() <= at {
+        slots.resize(at + 1, T::default());
+    }
+    &mut slots[at]
 }
 
 /// A step as the progress notes it.

@@ -4,7 +4,9 @@ use stdx::time::Instant;
 
 use super::defaults::{Default, template};
 use super::step::{expected, go, run};
-use super::{Call, Count, Ctx, Effect, Outcome, complain, count_step, dialog, end, fail, receive, send};
+use super::{
+    Call, Count, Ctx, Effect, Outcome, complain, count_step, debug, dialog, end, fail, receive, send,
+};
 use crate::call::message::{Incoming, StartLine};
 use crate::call::{SendTo, Value, render};
 use crate::scenario::model::{Scope, StepKind, VarRef};
@@ -158,16 +160,35 @@ pub(super) fn tell_peer(call: &mut Call, ctx: &mut Ctx<'_>) {
 
 /// 3PCC: the other leg ends too.
 fn tell_twin(call: &mut Call, ctx: &mut Ctx<'_>) {
-    if ctx.env.options.three_pcc.twin.is_none() || call.position == 0 {
+    if call.position == 0 {
+        return;
+    }
+    let options = &ctx.env.options.three_pcc;
+    let mut peers = Vec::new();
+    if options.master.is_some() || options.slave.is_some() {
+        // Extended: all that this call has commanded.
+        for step in ctx.env.scenario.steps.iter().take(call.position) {
+            if let StepKind::SendCmd { dest: Some(dest), .. } = &step.kind
+                && !peers.contains(&Some(dest))
+            {
+                peers.push(Some(dest));
+            }
+        }
+    } else if options.twin.is_some() {
+        peers.push(None);
+    }
+    if peers.is_empty() {
         return;
     }
     if let Some((start, end)) = made(call, ctx, Default::ThreePccAbort, false) {
-        ctx.out.effects.push(Effect::Command { start, end, peer: None });
+        let to = |peer: Option<&String>| Effect::Command { start, end, peer: peer.cloned() };
+        ctx.out.effects.extend(peers.into_iter().map(to));
     }
 }
 
 fn own_message(call: &mut Call, ctx: &mut Ctx<'_>, which: Default) {
     if let Some((start, end)) = made(call, ctx, which, true) {
+        debug(call, ctx, "sends on its own", &ctx.out.bytes[start..end]);
         ctx.out.effects.push(Effect::Send { start, end, to: SendTo::Flow });
     }
 }

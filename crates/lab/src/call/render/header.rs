@@ -38,6 +38,15 @@ impl Index {
     /// Values of a header by its name (with or without colon) or short form, in order, outer white space off.
     /// A folded value is given with its folds in it. `message` is the one the index is of.
     pub(super) fn values<'m>(&self, message: &'m [u8], name: &str) -> impl Iterator<Item = &'m [u8]> {
+        self.named_values(message, name).map(|(_, value)| value)
+    }
+
+    /// The same with the names as the message spells them.
+    fn named_values<'m>(
+        &self,
+        message: &'m [u8],
+        name: &str,
+    ) -> impl Iterator<Item = (&'m [u8], &'m [u8])> {
         let name = name.strip_suffix(':').unwrap_or(name).trim();
         let compact =
             COMPACT.iter().find(|(long, _)| name.eq_ignore_ascii_case(long)).map(|(_, short)| *short);
@@ -46,20 +55,18 @@ impl Index {
             let found = message.get(start..colon)?.trim_ascii_end();
             let same = found.eq_ignore_ascii_case(name.as_bytes())
                 || matches!((found, compact), ([one], Some(short)) if one.eq_ignore_ascii_case(&short));
-            if same { message.get(colon + 1..end).map(<[u8]>::trim_ascii) } else { None }
+            if same { Some((found, message.get(colon + 1..end)?.trim_ascii())) } else { None }
         })
     }
 }
 
-/// Appends `Name: value, value`; nothing without such a header.
+/// Appends `Name: value, value`, the name spelled as the message spells it; nothing without such a header.
 pub(super) fn write_last(out: &mut Vec<u8>, index: &Index, message: &[u8], name: &str) {
     let mut first = true;
-    for value in index.values(message, name) {
+    for (spelled, value) in index.named_values(message, name) {
         if first {
-            out.extend_from_slice(name.as_bytes());
-            if !name.ends_with(':') {
-                out.push(b':');
-            }
+            out.extend_from_slice(spelled);
+            out.push(b':');
             if !value.is_empty() {
                 out.push(b' ');
             }
@@ -140,8 +147,8 @@ mod tests {
     #[test]
     fn headers_of_one_name_are_joined_by_commas() {
         assert_eq!(last("Via"), "Via: one;a=1, two, three  folded");
-        assert_eq!(last("via:"), "via: one;a=1, two, three  folded");
-        assert_eq!(last("To:"), "To: \"T\" <sip:t@x>;tag=9");
+        assert_eq!(last("via:"), "Via: one;a=1, two, three  folded");
+        assert_eq!(last("To:"), "t: \"T\" <sip:t@x>;tag=9");
         assert_eq!(last("Empty"), "Empty:");
         assert_eq!(last("Contact"), "");
     }

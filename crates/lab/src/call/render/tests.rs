@@ -162,11 +162,13 @@ impl World {
             remote: ([127, 0, 0, 1], 5070).into(),
             user: 0,
             incoming: false,
+            lines: Box::default(),
         };
         let (mut rng, mut outbox, mut stats) = (Rng::seeded(1), Outbox::default(), Stats::default());
         let call = {
             let mut ctx = Ctx {
                 now: started,
+                received: started,
                 env: &env,
                 stats: &mut stats,
                 out: &mut outbox,
@@ -186,6 +188,7 @@ impl World {
     pub(super) fn with_ctx<T>(&mut self, work: impl FnOnce(&mut Call, &mut Ctx<'_>) -> T) -> T {
         let mut ctx = Ctx {
             now: self.env.started + Duration::from_millis(104),
+            received: self.env.started + Duration::from_millis(104),
             env: &self.env,
             stats: &mut self.stats,
             out: &mut self.outbox,
@@ -252,7 +255,7 @@ pub(super) fn table() -> Vec<(Keyword, &'static str)> {
         (UserId, "0"),
         (Date, "Sat, 21 Nov 2026 11:39:01 GMT"),
         (SippVersion, SIPP_VERSION),
-        (Last("via:".into()), "via: SIP/2.0/UDP a, SIP/2.0/UDP b"),
+        (Last("via:".into()), "Via: SIP/2.0/UDP a, SIP/2.0/UDP b"),
         (Last("To".into()), "To: <sip:bob@host>;tag=7"),
         (Var(var(0)), "text"),
         (Var(var(1)), "2.500000"),

@@ -4,7 +4,7 @@ use super::Group::{Call, Injection, Media, Performance, Rate, ThreePcc, Timers};
 use super::Takes::{Nothing, One, Two};
 use super::{Flag, IGNORED, done, flag, put, some};
 use crate::cli::value::{Unit, address, behaviours, every, float, integer, ip, peers, positive, time};
-use crate::options::RetransmissionCheck;
+use crate::options::{MediaOptions, RetransmissionCheck};
 
 #[rustfmt::skip]
 pub(super) const FLAGS: &[Flag] = &[
@@ -32,7 +32,16 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("rxinf", Injection, One("FILE"), "Injection file of the -rxsf scenario.", |a, v| done(&mut a.options.injection.receive_file, Some(v[0].into()))),
 
     flag("mi", Media, One("IP"), "Local media address. Default: that of -i.", |a, v| some(&mut a.options.media.ip, ip(v[0]))),
-    flag("mp", Media, One("PORT"), "Local media port. Default: 6000.", |a, v| put(&mut a.options.media.port, integer(v[0]))),
+    flag("mp", Media, One("PORT"), "Local media port. Default: 6000.", |a, v| {
+        let port = integer(v[0])?;
+        // SIPp's streams begin there too, unless -min_rtp_port says otherwise.
+        let media = &mut a.options.media;
+        if media.min_port == MediaOptions::default().min_port {
+            media.min_port = port;
+        }
+        media.port = port;
+        Ok(())
+    }),
     flag("min_rtp_port", Media, One("PORT"), "Lowest media port of a call's own.", |a, v| put(&mut a.options.media.min_port, integer(v[0]))),
     flag("max_rtp_port", Media, One("PORT"), "Highest media port of a call's own.", |a, v| put(&mut a.options.media.max_port, integer(v[0]))),
     flag("rtp_echo", Media, Nothing, "Send back what arrives at -mp and at the port two above.", |a, _| done(&mut a.options.media.echo, true)),

@@ -293,3 +293,24 @@ fn commands_of_the_other_side() {
     assert_eq!(end.ended, [Outcome::Failure(Count::FailedCall)]);
     assert_eq!(end.count(Count::FailedCall), 1);
 }
+
+#[test]
+fn a_pattern_that_did_not_come_back_fails_its_call() {
+    let mut steps = scenario(Role::Client, vec![request("OPTIONS", None), code(200)]);
+    steps.needs.media = true;
+    let mut end = End::new(steps, Options::default());
+    end.media.missed = Some("audio: half of it missed");
+    end.start(ID);
+    end.answer(ID, 200, 1, "OPTIONS");
+    failed(&end, Count::FailedRtpCheck);
+    assert_eq!(end.count(Count::SuccessfulCall), 0);
+}
+
+#[test]
+fn a_command_that_cannot_be_sent_ends_the_call_and_tells_the_peer() {
+    let mut end = started(uac());
+    end.answer(ID, 180, 1, "INVITE");
+    end.on_call(ID.as_bytes(), |call, ctx| call.handle_fault(ctx, TransportFault::CommandNotSent));
+    assert_eq!(end.said(), ["INVITE", "CANCEL"]);
+    failed(&end, Count::FailedCmdNotSent);
+}

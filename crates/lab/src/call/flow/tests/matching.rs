@@ -5,7 +5,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::world::{
-    End, answer_text, ask_text, code, maybe, pause, recv, request, response, scenario, step, uac, uas, wants,
+    End, START, answer_text, ask_text, code, maybe, pause, recv, request, response, scenario, step, uac, uas,
+    wants,
 };
 use crate::call::Value;
 use crate::options::{Options, RetransmissionCheck};
@@ -421,4 +422,24 @@ proptest! {
         let created = end.count(Count::IncomingCall) + end.count(Count::OutgoingCall);
         prop_assert_eq!(created, open + end.count(Count::SuccessfulCall) + end.count(Count::FailedCall));
     }
+}
+
+#[test]
+fn response_times_run_from_the_send_to_the_stamp_of_the_answer() {
+    let mut steps = uac().steps;
+    steps[7].timing.start = vec![0];
+    steps[8].timing.stop = vec![0];
+    steps[4].timing.stop = Vec::new();
+    let mut end = End::new(scenario(Role::Client, steps), Options::default());
+    end.start("1@host");
+    end.wait(100);
+    // The kernel had the answer 3 ms before the turn that reads it and sends ACK and BYE.
+    end.received = Some(START + Duration::from_millis(97));
+    end.answer("1@host", 200, 1, "INVITE");
+    end.received = None;
+    end.wait(10);
+    end.received = Some(START + Duration::from_millis(108));
+    end.answer("1@host", 200, 2, "BYE");
+    let timer = &end.stats.rtds[0].service;
+    assert_eq!((timer.n, timer.sum), (1, 8_000.0));
 }

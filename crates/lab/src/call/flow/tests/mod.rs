@@ -1,5 +1,6 @@
 //! Calls in virtual time: two scenarios that talk to each other over a network that loses, doubles and reorders.
 
+mod acting;
 mod failures;
 mod matching;
 mod world;

@@ -169,6 +169,8 @@ pub(super) fn uas() -> Scenario {
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     pub remote: Vec<RemoteMedia>,
+    /// What the media of every call missed.
+    pub missed: Option<&'static str>,
 }
 
 impl Media for Heard {
@@ -186,6 +188,10 @@ impl Media for Heard {
 
     fn check(&mut self, _: Instant, _: u64, _: &Requirement) -> Result<(), String> {
         Ok(())
+    }
+
+    fn verdict(&mut self, _: u64, _: &mut Vec<String>) -> Result<(), String> {
+        self.missed.map_or(Ok(()), |missed| Err(missed.to_owned()))
     }
 
     fn crypto(&mut self, _: u64, _: &str) -> Result<String, String> {
@@ -207,6 +213,8 @@ pub(super) struct End {
     /// Texts sent, and commands after `cmd:`.
     pub sent: Vec<String>,
     pub now: Instant,
+    /// The kernel's stamp of the next message, when it is not `now`.
+    pub received: Option<Instant>,
 }
 
 impl End {
@@ -235,12 +243,14 @@ impl End {
             ended: Vec::new(),
             sent: Vec::new(),
             now: START,
+            received: None,
         }
     }
 
     fn act<T>(&mut self, work: impl FnOnce(&mut Ctx<'_>) -> T) -> T {
         let mut ctx = Ctx {
             now: self.now,
+            received: self.received.unwrap_or(self.now),
             env: &self.env,
             stats: &mut self.stats,
             out: &mut self.out,
@@ -286,6 +296,7 @@ impl End {
             remote: "127.0.0.2:5060".parse().unwrap(),
             user: 0,
             incoming,
+            lines: Box::default(),
         };
         // The engine counts what it starts.
         self.stats.count(if incoming { Count::IncomingCall } else { Count::OutgoingCall });

@@ -1,0 +1,60 @@
+//! `ringer sip --check`: everything a run would read, and every mistake in it; no call is made.
+
+use super::ExitCode;
+use super::setup::{Built, load};
+use crate::engine::Setup;
+use crate::options::{Options, ScenarioName};
+use crate::scenario::model::Source;
+use crate::scenario::{Scenario, counted, summary};
+
+pub(super) fn check(options: Options) -> ExitCode {
+    let name = match &options.scenario.main {
+        Some(ScenarioName::File(path)) => path.display().to_string(),
+        Some(ScenarioName::BuiltIn(name)) => name.clone(),
+        None => "uac".to_owned(),
+    };
+    match load(options) {
+        Ok(Built { setup, warnings }) => {
+            for line in told(&setup) {
+                println!("{line}");
+            }
+            for warning in warnings {
+                println!("{warning} (warning)");
+            }
+            ExitCode::Success
+        }
+        Err(mistakes) => {
+            for mistake in &mistakes {
+                eprintln!("{mistake}");
+            }
+            eprintln!("{name}: {}", counted(mistakes.len(), "mistake"));
+            ExitCode::Fatal
+        }
+    }
+}
+
+/// A line for every scenario and every injection file.
+fn told(setup: &Setup) -> Vec<String> {
+    let scenarios = [Some(&setup.scenario), setup.receive.as_ref(), setup.out_of_call.as_ref()];
+    let mut lines: Vec<String> = scenarios
+        .into_iter()
+        .flatten()
+        .map(|scenario| format!("{}: {}", written(scenario), summary(scenario)))
+        .collect();
+    let injection = &setup.options.injection;
+    for (index, path) in injection.files.iter().enumerate() {
+        lines.push(format!(
+            "{}: {}",
+            path.display(),
+            counted(setup.files.line_count(index) as usize, "line")
+        ));
+    }
+    lines
+}
+
+fn written(scenario: &Scenario) -> String {
+    match &scenario.source {
+        Source::File(path) => path.display().to_string(),
+        Source::BuiltIn(name) => (*name).to_owned(),
+    }
+}

@@ -1,0 +1,8 @@
+//! Leaves the terminal's session: only the wrapper of setsid(2), which the standard library has not.
+#![allow(unsafe_code)]
+
+/// A new session without a terminal; `false` when the process leads a group and so cannot.
+pub(super) fn leave_session() -> bool {
+    // SAFETY: setsid takes no argument and touches no memory of ours.
+    unsafe { libc::setsid() != -1 }
+}

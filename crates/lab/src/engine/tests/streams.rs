@@ -1,0 +1,179 @@
+//! Connections: how many, which one answers leave by, and what follows when they end.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+use super::*;
+use crate::engine::tls::Tls;
+
+fn tcp(threads: usize) -> Options {
+    options("127.0.0.1", Protocol::Tcp, Sockets::Shared, threads)
+}
+
+/// One header section.
+fn head(stream: &mut BufReader<TcpStream>) -> String {
+    let mut text = String::new();
+    while !text.ends_with("\r\n\r\n") {
+        assert!(stream.read_line(&mut text).expect("a line") > 0, "ended after {text}");
+    }
+    text
+}
+
+fn request(method: &str, id: usize) -> String {
+    let cseq = if method == "ACK" { "1 ACK".to_owned() } else { format!("1 {method}") };
+    format!(
+        "{method} sip:a SIP/2.0\r\nVia: SIP/2.0/TCP b;branch=z9hG4bK{method}{id}\r\nFrom: <sip:b>;tag=1\r\n\
+         To: <sip:a>\r\nCall-ID: {id}@b\r\nCSeq: {cseq}\r\nContent-Length: 0\r\n\r\n"
+    )
+}
+
+#[test]
+fn all_threads_share_one_connection() {
+    for (protocol, threads) in [(Protocol::Tcp, 3), (Protocol::Tls, 2), (Protocol::Ws, 2)] {
+        let (called, _) = both("127.0.0.1", protocol, Sockets::Shared, threads);
+        assert_eq!(called.progress.gauges.open_sockets, 1, "{protocol:?}");
+        assert_eq!(called.progress.gauges.threads, threads);
+    }
+}
+
+#[test]
+fn a_server_answers_where_it_was_asked() {
+    let mut server = Run::start(setup("uas", tcp(3))).unwrap();
+    let address = server.gauges().local.unwrap();
+    let connect = || {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        BufReader::new(stream)
+    };
+    let mut first = connect();
+    // Of six connections some belong to other threads than the first.
+    for id in 0..6 {
+        let mut other = connect();
+        first.get_mut().write_all(request("INVITE", id).as_bytes()).unwrap();
+        while !head(&mut first).starts_with("SIP/2.0 200") {}
+        let end = request("ACK", id) + &request("BYE", id);
+        other.get_mut().write_all(end.as_bytes()).unwrap();
+        let answer = head(&mut other);
+        assert!(answer.starts_with("SIP/2.0 200") && answer.contains("CSeq: 1 BYE"), "{answer}");
+    }
+    server.change(Change::SoftQuit);
+    assert_eq!(end(&mut server).progress.total.counts[Count::SuccessfulCall], 6);
+}
+
+#[test]
+fn a_connection_is_made_again_after_a_while_and_not_for_ever() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut client = caller(tcp(2), listener.local_addr().unwrap());
+    client.rate.total = None;
+    client.network.max_reconnect = 2;
+    client.network.reconnect_sleep = Duration::from_millis(150);
+    let mut run = Run::start(setup("uac", client)).unwrap();
+    let accepted = std::thread::spawn(move || {
+        let mut times = Vec::new();
+        for _ in 0..3 {
+            let (stream, _) = listener.accept().unwrap();
+            times.push(std::time::Instant::now());
+            // Something was asked before it is closed.
+            head(&mut BufReader::new(stream));
+        }
+        times
+    });
+    let (mut errors, outcome) = (Vec::new(), loop_to_end(&mut run));
+    errors.extend(outcome.1);
+    let times = accepted.join().unwrap();
+    assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= Duration::from_millis(140)), "{times:?}");
+    assert_eq!(outcome.0.end, End::Fatal);
+    assert!(errors.iter().any(|error| error.contains("-max_reconnect allows (2)")), "{errors:?}");
+    let counts = &outcome.0.progress.total.counts;
+    assert!(counts[Count::FailedTcpClosed] >= 3, "{counts:?}");
+}
+
+/// The end, and all errors told on the way.
+fn loop_to_end(run: &mut Run) -> (Box<Outcome>, Vec<String>) {
+    let mut errors = Vec::new();
+    for _ in 0..600 {
+        match run.next(Duration::from_millis(100)) {
+            Event::Ended(outcome) => {
+                errors.extend(outcome.progress.errors.iter().cloned());
+                return (outcome, errors);
+            }
+            Event::Progress(progress) => errors.extend(progress.errors),
+            Event::Nothing => {}
+        }
+    }
+    panic!("the run does not end: {run:?}");
+}
+
+#[test]
+fn without_reconnect_close_calls_outlive_their_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut client = caller(tcp(2), listener.local_addr().unwrap());
+    client.rate.total = Some(1);
+    client.network.reconnect_close = false;
+    client.network.reconnect_sleep = Duration::from_millis(20);
+    let mut setup = setup("uac", client);
+    setup.scenario = outside::scenario(
+        r#"<scenario name="twice"><send><![CDATA[
+          OPTIONS sip:a SIP/2.0
+          Via: SIP/2.0/TCP [local_ip]:[local_port];branch=[branch]
+          From: <sip:m>;tag=1
+          To: <sip:a>
+          Call-ID: [call_id]
+          CSeq: [cseq] OPTIONS
+          Content-Length: 0
+        ]]></send><pause milliseconds="300"/><send><![CDATA[
+          OPTIONS sip:b SIP/2.0
+          Via: SIP/2.0/TCP [local_ip]:[local_port];branch=[branch]
+          From: <sip:m>;tag=1
+          To: <sip:a>
+          Call-ID: [call_id]
+          CSeq: [cseq] OPTIONS
+          Content-Length: 0
+        ]]></send><pause milliseconds="300"/></scenario>"#,
+    );
+    let mut run = Run::start(setup).unwrap();
+    let (stream, _) = listener.accept().unwrap();
+    let mut stream = BufReader::new(stream);
+    assert!(head(&mut stream).starts_with("OPTIONS sip:a"));
+    drop(stream);
+    let (stream, _) = listener.accept().unwrap();
+    assert!(head(&mut BufReader::new(stream)).starts_with("OPTIONS sip:b"));
+    let outcome = end(&mut run);
+    assert_eq!((outcome.end, outcome.progress.total.counts[Count::FailedCall]), (End::Normal, 0));
+}
+
+#[test]
+fn a_message_may_wait_only_as_long_as_it_was_told() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut client = caller(tcp(2), listener.local_addr().unwrap());
+    client.rate.total = Some(2);
+    client.rate.calls = 5.0;
+    client.network.reconnect_sleep = Duration::from_secs(60);
+    client.timers.send_timeout = Some(Duration::from_millis(150));
+    let mut run = Run::start(setup("uac", client)).unwrap();
+    drop(listener.accept().unwrap());
+    let counts = end(&mut run).progress.total.counts;
+    // The first may go with the connection; the next finds one that is not to begin for a minute.
+    assert!(counts[Count::FailedTimeoutOnSend] >= 1, "{counts:?}");
+    assert_eq!(counts[Count::FailedTimeoutOnSend] + counts[Count::FailedTcpClosed], 2, "{counts:?}");
+}
+
+#[test]
+fn tls_ends_with_a_word() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = certified(options("127.0.0.1", Protocol::Tls, Sockets::Shared, 1), directory.path());
+    let mut server = Run::start(setup("uas", server)).unwrap();
+    let config = Tls::load(&crate::options::TlsOptions::default(), false).unwrap().client;
+    let name = rustls_pki_types::ServerName::try_from("localhost").unwrap();
+    let mut tls = rustls::ClientConnection::new(config, name).unwrap();
+    let mut stream = TcpStream::connect(server.gauges().local.unwrap()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let mut both = rustls::Stream::new(&mut tls, &mut stream);
+    both.write_all(request("INVITE", 1).as_bytes()).unwrap();
+    let mut bytes = [0; 8_192];
+    assert!(both.read(&mut bytes).unwrap() > 0);
+    server.change(Change::HardQuit);
+    end(&mut server);
+    // Without the farewell this is an error of an unexpected end.
+    while both.read(&mut bytes).unwrap() > 0 {}
+}

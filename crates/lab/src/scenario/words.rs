@@ -1,0 +1,40 @@
+//! The words of the language by themselves, for whoever wants to know that each is used.
+
+use super::lexicon::{ACTIONS, COMMON, ELEMENTS, KEYWORDS, SCENARIO};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Element,
+    Action,
+    Attribute,
+    Keyword,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Word {
+    pub kind: Kind,
+    /// Of an attribute: its element or action; empty for those that every command has.
+    pub of: &'static str,
+    /// Of a keyword: without brackets.
+    pub name: &'static str,
+}
+
+/// Every word of the tables that scenarios are compiled with.
+pub fn words() -> Vec<Word> {
+    let mut words = Vec::new();
+    let mut attributes = |of, list: &[super::lexicon::AttributeDoc]| {
+        words.extend(list.iter().map(|attribute| Word { kind: Kind::Attribute, of, name: attribute.name }));
+    };
+    attributes("scenario", SCENARIO);
+    attributes("", COMMON);
+    for element in ELEMENTS {
+        attributes(element.name, element.attributes);
+    }
+    for action in ACTIONS {
+        attributes(action.name, action.attributes);
+    }
+    words.extend(ELEMENTS.iter().map(|element| Word { kind: Kind::Element, of: "", name: element.name }));
+    words.extend(ACTIONS.iter().map(|action| Word { kind: Kind::Action, of: "", name: action.name }));
+    words.extend(KEYWORDS.iter().map(|keyword| Word { kind: Kind::Keyword, of: "", name: keyword.name }));
+    words
+}

@@ -1,0 +1,64 @@
+//! What those who control a run and those who show it share.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::engine::Setup;
+use crate::live::Shown;
+use crate::trace::Tracer;
+
+/// A handle; cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Remote {
+    state: Arc<Mutex<State>>,
+    shown: Shown,
+    tracer: Tracer,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct State {
+    pub rate: f64,
+    pub scale: f64,
+    pub paused: bool,
+    pub quitting: bool,
+    /// Screens are to be written to their file.
+    pub dump: bool,
+    /// `dump tasks` and `dump variables` were asked for.
+    pub tasks: bool,
+    pub variables: bool,
+    /// The terminal is raw: lines need a carriage return.
+    pub raw_terminal: bool,
+    /// The last thing to tell who controls.
+    pub said: Option<String>,
+}
+
+impl Remote {
+    pub fn new(setup: &Setup) -> Remote {
+        let rate = &setup.options.rate;
+        let state = State { rate: rate.calls, scale: rate.scale, ..State::default() };
+        Remote { state: Arc::new(Mutex::new(state)), shown: Shown::default(), tracer: setup.tracer.clone() }
+    }
+
+    pub fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        act(&mut self.state.lock())
+    }
+
+    /// What the terminal shows; the live view draws it.
+    pub fn shown(&self) -> &Shown {
+        &self.shown
+    }
+
+    pub fn tracer(&self) -> &Tracer {
+        &self.tracer
+    }
+
+    /// Tells who controls: in the live view's lowest line, or on standard error with the next interval.
+    pub fn say(&self, text: String) {
+        if self.shown.is_attached() {
+            self.shown.set_line(text);
+        } else {
+            self.with(|state| state.said = Some(text));
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Prints pages asked for by key, files screens when asked and at the end, prints the last ones.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
+
+use ratatui::crossterm::terminal;
+
+use super::{Footer, Page, Remote, State, dump, page, variables};
+use crate::engine::{Outcome, Progress, Setup};
+use crate::session::Observer;
+use crate::trace::file_name;
+
+/// Home, and everything beneath is blank.
+const CLEAR: &str = "\x1b[H\x1b[2J";
+/// Begins the line anew.
+const LINE: &str = "\r\x1b[K";
+
+pub struct Screens {
+    remote: Remote,
+    file: Option<PathBuf>,
+    last: Option<Progress>,
+    drawn: u64,
+}
+
+impl Screens {
+    pub fn new(setup: &Setup) -> Screens {
+        Screens { remote: Remote::new(setup), file: None, last: None, drawn: 0 }
+    }
+
+    pub fn remote(&self) -> Remote {
+        self.remote.clone()
+    }
+
+    fn file(&mut self, setup: &Setup, text: &str) {
+        let traces = &setup.options.files;
+        let fresh = self.file.is_none();
+        let path = self.file.get_or_insert_with(|| file_name(setup, &traces.screen, "screen.log")).clone();
+        let append = traces.screen.append || !fresh;
+        let written = std::fs::OpenOptions::new()
+            .create(true)
+            .append(append)
+            .write(true)
+            .truncate(!append)
+            .open(&path)
+            .and_then(|mut file| file.write_all(text.as_bytes()));
+        if let Err(error) = written {
+            self.remote.say(format!("{}: {error}", path.display()));
+        }
+    }
+
+    /// Without a live view: SIPp's screen of the last key, redrawn, and the line being typed.
+    fn draw(&mut self, setup: &Setup) {
+        let shown = self.remote.shown();
+        self.drawn = shown.version();
+        if shown.is_attached() || !std::io::stdout().is_terminal() {
+            return;
+        }
+        let (raw, footer) = self.remote.with(|state| (state.raw_terminal, footer(state)));
+        let line = shown.line();
+        // As SIPp begins; `0` stops it.
+        let key = shown.asked().unwrap_or(Page::Scenario.key());
+        let wanted = Page::of_key(char::from(b'0' + key));
+        if let (Some(wanted), Some(progress)) = (wanted, &self.last) {
+            let text = match shown.view().seen(setup, progress) {
+                Some((setup, progress)) => page(&setup, &progress, wanted, footer),
+                None => page(setup, progress, wanted, footer),
+            };
+            show(&format!("{CLEAR}{text}{line}"), raw);
+        } else if !line.is_empty() {
+            show(&format!("{LINE}{line}"), raw);
+        }
+    }
+
+    /// `dump tasks`, `dump variables`: told, and in the error log, where a run in the background can be read.
+    fn answer(&self, setup: &Setup, progress: &Progress, state: &State) {
+        if state.tasks {
+            let gauges = &progress.gauges;
+            let text = format!(
+                "Running tasks: {} calls open, {} threads, {} sockets, last call number {}",
+                gauges.open_calls, gauges.threads, gauges.open_sockets, gauges.last_call_number
+            );
+            setup.tracer.error(progress.now, &text);
+            self.remote.say(text);
+        }
+        if state.variables {
+            let text = variables::screen(setup);
+            setup.tracer.error(progress.now, &text);
+            if self.remote.shown().is_attached() {
+                self.remote.shown().set(Page::Variables.key());
+            } else {
+                self.remote.say(text);
+            }
+        }
+    }
+}
+
+fn footer(state: &State) -> Footer {
+    match state {
+        State { quitting: true, .. } => Footer::Quitting,
+        State { paused: true, .. } => Footer::Paused,
+        _ => Footer::Running,
+    }
+}
+
+/// To standard output, or nowhere when it is gone.
+fn show(text: &str, raw: bool) {
+    let text = if raw { text.replace('\n', "\r\n") } else { text.to_owned() };
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    let _ = std::io::stdout().flush();
+}
+
+impl Observer for Screens {
+    fn progress(&mut self, setup: &Setup, progress: &Progress) {
+        let state = self.remote.with(|state| {
+            state.quitting |= progress.gauges.quitting;
+            let now = state.clone();
+            state.dump = false;
+            state.tasks = false;
+            state.variables = false;
+            now
+        });
+        if state.dump {
+            self.file(setup, &dump(setup, progress, footer(&state)));
+        }
+        self.answer(setup, progress, &state);
+        self.last = Some(progress.clone());
+        self.draw(setup);
+        if let Some(said) = self.remote.with(|state| state.said.take()) {
+            let said = format!("{}\n", said.trim_end());
+            let said = if state.raw_terminal { said.replace('\n', "\r\n") } else { said };
+            let _ = std::io::stderr().write_all(said.as_bytes());
+        }
+    }
+
+    fn turn(&mut self, setup: &Setup) {
+        if self.drawn != self.remote.shown().version() {
+            self.draw(setup);
+        }
+    }
+
+    fn ended(&mut self, setup: &Setup, outcome: &Outcome) {
+        // A live view has given the terminal back already.
+        let raw = terminal::is_raw_mode_enabled().unwrap_or(false);
+        let progress = &outcome.progress;
+        if setup.options.files.screen.on {
+            self.file(setup, &dump(setup, progress, Footer::Terminated));
+        }
+        show(&page(setup, progress, Page::Scenario, Footer::Terminated), raw);
+        show(&page(setup, progress, Page::Statistics, Footer::Terminated), raw);
+    }
+}

@@ -1,0 +1,515 @@
+//! SIPp and Ringer side by side: the same scenarios run with SIPp at every end, then with Ringer in place of each end
+//! in turn; messages, counts, logs and exit codes must be the same.
+//!
+//! A case is `corpus/NAME.case`, lines of `key = words`. Keys that are none of those below are ends, started in order;
+//! all but the last listen before the next one starts:
+//!
+//! ```text
+//! server = -sf {here}/NAME.server.xml -m 3
+//! client = -sf {here}/NAME.client.xml -m 3 {to:server}
+//! exit = client:1                 the end's exit code, where it is not 0
+//! varies = X-Time X-Date          headers (and log lines that start so) whose values are not compared
+//! ignore = Retransmissions        counts that are not compared, with a comment that says why
+//! also = CallLengthRepartition    columns of the statistics that begin so are compared too
+//! warns = words                   how often the error log has these words is compared
+//! writes = FILE                   a file that the run leaves in its folder is compared
+//! received = only                what is sent is not compared: SIPp does not trace it while a connection is opened
+//! needs = root                    SIPp can do it as root alone; otherwise only Ringer runs
+//! only = ringer                   SIPp cannot do it; Ringer plays all ends, which must exit as the case says
+//! ```
+//!
+//! `{here}` is the corpus folder, `{port:END}` and `{to:END}` are an end's port and `address:port`, `{twin}` is a free
+//! TCP port that is waited for, `{free}` one that is not, `{copy:FILE}` is a copy of a file with these filled in.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::peer::Peer;
+use crate::wait::{free_port, lines_in, wait_until};
+
+/// Which program plays an end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tool {
+    Sipp,
+    Ringer,
+}
+
+/// What one end did, with everything taken out that differs from run to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Seen {
+    exit: Option<i32>,
+    /// By call in the order of their Call-IDs: `→` or `←` and the message.
+    calls: Vec<Vec<String>>,
+    counts: BTreeMap<String, String>,
+    logs: Vec<String>,
+    warnings: usize,
+    written: String,
+    /// What it printed and its error log, for a failure's text.
+    explanation: String,
+}
+
+struct Case {
+    name: String,
+    /// Name and words, in the order in which they start.
+    ends: Vec<(String, Vec<String>)>,
+    keys: BTreeMap<String, String>,
+}
+
+const KEYS: &[&str] = &["exit", "varies", "ignore", "also", "warns", "writes", "needs", "only", "received"];
+
+/// Columns of the statistics that must agree, as SIPp names them; `(C)` is the total.
+const COUNTS: &[&str] = &[
+    "IncomingCall(C)",
+    "OutgoingCall(C)",
+    "TotalCallCreated",
+    "SuccessfulCall(C)",
+    "FailedCall(C)",
+    "FailedCannotSendMessage(C)",
+    "FailedMaxUDPRetrans(C)",
+    "FailedTcpConnect(C)",
+    "FailedTcpClosed(C)",
+    "FailedUnexpectedMessage(C)",
+    "FailedCallRejected(C)",
+    "FailedCmdNotSent(C)",
+    "FailedRegexpDoesntMatch(C)",
+    "FailedRegexpShouldntMatch(C)",
+    "FailedRegexpHdrNotFound(C)",
+    "FailedOutboundCongestion(C)",
+    "FailedTimeoutOnRecv(C)",
+    "FailedTimeoutOnSend(C)",
+    "FailedTestDoesntMatch(C)",
+    "FailedTestShouldntMatch(C)",
+    "FailedStrcmpDoesntMatch(C)",
+    "FailedStrcmpShouldntMatch(C)",
+    "OutOfCallMsgs(C)",
+    "DeadCallMsgs(C)",
+    "Retransmissions(C)",
+    "AutoAnswered(C)",
+    "GenericCounter",
+];
+
+/// Given to every end. Its files have fixed names in a folder of its own.
+const FIXED: &str = "-nostdin -timer_resol 1 -trace_msg -message_file messages.txt -trace_stat -stf stat.csv -fd 1 \
+                     -trace_err -error_file errors.txt -trace_logs -log_file log.txt -trace_counts -timeout 20s";
+
+/// Runs a case with SIPp, then with Ringer at each end in turn; panics with the first difference.
+pub fn compare(name: &str) {
+    let case = Case::read(name);
+    let sipp_runs = case.sipp_runs();
+    let lineups: Vec<Vec<Tool>> = if sipp_runs {
+        let all = vec![Tool::Sipp; case.ends.len()];
+        let one_ringer = |end: usize| {
+            let mut tools = all.clone();
+            tools[end] = Tool::Ringer;
+            tools
+        };
+        std::iter::once(all.clone()).chain((0..case.ends.len()).map(one_ringer)).collect()
+    } else {
+        vec![vec![Tool::Ringer; case.ends.len()]]
+    };
+    // At once: most of a run is SIPp's own waiting.
+    let runs: Vec<Vec<Seen>> = std::thread::scope(|scope| {
+        let running: Vec<_> = lineups.iter().map(|tools| scope.spawn(|| case.run(tools))).collect();
+        running.into_iter().map(|run| run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    });
+    case.assert_is_as_claimed(&runs[0]);
+    for (tools, run) in lineups.iter().zip(&runs).skip(1) {
+        for (end, (wanted, found)) in runs[0].iter().zip(run).enumerate() {
+            let what = format!("{name} with {tools:?}, at the {} ({:?})", case.ends[end].0, tools[end]);
+            assert_same(&what, wanted, found);
+        }
+    }
+}
+
+/// Runs a case with SIPp alone, which must do what the case says.
+pub fn reference(name: &str) {
+    let case = Case::read(name);
+    if case.sipp_runs() {
+        case.assert_is_as_claimed(&case.run(&vec![Tool::Sipp; case.ends.len()]));
+    }
+}
+
+fn assert_same(what: &str, wanted: &Seen, found: &Seen) {
+    let why = &found.explanation;
+    assert!(
+        wanted.exit == found.exit,
+        "{what}: exit code {:?}, with SIPp alone {:?}\n{why}",
+        found.exit,
+        wanted.exit
+    );
+    for (number, (wanted, found)) in wanted.calls.iter().zip(&found.calls).enumerate() {
+        for (index, (wanted, found)) in wanted.iter().zip(found).enumerate() {
+            assert!(
+                wanted == found,
+                "{what}: call {number}, message {index} differs; with SIPp alone:\n{wanted}\nnow:\n{found}\n{why}"
+            );
+        }
+        assert!(
+            wanted.len() == found.len(),
+            "{what}: call {number} has {} messages, with SIPp alone {}:\n{}\n{why}",
+            found.len(),
+            wanted.len(),
+            found.join("\n")
+        );
+    }
+    assert!(
+        wanted.calls.len() == found.calls.len(),
+        "{what}: {} calls on the wire, with SIPp alone {}\n{why}",
+        found.calls.len(),
+        wanted.calls.len()
+    );
+    for (name, value) in &wanted.counts {
+        let other = found.counts.get(name);
+        assert!(other == Some(value), "{what}: {name} is {other:?}, with SIPp alone {value}\n{why}");
+    }
+    for (what_else, wanted, found) in [
+        ("log lines", wanted.logs.join("\n"), found.logs.join("\n")),
+        ("warnings", wanted.warnings.to_string(), found.warnings.to_string()),
+        ("the file written", wanted.written.clone(), found.written.clone()),
+    ] {
+        assert!(
+            wanted == found,
+            "{what}: {what_else} differ; with SIPp alone:\n{wanted}\nnow:\n{found}\n{why}"
+        );
+    }
+}
+
+/// Cases there are, by file.
+pub fn cases() -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(corpus())
+        .expect("the corpus is part of the sources")
+        .filter_map(|entry| {
+            entry.ok()?.file_name().into_string().ok()?.strip_suffix(".case").map(str::to_owned)
+        })
+        .collect();
+    names.sort();
+    names
+}
+
+/// Where the cases and their scenarios are.
+pub fn corpus() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus")
+}
+
+/// What every end of a run is told about the others.
+struct Places {
+    ports: BTreeMap<String, u16>,
+    twin: u16,
+    free: u16,
+    media: BTreeMap<String, u16>,
+}
+
+impl Case {
+    fn read(name: &str) -> Case {
+        let path = corpus().join(format!("{name}.case"));
+        let mut keys = BTreeMap::new();
+        let mut ends = Vec::new();
+        for line in lines_in(&path).iter().filter(|line| !line.starts_with('#') && !line.trim().is_empty()) {
+            let (key, value) = line.split_once('=').unwrap_or_else(|| panic!("{}: {line}", path.display()));
+            let (key, value) = (key.trim().to_owned(), value.trim().to_owned());
+            if KEYS.contains(&key.as_str()) {
+                keys.insert(key, value);
+            } else {
+                ends.push((key, value.split_whitespace().map(str::to_owned).collect()));
+            }
+        }
+        assert!(!ends.is_empty(), "{}: no end", path.display());
+        Case { name: name.to_owned(), ends, keys }
+    }
+
+    fn words(&self, key: &str) -> Vec<&str> {
+        self.keys.get(key).map(|value| value.split_whitespace().collect()).unwrap_or_default()
+    }
+
+    fn sipp_runs(&self) -> bool {
+        !self.keys.contains_key("only") && (!self.keys.contains_key("needs") || is_root())
+    }
+
+    /// The exit code the case says the end has.
+    fn exit_of(&self, end: &str) -> i32 {
+        self.words("exit")
+            .iter()
+            .find_map(|word| word.strip_prefix(end)?.strip_prefix(':')?.parse().ok())
+            .unwrap_or(0)
+    }
+
+    fn assert_is_as_claimed(&self, run: &[Seen]) {
+        for ((end, _), seen) in self.ends.iter().zip(run) {
+            let wanted = Some(self.exit_of(end));
+            assert!(
+                seen.exit == wanted,
+                "{}: the {end} ends with {:?}, not with {wanted:?}\n{:#?}\n{}",
+                self.name,
+                seen.exit,
+                seen.calls,
+                seen.explanation
+            );
+        }
+        assert!(run.iter().any(|seen| !seen.calls.is_empty()), "{}: nothing was said", self.name);
+        let warned: usize = run.iter().map(|seen| seen.warnings).sum();
+        assert!(!self.keys.contains_key("warns") || warned > 0, "{}: nobody warned", self.name);
+        let silent = self.keys.contains_key("writes") && run.iter().all(|seen| seen.written.is_empty());
+        assert!(!silent, "{}: nobody wrote the file", self.name);
+    }
+
+    fn run(&self, tools: &[Tool]) -> Vec<Seen> {
+        let ports = |_: ()| self.ends.iter().map(|(name, _)| (name.clone(), free_port())).collect();
+        let places = Places { ports: ports(()), twin: free_port(), free: free_port(), media: ports(()) };
+        let mut running: Vec<End> = Vec::new();
+        for (index, (name, words)) in self.ends.iter().enumerate() {
+            let end = End::start(self, tools[index], name, words, &places);
+            if index + 1 < self.ends.len() {
+                end.wait_until_bound(words, &places);
+            }
+            running.push(end);
+        }
+        let pids: Vec<u32> = running.iter().map(|end| end.peer.id()).collect();
+        // The caller's end comes first, whatever the others still wait for.
+        let mut seen: Vec<Seen> =
+            running.into_iter().rev().map(|end| end.seen(self, &places, &pids)).collect();
+        seen.reverse();
+        seen
+    }
+}
+
+impl Places {
+    fn fill(&self, text: &str, folder: &Path) -> String {
+        let mut text = text
+            .replace("{here}", &corpus().display().to_string())
+            .replace("{twin}", &self.twin.to_string())
+            .replace("{free}", &self.free.to_string());
+        for (name, port) in &self.ports {
+            text = text
+                .replace(&format!("{{port:{name}}}"), &port.to_string())
+                .replace(&format!("{{to:{name}}}"), &format!("127.0.0.1:{port}"));
+        }
+        if let Some((before, rest)) = text.split_once("{copy:") {
+            let (file, after) = rest.split_once('}').expect("a closed {copy:FILE}");
+            let original = std::fs::read_to_string(corpus().join(file))
+                .unwrap_or_else(|error| panic!("corpus/{file}: {error}"));
+            std::fs::write(folder.join(file), self.fill(&original, folder)).expect("a writable folder");
+            return format!("{before}{}{after}", folder.join(file).display());
+        }
+        text
+    }
+}
+
+/// One program of a run.
+struct End {
+    name: String,
+    peer: Peer,
+    folder: TempDir,
+}
+
+impl End {
+    fn start(case: &Case, tool: Tool, name: &str, words: &[String], places: &Places) -> End {
+        let folder = TempDir::new().expect("a temporary folder");
+        // Where `uac_pcap` looks, below the folder it runs in, for what Debian installs elsewhere.
+        std::os::unix::fs::symlink("/usr/share/sip-tester", folder.path().join("pcap"))
+            .expect("a writable folder");
+        let mut arguments: Vec<String> =
+            words.iter().map(|word| places.fill(word, folder.path())).collect();
+        let has = |flag: &str| words.iter().any(|word| word == flag);
+        arguments.extend(FIXED.split_whitespace().map(str::to_owned));
+        for (flag, value) in [
+            ("-i", "127.0.0.1".to_owned()),
+            ("-mi", "127.0.0.1".to_owned()),
+            ("-p", places.ports[name].to_string()),
+            ("-mp", places.media[name].to_string()),
+        ] {
+            if !has(flag) {
+                arguments.extend([flag.to_owned(), value]);
+            }
+        }
+        let program = match tool {
+            Tool::Sipp => "sipp".to_owned(),
+            Tool::Ringer => ringer().display().to_string(),
+        };
+        if tool == Tool::Ringer {
+            arguments.insert(0, "sip".to_owned());
+        }
+        let peer = Peer::start(&format!("{}-{name}", case.name), &program, &arguments, folder.path());
+        End { name: name.to_owned(), peer, folder }
+    }
+
+    fn wait_until_bound(&self, words: &[String], places: &Places) {
+        let mut ports = vec![places.ports[&self.name]];
+        if words.iter().any(|word| word.contains("{twin}")) {
+            ports.push(places.twin);
+        }
+        // Linux lists bound sockets by the port in hexadecimal.
+        let entries: Vec<String> = ports.iter().map(|port| format!(":{port:04X} ")).collect();
+        let are_bound = || {
+            let listed: Vec<String> = ["udp", "tcp", "udp6", "tcp6"]
+                .iter()
+                .flat_map(|list| lines_in(&Path::new("/proc/net").join(list)))
+                .collect();
+            entries.iter().all(|entry| listed.iter().any(|line| line.contains(entry)))
+        };
+        wait_until(&format!("the {} to listen", self.name), Duration::from_secs(20), are_bound, || {
+            self.explain()
+        });
+    }
+
+    fn explain(&self) -> String {
+        let errors = lines_in(&self.folder.path().join("errors.txt"));
+        format!("{}\n{}", self.peer.tail(), errors[..errors.len().min(40)].join("\n"))
+    }
+
+    fn seen(mut self, case: &Case, places: &Places, pids: &[u32]) -> Seen {
+        // 98 is Ringer's word for: all went well, but I was late. On a busy machine every program is.
+        let exit = self.peer.wait(Duration::from_secs(40)).code().map(|code| if code == 98 { 0 } else { code });
+        let read = |name: &str| {
+            let bytes = std::fs::read(self.folder.path().join(name)).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        let varies = case.words("varies");
+        let plain = |text: &str| normalise(text, places, pids, &varies);
+        let warns = case.keys.get("warns").map_or("\0", String::as_str);
+        Seen {
+            exit,
+            calls: by_call(&read("messages.txt"), case.keys.contains_key("received"), &plain),
+            counts: counts(&read("stat.csv"), case),
+            logs: read("log.txt").lines().map(plain).collect(),
+            warnings: read("errors.txt").matches(warns).count(),
+            written: case.keys.get("writes").map(|name| plain(&read(name))).unwrap_or_default(),
+            explanation: self.explain(),
+        }
+    }
+}
+
+/// Messages of a `-trace_msg` file by call, each as `→ text` or `← text`.
+fn by_call(trace: &str, received_only: bool, plain: &dyn Fn(&str) -> String) -> Vec<Vec<String>> {
+    let mut calls: Vec<(String, Vec<String>)> = Vec::new();
+    // `----…---- 2026-11-21 10:00:00.000000` then `UDP message sent (123 bytes):`, an empty line, the message.
+    for block in trace.split("-----------------------------------------------") {
+        let Some((head, message)) = block.split_once("\n\n").map(|(head, rest)| (head, rest.trim_end()))
+        else {
+            continue;
+        };
+        let arrow = match (head.contains(" sent"), head.contains(" received")) {
+            (true, _) => "→",
+            (_, true) => "←",
+            _ => continue,
+        };
+        // Said beside the wire: SIPp tells of what came too late, and of commands between controllers.
+        let is_sip = message.lines().next().is_some_and(|line| line.contains("SIP/2.0"));
+        let is_late = head.contains("Dead call") || head.contains("Unexpected");
+        let is_unheard = received_only && arrow == "→";
+        if !is_sip || is_late || is_unheard {
+            continue;
+        }
+        let id = message
+            .lines()
+            .find_map(|line| {
+                let (name, value) = line.split_once(':')?;
+                (name.eq_ignore_ascii_case("call-id") || name == "i").then(|| value.trim().to_owned())
+            })
+            .unwrap_or_default();
+        let message: String = message.split_inclusive('\n').filter(|line| !line.starts_with("Discarded")).collect();
+        let text = format!("{arrow} {}", plain(message.trim_end()));
+        match calls.iter_mut().find(|(known, _)| *known == id) {
+            Some((_, messages)) => messages.push(text),
+            None => calls.push((id, vec![text])),
+        }
+    }
+    // By number: several threads may begin them in any order.
+    calls.sort_by_key(|(id, _)| {
+        let digits: String = id.chars().take_while(char::is_ascii_digit).collect();
+        (digits.parse::<u64>().unwrap_or(u64::MAX), id.len())
+    });
+    calls.into_iter().map(|(_, messages)| messages).collect()
+}
+
+/// The last line of a statistics file, by column; and the names of all columns, whose positions count too.
+fn counts(table: &str, case: &Case) -> BTreeMap<String, String> {
+    let mut lines = table.lines().filter(|line| !line.is_empty());
+    let names: Vec<&str> = lines.next().unwrap_or_default().split(';').collect();
+    let last: Vec<&str> = lines.next_back().unwrap_or_default().split(';').collect();
+    let (ignore, also) = (case.words("ignore"), case.words("also"));
+    let compared = |name: &&str| {
+        let is_total = COUNTS.contains(name) || (name.starts_with("GenericCounter") && name.ends_with("(C)"));
+        (is_total && !ignore.iter().any(|ignored| name.strip_suffix("(C)").unwrap_or(name) == *ignored))
+            || also.iter().any(|more| name.starts_with(more))
+    };
+    let mut counts: BTreeMap<String, String> = names
+        .iter()
+        .zip(&last)
+        .filter(|(name, _)| compared(name))
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect();
+    counts.insert("columns".to_owned(), names.join(";"));
+    counts
+}
+
+/// Process ids and ports become names, and what the case says varies becomes `#`.
+fn normalise(text: &str, places: &Places, pids: &[u32], varies: &[&str]) -> String {
+    let mut names: BTreeMap<String, String> = BTreeMap::new();
+    names.insert(places.twin.to_string(), "TWIN".to_owned());
+    // Ports of signalling last: should a range of media ports reach into them, they win.
+    for (kind, ports, range) in [("MEDIA", &places.media, 16), ("PORT", &places.ports, 2)] {
+        for (end, port) in ports {
+            for offset in 0..range {
+                names.insert((port + offset).to_string(), format!("<{kind} of {end}+{offset}>"));
+            }
+        }
+    }
+    for (number, pid) in pids.iter().enumerate() {
+        names.insert(pid.to_string(), format!("<PID {number}>"));
+    }
+    let lines = text.lines().map(|line| {
+        let line = line.trim_end_matches('\r');
+        match varies.iter().find(|name| line.starts_with(*name)) {
+            Some(name) => format!("{name} #"),
+            None => with_names(line, &names),
+        }
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Every number that has a name is replaced by it.
+fn with_names(line: &str, names: &BTreeMap<String, String>) -> String {
+    let mut out = String::with_capacity(line.len());
+    let mut digits = String::new();
+    for character in line.chars().chain(std::iter::once('\n')) {
+        if character.is_ascii_digit() {
+            digits.push(character);
+            continue;
+        }
+        out.push_str(names.get(&digits).unwrap_or(&digits));
+        digits.clear();
+        if character != '\n' {
+            out.push(character);
+        }
+    }
+    out
+}
+
+fn is_root() -> bool {
+    // The shell's own `id`: std has no user ids.
+    Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}
+
+/// The program under test, beside this test's own.
+fn ringer() -> PathBuf {
+    let own = std::env::current_exe().expect("a running program has a path");
+    let folder = own.ancestors().nth(2).expect("target/PROFILE/deps/test");
+    let path = folder.join("ringer");
+    assert!(path.is_file(), "{} is not built: run `cargo build --workspace --bins`", path.display());
+    path
+}
+
+/// Whether `sipp` speaks: for an error that says what to install.
+pub fn sipp_version() -> String {
+    let output =
+        Command::new("sipp").arg("-v").output().expect("sipp: install it: apt-get install sip-tester");
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .find(|line| line.contains("SIPp v"))
+        .unwrap_or_default()
+        .to_owned()
+}
