@@ -12,6 +12,10 @@ pub struct Incoming<'a> {
     pub cseq_method: &'a [u8],
     /// `branch` of the topmost Via, empty without one.
     pub branch: &'a [u8],
+    /// Values of the first Via, From and To.
+    pub via: Option<&'a [u8]>,
+    pub from: Option<&'a [u8]>,
+    pub to: Option<&'a [u8]>,
     /// Offset of the body; `bytes.len()` without one.
     pub body: usize,
 }
@@ -72,7 +76,9 @@ impl<'a> Incoming<'a> {
                     body = newline + 1;
                     break;
                 }
-                b'c' | b'C' | b'v' | b'V' | b'i' | b'I' => found.header(bytes, line, newline),
+                b'c' | b'C' | b'v' | b'V' | b'i' | b'I' | b'f' | b'F' | b't' | b'T' => {
+                    found.header(bytes, line, newline)
+                }
                 _ => {}
             }
             line = newline + 1;
@@ -84,7 +90,8 @@ impl<'a> Incoming<'a> {
         let call_id = found.call_id.filter(|value| !value.is_empty()).ok_or(NotSip::NoCallId)?;
         let (cseq_number, cseq_method) = found.cseq.and_then(cseq).ok_or(NotSip::NoCseq)?;
         let branch = found.via.map_or(&[][..], branch);
-        Ok(Incoming { bytes, start, call_id, cseq_number, cseq_method, branch, body })
+        let Found { via, from, to, .. } = found;
+        Ok(Incoming { bytes, start, call_id, cseq_number, cseq_method, branch, via, from, to, body })
     }
 
     /// The response code, or 0 for a request.
@@ -121,7 +128,7 @@ impl<'a> Incoming<'a> {
 
     /// The `tag` of the To header.
     pub fn to_tag(&self) -> Option<&'a [u8]> {
-        tag(self.header_values("To").next()?)
+        tag(self.to?)
     }
 
     /// The text of the body.
@@ -204,10 +211,12 @@ struct Found<'a> {
     call_id: Option<&'a [u8]>,
     cseq: Option<&'a [u8]>,
     via: Option<&'a [u8]>,
+    from: Option<&'a [u8]>,
+    to: Option<&'a [u8]>,
 }
 
 impl<'a> Found<'a> {
-    /// Takes the line if it is one of the three, the first of each.
+    /// Takes the line if it is one of the five, the first of each.
     fn header(&mut self, bytes: &'a [u8], line: usize, end: usize) {
         let text = &bytes[line..end];
         let slot = match text {
@@ -216,6 +225,10 @@ impl<'a> Found<'a> {
             }
             [b'c' | b'C', b's' | b'S', b'e' | b'E', b'q' | b'Q', ..] => (4, &mut self.cseq),
             [b'v' | b'V', b'i' | b'I', b'a' | b'A', ..] => (3, &mut self.via),
+            [b'f' | b'F', b'r' | b'R', b'o' | b'O', b'm' | b'M', ..] => (4, &mut self.from),
+            [b't' | b'T', b'o' | b'O', ..] => (2, &mut self.to),
+            [b'f' | b'F', b':' | b' ' | b'\t', ..] => (1, &mut self.from),
+            [b't' | b'T', b':' | b' ' | b'\t', ..] => (1, &mut self.to),
             [b'i' | b'I', b':' | b' ' | b'\t', ..] => (1, &mut self.call_id),
             [b'v' | b'V', b':' | b' ' | b'\t', ..] => (1, &mut self.via),
             _ => return,

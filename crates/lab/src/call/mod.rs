@@ -135,6 +135,10 @@ pub enum TransportFault {
 pub trait Media {
     /// The port of `[media_port]` and its kin for this call, offset included; opened at first use.
     fn port(&mut self, call: u64, which: crate::rtp::PortKind, offset: i32) -> Result<u16, String>;
+    /// False: nothing of this run sends or measures media, so nobody needs to hear of SDP.
+    fn listens(&self) -> bool {
+        true
+    }
     /// SDP received: where the other side wants its media.
     fn remote(&mut self, call: u64, description: &crate::rtp::RemoteMedia);
     /// One `<exec>` of media. The text is rendered already.
@@ -166,6 +170,11 @@ impl Call {
     /// A 3PCC command for this call; the bytes are the command's, `Call-ID` line included.
     pub fn handle_command(&mut self, ctx: &mut Ctx<'_>, bytes: &[u8], peer: Option<&str>) {
         flow::handle_command(self, ctx, bytes, peer);
+    }
+
+    /// Over, and nothing that comes would be answered: of such a call its Call-ID is all that matters.
+    pub fn is_mute(&self) -> bool {
+        flow::is_mute(self)
     }
 
     pub fn handle_wake(&mut self, ctx: &mut Ctx<'_>) {

@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 /// How long a busy shard sleeps between turns so that batches form. Times stay exact: the kernel says when
-/// each datagram came.
-pub(super) const NAP: Duration = Duration::from_millis(1);
+/// each datagram came. A server's answers wait for half of it on average.
+pub(super) const NAP: Duration = Duration::from_millis(2);
+
+/// The same with connections: nobody stamps what comes by them, so the nap is in the times that are measured.
+pub(super) const STREAM_NAP: Duration = Duration::from_millis(1);
 
 /// A shard is busy from so many messages in [`WINDOW`] on: 1,000 a second.
 pub(super) const BUSY: u64 = 20;

@@ -14,7 +14,7 @@ use stdx::time::Instant;
 use super::calls::{Calls, Link, Timers};
 use super::clock::Clock;
 use super::hub::{Command, Far, Hub, Inbox, Phase};
-use super::limits::{BUSY, LATE, NAP, STARTS_A_TURN, WINDOW};
+use super::limits::{BUSY, LATE, NAP, STARTS_A_TURN, STREAM_NAP, WINDOW};
 use super::net::Net;
 use super::report::{Report, Reporter};
 use super::schedule::Arrivals;
@@ -148,8 +148,9 @@ impl Shard {
     fn rest(&mut self, events: &mut Events) {
         let now = self.clock.now();
         let timeout = if self.rhythm.naps() {
-            std::thread::sleep(NAP);
-            self.rhythm.planned = now + NAP;
+            let nap = if self.net.streams.len() == 0 { NAP } else { STREAM_NAP };
+            std::thread::sleep(nap);
+            self.rhythm.planned = now + nap;
             Duration::ZERO
         } else if self.rhythm.more {
             self.rhythm.planned = now;
@@ -235,6 +236,11 @@ impl Shard {
     }
 
     fn wake_calls(&mut self, now: Instant, fired: &mut Vec<Key>) {
+        while let Some(hash) = self.calls.forget(now) {
+            if let Some(directory) = &self.hub.directory {
+                directory.remove(hash);
+            }
+        }
         self.timers.expire(now, fired);
         for key in fired.drain(..) {
             let Some(entry) = self.calls.get_mut(key) else { continue };

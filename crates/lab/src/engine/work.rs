@@ -96,6 +96,9 @@ impl Shard {
             self.follow(key, origin);
             return self.enter(key, received, |call, ctx| call.handle_message(ctx, &message, from));
         }
+        if self.calls.is_dead(hash) {
+            return self.stats.count(Count::DeadCallMsgs);
+        }
         if let Some(other) = self.other_shard(hash, origin) {
             return self.hand_over(other, bytes, from, received, origin);
         }
@@ -377,6 +380,9 @@ impl Shard {
             if let (Some(entry), Some(directory)) = (self.calls.remove(key), &self.hub.directory) {
                 directory.remove(entry.hash);
             }
+        } else if entry.call.is_mute() {
+            self.close_call(key);
+            self.calls.bury(key);
         } else {
             self.arm(key);
         }

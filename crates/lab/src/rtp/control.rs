@@ -31,6 +31,10 @@ impl Media for Streams {
         offset_port(port.number, offset - base)
     }
 
+    fn listens(&self) -> bool {
+        self.shared.active
+    }
+
     fn remote(&mut self, call: u64, description: &RemoteMedia) {
         if !self.shared.active {
             return;

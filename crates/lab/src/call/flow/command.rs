@@ -65,6 +65,9 @@ pub(super) fn received(call: &mut Call, ctx: &mut Ctx<'_>, bytes: &[u8], peer: O
         cseq_number: 0,
         cseq_method: b"",
         branch: b"",
+        via: None,
+        from: None,
+        to: None,
         body: memchr::memmem::find(text, b"\r\n\r\n").map_or(text.len(), |at| at + 4),
     };
     if env.scenario.needs.last_message {

@@ -33,19 +33,27 @@ pub(super) fn keep_whole(call: &mut Call, message: &Incoming<'_>) {
     call.last_received = Some(message.bytes.into());
 }
 
-/// Start line, top Via, From, To, Call-ID and CSeq.
+/// Start line, top Via, From, To, Call-ID and CSeq, as they are spelled.
 fn digest(message: &Incoming<'_>) -> Box<[u8]> {
-    let mut kept = Vec::with_capacity(256);
-    kept.extend_from_slice(message.start_text());
-    kept.extend_from_slice(b"\r\n");
-    for name in ["Via", "From", "To", "Call-ID", "CSeq"] {
-        if let Some(line) = message.header_lines(name).next() {
-            kept.extend_from_slice(line);
-            kept.extend_from_slice(b"\r\n");
-        }
-    }
-    kept.extend_from_slice(b"\r\n");
-    kept.into_boxed_slice()
+    let line = |value: Option<&[u8]>| value.map_or(&[][..], |value| line_of(message.bytes, value));
+    let parts: [&[u8]; 7] = [
+        message.start_text(),
+        line(message.via),
+        line(message.from),
+        line(message.to),
+        line(Some(message.call_id)),
+        line(Some(message.cseq_method)),
+        b"\r\n\r\n",
+    ];
+    parts.concat().into_boxed_slice()
+}
+
+/// The header line that this value ends, and the line end before it.
+fn line_of<'a>(bytes: &'a [u8], value: &[u8]) -> &'a [u8] {
+    let Some(at) = (value.as_ptr() as usize).checked_sub(bytes.as_ptr() as usize) else { return &[] };
+    let Some(before) = bytes.get(..at) else { return &[] };
+    let newline = memchr::memrchr(b'\n', before).unwrap_or(0);
+    bytes.get(newline..at + value.len()).unwrap_or_default()
 }
 
 /// `rrs`: the route set is kept once, the remote target until there is a route set.

@@ -374,6 +374,10 @@ fn forget(call: &mut Call) {
     }
 }
 
+pub(super) fn is_mute(call: &Call) -> bool {
+    call.over && call.flow.answer_step == NONE
+}
+
 fn count_step(ctx: &mut Ctx<'_>, step: StepIndex, change: impl FnOnce(&mut StepCounts)) {
     let steps = match ctx.env.which {
         Which::Main => &mut ctx.stats.steps,

@@ -12,7 +12,7 @@ use crate::scenario::model::Recv;
 /// Tells the media where the other side wants its packets, unless `ignoresdp`.
 pub(super) fn hand_over(call: &Call, ctx: &mut Ctx<'_>, recv: &Recv, message: &Incoming<'_>) {
     let wanted = ctx.env.scenario.needs.media || ctx.env.options.media.measure;
-    if !wanted || recv.ignore_sdp || message.body().is_empty() {
+    if !wanted || !ctx.media.listens() || recv.ignore_sdp || message.body().is_empty() {
         return;
     }
     if let Some(description) = scan(message.body()) {

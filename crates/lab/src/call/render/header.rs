@@ -1,5 +1,7 @@
 //! `[last_…]`: headers of the last received message, found and joined as SIPp does.
 
+use smallvec::SmallVec;
+
 /// The compact forms SIPp knows (RFC 3261 §7.3.3).
 const COMPACT: [(&str, u8); 8] = [
     ("call-id", b'i'),
@@ -12,38 +14,56 @@ const COMPACT: [(&str, u8); 8] = [
     ("via", b'v'),
 ];
 
-/// Values of a header by its name (with or without colon) or short form, in order, outer white space off.
-/// A folded value is given with its folds in it.
-pub(super) fn values<'m, 'n>(
-    message: &'m [u8],
-    name: &'n str,
-) -> impl Iterator<Item = &'m [u8]> + use<'m, 'n> {
-    named_values(message, name).map(|(_, value)| value)
+/// Where the headers of a message stand: one pass, however many of them are asked for.
+#[derive(Default)]
+pub(super) struct Index {
+    /// Start, colon and end of each line with its folds. Most messages have fewer.
+    lines: SmallVec<[(u32, u32, u32); 16]>,
 }
 
-/// The same with the names as the message spells them.
-fn named_values<'m, 'n>(
-    message: &'m [u8],
-    name: &'n str,
-) -> impl Iterator<Item = (&'m [u8], &'m [u8])> + use<'m, 'n> {
-    let name = name.strip_suffix(':').unwrap_or(name).trim();
-    let compact = COMPACT.iter().find(|(long, _)| name.eq_ignore_ascii_case(long)).map(|(_, short)| *short);
-    let mut lines = Lines { rest: skip_line(message) };
-    std::iter::from_fn(move || {
-        lines.by_ref().find_map(|line| {
+impl Index {
+    pub(super) fn of(message: &[u8]) -> Index {
+        let first = skip_line(message);
+        let mut at = message.len() - first.len();
+        let lines = Lines { rest: first }.filter_map(|line| {
+            let start = at;
+            at += line.len();
             let colon = memchr::memchr(b':', line)?;
-            let found = line[..colon].trim_ascii_end();
+            // No message is as long as 2^32.
+            Some((start as u32, (start + colon) as u32, at as u32))
+        });
+        Index { lines: lines.collect() }
+    }
+
+    /// Values of a header by its name (with or without colon) or short form, in order, outer white space off.
+    /// A folded value is given with its folds in it. `message` is the one the index is of.
+    pub(super) fn values<'m>(&self, message: &'m [u8], name: &str) -> impl Iterator<Item = &'m [u8]> {
+        self.named_values(message, name).map(|(_, value)| value)
+    }
+
+    /// The same with the names as the message spells them.
+    fn named_values<'m>(
+        &self,
+        message: &'m [u8],
+        name: &str,
+    ) -> impl Iterator<Item = (&'m [u8], &'m [u8])> {
+        let name = name.strip_suffix(':').unwrap_or(name).trim();
+        let compact =
+            COMPACT.iter().find(|(long, _)| name.eq_ignore_ascii_case(long)).map(|(_, short)| *short);
+        self.lines.iter().filter_map(move |(start, colon, end)| {
+            let (start, colon, end) = (*start as usize, *colon as usize, *end as usize);
+            let found = message.get(start..colon)?.trim_ascii_end();
             let same = found.eq_ignore_ascii_case(name.as_bytes())
                 || matches!((found, compact), ([one], Some(short)) if one.eq_ignore_ascii_case(&short));
-            same.then(|| (found, line[colon + 1..].trim_ascii()))
+            if same { Some((found, message.get(colon + 1..end)?.trim_ascii())) } else { None }
         })
-    })
+    }
 }
 
 /// Appends `Name: value, value`, the name spelled as the message spells it; nothing without such a header.
-pub(super) fn write_last(out: &mut Vec<u8>, message: &[u8], name: &str) {
+pub(super) fn write_last(out: &mut Vec<u8>, index: &Index, message: &[u8], name: &str) {
     let mut first = true;
-    for (spelled, value) in named_values(message, name) {
+    for (spelled, value) in index.named_values(message, name) {
         if first {
             out.extend_from_slice(spelled);
             out.push(b':');
@@ -59,16 +79,16 @@ pub(super) fn write_last(out: &mut Vec<u8>, message: &[u8], name: &str) {
 }
 
 /// The URI in angle brackets of `To`: SIPp's `[last_Request_URI]`.
-pub(super) fn last_request_uri(message: &[u8]) -> &[u8] {
-    let Some(to) = values(message, "To").next() else { return &[] };
+pub(super) fn last_request_uri<'m>(index: &Index, message: &'m [u8]) -> &'m [u8] {
+    let Some(to) = index.values(message, "To").next() else { return &[] };
     let Some(open) = memchr::memchr(b'<', to) else { return &[] };
     let uri = &to[open + 1..];
     memchr::memchr(b'>', uri).map_or(&[], |close| &uri[..close])
 }
 
 /// The number of `CSeq`, 0 without one.
-pub(super) fn last_cseq(message: &[u8]) -> i64 {
-    let value = values(message, "CSeq").next().unwrap_or_default();
+pub(super) fn last_cseq(index: &Index, message: &[u8]) -> i64 {
+    let value = index.values(message, "CSeq").next().unwrap_or_default();
     let digits = value.iter().take_while(|byte| byte.is_ascii_digit());
     digits.fold(0i64, |number, digit| number.saturating_mul(10).saturating_add(i64::from(digit - b'0')))
 }
@@ -120,7 +140,7 @@ mod tests {
 
     fn last(name: &str) -> String {
         let mut out = Vec::new();
-        write_last(&mut out, MESSAGE, name);
+        write_last(&mut out, &Index::of(MESSAGE), MESSAGE, name);
         String::from_utf8(out).unwrap()
     }
 
@@ -135,17 +155,22 @@ mod tests {
 
     #[test]
     fn parts_of_headers_are_found() {
-        assert_eq!(last_request_uri(MESSAGE), b"sip:t@x");
-        assert_eq!(last_cseq(MESSAGE), 42);
-        assert_eq!(last_cseq(b"OPTIONS"), 0);
-        assert_eq!(last_request_uri(b"X\r\nTo: sip:x\r\n\r\n"), b"");
-        assert_eq!(last_request_uri(b"X\r\nTo: <sip:x\r\n\r\n"), b"");
+        assert_eq!(last_request_uri(&Index::of(MESSAGE), MESSAGE), b"sip:t@x");
+        assert_eq!(last_cseq(&Index::of(MESSAGE), MESSAGE), 42);
+        assert_eq!(last_cseq(&Index::of(b"OPTIONS"), b"OPTIONS"), 0);
+        assert_eq!(last_request_uri(&Index::of(b"X\r\nTo: sip:x\r\n\r\n"), b"X\r\nTo: sip:x\r\n\r\n"), b"");
+        assert_eq!(last_request_uri(&Index::of(b"X\r\nTo: <sip:x\r\n\r\n"), b"X\r\nTo: <sip:x\r\n\r\n"), b"");
     }
 
     #[test]
     fn a_broken_message_has_what_can_be_read() {
-        assert_eq!(values(b"X\nVia:a\nVia", "Via").collect::<Vec<_>>(), [b"a"]);
-        assert_eq!(values(b"", "Via").count(), 0);
-        assert_eq!(values(b"X\r\n folded first\r\nVia: b", "Via").collect::<Vec<_>>(), [b"b"]);
+        assert_eq!(Index::of(b"X\nVia:a\nVia").values(b"X\nVia:a\nVia", "Via").collect::<Vec<_>>(), [b"a"]);
+        assert_eq!(Index::of(b"").values(b"", "Via").count(), 0);
+        assert_eq!(
+            Index::of(b"X\r\n folded first\r\nVia: b")
+                .values(b"X\r\n folded first\r\nVia: b", "Via")
+                .collect::<Vec<_>>(),
+            [b"b"]
+        );
     }
 }

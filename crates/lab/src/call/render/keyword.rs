@@ -117,16 +117,20 @@ impl Renderer<'_, '_> {
 
     fn last(&mut self, keyword: &Keyword) {
         let message = self.call.last_received.as_deref().unwrap_or_default();
+        if matches!(keyword, Keyword::LastMessage) {
+            return self.out.extend_from_slice(message);
+        }
+        let index = self.last.get_or_insert_with(|| header::Index::of(message));
         match keyword {
+            Keyword::LastRequestUri => self.out.extend_from_slice(header::last_request_uri(index, message)),
+            Keyword::LastCseqNumber(offset) => {
+                write_i64(self.out, header::last_cseq(index, message) + i64::from(*offset));
+            }
             Keyword::Last(name) => {
-                header::write_last(self.out, message, name);
+                header::write_last(self.out, index, message, name);
                 self.swallow_if_line_start();
             }
-            Keyword::LastRequestUri => self.out.extend_from_slice(header::last_request_uri(message)),
-            Keyword::LastCseqNumber(offset) => {
-                write_i64(self.out, header::last_cseq(message) + i64::from(*offset));
-            }
-            _ => self.out.extend_from_slice(message),
+            _ => {}
         }
     }
 

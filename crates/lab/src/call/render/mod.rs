@@ -89,6 +89,8 @@ struct Renderer<'r, 'c> {
     out: &'r mut Vec<u8>,
     start: usize,
     index: i64,
+    /// Of the last message, once one of its headers was asked for.
+    last: Option<header::Index>,
     /// A keyword at the start of a line gave nothing: the next literal loses its leading white space.
     swallow: bool,
     /// Place and offset of the last `[len]`; SIPp fills only one.
@@ -100,7 +102,7 @@ struct Renderer<'r, 'c> {
 impl<'r, 'c> Renderer<'r, 'c> {
     fn new(call: &'r mut Call, ctx: &'r mut Ctx<'c>, index: i64, out: &'r mut Vec<u8>) -> Self {
         let start = out.len();
-        Renderer { call, ctx, out, start, index, swallow: false, len: None, credentials: None }
+        Renderer { call, ctx, out, start, index, last: None, swallow: false, len: None, credentials: None }
     }
 
     fn op(&mut self, op: &Op) -> Result<(), String> {
