@@ -46,19 +46,20 @@ pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
     }
     let shards = threads(&options);
     let clock = Clock::new();
-    let started = clock.now();
-    let control = Control::new(&setup, started + options.behaviour.start_after);
-    bind::check_descriptors(&options, control.limit(), shards)?;
+    bind::check_descriptors(&options, Control::new(&setup, clock.now()).limit(), shards)?;
     let tls = tls(&setup)?;
     let mut bound = bind::bind(&options, shards)?;
     let (polls, doors) = polls(shards).map_err(|error| fatal(bind::explain_socket(&error)))?;
     let mut rng = Rng::from_seed(seed());
+    let globals = globals(&setup);
+    let media = media(&setup, bound.local, &mut rng)?;
+    // What takes long is done: the first call is due now, and would be late before.
+    let started = clock.now();
+    let control = Control::new(&setup, started + options.behaviour.start_after);
     let hub = Arc::new(Hub::new(Keyed::new(key(&mut rng)), options.rate.total, doors));
     hub.limit.store(control.limit(), Ordering::Relaxed);
     hub.users.store(control.users(), Ordering::Relaxed);
     let (sender, receiver) = sync_channel(REPORTS_A_SHARD * shards);
-    let globals = globals(&setup);
-    let media = media(&setup, bound.local, &mut rng)?;
     let addresses = addresses(&setup, bound.local);
     let common = Common {
         setup: &setup,
