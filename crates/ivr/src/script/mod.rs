@@ -1,0 +1,3 @@
+//! The interpreter of one call.
+pub enum Effect {}
+pub struct Script;
