@@ -172,7 +172,10 @@ mod tests {
         let form: Form = vec![("From".into(), "+1 2".into()), ("Name".into(), "é&=".into())];
         let post = Request { method: Method::Post, url: "http://a/b?c=d#e".into(), form: form.clone() };
         let wire = post.to_wire("t");
-        assert_eq!((wire.url.as_str(), wire.body.as_deref()), ("http://a/b?c=d", Some("From=%2B1+2&Name=%C3%A9%26%3D")));
+        assert_eq!(
+            (wire.url.as_str(), wire.body.as_deref()),
+            ("http://a/b?c=d", Some("From=%2B1+2&Name=%C3%A9%26%3D"))
+        );
         assert!(signature::verify("t", &wire.url, &form, &wire.signature));
         let get = Request { method: Method::Get, ..post };
         let wire = get.to_wire("t");

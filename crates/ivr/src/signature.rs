@@ -74,7 +74,8 @@ mod tests {
     #[test]
     fn values_of_one_name_are_sorted_and_counted_once() {
         let url = "https://mycompany.com/myapp.php?foo=1&bar=2";
-        let twice = form(&[("Sid", "CA123"), ("SidAccount", "AC123"), ("Digits", "5678"), ("Digits", "1234")]);
+        let twice =
+            form(&[("Sid", "CA123"), ("SidAccount", "AC123"), ("Digits", "5678"), ("Digits", "1234")]);
         assert_eq!(sign(TOKEN, url, &twice), "IK+Dwps556ElfBT0I3Rgjkr1wJU=");
         let mut again = twice.clone();
         again.push(("Digits".into(), "1234".into()));

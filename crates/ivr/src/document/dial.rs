@@ -10,7 +10,12 @@ use super::verb::{Address, Beep, BridgeRecording, Callback, Conference, Dial, Di
 use super::{Notes, code};
 use crate::limits::DIAL_TARGETS;
 
-pub(super) fn dial(node: Node<'_, '_>, entry: &'static Entry, fields: &Fields, notes: &mut Notes) -> Option<Dial> {
+pub(super) fn dial(
+    node: Node<'_, '_>,
+    entry: &'static Entry,
+    fields: &Fields,
+    notes: &mut Notes,
+) -> Option<Dial> {
     let to = dialed(node, entry, notes)?;
     Some(Dial {
         action: fields.target("action", "method"),
@@ -63,7 +68,11 @@ fn dialed(node: Node<'_, '_>, entry: &'static Entry, notes: &mut Notes) -> Optio
     match (room, parties.is_empty()) {
         (Some(room), alone) => {
             if !alone {
-                notes.error(line, code::INVALID, "<Dial>: a <Conference> stands alone; the others are not called".to_owned());
+                notes.error(
+                    line,
+                    code::INVALID,
+                    "<Dial>: a <Conference> stands alone; the others are not called".to_owned(),
+                );
             }
             Some(Dialed::Conference(Box::new(room)))
         }
@@ -121,20 +130,26 @@ fn client(node: Node<'_, '_>, entry: &'static Entry, notes: &mut Notes) -> Optio
 fn sip(text: &str, username: Option<String>, password: Option<String>) -> Address {
     let (uri, query) = text.split_once('?').unwrap_or((text, ""));
     let headers = form_urlencoded::parse(query.as_bytes())
-        .filter(|(name, _)| name.len() > 2 && name.is_char_boundary(2) && name[..2].eq_ignore_ascii_case("X-"))
+        .filter(|(name, _)| {
+            name.len() > 2 && name.is_char_boundary(2) && name[..2].eq_ignore_ascii_case("X-")
+        })
         .filter(|(name, _)| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte)))
         .map(|(name, value)| (name.into_owned(), value.chars().filter(|c| !c.is_control()).collect()))
         .collect();
     Address::Sip { uri: uri.to_owned(), headers, username, password }
 }
 
-fn conference(node: Node<'_, '_>, entry: &'static Entry, fields: &Fields, notes: &mut Notes) -> Option<Conference> {
+fn conference(
+    node: Node<'_, '_>,
+    entry: &'static Entry,
+    fields: &Fields,
+    notes: &mut Notes,
+) -> Option<Conference> {
     children(node, entry, notes);
     // Given and empty is silence; not given is music.
-    let wait = fields.given("waitUrl").map(|url| crate::request::Target {
-        url: url.to_owned(),
-        method: fields.method("waitMethod"),
-    });
+    let wait = fields
+        .given("waitUrl")
+        .map(|url| crate::request::Target { url: url.to_owned(), method: fields.method("waitMethod") });
     let status = fields.callback("statusCallback").or_else(|| {
         let target = fields.target("eventCallbackUrl", "statusCallbackMethod")?;
         Some(Callback { target, events: fields.words("statusCallbackEvent") })

@@ -105,11 +105,19 @@ impl Fields {
     pub(super) fn words(&self, name: &str) -> Vec<&'static str> {
         let Kind::Words(known) = self.attribute(name).kind else { return Vec::new() };
         let text = self.text(name).unwrap_or_default();
-        known.iter().copied().filter(|word| split(text).any(|written| written.eq_ignore_ascii_case(word))).collect()
+        known
+            .iter()
+            .copied()
+            .filter(|word| split(text).any(|written| written.eq_ignore_ascii_case(word)))
+            .collect()
     }
 
     fn attribute(&self, name: &str) -> &'static Attribute {
-        self.entry.attributes.iter().find(|known| known.name == name).expect("the reader asks for what the table has")
+        self.entry
+            .attributes
+            .iter()
+            .find(|known| known.name == name)
+            .expect("the reader asks for what the table has")
     }
 }
 
@@ -135,13 +143,14 @@ fn expectation(kind: Kind, value: &str) -> Option<String> {
         Kind::Bool => (!value.eq_ignore_ascii_case("true") && !value.eq_ignore_ascii_case("false"))
             .then(|| "true or false".to_owned()),
         Kind::Whole { min, max } => (!whole(min, max)).then(|| format!("a whole number from {min} to {max}")),
-        Kind::WholeOrAuto { min, max } => {
-            (!whole(min, max) && value != "auto").then(|| format!("a whole number from {min} to {max}, or auto"))
-        }
-        Kind::OneOf(words) => (!words.iter().any(|word| word.eq_ignore_ascii_case(value))).then(|| format!("one of {}", words.join(", "))),
+        Kind::WholeOrAuto { min, max } => (!whole(min, max) && value != "auto")
+            .then(|| format!("a whole number from {min} to {max}, or auto")),
+        Kind::OneOf(words) => (!words.iter().any(|word| word.eq_ignore_ascii_case(value)))
+            .then(|| format!("one of {}", words.join(", "))),
         Kind::Words(words) => {
             let good = |word: &str| words.iter().any(|known| known.eq_ignore_ascii_case(word));
-            (split(value).next().is_none() || !split(value).all(good)).then(|| format!("some of {}", words.join(", ")))
+            (split(value).next().is_none() || !split(value).all(good))
+                .then(|| format!("some of {}", words.join(", ")))
         }
         Kind::Keys => (value != "-1" && !value.chars().all(key)).then(|| "keys 0-9, *, #, or -1".to_owned()),
         Kind::Tones => {
@@ -167,7 +176,10 @@ pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> S
     let near = |candidate: &&str| {
         let candidate = candidate.to_ascii_lowercase();
         let plain = |text: &str| text.replace(['-', '_'], "");
-        candidate == lower || plain(&candidate) == plain(&lower) || candidate == format!("{lower}s") || format!("{candidate}s") == lower
+        candidate == lower
+            || plain(&candidate) == plain(&lower)
+            || candidate == format!("{lower}s")
+            || format!("{candidate}s") == lower
     };
     known.into_iter().find(near).map(|found| format!("; did you mean `{found}`?")).unwrap_or_default()
 }

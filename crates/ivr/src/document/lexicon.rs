@@ -27,9 +27,15 @@ pub(super) enum Kind {
     Url,
     Method,
     Bool,
-    Whole { min: u32, max: u32 },
+    Whole {
+        min: u32,
+        max: u32,
+    },
     /// Or the word `auto`.
-    WholeOrAuto { min: u32, max: u32 },
+    WholeOrAuto {
+        min: u32,
+        max: u32,
+    },
     OneOf(&'static [&'static str]),
     /// Some of these, separated by blanks.
     Words(&'static [&'static str]),
@@ -49,8 +55,10 @@ const fn whole(min: u32, max: u32) -> Kind {
     Kind::Whole { min, max }
 }
 
-const ACTION_HERE: Attribute = a("action", Kind::Url, "", "asked for the next document; the current document's URL without it");
-const ACTION: Attribute = a("action", Kind::Url, "", "asked for the next document; without it the next verb follows");
+const ACTION_HERE: Attribute =
+    a("action", Kind::Url, "", "asked for the next document; the current document's URL without it");
+const ACTION: Attribute =
+    a("action", Kind::Url, "", "asked for the next document; without it the next verb follows");
 const METHOD: Attribute = a("method", Kind::Method, "POST", "of the request to `action`");
 const METHOD_OF_URL: Attribute = a("method", Kind::Method, "POST", "of the request to the URL");
 const LOOP: Attribute = a("loop", whole(0, 1_000), "1", "how often; 0 for ever");
@@ -62,12 +70,24 @@ const LEG_EVENTS: Attribute = a(
     "completed",
     "which events",
 );
-const SCREEN: Attribute = a("url", Kind::Url, "", "a document performed on the callee's leg before it is connected");
-const TRIM: Attribute = a("trim", Kind::OneOf(&["do-not-trim", "trim-silence"]), "do-not-trim", "silence at both ends of the recording");
-const RECORDING_STATUS: Attribute = a("recordingStatusCallback", Kind::Url, "", "told when the recording can be fetched");
-const RECORDING_STATUS_METHOD: Attribute = a("recordingStatusCallbackMethod", Kind::Method, "POST", "of that request");
-const RECORDING_EVENTS: Attribute =
-    a("recordingStatusCallbackEvent", Kind::Words(&["in-progress", "completed", "absent"]), "completed", "which events");
+const SCREEN: Attribute =
+    a("url", Kind::Url, "", "a document performed on the callee's leg before it is connected");
+const TRIM: Attribute = a(
+    "trim",
+    Kind::OneOf(&["do-not-trim", "trim-silence"]),
+    "do-not-trim",
+    "silence at both ends of the recording",
+);
+const RECORDING_STATUS: Attribute =
+    a("recordingStatusCallback", Kind::Url, "", "told when the recording can be fetched");
+const RECORDING_STATUS_METHOD: Attribute =
+    a("recordingStatusCallbackMethod", Kind::Method, "POST", "of that request");
+const RECORDING_EVENTS: Attribute = a(
+    "recordingStatusCallbackEvent",
+    Kind::Words(&["in-progress", "completed", "absent"]),
+    "completed",
+    "which events",
+);
 const THIRD_PARTY: &str = "understood, without effect";
 const NAME: Attribute = a("name", Kind::Passed, "", THIRD_PARTY);
 
@@ -96,7 +116,12 @@ pub(super) const VERBS: &[Entry] = &[
         "the text, with SSML's elements",
         &[
             a("voice", Kind::OneOf(&["man", "woman", "alice"]), "man", "`alice` is the woman"),
-            a("language", Kind::Text, "en", "of the text: `en`, `en-GB`, `pt-BR`, RestComm's two and three letters"),
+            a(
+                "language",
+                Kind::Text,
+                "en",
+                "of the text: `en`, `en-GB`, `pt-BR`, RestComm's two and three letters",
+            ),
             LOOP,
         ],
         SSML,
@@ -105,10 +130,24 @@ pub(super) const VERBS: &[Entry] = &[
         "Play",
         "Plays an audio file, or sends digits.",
         "the file's URL: WAV, MP3, FLAC, OGG",
-        &[LOOP, a("digits", Kind::Tones, "", "keys to send instead; `w` is half a second, `W` a second of silence")],
+        &[
+            LOOP,
+            a(
+                "digits",
+                Kind::Tones,
+                "",
+                "keys to send instead; `w` is half a second, `W` a second of silence",
+            ),
+        ],
         &[],
     ),
-    entry("Pause", "Waits. As first verb it lets the caller hear ringing.", "", &[a("length", whole(0, 3_600), "1", "seconds")], &[]),
+    entry(
+        "Pause",
+        "Waits. As first verb it lets the caller hear ringing.",
+        "",
+        &[a("length", whole(0, 3_600), "1", "seconds")],
+        &[],
+    ),
     entry(
         "Gather",
         "Collects digits or speech, while its children play.",
@@ -116,14 +155,34 @@ pub(super) const VERBS: &[Entry] = &[
         &[
             ACTION_HERE,
             METHOD,
-            a("timeout", Kind::WholeOrAuto { min: 0, max: 3_600 }, "5", "seconds without input, after the prompt or the last key"),
-            a("speechTimeout", Kind::WholeOrAuto { min: 1, max: 3_600 }, "auto", "seconds of silence that end speech"),
+            a(
+                "timeout",
+                Kind::WholeOrAuto { min: 0, max: 3_600 },
+                "5",
+                "seconds without input, after the prompt or the last key",
+            ),
+            a(
+                "speechTimeout",
+                Kind::WholeOrAuto { min: 1, max: 3_600 },
+                "auto",
+                "seconds of silence that end speech",
+            ),
             a("maxSpeechTime", whole(1, 3_600), "60", "seconds of speech"),
-            a("finishOnKey", Kind::Keys, "#", "keys that end the input and are not part of it; empty or -1: none"),
+            a(
+                "finishOnKey",
+                Kind::Keys,
+                "#",
+                "keys that end the input and are not part of it; empty or -1: none",
+            ),
             a("numDigits", whole(1, 256), "", "ends the input at once when so many were entered"),
             a("startInputKey", Kind::Keys, "", "keys with which input may begin; those before are ignored"),
             a("input", Kind::Words(&["dtmf", "speech"]), "dtmf", "what is listened for"),
-            a("partialResultCallback", Kind::Url, "", "told what has been recognised so far; its answer is not performed"),
+            a(
+                "partialResultCallback",
+                Kind::Url,
+                "",
+                "told what has been recognised so far; its answer is not performed",
+            ),
             a("partialResultCallbackMethod", Kind::Method, "POST", "of that request"),
             a("language", Kind::Text, "en-US", "of the speech"),
             a("hints", Kind::Text, "", "phrases to expect, separated by commas"),
@@ -172,14 +231,25 @@ pub(super) const VERBS: &[Entry] = &[
             ACTION,
             METHOD,
             a("maxQueueSize", whole(1, 1_000), "100", "callers; when full: QueueResult=queue-full"),
-            a("waitUrl", Kind::Url, "", "a document performed, again and again, while waiting; music without it"),
+            a(
+                "waitUrl",
+                Kind::Url,
+                "",
+                "a document performed, again and again, while waiting; music without it",
+            ),
             a("waitUrlMethod", Kind::Method, "POST", "of that request"),
             passed("workflowSid"),
         ],
         &[],
     ),
     entry("Leave", "In a wait document: leaves the queue; the verb after `<Enqueue>` follows.", "", &[], &[]),
-    entry("Redirect", "Goes on with another document.", "its URL; the current document's without one", &[METHOD_OF_URL], &[]),
+    entry(
+        "Redirect",
+        "Goes on with another document.",
+        "its URL; the current document's without one",
+        &[METHOD_OF_URL],
+        &[],
+    ),
     entry(
         "Reject",
         "Refuses the call without answering. Only before the first verb that answers.",
@@ -231,7 +301,12 @@ const DIAL: &[Attribute] = &[
         "`true` is `record-from-answer`; `dual` keeps both sides apart",
     ),
     a("hangupOnStar", Kind::Bool, "false", "the caller's `*` ends the connection"),
-    a("answerOnBridge", Kind::Bool, "", "the call is answered when the callee answers; as configured without it"),
+    a(
+        "answerOnBridge",
+        Kind::Bool,
+        "",
+        "the call is answered when the callee answers; as configured without it",
+    ),
     a("ringTone", Kind::Text, "", "two letters of the country whose ringing is heard"),
     TRIM,
     a("recordingTrack", Kind::OneOf(&["both", "inbound", "outbound"]), "both", "who is recorded"),
@@ -306,13 +381,24 @@ pub(super) const NOUNS: &[Entry] = &[
         ],
         &["Video"],
     ),
-    entry("Uri", "In `<Dial>`.", "a SIP URI", &[SCREEN, METHOD_OF_URL, STATUS, STATUS_METHOD, LEG_EVENTS], &[]),
+    entry(
+        "Uri",
+        "In `<Dial>`.",
+        "a SIP URI",
+        &[SCREEN, METHOD_OF_URL, STATUS, STATUS_METHOD, LEG_EVENTS],
+        &[],
+    ),
     entry(
         "Queue",
         "In `<Dial>`: the first caller that waits in it.",
         "the queue's name",
         &[
-            a("url", Kind::Url, "", "a document performed on the waiting caller's leg before he is connected"),
+            a(
+                "url",
+                Kind::Url,
+                "",
+                "a document performed on the waiting caller's leg before he is connected",
+            ),
             METHOD_OF_URL,
             passed("reservationSid"),
             passed("postWorkActivitySid"),
@@ -325,10 +411,20 @@ pub(super) const NOUNS: &[Entry] = &[
         "its name",
         &[
             a("muted", Kind::Bool, "false", "only hears"),
-            a("beep", Kind::OneOf(&["true", "false", "onEnter", "onExit"]), "true", "a tone when someone comes or goes"),
+            a(
+                "beep",
+                Kind::OneOf(&["true", "false", "onEnter", "onExit"]),
+                "true",
+                "a tone when someone comes or goes",
+            ),
             a("startConferenceOnEnter", Kind::Bool, "true", "a moderator: the conference begins"),
             a("endConferenceOnExit", Kind::Bool, "false", "the conference ends when this one leaves"),
-            a("waitUrl", Kind::Url, "", "document or audio until it begins; music without it, silence if empty"),
+            a(
+                "waitUrl",
+                Kind::Url,
+                "",
+                "document or audio until it begins; music without it, silence if empty",
+            ),
             a("waitMethod", Kind::Method, "POST", "of that request"),
             a("maxParticipants", whole(2, 250), "40", ""),
             a(
@@ -375,7 +471,12 @@ pub(super) const NOUNS: &[Entry] = &[
         &[
             a("name", Kind::Text, "", "by which `<Stop>` finds it"),
             a("url", Kind::Text, "", "`ws:` or `wss:`; needed but in `<Stop>`"),
-            a("track", Kind::OneOf(&["inbound_track", "outbound_track", "both_tracks"]), "inbound_track", "who is heard"),
+            a(
+                "track",
+                Kind::OneOf(&["inbound_track", "outbound_track", "both_tracks"]),
+                "inbound_track",
+                "who is heard",
+            ),
             STATUS,
             STATUS_METHOD,
             passed("connectorName"),

@@ -79,7 +79,8 @@ fn known(
 
 /// Text where elements belong.
 fn stray_text(node: Node<'_, '_>, name: &str, notes: &mut Notes) {
-    let stray = node.children().find(|child| child.is_text() && !child.text().unwrap_or_default().trim().is_empty());
+    let stray =
+        node.children().find(|child| child.is_text() && !child.text().unwrap_or_default().trim().is_empty());
     if let Some(stray) = stray {
         let text = stray.text().unwrap_or_default();
         let blank = text.len() - text.trim_start().len();
@@ -310,7 +311,11 @@ fn stream(
     }
     let url = fields.filled("url").filter(|url| url.starts_with("ws:") || url.starts_with("wss:"));
     if url.is_none() {
-        notes.error(line, code::INVALID, format!("<Stream> without a ws: or wss: url: <{}> passed over", entry.name));
+        notes.error(
+            line,
+            code::INVALID,
+            format!("<Stream> without a ws: or wss: url: <{}> passed over", entry.name),
+        );
     }
     let track = match fields.text("track") {
         Some("outbound_track") => Track::Outbound,

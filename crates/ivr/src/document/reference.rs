@@ -25,11 +25,7 @@ Names are written as here. URLs may be relative to the document's own. A *bool* 
 /// Markdown.
 pub fn reference_page() -> String {
     let mut page = INTRODUCTION.to_owned();
-    for (heading, entries) in [
-        ("Verbs", VERBS),
-        ("Inside verbs", NOUNS),
-        ("Inside `<Say>`", SPOKEN),
-    ] {
+    for (heading, entries) in [("Verbs", VERBS), ("Inside verbs", NOUNS), ("Inside `<Say>`", SPOKEN)] {
         let _ = writeln!(page, "\n## {heading}");
         for entry in entries {
             section(&mut page, entry);

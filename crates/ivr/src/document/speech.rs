@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use roxmltree::Node;
 
+use super::Notes;
 use super::fields::Fields;
 use super::lexicon::Entry;
 use super::read::children;
 use super::verb::{Item, Voice};
-use super::Notes;
 use crate::limits::{SPEECH_BREAK, SPEECH_CHARS};
 
 /// Amazon's engine, which most SSML is written for, pauses so long after them.
@@ -22,7 +22,13 @@ pub(super) fn spoken(
     language: &str,
     notes: &mut Notes,
 ) -> Vec<Item> {
-    let mut out = Spoken { items: Vec::new(), text: String::new(), voice, language: language.to_owned(), left: SPEECH_CHARS };
+    let mut out = Spoken {
+        items: Vec::new(),
+        text: String::new(),
+        voice,
+        language: language.to_owned(),
+        left: SPEECH_CHARS,
+    };
     out.walk(node, entry, notes);
     out.flush();
     if out.left == 0 {
@@ -30,7 +36,9 @@ pub(super) fn spoken(
         notes.warn(line, format!("only the first {SPEECH_CHARS} characters are spoken"));
     }
     // A pause after the last word is nobody's wish.
-    while out.items.len() > 1 && matches!(out.items.last(), Some(Item::Silence(pause)) if *pause <= AFTER_PARAGRAPH) {
+    while out.items.len() > 1
+        && matches!(out.items.last(), Some(Item::Silence(pause)) if *pause <= AFTER_PARAGRAPH)
+    {
         out.items.pop();
     }
     out.items
@@ -164,7 +172,8 @@ fn pause(fields: &Fields, line: u32, notes: &mut Notes) -> Duration {
     if let Some(written) = fields.given("time") {
         match time(written) {
             Some(pause) => return pause.min(SPEECH_BREAK),
-            None => notes.warn(line, "time on <break>: expected seconds or milliseconds, as 2s or 500ms".to_owned()),
+            None => notes
+                .warn(line, "time on <break>: expected seconds or milliseconds, as 2s or 500ms".to_owned()),
         }
     }
     Duration::from_millis(match fields.text("strength").unwrap_or_default() {

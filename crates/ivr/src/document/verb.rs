@@ -15,7 +15,9 @@ pub enum Verb {
     Enqueue(Enqueue),
     Leave,
     Redirect(Target),
-    Reject { busy: bool },
+    Reject {
+        busy: bool,
+    },
     Hangup,
     Sms(Sms),
     Email(Email),

@@ -37,7 +37,8 @@ pub(super) fn read(text: &str) -> Result<roxmltree::Document<'_>, (u32, String)>
     too_deep(bare).map_or(Ok(()), |line| {
         Err((line + skipped(text, bare), format!("elements more than {DOCUMENT_DEPTH} deep")))
     })?;
-    let options = ParsingOptions { allow_dtd: false, nodes_limit: DOCUMENT_NODES, ..ParsingOptions::default() };
+    let options =
+        ParsingOptions { allow_dtd: false, nodes_limit: DOCUMENT_NODES, ..ParsingOptions::default() };
     let tree = roxmltree::Document::parse_with_options(bare, options).map_err(|error| {
         let line = if matches!(error, Error::NodesLimitReached) { 1 } else { error.pos().row };
         (line + skipped(text, bare), format!("not a document: {error}"))
@@ -45,7 +46,10 @@ pub(super) fn read(text: &str) -> Result<roxmltree::Document<'_>, (u32, String)>
     match tree.descendants().find(roxmltree::Node::is_pi) {
         Some(node) => {
             let line = tree.text_pos_at(node.range().start).row;
-            Err((line + skipped(text, bare), "not a document: processing instructions have no meaning here".to_owned()))
+            Err((
+                line + skipped(text, bare),
+                "not a document: processing instructions have no meaning here".to_owned(),
+            ))
         }
         None => Ok(tree),
     }
