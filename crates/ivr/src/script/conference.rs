@@ -110,7 +110,7 @@ impl Script {
     }
 
     fn conferred(&mut self, now: Instant, status: CallStatus, recording: Option<Recorded>, out: &mut Outbox) {
-        let State::Conferring(conferring) = std::mem::replace(&mut self.state, State::Pausing { until: now })
+        let State::Conferring(conferring) = std::mem::replace(&mut self.state, State::Between)
         else {
             return;
         };

@@ -299,7 +299,7 @@ impl Script {
 
     /// The Dial is over and the call is not.
     fn dialed(&mut self, now: Instant, status: CallStatus, recording: Option<Recorded>, out: &mut Outbox) {
-        let State::Dialing(dialing) = std::mem::replace(&mut self.state, State::Pausing { until: now })
+        let State::Dialing(dialing) = std::mem::replace(&mut self.state, State::Between)
         else {
             return;
         };

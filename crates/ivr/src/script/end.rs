@@ -41,7 +41,7 @@ impl Script {
         self.close_queue(now, "redirected", out);
         self.stop_verb(now, out);
         // The verb is stopped; what comes of it late finds this.
-        self.state = State::Pausing { until: now };
+        self.state = State::Between;
         self.verbs.clear();
         self.sorry = false;
         match to {
@@ -70,7 +70,7 @@ impl Script {
         self.status = status;
         self.verbs.clear();
         self.stop_streams(now, None, out);
-        let recorder = match std::mem::replace(&mut self.state, State::Pausing { until: now }) {
+        let recorder = match std::mem::replace(&mut self.state, State::Between) {
             State::Recording(recorder) => Some(recorder),
             state => {
                 self.state = state;
@@ -127,6 +127,7 @@ impl Script {
             // Nothing that runs: a request's answer, an ACK or a message's fate is awaited, or a time.
             State::Fresh
             | State::Calling
+            | State::Between
             | State::Fetching(_)
             | State::Answering { .. }
             | State::Pausing { .. }

@@ -45,6 +45,7 @@ impl Script {
     pub(super) fn go_to(&mut self, now: Instant, target: &Target, more: Form, out: &mut Outbox) {
         self.hurried = if now.since(self.since) < HURRY { self.hurried + 1 } else { 0 };
         self.documents += 1;
+        self.state = State::Between;
         if self.hurried > limits::DOCUMENTS_WITHOUT_PAUSE || self.documents > limits::DOCUMENTS_PER_CALL {
             let text = format!("documents lead to documents without end, at last to {}", target.url);
             self.notify(Severity::Error, code::CIRCLE, text, out);

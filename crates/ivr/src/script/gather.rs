@@ -148,7 +148,7 @@ impl Script {
     }
 
     fn gathered(&mut self, now: Instant, out: &mut Outbox) {
-        let State::Gathering(gathering) = std::mem::replace(&mut self.state, State::Pausing { until: now })
+        let State::Gathering(gathering) = std::mem::replace(&mut self.state, State::Between)
         else {
             return;
         };

@@ -68,6 +68,8 @@ pub struct Script {
 enum State {
     /// `start` was not called yet.
     Fresh,
+    /// One verb is over and the next has not begun; no input meets it.
+    Between,
     /// A call that we make: nobody has answered it yet.
     Calling,
     Fetching(Box<Fetching>),
@@ -188,7 +190,7 @@ impl Script {
             State::Dialing(dialing) => dialing.until,
             State::Conferring(conferring) => Some(conferring.until),
             State::Awaiting(awaiting) => Some(awaiting.until),
-            State::Speaking { .. } | State::Queued(_) | State::Calling => None,
+            State::Speaking { .. } | State::Queued(_) | State::Calling | State::Between => None,
             State::Echoing | State::Streaming { .. } => None,
         };
         own.map_or(self.ends_by, |own| own.min(self.ends_by))
@@ -229,6 +231,7 @@ impl Script {
             // They have no deadline of their own.
             State::Fresh
             | State::Calling
+            | State::Between
             | State::Speaking { .. }
             | State::Queued(_)
             | State::Echoing

@@ -14,6 +14,7 @@ const ACK_WAIT: Duration = Duration::from_secs(40);
 impl Script {
     /// The next verbs, until one takes time.
     pub(super) fn advance(&mut self, now: Instant, out: &mut Outbox) {
+        self.state = State::Between;
         while let Some(verb) = self.verbs.pop_front() {
             if !self.may(&verb) {
                 let text = format!("{} is not performed here: passed over", name(&verb));

@@ -91,7 +91,7 @@ impl Script {
             }
             _ => return,
         }
-        let State::Recording(recorder) = std::mem::replace(&mut self.state, State::Pausing { until: now })
+        let State::Recording(recorder) = std::mem::replace(&mut self.state, State::Between)
         else {
             return;
         };
@@ -158,7 +158,7 @@ impl Script {
         result: Option<Result<Recorded, Failure>>,
         out: &mut Outbox,
     ) {
-        let State::Closing(closing) = std::mem::replace(&mut self.state, State::Pausing { until: now })
+        let State::Closing(closing) = std::mem::replace(&mut self.state, State::Between)
         else {
             return;
         };
