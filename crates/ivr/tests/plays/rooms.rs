@@ -186,8 +186,10 @@ fn an_empty_or_missing_wait_document_makes_no_storm() {
 #[test]
 fn leave_outside_a_wait_document_is_passed_over() {
     performs(
-        "<Leave/><Hangup/>",
-        "> note 12200: <Leave> is not performed here: passed over
+        "<Say>a</Say><Leave/><Hangup/>",
+        "> play Man/en \"a\"
+         media: over
+         > note 12200: <Leave> is not performed here: passed over
          > hang up
          > end completed",
     );
