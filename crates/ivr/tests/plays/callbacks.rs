@@ -131,8 +131,11 @@ fn a_live_call_is_sent_to_another_document_or_ended() {
 #[test]
 fn a_document_that_was_overtaken_is_not_performed() {
     performs(
-        "<Redirect>/slow</Redirect>",
-        "> ask POST http://app/slow
+        "<Echo/>",
+        "> echo true
+         rest: redirects http://app/slow
+         > echo false
+         > ask POST http://app/slow
          rest: performs <Pause length='9'/>
          app: <Say>late</Say>
          caller: hangs up
