@@ -106,7 +106,7 @@ fn party(node: Node<'_, '_>, entry: &'static Entry, fields: &Fields, notes: &mut
         },
         "Client" => Address::Client { name: client(node, entry, notes)? },
         "Sip" => {
-            children(node, entry, notes);
+            without_effect(node, entry, notes);
             sip(&needed_body(node, entry, notes)?, fields.filled("username"), fields.filled("password"))
         }
         "Uri" => Address::Uri(needed_body(node, entry, notes)?),
@@ -117,8 +117,21 @@ fn party(node: Node<'_, '_>, entry: &'static Entry, fields: &Fields, notes: &mut
     Some(Party { address, screen: fields.target("url", "method"), status })
 }
 
+/// Children whose attributes are only looked at for notes.
+fn without_effect<'a, 'input>(
+    node: Node<'a, 'input>,
+    entry: &'static Entry,
+    notes: &mut Notes,
+) -> Vec<(Node<'a, 'input>, &'static Entry)> {
+    let inner = children(node, entry, notes);
+    for (child, kind) in &inner {
+        Fields::read(*child, kind, notes);
+    }
+    inner
+}
+
 fn client(node: Node<'_, '_>, entry: &'static Entry, notes: &mut Notes) -> Option<String> {
-    let identity = children(node, entry, notes).into_iter().find(|(_, kind)| kind.name == "Identity");
+    let identity = without_effect(node, entry, notes).into_iter().find(|(_, kind)| kind.name == "Identity");
     match identity.map(|(child, _)| body(child)).filter(|name| !name.is_empty()) {
         Some(name) => Some(name),
         None => needed_body(node, entry, notes),
@@ -145,7 +158,7 @@ fn conference(
     fields: &Fields,
     notes: &mut Notes,
 ) -> Option<Conference> {
-    children(node, entry, notes);
+    without_effect(node, entry, notes);
     // Given and empty is silence; not given is music.
     let wait = fields
         .given("waitUrl")

@@ -75,7 +75,9 @@ impl Script {
                 conferring.sid = Some(sid);
                 conferring.since = now;
             }
-            ConferenceEvent::Left { recording } => self.conferred(now, CallStatus::Completed, recording, out),
+            ConferenceEvent::Left { recording } => {
+                self.conferred(now, CallStatus::Completed, recording.as_ref(), out)
+            }
             ConferenceEvent::Refused { reason } => {
                 self.notify(Severity::Error, code::DIAL, reason, out);
                 self.conferred(now, CallStatus::Failed, None, out);
@@ -109,16 +111,21 @@ impl Script {
         }
     }
 
-    fn conferred(&mut self, now: Instant, status: CallStatus, recording: Option<Recorded>, out: &mut Outbox) {
-        let State::Conferring(conferring) = std::mem::replace(&mut self.state, State::Between)
-        else {
+    fn conferred(
+        &mut self,
+        now: Instant,
+        status: CallStatus,
+        recording: Option<&Recorded>,
+        out: &mut Outbox,
+    ) {
+        let State::Conferring(conferring) = std::mem::replace(&mut self.state, State::Between) else {
             return;
         };
         if conferring.dial.hangup_on_star {
             out.push(Effect::StopListening);
         }
         match &conferring.dial.action {
-            Some(action) => self.go_to(now, action, conferring.form(now, status, recording.as_ref()), out),
+            Some(action) => self.go_to(now, action, conferring.form(now, status, recording), out),
             None => self.advance(now, out),
         }
     }

@@ -238,7 +238,7 @@ impl Script {
         self.leg_over(now, id, CallStatus::Completed, out);
         let State::Dialing(dialing) = &mut self.state else { return };
         if dialing.bridged.is_some_and(|(bridged, _)| bridged == id) {
-            self.dialed(now, CallStatus::Completed, recording, out);
+            self.dialed(now, CallStatus::Completed, recording.as_ref(), out);
             return;
         }
         // Answered, and declined or hung up before it was connected.
@@ -298,9 +298,8 @@ impl Script {
     }
 
     /// The Dial is over and the call is not.
-    fn dialed(&mut self, now: Instant, status: CallStatus, recording: Option<Recorded>, out: &mut Outbox) {
-        let State::Dialing(dialing) = std::mem::replace(&mut self.state, State::Between)
-        else {
+    fn dialed(&mut self, now: Instant, status: CallStatus, recording: Option<&Recorded>, out: &mut Outbox) {
+        let State::Dialing(dialing) = std::mem::replace(&mut self.state, State::Between) else {
             return;
         };
         if dialing.bridged.is_some() && dialing.dial.hangup_on_star {
@@ -308,7 +307,7 @@ impl Script {
         }
         match &dialing.dial.action {
             Some(action) => {
-                let form = of_dial(&dialing, now, status, recording.as_ref());
+                let form = of_dial(&dialing, now, status, recording);
                 self.go_to(now, action, form, out);
             }
             None => self.advance(now, out),

@@ -148,8 +148,7 @@ impl Script {
     }
 
     fn gathered(&mut self, now: Instant, out: &mut Outbox) {
-        let State::Gathering(gathering) = std::mem::replace(&mut self.state, State::Between)
-        else {
+        let State::Gathering(gathering) = std::mem::replace(&mut self.state, State::Between) else {
             return;
         };
         out.push(Effect::StopListening);

@@ -91,8 +91,7 @@ impl Script {
             }
             _ => return,
         }
-        let State::Recording(recorder) = std::mem::replace(&mut self.state, State::Between)
-        else {
+        let State::Recording(recorder) = std::mem::replace(&mut self.state, State::Between) else {
             return;
         };
         let Recorder { record, key, .. } = *recorder;
@@ -158,8 +157,7 @@ impl Script {
         result: Option<Result<Recorded, Failure>>,
         out: &mut Outbox,
     ) {
-        let State::Closing(closing) = std::mem::replace(&mut self.state, State::Between)
-        else {
+        let State::Closing(closing) = std::mem::replace(&mut self.state, State::Between) else {
             return;
         };
         let record = &closing.recorder.record;

@@ -63,10 +63,32 @@ fn the_first_that_answers_is_connected() {
 fn why_nobody_answered() {
     let headers = "DialSipCallId=c1 DialSipResponseCode";
     for (children, events, told) in [
-        ("1", "leg1: starts\nleg1: busy", format!("DialCallStatus=busy DialCallSid=CA2 DialCallDuration=0 DialRingDuration=0 {headers}=486 DialSipHeader_X-Why=lunch")),
-        ("1", "leg1: fails", format!("DialCallStatus=failed DialCallDuration=0 DialRingDuration=0 {headers}=503 DialSipHeader_X-Why=lunch")),
-        ("1", "wait: 30000\n> hang up leg1", "DialCallStatus=no-answer DialCallDuration=0 DialRingDuration=30".to_owned()),
-        ("<Number>1</Number><Number>2</Number>", "leg1: busy\nleg2: fails", format!("DialCallStatus=busy DialCallDuration=0 DialRingDuration=0 {headers}=486 DialSipHeader_X-Why=lunch")),
+        (
+            "1",
+            "leg1: starts\nleg1: busy",
+            format!(
+                "DialCallStatus=busy DialCallSid=CA2 DialCallDuration=0 DialRingDuration=0 {headers}=486 DialSipHeader_X-Why=lunch"
+            ),
+        ),
+        (
+            "1",
+            "leg1: fails",
+            format!(
+                "DialCallStatus=failed DialCallDuration=0 DialRingDuration=0 {headers}=503 DialSipHeader_X-Why=lunch"
+            ),
+        ),
+        (
+            "1",
+            "wait: 30000\n> hang up leg1",
+            "DialCallStatus=no-answer DialCallDuration=0 DialRingDuration=30".to_owned(),
+        ),
+        (
+            "<Number>1</Number><Number>2</Number>",
+            "leg1: busy\nleg2: fails",
+            format!(
+                "DialCallStatus=busy DialCallDuration=0 DialRingDuration=0 {headers}=486 DialSipHeader_X-Why=lunch"
+            ),
+        ),
     ] {
         let to = if children == "1" { "1" } else { "1, 2" };
         performs(

@@ -5,9 +5,9 @@ use std::time::Duration;
 use ivr::limits;
 use ivr::script::{Call, Plan, Start};
 
-use crate::world::{Play, call, plan, play_with, target};
 use crate::play;
 use crate::verbs::performs;
+use crate::world::{Play, call, plan, play_with, target};
 
 const APOLOGY: &str = "play Man/en \"We are sorry. An application error has occurred. Goodbye.\"";
 
@@ -219,7 +219,8 @@ fn an_inline_document_needs_no_application() {
            > hang up
            > end completed"#,
     );
-    let bad = Plan { start: Start::Document(b"<Response><Redirect>/x</Redirect></Response>".to_vec()), ..plan() };
+    let bad =
+        Plan { start: Start::Document(b"<Response><Redirect>/x</Redirect></Response>".to_vec()), ..plan() };
     play_with(
         call(),
         bad,

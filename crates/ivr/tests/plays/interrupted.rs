@@ -8,22 +8,55 @@ use crate::world::{Play, call, plan};
 /// Each verb with what may happen while it is performed.
 const STORIES: &[(&str, &[&str])] = &[
     ("<Say loop='2'>a</Say><Play digits='1'/><Pause/>", &["media: over", "media: over", "wait: 1000"]),
-    ("<Gather input='dtmf speech' partialResultCallback='/p'><Say>a</Say></Gather>", &["caller: mumbles a", "caller: presses 1", "caller: presses #", "app: <Hangup/>"]),
-    ("<Gather bargeIn='false'><Say>a</Say></Gather>", &["caller: presses 12#", "media: over", "app: status 500", "media: over"]),
-    ("<Record action='/r' recordingStatusCallback='/s'/>", &["caller: presses #", "media: recorded 3", "app: <Record/>", "media: recorded 0"]),
+    (
+        "<Gather input='dtmf speech' partialResultCallback='/p'><Say>a</Say></Gather>",
+        &["caller: mumbles a", "caller: presses 1", "caller: presses #", "app: <Hangup/>"],
+    ),
+    (
+        "<Gather bargeIn='false'><Say>a</Say></Gather>",
+        &["caller: presses 12#", "media: over", "app: status 500", "media: over"],
+    ),
+    (
+        "<Record action='/r' recordingStatusCallback='/s'/>",
+        &["caller: presses #", "media: recorded 3", "app: <Record/>", "media: recorded 0"],
+    ),
     ("<Record transcribe='true'/>", &["media: full"]),
     (
         "<Dial action='/d' hangupOnStar='true'><Number url='/s' statusCallback='/l' statusCallbackEvent='initiated completed'>1</Number><Sip>sip:a@b</Sip></Dial>",
-        &["leg1: starts", "leg2: starts", "leg1: rings", "leg1: answers", "leg1: accepts", "caller: presses *", "leg1: ends 3", "app: <Say>b</Say>"],
+        &[
+            "leg1: starts",
+            "leg2: starts",
+            "leg1: rings",
+            "leg1: answers",
+            "leg1: accepts",
+            "caller: presses *",
+            "leg1: ends 3",
+            "app: <Say>b</Say>",
+        ],
     ),
-    ("<Dial sequential='true' action='/d'><Number>1</Number><Number>2</Number></Dial>", &["leg1: busy", "leg2: answers", "leg2: ends"]),
+    (
+        "<Dial sequential='true' action='/d'><Number>1</Number><Number>2</Number></Dial>",
+        &["leg1: busy", "leg2: answers", "leg2: ends"],
+    ),
     ("<Dial>1</Dial>", &["wait: 30000", "leg1: answers"]),
-    ("<Dial action='/d' hangupOnStar='true'><Conference>a</Conference></Dial>", &["room: joined", "caller: presses *", "room: left"]),
-    ("<Enqueue action='/q' waitUrl='/w'>a</Enqueue>", &["queue: entered", "queue: taken", "queue: over", "app: <Echo/>"]),
+    (
+        "<Dial action='/d' hangupOnStar='true'><Conference>a</Conference></Dial>",
+        &["room: joined", "caller: presses *", "room: left"],
+    ),
+    (
+        "<Enqueue action='/q' waitUrl='/w'>a</Enqueue>",
+        &["queue: entered", "queue: taken", "queue: over", "app: <Echo/>"],
+    ),
     ("<Sms action='/s'>a</Sms>", &["rest: sent", "app: <Reject/>"]),
-    ("<Email to='a@b' from='c@d'>e</Email><Refer action='/r'><Sip>sip:a@b</Sip></Refer>", &["caller: referred 202", "app: <Redirect/>", "app: fails", "media: over"]),
+    (
+        "<Email to='a@b' from='c@d'>e</Email><Refer action='/r'><Sip>sip:a@b</Sip></Refer>",
+        &["caller: referred 202", "app: <Redirect/>", "app: fails", "media: over"],
+    ),
     ("<Echo/>", &["wait: 5"]),
-    ("<Start><Stream url='ws://a/b' statusCallback='/s'/></Start><Connect action='/c'><Stream url='ws://a/c'/></Connect>", &["stream: starts", "stream: ends", "app: <Stop><Stream/></Stop><Pause/>", "wait: 1000"]),
+    (
+        "<Start><Stream url='ws://a/b' statusCallback='/s'/></Start><Connect action='/c'><Stream url='ws://a/c'/></Connect>",
+        &["stream: starts", "stream: ends", "app: <Stop><Stream/></Stop><Pause/>", "wait: 1000"],
+    ),
 ];
 
 const ENDINGS: [&str; 3] = ["caller: hangs up", "rest: completes", "rest: redirects http://app/other"];
@@ -96,8 +129,21 @@ fn anything() -> impl Strategy<Value = String> {
     let all: Vec<String> = STORIES
         .iter()
         .flat_map(|(verbs, events)| lines(verbs, events))
-        .chain(["deadline: passes", "wait: 200", "leg3: fails", "leg2: declines", "room: refused", "media: broken"].map(str::to_owned))
-        .chain(["rest: redirects /b", "rest: redirects http://app/b", "stream: breaks", "rest: unsent"].map(str::to_owned))
+        .chain(
+            [
+                "deadline: passes",
+                "wait: 200",
+                "leg3: fails",
+                "leg2: declines",
+                "room: refused",
+                "media: broken",
+            ]
+            .map(str::to_owned),
+        )
+        .chain(
+            ["rest: redirects /b", "rest: redirects http://app/b", "stream: breaks", "rest: unsent"]
+                .map(str::to_owned),
+        )
         .collect();
     proptest::sample::select(all)
 }

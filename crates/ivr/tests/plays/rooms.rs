@@ -89,7 +89,9 @@ fn a_hang_up_leaves_room_and_queue_and_tells() {
 
 #[test]
 fn a_queue_is_left_in_each_way() {
-    for (event, word) in [("over", "bridged"), ("full", "queue-full"), ("left", "leave"), ("broken", "system-error")] {
+    for (event, word) in
+        [("over", "bridged"), ("full", "queue-full"), ("left", "leave"), ("broken", "system-error")]
+    {
         performs(
             "<Enqueue action='/q' method='GET' waitUrl='/w' maxQueueSize='5'>a</Enqueue>",
             &format!(
@@ -199,7 +201,8 @@ fn leave_outside_a_wait_document_is_passed_over() {
 fn a_screening_document_accepts_or_declines() {
     let mut leg = call();
     leg.answered = true;
-    let screening = Plan { role: Role::Screening, start: ivr::script::Start::Url(target("http://app/s")), ..plan() };
+    let screening =
+        Plan { role: Role::Screening, start: ivr::script::Start::Url(target("http://app/s")), ..plan() };
     play_with(
         leg.clone(),
         screening.clone(),

@@ -17,7 +17,16 @@ use stdx::Instant;
 
 /// What every request carries; shown only when a play asks for it.
 const OF_EVERY_REQUEST: [&str; 10] = [
-    "CallSid", "AccountSid", "From", "To", "Caller", "Called", "CallStatus", "ApiVersion", "Direction", "CallerName",
+    "CallSid",
+    "AccountSid",
+    "From",
+    "To",
+    "Caller",
+    "Called",
+    "CallStatus",
+    "ApiVersion",
+    "Direction",
+    "CallerName",
 ];
 
 pub(crate) struct Play {
@@ -144,16 +153,23 @@ impl Play {
     }
 
     pub(crate) fn perform(&mut self, out: Vec<Effect>) -> Vec<String> {
-        out.into_iter().map(|effect| self.performed(effect)).collect()
+        out.into_iter().map(|effect| self.performed(&effect)).collect()
     }
 
     fn app(&mut self, word: &str, rest: &str, all: &str, out: &mut Vec<Effect>) {
         let Some(id) = self.fetch else { return };
-        let xml = |body: String| Answer { status: 200, content_type: Some("text/xml; charset=utf-8".into()), body: body.into_bytes(), url: None };
+        let xml = |body: String| Answer {
+            status: 200,
+            content_type: Some("text/xml; charset=utf-8".into()),
+            body: body.into_bytes(),
+            url: None,
+        };
         let answer = match word {
             "status" => Ok(Answer { status: rest.parse().expect("a status"), ..Answer::default() }),
             "fails" => Err(Failure { code: code::UNREACHABLE, text: "connection refused".into() }),
-            "audio" => Ok(Answer { status: 200, content_type: Some("audio/wav".into()), ..Answer::default() }),
+            "audio" => {
+                Ok(Answer { status: 200, content_type: Some("audio/wav".into()), ..Answer::default() })
+            }
             "text" => Ok(Answer { content_type: Some("text/plain".into()), ..xml(rest.to_owned()) }),
             "image" => Ok(Answer { content_type: Some("image/png".into()), ..xml(rest.to_owned()) }),
             "raw" => Ok(xml(rest.to_owned())),
@@ -194,7 +210,12 @@ impl Play {
             "broken" => self.script.handle_prompt(self.now, prompt, Some(failed()), out),
             "recorded" => {
                 self.running.remove("recording");
-                self.script.handle_recorded(self.now, record, Ok(recorded(rest.parse().expect("seconds"))), out);
+                self.script.handle_recorded(
+                    self.now,
+                    record,
+                    Ok(recorded(rest.parse().expect("seconds"))),
+                    out,
+                );
             }
             "full" => {
                 self.running.remove("recording");
@@ -282,7 +303,12 @@ impl Play {
                 self.script.redirect(self.now, Start::Document(document), out);
             }
             "completes" => self.script.hang_up(self.now, out),
-            "sent" => self.script.handle_sent(self.now, id, Ok(Sent { sid: "SM1".into(), status: "sent".into() }), out),
+            "sent" => self.script.handle_sent(
+                self.now,
+                id,
+                Ok(Sent { sid: "SM1".into(), status: "sent".into() }),
+                out,
+            ),
             "unsent" => {
                 let failure = Failure { code: code::MESSAGE, text: "nobody there".into() };
                 self.script.handle_sent(self.now, id, Err(failure), out);
@@ -293,14 +319,14 @@ impl Play {
     }
 
     /// Nothing runs when the script has ended, and nothing comes after.
-    fn performed(&mut self, effect: Effect) -> String {
+    fn performed(&mut self, effect: &Effect) -> String {
         assert!(!self.ended, "after the end: {effect:?}");
-        self.remember(&effect);
+        self.remember(effect);
         if matches!(effect, Effect::Ended(_)) {
             self.ended = true;
             assert!(self.running.is_empty(), "still running at the end: {:?}", self.running);
         }
-        self.shown(&effect)
+        self.shown(effect)
     }
 
     fn begun(&mut self, what: impl Into<String>) {
@@ -363,13 +389,20 @@ impl Play {
             Effect::Reject(why) => format!("refuse {why:?}"),
             Effect::Hangup => "hang up".into(),
             Effect::Refer { uri, .. } => format!("refer {uri}"),
-            Effect::Prompt { pieces, .. } => format!("play {}", pieces.iter().map(piece).collect::<Vec<_>>().join(" ")),
+            Effect::Prompt { pieces, .. } => {
+                format!("play {}", pieces.iter().map(piece).collect::<Vec<_>>().join(" "))
+            }
             Effect::StopPrompt { .. } => "stop playing".into(),
             Effect::Listen { digits, speech } => {
                 let speech = speech.as_ref().map(|speech| {
                     let end = speech.end_of_speech.map_or("auto".into(), seconds);
                     let partial = if speech.partial { " partial" } else { "" };
-                    format!(" speech {} {:?} {end} {}{partial}", speech.language, speech.hints, seconds(speech.max_speech))
+                    format!(
+                        " speech {} {:?} {end} {}{partial}",
+                        speech.language,
+                        speech.hints,
+                        seconds(speech.max_speech)
+                    )
                 });
                 format!("listen{}{}", if *digits { " digits" } else { "" }, speech.unwrap_or_default())
             }
@@ -411,12 +444,15 @@ impl Play {
                     write!(shown, " tone {tone}").expect("a string takes it");
                 }
                 if let Some(record) = &options.record {
-                    let (ringing, dual, trim, track) = (record.from_ringing, record.dual, record.trim, &record.track);
+                    let (ringing, dual, trim, track) =
+                        (record.from_ringing, record.dual, record.trim, &record.track);
                     let told = record.status.as_ref().map_or("nobody", |status| &status.target.url);
-                    write!(shown, " record ringing {ringing} dual {dual} trim {trim} {track} {told}").expect("a string takes it");
+                    write!(shown, " record ringing {ringing} dual {dual} trim {trim} {track} {told}")
+                        .expect("a string takes it");
                 }
                 if let Some(refer) = &options.refer {
-                    write!(shown, " transfers {} {}", refer.method.as_str(), refer.url).expect("a string takes it");
+                    write!(shown, " transfers {} {}", refer.method.as_str(), refer.url)
+                        .expect("a string takes it");
                 }
                 shown
             }
@@ -432,7 +468,11 @@ impl Play {
                 c.beep,
                 c.start_on_enter,
                 c.end_on_exit,
-                c.wait.as_ref().map_or("music".into(), |wait| format!("{} {:?}", wait.method.as_str(), wait.url)),
+                c.wait.as_ref().map_or("music".into(), |wait| format!(
+                    "{} {:?}",
+                    wait.method.as_str(),
+                    wait.url
+                )),
                 c.max_participants,
                 c.record,
                 c.trim,
@@ -444,14 +484,20 @@ impl Play {
             ),
             Effect::LeaveConference { .. } => "leave conference".into(),
             Effect::Enqueue { name, wait, max_size, .. } => {
-                format!("enqueue {name} wait {} max {max_size}", wait.as_ref().map_or("music", |wait| &wait.url))
+                format!(
+                    "enqueue {name} wait {} max {max_size}",
+                    wait.as_ref().map_or("music", |wait| &wait.url)
+                )
             }
             Effect::LeaveQueue { .. } => "leave queue".into(),
             Effect::SendMessage { message: m, .. } => {
                 format!("message {} to {}: {} ({})", m.from, m.to, m.body, m.status.as_deref().unwrap_or("-"))
             }
             Effect::SendMail { mail: m, .. } => {
-                format!("mail {} to {:?} cc {:?} bcc {:?} {}: {}", m.from, m.to, m.cc, m.bcc, m.subject, m.body)
+                format!(
+                    "mail {} to {:?} cc {:?} bcc {:?} {}: {}",
+                    m.from, m.to, m.cc, m.bcc, m.subject, m.body
+                )
             }
             Effect::Done => "done".into(),
             Effect::Ended(status) => format!("end {}", status.as_str()),
@@ -510,7 +556,11 @@ fn address(address: &Address) -> String {
         }
         Address::Client { name } => format!("client {name}"),
         Address::Sip { uri, headers, username, password } => {
-            format!("{uri} {headers:?} {}:{}", username.as_deref().unwrap_or("-"), password.as_deref().unwrap_or("-"))
+            format!(
+                "{uri} {headers:?} {}:{}",
+                username.as_deref().unwrap_or("-"),
+                password.as_deref().unwrap_or("-")
+            )
         }
         Address::Uri(uri) => format!("uri {uri}"),
         Address::Queue(name) => format!("queue {name}"),
