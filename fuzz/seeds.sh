@@ -14,5 +14,5 @@ grep -ahoiE '(sips?|tel):[^ <>"]+' ../crates/sip/tests/vectors/*/*.dat ../crates
     awk '{ printf "%s\n%s", last, $0 > ("corpus/uri/" NR); close("corpus/uri/" NR); last = $0 }'
 cp ../crates/lab/src/scenario/builtin/*.xml corpus/scenario/
 # What happens (see fuzz_targets/rcml.rs), a line end, the document: those of the plays.
-grep -hoE '<(Say|Play|Gather|Record|Dial|Enqueue|Sms|Email|Refer|Start|Connect)[ >].*[^"]' ../crates/ivr/tests/plays/interrupted.rs |
-    awk '{ sub(/", &\[.*/, ""); printf "\001\002\003\004\005\006\007\n<Response>%s</Response>", $0 > ("corpus/rcml/" NR); close("corpus/rcml/" NR) }'
+grep -ohE '"<[A-Z][a-z]+[ />][^"]*' ../crates/ivr/tests/plays/*.rs | tr -d '"' |
+    awk '{ printf "\001\002\003\004\005\006\007\n<Response>%s</Response>", $0 > ("corpus/rcml/" NR); close("corpus/rcml/" NR) }'

@@ -76,7 +76,7 @@ impl Script {
                 conferring.since = now;
             }
             ConferenceEvent::Left { recording } => {
-                self.conferred(now, CallStatus::Completed, recording.as_ref(), out)
+                self.conferred(now, CallStatus::Completed, recording.as_ref(), out);
             }
             ConferenceEvent::Refused { reason } => {
                 self.notify(Severity::Error, code::DIAL, reason, out);

@@ -160,7 +160,7 @@ impl Script {
                 self.leg_ended(now, id, None, out);
             }
             LegEvent::Failed(failure) => self.leg_failed(now, id, failure, out),
-            LegEvent::Ended { recording } => self.leg_ended(now, id, recording, out),
+            LegEvent::Ended { recording } => self.leg_ended(now, id, recording.as_ref(), out),
         }
     }
 
@@ -234,11 +234,11 @@ impl Script {
         self.next_leg(now, out);
     }
 
-    fn leg_ended(&mut self, now: Instant, id: Id, recording: Option<Recorded>, out: &mut Outbox) {
+    fn leg_ended(&mut self, now: Instant, id: Id, recording: Option<&Recorded>, out: &mut Outbox) {
         self.leg_over(now, id, CallStatus::Completed, out);
         let State::Dialing(dialing) = &mut self.state else { return };
         if dialing.bridged.is_some_and(|(bridged, _)| bridged == id) {
-            self.dialed(now, CallStatus::Completed, recording.as_ref(), out);
+            self.dialed(now, CallStatus::Completed, recording, out);
             return;
         }
         // Answered, and declined or hung up before it was connected.

@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::Duration;
 
-use ivr::document::{Address, Callback, Item, Piece, code};
+use ivr::document::{Address, Callback, Conference, Item, Piece, code};
 use ivr::request::{Form, Method, Request, Target};
 use ivr::script::{
-    Answer, Call, CallStatus, ConferenceEvent, Direction, Effect, Failure, Id, LegEvent, LegFailure, Plan,
-    QueueEvent, QueueResult, Recorded, Role, Script, Sent, Speech, Start, StreamEvent,
+    Answer, Call, CallStatus, ConferenceEvent, DialOptions, Direction, Effect, Failure, Id, Leg, LegEvent,
+    LegFailure, Plan, QueueEvent, QueueResult, Recorded, Role, Script, Sent, Speech, Start, StreamEvent,
 };
 use stdx::Instant;
 
@@ -434,54 +434,13 @@ impl Play {
                 stream.two_way
             ),
             Effect::StopStream { .. } => "stop stream".into(),
-            Effect::Dial { legs, options } => {
-                let to: Vec<String> = legs.iter().map(|leg| address(&leg.address)).collect();
-                let mut shown = format!("dial {}", to.join(", "));
-                if let Some(caller) = &options.caller_id {
-                    write!(shown, " as {caller}").expect("a string takes it");
-                }
-                if let Some(tone) = &options.ring_tone {
-                    write!(shown, " tone {tone}").expect("a string takes it");
-                }
-                if let Some(record) = &options.record {
-                    let (ringing, dual, trim, track) =
-                        (record.from_ringing, record.dual, record.trim, &record.track);
-                    let told = record.status.as_ref().map_or("nobody", |status| &status.target.url);
-                    write!(shown, " record ringing {ringing} dual {dual} trim {trim} {track} {told}")
-                        .expect("a string takes it");
-                }
-                if let Some(refer) = &options.refer {
-                    write!(shown, " transfers {} {}", refer.method.as_str(), refer.url)
-                        .expect("a string takes it");
-                }
-                shown
-            }
+            Effect::Dial { legs, options } => dialled(legs, options),
             Effect::Screen { leg, target } => {
                 format!("screen leg{} {} {}", self.leg_number(*leg), target.method.as_str(), target.url)
             }
             Effect::Bridge { leg } => format!("bridge leg{}", self.leg_number(*leg)),
             Effect::HangupLeg { leg } => format!("hang up leg{}", self.leg_number(*leg)),
-            Effect::JoinConference { conference: c, record, .. } => format!(
-                "join {} muted {} beep {:?} start {} end {} wait {} max {} record {} trim {} coach {} label {} told {} recordings {} own {}",
-                c.name,
-                c.muted,
-                c.beep,
-                c.start_on_enter,
-                c.end_on_exit,
-                c.wait.as_ref().map_or("music".into(), |wait| format!(
-                    "{} {:?}",
-                    wait.method.as_str(),
-                    wait.url
-                )),
-                c.max_participants,
-                c.record,
-                c.trim,
-                c.coach.as_deref().unwrap_or("-"),
-                c.label.as_deref().unwrap_or("-"),
-                callback(c.status.as_ref()),
-                callback(c.recording_status.as_ref()),
-                record.is_some()
-            ),
+            Effect::JoinConference { conference, record, .. } => joined(conference, record.is_some()),
             Effect::LeaveConference { .. } => "leave conference".into(),
             Effect::Enqueue { name, wait, max_size, .. } => {
                 format!(
@@ -515,6 +474,37 @@ impl Play {
             .collect();
         format!("{} {}{}", request.method.as_str(), request.url, form.concat())
     }
+}
+
+fn dialled(legs: &[Leg], options: &DialOptions) -> String {
+    let to: Vec<String> = legs.iter().map(|leg| address(&leg.address)).collect();
+    let mut shown = format!("dial {}", to.join(", "));
+    shown.extend(options.caller_id.iter().map(|caller| format!(" as {caller}")));
+    shown.extend(options.ring_tone.iter().map(|tone| format!(" tone {tone}")));
+    shown.extend(options.record.iter().map(|record| {
+        let (ringing, dual, trim, track) = (record.from_ringing, record.dual, record.trim, &record.track);
+        let told = record.status.as_ref().map_or("nobody", |status| &status.target.url);
+        format!(" record ringing {ringing} dual {dual} trim {trim} {track} {told}")
+    }));
+    shown.extend(
+        options.refer.iter().map(|refer| format!(" transfers {} {}", refer.method.as_str(), refer.url)),
+    );
+    shown
+}
+
+fn joined(room: &Conference, own: bool) -> String {
+    let wait =
+        room.wait.as_ref().map_or("music".into(), |wait| format!("{} {:?}", wait.method.as_str(), wait.url));
+    let Conference { name, muted, beep, start_on_enter, end_on_exit, max_participants, record, trim, .. } =
+        room;
+    format!(
+        "join {name} muted {muted} beep {beep:?} start {start_on_enter} end {end_on_exit} wait {wait} \
+         max {max_participants} record {record} trim {trim} coach {} label {} told {} recordings {} own {own}",
+        room.coach.as_deref().unwrap_or("-"),
+        room.label.as_deref().unwrap_or("-"),
+        callback(room.status.as_ref()),
+        callback(room.recording_status.as_ref()),
+    )
 }
 
 fn recorded(seconds: u64) -> Recorded {
