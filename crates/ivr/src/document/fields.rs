@@ -34,7 +34,7 @@ impl Fields {
                 continue;
             };
             match expectation(known.kind, attribute.value()) {
-                None => given.push((known, canonical(known.kind, attribute.value().trim()))),
+                None => given.push((known, canonical(known.kind, &harmless(attribute.value())))),
                 Some(expected) if expected.is_empty() => {
                     notes.info(line, format!("`{name}` on <{}> has no effect here", entry.name));
                 }
@@ -161,8 +161,14 @@ fn expectation(kind: Kind, value: &str) -> Option<String> {
     }
 }
 
+/// On one line and without control characters: `&#13;&#10;` in a value must not begin a header of a SIP request or mail.
+pub(super) fn harmless(text: &str) -> String {
+    text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
 /// So that a note holds no page of someone's text.
 pub(super) fn shorten(text: &str) -> String {
+    let text = harmless(text);
     let mut short: String = text.chars().take(60).collect();
     if short.len() < text.len() {
         short.push('…');

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use roxmltree::Node;
 
-use super::fields::{Fields, nearest, required, shorten};
+use super::fields::{Fields, harmless, nearest, required, shorten};
 use super::lexicon::{ELSEWHERE, Entry, VERBS, find};
 use super::speech::{plain, spoken};
 use super::verb::{
@@ -89,8 +89,13 @@ fn stray_text(node: Node<'_, '_>, name: &str, notes: &mut Notes) {
     }
 }
 
-/// The text of an element that holds nothing else.
+/// The one-line text of an element that holds nothing else.
 pub(super) fn body(node: Node<'_, '_>) -> String {
+    harmless(&lines(node))
+}
+
+/// As [`body`], with its line ends.
+fn lines(node: Node<'_, '_>) -> String {
     let text: String = node.children().filter(Node::is_text).filter_map(|child| child.text()).collect();
     text.trim().to_owned()
 }
@@ -98,6 +103,10 @@ pub(super) fn body(node: Node<'_, '_>) -> String {
 /// As [`body`], or an error that passes the verb over.
 pub(super) fn needed_body(node: Node<'_, '_>, entry: &Entry, notes: &mut Notes) -> Option<String> {
     let text = body(node);
+    needed(node, entry, text, notes)
+}
+
+fn needed(node: Node<'_, '_>, entry: &Entry, text: String, notes: &mut Notes) -> Option<String> {
     if text.is_empty() {
         let line = notes.line_at(node.range().start);
         notes.error(line, code::INVALID, format!("<{}> without {}: passed over", entry.name, entry.body));
@@ -248,7 +257,7 @@ fn sms(node: Node<'_, '_>, entry: &'static Entry, fields: &Fields, notes: &mut N
     Some(Sms {
         body: match text {
             Some(text) => text,
-            None => needed_body(node, entry, notes)?,
+            None => needed(node, entry, lines(node), notes)?,
         },
         to: fields.filled("to"),
         from: fields.filled("from"),
@@ -264,7 +273,7 @@ fn email(node: Node<'_, '_>, entry: &Entry, fields: &Fields, line: u32, notes: &
     };
     // All that lacks is told at once.
     let (to, from) = (required(fields, "to", line, notes), required(fields, "from", line, notes));
-    let body = needed_body(node, entry, notes);
+    let body = needed(node, entry, lines(node), notes);
     Some(Email {
         to: addresses(Some(to?)),
         from: from?,

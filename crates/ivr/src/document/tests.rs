@@ -284,6 +284,22 @@ fn pauses_of_speech_have_limits() {
     }
 }
 
+/// No value begins a line of its own in a SIP request, a mail's head or a notification.
+#[test]
+fn line_ends_in_values_are_blanks() {
+    let end = "&#13;&#10;";
+    let text = format!(
+        "<Response><Dial callerId='1{end}X: y'><Sip>sip:a@b{end}Route: c</Sip></Dial>\
+         <Email to='a@b{end}Bcc: c' from='d' subject='e{end}f'>g{end}h</Email><Sms to='1{end}2'>i{end}j</Sms></Response>"
+    );
+    let document = parse(&text);
+    let shown = format!("{:?}", document.verbs);
+    assert_eq!((document.notes.len(), shown.matches("\\r\\n").count()), (0, 2), "{shown}");
+    assert!(shown.contains("g\\r\\nh") && shown.contains("i\\r\\nj"), "{shown}");
+    let note = &notes(&format!("<Response><Pause length='1{end}2'/></Response>"))[0];
+    assert!(!note.contains('\n'), "{note}");
+}
+
 #[test]
 fn near_names_are_suggested() {
     assert_eq!(nearest("num_digits", ["action", "numDigits"].into_iter()), "; did you mean `numDigits`?");

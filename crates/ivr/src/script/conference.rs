@@ -38,11 +38,11 @@ impl Script {
         // An empty URL is silence, and stays so.
         conference.wait = conference.wait.and_then(|wait| match wait.url.is_empty() {
             true => Some(wait),
-            false => self.absolute_target(&wait),
+            false => self.absolute_target(&wait, out),
         });
-        conference.status = conference.status.and_then(|status| self.absolute_callback(status));
+        conference.status = conference.status.and_then(|status| self.absolute_callback(status, out));
         conference.recording_status =
-            conference.recording_status.and_then(|status| self.absolute_callback(status));
+            conference.recording_status.and_then(|status| self.absolute_callback(status, out));
         let id = self.id();
         if dial.hangup_on_star {
             out.push(Effect::Listen { digits: true, speech: None });
@@ -61,8 +61,8 @@ impl Script {
         Flow::Wait
     }
 
-    fn absolute_callback(&self, callback: Callback) -> Option<Callback> {
-        Some(Callback { target: self.absolute_target(&callback.target)?, events: callback.events })
+    fn absolute_callback(&self, callback: Callback, out: &mut Outbox) -> Option<Callback> {
+        Some(Callback { target: self.absolute_target(&callback.target, out)?, events: callback.events })
     }
 
     pub fn handle_conference(&mut self, now: Instant, id: Id, event: ConferenceEvent, out: &mut Outbox) {
@@ -153,7 +153,7 @@ impl Script {
 
     pub(super) fn enqueue(&mut self, now: Instant, enqueue: Enqueue, out: &mut Outbox) -> Flow {
         let id = self.id();
-        let wait: Option<Target> = enqueue.wait.as_ref().and_then(|target| self.absolute_target(target));
+        let wait: Option<Target> = enqueue.wait.as_ref().and_then(|target| self.absolute_target(target, out));
         out.push(Effect::Enqueue { id, name: enqueue.name.clone(), wait, max_size: enqueue.max_size });
         self.state = State::Queued(Box::new(Queued { id, enqueue, sid: None, since: now, bridged: None }));
         Flow::Wait

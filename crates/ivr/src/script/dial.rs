@@ -41,6 +41,7 @@ struct Ringing {
     sid: Option<String>,
     screen: Option<Target>,
     status: Option<Callback>,
+    rang: bool,
     answered: Option<Instant>,
     over: bool,
     /// Of its status callbacks.
@@ -109,6 +110,7 @@ impl Script {
                 sid: None,
                 screen: party.screen,
                 status: party.status,
+                rang: false,
                 answered: None,
                 over: false,
                 sequence: 0,
@@ -123,9 +125,9 @@ impl Script {
             refer: None,
         };
         let refer = dial.refer.clone();
-        options.refer = refer.and_then(|target| self.absolute_target(&target));
+        options.refer = refer.and_then(|target| self.absolute_target(&target, out));
         if let Some(status) = options.record.as_mut().and_then(|record| record.status.as_mut())
-            && let Some(target) = self.absolute_target(&status.target)
+            && let Some(target) = self.absolute_target(&status.target, out)
         {
             status.target = target;
         }
@@ -141,7 +143,11 @@ impl Script {
                 leg.sid = Some(sid);
                 self.tell_leg(now, id, "initiated", CallStatus::Queued, out);
             }
+            // Phones say it several times (RFC 3261 §13.3.1.1), and forks too.
+            LegEvent::Ringing if leg.rang => {}
+            LegEvent::Answered if leg.answered.is_some() => {}
             LegEvent::Ringing => {
+                leg.rang = true;
                 let first = !std::mem::replace(&mut dialing.rung, true);
                 self.tell_leg(now, id, "ringing", CallStatus::Ringing, out);
                 if first && self.answered_at.is_none() {
@@ -165,11 +171,13 @@ impl Script {
     }
 
     fn leg_answered(&mut self, now: Instant, id: Id, screen: Option<Target>, out: &mut Outbox) {
-        let screen = screen.and_then(|target| self.absolute_target(&target));
+        let wanted = screen.is_some();
+        let screen = screen.and_then(|target| self.absolute_target(&target, out));
         let State::Dialing(dialing) = &mut self.state else { return };
         match screen {
-            // One is connected already, or the time is up: this one came too late.
-            _ if dialing.bridged.is_some() || dialing.ending => {
+            // One is connected already, or the time is up: this one came too late. And who cannot be asked has not
+            // accepted.
+            _ if dialing.bridged.is_some() || dialing.ending || (wanted && screen.is_none()) => {
                 out.push(Effect::HangupLeg { leg: id });
                 self.leg_ended(now, id, None, out);
             }

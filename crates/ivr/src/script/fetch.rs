@@ -82,17 +82,19 @@ impl Script {
         resolve(self.url.as_deref(), reference, &["http", "https"])
     }
 
-    pub(super) fn absolute_target(&self, target: &Target) -> Option<Target> {
-        Some(Target { url: self.absolute(&target.url)?, method: target.method })
+    /// One that is no URL is noted.
+    pub(super) fn absolute_target(&self, target: &Target, out: &mut Outbox) -> Option<Target> {
+        let url = self.absolute(&target.url);
+        if url.is_none() {
+            self.notify(Severity::Warning, code::URL, format!("{} is no URL of HTTP", target.url), out);
+        }
+        Some(Target { url: url?, method: target.method })
     }
 
-    /// A callback that a document named. One that is no URL is noted.
+    /// A callback that a document named.
     pub(super) fn tell(&self, target: &Target, form: Form, out: &mut Outbox) {
-        match self.absolute(&target.url) {
-            Some(url) => out.push(Effect::Tell { request: Request { method: target.method, url, form } }),
-            None => {
-                self.notify(Severity::Warning, code::URL, format!("{} is no URL of HTTP", target.url), out);
-            }
+        if let Some(Target { url, method }) = self.absolute_target(target, out) {
+            out.push(Effect::Tell { request: Request { method, url, form } });
         }
     }
 
@@ -171,7 +173,7 @@ impl Script {
             self.done(out);
             return;
         }
-        if self.answered_at.is_none() {
+        if self.answered_at.is_none() && !self.answering {
             self.refuse(now, Refusal::ApplicationError, out);
             return;
         }

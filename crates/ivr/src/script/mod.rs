@@ -265,6 +265,7 @@ impl Script {
 
     /// A key of the caller, however it came: `0`-`9`, `*`, `#`, `A`-`D`.
     pub fn handle_digit(&mut self, now: Instant, key: char, out: &mut Outbox) {
+        let key = key.to_ascii_uppercase();
         if !matches!(key, '0'..='9' | '*' | '#' | 'A'..='D') {
             return;
         }

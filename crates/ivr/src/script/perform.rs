@@ -93,11 +93,11 @@ impl Script {
                 Flow::Wait
             }
             Verb::Reject { busy } => {
-                match (self.answered_at, busy) {
+                match busy {
                     // As Twilio: too late to refuse.
-                    (Some(_), _) => self.hang_up(now, out),
-                    (None, true) => self.refuse(now, Refusal::Busy, out),
-                    (None, false) => self.refuse(now, Refusal::Rejected, out),
+                    _ if self.answering || self.answered_at.is_some() => self.hang_up(now, out),
+                    true => self.refuse(now, Refusal::Busy, out),
+                    false => self.refuse(now, Refusal::Rejected, out),
                 }
                 Flow::Wait
             }

@@ -123,7 +123,7 @@ impl Script {
         };
         self.tell_recording(record, "completed", Some(&recorded), out);
         if let Some(transcribe) = &record.transcribe {
-            let callback = transcribe.callback.as_ref().and_then(|target| self.absolute_target(target));
+            let callback = transcribe.callback.as_ref().and_then(|target| self.absolute_target(target, out));
             out.push(Effect::Transcribe { recording_sid: recorded.sid.clone(), callback });
         }
         Some(recorded)

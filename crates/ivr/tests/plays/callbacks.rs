@@ -173,6 +173,31 @@ fn the_caller_who_never_acknowledges() {
 }
 
 #[test]
+fn a_call_whose_answer_is_under_way_is_not_refused_any_more() {
+    for document in ["<Reject/>", "<Redirect>mailto:x</Redirect>"] {
+        let note = if document.contains("mailto") { "> note 11100: mailto:x is no URL of HTTP" } else { "" };
+        let end = if note.is_empty() {
+            "> hang up\n> end no-answer"
+        } else {
+            "caller: answers\n> play Man/en \"We are sorry. An application error has occurred. Goodbye.\"\nmedia: over\n> hang up\n> end completed"
+        };
+        play_with(
+            call(),
+            plan(),
+            &format!(
+                "caller: calls
+                 > ask POST http://app/start
+                 app: <Say>x</Say>
+                 > answer
+                 rest: performs {document}
+                 {note}
+                 {end}"
+            ),
+        );
+    }
+}
+
+#[test]
 fn no_call_is_longer_than_its_limit() {
     let limited = Plan { time_limit: Some(std::time::Duration::from_secs(60)), ..plan() };
     play_with(

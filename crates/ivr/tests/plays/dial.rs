@@ -146,7 +146,25 @@ fn a_callee_is_screened_before_he_is_connected() {
         "> dial 1
          leg1: answers
          > screen leg1 POST http://app/s
+         leg1: answers
          leg1: declines
+         > hang up leg1
+         > ask POST http://app/d DialCallStatus=no-answer DialCallDuration=0 DialRingDuration=0
+         caller: hangs up
+         > end completed",
+    );
+}
+
+#[test]
+fn one_who_cannot_be_asked_is_not_connected() {
+    performs(
+        "<Dial action='/d' referUrl='ftp://x'><Number url='mailto:s'>1</Number></Dial>",
+        "> note 11100: ftp://x is no URL of HTTP
+         > dial 1
+         leg1: rings
+         leg1: rings
+         leg1: answers
+         > note 11100: mailto:s is no URL of HTTP
          > hang up leg1
          > ask POST http://app/d DialCallStatus=no-answer DialCallDuration=0 DialRingDuration=0
          caller: hangs up
