@@ -103,17 +103,20 @@ impl Script {
             return;
         }
         gathering.complete = speech.is_final;
+        let mut told = None;
         if let (false, Some(target)) = (speech.is_final, gathering.gather.partial.clone()) {
             let mut form = of_call(&self.call, self.status);
             form.push(pair("UnstableSpeechResult", &*speech.text));
             form.push(pair("SequenceNumber", gathering.sequence.to_string()));
             gathering.sequence += 1;
-            gathering.speech = Some(speech);
-            self.tell(&target, form, out);
-        } else {
-            gathering.speech = Some(speech);
+            told = Some((target, form));
         }
+        gathering.speech = Some(speech);
+        // The prompt stops before anything else is done.
         self.gather_input(now, out);
+        if let Some((target, form)) = told {
+            self.tell(&target, form, out);
+        }
     }
 
     /// There was input: the prompt stops, and the waiting begins anew or is over.

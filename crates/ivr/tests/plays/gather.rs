@@ -1,5 +1,7 @@
 //! Gather: every attribute, barge-in, and what is no input.
 
+use ivr::limits;
+
 use crate::verbs::performs;
 
 #[test]
@@ -163,8 +165,8 @@ fn speech_is_asked_about_with_its_confidence_and_partly_before() {
         r#"> listen digits speech de-DE ["ja", "nein"] 2s 9s partial
            > play Man/en "a"
            caller: mumbles na
-           > tell GET http://app/part UnstableSpeechResult=na SequenceNumber=0
            > stop playing
+           > tell GET http://app/part UnstableSpeechResult=na SequenceNumber=0
            caller: mumbles nein d
            > tell GET http://app/part UnstableSpeechResult=nein d SequenceNumber=1
            caller: says nein danke
@@ -203,5 +205,33 @@ fn keys_before_a_gather_are_not_its_input() {
            > ask POST http://app/start Digits=8
            caller: hangs up
            > end completed"#,
+    );
+}
+
+#[test]
+fn input_without_end_is_cut_off() {
+    let keys = "7".repeat(limits::GATHERED_DIGITS);
+    performs(
+        "<Gather/>",
+        &format!(
+            "> listen digits
+             caller: presses {keys}89#
+             > stop listening
+             > ask POST http://app/start Digits={keys} FinishedOnKey=#
+             caller: hangs up
+             > end completed"
+        ),
+    );
+    let words = "é".repeat(limits::GATHERED_SPEECH);
+    performs(
+        "<Gather input='speech'/>",
+        &format!(
+            "> listen speech en-US [] auto 60s
+             caller: says {words}x
+             > stop listening
+             > ask POST http://app/start SpeechResult={words} Confidence=0.875
+             caller: hangs up
+             > end completed"
+        ),
     );
 }
