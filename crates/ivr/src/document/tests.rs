@@ -340,11 +340,27 @@ fn anyhow() -> impl Strategy<Value = String> {
     })
 }
 
+/// Every note points into the text.
+fn lines_are_inside(bytes: &[u8], charset: Option<&str>) {
+    let lines = bytes.iter().filter(|&&byte| byte == b'\n').count() + 1;
+    let notes = match Document::parse(bytes, charset) {
+        Ok(document) => document.notes,
+        Err(note) => vec![note],
+    };
+    assert!(notes.iter().all(|note| (1..=lines).contains(&(note.line as usize))), "{notes:?}");
+}
+
 proptest! {
     #[test]
     fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let _ = Document::parse(&bytes, None);
-        let _ = Document::parse(&bytes, Some("iso-8859-1"));
+        lines_are_inside(&bytes, None);
+        lines_are_inside(&bytes, Some("iso-8859-1"));
+    }
+
+    #[test]
+    fn what_looks_like_a_document_is_read_or_refused(bytes in "[<>/&;'\"=!?\\[\\] \n\rSayR\u{e9}-]{0,60}", inside: bool) {
+        let text = if inside { format!("<Response>{bytes}</Response>") } else { bytes };
+        lines_are_inside(text.as_bytes(), None);
     }
 
     #[test]
