@@ -2,7 +2,7 @@
 # Puts the torture vectors into each target's corpus, in the form that target reads.
 set -eu
 cd "$(dirname "$0")"
-mkdir -p corpus/message corpus/uri corpus/framing corpus/rewrite corpus/scenario
+mkdir -p corpus/message corpus/uri corpus/framing corpus/rewrite corpus/scenario corpus/rcml
 for vector in ../crates/sip/tests/vectors/*/*.dat; do
     name="$(basename "$vector" .dat)"
     cp "$vector" "corpus/message/$name"
@@ -13,3 +13,6 @@ done
 grep -ahoiE '(sips?|tel):[^ <>"]+' ../crates/sip/tests/vectors/*/*.dat ../crates/sip/src/wire/uri_form.rs | sort -u |
     awk '{ printf "%s\n%s", last, $0 > ("corpus/uri/" NR); close("corpus/uri/" NR); last = $0 }'
 cp ../crates/lab/src/scenario/builtin/*.xml corpus/scenario/
+# What happens (see fuzz_targets/rcml.rs), a line end, the document: those of the plays.
+grep -ohE '"<[A-Z][a-z]+[ />][^"]*' ../crates/ivr/tests/plays/*.rs | tr -d '"' |
+    awk '{ printf "\001\002\003\004\005\006\007\n<Response>%s</Response>", $0 > ("corpus/rcml/" NR); close("corpus/rcml/" NR) }'

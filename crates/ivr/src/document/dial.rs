@@ -1,0 +1,190 @@
+//! Dial and what stands in it.
+
+use roxmltree::Node;
+use url::form_urlencoded;
+
+use super::fields::Fields;
+use super::lexicon::Entry;
+use super::read::{body, children, needed_body, tones};
+use super::verb::{Address, Beep, BridgeRecording, Callback, Conference, Dial, Dialed, Party};
+use super::{Notes, code};
+use crate::limits::DIAL_TARGETS;
+
+pub(super) fn dial(
+    node: Node<'_, '_>,
+    entry: &'static Entry,
+    fields: &Fields,
+    notes: &mut Notes,
+) -> Option<Dial> {
+    let to = dialed(node, entry, notes)?;
+    Some(Dial {
+        action: fields.target("action", "method"),
+        timeout: fields.seconds("timeout"),
+        time_limit: fields.seconds("timeLimit"),
+        caller_id: fields.filled("callerId"),
+        record: recording(fields),
+        hangup_on_star: fields.flag("hangupOnStar"),
+        answer_on_bridge: fields.text("answerOnBridge").map(|_| fields.flag("answerOnBridge")),
+        ring_tone: fields.filled("ringTone"),
+        sequential: fields.flag("sequential"),
+        refer: fields.target("referUrl", "referMethod"),
+        to,
+    })
+}
+
+fn recording(fields: &Fields) -> Option<BridgeRecording> {
+    let mode = fields.text("record").filter(|mode| !matches!(*mode, "false" | "do-not-record"))?;
+    Some(BridgeRecording {
+        from_ringing: mode.starts_with("record-from-ringing"),
+        dual: mode.ends_with("-dual"),
+        trim: fields.text("trim") == Some("trim-silence"),
+        track: fields.filled("recordingTrack").unwrap_or_default(),
+        status: fields.callback("recordingStatusCallback"),
+    })
+}
+
+fn dialed(node: Node<'_, '_>, entry: &'static Entry, notes: &mut Notes) -> Option<Dialed> {
+    let line = notes.line_at(node.range().start);
+    let text = body(node);
+    let mut parties: Vec<Party> = Vec::new();
+    let mut room = None;
+    for (child, kind) in children(node, entry, notes) {
+        let fields = Fields::read(child, kind, notes);
+        if kind.name == "Conference" {
+            room = room.or(conference(child, kind, &fields, notes));
+        } else if let Some(party) = party(child, kind, &fields, notes) {
+            parties.push(party);
+        }
+    }
+    if parties.len() > DIAL_TARGETS {
+        notes.error(line, code::INVALID, format!("<Dial>: only the first {DIAL_TARGETS} are called"));
+        parties.truncate(DIAL_TARGETS);
+    }
+    let queues = parties.iter().filter(|party| matches!(party.address, Address::Queue(_))).count();
+    if queues > 0 && parties.len() > 1 {
+        notes.error(line, code::INVALID, "<Dial>: a <Queue> stands alone; the others are called".to_owned());
+        parties.retain(|party| !matches!(party.address, Address::Queue(_)));
+    }
+    match (room, parties.is_empty()) {
+        (Some(room), alone) => {
+            if !alone {
+                notes.error(
+                    line,
+                    code::INVALID,
+                    "<Dial>: a <Conference> stands alone; the others are not called".to_owned(),
+                );
+            }
+            Some(Dialed::Conference(Box::new(room)))
+        }
+        (None, false) => Some(Dialed::Parties(parties)),
+        (None, true) if text.is_empty() => {
+            notes.error(line, code::INVALID, "<Dial> without anyone to call: passed over".to_owned());
+            None
+        }
+        (None, true) => {
+            Some(Dialed::Parties(vec![Party { address: address_of(&text), screen: None, status: None }]))
+        }
+    }
+}
+
+/// The text of a bare Dial.
+fn address_of(text: &str) -> Address {
+    if let Some(name) = text.strip_prefix("client:") {
+        return Address::Client { name: name.to_owned() };
+    }
+    if text.starts_with("sip:") || text.starts_with("sips:") {
+        return sip(text, None, None);
+    }
+    Address::Number { number: text.to_owned(), send_digits: Vec::new() }
+}
+
+fn party(node: Node<'_, '_>, entry: &'static Entry, fields: &Fields, notes: &mut Notes) -> Option<Party> {
+    let address = match entry.name {
+        "Number" => Address::Number {
+            number: needed_body(node, entry, notes)?,
+            send_digits: tones(&fields.filled("sendDigits").unwrap_or_default()),
+        },
+        "Client" => Address::Client { name: client(node, entry, notes)? },
+        "Sip" => {
+            without_effect(node, entry, notes);
+            sip(&needed_body(node, entry, notes)?, fields.filled("username"), fields.filled("password"))
+        }
+        "Uri" => Address::Uri(needed_body(node, entry, notes)?),
+        _ => Address::Queue(needed_body(node, entry, notes)?),
+    };
+    // A queue's caller has his own status callback.
+    let status = if entry.name == "Queue" { None } else { fields.callback("statusCallback") };
+    Some(Party { address, screen: fields.target("url", "method"), status })
+}
+
+/// Children whose attributes are only looked at for notes.
+fn without_effect<'a, 'input>(
+    node: Node<'a, 'input>,
+    entry: &'static Entry,
+    notes: &mut Notes,
+) -> Vec<(Node<'a, 'input>, &'static Entry)> {
+    let inner = children(node, entry, notes);
+    for (child, kind) in &inner {
+        Fields::read(*child, kind, notes);
+    }
+    inner
+}
+
+fn client(node: Node<'_, '_>, entry: &'static Entry, notes: &mut Notes) -> Option<String> {
+    let identity = without_effect(node, entry, notes).into_iter().find(|(_, kind)| kind.name == "Identity");
+    match identity.map(|(child, _)| body(child)).filter(|name| !name.is_empty()) {
+        Some(name) => Some(name),
+        None => needed_body(node, entry, notes),
+    }
+}
+
+/// Headers are the URI's query (RFC 3261 §19.1.1); both RestComm and Twilio pass on those that begin with `X-`, and so
+/// nobody sets a Route by a document.
+fn sip(text: &str, username: Option<String>, password: Option<String>) -> Address {
+    let (uri, query) = text.split_once('?').unwrap_or((text, ""));
+    let headers = form_urlencoded::parse(query.as_bytes())
+        .filter(|(name, _)| {
+            name.len() > 2 && name.is_char_boundary(2) && name[..2].eq_ignore_ascii_case("X-")
+        })
+        .filter(|(name, _)| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte)))
+        .map(|(name, value)| (name.into_owned(), value.chars().filter(|c| !c.is_control()).collect()))
+        .collect();
+    Address::Sip { uri: uri.to_owned(), headers, username, password }
+}
+
+fn conference(
+    node: Node<'_, '_>,
+    entry: &'static Entry,
+    fields: &Fields,
+    notes: &mut Notes,
+) -> Option<Conference> {
+    without_effect(node, entry, notes);
+    // Given and empty is silence; not given is music.
+    let wait = fields
+        .given("waitUrl")
+        .map(|url| crate::request::Target { url: url.to_owned(), method: fields.method("waitMethod") });
+    let status = fields.callback("statusCallback").or_else(|| {
+        let target = fields.target("eventCallbackUrl", "statusCallbackMethod")?;
+        Some(Callback { target, events: fields.words("statusCallbackEvent") })
+    });
+    Some(Conference {
+        name: needed_body(node, entry, notes)?,
+        muted: fields.flag("muted"),
+        beep: match fields.text("beep") {
+            Some("false") => Beep::Never,
+            Some("onEnter") => Beep::OnEnter,
+            Some("onExit") => Beep::OnExit,
+            _ => Beep::Both,
+        },
+        start_on_enter: fields.flag("startConferenceOnEnter"),
+        end_on_exit: fields.flag("endConferenceOnExit"),
+        wait,
+        max_participants: fields.number("maxParticipants"),
+        record: matches!(fields.text("record"), Some("record-from-start" | "true")),
+        trim: fields.text("trim") == Some("trim-silence"),
+        coach: fields.filled("coach"),
+        label: fields.filled("participantLabel"),
+        status,
+        recording_status: fields.callback("recordingStatusCallback"),
+    })
+}

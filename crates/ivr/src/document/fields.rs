@@ -1,0 +1,200 @@
+//! One element's attributes, held against its table entry; what is wrong becomes a note.
+
+use std::time::Duration;
+
+use roxmltree::Node;
+
+use super::lexicon::{Attribute, Entry, Kind};
+use super::verb::Callback;
+use super::{Notes, code};
+use crate::request::{Method, Target};
+
+const XML_NAMESPACE: &str = "http://www.w3.org/XML/1998/namespace";
+
+pub(super) struct Fields {
+    entry: &'static Entry,
+    /// Those that hold what their kind asks for.
+    given: Vec<(&'static Attribute, String)>,
+}
+
+impl Fields {
+    pub(super) fn read(node: Node<'_, '_>, entry: &'static Entry, notes: &mut Notes) -> Fields {
+        let mut given = Vec::new();
+        for attribute in node.attributes() {
+            let name = match attribute.namespace() {
+                None => attribute.name().to_owned(),
+                Some(XML_NAMESPACE) => format!("xml:{}", attribute.name()),
+                // Schema hints and the like: not ours to judge.
+                Some(_) => continue,
+            };
+            let line = notes.line_at(attribute.range().start);
+            let Some(known) = entry.attributes.iter().find(|known| known.name == name) else {
+                let hint = nearest(&name, entry.attributes.iter().map(|known| known.name));
+                notes.warn(line, format!("`{name}` means nothing on <{}> and is ignored{hint}", entry.name));
+                continue;
+            };
+            match expectation(known.kind, attribute.value()) {
+                None => given.push((known, canonical(known.kind, &harmless(attribute.value())))),
+                Some(expected) if expected.is_empty() => {
+                    notes.info(line, format!("`{name}` on <{}> has no effect here", entry.name));
+                }
+                Some(expected) => notes.warn(
+                    line,
+                    format!(
+                        "{name}=\"{}\" on <{}>: expected {expected}; {} is taken",
+                        shorten(attribute.value()),
+                        entry.name,
+                        if known.default.is_empty() { "none" } else { known.default },
+                    ),
+                ),
+            }
+        }
+        Fields { entry, given }
+    }
+
+    /// The given value, else the default. None when there is neither.
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        let given = self.given.iter().find(|(known, _)| known.name == name).map(|(_, value)| value.as_str());
+        given.or_else(|| Some(self.attribute(name).default).filter(|default| !default.is_empty()))
+    }
+
+    /// As [`Fields::text`], and an empty value is none.
+    pub(super) fn filled(&self, name: &str) -> Option<String> {
+        self.text(name).filter(|value| !value.is_empty()).map(str::to_owned)
+    }
+
+    pub(super) fn given(&self, name: &str) -> Option<&str> {
+        self.given.iter().find(|(known, _)| known.name == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(super) fn whole(&self, name: &str) -> Option<u32> {
+        self.text(name).and_then(|value| value.parse().ok())
+    }
+
+    /// Of an attribute with a default.
+    pub(super) fn number(&self, name: &str) -> u32 {
+        self.whole(name).expect("the table gives it a default")
+    }
+
+    pub(super) fn seconds(&self, name: &str) -> Duration {
+        Duration::from_secs(u64::from(self.number(name)))
+    }
+
+    pub(super) fn flag(&self, name: &str) -> bool {
+        self.text(name).is_some_and(|value| value.eq_ignore_ascii_case("true"))
+    }
+
+    pub(super) fn method(&self, name: &str) -> Method {
+        self.text(name).and_then(Method::parse).unwrap_or_default()
+    }
+
+    pub(super) fn target(&self, url: &str, method: &str) -> Option<Target> {
+        Some(Target { url: self.filled(url)?, method: self.method(method) })
+    }
+
+    pub(super) fn keys(&self, name: &str) -> String {
+        self.text(name).filter(|value| *value != "-1").unwrap_or_default().to_owned()
+    }
+
+    /// `name`, `nameMethod`, `nameEvent`.
+    pub(super) fn callback(&self, name: &str) -> Option<Callback> {
+        let target = self.target(name, &format!("{name}Method"))?;
+        Some(Callback { target, events: self.words(&format!("{name}Event")) })
+    }
+
+    pub(super) fn words(&self, name: &str) -> Vec<&'static str> {
+        let Kind::Words(known) = self.attribute(name).kind else { return Vec::new() };
+        let text = self.text(name).unwrap_or_default();
+        known
+            .iter()
+            .copied()
+            .filter(|word| split(text).any(|written| written.eq_ignore_ascii_case(word)))
+            .collect()
+    }
+
+    fn attribute(&self, name: &str) -> &'static Attribute {
+        self.entry
+            .attributes
+            .iter()
+            .find(|known| known.name == name)
+            .expect("the reader asks for what the table has")
+    }
+}
+
+/// Both blanks and commas: applications write either.
+fn split(text: &str) -> impl Iterator<Item = &str> {
+    text.split([' ', ',', '\t', '\n', '\r']).filter(|word| !word.is_empty())
+}
+
+/// The table's spelling of a word.
+fn canonical(kind: Kind, value: &str) -> String {
+    let Kind::OneOf(words) = kind else { return value.to_owned() };
+    words.iter().find(|word| word.eq_ignore_ascii_case(value)).map_or(value, |word| *word).to_owned()
+}
+
+/// What was expected instead; nothing if the value is good; empty if the attribute is passed over.
+fn expectation(kind: Kind, value: &str) -> Option<String> {
+    let value = value.trim();
+    let whole = |min: u32, max: u32| value.parse::<u32>().is_ok_and(|number| (min..=max).contains(&number));
+    let key = |c: char| matches!(c, '0'..='9' | '*' | '#' | 'A'..='D');
+    match kind {
+        Kind::Text | Kind::Required | Kind::Url => None,
+        Kind::Method => Method::parse(value).is_none().then(|| "GET or POST".to_owned()),
+        Kind::Bool => (!value.eq_ignore_ascii_case("true") && !value.eq_ignore_ascii_case("false"))
+            .then(|| "true or false".to_owned()),
+        Kind::Whole { min, max } => (!whole(min, max)).then(|| format!("a whole number from {min} to {max}")),
+        Kind::WholeOrAuto { min, max } => (!whole(min, max) && value != "auto")
+            .then(|| format!("a whole number from {min} to {max}, or auto")),
+        Kind::OneOf(words) => (!words.iter().any(|word| word.eq_ignore_ascii_case(value)))
+            .then(|| format!("one of {}", words.join(", "))),
+        Kind::Words(words) => {
+            let good = |word: &str| words.iter().any(|known| known.eq_ignore_ascii_case(word));
+            (split(value).next().is_none() || !split(value).all(good))
+                .then(|| format!("some of {}", words.join(", ")))
+        }
+        Kind::Keys => (value != "-1" && !value.chars().all(key)).then(|| "keys 0-9, *, #, or -1".to_owned()),
+        Kind::Tones => {
+            let good = |c: char| key(c) || matches!(c, 'w' | 'W');
+            (!value.chars().all(good)).then(|| "keys 0-9, *, #, A-D, and w or W".to_owned())
+        }
+        Kind::Passed => Some(String::new()),
+    }
+}
+
+/// On one line and without control characters: `&#13;&#10;` in a value must not begin a header of a SIP request or mail.
+pub(super) fn harmless(text: &str) -> String {
+    text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// So that a note holds no page of someone's text.
+pub(super) fn shorten(text: &str) -> String {
+    let text = harmless(text);
+    let mut short: String = text.chars().take(60).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}
+
+/// `; did you mean …?` when a name differs only in case, or by an ending.
+pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let lower = name.to_ascii_lowercase();
+    let near = |candidate: &&str| {
+        let candidate = candidate.to_ascii_lowercase();
+        let plain = |text: &str| text.replace(['-', '_'], "");
+        candidate == lower
+            || plain(&candidate) == plain(&lower)
+            || candidate == format!("{lower}s")
+            || format!("{candidate}s") == lower
+    };
+    known.into_iter().find(near).map(|found| format!("; did you mean `{found}`?")).unwrap_or_default()
+}
+
+/// A required attribute, or an error that passes the verb over.
+pub(super) fn required(fields: &Fields, name: &str, line: u32, notes: &mut Notes) -> Option<String> {
+    let value = fields.filled(name);
+    if value.is_none() {
+        notes.error(line, code::INVALID, format!("<{}> without {name}: passed over", fields.entry.name));
+    }
+    value
+}

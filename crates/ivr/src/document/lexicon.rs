@@ -1,0 +1,569 @@
+//! The language as tables: what the reader reads with and what the reference page is made of.
+
+/// An element and what belongs into it.
+pub(super) struct Entry {
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+    /// What stands between the tags; empty: nothing.
+    pub(super) body: &'static str,
+    pub(super) attributes: &'static [Attribute],
+    /// Names of entries.
+    pub(super) children: &'static [&'static str],
+}
+
+pub(super) struct Attribute {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    /// As it would be written; empty: none.
+    pub(super) default: &'static str,
+    pub(super) about: &'static str,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Kind {
+    Text,
+    /// Without one the verb is passed over.
+    Required,
+    Url,
+    Method,
+    Bool,
+    Whole {
+        min: u32,
+        max: u32,
+    },
+    /// Or the word `auto`.
+    WholeOrAuto {
+        min: u32,
+        max: u32,
+    },
+    OneOf(&'static [&'static str]),
+    /// Some of these, separated by blanks.
+    Words(&'static [&'static str]),
+    /// Keys of a telephone; `-1` and the empty text are none.
+    Keys,
+    /// Keys and `w`, a pause of half a second, and `W`, of a second.
+    Tones,
+    /// Understood and passed over: what it asks for is a third party's, or is not configured by a document here.
+    Passed,
+}
+
+const fn a(name: &'static str, kind: Kind, default: &'static str, about: &'static str) -> Attribute {
+    Attribute { name, kind, default, about }
+}
+
+const fn whole(min: u32, max: u32) -> Kind {
+    Kind::Whole { min, max }
+}
+
+const ACTION_HERE: Attribute =
+    a("action", Kind::Url, "", "asked for the next document; the current document's URL without it");
+const ACTION: Attribute =
+    a("action", Kind::Url, "", "asked for the next document; without it the next verb follows");
+const METHOD: Attribute = a("method", Kind::Method, "POST", "of the request to `action`");
+const METHOD_OF_URL: Attribute = a("method", Kind::Method, "POST", "of the request to the URL");
+const LOOP: Attribute = a("loop", whole(0, 1_000), "1", "how often; 0 for ever");
+const STATUS: Attribute = a("statusCallback", Kind::Url, "", "told of the events");
+const STATUS_METHOD: Attribute = a("statusCallbackMethod", Kind::Method, "POST", "of that request");
+const LEG_EVENTS: Attribute = a(
+    "statusCallbackEvent",
+    Kind::Words(&["initiated", "ringing", "answered", "completed"]),
+    "completed",
+    "which events",
+);
+const SCREEN: Attribute =
+    a("url", Kind::Url, "", "a document performed on the callee's leg before it is connected");
+const TRIM: Attribute = a(
+    "trim",
+    Kind::OneOf(&["do-not-trim", "trim-silence"]),
+    "do-not-trim",
+    "silence at both ends of the recording",
+);
+const RECORDING_STATUS: Attribute =
+    a("recordingStatusCallback", Kind::Url, "", "told when the recording can be fetched");
+const RECORDING_STATUS_METHOD: Attribute =
+    a("recordingStatusCallbackMethod", Kind::Method, "POST", "of that request");
+const RECORDING_EVENTS: Attribute = a(
+    "recordingStatusCallbackEvent",
+    Kind::Words(&["in-progress", "completed", "absent"]),
+    "completed",
+    "which events",
+);
+const THIRD_PARTY: &str = "understood, without effect";
+const NAME: Attribute = a("name", Kind::Passed, "", THIRD_PARTY);
+
+const fn passed(name: &'static str) -> Attribute {
+    a(name, Kind::Passed, "", THIRD_PARTY)
+}
+
+const SSML: &[&str] = &["break", "emphasis", "lang", "p", "phoneme", "prosody", "s", "say-as", "sub", "w"];
+const PROMPT: &[&str] = &["Say", "Play", "Pause"];
+
+const fn entry(
+    name: &'static str,
+    about: &'static str,
+    body: &'static str,
+    attributes: &'static [Attribute],
+    children: &'static [&'static str],
+) -> Entry {
+    Entry { name, about, body, attributes, children }
+}
+
+/// What may stand in `<Response>`.
+pub(super) const VERBS: &[Entry] = &[
+    entry(
+        "Say",
+        "Speaks a text.",
+        "the text, with SSML's elements",
+        &[
+            a("voice", Kind::OneOf(&["man", "woman", "alice"]), "man", "`alice` is the woman"),
+            a(
+                "language",
+                Kind::Text,
+                "en",
+                "of the text: `en`, `en-GB`, `pt-BR`, RestComm's two and three letters",
+            ),
+            LOOP,
+        ],
+        SSML,
+    ),
+    entry(
+        "Play",
+        "Plays an audio file, or sends digits.",
+        "the file's URL: WAV, MP3, FLAC, OGG",
+        &[
+            LOOP,
+            a(
+                "digits",
+                Kind::Tones,
+                "",
+                "keys to send instead; `w` is half a second, `W` a second of silence",
+            ),
+        ],
+        &[],
+    ),
+    entry(
+        "Pause",
+        "Waits. As first verb it lets the caller hear ringing.",
+        "",
+        &[a("length", whole(0, 3_600), "1", "seconds")],
+        &[],
+    ),
+    entry(
+        "Gather",
+        "Collects digits or speech, while its children play.",
+        "",
+        &[
+            ACTION_HERE,
+            METHOD,
+            a(
+                "timeout",
+                Kind::WholeOrAuto { min: 0, max: 3_600 },
+                "5",
+                "seconds without input, after the prompt or the last key",
+            ),
+            a(
+                "speechTimeout",
+                Kind::WholeOrAuto { min: 1, max: 3_600 },
+                "auto",
+                "seconds of silence that end speech",
+            ),
+            a("maxSpeechTime", whole(1, 3_600), "60", "seconds of speech"),
+            a(
+                "finishOnKey",
+                Kind::Keys,
+                "#",
+                "keys that end the input and are not part of it; empty or -1: none",
+            ),
+            a("numDigits", whole(1, 256), "", "ends the input at once when so many were entered"),
+            a("startInputKey", Kind::Keys, "", "keys with which input may begin; those before are ignored"),
+            a("input", Kind::Words(&["dtmf", "speech"]), "dtmf", "what is listened for"),
+            a(
+                "partialResultCallback",
+                Kind::Url,
+                "",
+                "told what has been recognised so far; its answer is not performed",
+            ),
+            a("partialResultCallbackMethod", Kind::Method, "POST", "of that request"),
+            a("language", Kind::Text, "en-US", "of the speech"),
+            a("hints", Kind::Text, "", "phrases to expect, separated by commas"),
+            a("bargeIn", Kind::Bool, "true", "input stops the prompt"),
+            a("actionOnEmptyResult", Kind::Bool, "false", "`action` is asked even without input"),
+            passed("profanityFilter"),
+            passed("debug"),
+            passed("speechModel"),
+            passed("enhanced"),
+        ],
+        PROMPT,
+    ),
+    entry(
+        "Record",
+        "Records the caller.",
+        "",
+        &[
+            ACTION_HERE,
+            METHOD,
+            a("timeout", whole(1, 3_600), "5", "seconds of silence that end it"),
+            a("finishOnKey", Kind::Keys, "#", "keys that end it; empty or -1: none"),
+            a("maxLength", whole(1, 14_400), "3600", "seconds"),
+            a("playBeep", Kind::Bool, "true", "a tone before it"),
+            TRIM,
+            a("transcribe", Kind::Bool, "false", "by the configured recogniser"),
+            a("transcribeCallback", Kind::Url, "", "told the transcription; implies `transcribe`"),
+            RECORDING_STATUS,
+            RECORDING_STATUS_METHOD,
+            RECORDING_EVENTS,
+            a("media", Kind::OneOf(&["audio_only"]), "audio_only", "there is no video"),
+        ],
+        &[],
+    ),
+    entry(
+        "Dial",
+        "Connects the caller with others: a number, or its children. Several ring at once, and the first that answers is connected.",
+        "a number, `sip:` or `client:` address",
+        DIAL,
+        &["Number", "Client", "Sip", "Uri", "Queue", "Conference"],
+    ),
+    entry(
+        "Enqueue",
+        "Lets the caller wait in a queue, until `<Dial><Queue>` takes him or `<Leave>` in the wait document ends it.",
+        "the queue's name",
+        &[
+            ACTION,
+            METHOD,
+            a("maxQueueSize", whole(1, 1_000), "100", "callers; when full: QueueResult=queue-full"),
+            a(
+                "waitUrl",
+                Kind::Url,
+                "",
+                "a document performed, again and again, while waiting; music without it",
+            ),
+            a("waitUrlMethod", Kind::Method, "POST", "of that request"),
+            passed("workflowSid"),
+        ],
+        &[],
+    ),
+    entry("Leave", "In a wait document: leaves the queue; the verb after `<Enqueue>` follows.", "", &[], &[]),
+    entry(
+        "Redirect",
+        "Goes on with another document.",
+        "its URL; the current document's without one",
+        &[METHOD_OF_URL],
+        &[],
+    ),
+    entry(
+        "Reject",
+        "Refuses the call without answering. Only before the first verb that answers.",
+        "",
+        &[a("reason", Kind::OneOf(&["rejected", "busy"]), "rejected", "what the caller is told")],
+        &["Parameter"],
+    ),
+    entry("Hangup", "Ends the call.", "", &[], &["Parameter"]),
+    entry("Sms", "Sends a message.", "its text", MESSAGE, &[]),
+    entry("Message", "The same as `<Sms>`.", "its text", MESSAGE, &["Body"]),
+    entry(
+        "Email",
+        "Sends a mail.",
+        "its text",
+        &[
+            a("to", Kind::Required, "", "addresses, separated by commas"),
+            a("from", Kind::Required, "", "an address"),
+            a("cc", Kind::Text, "", "addresses, separated by commas"),
+            a("bcc", Kind::Text, "", "addresses, separated by commas"),
+            a("subject", Kind::Text, "", ""),
+        ],
+        &[],
+    ),
+    entry("Refer", "Hands the call to someone else (SIP REFER).", "", &[ACTION, METHOD], &["Sip"]),
+    entry("Echo", "Sends the caller back what he says, until he hangs up.", "", &[], &[]),
+    entry("Start", "Begins a stream and goes on.", "", &[passed("action"), passed("method")], &["Stream"]),
+    entry("Stop", "Ends a stream.", "", &[], &["Stream"]),
+    entry("Connect", "Streams both ways until the stream ends.", "", &[ACTION, METHOD], &["Stream"]),
+];
+
+const DIAL: &[Attribute] = &[
+    ACTION,
+    METHOD,
+    a("timeout", whole(1, 600), "30", "seconds of ringing"),
+    a("timeLimit", whole(1, 86_400), "14400", "seconds of the connection"),
+    a("callerId", Kind::Text, "", "shown to the callee; the caller's own without it"),
+    a(
+        "record",
+        Kind::OneOf(&[
+            "false",
+            "true",
+            "do-not-record",
+            "record-from-answer",
+            "record-from-ringing",
+            "record-from-answer-dual",
+            "record-from-ringing-dual",
+        ]),
+        "false",
+        "`true` is `record-from-answer`; `dual` keeps both sides apart",
+    ),
+    a("hangupOnStar", Kind::Bool, "false", "the caller's `*` ends the connection"),
+    a(
+        "answerOnBridge",
+        Kind::Bool,
+        "",
+        "the call is answered when the callee answers; as configured without it",
+    ),
+    a("ringTone", Kind::Text, "", "two letters of the country whose ringing is heard"),
+    TRIM,
+    a("recordingTrack", Kind::OneOf(&["both", "inbound", "outbound"]), "both", "who is recorded"),
+    RECORDING_STATUS,
+    RECORDING_STATUS_METHOD,
+    RECORDING_EVENTS,
+    a("sequential", Kind::Bool, "false", "the children ring in turn"),
+    a("referUrl", Kind::Url, "", "asked when the callee transfers the call"),
+    a("referMethod", Kind::Method, "POST", "of that request"),
+];
+
+const MESSAGE: &[Attribute] = &[
+    a("to", Kind::Text, "", "who called without it"),
+    a("from", Kind::Text, "", "who was called without it"),
+    ACTION,
+    METHOD,
+    STATUS,
+];
+
+/// What stands in verbs, `Say` aside.
+pub(super) const NOUNS: &[Entry] = &[
+    entry(
+        "Number",
+        "In `<Dial>`.",
+        "a number",
+        &[
+            a("sendDigits", Kind::Tones, "", "keys sent once it answers, as `digits` of `<Play>`"),
+            SCREEN,
+            METHOD_OF_URL,
+            STATUS,
+            STATUS_METHOD,
+            LEG_EVENTS,
+            passed("byoc"),
+            passed("machineDetection"),
+            passed("amdStatusCallback"),
+            passed("amdStatusCallbackMethod"),
+            passed("machineDetectionTimeout"),
+            passed("machineDetectionSpeechThreshold"),
+            passed("machineDetectionSpeechEndThreshold"),
+            passed("machineDetectionSilenceTimeout"),
+        ],
+        &[],
+    ),
+    entry(
+        "Client",
+        "In `<Dial>`.",
+        "an account's name, unless `<Identity>` says it",
+        &[SCREEN, METHOD_OF_URL, STATUS, STATUS_METHOD, LEG_EVENTS, NAME],
+        &["Identity", "Parameter", "Video"],
+    ),
+    entry(
+        "Sip",
+        "In `<Dial>` and `<Refer>`.",
+        "a SIP URI; `X-` headers after `?`",
+        &[
+            a("username", Kind::Text, "", "answers a challenge"),
+            a("password", Kind::Text, "", "answers a challenge"),
+            SCREEN,
+            METHOD_OF_URL,
+            STATUS,
+            STATUS_METHOD,
+            LEG_EVENTS,
+            NAME,
+            passed("codecs"),
+            passed("machineDetection"),
+            passed("amdStatusCallback"),
+            passed("amdStatusCallbackMethod"),
+            passed("machineDetectionTimeout"),
+            passed("machineDetectionSpeechThreshold"),
+            passed("machineDetectionSpeechEndThreshold"),
+            passed("machineDetectionSilenceTimeout"),
+        ],
+        &["Video"],
+    ),
+    entry(
+        "Uri",
+        "In `<Dial>`.",
+        "a SIP URI",
+        &[SCREEN, METHOD_OF_URL, STATUS, STATUS_METHOD, LEG_EVENTS],
+        &[],
+    ),
+    entry(
+        "Queue",
+        "In `<Dial>`: the first caller that waits in it.",
+        "the queue's name",
+        &[
+            a(
+                "url",
+                Kind::Url,
+                "",
+                "a document performed on the waiting caller's leg before he is connected",
+            ),
+            METHOD_OF_URL,
+            passed("reservationSid"),
+            passed("postWorkActivitySid"),
+        ],
+        &[],
+    ),
+    entry(
+        "Conference",
+        "In `<Dial>`.",
+        "its name",
+        &[
+            a("muted", Kind::Bool, "false", "only hears"),
+            a(
+                "beep",
+                Kind::OneOf(&["true", "false", "onEnter", "onExit"]),
+                "true",
+                "a tone when someone comes or goes",
+            ),
+            a("startConferenceOnEnter", Kind::Bool, "true", "a moderator: the conference begins"),
+            a("endConferenceOnExit", Kind::Bool, "false", "the conference ends when this one leaves"),
+            a(
+                "waitUrl",
+                Kind::Url,
+                "",
+                "document or audio until it begins; music without it, silence if empty",
+            ),
+            a("waitMethod", Kind::Method, "POST", "of that request"),
+            a("maxParticipants", whole(2, 250), "40", ""),
+            a(
+                "record",
+                Kind::OneOf(&["do-not-record", "record-from-start", "true", "false"]),
+                "do-not-record",
+                "`true` is `record-from-start`",
+            ),
+            TRIM,
+            a("coach", Kind::Text, "", "the call that alone hears this one"),
+            a("participantLabel", Kind::Text, "", "a name for the REST interface"),
+            a(
+                "statusCallbackEvent",
+                Kind::Words(&[
+                    "start",
+                    "end",
+                    "join",
+                    "leave",
+                    "mute",
+                    "hold",
+                    "modify",
+                    "speaker",
+                    "announcement",
+                ]),
+                "start end join leave mute hold",
+                "which events",
+            ),
+            STATUS,
+            STATUS_METHOD,
+            RECORDING_STATUS,
+            RECORDING_STATUS_METHOD,
+            RECORDING_EVENTS,
+            a("eventCallbackUrl", Kind::Url, "", "the older name of `statusCallback`"),
+            NAME,
+            passed("region"),
+            passed("jitterBufferSize"),
+        ],
+        &["Video"],
+    ),
+    entry(
+        "Stream",
+        "In `<Start>`, `<Stop>` and `<Connect>`: audio over a WebSocket.",
+        "",
+        &[
+            a("name", Kind::Text, "", "by which `<Stop>` finds it"),
+            a("url", Kind::Text, "", "`ws:` or `wss:`; needed but in `<Stop>`"),
+            a(
+                "track",
+                Kind::OneOf(&["inbound_track", "outbound_track", "both_tracks"]),
+                "inbound_track",
+                "who is heard",
+            ),
+            STATUS,
+            STATUS_METHOD,
+            passed("connectorName"),
+        ],
+        &["Parameter"],
+    ),
+    entry(
+        "Parameter",
+        "In `<Stream>`: told to the other side. Elsewhere without effect.",
+        "",
+        &[a("name", Kind::Text, "", ""), a("value", Kind::Text, "", "")],
+        &[],
+    ),
+    entry("Identity", "In `<Client>`.", "an account's name", &[], &[]),
+    entry("Body", "In `<Message>`.", "its text", &[], &[]),
+    entry(
+        "Video",
+        "Understood, without effect: there is no video.",
+        "",
+        &[passed("enable"), passed("mode"), passed("resolution"), passed("layout"), passed("overlay")],
+        &[],
+    ),
+];
+
+/// In `<Say>` and in one another (SSML 1.1 §3), as text and pauses.
+pub(super) const SPOKEN: &[Entry] = &[
+    entry(
+        "break",
+        "A pause.",
+        "",
+        &[
+            a(
+                "strength",
+                Kind::OneOf(&["none", "x-weak", "weak", "medium", "strong", "x-strong"]),
+                "medium",
+                "0, 0, 200, 400, 700 or 1000 ms",
+            ),
+            a("time", Kind::Text, "", "`2s` or `500ms`, at most 10 s"),
+        ],
+        &[],
+    ),
+    entry("emphasis", "Its text.", "text", &[passed("level")], SSML),
+    entry("lang", "Its text in another language.", "text", &[a("xml:lang", Kind::Text, "", "`fr-FR`")], SSML),
+    entry("p", "A paragraph: a pause of 700 ms after it.", "text", &[], SSML),
+    entry("phoneme", "Its text.", "text", &[passed("alphabet"), passed("ph")], SSML),
+    entry("prosody", "Its text.", "text", &[passed("volume"), passed("rate"), passed("pitch")], SSML),
+    entry("s", "A sentence: a pause of 400 ms after it.", "text", &[], SSML),
+    entry(
+        "say-as",
+        "Its text in the manner named.",
+        "text",
+        &[
+            a(
+                "interpret-as",
+                Kind::Text,
+                "",
+                "`characters`, `spell-out`, `digits` and `telephone` are spoken one by one; others as text",
+            ),
+            passed("role"),
+            passed("format"),
+        ],
+        &[],
+    ),
+    entry("sub", "Another text instead.", "text", &[a("alias", Kind::Text, "", "what is spoken")], &[]),
+    entry("w", "Its text.", "text", &[passed("role")], SSML),
+];
+
+/// Verbs of RCML and TwiML that a document may hold and this server does not perform.
+pub(super) const ELSEWHERE: &[(&str, &str)] = &[
+    ("Fax", "needs a fax provider"),
+    ("Geolocation", "needs a mobile network's location centre"),
+    ("UssdCollect", "needs a mobile network"),
+    ("UssdMessage", "needs a mobile network"),
+    ("Language", "needs a mobile network"),
+    ("Pay", "needs a payment provider"),
+    ("Prompt", "belongs to Pay"),
+    ("Siprec", "needs a SIPREC connector"),
+    ("Transcription", "needs a transcription provider"),
+    ("Room", "needs a video provider"),
+    ("VirtualAgent", "needs an agent's provider"),
+    ("ConversationRelay", "needs an agent's provider"),
+    ("AiSession", "needs an agent's provider"),
+    ("Conversation", "needs a conversation's provider"),
+    ("Autopilot", "needs an agent's provider"),
+    ("Task", "needs a task router"),
+];
+
+pub(super) fn find(name: &str) -> Option<&'static Entry> {
+    [VERBS, NOUNS, SPOKEN].into_iter().flatten().find(|entry| entry.name == name)
+}

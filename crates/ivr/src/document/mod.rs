@@ -1,0 +1,139 @@
+//! Documents: RCML and TwiML, one language with two names. Bytes to typed verbs, every mistake at once.
+
+mod dial;
+mod fields;
+mod lexicon;
+mod read;
+mod reference;
+mod speech;
+#[cfg(test)]
+mod tests;
+mod verb;
+mod xml;
+
+use std::fmt;
+
+use crate::limits;
+
+pub use reference::reference_page;
+pub use verb::*;
+
+/// Numbers of notes and notifications: Twilio's where it has one.
+pub mod code {
+    /// The application's answer had a status that is no success.
+    pub const STATUS: u32 = 11200;
+    /// The application could not be reached.
+    pub const UNREACHABLE: u32 = 11205;
+    /// Documents lead to documents without end.
+    pub const CIRCLE: u32 = 11215;
+    /// A URL that is none, or not of HTTP.
+    pub const URL: u32 = 11100;
+    /// A document that is too large.
+    pub const TOO_LARGE: u32 = 11750;
+    /// Not XML, or no `<Response>`.
+    pub const NOT_A_DOCUMENT: u32 = 12100;
+    /// A verb that could not be performed as written.
+    pub const INVALID: u32 = 12200;
+    /// An answer that is neither document, audio nor text.
+    pub const CONTENT_TYPE: u32 = 12300;
+    /// A prompt that could not be played.
+    pub const PROMPT: u32 = 13420;
+    /// A recording that could not be kept.
+    pub const RECORDING: u32 = 13600;
+    /// A party that could not be reached for a reason of ours.
+    pub const DIAL: u32 = 13200;
+    /// A message or mail that could not be sent.
+    pub const MESSAGE: u32 = 14100;
+    /// A stream that broke.
+    pub const STREAM: u32 = 31900;
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Document {
+    pub verbs: Vec<Verb>,
+    /// In the order of their lines.
+    pub notes: Vec<Note>,
+}
+
+/// Something to tell the application's author.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// From 1.
+    pub line: u32,
+    pub severity: Severity,
+    /// One of [`code`].
+    pub code: u32,
+    pub text: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    Info,
+    /// Something was ignored or replaced.
+    Warning,
+    /// A verb, or the document, was not performed.
+    Error,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let severity = match self.severity {
+            Severity::Info => "info",
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        };
+        write!(f, "line {}: {} ({severity} {})", self.line, self.text, self.code)
+    }
+}
+
+impl Document {
+    /// The answer's body. `charset` is that of its Content-Type, which wins over the XML declaration (RFC 7303 §3.2).
+    /// The error is what makes it no document at all; everything less is a note, and the rest is performed.
+    pub fn parse(bytes: &[u8], charset: Option<&str>) -> Result<Document, Note> {
+        let fatal = |line: u32, code: u32, text: String| Note { line, severity: Severity::Error, code, text };
+        if bytes.len() > limits::DOCUMENT_BYTES {
+            let text = format!("{} bytes: a document has at most {}", bytes.len(), limits::DOCUMENT_BYTES);
+            return Err(fatal(1, code::TOO_LARGE, text));
+        }
+        let text = xml::decode(bytes, charset).map_err(|text| fatal(1, code::NOT_A_DOCUMENT, text))?;
+        let tree = xml::read(&text).map_err(|(line, text)| fatal(line, code::NOT_A_DOCUMENT, text))?;
+        read::document(&tree)
+    }
+}
+
+/// Notes as they arise, and where in the text they do.
+struct Notes {
+    list: Vec<Note>,
+    /// Byte offset at which each line begins.
+    lines: Vec<usize>,
+}
+
+impl Notes {
+    fn new(text: &str) -> Notes {
+        let ends = text.bytes().enumerate().filter(|&(_, byte)| byte == b'\n').map(|(at, _)| at + 1);
+        Notes { list: Vec::new(), lines: std::iter::once(0).chain(ends).collect() }
+    }
+
+    /// From 1.
+    fn line_at(&self, offset: usize) -> u32 {
+        u32::try_from(self.lines.partition_point(|&start| start <= offset)).unwrap_or(u32::MAX)
+    }
+
+    fn add(&mut self, line: u32, severity: Severity, code: u32, text: String) {
+        if self.list.len() < limits::DOCUMENT_NOTES {
+            self.list.push(Note { line, severity, code, text });
+        }
+    }
+
+    fn info(&mut self, line: u32, text: String) {
+        self.add(line, Severity::Info, code::INVALID, text);
+    }
+
+    fn warn(&mut self, line: u32, text: String) {
+        self.add(line, Severity::Warning, code::INVALID, text);
+    }
+
+    fn error(&mut self, line: u32, code: u32, text: String) {
+        self.add(line, Severity::Error, code, text);
+    }
+}

@@ -1,0 +1,100 @@
+//! The reference page of the language, made of the tables that documents are read with.
+
+use std::fmt::Write;
+
+use super::lexicon::{Attribute, ELSEWHERE, Entry, Kind, NOUNS, SPOKEN, VERBS};
+use crate::limits;
+
+const INTRODUCTION: &str = "\
+# Documents: RCML and TwiML
+
+This page is made by the code that reads documents; `BLESS=1 cargo test -p ivr` writes it anew.
+
+A call to a bound number asks the application's URL for a document and performs its verbs from top to bottom. RestComm's RCML and
+Twilio's TwiML are one language: a document is XML in UTF-8 or ISO-8859-1 with `<Response>` outermost; without DTD, own entities
+and processing instructions. An answer of type `audio/…` is played, one of type `text/plain` is spoken; other types than XML
+and `text/html` (which is read as XML) are refused.
+
+What is not known, or does not hold what it should, never stops a call: it is passed over, or the default is taken, and the call's
+notifications say so with the line. A verb that lacks what it needs is passed over. A text that is no XML at all is answered
+by asking the fallback URL, and without one by a spoken apology, or a refusal when the call is not answered yet.
+
+Names are written as here. URLs may be relative to the document's own. A *bool* is `true` or `false`.
+";
+
+/// Markdown.
+pub fn reference_page() -> String {
+    let mut page = INTRODUCTION.to_owned();
+    for (heading, entries) in [("Verbs", VERBS), ("Inside verbs", NOUNS), ("Inside `<Say>`", SPOKEN)] {
+        let _ = writeln!(page, "\n## {heading}");
+        for entry in entries {
+            section(&mut page, entry);
+        }
+    }
+    page.push_str("\n## Passed over\n\nThese verbs are known and need what this server has not; a note says so and the next verb follows.\n\n");
+    page.push_str("| Verb | Why |\n|---|---|\n");
+    for (name, reason) in ELSEWHERE {
+        let _ = writeln!(page, "| `<{name}>` | {reason} |");
+    }
+    limits(&mut page);
+    page
+}
+
+fn section(page: &mut String, entry: &Entry) {
+    let _ = write!(page, "\n### `<{}>`\n\n{}", entry.name, entry.about);
+    if !entry.body.is_empty() {
+        let _ = write!(page, " Holds {}.", entry.body);
+    }
+    if !entry.children.is_empty() {
+        let names: Vec<String> = entry.children.iter().map(|name| format!("`<{name}>`")).collect();
+        let _ = write!(page, " May hold {}.", names.join(", "));
+    }
+    page.push('\n');
+    if entry.attributes.is_empty() {
+        return;
+    }
+    page.push_str("\n| Attribute | Value | Default | Meaning |\n|---|---|---|---|\n");
+    for attribute in entry.attributes {
+        let default = match attribute.default {
+            "" => String::new(),
+            default => format!("`{default}`"),
+        };
+        let Attribute { name, kind, about, .. } = attribute;
+        let _ = writeln!(page, "| `{name}` | {} | {default} | {about} |", value(*kind));
+    }
+}
+
+fn value(kind: Kind) -> String {
+    let ticked = |words: &[&str]| words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
+    match kind {
+        Kind::Text | Kind::Passed => "text".to_owned(),
+        Kind::Required => "text, needed".to_owned(),
+        Kind::Url => "URL".to_owned(),
+        Kind::Method => "`GET`, `POST`".to_owned(),
+        Kind::Bool => "bool".to_owned(),
+        Kind::Whole { min, max } => format!("{min} to {max}"),
+        Kind::WholeOrAuto { min, max } => format!("{min} to {max}, `auto`"),
+        Kind::OneOf(words) => ticked(words),
+        Kind::Words(words) => format!("some of {}", ticked(words)),
+        Kind::Keys => "keys `0`-`9`, `*`, `#`".to_owned(),
+        Kind::Tones => "keys, `w`, `W`".to_owned(),
+    }
+}
+
+fn limits(page: &mut String) {
+    page.push_str("\n## Limits\n\n| What | At most |\n|---|---|\n");
+    for (what, most) in [
+        ("bytes of a document", limits::DOCUMENT_BYTES.to_string()),
+        ("elements inside elements", limits::DOCUMENT_DEPTH.to_string()),
+        ("elements, texts and comments", limits::DOCUMENT_NODES.to_string()),
+        ("verbs of a document", limits::DOCUMENT_VERBS.to_string()),
+        ("characters of one `<Say>`", limits::SPEECH_CHARS.to_string()),
+        ("children of one `<Dial>`", limits::DIAL_TARGETS.to_string()),
+        ("bytes of a URL", limits::URL_BYTES.to_string()),
+        ("documents of a call", limits::DOCUMENTS_PER_CALL.to_string()),
+        ("documents in a row that take no time", limits::DOCUMENTS_WITHOUT_PAUSE.to_string()),
+        ("seconds of a call", limits::CALL_DURATION.as_secs().to_string()),
+    ] {
+        let _ = writeln!(page, "| {what} | {most} |");
+    }
+}

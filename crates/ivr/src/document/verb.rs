@@ -1,0 +1,266 @@
+//! What a document asks for, typed. Defaults are filled in; URLs stay as written, relative ones too.
+
+use std::time::Duration;
+
+use crate::request::{Method, Target};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verb {
+    Say(Piece),
+    Play(Piece),
+    Pause(Duration),
+    Gather(Box<Gather>),
+    Record(Box<Record>),
+    Dial(Box<Dial>),
+    Enqueue(Enqueue),
+    Leave,
+    Redirect(Target),
+    Reject {
+        busy: bool,
+    },
+    Hangup,
+    Sms(Sms),
+    Email(Email),
+    Refer(Refer),
+    Echo,
+    StartStream(Stream),
+    /// Without a name: every stream of the call.
+    StopStream {
+        name: Option<String>,
+    },
+    ConnectStream {
+        stream: Stream,
+        action: Option<Target>,
+    },
+}
+
+/// Items one after another, and all of that again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    pub items: Vec<Item>,
+    /// How often; 0 is for ever.
+    pub loops: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Item {
+    Speech {
+        /// Plain text with single blanks.
+        text: String,
+        voice: Voice,
+        /// As written: `en`, `en-GB`, RestComm's `bf`.
+        language: String,
+    },
+    Audio {
+        url: String,
+    },
+    /// Keys to send: `0`-`9`, `*`, `#`, `A`-`D`.
+    Digits(String),
+    Silence(Duration),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Voice {
+    Man,
+    Woman,
+}
+
+/// A URL that is told of events, with those it asked for in the table's words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Callback {
+    pub target: Target,
+    pub events: Vec<&'static str>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gather {
+    /// None: the current document's URL.
+    pub action: Option<String>,
+    pub method: Method,
+    pub timeout: Duration,
+    /// None: `auto`, which leaves the end of speech to the recogniser.
+    pub speech_timeout: Option<Duration>,
+    pub max_speech: Duration,
+    /// Keys that end the input, any of them.
+    pub finish_on_key: String,
+    pub num_digits: Option<u32>,
+    /// Keys with which input may begin; empty: every one.
+    pub start_input_key: String,
+    pub dtmf: bool,
+    pub speech: bool,
+    pub partial: Option<Target>,
+    pub language: String,
+    /// Phrases to expect.
+    pub hints: Vec<String>,
+    pub barge_in: bool,
+    pub action_on_empty_result: bool,
+    pub prompt: Vec<Piece>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// None: the current document's URL.
+    pub action: Option<String>,
+    pub method: Method,
+    /// Of silence.
+    pub timeout: Duration,
+    /// Keys that end the recording, any of them.
+    pub finish_on_key: String,
+    pub max_length: Duration,
+    pub play_beep: bool,
+    pub trim: bool,
+    pub transcribe: Option<Transcribe>,
+    pub status: Option<Callback>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transcribe {
+    pub callback: Option<Target>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dial {
+    /// None: the next verb follows.
+    pub action: Option<Target>,
+    pub timeout: Duration,
+    pub time_limit: Duration,
+    pub caller_id: Option<String>,
+    pub record: Option<BridgeRecording>,
+    pub hangup_on_star: bool,
+    /// None: as the account is set up (RestComm's `enable-200-ok-delay`).
+    pub answer_on_bridge: Option<bool>,
+    /// Two letters of a country.
+    pub ring_tone: Option<String>,
+    pub sequential: bool,
+    pub refer: Option<Target>,
+    pub to: Dialed,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BridgeRecording {
+    pub from_ringing: bool,
+    pub dual: bool,
+    pub trim: bool,
+    /// `inbound`, `outbound` or `both`.
+    pub track: String,
+    pub status: Option<Callback>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Dialed {
+    /// Several are rung at once, or in turn when the Dial is sequential.
+    Parties(Vec<Party>),
+    Conference(Box<Conference>),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Party {
+    pub address: Address,
+    /// Performed on the callee's leg before it is connected.
+    pub screen: Option<Target>,
+    pub status: Option<Callback>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    Number {
+        number: String,
+        /// Sent once it answers, as in [`Item`]s.
+        send_digits: Vec<Item>,
+    },
+    Client {
+        name: String,
+    },
+    Sip {
+        /// Without its headers.
+        uri: String,
+        headers: Vec<(String, String)>,
+        username: Option<String>,
+        password: Option<String>,
+    },
+    Uri(String),
+    /// The first caller that waits in it.
+    Queue(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conference {
+    pub name: String,
+    pub muted: bool,
+    /// `true`, `false`, `onEnter` or `onExit`.
+    pub beep: Beep,
+    /// A moderator.
+    pub start_on_enter: bool,
+    pub end_on_exit: bool,
+    /// What is heard until a moderator comes: None is the built-in music, an empty URL silence.
+    pub wait: Option<Target>,
+    pub max_participants: u32,
+    pub record: bool,
+    pub trim: bool,
+    /// Sid or label of the call that this one whispers to.
+    pub coach: Option<String>,
+    pub label: Option<String>,
+    pub status: Option<Callback>,
+    pub recording_status: Option<Callback>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beep {
+    Both,
+    Never,
+    OnEnter,
+    OnExit,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Enqueue {
+    pub name: String,
+    pub action: Option<Target>,
+    /// None: the built-in music.
+    pub wait: Option<Target>,
+    pub max_size: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sms {
+    pub body: String,
+    /// None: who called.
+    pub to: Option<String>,
+    /// None: who was called.
+    pub from: Option<String>,
+    pub action: Option<Target>,
+    pub status: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Email {
+    pub to: Vec<String>,
+    pub from: String,
+    pub cc: Vec<String>,
+    pub bcc: Vec<String>,
+    pub subject: String,
+    pub body: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refer {
+    pub uri: String,
+    pub action: Option<Target>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stream {
+    pub name: Option<String>,
+    /// `ws` or `wss`.
+    pub url: String,
+    pub track: Track,
+    pub status: Option<Target>,
+    pub parameters: Vec<(String, String)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Track {
+    Inbound,
+    Outbound,
+    Both,
+}

@@ -1,0 +1,60 @@
+//! Every limit of the interpreter, with its reason and what happens beyond it.
+
+use std::time::Duration;
+
+/// Bytes of one document. Real ones have under 4 KB. Beyond it the document is refused with code 11750
+/// and the fallback is asked.
+pub const DOCUMENT_BYTES: usize = 256 * 1024;
+
+/// Elements inside elements; `Response/Dial/Client/Video` is four deep and SSML adds a few. Beyond it: code 12100.
+pub const DOCUMENT_DEPTH: usize = 16;
+
+/// Elements, texts and comments of one document. Beyond it: code 12100.
+pub const DOCUMENT_NODES: u32 = 8_192;
+
+/// Verbs of one document, children not counted. Those beyond it are passed over with a note.
+pub const DOCUMENT_VERBS: usize = 512;
+
+/// Notes kept of one document; more say nothing new.
+pub const DOCUMENT_NOTES: usize = 64;
+
+/// Characters of one Say. Twilio's own limit. What is beyond it is not spoken.
+pub const SPEECH_CHARS: usize = 4_096;
+
+/// Of one `<break>`: Twilio's own limit.
+pub const SPEECH_BREAK: Duration = Duration::from_secs(10);
+
+/// Children of one Dial that ring: Twilio's own limit of simultaneous calls. More are passed over with a note.
+pub const DIAL_TARGETS: usize = 10;
+
+/// Digits kept by one Gather without `numDigits`. More are dropped.
+pub const GATHERED_DIGITS: usize = 256;
+
+/// Characters of recognised speech kept. The rest is cut off.
+pub const GATHERED_SPEECH: usize = 8_192;
+
+/// Documents of one call. A menu that asks every second for two hours stays below; a circle of redirects that
+/// each speak a word does not. Beyond it the call ends with code 11215.
+pub const DOCUMENTS_PER_CALL: u32 = 10_000;
+
+/// Documents in a row in which nothing took time: a circle of redirects. Beyond it the call ends with code 11215.
+pub const DOCUMENTS_WITHOUT_PAUSE: u32 = 30;
+
+/// How long a waiting caller's music rests when its document took no time, so that an empty one makes no storm
+/// of requests.
+pub const WAIT_REST: Duration = Duration::from_secs(1);
+
+/// For a document, beyond every time-out of the HTTP client: the call does not hang when that never answers.
+pub const FETCH_WAIT: Duration = Duration::from_secs(60);
+
+/// For a message to be taken, a transfer to be answered, a recording to be closed.
+pub const ANSWER_WAIT: Duration = Duration::from_secs(40);
+
+/// For the bridge to end once its leg was hung up, and for a recording's file after a hang-up.
+pub const CLEANUP_WAIT: Duration = Duration::from_secs(5);
+
+/// The longest call, and the default of Dial's `timeLimit`: RestComm's and Twilio's four hours.
+pub const CALL_DURATION: Duration = Duration::from_secs(14_400);
+
+/// Bytes of one URL. Longer ones are refused with code 11100.
+pub const URL_BYTES: usize = 4_096;

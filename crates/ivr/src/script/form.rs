@@ -1,0 +1,83 @@
+//! Parameters of requests: RestComm's documented ones, those in its code, and Twilio's names for the same.
+
+use stdx::Instant;
+
+use super::{Call, CallStatus};
+use crate::request::Form;
+
+pub(super) fn pair(name: &str, value: impl Into<String>) -> (String, String) {
+    (name.to_owned(), value.into())
+}
+
+/// What every request about the call carries.
+pub(super) fn of_call(call: &Call, status: CallStatus) -> Form {
+    let mut form = vec![
+        pair("CallSid", &*call.sid),
+        pair("AccountSid", &*call.account_sid),
+        pair("From", &*call.from),
+        pair("To", &*call.to),
+        pair("Caller", &*call.from),
+        pair("Called", &*call.to),
+        pair("CallStatus", status.as_str()),
+        pair("ApiVersion", &*call.api_version),
+        pair("Direction", call.direction.as_str()),
+        // RestComm sends it always; its applications read it without asking whether it is there.
+        pair("CallerName", call.caller_name.as_deref().unwrap_or_default()),
+    ];
+    if let Some(forwarded) = &call.forwarded_from {
+        form.push(pair("ForwardedFrom", &**forwarded));
+    }
+    if let Some(parent) = &call.parent_sid {
+        form.push(pair("ParentCallSid", &**parent));
+    }
+    form.extend(call.extra.iter().cloned());
+    form
+}
+
+/// What a status callback carries on top.
+pub(super) fn progress(form: &mut Form, now: Instant, sequence: u32) {
+    form.push(pair("Timestamp", rfc_2822(now)));
+    form.push(pair("CallbackSource", "call-progress-events"));
+    form.push(pair("SequenceNumber", sequence.to_string()));
+}
+
+/// `Sat, 21 Nov 2026 12:22:33 +0000`.
+pub(super) fn rfc_2822(now: Instant) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let seconds = now.unix_seconds();
+    let days = seconds / 86_400;
+    let weekday = DAYS.iter().cycle().nth((days % 7) as usize).copied().unwrap_or_default();
+    // The calendar in eras of 400 years from March 1st of the year 0, so that leap days end a year.
+    let from_march_0 = days + 719_468;
+    let era = from_march_0 / 146_097;
+    let of_era = from_march_0 % 146_097;
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let day_of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = (from_march + 2) % 12;
+    let year = era * 400 + year_of_era + u64::from(month < 2);
+    let name = MONTHS.get(month as usize).copied().unwrap_or_default();
+    let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{weekday}, {day:02} {name} {year} {hour:02}:{minute:02}:{second:02} +0000")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (seconds, text) in [
+            (0, "Thu, 01 Jan 1970 00:00:00 +0000"),
+            (951_782_400, "Tue, 29 Feb 2000 00:00:00 +0000"),
+            (1_709_251_199, "Thu, 29 Feb 2024 23:59:59 +0000"),
+            (1_795_263_753, "Sat, 21 Nov 2026 12:22:33 +0000"),
+            (4_107_542_400, "Mon, 01 Mar 2100 00:00:00 +0000"),
+        ] {
+            assert_eq!(rfc_2822(Instant::from_unix_seconds(seconds)), text);
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! What a script is told.
+
+use std::time::Duration;
+
+use super::CallStatus;
+use crate::document::Callback;
+use crate::request::{Form, Target};
+
+/// Facts of the call that requests carry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    pub sid: String,
+    pub account_sid: String,
+    pub from: String,
+    pub to: String,
+    pub direction: Direction,
+    pub caller_name: Option<String>,
+    pub forwarded_from: Option<String>,
+    /// Of the call whose Dial made this leg.
+    pub parent_sid: Option<String>,
+    /// `2012-04-24` or `2010-04-01`.
+    pub api_version: String,
+    /// More parameters of every request: `SipHeader_X-…`, `SipCallId`, `CallTimestamp`.
+    pub extra: Form,
+    /// A call that we made, or a leg, begins when it is answered.
+    pub answered: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    Inbound,
+    OutboundApi,
+    OutboundDial,
+}
+
+impl Direction {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Direction::Inbound => "inbound",
+            Direction::OutboundApi => "outbound-api",
+            Direction::OutboundDial => "outbound-dial",
+        }
+    }
+}
+
+/// What the call's end of the document means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The call's own: the call ends.
+    Call,
+    /// On a callee's leg before it is connected: it is accepted. A hang-up declines.
+    Screening,
+    /// For one who waits in a queue, or a room without moderator: it begins again.
+    Waiting,
+}
+
+/// How the account and the number are set up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    pub role: Role,
+    pub start: Start,
+    /// Asked when a document cannot be had or read.
+    pub fallback: Option<Target>,
+    /// Events: `initiated`, `ringing`, `answered`, `completed`.
+    pub status: Option<Callback>,
+    /// RestComm's `enable-200-ok-delay`: a first Dial answers when the callee does.
+    pub answer_on_bridge: bool,
+    /// Of the whole call; at most [`crate::limits::CALL_DURATION`].
+    pub time_limit: Option<Duration>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Start {
+    /// Absolute.
+    Url(Target),
+    /// An inline document (`Twiml`), or one that the server holds itself.
+    Document(Vec<u8>),
+}
+
+/// An application's answer, whole.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Answer {
+    pub status: u16,
+    pub content_type: Option<String>,
+    pub body: Vec<u8>,
+    /// Where the answer came from, if the client followed redirects.
+    pub url: Option<String>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// One of [`crate::document::code`].
+    pub code: u32,
+    pub text: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Speech {
+    /// All that was recognised so far.
+    pub text: String,
+    pub is_final: bool,
+    /// In thousandths.
+    pub confidence: Option<u16>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recorded {
+    pub sid: String,
+    pub url: String,
+    /// RestComm's `PublicRecordingUrl`.
+    pub public_url: Option<String>,
+    /// Zero: nothing but silence, nothing was kept.
+    pub duration: Duration,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LegEvent {
+    /// The INVITE is on its way.
+    Started {
+        sid: String,
+    },
+    Ringing,
+    Answered,
+    /// Its document is over: the callee takes the call, or not.
+    Screened {
+        accepted: bool,
+    },
+    /// Before it was answered.
+    Failed(LegFailure),
+    /// After it was answered.
+    Ended {
+        recording: Option<Recorded>,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LegFailure {
+    pub status: CallStatus,
+    /// The SIP answer's.
+    pub code: Option<u16>,
+    pub call_id: Option<String>,
+    /// `X-` headers of the answer.
+    pub headers: Form,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ConferenceEvent {
+    Joined {
+        sid: String,
+    },
+    /// Ended, kicked out, or left.
+    Left {
+        recording: Option<Recorded>,
+    },
+    /// Full, or not to be had.
+    Refused {
+        reason: String,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum QueueEvent {
+    Entered {
+        sid: String,
+    },
+    /// Someone took the call.
+    Bridged,
+    Left(QueueResult),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueueResult {
+    /// The connection with the one who took it is over.
+    Bridged,
+    Full,
+    /// `<Leave>`.
+    Leave,
+    Error,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StreamEvent {
+    Started { sid: String },
+    Failed { reason: String },
+    Ended,
+}
+
+/// A message or mail that was taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sent {
+    pub sid: String,
+    /// `sending`, `sent`, `failed`.
+    pub status: String,
+}

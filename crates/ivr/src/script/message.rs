@@ -1,0 +1,105 @@
+//! Messages, mails and transfers: asked for, and awaited only when an `action` wants to know.
+
+use stdx::Instant;
+
+use super::form::pair;
+use super::{Effect, Failure, Flow, Id, Message, Outbox, Script, Sent, State};
+use crate::document::{Email, Refer, Severity, Sms, code};
+use crate::limits;
+use crate::request::Target;
+
+#[derive(Debug)]
+pub(super) struct Awaiting {
+    id: Id,
+    pub(super) until: Instant,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Message { action: Target },
+    Transfer { action: Option<Target> },
+}
+
+impl Script {
+    pub(super) fn send_message(&mut self, now: Instant, sms: Sms, out: &mut Outbox) -> Flow {
+        let id = self.id();
+        let status = sms.status.and_then(|url| self.absolute(&url));
+        let from = sms.from.unwrap_or_else(|| self.call.to.clone());
+        let to = sms.to.unwrap_or_else(|| self.call.from.clone());
+        out.push(Effect::SendMessage { id, message: Box::new(Message { from, to, body: sms.body, status }) });
+        let Some(action) = sms.action else { return Flow::Next };
+        self.wait_for(now, id, What::Message { action })
+    }
+
+    pub(super) fn send_mail(&mut self, mail: Email, out: &mut Outbox) -> Flow {
+        let id = self.id();
+        out.push(Effect::SendMail { id, mail: Box::new(mail) });
+        Flow::Next
+    }
+
+    pub(super) fn refer(&mut self, now: Instant, refer: Refer, out: &mut Outbox) -> Flow {
+        let id = self.id();
+        out.push(Effect::Refer { id, uri: refer.uri });
+        self.wait_for(now, id, What::Transfer { action: refer.action })
+    }
+
+    fn wait_for(&mut self, now: Instant, id: Id, what: What) -> Flow {
+        self.state = State::Awaiting(Box::new(Awaiting { id, until: now + limits::ANSWER_WAIT, what }));
+        Flow::Wait
+    }
+
+    /// What became of a message or a mail. Failures are told also when nobody waits.
+    pub fn handle_sent(&mut self, now: Instant, id: Id, result: Result<Sent, Failure>, out: &mut Outbox) {
+        if matches!(self.state, State::Fresh | State::Closing(_) | State::Ended) {
+            return;
+        }
+        if let Err(Failure { code, text }) = &result {
+            self.notify(Severity::Error, *code, &**text, out);
+        }
+        let State::Awaiting(awaiting) = &self.state else { return };
+        let What::Message { action } = &awaiting.what else { return };
+        if awaiting.id != id {
+            return;
+        }
+        let action = action.clone();
+        let form = match result {
+            Ok(sent) => vec![pair("SmsSid", sent.sid), pair("SmsStatus", sent.status)],
+            Err(_) => vec![pair("SmsStatus", "failed")],
+        };
+        self.go_to(now, &action, form, out);
+    }
+
+    /// The final answer to a transfer, from 200 to 699; 408 when there was none.
+    pub fn handle_referred(&mut self, now: Instant, id: Id, code: u16, out: &mut Outbox) {
+        let State::Awaiting(awaiting) = &self.state else { return };
+        let What::Transfer { action } = &awaiting.what else { return };
+        if awaiting.id != id {
+            return;
+        }
+        let accepted = (200..300).contains(&code);
+        if !accepted {
+            self.notify(Severity::Warning, code::DIAL, format!("the transfer was answered {code}"), out);
+        }
+        let form = vec![
+            pair("ReferCallStatus", if accepted { "in-progress" } else { "failed" }),
+            pair("ReferSipResponseCode", code.to_string()),
+        ];
+        match action.clone() {
+            Some(action) => self.go_to(now, &action, form, out),
+            None => self.advance(now, out),
+        }
+    }
+
+    pub(super) fn await_timed_out(&mut self, now: Instant, out: &mut Outbox) {
+        let State::Awaiting(awaiting) = &self.state else { return };
+        let id = awaiting.id;
+        match awaiting.what {
+            What::Message { .. } => {
+                let text = "the message was not taken in time".to_owned();
+                self.handle_sent(now, id, Err(Failure { code: code::MESSAGE, text }), out);
+            }
+            What::Transfer { .. } => self.handle_referred(now, id, 408, out),
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Gather: every attribute, barge-in, and what is no input.
+
+use ivr::limits;
+
+use crate::verbs::performs;
+
+#[test]
+fn the_tutorials_digit_stops_the_prompt_and_is_asked_about_at_once() {
+    performs(
+        "<Gather action='/gather.php' numDigits='1'><Say>Press a digit</Say></Gather><Say>None</Say>",
+        r#"> listen digits
+           > play Man/en "Press a digit"
+           wait: 2000
+           caller: presses 5
+           > stop playing
+           > stop listening
+           > ask POST http://app/gather.php Digits=5
+           media: over
+           app: <Say>You pressed five</Say>
+           > play Man/en "You pressed five"
+           media: late
+           caller: hangs up
+           > stop playing
+           > end completed"#,
+    );
+}
+
+#[test]
+fn without_input_the_next_verb_follows_after_the_prompt_and_the_timeout() {
+    performs(
+        "<Gather timeout='3'><Play>a.wav</Play><Pause length='2'/><Say loop='2'>b</Say></Gather><Say>None</Say>",
+        r#"> listen digits
+           > play http://app/a.wav (2s) (Man/en "b")x2
+           wait: 60000
+           media: over
+           wait: 2999
+           wait: 1
+           > stop listening
+           > play Man/en "None"
+           caller: presses 1
+           caller: hangs up
+           > stop playing
+           > end completed"#,
+    );
+}
+
+#[test]
+fn the_timeout_runs_anew_from_each_key() {
+    performs(
+        "<Gather method='GET'/>",
+        "> listen digits
+         wait: 4000
+         caller: presses 1
+         wait: 4000
+         caller: presses 2
+         wait: 4999
+         wait: 1
+         > stop listening
+         > ask GET http://app/start Digits=12
+         caller: hangs up
+         > end completed",
+    );
+}
+
+#[test]
+fn finish_on_key_ends_and_is_not_part() {
+    performs(
+        "<Gather finishOnKey='#*' action='a'/>",
+        "> listen digits
+         caller: presses 12*3
+         > stop listening
+         > ask POST http://app/a Digits=12 FinishedOnKey=*
+         caller: hangs up
+         > end completed",
+    );
+    // Empty or -1: every key counts.
+    for none in ["", "-1"] {
+        performs(
+            &format!("<Gather finishOnKey='{none}' numDigits='3'/>"),
+            "> listen digits
+             caller: presses 1#*
+             > stop listening
+             > ask POST http://app/start Digits=1#*
+             caller: hangs up
+             > end completed",
+        );
+    }
+}
+
+#[test]
+fn the_finishing_key_alone_is_no_input() {
+    performs(
+        "<Gather/><Hangup/>",
+        "> listen digits
+         caller: presses #
+         > stop listening
+         > hang up
+         > end completed",
+    );
+}
+
+#[test]
+fn the_action_is_asked_about_an_empty_result_when_it_wants() {
+    performs(
+        "<Gather timeout='0' actionOnEmptyResult='true'/>",
+        "> listen digits
+         wait: 0
+         > stop listening
+         > ask POST http://app/start Digits=
+         caller: hangs up
+         > end completed",
+    );
+}
+
+#[test]
+fn input_begins_with_a_start_key_only() {
+    performs(
+        "<Gather startInputKey='*' numDigits='3'/>",
+        "> listen digits
+         caller: presses 12*34
+         > stop listening
+         > ask POST http://app/start Digits=*34
+         caller: hangs up
+         > end completed",
+    );
+}
+
+#[test]
+fn without_barge_in_the_prompt_is_heard_to_its_end() {
+    performs(
+        "<Gather bargeIn='false' numDigits='2'><Say>a</Say></Gather>",
+        r#"> listen digits
+           > play Man/en "a"
+           caller: presses 123
+           media: over
+           > stop listening
+           > ask POST http://app/start Digits=12
+           caller: hangs up
+           > end completed"#,
+    );
+}
+
+#[test]
+fn a_prompt_that_cannot_be_played_still_gathers() {
+    performs(
+        "<Gather><Play>a.wav</Play><Play>mailto:x</Play></Gather>",
+        "> listen digits
+         > note 11100: mailto:x is no URL of HTTP
+         > play http://app/a.wav
+         media: broken
+         > note 13420: no such file
+         caller: presses 1#
+         > stop listening
+         > ask POST http://app/start Digits=1 FinishedOnKey=#
+         caller: hangs up
+         > end completed",
+    );
+}
+
+#[test]
+fn speech_is_asked_about_with_its_confidence_and_partly_before() {
+    performs(
+        "<Gather input='dtmf speech' language='de-DE' hints='ja, nein' speechTimeout='2' maxSpeechTime='9' \
+         partialResultCallback='/part' partialResultCallbackMethod='GET' action='/a'><Say>a</Say></Gather>",
+        r#"> listen digits speech de-DE ["ja", "nein"] 2s 9s partial
+           > play Man/en "a"
+           caller: mumbles na
+           > stop playing
+           > tell GET http://app/part UnstableSpeechResult=na SequenceNumber=0
+           caller: mumbles nein d
+           > tell GET http://app/part UnstableSpeechResult=nein d SequenceNumber=1
+           caller: says nein danke
+           > stop listening
+           > ask POST http://app/a SpeechResult=nein danke Confidence=0.875
+           caller: hangs up
+           > end completed"#,
+    );
+}
+
+#[test]
+fn what_was_heard_so_far_counts_when_no_more_comes() {
+    performs(
+        "<Gather input='speech'/>",
+        r#"> listen speech en-US [] auto 60s
+           caller: presses 1
+           caller: mumbles yes
+           deadline: passes
+           > stop listening
+           > ask POST http://app/start SpeechResult=yes Confidence=0.875
+           caller: hangs up
+           > end completed"#,
+    );
+}
+
+#[test]
+fn keys_before_a_gather_are_not_its_input() {
+    performs(
+        "<Say>a</Say><Gather numDigits='1'/>",
+        r#"> play Man/en "a"
+           caller: presses 7
+           media: over
+           > listen digits
+           caller: presses 8
+           > stop listening
+           > ask POST http://app/start Digits=8
+           caller: hangs up
+           > end completed"#,
+    );
+}
+
+#[test]
+fn input_without_end_is_cut_off() {
+    let keys = "7".repeat(limits::GATHERED_DIGITS);
+    performs(
+        "<Gather/>",
+        &format!(
+            "> listen digits
+             caller: presses {keys}89#
+             > stop listening
+             > ask POST http://app/start Digits={keys} FinishedOnKey=#
+             caller: hangs up
+             > end completed"
+        ),
+    );
+    let words = "é".repeat(limits::GATHERED_SPEECH);
+    performs(
+        "<Gather input='speech'/>",
+        &format!(
+            "> listen speech en-US [] auto 60s
+             caller: says {words}x
+             > stop listening
+             > ask POST http://app/start SpeechResult={words} Confidence=0.875
+             caller: hangs up
+             > end completed"
+        ),
+    );
+}

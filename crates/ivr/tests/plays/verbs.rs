@@ -1,0 +1,268 @@
+//! Say, Play, Pause, Redirect, Reject, Hangup, Sms, Email, Refer, Echo, streams: a play each.
+
+use crate::{Play, play};
+
+/// A call that is answered and performs these verbs.
+pub(crate) fn performs(verbs: &str, text: &str) -> Play {
+    play(&format!(
+        "caller: calls
+         > ask POST http://app/start
+         app: {verbs}
+         > answer
+         caller: answers
+         {text}"
+    ))
+}
+
+#[test]
+fn say_speaks_and_the_call_ends_with_the_document() {
+    performs(
+        "<Say voice='woman' language='fr' loop='2'>Bonjour</Say><Say>Hi</Say>",
+        r#"> play (Woman/fr "Bonjour")x2
+           media: over
+           > play Man/en "Hi"
+           media: over
+           > hang up
+           > end completed"#,
+    );
+}
+
+#[test]
+fn speech_markup_is_text_and_pauses() {
+    performs(
+        "<Say>One<break time='2s'/>two <emphasis>three</emphasis> <say-as interpret-as='digits'>45</say-as>\
+         <p>six</p><sub alias='seven'>7</sub> <lang xml:lang='de'>acht</lang><break strength='none'/></Say>",
+        r#"> play Man/en "One" (2s) Man/en "two three 4 5six" (0.7s) Man/en "seven" Man/de "acht"
+           caller: hangs up
+           > stop playing
+           > end completed"#,
+    );
+}
+
+#[test]
+fn play_takes_relative_urls_digits_and_loops() {
+    performs(
+        "<Play loop='0'>a/b.wav?c</Play><Play digits='1w2W#'/><Play>file:///etc/passwd</Play><Play>/gone.wav</Play>",
+        "> play (http://app/a/b.wav?c) for ever
+         media: over
+         > play keys 1 (0.5s) keys 2 (1s) keys #
+         media: over
+         > note 11100: file:///etc/passwd is no URL of HTTP
+         > play http://app/gone.wav
+         media: broken
+         > note 13420: no such file
+         > hang up
+         > end completed",
+    );
+}
+
+#[test]
+fn pause_waits_and_lets_the_caller_hear_ringing_first() {
+    play(
+        r#"caller: calls
+           > ask POST http://app/start
+           app: <Pause length="3"/><Say>a</Say><Pause/>
+           wait: 2999
+           wait: 1
+           > answer
+           caller: answers
+           > play Man/en "a"
+           media: over
+           wait: 999
+           wait: 1
+           > hang up
+           > end completed"#,
+    );
+}
+
+#[test]
+fn redirect_goes_on_with_another_document_before_it_answers() {
+    play(
+        r#"caller: calls
+           > ask POST http://app/start
+           app: <Redirect method="GET">../b/?x=1</Redirect><Say>never</Say>
+           > ask GET http://app/b/?x=1
+           app: <Redirect/>
+           > ask POST http://app/b/?x=1
+           app: moved http://other/c/d <Redirect>e</Redirect>
+           > ask POST http://other/c/e
+           app: <Hangup/>
+           > answer
+           caller: answers
+           > hang up
+           > end completed"#,
+    );
+}
+
+#[test]
+fn reject_refuses_without_an_answer_and_hangs_up_after_one() {
+    play(
+        "caller: calls
+         > ask POST http://app/start
+         app: <Reject reason='busy'/>
+         > refuse Busy
+         > end busy",
+    );
+    play(
+        "caller: calls
+         > ask POST http://app/start
+         app: <Reject/>
+         > refuse Rejected
+         > end no-answer",
+    );
+    performs(
+        "<Say>a</Say><Reject/>",
+        r#"> play Man/en "a"
+           media: over
+           > hang up
+           > end completed"#,
+    );
+}
+
+#[test]
+fn an_empty_document_answers_and_hangs_up() {
+    play(
+        "caller: calls
+         > ask POST http://app/start
+         app: <!-- nothing -->
+         > answer
+         caller: answers
+         > hang up
+         > end completed",
+    );
+}
+
+#[test]
+fn sms_is_sent_and_awaited_only_for_its_action() {
+    performs(
+        "<Sms>a</Sms><Message to='+1' from='+2' statusCallback='/s'><Body>b</Body></Message>\
+         <Sms action='/sent' method='GET'>c</Sms>",
+        "> message +1234 to +1555: a (-)
+         > message +2 to +1: b (http://app/s)
+         > message +1234 to +1555: c (-)
+         rest: sent
+         > ask GET http://app/sent SmsSid=SM1 SmsStatus=sent
+         caller: hangs up
+         > end completed",
+    );
+    performs(
+        "<Sms action='/sent'>c</Sms>",
+        "> message +1234 to +1555: c (-)
+         rest: unsent
+         > note 14100: nobody there
+         > ask POST http://app/sent SmsStatus=failed
+         caller: hangs up
+         > end completed",
+    );
+    performs(
+        "<Sms action='/sent'>c</Sms>",
+        "> message +1234 to +1555: c (-)
+         deadline: passes
+         > note 14100: the message was not taken in time
+         > ask POST http://app/sent SmsStatus=failed
+         rest: sent
+         caller: hangs up
+         > end completed",
+    );
+}
+
+#[test]
+fn email_is_handed_over() {
+    performs(
+        "<Email to='a@b, c@d' from='e@f' cc='g@h' bcc='i@j' subject='k'>l</Email><Pause/>",
+        r#"> mail e@f to ["a@b", "c@d"] cc ["g@h"] bcc ["i@j"] k: l
+           rest: unsent
+           > note 14100: nobody there
+           deadline: passes
+           > hang up
+           > end completed"#,
+    );
+}
+
+#[test]
+fn refer_hands_the_call_over_and_tells() {
+    performs(
+        "<Refer action='/r'><Sip>sip:a@b</Sip></Refer>",
+        "> refer sip:a@b
+         caller: referred 202
+         > ask POST http://app/r ReferCallStatus=in-progress ReferSipResponseCode=202
+         caller: hangs up
+         > end completed",
+    );
+    performs(
+        "<Refer><Sip>sip:a@b</Sip></Refer><Say>b</Say>",
+        r#"> refer sip:a@b
+           caller: referred 603
+           > note 13200: the transfer was answered 603
+           > play Man/en "b"
+           caller: referred 603
+           caller: hangs up
+           > stop playing
+           > end completed"#,
+    );
+    performs(
+        "<Refer action='r'><Sip>sip:a@b</Sip></Refer>",
+        "> refer sip:a@b
+         deadline: passes
+         > note 13200: the transfer was answered 408
+         > ask POST http://app/r ReferCallStatus=failed ReferSipResponseCode=408
+         caller: hangs up
+         > end completed",
+    );
+}
+
+#[test]
+fn echo_lasts_until_the_call_ends() {
+    performs(
+        "<Echo/>",
+        "> echo true
+         caller: presses 1
+         caller: hangs up
+         > echo false
+         > end completed",
+    );
+    performs(
+        "<Echo/>",
+        "> echo true
+         deadline: passes
+         > echo false
+         > hang up
+         > end completed",
+    );
+}
+
+#[test]
+fn streams_start_stop_and_connect() {
+    performs(
+        "<Start><Stream name='n' url='wss://s/a' track='both_tracks' statusCallback='/st' statusCallbackMethod='GET'>\
+         <Parameter name='p' value='v'/></Stream></Start><Pause/><Stop><Stream name='x'/></Stop>\
+         <Stop><Stream name='n'/></Stop><Connect action='/c' method='GET'><Stream url='ws://s/b' track='outbound_track'/></Connect>",
+        r#"> stream "n" to wss://s/a Both [("p", "v")] two way false
+           stream: starts
+           > tell GET http://app/st StreamEvent=stream-started StreamSid=MZ1 StreamName=n Timestamp=Sat, 21 Nov 2026 12:22:33 +0000
+           deadline: passes
+           > stop stream
+           > tell GET http://app/st StreamEvent=stream-stopped StreamSid=MZ1 StreamName=n Timestamp=Sat, 21 Nov 2026 12:22:34 +0000
+           > stream "" to ws://s/b Outbound [] two way true
+           stream: starts
+           stream: ends
+           > ask GET http://app/c StreamSid=MZ1
+           caller: hangs up
+           > end completed"#,
+    );
+}
+
+#[test]
+fn a_stream_that_breaks_is_told_and_the_call_goes_on() {
+    performs(
+        "<Connect><Stream url='ws://s/b' statusCallback='/st'/></Connect><Say>sorry</Say>",
+        r#"> stream "" to ws://s/b Inbound [] two way true
+           stream: breaks
+           > tell POST http://app/st StreamEvent=stream-error StreamError=refused Timestamp=Sat, 21 Nov 2026 12:22:33 +0000
+           > note 31900: refused
+           > play Man/en "sorry"
+           caller: hangs up
+           > stop playing
+           > end completed"#,
+    );
+}
