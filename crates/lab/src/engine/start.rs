@@ -41,9 +41,7 @@ pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
     name_sources(&mut setup)?;
     answer_outside_calls(&mut setup);
     let options = Arc::clone(&setup.options);
-    if setup.scenario.starts_calls() && options.remote.is_none() && options.network.remote_sending.is_none() {
-        return Err(fatal("this scenario starts calls: say where to, as HOST or HOST:PORT".to_owned()));
-    }
+    check_target(&setup)?;
     let shards = threads(&options);
     let clock = Clock::new();
     bind::check_descriptors(&options, Control::new(&setup, clock.now()).limit(), shards)?;
@@ -97,6 +95,14 @@ pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
         run.threads.push(thread.map_err(|error| fatal(format!("cannot start a thread: {error}")))?);
     }
     Ok(run)
+}
+
+fn check_target(setup: &Setup) -> Result<(), StartError> {
+    let named = setup.options.remote.is_some() || setup.options.network.remote_sending.is_some();
+    if setup.scenario.starts_calls() && !named {
+        return Err(fatal("this scenario starts calls: say where to, as HOST or HOST:PORT".to_owned()));
+    }
+    Ok(())
 }
 
 /// `-t ui -ip_field`: the addresses are in the injection file.
