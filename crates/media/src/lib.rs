@@ -17,7 +17,7 @@ pub mod resample;
 pub mod rtcp;
 pub mod rtp;
 pub mod sdp;
-//pub mod session;
+pub mod session;
 pub mod speech;
 pub mod srtp;
 pub mod tone;

@@ -33,6 +33,8 @@ const QUIET: u16 = 200;
 const LOUDEST_NOISE: u32 = 1_200;
 /// Above the noise by 10 dB.
 const ABOVE: u32 = 3;
+/// Sixteenths by which the noise rises in a frame: twelve in a second.
+const RISE: u32 = 4;
 
 #[derive(Debug, Clone)]
 pub struct SpeechDetector {
@@ -59,7 +61,7 @@ impl SpeechDetector {
             self.loud = 0;
             return self.silent();
         }
-        self.learn(level.min((self.noise / 16) as u16 + 2));
+        self.learn(level);
         self.loud += 1;
         if self.loud < BEGIN {
             return None;
@@ -73,7 +75,7 @@ impl SpeechDetector {
     fn learn(&mut self, level: u16) {
         let level = 16 * u32::from(level).min(LOUDEST_NOISE);
         self.noise =
-            if level < self.noise { (self.noise * 3 + level) / 4 } else { (self.noise * 63 + level) / 64 };
+            if level < self.noise { (self.noise * 3 + level) / 4 } else { level.min(self.noise + RISE) };
     }
 
     fn silent(&mut self) -> Option<SpeechEvent> {

@@ -1,0 +1,84 @@
+//! The codec of what is sent: what comes in it passes through, the rest is transcoded.
+
+use crate::codec::{Codec, Decoder, Encoder, Error, alaw_to_ulaw, ulaw_to_alaw};
+use crate::resample::Resampler;
+
+pub(super) struct Outgoing {
+    codec: Codec,
+    encoder: Option<Encoder>,
+    /// Of the codec that comes.
+    decoder: Option<(Codec, Decoder)>,
+    resampler: Option<(u32, Resampler)>,
+}
+
+impl Outgoing {
+    pub(super) fn new(codec: Codec) -> Result<Outgoing, Error> {
+        // One that is not spoken is told at once; the state itself waits until it is needed.
+        if !matches!(codec, Codec::Pcmu | Codec::Pcma | Codec::G722 | Codec::Opus) {
+            return Err(Error::Unsupported(codec));
+        }
+        Ok(Outgoing { codec, encoder: None, decoder: None, resampler: None })
+    }
+
+    /// A frame of any codec; `samples` and `resampled` are for its use. What does not decode is left out.
+    pub(super) fn payload(
+        &mut self,
+        codec: Codec,
+        payload: &[u8],
+        (samples, resampled): (&mut Vec<i16>, &mut Vec<i16>),
+        out: &mut Vec<u8>,
+    ) {
+        match (codec, self.codec) {
+            (from, to) if from == to => out.extend_from_slice(payload),
+            (Codec::Pcmu, Codec::Pcma) => out.extend(payload.iter().map(|byte| ulaw_to_alaw(*byte))),
+            (Codec::Pcma, Codec::Pcmu) => out.extend(payload.iter().map(|byte| alaw_to_ulaw(*byte))),
+            _ => {
+                samples.clear();
+                let Some(decoder) = self.decoder(codec) else { return };
+                if decoder.decode(payload, samples).is_ok() {
+                    self.samples(codec.sample_rate(), samples, resampled, out);
+                }
+            }
+        }
+    }
+
+    fn decoder(&mut self, codec: Codec) -> Option<&mut Decoder> {
+        if self.decoder.as_ref().is_none_or(|(of, _)| *of != codec) {
+            self.decoder = Some((codec, Decoder::new(codec).ok()?));
+        }
+        self.decoder.as_mut().map(|(_, decoder)| decoder)
+    }
+
+    pub(super) fn samples(
+        &mut self,
+        rate: u32,
+        samples: &[i16],
+        resampled: &mut Vec<i16>,
+        out: &mut Vec<u8>,
+    ) {
+        let samples = if rate == self.codec.sample_rate() {
+            samples
+        } else {
+            if self.resampler.as_ref().is_none_or(|(of, _)| *of != rate) {
+                self.resampler = Resampler::new(rate, self.codec.sample_rate()).map(|made| (rate, made));
+            }
+            let Some((_, resampler)) = &mut self.resampler else { return };
+            resampled.clear();
+            resampler.process(samples, resampled);
+            resampled
+        };
+        if self.encoder.is_none() {
+            self.encoder = Encoder::new(self.codec).ok();
+        }
+        let start = out.len();
+        if let Some(encoder) = &mut self.encoder
+            && encoder.encode(samples, out).is_err()
+        {
+            out.truncate(start);
+        }
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.resampler.as_ref().map_or(0, |(_, resampler)| resampler.size())
+    }
+}
