@@ -8,7 +8,7 @@ pub mod events;
 pub mod jitter;
 pub mod level;
 pub mod limits;
-//pub mod mixer;
+pub mod mixer;
 pub mod pcap;
 pub mod prompt;
 pub mod quality;

@@ -6,7 +6,7 @@
 
 mod hear;
 mod latch;
-mod outgoing;
+pub(crate) mod outgoing;
 mod say;
 #[cfg(test)]
 mod tests;

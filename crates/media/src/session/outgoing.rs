@@ -3,7 +3,7 @@
 use crate::codec::{Codec, Decoder, Encoder, Error, alaw_to_ulaw, ulaw_to_alaw};
 use crate::resample::Resampler;
 
-pub(super) struct Outgoing {
+pub(crate) struct Outgoing {
     codec: Codec,
     encoder: Option<Encoder>,
     /// Of the codec that comes.
@@ -12,7 +12,7 @@ pub(super) struct Outgoing {
 }
 
 impl Outgoing {
-    pub(super) fn new(codec: Codec) -> Result<Outgoing, Error> {
+    pub(crate) fn new(codec: Codec) -> Result<Outgoing, Error> {
         // One that is not spoken is told at once; the state itself waits until it is needed.
         if !matches!(codec, Codec::Pcmu | Codec::Pcma | Codec::G722 | Codec::Opus) {
             return Err(Error::Unsupported(codec));
@@ -21,7 +21,7 @@ impl Outgoing {
     }
 
     /// A frame of any codec; `samples` and `resampled` are for its use. What does not decode is left out.
-    pub(super) fn payload(
+    pub(crate) fn payload(
         &mut self,
         codec: Codec,
         payload: &[u8],
@@ -49,7 +49,7 @@ impl Outgoing {
         self.decoder.as_mut().map(|(_, decoder)| decoder)
     }
 
-    pub(super) fn samples(
+    pub(crate) fn samples(
         &mut self,
         rate: u32,
         samples: &[i16],
@@ -78,7 +78,7 @@ impl Outgoing {
         }
     }
 
-    pub(super) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.resampler.as_ref().map_or(0, |(_, resampler)| resampler.size())
     }
 }
