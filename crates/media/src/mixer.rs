@@ -24,6 +24,8 @@ struct Member {
     level: u32,
     is_muted: bool,
     only_listens: bool,
+    /// Put since the last mix.
+    is_fresh: bool,
     is_mixed: bool,
 }
 
@@ -100,6 +102,7 @@ impl Conference {
             level: 0,
             is_muted: false,
             only_listens,
+            is_fresh: false,
             is_mixed: false,
         });
         Some(id)
@@ -148,6 +151,7 @@ impl Conference {
             return;
         };
         member.frame.clear();
+        member.is_fresh = true;
         match &mut member.resampler {
             Some(resampler) => resampler.process(samples, &mut member.frame),
             None if member.rate == rate => member.frame.extend_from_slice(samples),
@@ -161,6 +165,10 @@ impl Conference {
         self.total.fill(0);
         self.candidates.clear();
         for (at, member) in self.members.iter_mut().enumerate() {
+            // What was said in another tick is not heard again.
+            if !std::mem::take(&mut member.is_fresh) {
+                member.frame.clear();
+            }
             let level = u32::from(mean(&member.frame));
             member.level = level.max(member.level * 15 / 16);
             member.is_mixed = false;
@@ -183,8 +191,6 @@ impl Conference {
         for (sample, sum) in self.whole.iter_mut().zip(&self.total) {
             *sample = clamp(*sum);
         }
-        // Who is not mixed said it for nobody: what stays would be heard again.
-        self.members.iter_mut().filter(|member| !member.is_mixed).for_each(|member| member.frame.clear());
     }
 
     fn add_sounds(&mut self) {
@@ -216,9 +222,6 @@ impl Conference {
             self.own.clear();
             self.own
                 .extend(self.total.iter().zip(&member.frame).map(|(sum, own)| clamp(sum - i32::from(*own))));
-            // Heard: the next tick begins without it, whether the member puts something or not.
-            member.frame.clear();
-            member.is_mixed = false;
             return Feed::Samples { rate: self.rate, samples: &self.own };
         }
         // The state of these codecs does not bear a change of encoder within a stream; G.711 has none.
