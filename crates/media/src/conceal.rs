@@ -34,7 +34,7 @@ impl Concealer {
     pub(crate) fn conceal(&mut self, frame: usize, out: &mut Vec<i16>) {
         match FADE.get(self.missing).filter(|_| self.last.len() == frame) {
             Some(gain) => {
-                out.extend(self.last.iter().map(|sample| ((i32::from(*sample) * gain) >> 8) as i16))
+                out.extend(self.last.iter().map(|sample| ((i32::from(*sample) * gain) >> 8) as i16));
             }
             None => self.silence(frame, out),
         }
@@ -72,9 +72,9 @@ mod tests {
         let frame = |concealer: &mut Concealer, lost: bool| {
             let mut out = Vec::new();
             if lost {
-                concealer.conceal(160, &mut out)
+                concealer.conceal(160, &mut out);
             } else {
-                concealer.silence(160, &mut out)
+                concealer.silence(160, &mut out);
             }
             assert_eq!(out.len(), 160);
             mean(&out)

@@ -288,7 +288,7 @@ mod tests {
                 match conference.frame(*id, codec) {
                     Feed::Samples { samples, .. } => heard[index].extend_from_slice(samples),
                     Feed::Payload { payload, .. } => {
-                        decoders[index].decode(payload, &mut heard[index]).unwrap()
+                        decoders[index].decode(payload, &mut heard[index]).unwrap();
                     }
                     Feed::None => {}
                 }

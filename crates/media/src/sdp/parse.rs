@@ -45,7 +45,7 @@ impl Description {
             "v" if value != "0" => return Err(wrong(line, "version 0", value)),
             "o" => {
                 self.origin =
-                    origin(value).ok_or_else(|| wrong(line, "user, id, version and address", value))?
+                    origin(value).ok_or_else(|| wrong(line, "user, id, version and address", value))?;
             }
             "s" => self.name = kept(value),
             "c" => {

@@ -75,7 +75,7 @@ impl MediaSession {
         match feed {
             Feed::None => {}
             Feed::Payload { codec, payload } => {
-                self.outgoing.payload(codec, payload, scratch, &mut work.payload)
+                self.outgoing.payload(codec, payload, scratch, &mut work.payload);
             }
             Feed::Samples { rate, samples } => {
                 self.outgoing.samples(rate, samples, &mut work.resampled, &mut work.payload);

@@ -530,7 +530,8 @@ fn a_leg_is_small_and_grows_no_more() {
     let record = |leg: &mut MediaSession| leg.record(RecordSource::Dual);
     let nothing = |_: &mut MediaSession| {};
     // With G.711: a prompt's leg, a bridge's, a recorded one's.
-    let all: [(fn(&mut MediaSession), usize); 3] = [(nothing, 2_048), (bridge, 5_120), (record, 16_384)];
+    type Case = (fn(&mut MediaSession), usize);
+    let all: [Case; 3] = [(nothing, 2_048), (bridge, 5_120), (record, 16_384)];
     for (set, bound) in all {
         let (mut says, mut hears) = (leg(Codec::Pcma), leg(Codec::Pcma));
         set(&mut hears);
