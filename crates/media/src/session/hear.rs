@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use stdx::time::Instant;
 
 use super::latch::Verdict;
-use super::{By, Event, Handled, MIN_DELAY_MS, MediaSession, Outbox, RecordSource, Work};
+use super::{By, Event, Handled, MIN_DELAY_MS, MediaSession, Outbox, RecordSource, Recording, Work};
 use crate::codec::{Codec, Decoder};
 use crate::jitter::{JitterBuffer, Pulled};
 use crate::level;
@@ -183,27 +183,30 @@ impl MediaSession {
     }
 
     /// Both directions are known: the recording and the tap take them.
-    pub(super) fn keep(&mut self, out: &mut impl Outbox) {
+    pub(super) fn keep(&mut self, work: &mut Work, out: &mut impl Outbox) {
         if self.is_tapped {
             out.tapped(&self.heard_samples, &self.said);
         }
-        let piece = (self.rate() * RECORD_PIECE_MS / 1000) as usize;
+        let (heard_rate, said_rate) = (self.rate(), self.negotiated.audio.codec.sample_rate());
         let Some(recording) = &mut self.recording else { return };
-        let samples = &mut recording.samples;
+        let Recording { source, rate, samples, heard, said } = recording;
+        let heard = heard.convert(heard_rate, *rate, &self.heard_samples, &mut work.samples);
+        let said = said.convert(said_rate, *rate, &self.said, &mut work.resampled);
         let start = samples.len();
-        match recording.source {
-            RecordSource::Heard => samples.extend_from_slice(&self.heard_samples),
+        let mut channels = 1;
+        match source {
+            RecordSource::Heard => samples.extend_from_slice(heard),
             RecordSource::Both => {
-                samples.extend_from_slice(&self.heard_samples);
-                level::add(&mut samples[start..], &self.said);
+                samples.extend_from_slice(heard);
+                level::add(&mut samples[start..], said);
             }
             RecordSource::Dual => {
-                let said = self.said.iter().copied().chain(std::iter::repeat(0));
-                samples.extend(self.heard_samples.iter().zip(said).flat_map(|(heard, said)| [*heard, said]));
+                let said = said.iter().copied().chain(std::iter::repeat(0));
+                samples.extend(heard.iter().zip(said).flat_map(|(heard, said)| [*heard, said]));
+                channels = 2;
             }
         }
-        let channels = if recording.source == RecordSource::Dual { 2 } else { 1 };
-        if samples.len() >= piece * channels {
+        if samples.len() >= channels * (*rate * RECORD_PIECE_MS / 1000) as usize {
             out.recorded(samples);
             samples.clear();
         }

@@ -29,17 +29,18 @@ use crate::speech::{SpeechDetector, SpeechEvent, SpeechOptions};
 use crate::srtp::Context;
 use crate::tone::DtmfDetector;
 use latch::Latch;
-use outgoing::Outgoing;
+use outgoing::{Outgoing, ToRate};
 
 /// What a leg asks of the world.
 pub trait Outbox {
     fn rtp(&mut self, to: SocketAddr, packet: &[u8]);
     fn rtcp(&mut self, to: SocketAddr, packet: &[u8]);
     fn event(&mut self, event: Event);
-    /// The next piece of the recording: at most 220 ms of samples at [`MediaSession::rate`], two channels interleaved where
+    /// The next piece of the recording: at most 220 ms of samples at [`MediaSession::record_rate`], two channels interleaved where
     /// asked for.
     fn recorded(&mut self, _samples: &[i16]) {}
-    /// A tapped leg's frame in both directions; empty where there was nothing.
+    /// A tapped leg's frame in both directions, the one at [`MediaSession::rate`], the other at that of the codec sent;
+    /// empty where there was nothing.
     fn tapped(&mut self, _heard: &[i16], _said: &[i16]) {}
 }
 
@@ -148,7 +149,11 @@ pub enum RecordSource {
 
 struct Recording {
     source: RecordSource,
+    /// Stays, whatever codecs come and go.
+    rate: u32,
     samples: Vec<i16>,
+    heard: ToRate,
+    said: ToRate,
 }
 
 /// The media of one leg.
@@ -268,9 +273,7 @@ impl MediaSession {
             self.said_decoder = None;
             self.incoming(negotiated.audio);
         }
-        if negotiated.srtp != self.negotiated.srtp {
-            self.srtp = contexts(&negotiated);
-        }
+        self.rekey(&negotiated);
         if negotiated.remote != self.negotiated.remote {
             self.latch.expect(negotiated.remote);
         }
@@ -281,6 +284,21 @@ impl MediaSession {
         Ok(())
     }
 
+    /// A direction whose key stays keeps its count of packets: the same keystream twice would tell what was said.
+    fn rekey(&mut self, new: &Negotiated) {
+        match (&mut self.srtp, self.negotiated.srtp, new.srtp) {
+            (Some(contexts), Some((old_send, old_receive)), Some((send, receive))) => {
+                if send != old_send {
+                    contexts.0 = send.context();
+                }
+                if receive != old_receive {
+                    contexts.1 = receive.context();
+                }
+            }
+            _ => self.srtp = contexts(new),
+        }
+    }
+
     /// Another codec comes in.
     fn incoming(&mut self, one: PayloadType) {
         self.incoming = one;
@@ -288,6 +306,7 @@ impl MediaSession {
         self.decoded.clear();
         self.jitter_counts = self.counts();
         self.jitter = None;
+        self.hear_tones(self.in_band.is_some());
     }
 
     pub fn negotiated(&self) -> &Negotiated {
@@ -315,6 +334,9 @@ impl MediaSession {
 
     /// Nothing of the prompt is sent any more: its id, and its position in milliseconds.
     pub fn stop(&mut self) -> Option<(u64, u64)> {
+        // Frames that wait for more of them in one packet are of the prompt, too.
+        self.pending.clear();
+        self.pending_frames = 0;
         self.playing.take().map(|playing| (playing.id, playing.frame as u64 * u64::from(FRAME_MS)))
     }
 
@@ -357,7 +379,18 @@ impl MediaSession {
     pub fn record(&mut self, source: RecordSource) {
         let piece = (self.rate() * (RECORD_PIECE_MS + FRAME_MS) / 1000) as usize;
         let channels = if source == RecordSource::Dual { 2 } else { 1 };
-        self.recording = Some(Recording { source, samples: Vec::with_capacity(piece * channels) });
+        self.recording = Some(Recording {
+            source,
+            rate: self.rate(),
+            samples: Vec::with_capacity(piece * channels),
+            heard: ToRate::default(),
+            said: ToRate::default(),
+        });
+    }
+
+    /// Of the samples of [`Outbox::recorded`], in Hz: that of the codec when the recording began.
+    pub fn record_rate(&self) -> Option<u32> {
+        self.recording.as_ref().map(|recording| recording.rate)
     }
 
     /// The last piece goes to `out`.
@@ -450,7 +483,10 @@ impl MediaSession {
     pub fn size(&self) -> usize {
         let vectors = self.pending.capacity() + self.heard.capacity() + self.digits.capacity();
         let samples = self.said.capacity() + self.heard_samples.capacity() + self.decoded.capacity();
-        let recorded = self.recording.as_ref().map_or(0, |recording| recording.samples.capacity());
+        let recorded = self
+            .recording
+            .as_ref()
+            .map_or(0, |one| one.samples.capacity() + (one.heard.size() + one.said.size()) / 2);
         size_of::<MediaSession>()
             + size_of::<Receiver>()
             + vectors

@@ -3,12 +3,46 @@
 use crate::codec::{Codec, Decoder, Encoder, Error, alaw_to_ulaw, ulaw_to_alaw};
 use crate::resample::Resampler;
 
+/// Samples of any rate at the one that is wanted.
+#[derive(Default)]
+pub(crate) struct ToRate {
+    /// For the pair of rates that was last seen.
+    resampler: Option<(u32, u32, Resampler)>,
+}
+
+impl ToRate {
+    /// The same samples, or those in `buffer`. Rates that are not converted give nothing.
+    pub(crate) fn convert<'a>(
+        &mut self,
+        from: u32,
+        to: u32,
+        samples: &'a [i16],
+        buffer: &'a mut Vec<i16>,
+    ) -> &'a [i16] {
+        if from == to {
+            return samples;
+        }
+        if self.resampler.as_ref().is_none_or(|(one, other, _)| (*one, *other) != (from, to)) {
+            self.resampler = Resampler::new(from, to).map(|made| (from, to, made));
+        }
+        buffer.clear();
+        if let Some((_, _, resampler)) = &mut self.resampler {
+            resampler.process(samples, buffer);
+        }
+        buffer
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.resampler.as_ref().map_or(0, |(_, _, resampler)| resampler.size())
+    }
+}
+
 pub(crate) struct Outgoing {
     codec: Codec,
     encoder: Option<Encoder>,
     /// Of the codec that comes.
     decoder: Option<(Codec, Decoder)>,
-    resampler: Option<(u32, Resampler)>,
+    to_rate: ToRate,
 }
 
 impl Outgoing {
@@ -17,7 +51,7 @@ impl Outgoing {
         if !matches!(codec, Codec::Pcmu | Codec::Pcma | Codec::G722 | Codec::Opus) {
             return Err(Error::Unsupported(codec));
         }
-        Ok(Outgoing { codec, encoder: None, decoder: None, resampler: None })
+        Ok(Outgoing { codec, encoder: None, decoder: None, to_rate: ToRate::default() })
     }
 
     /// A frame of any codec; `samples` and `resampled` are for its use. What does not decode is left out.
@@ -56,17 +90,7 @@ impl Outgoing {
         resampled: &mut Vec<i16>,
         out: &mut Vec<u8>,
     ) {
-        let samples = if rate == self.codec.sample_rate() {
-            samples
-        } else {
-            if self.resampler.as_ref().is_none_or(|(of, _)| *of != rate) {
-                self.resampler = Resampler::new(rate, self.codec.sample_rate()).map(|made| (rate, made));
-            }
-            let Some((_, resampler)) = &mut self.resampler else { return };
-            resampled.clear();
-            resampler.process(samples, resampled);
-            resampled
-        };
+        let samples = self.to_rate.convert(rate, self.codec.sample_rate(), samples, resampled);
         if self.encoder.is_none() {
             self.encoder = Encoder::new(self.codec).ok();
         }
@@ -79,6 +103,6 @@ impl Outgoing {
     }
 
     pub(crate) fn size(&self) -> usize {
-        self.resampler.as_ref().map_or(0, |(_, resampler)| resampler.size())
+        self.to_rate.size()
     }
 }

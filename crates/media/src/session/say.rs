@@ -34,7 +34,7 @@ impl MediaSession {
             }
         }
         self.timestamp = self.timestamp.wrapping_add(self.frame_units());
-        self.keep(out);
+        self.keep(work, out);
         self.report(now, work, out);
     }
 
@@ -142,6 +142,11 @@ impl MediaSession {
 
     /// `work.payload` as a packet.
     fn send(&mut self, payload_type: u8, timestamp: u32, work: &mut Work, out: &mut impl Outbox) {
+        if self.destination().is_none() {
+            // Numbers are for what is sent: a gap would be taken for loss.
+            self.is_talking = false;
+            return;
+        }
         let header = Header {
             marker: !self.is_talking,
             payload_type,
@@ -156,8 +161,12 @@ impl MediaSession {
         work.payload = payload;
     }
 
+    fn destination(&self) -> Option<SocketAddr> {
+        self.latch.address().filter(|_| self.negotiated.direction.sends())
+    }
+
     fn write(&mut self, header: Header, payload: &[u8], work: &mut Work, out: &mut impl Outbox) {
-        let Some(to) = self.latch.address().filter(|_| self.negotiated.direction.sends()) else { return };
+        let Some(to) = self.destination() else { return };
         work.packet.clear();
         header.write(payload, &mut work.packet);
         if let Some(contexts) = &mut self.srtp
@@ -177,7 +186,9 @@ impl MediaSession {
                 self.digit_gap -= 1;
                 return false;
             }
-            let Some(events) = self.negotiated.events else { return false };
+            let Some(events) = self.negotiated.events.filter(|_| self.destination().is_some()) else {
+                return false;
+            };
             let Some(digit) = self.digits.pop_front() else { return false };
             self.flush(work, out);
             let options = EventOptions {

@@ -499,6 +499,8 @@ fn a_held_leg_is_sent_nothing_and_goes_on_behind_it() {
     let last = out.headers()[6];
     assert_eq!((out.rtp[6].0, last.payload_type, last.ssrc), (address("127.0.0.3:8000"), 9, leg.ssrc()));
     assert_eq!(last.timestamp.wrapping_sub(out.headers()[0].timestamp), 11 * 160);
+    // What was not sent has no number.
+    assert_eq!(last.sequence - out.headers()[0].sequence, 6);
     assert_eq!(out.rtp[6].1.len(), 172);
     assert!(leg.renegotiate(negotiated(Codec::G729, true)).is_err());
 }
@@ -544,4 +546,40 @@ fn a_leg_is_small_and_grows_no_more() {
         assert_eq!(hears.size(), size);
         assert!(size <= bound, "{size} of {bound}");
     }
+}
+
+#[test]
+fn a_recording_keeps_its_rate_when_the_codec_changes() {
+    let (mut says, mut hears) = (leg(Codec::Pcma), leg(Codec::Pcma));
+    hears.record(RecordSource::Both);
+    let mut recorded = Vec::new();
+    for codec in [Codec::Pcma, Codec::Opus, Codec::G722] {
+        says.renegotiate(negotiated(codec, true)).unwrap();
+        hears.renegotiate(negotiated(codec, true)).unwrap();
+        says.play(tone_prompt(codec, 2_000), PlayOptions::once(1));
+        let (_, out) = talk(&mut says, &mut hears, 100, |_| true);
+        assert_eq!((hears.record_rate(), hears.rate()), (Some(8_000), codec.sample_rate()));
+        assert!(levels(&out.recorded[8_000..14_000], 8_000, 500.0).0 > 7_000.0, "{codec:?}");
+        recorded.extend(out.recorded);
+    }
+    assert_eq!(recorded.len(), 3 * 16_000);
+}
+
+#[test]
+fn a_new_key_of_the_peer_leaves_the_own_direction_alone() {
+    let line =
+        |byte| CryptoLine { tag: 1, suite: Suite::AesCm128Sha1_80, key: [byte; 30], unencrypted: false };
+    let with = |send, receive| Negotiated {
+        srtp: Some((line(send), line(receive))),
+        ..negotiated(Codec::Pcma, true)
+    };
+    let mut says = MediaSession::new(with(1, 2), 9, None).unwrap();
+    let mut hears = MediaSession::new(with(2, 1), 9, None).unwrap();
+    says.send_silence(true).unwrap();
+    // Past the turn of the sequence number, which the key's owner counts.
+    talk(&mut says, &mut hears, 65_600, |_| true);
+    says.renegotiate(with(1, 3)).unwrap();
+    // The listener's own receiving key is the same: its count of turns goes on, and so must the sender's.
+    talk(&mut says, &mut hears, 10, |_| true);
+    assert_eq!((says.dropped(), hears.dropped()), (Dropped::default(), Dropped::default()));
 }
