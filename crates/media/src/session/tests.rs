@@ -1,5 +1,7 @@
 //! Legs in virtual time: what one says arrives at the other, unless the test loses it.
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::pcap::{Capture, dtmf_capture};
 use crate::rtcp::{self, Report};
@@ -582,4 +584,47 @@ fn a_new_key_of_the_peer_leaves_the_own_direction_alone() {
     // The listener's own receiving key is the same: its count of turns goes on, and so must the sender's.
     talk(&mut says, &mut hears, 10, |_| true);
     assert_eq!((says.dropped(), hears.dropped()), (Dropped::default(), Dropped::default()));
+}
+
+proptest! {
+    /// Packets of any numbers, lengths and times, and bytes that are none: every tick is a frame, everything is counted.
+    #[test]
+    fn any_packets_are_answered(
+        codec in 0_usize..4,
+        packets in prop::collection::vec((0_u8..5, any::<u16>(), any::<u32>(), 0_u32..3, 0_usize..700, any::<u8>()), 0..60),
+    ) {
+        let mut leg = leg(CODECS[codec]);
+        leg.listen_decoded(true);
+        leg.tap(true);
+        leg.record(RecordSource::Dual);
+        let (mut out, mut work) = (Out::default(), Work::default());
+        let mut handled = 0;
+        for (tick, (kind, sequence, timestamp, ssrc, len, byte)) in packets.iter().enumerate() {
+            let audio = leg.negotiated().audio.number;
+            // Half of them in order, near each other.
+            let (sequence, timestamp) =
+                if byte & 1 == 0 { (tick as u16, 160 * tick as u32 + (timestamp & 255)) } else { (*sequence, *timestamp) };
+            let header = Header {
+                marker: byte & 2 != 0,
+                payload_type: [audio, audio, 101, 13, *byte & 0x7f][usize::from(*kind)],
+                sequence,
+                timestamp,
+                ssrc: *ssrc,
+            };
+            let mut bytes = Vec::new();
+            header.write(&vec![*byte; *len], &mut bytes);
+            if *byte > 250 {
+                bytes.truncate(*len % 12);
+            }
+            let now = time(20 * tick as u64);
+            handled += u64::from(leg.handle_packet(now, address(PEER), &bytes, &mut work, &mut out) != Handled::Taken);
+            leg.tick(now, &mut work, &mut out);
+            prop_assert_eq!(leg.heard_samples().len(), leg.frame());
+        }
+        let Dropped { strangers, malformed, unknown } = leg.dropped();
+        prop_assert_eq!(strangers + malformed + unknown, handled);
+        leg.stop_recording(&mut out);
+        prop_assert_eq!(out.recorded.len(), packets.len() * leg.frame() * 2);
+        prop_assert!(leg.size() < 120_000, "{}", leg.size());
+    }
 }
