@@ -126,6 +126,20 @@ mod tests {
     }
 
     #[test]
+    fn every_code_has_its_nearest_in_the_other_law() {
+        for code in 0..=255 {
+            let (ulaw, alaw) = (ulaw_decode(code), alaw_decode(code));
+            let to_alaw = i32::from(alaw_decode(ulaw_to_alaw(code))) - i32::from(ulaw);
+            let to_ulaw = i32::from(ulaw_decode(alaw_to_ulaw(code))) - i32::from(alaw);
+            let step = |sample: i16| i32::from(sample.unsigned_abs()) / 32 + 16;
+            assert!(to_alaw.abs() <= step(ulaw), "mu-law {code:#x}: off by {to_alaw}");
+            assert!(to_ulaw.abs() <= step(alaw), "A-law {code:#x}: off by {to_ulaw}");
+        }
+        // Loud codes there and back are themselves or a neighbour's.
+        assert_eq!((ulaw_to_alaw(0x80), alaw_to_ulaw(0xaa)), (0xaa, 0x80));
+    }
+
+    #[test]
     fn every_sample_comes_back_within_half_a_step() {
         for sample in i16::MIN..=i16::MAX {
             let wide = i32::from(sample);
