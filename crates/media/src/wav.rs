@@ -198,7 +198,7 @@ pub fn resample(samples: &[i16], from: u32, to: u32) -> Vec<i16> {
 }
 
 /// The filter for a sample that lies `fraction` behind its centre, its sum 1.
-fn taps(fraction: f64, cutoff: f64, reach: isize) -> Vec<f32> {
+pub(crate) fn taps(fraction: f64, cutoff: f64, reach: isize) -> Vec<f32> {
     let weight = |offset: isize| {
         let x = offset as f64 - fraction;
         let sinc = if x == 0.0 { 1.0 } else { (PI * x * cutoff).sin() / (PI * x * cutoff) };

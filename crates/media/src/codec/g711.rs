@@ -9,6 +9,30 @@ const ULAW_BIAS: i32 = 0x84;
 const ULAW: [i16; 256] = ulaw_table();
 const ALAW: [i16; 256] = alaw_table();
 
+/// Every code word in the other law: the nearest that it has.
+const ULAW_TO_ALAW: [u8; 256] = converted(&ULAW, true);
+const ALAW_TO_ULAW: [u8; 256] = converted(&ALAW, false);
+
+/// A code word of PCMU as one of PCMA.
+pub fn ulaw_to_alaw(byte: u8) -> u8 {
+    ULAW_TO_ALAW[usize::from(byte)]
+}
+
+/// A code word of PCMA as one of PCMU.
+pub fn alaw_to_ulaw(byte: u8) -> u8 {
+    ALAW_TO_ULAW[usize::from(byte)]
+}
+
+const fn converted(samples: &[i16; 256], to_alaw: bool) -> [u8; 256] {
+    let mut table = [0; 256];
+    let mut index = 0;
+    while index < 256 {
+        table[index] = if to_alaw { alaw_encode(samples[index]) } else { ulaw_encode(samples[index]) };
+        index += 1;
+    }
+    table
+}
+
 pub fn ulaw_decode(byte: u8) -> i16 {
     ULAW[usize::from(byte)]
 }
@@ -17,16 +41,17 @@ pub fn alaw_decode(byte: u8) -> i16 {
     ALAW[usize::from(byte)]
 }
 
-pub fn ulaw_encode(sample: i16) -> u8 {
+pub const fn ulaw_encode(sample: i16) -> u8 {
     let sign = if sample < 0 { 0x80 } else { 0 };
-    let magnitude = i32::from(sample).abs().min(ULAW_CLIP) + ULAW_BIAS;
+    let magnitude = (sample as i32).abs();
+    let magnitude = if magnitude > ULAW_CLIP { ULAW_CLIP } else { magnitude } + ULAW_BIAS;
     // The highest bit is 7 to 14: the bias sees to the lower bound, the clip to the upper.
     let segment = magnitude.ilog2() - 7;
     let step = (magnitude >> (segment + 3)) & 0x0f;
     !(sign | (segment << 4) as u8 | step as u8)
 }
 
-pub fn alaw_encode(sample: i16) -> u8 {
+pub const fn alaw_encode(sample: i16) -> u8 {
     // Thirteen bits; negative samples as their ones' complement, so that -1 lies in the lowest step.
     let sign = if sample < 0 { 0 } else { 0x80 };
     let magnitude = if sample < 0 { !sample } else { sample } >> 3;
@@ -98,6 +123,20 @@ mod tests {
         }
         assert_eq!(ulaw_encode(0), 0xff);
         assert_eq!((alaw_encode(0), alaw_encode(-1)), (0xd5, 0x55));
+    }
+
+    #[test]
+    fn every_code_has_its_nearest_in_the_other_law() {
+        for code in 0..=255 {
+            let (ulaw, alaw) = (ulaw_decode(code), alaw_decode(code));
+            let to_alaw = i32::from(alaw_decode(ulaw_to_alaw(code))) - i32::from(ulaw);
+            let to_ulaw = i32::from(ulaw_decode(alaw_to_ulaw(code))) - i32::from(alaw);
+            let step = |sample: i16| i32::from(sample.unsigned_abs()) / 32 + 16;
+            assert!(to_alaw.abs() <= step(ulaw), "mu-law {code:#x}: off by {to_alaw}");
+            assert!(to_ulaw.abs() <= step(alaw), "A-law {code:#x}: off by {to_ulaw}");
+        }
+        // Loud codes there and back are themselves or a neighbour's.
+        assert_eq!((ulaw_to_alaw(0x80), alaw_to_ulaw(0xaa)), (0xaa, 0x80));
     }
 
     #[test]

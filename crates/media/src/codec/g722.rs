@@ -165,10 +165,8 @@ impl G722Encoder {
     fn quantise_low(&mut self, x: i32) -> u8 {
         let e = saturate(x - self.low.s);
         let magnitude = if e < 0 { !e } else { e };
-        let mut level = 1;
-        while level < 30 && magnitude >= (self.low.det * Q6[level]) >> 12 {
-            level += 1;
-        }
+        // The decision levels rise: five looks find what a walk needs up to thirty for.
+        let level = 1 + Q6[1..].partition_point(|step| magnitude >= (self.low.det * step) >> 12);
         // Table 13: positive codes fall from 61, negative ones from 31 but for the two smallest.
         let code = match (e < 0, level) {
             (false, level) => 62 - level,

@@ -7,7 +7,7 @@ mod opus;
 mod tests;
 mod types;
 
-pub use g711::{alaw_decode, alaw_encode, ulaw_decode, ulaw_encode};
+pub use g711::{alaw_decode, alaw_encode, alaw_to_ulaw, ulaw_decode, ulaw_encode, ulaw_to_alaw};
 pub use g722::{G722Decoder, G722Encoder};
 pub use types::{Codec, PayloadType, RtpMap};
 

@@ -47,7 +47,7 @@ impl Suite {
         Suite::ALL.into_iter().find(|suite| suite.name().eq_ignore_ascii_case(name))
     }
 
-    fn encrypts(self) -> bool {
+    pub(crate) fn encrypts(self) -> bool {
         matches!(self, Suite::AesCm128Sha1_80 | Suite::AesCm128Sha1_32)
     }
 

@@ -1,0 +1,374 @@
+//! Offer and answer (RFC 3264): what is offered, what is answered, and what both then have.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use super::{Description, Direction, Host, Kind, Media, Origin};
+use crate::codec::{Codec, PayloadType};
+use crate::srtp::{CryptoLine, KEY_LEN, Suite};
+
+/// What this side brings.
+#[derive(Debug, Clone)]
+pub struct Local<'a> {
+    /// Where the peer is to send.
+    pub ip: IpAddr,
+    pub port: u16,
+    /// `o=`: one number a call, and [`Versions`] counts the other.
+    pub session_id: u64,
+    /// In the order of an offer; an answer takes the first of the peer's that is among them.
+    pub codecs: &'a [Codec],
+    /// Hold: what this side wants.
+    pub direction: Direction,
+    pub srtp: SrtpPolicy,
+    /// Random bytes, new for every offer and for the first answer of a call; later answers of the call repeat it.
+    pub key: [u8; KEY_LEN],
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SrtpPolicy {
+    /// Neither offered nor taken.
+    Never,
+    /// Taken when the peer offers it.
+    #[default]
+    IfOffered,
+    /// Offered, and nothing without it is taken.
+    Required,
+}
+
+/// What both sides have: all that a leg's media needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Negotiated {
+    /// To be sent.
+    pub audio: PayloadType,
+    /// What may come, `audio` among them.
+    pub receive: Vec<PayloadType>,
+    /// To be sent, with the clock nearest to that of `audio`.
+    pub events: Option<PayloadType>,
+    /// What may come.
+    pub receive_events: Vec<PayloadType>,
+    /// RFC 3389.
+    pub comfort_noise: Option<u8>,
+    /// Milliseconds of a packet to be sent.
+    pub ptime_ms: u32,
+    /// Seen from this side.
+    pub direction: Direction,
+    /// The peer put its listener away.
+    pub held: bool,
+    /// `None`: a name, or 0.0.0.0. Packets then go where they come from.
+    pub remote: Option<SocketAddr>,
+    pub remote_rtcp: Option<SocketAddr>,
+    pub rtcp_mux: bool,
+    /// Keys for sending and for receiving.
+    pub srtp: Option<(CryptoLine, CryptoLine)>,
+}
+
+/// An answer and what it makes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    pub description: Description,
+    pub negotiated: Negotiated,
+}
+
+/// Why there is no call: 488 with this as its warning (RFC 3261 §20.43).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// No stream of sound, or only refused ones.
+    NoAudio,
+    /// The protocol of its m-line.
+    Protocol(String),
+    /// No common codec: what was offered.
+    NoCodec(String),
+    /// SRTP is required here, or by the peer with suites that are not spoken.
+    Srtp,
+    /// An answer with fewer or other streams than the offer had.
+    Streams,
+}
+
+impl Refusal {
+    /// The warn-code of RFC 3261 §20.43.
+    pub fn warning(&self) -> u16 {
+        match self {
+            Refusal::NoAudio | Refusal::Streams => 304,
+            Refusal::Protocol(_) | Refusal::Srtp => 302,
+            Refusal::NoCodec(_) => 305,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::NoAudio => f.write_str("expected a stream of sound with a port, found none"),
+            Refusal::Protocol(found) => write!(f, "expected RTP/AVP or RTP/SAVP, found {found}"),
+            Refusal::NoCodec(found) => {
+                write!(f, "expected PCMU, PCMA, G722 or opus as allowed here, found {found}")
+            }
+            Refusal::Srtp => {
+                f.write_str("expected SRTP with AES_CM_128_HMAC_SHA1_80 or _32, found none that fits")
+            }
+            Refusal::Streams => f.write_str("expected an answer with the offer's streams, found others"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Counts the version of `o=` (RFC 3264 §8): up by one when a description differs from the last one sent.
+#[derive(Debug, Clone, Default)]
+pub struct Versions {
+    last: Option<Description>,
+}
+
+impl Versions {
+    pub fn stamp(&mut self, description: &mut Description) {
+        if let Some(last) = &self.last {
+            description.origin.version = last.origin.version;
+            if description != last {
+                description.origin.version += 1;
+            }
+        }
+        self.last = Some(description.clone());
+    }
+}
+
+/// The numbers under which this side offers its codecs.
+const OPUS: PayloadType = PayloadType { number: 96, codec: Codec::Opus, clock_rate: 48_000, channels: 2 };
+const EVENTS: PayloadType =
+    PayloadType { number: 101, codec: Codec::TelephoneEvent, clock_rate: 8_000, channels: 1 };
+const EVENTS_48: PayloadType = PayloadType { number: 97, clock_rate: 48_000, ..EVENTS };
+const EVENT_RANGE: &str = "0-15";
+const PTIME: u32 = 20;
+/// Longer packets are not sent: three frames of 20 ms.
+const MAX_PTIME: u32 = 60;
+
+fn own(codec: Codec) -> Option<PayloadType> {
+    match codec {
+        Codec::Pcmu => PayloadType::fixed(0),
+        Codec::Pcma => PayloadType::fixed(8),
+        Codec::G722 => PayloadType::fixed(9),
+        Codec::Opus => Some(OPUS),
+        _ => None,
+    }
+}
+
+impl Local<'_> {
+    fn description(&self) -> Description {
+        let host = Host::Ip(self.ip);
+        let origin = Origin { id: self.session_id, version: 1, host: host.clone(), ..Origin::default() };
+        Description { origin, connection: Some(host), ..Description::default() }
+    }
+
+    fn speaks(&self, one: PayloadType) -> bool {
+        let rate = if one.codec == Codec::Opus { 48_000 } else { 8_000 };
+        own(one.codec).is_some() && self.codecs.contains(&one.codec) && one.clock_rate == rate
+    }
+}
+
+fn add(media: &mut Media, one: PayloadType) {
+    media.formats.push(one.number.to_string());
+    media.rtpmaps.push(one);
+    match one.codec {
+        Codec::TelephoneEvent => media.fmtps.push((one.number, EVENT_RANGE.to_owned())),
+        Codec::Opus => media.fmtps.push((one.number, "useinbandfec=0; stereo=0".to_owned())),
+        _ => {}
+    }
+}
+
+/// A first offer.
+pub fn offer(local: &Local<'_>) -> Description {
+    let secure = local.srtp == SrtpPolicy::Required;
+    let mut media = Media::new(Kind::Audio, local.port, if secure { "RTP/SAVP" } else { "RTP/AVP" });
+    for codec in local.codecs {
+        if let Some(one) = own(*codec) {
+            add(&mut media, one);
+        }
+    }
+    add(&mut media, EVENTS);
+    // RFC 4733 §2.1: events count the clock of the sound they stand between.
+    if local.codecs.contains(&Codec::Opus) {
+        add(&mut media, EVENTS_48);
+    }
+    media.ptime = Some(PTIME);
+    media.rtcp_mux = true;
+    media.direction = Some(local.direction);
+    if secure {
+        let crypto = |tag, suite| CryptoLine { tag, suite, key: local.key, unencrypted: false };
+        media.cryptos = vec![crypto(1, Suite::AesCm128Sha1_80), crypto(2, Suite::AesCm128Sha1_32)];
+        media.has_crypto = true;
+    }
+    Description { media: vec![media], ..local.description() }
+}
+
+/// A later offer in a session whose last description of this side was `before`: as many streams in the same order
+/// (RFC 3264 §8), the others refused as they were.
+pub fn offer_again(before: &Description, local: &Local<'_>) -> Description {
+    let mut new = offer(local);
+    let audio = before.media.iter().position(|one| one.kind == Kind::Audio && one.port != 0);
+    let mut ours = new.media.pop();
+    for (index, one) in before.media.iter().enumerate() {
+        let media = if Some(index) == audio { ours.take() } else { None };
+        new.media.push(media.unwrap_or_else(|| refused(one)));
+    }
+    new.media.extend(ours);
+    new.origin.version = before.origin.version + 1;
+    new
+}
+
+/// RFC 3264 §6: port 0, the formats as they came.
+fn refused(offered: &Media) -> Media {
+    let mut media = Media::new(offered.kind.clone(), 0, &offered.protocol);
+    media.formats.clone_from(&offered.formats);
+    media
+}
+
+/// The answer to an offer. The same offer gives the same answer, so it serves a 183 and the 200 behind it.
+pub fn answer(offer: &Description, local: &Local<'_>) -> Result<Answer, Refusal> {
+    let chosen = choose(offer, local)?;
+    let offered = &offer.media[chosen.index];
+    let mut media = Media::new(Kind::Audio, local.port, &offered.protocol);
+    let events: Vec<PayloadType> = offered.events().collect();
+    let send_events = nearest(&events, chosen.audio.clock_rate);
+    let noise = comfort_noise(offered);
+    add(&mut media, chosen.audio);
+    send_events.into_iter().for_each(|one| add(&mut media, one));
+    media.ptime = Some(packet_time(offered));
+    media.rtcp_mux = offered.rtcp_mux;
+    let direction = offer.direction_of(offered).mirrored().both(local.direction);
+    media.direction = Some(direction);
+    if let Some((send, _)) = chosen.srtp {
+        media.cryptos.push(send);
+        media.has_crypto = true;
+    }
+    let negotiated = Negotiated {
+        audio: chosen.audio,
+        // What was offered but not answered may still be under way.
+        receive: chosen.common,
+        events: send_events,
+        receive_events: events,
+        comfort_noise: noise,
+        ptime_ms: packet_time(offered),
+        direction,
+        held: offer.is_held(),
+        remote: offer.remote(offered),
+        remote_rtcp: offer.remote_rtcp(offered),
+        rtcp_mux: offered.rtcp_mux,
+        srtp: chosen.srtp,
+    };
+    let mut description = local.description();
+    let mut ours = Some(media);
+    for (index, one) in offer.media.iter().enumerate() {
+        let media = if index == chosen.index { ours.take() } else { None };
+        description.media.push(media.unwrap_or_else(|| refused(one)));
+    }
+    Ok(Answer { description, negotiated })
+}
+
+/// A stream of sound that can be taken.
+struct Chosen {
+    index: usize,
+    audio: PayloadType,
+    common: Vec<PayloadType>,
+    srtp: Option<(CryptoLine, CryptoLine)>,
+}
+
+/// The first that fits; secure ones first when both kinds are offered.
+fn choose(offer: &Description, local: &Local<'_>) -> Result<Chosen, Refusal> {
+    let mut refusal = Refusal::NoAudio;
+    let audio = || offer.media.iter().enumerate().filter(|(_, one)| one.kind == Kind::Audio && one.port != 0);
+    let secure = audio().filter(|(_, one)| one.is_secure());
+    for (index, media) in secure.chain(audio().filter(|(_, one)| !one.is_secure())) {
+        match fits(media, local) {
+            Ok((common, srtp)) => return Ok(Chosen { index, audio: common[0], common, srtp }),
+            Err(reason) => refusal = reason,
+        }
+    }
+    Err(refusal)
+}
+
+type Fit = (Vec<PayloadType>, Option<(CryptoLine, CryptoLine)>);
+
+fn fits(media: &Media, local: &Local<'_>) -> Result<Fit, Refusal> {
+    if !media.is_rtp() {
+        return Err(Refusal::Protocol(media.protocol.clone()));
+    }
+    let common: Vec<PayloadType> = spoken(media, local).collect();
+    if common.is_empty() {
+        return Err(Refusal::NoCodec(media.formats.join(" ")));
+    }
+    // COMPAT(phones): crypto lines under RTP/AVP mean SRTP if possible.
+    let theirs = media
+        .cryptos
+        .iter()
+        .find(|one| one.suite.encrypts() && !one.unencrypted && local.srtp != SrtpPolicy::Never);
+    let srtp = theirs.map(|theirs| (CryptoLine { key: local.key, unencrypted: false, ..*theirs }, *theirs));
+    if srtp.is_none() && (media.is_secure() || local.srtp == SrtpPolicy::Required) {
+        return Err(Refusal::Srtp);
+    }
+    Ok((common, srtp))
+}
+
+fn spoken<'a>(media: &'a Media, local: &'a Local<'_>) -> impl Iterator<Item = PayloadType> + 'a {
+    media.formats.iter().filter_map(|format| media.payload_type(format)).filter(|one| local.speaks(*one))
+}
+
+/// With the same clock, or else the first with a clock that is known.
+fn nearest(events: &[PayloadType], clock_rate: u32) -> Option<PayloadType> {
+    let known = |one: &&PayloadType| matches!(one.clock_rate, 8_000 | 16_000 | 48_000);
+    events.iter().find(|one| one.clock_rate == clock_rate).or_else(|| events.iter().find(known)).copied()
+}
+
+fn comfort_noise(media: &Media) -> Option<u8> {
+    let mut all = media.formats.iter().filter_map(|format| media.payload_type(format));
+    all.find(|one| one.codec == Codec::ComfortNoise && one.clock_rate == 8_000).map(|one| one.number)
+}
+
+/// What the peer asks for, in whole frames of 20 ms and not above its maximum.
+fn packet_time(media: &Media) -> u32 {
+    let most = media.maxptime.unwrap_or(MAX_PTIME).min(MAX_PTIME);
+    let wanted = media.ptime.unwrap_or(PTIME).min(most);
+    (wanted / PTIME * PTIME).max(PTIME)
+}
+
+/// What the peer's answer to this side's offer makes.
+pub fn accept(offer: &Description, answer: &Description, local: &Local<'_>) -> Result<Negotiated, Refusal> {
+    let index = offer
+        .media
+        .iter()
+        .position(|one| one.kind == Kind::Audio && one.port != 0)
+        .ok_or(Refusal::NoAudio)?;
+    let (ours, theirs) = (&offer.media[index], answer.media.get(index).ok_or(Refusal::Streams)?);
+    if theirs.kind != Kind::Audio {
+        return Err(Refusal::Streams);
+    }
+    if theirs.port == 0 {
+        return Err(Refusal::NoAudio);
+    }
+    if !theirs.is_rtp() {
+        return Err(Refusal::Protocol(theirs.protocol.clone()));
+    }
+    let audio = spoken(theirs, local).next().ok_or_else(|| Refusal::NoCodec(theirs.formats.join(" ")))?;
+    let answered: Vec<PayloadType> = theirs.events().collect();
+    let key = |line: &CryptoLine| {
+        ours.cryptos.iter().find(|one| one.tag == line.tag && one.suite == line.suite).copied()
+    };
+    let srtp = theirs.cryptos.iter().find_map(|line| Some((key(line)?, *line)));
+    if srtp.is_none() && (ours.is_secure() || theirs.is_secure()) {
+        return Err(Refusal::Srtp);
+    }
+    let direction = answer.direction_of(theirs).mirrored().both(local.direction);
+    Ok(Negotiated {
+        audio,
+        // RFC 3264 §6.1: the offer's numbers are those under which it wants to receive.
+        receive: spoken(ours, local).collect(),
+        events: nearest(&answered, audio.clock_rate),
+        receive_events: if answered.is_empty() { Vec::new() } else { ours.events().collect() },
+        comfort_noise: comfort_noise(theirs),
+        ptime_ms: packet_time(theirs),
+        direction,
+        held: answer.is_held(),
+        remote: answer.remote(theirs),
+        remote_rtcp: answer.remote_rtcp(theirs),
+        rtcp_mux: ours.rtcp_mux && theirs.rtcp_mux,
+        srtp,
+    })
+}

@@ -1,0 +1,108 @@
+//! The codec of what is sent: what comes in it passes through, the rest is transcoded.
+
+use crate::codec::{Codec, Decoder, Encoder, Error, alaw_to_ulaw, ulaw_to_alaw};
+use crate::resample::Resampler;
+
+/// Samples of any rate at the one that is wanted.
+#[derive(Default)]
+pub(crate) struct ToRate {
+    /// For the pair of rates that was last seen.
+    resampler: Option<(u32, u32, Resampler)>,
+}
+
+impl ToRate {
+    /// The same samples, or those in `buffer`. Rates that are not converted give nothing.
+    pub(crate) fn convert<'a>(
+        &mut self,
+        from: u32,
+        to: u32,
+        samples: &'a [i16],
+        buffer: &'a mut Vec<i16>,
+    ) -> &'a [i16] {
+        if from == to {
+            return samples;
+        }
+        if self.resampler.as_ref().is_none_or(|(one, other, _)| (*one, *other) != (from, to)) {
+            self.resampler = Resampler::new(from, to).map(|made| (from, to, made));
+        }
+        buffer.clear();
+        if let Some((_, _, resampler)) = &mut self.resampler {
+            resampler.process(samples, buffer);
+        }
+        buffer
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.resampler.as_ref().map_or(0, |(_, _, resampler)| resampler.size())
+    }
+}
+
+pub(crate) struct Outgoing {
+    codec: Codec,
+    encoder: Option<Encoder>,
+    /// Of the codec that comes.
+    decoder: Option<(Codec, Decoder)>,
+    to_rate: ToRate,
+}
+
+impl Outgoing {
+    pub(crate) fn new(codec: Codec) -> Result<Outgoing, Error> {
+        // One that is not spoken is told at once; the state itself waits until it is needed.
+        if !matches!(codec, Codec::Pcmu | Codec::Pcma | Codec::G722 | Codec::Opus) {
+            return Err(Error::Unsupported(codec));
+        }
+        Ok(Outgoing { codec, encoder: None, decoder: None, to_rate: ToRate::default() })
+    }
+
+    /// A frame of any codec; `samples` and `resampled` are for its use. What does not decode is left out.
+    pub(crate) fn payload(
+        &mut self,
+        codec: Codec,
+        payload: &[u8],
+        (samples, resampled): (&mut Vec<i16>, &mut Vec<i16>),
+        out: &mut Vec<u8>,
+    ) {
+        match (codec, self.codec) {
+            (from, to) if from == to => out.extend_from_slice(payload),
+            (Codec::Pcmu, Codec::Pcma) => out.extend(payload.iter().map(|byte| ulaw_to_alaw(*byte))),
+            (Codec::Pcma, Codec::Pcmu) => out.extend(payload.iter().map(|byte| alaw_to_ulaw(*byte))),
+            _ => {
+                samples.clear();
+                let Some(decoder) = self.decoder(codec) else { return };
+                if decoder.decode(payload, samples).is_ok() {
+                    self.samples(codec.sample_rate(), samples, resampled, out);
+                }
+            }
+        }
+    }
+
+    fn decoder(&mut self, codec: Codec) -> Option<&mut Decoder> {
+        if self.decoder.as_ref().is_none_or(|(of, _)| *of != codec) {
+            self.decoder = Some((codec, Decoder::new(codec).ok()?));
+        }
+        self.decoder.as_mut().map(|(_, decoder)| decoder)
+    }
+
+    pub(crate) fn samples(
+        &mut self,
+        rate: u32,
+        samples: &[i16],
+        resampled: &mut Vec<i16>,
+        out: &mut Vec<u8>,
+    ) {
+        let samples = self.to_rate.convert(rate, self.codec.sample_rate(), samples, resampled);
+        if self.encoder.is_none() {
+            self.encoder = Encoder::new(self.codec).ok();
+        }
+        let start = out.len();
+        if let Some(encoder) = &mut self.encoder
+            && encoder.encode(samples, out).is_err()
+        {
+            out.truncate(start);
+        }
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.to_rate.size()
+    }
+}

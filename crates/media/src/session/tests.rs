@@ -1,0 +1,688 @@
+//! Legs in virtual time: what one says arrives at the other, unless the test loses it.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::pcap::{Capture, dtmf_capture};
+use crate::rtcp::{self, Report};
+use crate::rtp::{Header, Packet};
+use crate::srtp::{CryptoLine, Suite};
+use crate::tone::tone;
+
+const START: Instant = Instant::from_unix_seconds(1_700_000_000);
+const CODECS: [Codec; 4] = [Codec::Pcmu, Codec::Pcma, Codec::G722, Codec::Opus];
+
+#[derive(Default)]
+struct Out {
+    rtp: Vec<(SocketAddr, Vec<u8>)>,
+    rtcp: Vec<(SocketAddr, Vec<u8>)>,
+    events: Vec<Event>,
+    recorded: Vec<i16>,
+    pieces: usize,
+    tapped: (Vec<i16>, Vec<i16>),
+}
+
+impl Outbox for Out {
+    fn rtp(&mut self, to: SocketAddr, packet: &[u8]) {
+        self.rtp.push((to, packet.to_vec()));
+    }
+
+    fn rtcp(&mut self, to: SocketAddr, packet: &[u8]) {
+        self.rtcp.push((to, packet.to_vec()));
+    }
+
+    fn event(&mut self, event: Event) {
+        self.events.push(event);
+    }
+
+    fn recorded(&mut self, samples: &[i16]) {
+        self.recorded.extend_from_slice(samples);
+        self.pieces += 1;
+    }
+
+    fn tapped(&mut self, heard: &[i16], said: &[i16]) {
+        self.tapped.0.extend_from_slice(heard);
+        self.tapped.1.extend_from_slice(said);
+    }
+}
+
+impl Out {
+    fn digits(&self) -> String {
+        let digit =
+            |event: &Event| if let Event::Digit { digit, .. } = event { Some(digit.to_char()) } else { None };
+        self.events.iter().filter_map(digit).collect()
+    }
+
+    fn headers(&self) -> Vec<Header> {
+        self.rtp.iter().map(|(_, bytes)| Packet::parse(bytes).unwrap().header()).collect()
+    }
+}
+
+fn time(ms: u64) -> Instant {
+    START + Duration::from_millis(ms)
+}
+
+fn address(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+const PEER: &str = "127.0.0.2:6000";
+
+fn payload_type(codec: Codec) -> PayloadType {
+    let opus = PayloadType { number: 96, codec, clock_rate: 48_000, channels: 2 };
+    [0, 8, 9].into_iter().filter_map(PayloadType::fixed).find(|one| one.codec == codec).unwrap_or(opus)
+}
+
+fn negotiated(codec: Codec, has_events: bool) -> Negotiated {
+    let audio = payload_type(codec);
+    let events =
+        PayloadType { number: 101, codec: Codec::TelephoneEvent, clock_rate: audio.clock_rate, channels: 1 };
+    let events = has_events.then_some(events);
+    Negotiated {
+        audio,
+        receive: vec![audio],
+        events,
+        receive_events: events.into_iter().collect(),
+        comfort_noise: Some(13),
+        ptime_ms: 20,
+        direction: crate::sdp::Direction::SendRecv,
+        held: false,
+        remote: Some(address(PEER)),
+        remote_rtcp: Some(address("127.0.0.2:6001")),
+        rtcp_mux: false,
+        srtp: None,
+    }
+}
+
+fn leg(codec: Codec) -> MediaSession {
+    MediaSession::new(negotiated(codec, true), 0x1234_5678_9abc_def0, None).unwrap()
+}
+
+fn ticks(leg: &mut MediaSession, ticks: std::ops::Range<u64>, out: &mut Out) {
+    let mut work = Work::default();
+    ticks.for_each(|tick| leg.tick(time(20 * tick), &mut work, out));
+}
+
+/// One leg says, the other hears what `passes` of its packets.
+fn talk(
+    says: &mut MediaSession,
+    hears: &mut MediaSession,
+    count: u64,
+    passes: impl Fn(usize) -> bool,
+) -> (Out, Out) {
+    let (mut said, mut heard, mut work, mut sent) = (Out::default(), Out::default(), Work::default(), 0);
+    for tick in 0..count {
+        says.tick(time(20 * tick), &mut work, &mut said);
+        for (_, bytes) in &said.rtp[sent..] {
+            if passes(sent) {
+                let handled =
+                    hears.handle_packet(time(20 * tick + 5), address(PEER), bytes, &mut work, &mut heard);
+                assert_eq!(handled, Handled::Taken);
+            }
+            sent += 1;
+        }
+        hears.tick(time(20 * tick + 10), &mut work, &mut heard);
+    }
+    (said, heard)
+}
+
+/// The level of a frequency and of all else, in samples.
+fn levels(samples: &[i16], rate: u32, frequency: f64) -> (f64, f64) {
+    let (re, im, power) =
+        samples.iter().enumerate().fold((0.0, 0.0, 0.0), |(re, im, power), (at, sample)| {
+            let turn = std::f64::consts::TAU * frequency * at as f64 / f64::from(rate);
+            let value = f64::from(*sample);
+            (re + value * turn.cos(), im + value * turn.sin(), power + value * value)
+        });
+    let count = samples.len() as f64;
+    let level = f64::hypot(re, im) * 2.0 / count;
+    (level, f64::max(power / count - level * level / 2.0, 0.0).sqrt())
+}
+
+fn tone_prompt(codec: Codec, ms: u32) -> Prompt {
+    Prompt::encode(codec, &tone(500.0, 8_000, 8_000, ms), 8_000).unwrap()
+}
+
+#[test]
+fn a_prompt_is_a_packet_a_tick_and_tells_its_end() {
+    for codec in CODECS {
+        let (mut leg, mut out) = (leg(codec), Out::default());
+        let prompt = tone_prompt(codec, 100);
+        assert_eq!(leg.play(prompt.clone(), PlayOptions { loops: Some(2), ..PlayOptions::once(7) }), None);
+        ticks(&mut leg, 0..20, &mut out);
+        assert_eq!(out.rtp.len(), 10, "{codec:?}");
+        let headers = out.headers();
+        let units = leg.negotiated().audio.clock_rate / 50;
+        for (index, header) in headers.iter().enumerate() {
+            assert_eq!(header.sequence, headers[0].sequence + index as u16);
+            assert_eq!(header.timestamp, headers[0].timestamp.wrapping_add(units * index as u32));
+            assert_eq!((header.marker, header.ssrc), (index == 0, 0x1234_5678));
+            assert_eq!(Packet::parse(&out.rtp[index].1).unwrap().payload(), prompt.frame(index % 5).unwrap());
+        }
+        assert_eq!(out.events, [Event::PromptEnded { id: 7 }]);
+        assert!(!leg.is_playing());
+    }
+}
+
+#[test]
+fn a_prompt_stops_within_a_frame_and_begins_anywhere() {
+    let (mut leg, mut out) = (leg(Codec::Pcma), Out::default());
+    let prompt = tone_prompt(Codec::Pcma, 2_000);
+    leg.play(prompt.clone(), PlayOptions { id: 1, loops: None, offset_ms: 1_960 });
+    ticks(&mut leg, 0..5, &mut out);
+    let payloads: Vec<_> = out.rtp.iter().map(|(_, bytes)| bytes[12..].to_vec()).collect();
+    assert_eq!(payloads, [98, 99, 0, 1, 2].map(|at| prompt.frame(at).unwrap().to_vec()));
+    assert_eq!(leg.stop(), Some((1, 60)));
+    ticks(&mut leg, 5..10, &mut out);
+    assert_eq!((out.rtp.len(), leg.stop(), out.events.len()), (5, None, 0));
+    // The time of the pause is in the timestamp, the marker says that it was one.
+    leg.play(prompt.clone(), PlayOptions::once(2));
+    assert_eq!(leg.play(prompt, PlayOptions { offset_ms: u64::MAX, ..PlayOptions::once(3) }), Some((2, 0)));
+    ticks(&mut leg, 10..11, &mut out);
+    assert_eq!(out.events, [Event::PromptEnded { id: 3 }]);
+    leg.send_silence(true).unwrap();
+    ticks(&mut leg, 11..12, &mut out);
+    let (first, last) = (out.headers()[0], out.headers()[5]);
+    assert_eq!((last.timestamp.wrapping_sub(first.timestamp), last.sequence - first.sequence), (11 * 160, 5));
+    assert!(last.marker && out.rtp[5].1[12..] == [0xd5; 160]);
+}
+
+#[test]
+fn digits_go_through_as_events_whatever_is_lost() {
+    let digits: Vec<Digit> = "15#5".chars().filter_map(Digit::from_char).collect();
+    for codec in CODECS {
+        // Seven packets a digit: all, the ends lost, only the ends, only the second.
+        let patterns: [fn(usize) -> bool; 4] =
+            [|_| true, |at| at % 7 < 4, |at| at % 7 >= 4, |at| at % 7 == 1];
+        for (index, passes) in patterns.into_iter().enumerate() {
+            let (mut says, mut hears) = (leg(codec), leg(codec));
+            says.play(tone_prompt(codec, 5_000), PlayOptions::once(1));
+            assert_eq!(says.send_digits(&digits), Ok(true));
+            // Sound between the digits shares the numbers, not the count.
+            says.stop();
+            let (said, heard) = talk(&mut says, &mut hears, 60, passes);
+            assert_eq!(heard.digits(), "15#5", "{codec:?} {index}");
+            assert_eq!((said.rtp.len(), said.events.as_slice()), (28, &[Event::DigitsSent][..]));
+            assert!(heard.events.iter().all(|event| !matches!(event, Event::Digit { by: By::Tone, .. })));
+        }
+    }
+    let mut full = leg(Codec::Pcma);
+    assert_eq!(full.send_digits(&[Digit::STAR; DIGITS_OUT + 1]), Ok(false));
+}
+
+#[test]
+fn the_prompt_goes_on_behind_digits_with_one_row_of_numbers() {
+    let (mut leg, mut out) = (leg(Codec::Pcmu), Out::default());
+    leg.play(tone_prompt(Codec::Pcmu, 400), PlayOptions::once(1));
+    leg.send_digits(&[Digit::POUND]).unwrap();
+    ticks(&mut leg, 0..40, &mut out);
+    let headers = out.headers();
+    assert!(headers.iter().zip(&headers[1..]).all(|(one, next)| next.sequence == one.sequence + 1));
+    assert_eq!(
+        headers.iter().map(|one| one.payload_type).collect::<Vec<_>>(),
+        [[101; 7].as_slice(), &[0; 20]].concat()
+    );
+    assert_eq!(headers[7].timestamp.wrapping_sub(headers[0].timestamp), 7 * 160);
+}
+
+#[test]
+fn digits_go_as_tones_where_events_were_not_negotiated() {
+    let digits: Vec<Digit> = "0*9".chars().filter_map(Digit::from_char).collect();
+    for codec in CODECS {
+        let new = || MediaSession::new(negotiated(codec, false), 1, None).unwrap();
+        let (mut says, mut hears) = (new(), new());
+        assert_eq!(says.send_digits(&digits), Ok(true));
+        let (said, heard) = talk(&mut says, &mut hears, 50, |at| at != 6);
+        assert_eq!(heard.digits(), "0*9", "{codec:?}");
+        assert!(said.events.contains(&Event::DigitsSent));
+        assert!(heard.events.contains(&Event::Digit { digit: digits[0], by: By::Tone }));
+    }
+    // Asked for beside events, until the first event comes.
+    let (mut says, mut hears) = (leg(Codec::Pcma), leg(Codec::Pcma));
+    hears.hear_tones(true);
+    says.play(Prompt::digits(Codec::Pcma, &digits, 100).unwrap(), PlayOptions::once(1));
+    assert_eq!(talk(&mut says, &mut hears, 40, |_| true).1.digits(), "0*9");
+    says.send_digits(&digits[..1]).unwrap();
+    assert_eq!(talk(&mut says, &mut hears, 40, |_| true).1.digits(), "0");
+    says.play(Prompt::digits(Codec::Pcma, &digits, 100).unwrap(), PlayOptions::once(1));
+    assert_eq!(talk(&mut says, &mut hears, 40, |_| true).1.digits(), "");
+}
+
+#[test]
+fn the_capture_of_the_load_test_is_a_digit_each_time_without_any_sound() {
+    let mut leg = leg(Codec::Pcma);
+    let (mut out, mut work) = (Out::default(), Work::default());
+    let capture = Capture::parse(&dtmf_capture(Digit::from_char('5').unwrap())).unwrap();
+    for time_of in [0, 1_000] {
+        for (at, (_, bytes)) in capture.iter().enumerate() {
+            let now = time(time_of + 20 * at as u64);
+            assert_eq!(leg.handle_packet(now, address(PEER), bytes, &mut work, &mut out), Handled::Taken);
+        }
+    }
+    assert_eq!(out.digits(), "55");
+}
+
+fn packet(payload_type: u8, sequence: u16) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let header =
+        Header { payload_type, sequence, timestamp: 160 * u32::from(sequence), ssrc: 5, ..Header::default() };
+    header.write(&[0xd5; 160], &mut bytes);
+    bytes
+}
+
+#[test]
+fn strangers_are_dropped_and_counted_and_a_nat_is_followed() {
+    let (mut out, mut work) = (Out::default(), Work::default());
+    let trusted = Some("127.0.0.9".parse().unwrap());
+    let mut leg = MediaSession::new(negotiated(Codec::Pcma, true), 1, trusted).unwrap();
+    let mut from = |leg: &mut MediaSession, ms: u64, source: &str, payload_type: u8| {
+        leg.handle_packet(time(ms), address(source), &packet(payload_type, ms as u16), &mut work, &mut out)
+    };
+    assert_eq!(leg.remote(), Some(address(PEER)));
+    assert_eq!(from(&mut leg, 0, "127.0.0.66:6000", 8), Handled::Stranger);
+    assert_eq!(from(&mut leg, 1, "127.0.0.66:6000", 101), Handled::Stranger);
+    // A number that nobody negotiated does not latch either.
+    assert_eq!(from(&mut leg, 2, "127.0.0.9:7000", 77), Handled::Unknown);
+    assert_eq!(from(&mut leg, 3, "127.0.0.9:7000", 8), Handled::Taken);
+    assert_eq!(leg.remote(), Some(address("127.0.0.9:7000")));
+    assert_eq!(from(&mut leg, 4, "127.0.0.2:6000", 8), Handled::Stranger);
+    assert_eq!(from(&mut leg, 20, "127.0.0.9:7001", 8), Handled::Stranger);
+    assert_eq!(from(&mut leg, 1_500, "127.0.0.66:7000", 8), Handled::Stranger);
+    assert_eq!(from(&mut leg, 1_501, "127.0.0.9:7001", 8), Handled::Taken);
+    assert_eq!(
+        leg.handle_packet(time(1_502), address("127.0.0.9:7001"), b"hello", &mut work, &mut out),
+        Handled::Malformed
+    );
+    assert_eq!(leg.dropped(), Dropped { strangers: 5, malformed: 1, unknown: 1 });
+    let latched = ["127.0.0.9:7000", "127.0.0.9:7001"].map(|text| Event::Latched(address(text)));
+    assert_eq!((out.events.as_slice(), leg.remote()), (&latched[..], Some(address("127.0.0.9:7001"))));
+}
+
+/// A says to B, whose leg passes it to C's.
+fn bridge(from: Codec, to: Codec, loses: fn(usize) -> bool) -> (Out, Out, Vec<i16>) {
+    let (mut a, mut b, mut c, mut d) = (leg(from), leg(from), leg(to), leg(to));
+    b.listen(true);
+    d.listen_decoded(true);
+    a.play(tone_prompt(from, 2_000), PlayOptions::once(1));
+    let (mut said, mut passed, mut end, mut work) =
+        (Out::default(), Out::default(), Out::default(), Work::default());
+    let mut heard = Vec::new();
+    for tick in 0..100 {
+        let now = time(20 * tick);
+        let (before, passed_before) = (said.rtp.len(), passed.rtp.len());
+        a.tick(now, &mut work, &mut said);
+        for (at, (_, bytes)) in said.rtp.iter().enumerate().skip(before) {
+            if !loses(at) {
+                b.handle_packet(now, address(PEER), bytes, &mut work, &mut end);
+            }
+        }
+        b.hear(now, &mut work, &mut end);
+        c.say(now, b.heard(), &mut work, &mut passed);
+        for (_, bytes) in &passed.rtp[passed_before..] {
+            d.handle_packet(now, address(PEER), bytes, &mut work, &mut end);
+        }
+        d.hear(now, &mut work, &mut end);
+        heard.extend_from_slice(d.heard_samples());
+    }
+    (said, passed, heard)
+}
+
+#[test]
+fn a_bridge_of_one_codec_passes_payloads_on_with_its_own_numbers() {
+    for codec in CODECS {
+        let (said, passed, _) = bridge(codec, codec, |_| false);
+        assert!(passed.rtp.len() >= 96, "{codec:?}");
+        for (index, (_, bytes)) in passed.rtp.iter().enumerate() {
+            assert_eq!(bytes[12..], said.rtp[index].1[12..]);
+        }
+        let headers = passed.headers();
+        assert!(headers.iter().zip(&headers[1..]).all(|(one, next)| next.sequence == one.sequence + 1));
+        // A loss stays one: the listener conceals it.
+        let (_, passed, heard) = bridge(codec, codec, |at| at == 50);
+        assert!(passed.rtp.len() >= 95);
+        let rate = codec.sample_rate();
+        let half = &heard[heard.len() / 4..heard.len() / 4 * 3];
+        let (level, other) = levels(half, rate, 500.0);
+        assert!(level > 7_000.0 && other < 2_000.0, "{codec:?}: {level} {other}");
+    }
+}
+
+#[test]
+fn a_bridge_of_two_codecs_transcodes_both_ways() {
+    for from in CODECS {
+        for to in CODECS.into_iter().filter(|to| *to != from) {
+            let (_, passed, heard) = bridge(from, to, |_| false);
+            assert!(passed.headers().iter().all(|header| header.payload_type == payload_type(to).number));
+            let rate = to.sample_rate();
+            let half = &heard[heard.len() / 4..heard.len() / 4 * 3];
+            let (level, other) = levels(half, rate, 500.0);
+            let snr = 20.0 * (level / 2_f64.sqrt() / other).log10();
+            assert!(
+                (7_200.0..8_800.0).contains(&level) && snr > 24.0,
+                "{from:?} to {to:?}: {level}, {snr} dB"
+            );
+        }
+    }
+}
+
+#[test]
+fn recordings_have_what_was_heard_and_said_in_bounded_pieces() {
+    for (source, channels) in [(RecordSource::Heard, 1), (RecordSource::Both, 1), (RecordSource::Dual, 2)] {
+        let (mut says, mut hears) = (leg(Codec::Pcma), leg(Codec::Pcma));
+        says.play(tone_prompt(Codec::Pcma, 3_000), PlayOptions::once(1));
+        let other = Prompt::encode(Codec::Pcma, &tone(900.0, 4_000, 8_000, 3_000), 8_000).unwrap();
+        hears.play(other, PlayOptions::once(1));
+        hears.record(source);
+        let (_, mut out) = talk(&mut says, &mut hears, 105, |_| true);
+        assert_eq!((out.pieces, out.recorded.len()), (10, 10 * 1_600 * channels), "{source:?}");
+        hears.stop_recording(&mut out);
+        hears.stop_recording(&mut out);
+        assert_eq!(out.recorded.len(), 105 * 160 * channels);
+        let left: Vec<i16> = out.recorded.iter().step_by(channels).copied().collect();
+        let right: Vec<i16> = out.recorded.iter().skip(channels - 1).step_by(channels).copied().collect();
+        let middle = 4_000..12_000;
+        let heard = levels(&left[middle.clone()], 8_000, 500.0).0;
+        let said = levels(&left[middle.clone()], 8_000, 900.0).0;
+        assert!(heard > 7_500.0, "{source:?} {heard}");
+        assert_eq!(said > 3_500.0, source == RecordSource::Both, "{source:?} {said}");
+        if source == RecordSource::Dual {
+            assert!(levels(&right[middle.clone()], 8_000, 900.0).0 > 3_500.0);
+            assert!(levels(&right[middle], 8_000, 500.0).0 < 100.0);
+        }
+    }
+}
+
+#[test]
+fn taps_have_both_directions_and_speech_is_told() {
+    let (mut says, mut hears) = (leg(Codec::G722), leg(Codec::G722));
+    says.play(tone_prompt(Codec::G722, 500), PlayOptions::once(1));
+    hears.play(tone_prompt(Codec::G722, 200), PlayOptions::once(1));
+    hears.tap(true);
+    hears.detect_speech(Some(SpeechOptions { silence_ms: 1_000, end_ms: 300 }));
+    let (_, out) = talk(&mut says, &mut hears, 100, |_| true);
+    assert_eq!((out.tapped.0.len(), out.tapped.1.len()), (100 * 320, 10 * 320));
+    let speech: Vec<_> = out.events.iter().filter(|event| matches!(event, Event::Speech(_))).collect();
+    let expected = [
+        SpeechEvent::Started,
+        SpeechEvent::Ended { silence_ms: 300 },
+        SpeechEvent::Silence { silence_ms: 1_000 },
+    ];
+    assert_eq!(speech, expected.map(Event::Speech).iter().collect::<Vec<_>>());
+    // Nothing at all comes: the timeout of a recording runs.
+    let mut alone = leg(Codec::Pcma);
+    alone.detect_speech(Some(SpeechOptions { silence_ms: 500, end_ms: 0 }));
+    let mut out = Out::default();
+    ticks(&mut alone, 0..30, &mut out);
+    assert_eq!(out.events, [Event::Speech(SpeechEvent::Silence { silence_ms: 500 })]);
+}
+
+#[test]
+fn srtp_protects_both_and_the_wrong_key_is_nobody() {
+    let line =
+        |byte| CryptoLine { tag: 1, suite: Suite::AesCm128Sha1_80, key: [byte; 30], unencrypted: false };
+    let with = |send, receive| {
+        let negotiated =
+            Negotiated { srtp: Some((line(send), line(receive))), ..negotiated(Codec::Pcma, true) };
+        MediaSession::new(negotiated, 9, None).unwrap()
+    };
+    let (mut says, mut hears) = (with(1, 2), with(2, 1));
+    hears.record(RecordSource::Heard);
+    says.play(tone_prompt(Codec::Pcma, 2_000), PlayOptions::once(1));
+    let (said, out) = talk(&mut says, &mut hears, 60, |_| true);
+    assert!(levels(&out.recorded[1_600..8_000], 8_000, 500.0).0 > 7_500.0);
+    assert_eq!(said.rtp[0].1.len(), 12 + 160 + 10);
+    let (mut work, mut out) = (Work::default(), Out::default());
+    let handled = with(2, 3).handle_packet(time(0), address(PEER), &said.rtp[0].1, &mut work, &mut out);
+    assert_eq!((handled, out.events.len()), (Handled::Malformed, 0));
+    says.finish(time(9_000), &mut work, &mut out);
+    assert!(
+        rtcp::parse(&out.rtcp[0].1)
+            .map_or(true, |all| !all.iter().any(|one| matches!(one, Report::Bye { .. })))
+    );
+    let handled = hears.handle_packet(
+        time(9_001),
+        address("127.0.0.2:6001"),
+        &out.rtcp[0].1,
+        &mut work,
+        &mut Out::default(),
+    );
+    assert_eq!(handled, Handled::Taken);
+}
+
+#[test]
+fn reports_go_out_every_five_seconds_and_a_bye_at_the_end() {
+    let (mut says, mut hears) = (leg(Codec::Pcma), leg(Codec::Pcma));
+    says.play(tone_prompt(Codec::Pcma, 1_000), PlayOptions { loops: None, ..PlayOptions::once(1) });
+    let (said, heard) = talk(&mut says, &mut hears, 1_000, |at| at % 10 != 5);
+    assert_eq!((said.rtcp.len(), heard.rtcp.len()), (4, 4));
+    assert_eq!(said.rtcp[0].0, address("127.0.0.2:6001"));
+    let Report::Sender { info, .. } = rtcp::parse(&said.rtcp[3].1).unwrap().remove(0) else {
+        panic!("no SR")
+    };
+    assert!(info.packets > 800 && info.bytes == info.packets * 160);
+    // This SSRC's first report is due after 4.896 s.
+    assert_eq!(info.ntp >> 32, time(0).unix_seconds() + 2_208_988_800 + 19);
+    let Report::Receiver { blocks, .. } = rtcp::parse(&heard.rtcp[3].1).unwrap().remove(0) else {
+        panic!("no RR")
+    };
+    assert_eq!((blocks[0].ssrc, blocks[0].fraction_lost), (says.ssrc(), 25));
+    let (mut out, mut work) = (Out::default(), Work::default());
+    says.finish(time(30_000), &mut work, &mut out);
+    let bye = Report::Bye { sources: vec![says.ssrc()], reason: None };
+    assert!(rtcp::parse(&out.rtcp[0].1).unwrap().contains(&bye));
+    // From a stranger it counts as one.
+    let handled = hears.handle_packet(
+        time(30_001),
+        address("127.0.0.66:6001"),
+        &out.rtcp[0].1,
+        &mut work,
+        &mut Out::default(),
+    );
+    assert_eq!(handled, Handled::Stranger);
+}
+
+#[test]
+fn a_held_leg_is_sent_nothing_and_goes_on_behind_it() {
+    let (mut leg, mut out) = (leg(Codec::Pcma), Out::default());
+    leg.play(tone_prompt(Codec::Pcma, 1_000), PlayOptions::once(1));
+    ticks(&mut leg, 0..5, &mut out);
+    let held = Negotiated {
+        direction: crate::sdp::Direction::Inactive,
+        held: true,
+        ..negotiated(Codec::Pcma, true)
+    };
+    leg.renegotiate(held).unwrap();
+    ticks(&mut leg, 5..10, &mut out);
+    assert_eq!(out.rtp.len(), 5);
+    // Back with another codec at another address: the same stream, the prompt transcoded.
+    let moved = Negotiated { remote: Some(address("127.0.0.3:8000")), ..negotiated(Codec::G722, true) };
+    leg.renegotiate(moved).unwrap();
+    ticks(&mut leg, 10..12, &mut out);
+    let last = out.headers()[6];
+    assert_eq!((out.rtp[6].0, last.payload_type, last.ssrc), (address("127.0.0.3:8000"), 9, leg.ssrc()));
+    assert_eq!(last.timestamp.wrapping_sub(out.headers()[0].timestamp), 11 * 160);
+    // What was not sent has no number.
+    assert_eq!(last.sequence - out.headers()[0].sequence, 6);
+    assert_eq!(out.rtp[6].1.len(), 172);
+    assert!(leg.renegotiate(negotiated(Codec::G729, true)).is_err());
+}
+
+#[test]
+fn longer_packets_have_the_timestamp_of_their_first_frame() {
+    for (ptime_ms, frames) in [(40, 2), (60, 3)] {
+        let negotiated = Negotiated { ptime_ms, ..negotiated(Codec::Pcmu, true) };
+        let (mut says, mut hears) = (MediaSession::new(negotiated, 3, None).unwrap(), leg(Codec::Pcmu));
+        hears.record(RecordSource::Heard);
+        says.play(tone_prompt(Codec::Pcmu, 500), PlayOptions::once(1));
+        let (said, mut out) = talk(&mut says, &mut hears, 40, |_| true);
+        let headers = said.headers();
+        assert_eq!(headers.len(), 25_usize.div_ceil(frames));
+        for (index, header) in headers.iter().enumerate() {
+            let units = (index * frames * 160) as u32;
+            assert_eq!(header.timestamp.wrapping_sub(headers[0].timestamp), units, "{ptime_ms}: {index}");
+            let left = 25 - index * frames;
+            assert_eq!(said.rtp[index].1.len() - 12, left.min(frames) * 160);
+        }
+        hears.stop_recording(&mut out);
+        assert!(levels(&out.recorded[1_600..4_000], 8_000, 500.0).0 > 7_500.0);
+    }
+}
+
+#[test]
+fn a_leg_is_small_and_grows_no_more() {
+    let bridge = |leg: &mut MediaSession| leg.listen(true);
+    let record = |leg: &mut MediaSession| leg.record(RecordSource::Dual);
+    let nothing = |_: &mut MediaSession| {};
+    // With G.711: a prompt's leg, a bridge's, a recorded one's.
+    type Case = (fn(&mut MediaSession), usize);
+    let all: [Case; 3] = [(nothing, 2_048), (bridge, 5_120), (record, 16_384)];
+    for (set, bound) in all {
+        let (mut says, mut hears) = (leg(Codec::Pcma), leg(Codec::Pcma));
+        set(&mut hears);
+        for one in [&mut says, &mut hears] {
+            one.play(tone_prompt(Codec::Pcma, 1_000), PlayOptions { loops: None, ..PlayOptions::once(1) });
+        }
+        talk(&mut says, &mut hears, 100, |at| at % 10 != 5);
+        let size = hears.size();
+        talk(&mut says, &mut hears, 500, |at| at % 10 != 5);
+        assert_eq!(hears.size(), size);
+        assert!(size <= bound, "{size} of {bound}");
+    }
+}
+
+#[test]
+fn a_recording_keeps_its_rate_when_the_codec_changes() {
+    let (mut says, mut hears) = (leg(Codec::Pcma), leg(Codec::Pcma));
+    hears.record(RecordSource::Both);
+    let mut recorded = Vec::new();
+    for codec in [Codec::Pcma, Codec::Opus, Codec::G722] {
+        says.renegotiate(negotiated(codec, true)).unwrap();
+        hears.renegotiate(negotiated(codec, true)).unwrap();
+        says.play(tone_prompt(codec, 2_000), PlayOptions::once(1));
+        let (_, out) = talk(&mut says, &mut hears, 100, |_| true);
+        assert_eq!((hears.record_rate(), hears.rate()), (Some(8_000), codec.sample_rate()));
+        assert!(levels(&out.recorded[8_000..14_000], 8_000, 500.0).0 > 7_000.0, "{codec:?}");
+        recorded.extend(out.recorded);
+    }
+    assert_eq!(recorded.len(), 3 * 16_000);
+}
+
+#[test]
+fn a_new_key_of_the_peer_leaves_the_own_direction_alone() {
+    let line =
+        |byte| CryptoLine { tag: 1, suite: Suite::AesCm128Sha1_80, key: [byte; 30], unencrypted: false };
+    let with = |send, receive| Negotiated {
+        srtp: Some((line(send), line(receive))),
+        ..negotiated(Codec::Pcma, true)
+    };
+    let mut says = MediaSession::new(with(1, 2), 9, None).unwrap();
+    let mut hears = MediaSession::new(with(2, 1), 9, None).unwrap();
+    says.send_silence(true).unwrap();
+    // Past the turn of the sequence number, which the key's owner counts.
+    talk(&mut says, &mut hears, 65_600, |_| true);
+    says.renegotiate(with(1, 3)).unwrap();
+    // The listener's own receiving key is the same: its count of turns goes on, and so must the sender's.
+    talk(&mut says, &mut hears, 10, |_| true);
+    assert_eq!((says.dropped(), hears.dropped()), (Dropped::default(), Dropped::default()));
+}
+
+#[test]
+fn a_stopped_prompt_leaves_nothing_behind_in_longer_packets() {
+    let negotiated = Negotiated { ptime_ms: 60, ..negotiated(Codec::Pcmu, true) };
+    let (mut leg, mut out) = (MediaSession::new(negotiated, 3, None).unwrap(), Out::default());
+    leg.play(tone_prompt(Codec::Pcmu, 500), PlayOptions::once(1));
+    ticks(&mut leg, 0..5, &mut out);
+    leg.stop();
+    ticks(&mut leg, 5..10, &mut out);
+    assert_eq!(out.rtp.len(), 1);
+}
+
+#[test]
+fn digits_wait_while_the_leg_is_held() {
+    let held = Negotiated { direction: crate::sdp::Direction::RecvOnly, ..negotiated(Codec::Pcma, true) };
+    let (mut says, mut hears) = (leg(Codec::Pcma), leg(Codec::Pcma));
+    says.renegotiate(held).unwrap();
+    says.send_digits(&[Digit::STAR, Digit::POUND]).unwrap();
+    let (said, heard) = talk(&mut says, &mut hears, 50, |_| true);
+    assert_eq!((said.rtp.len(), said.events.len(), heard.digits().as_str()), (0, 0, ""));
+    says.renegotiate(negotiated(Codec::Pcma, true)).unwrap();
+    assert_eq!(talk(&mut says, &mut hears, 50, |_| true).1.digits(), "*#");
+}
+
+#[test]
+fn a_peer_may_change_among_the_codecs_it_offered() {
+    let both = Negotiated {
+        receive: vec![payload_type(Codec::Pcma), payload_type(Codec::G722)],
+        ..negotiated(Codec::Pcma, true)
+    };
+    let mut hears = MediaSession::new(both, 1, None).unwrap();
+    hears.listen_decoded(true);
+    for codec in [Codec::Pcma, Codec::G722] {
+        let mut says = leg(codec);
+        says.play(tone_prompt(codec, 400), PlayOptions::once(1));
+        hears.tap(true);
+        let (_, out) = talk(&mut says, &mut hears, 15, |_| true);
+        let rate = codec.sample_rate();
+        assert_eq!((hears.rate(), hears.dropped().unknown), (rate, 0));
+        let heard = &out.tapped.0[out.tapped.0.len() - rate as usize / 5..];
+        assert!(levels(heard, rate, 500.0).0 > 7_500.0, "{codec:?}");
+    }
+}
+
+#[test]
+fn comfort_noise_is_heard_in_the_senders_pause() {
+    let (mut leg, mut out, mut work) = (leg(Codec::Pcma), Out::default(), Work::default());
+    leg.listen_decoded(true);
+    let mut noise = Vec::new();
+    Header { payload_type: 13, sequence: 1, ssrc: 5, ..Header::default() }.write(&[40], &mut noise);
+    leg.tick(time(0), &mut work, &mut out);
+    assert_eq!(crate::level::mean(leg.heard_samples()), 0);
+    assert_eq!(leg.handle_packet(time(10), address(PEER), &noise, &mut work, &mut out), Handled::Taken);
+    leg.tick(time(20), &mut work, &mut out);
+    // 32768 at -40 dB, in mean magnitude of even noise.
+    let level = crate::level::mean(leg.heard_samples());
+    assert!((250..320).contains(&level), "{level}");
+}
+
+proptest! {
+    /// Packets of any numbers, lengths and times, and bytes that are none: every tick is a frame, everything is counted.
+    #[test]
+    fn any_packets_are_answered(
+        codec in 0_usize..4,
+        packets in prop::collection::vec((0_u8..5, any::<u16>(), any::<u32>(), 0_u32..3, 0_usize..700, any::<u8>()), 0..60),
+    ) {
+        let mut leg = leg(CODECS[codec]);
+        leg.listen_decoded(true);
+        leg.tap(true);
+        leg.record(RecordSource::Dual);
+        let (mut out, mut work) = (Out::default(), Work::default());
+        let mut handled = 0;
+        for (tick, (kind, sequence, timestamp, ssrc, len, byte)) in packets.iter().enumerate() {
+            let audio = leg.negotiated().audio.number;
+            // Half of them in order, near each other.
+            let (sequence, timestamp) =
+                if byte & 1 == 0 { (tick as u16, 160 * tick as u32 + (timestamp & 255)) } else { (*sequence, *timestamp) };
+            let header = Header {
+                marker: byte & 2 != 0,
+                payload_type: [audio, audio, 101, 13, *byte & 0x7f][usize::from(*kind)],
+                sequence,
+                timestamp,
+                ssrc: *ssrc,
+            };
+            let mut bytes = Vec::new();
+            header.write(&vec![*byte; *len], &mut bytes);
+            if *byte > 250 {
+                bytes.truncate(*len % 12);
+            }
+            let now = time(20 * tick as u64);
+            handled += u64::from(leg.handle_packet(now, address(PEER), &bytes, &mut work, &mut out) != Handled::Taken);
+            leg.tick(now, &mut work, &mut out);
+            prop_assert_eq!(leg.heard_samples().len(), leg.frame());
+        }
+        let Dropped { strangers, malformed, unknown } = leg.dropped();
+        prop_assert_eq!(strangers + malformed + unknown, handled);
+        leg.stop_recording(&mut out);
+        prop_assert_eq!(out.recorded.len(), packets.len() * leg.frame() * 2);
+        prop_assert!(leg.size() < 120_000, "{}", leg.size());
+    }
+}
