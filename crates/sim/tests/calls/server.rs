@@ -14,6 +14,7 @@ use sip::endpoint::{
     Account, CallEventKind, Decision, Effect, Endpoint, Listener, Outbox, PlanRequest, Settings,
 };
 use sip::events::EventRules;
+use sip::session::SessionEvent;
 use sip::registrar::RegistrarRules;
 use sip::transport::{Packet, Source, Transmit, Transport};
 use stdx::Instant;
@@ -34,6 +35,7 @@ pub struct Server {
     /// Where sending fails at once.
     pub unreachable: Vec<(Transport, SocketAddr)>,
     pub calls: Vec<CallEventKind>,
+    pub events: Vec<SessionEvent>,
     /// Questions to the store wait for `catch_up`.
     pub is_slow: bool,
     asked: Outbox,
@@ -75,6 +77,7 @@ impl Server {
             dns: HashMap::new(),
             unreachable: Vec::new(),
             calls: Vec::new(),
+            events: Vec::new(),
             is_slow: false,
             asked: Vec::new(),
             store: Vec::new(),
@@ -132,6 +135,7 @@ impl Server {
                 self.endpoint.handle_dns(now, id, answer, more);
             }
             Effect::Call(event) => self.calls.push(event.kind),
+            Effect::Session(event) => self.events.push(event),
             Effect::Trace(_) | Effect::Probed { .. } | Effect::AuthenticationFailed { .. } => {}
         }
     }

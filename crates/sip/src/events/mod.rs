@@ -31,6 +31,7 @@ use crate::limits;
 use crate::transport::Source;
 use crate::wire::{Message, Reply};
 use message::Delivery;
+pub(crate) use dialog::received as dialog_received;
 pub use package::Package;
 use subscribe::Subscription;
 
