@@ -14,8 +14,8 @@ use sip::endpoint::{
     Account, CallEventKind, Decision, Effect, Endpoint, Listener, Outbox, PlanRequest, Settings,
 };
 use sip::events::EventRules;
-use sip::session::SessionEvent;
 use sip::registrar::RegistrarRules;
+use sip::session::SessionEvent;
 use sip::transport::{Packet, Source, Transmit, Transport};
 use stdx::Instant;
 

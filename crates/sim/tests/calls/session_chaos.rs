@@ -14,13 +14,7 @@ use stdx::rng::Rng;
 use crate::session_world::{ANSWER, NO_HEADERS, Pair, agent, invite_to, session_of};
 
 /// Does to a session one of all things there are.
-fn do_something(
-    rng: &mut Rng,
-    now: Instant,
-    session: SessionId,
-    endpoint: &mut Endpoint,
-    out: &mut Outbox,
-) {
+fn do_something(rng: &mut Rng, now: Instant, session: SessionId, endpoint: &mut Endpoint, out: &mut Outbox) {
     let sdp = || Bytes::from_static(ANSWER);
     // What does not fit the stage is refused, and that is all.
     let _ = match rng.below(10) {

@@ -34,7 +34,11 @@ fn an_offer_is_answered() {
     pair.offer("v=0 hold").unwrap();
     assert_eq!(pair.offer("v=0 more"), Err(CommandError::OfferOpen));
     pair.run(500);
-    assert_snapshot!(pair.world.ladder(), @r"");
+    assert_snapshot!(pair.world.ladder(), @r"
+     0ms  us ──INVITE──────▶ them
+    10ms  us ◀──200 INVITE── them
+    20ms  us ──ACK─────────▶ them
+    ");
     assert!(pair.ours().ends_with("offer answered v=0 answer"), "{}", pair.ours());
     assert!(pair.others().ends_with("offered v=0 hold"), "{}", pair.others());
     pair.hang_up();
@@ -78,7 +82,14 @@ fn offers_cross() {
     pair.offer("v=0 ours").unwrap();
     pair.do_them(|endpoint, now, out| endpoint.offer(now, theirs, "v=0 theirs".into(), out)).unwrap();
     pair.run(100);
-    assert_snapshot!(pair.world.ladder(), @r"");
+    assert_snapshot!(pair.world.ladder(), @r"
+     0ms  us ──INVITE──────▶ them
+     0ms  us ◀──INVITE────── them
+    10ms  us ◀──491 INVITE── them
+    10ms  us ──491 INVITE──▶ them
+    20ms  us ──ACK─────────▶ them
+    20ms  us ◀──ACK───────── them
+    ");
     pair.run(2_000);
     assert!(pair.others().ends_with("crossed"), "{}", pair.others());
     assert!(!pair.ours().contains("crossed"), "ours waits longer");
@@ -97,7 +108,12 @@ fn digits_and_words_within_a_session() {
         endpoint.tell_peer(now, session, Method::Message, "text/plain", &"hello".into(), out).unwrap();
     });
     pair.run(100);
-    assert_snapshot!(pair.world.ladder(), @r"");
+    assert_snapshot!(pair.world.ladder(), @r"
+     0ms  us ──INFO─────────▶ them
+     0ms  us ──MESSAGE──────▶ them
+    10ms  us ◀──200 INFO───── them
+    10ms  us ◀──200 MESSAGE── them
+    ");
     assert!(pair.others().ends_with("message hello"), "{}", pair.others());
     assert!(pair.ours().ends_with("INFO 200, MESSAGE 200"), "{}", pair.ours());
     pair.hang_up();
@@ -119,7 +135,14 @@ fn a_transfer_is_followed() {
     let session = pair.session;
     pair.do_us(|endpoint, now, out| endpoint.refer(now, session, "sip:carol@10.0.0.4", None, out)).unwrap();
     pair.run(100);
-    assert_snapshot!(pair.world.ladder(), @r"");
+    assert_snapshot!(pair.world.ladder(), @r"
+     0ms  us ──REFER───────▶ them
+    10ms  us ◀──202 REFER─── them
+    10ms  us ◀──NOTIFY────── them
+    10ms  us ◀──NOTIFY────── them
+    20ms  us ──200 NOTIFY──▶ them
+    20ms  us ──200 NOTIFY──▶ them
+    ");
     assert!(pair.ours().contains("refer 202"), "{}", pair.ours());
     assert!(pair.ours().contains("progress Some(200) true"), "{}", pair.ours());
     pair.hang_up();
@@ -143,7 +166,12 @@ fn a_transfer_is_left_lying() {
 fn a_session_is_refreshed() {
     let mut pair = up(agrees);
     pair.run(2_000_000);
-    assert_snapshot!(pair.world.ladder(), @r"");
+    assert_snapshot!(pair.world.ladder(), @r"
+      899_024ms  us ──UPDATE──────▶ them
+      899_034ms  us ◀──200 UPDATE── them
+    1_799_048ms  us ──UPDATE──────▶ them
+    1_799_058ms  us ◀──200 UPDATE── them
+    ");
     pair.hang_up();
     pair.rest();
 }

@@ -11,23 +11,23 @@ use stdx::Instant;
 use super::server::{self, Server};
 use super::{SERVER, address};
 
-pub const OFFER: &[u8] = b"v=0 offer";
-pub const ANSWER: &[u8] = b"v=0 answer";
-pub const NO_HEADERS: Vec<(Box<str>, Box<str>)> = Vec::new();
+pub(crate) const OFFER: &[u8] = b"v=0 offer";
+pub(crate) const ANSWER: &[u8] = b"v=0 answer";
+pub(crate) const NO_HEADERS: Vec<(Box<str>, Box<str>)> = Vec::new();
 
 /// `us` at host 1 places calls to `them` at host 9.
-pub struct Pair {
-    pub world: World,
-    pub us: NodeId,
-    pub them: NodeId,
-    pub session: SessionId,
+pub(crate) struct Pair {
+    pub(crate) world: World,
+    pub(crate) us: NodeId,
+    pub(crate) them: NodeId,
+    pub(crate) session: SessionId,
 }
 
-pub fn agent(host: u8) -> Server {
+pub(crate) fn agent(host: u8) -> Server {
     Server::new(server::settings(host), |_| Decision::Agent)
 }
 
-pub fn invite_to(target: &str) -> Invite {
+pub(crate) fn invite_to(target: &str) -> Invite {
     Invite {
         target: target.into(),
         from: "\"Belfry\" <sip:belfry@10.0.0.1>".into(),
@@ -37,7 +37,7 @@ pub fn invite_to(target: &str) -> Invite {
 }
 
 /// Rings at once and answers.
-pub fn answers(now: Instant, event: &SessionEvent, endpoint: &mut Endpoint, out: &mut Outbox) {
+pub(crate) fn answers(now: Instant, event: &SessionEvent, endpoint: &mut Endpoint, out: &mut Outbox) {
     if let SessionEvent::Invited { session, .. } = event {
         endpoint.ring(now, *session, 180, Bytes::new(), out).unwrap();
         endpoint.answer(now, *session, Bytes::from_static(ANSWER), NO_HEADERS, out).unwrap();
@@ -45,7 +45,7 @@ pub fn answers(now: Instant, event: &SessionEvent, endpoint: &mut Endpoint, out:
 }
 
 impl Pair {
-    pub fn new(seed: u64, us: Server, them: Server) -> Pair {
+    pub(crate) fn new(seed: u64, us: Server, them: Server) -> Pair {
         let mut world = World::new(seed);
         world.set_label(sim::ladder::label_with_method);
         let us = world.add("us", &[SERVER], us);
@@ -54,12 +54,14 @@ impl Pair {
     }
 
     /// With an application on the other side.
-    pub fn with(app: impl FnMut(Instant, &SessionEvent, &mut Endpoint, &mut Outbox) + 'static) -> Pair {
+    pub(crate) fn with(
+        app: impl FnMut(Instant, &SessionEvent, &mut Endpoint, &mut Outbox) + 'static,
+    ) -> Pair {
         Pair::new(1, agent(1), agent(9).with_app(app))
     }
 
     /// A call that is up, and its ladder begun anew.
-    pub fn up() -> Pair {
+    pub(crate) fn up() -> Pair {
         let mut pair = Pair::with(answers);
         pair.call();
         pair.run(1_000);
@@ -67,19 +69,19 @@ impl Pair {
         pair
     }
 
-    pub fn call(&mut self) {
+    pub(crate) fn call(&mut self) {
         self.call_by(invite_to("sip:ivr@10.0.0.9"));
     }
 
-    pub fn call_by(&mut self, invite: Invite) {
+    pub(crate) fn call_by(&mut self, invite: Invite) {
         self.session = self.do_us(|endpoint, now, out| endpoint.invite(now, invite, out)).unwrap();
     }
 
-    pub fn do_us<R>(&mut self, act: impl FnOnce(&mut Endpoint, Instant, &mut Outbox) -> R) -> R {
+    pub(crate) fn do_us<R>(&mut self, act: impl FnOnce(&mut Endpoint, Instant, &mut Outbox) -> R) -> R {
         self.act(self.us, act)
     }
 
-    pub fn do_them<R>(&mut self, act: impl FnOnce(&mut Endpoint, Instant, &mut Outbox) -> R) -> R {
+    pub(crate) fn do_them<R>(&mut self, act: impl FnOnce(&mut Endpoint, Instant, &mut Outbox) -> R) -> R {
         self.act(self.them, act)
     }
 
@@ -89,46 +91,46 @@ impl Pair {
         })
     }
 
-    pub fn hang_up(&mut self) {
+    pub(crate) fn hang_up(&mut self) {
         let session = self.session;
         self.do_us(|endpoint, now, out| endpoint.hang_up(now, session, None, out));
     }
 
     /// The other side's one session.
-    pub fn theirs(&self) -> SessionId {
+    pub(crate) fn theirs(&self) -> SessionId {
         session_of(&self.server(self.them).events[0])
     }
 
-    pub fn offer(&mut self, sdp: &'static str) -> Result<(), CommandError> {
+    pub(crate) fn offer(&mut self, sdp: &'static str) -> Result<(), CommandError> {
         let session = self.session;
         self.do_us(|endpoint, now, out| endpoint.offer(now, session, sdp.into(), out))
     }
 
-    pub fn server(&self, node: NodeId) -> &Server {
+    pub(crate) fn server(&self, node: NodeId) -> &Server {
         self.world.node(node)
     }
 
-    pub fn run(&mut self, millis: u64) {
+    pub(crate) fn run(&mut self, millis: u64) {
         self.world.run_for(Duration::from_millis(millis));
     }
 
-    pub fn ours(&self) -> String {
+    pub(crate) fn ours(&self) -> String {
         heard(self.server(self.us))
     }
 
-    pub fn others(&self) -> String {
+    pub(crate) fn others(&self) -> String {
         heard(self.server(self.them))
     }
 
     /// After every timer there is, nothing is left.
-    pub fn rest(&mut self) {
+    pub(crate) fn rest(&mut self) {
         self.run(400_000);
         assert_at_rest(self.server(self.us));
         assert_at_rest(self.server(self.them));
     }
 }
 
-pub fn assert_at_rest(server: &Server) {
+pub(crate) fn assert_at_rest(server: &Server) {
     assert_eq!(server.endpoint.load(), (0, 0), "nothing stays behind");
     assert_eq!(server.endpoint.session_counts(), SessionCounts::default(), "no session stays behind");
     let ended = |event: &&SessionEvent| matches!(event, SessionEvent::Ended { .. });
@@ -143,7 +145,7 @@ pub fn assert_at_rest(server: &Server) {
     }
 }
 
-pub fn session_of(event: &SessionEvent) -> SessionId {
+pub(crate) fn session_of(event: &SessionEvent) -> SessionId {
     match event {
         SessionEvent::Invited { session, .. }
         | SessionEvent::Ringing { session, .. }
@@ -165,13 +167,14 @@ pub fn session_of(event: &SessionEvent) -> SessionId {
 }
 
 /// The events in a line: names, and what matters in them.
-pub fn heard(server: &Server) -> String {
+pub(crate) fn heard(server: &Server) -> String {
     server.events.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
 fn name(event: &SessionEvent) -> String {
     use sip::session::Cause;
-    let text = |sdp: &Option<Bytes>| sdp.as_ref().map_or("-".into(), |s| String::from_utf8_lossy(s).into_owned());
+    let text =
+        |sdp: &Option<Bytes>| sdp.as_ref().map_or("-".into(), |s| String::from_utf8_lossy(s).into_owned());
     match event {
         SessionEvent::Invited { .. } => "invited".into(),
         SessionEvent::Ringing { response, .. } => format!("ringing {}", response.status()),

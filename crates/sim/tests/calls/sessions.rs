@@ -18,9 +18,16 @@ fn a_call_from_one_to_the_other() {
     pair.run(1_000);
     pair.hang_up();
     pair.run(1_000);
-    assert_snapshot!(pair.world.ladder(), @r"");
-    assert_snapshot!(pair.ours(), @"");
-    assert_snapshot!(pair.others(), @"");
+    assert_snapshot!(pair.world.ladder(), @r"
+        0ms  us ──INVITE──────▶ them
+       10ms  us ◀──180 INVITE── them
+       10ms  us ◀──200 INVITE── them
+       20ms  us ──ACK─────────▶ them
+    1_000ms  us ──BYE─────────▶ them
+    1_010ms  us ◀──200 BYE───── them
+    ");
+    assert_snapshot!(pair.ours(), @"ringing 180, answered, ended: local");
+    assert_snapshot!(pair.others(), @"invited, confirmed, ended: hung up");
     pair.hang_up();
     pair.rest();
 }
@@ -34,7 +41,10 @@ fn the_other_hangs_up() {
         endpoint.hang_up(now, theirs, None, out);
     });
     pair.run(100);
-    assert_snapshot!(pair.world.ladder(), @r"");
+    assert_snapshot!(pair.world.ladder(), @r"
+     0ms  us ◀──BYE────── them
+    10ms  us ──200 BYE──▶ them
+    ");
     let Some(SessionEvent::Ended { cause: Cause::HungUp { request }, .. }) =
         pair.server(pair.us).events.last().cloned()
     else {
@@ -51,7 +61,12 @@ fn both_hang_up() {
     pair.hang_up();
     pair.do_them(|endpoint, now, out| endpoint.hang_up(now, theirs, None, out));
     pair.run(100);
-    assert_snapshot!(pair.world.ladder(), @r"");
+    assert_snapshot!(pair.world.ladder(), @r"
+     0ms  us ──BYE──────▶ them
+     0ms  us ◀──BYE────── them
+    10ms  us ◀──200 BYE── them
+    10ms  us ──200 BYE──▶ them
+    ");
     pair.rest();
 }
 
@@ -63,7 +78,16 @@ fn the_ack_is_lost() {
     pair.world.lose_next(us, them, "ACK", 2);
     pair.call();
     pair.run(5_000);
-    assert_snapshot!(pair.world.ladder(), @r"");
+    assert_snapshot!(pair.world.ladder(), @r"
+        0ms  us ──INVITE──────▶ them
+       10ms  us ◀──180 INVITE── them
+       10ms  us ◀──200 INVITE── them
+       20ms  us ──ACK─────────✗ them
+      512ms  us ◀──200 INVITE── them
+      522ms  us ──ACK─────────✗ them
+    1_512ms  us ◀──200 INVITE── them
+    1_522ms  us ──ACK─────────▶ them
+    ");
     assert!(pair.others().ends_with("confirmed"), "{}", pair.others());
     pair.hang_up();
     pair.rest();
@@ -94,7 +118,16 @@ fn the_callee_hangs_up_before_the_ack() {
     pair.world.lose_next(us, them, "ACK", 1);
     pair.call();
     pair.run(5_000);
-    assert_snapshot!(pair.world.ladder(), @r"");
+    assert_snapshot!(pair.world.ladder(), @r"
+      0ms  us ──INVITE──────▶ them
+     10ms  us ◀──180 INVITE── them
+     10ms  us ◀──200 INVITE── them
+     20ms  us ──ACK─────────✗ them
+    512ms  us ◀──200 INVITE── them
+    522ms  us ──ACK─────────▶ them
+    532ms  us ◀──BYE───────── them
+    542ms  us ──200 BYE─────▶ them
+    ");
     pair.rest();
 }
 
@@ -113,7 +146,11 @@ fn a_refusal_and_a_redirection() {
     let mut pair = refuses(486, &[]);
     pair.call();
     pair.run(100);
-    assert_snapshot!(pair.world.ladder(), @r"");
+    assert_snapshot!(pair.world.ladder(), @r"
+     0ms  us ──INVITE──────▶ them
+    10ms  us ◀──486 INVITE── them
+    20ms  us ──ACK─────────▶ them
+    ");
     assert_eq!(pair.ours(), "ended: failed 486");
     pair.rest();
     let mut pair = refuses(302, &[("Contact", "<sip:elsewhere@10.0.0.7>")]);
@@ -140,7 +177,14 @@ fn the_caller_gives_up_while_it_rings() {
     pair.run(500);
     pair.hang_up();
     pair.run(500);
-    assert_snapshot!(pair.world.ladder(), @r"");
+    assert_snapshot!(pair.world.ladder(), @r"
+      0ms  us ──INVITE──────▶ them
+     10ms  us ◀──180 INVITE── them
+    500ms  us ──CANCEL──────▶ them
+    510ms  us ◀──200 CANCEL── them
+    510ms  us ◀──487 INVITE── them
+    520ms  us ──ACK─────────▶ them
+    ");
     assert_eq!(pair.ours(), "ringing 180, ended: local");
     assert_eq!(pair.others(), "invited, ended: cancelled");
     pair.rest();
@@ -153,7 +197,14 @@ fn the_caller_gives_up_at_once() {
     pair.call();
     pair.hang_up();
     pair.run(1_000);
-    assert_snapshot!(pair.world.ladder(), @r"");
+    assert_snapshot!(pair.world.ladder(), @r"
+      0ms  us ──INVITE──────▶ them
+    216ms  us ◀──100 INVITE── them
+    226ms  us ──CANCEL──────▶ them
+    236ms  us ◀──200 CANCEL── them
+    236ms  us ◀──487 INVITE── them
+    246ms  us ──ACK─────────▶ them
+    ");
     assert_eq!((&*pair.ours(), &*pair.others()), ("ended: local", "invited, ended: cancelled"));
     pair.rest();
 }
@@ -174,7 +225,16 @@ fn the_answer_crosses_the_cancel() {
     });
     pair.hang_up();
     pair.run(500);
-    assert_snapshot!(pair.world.ladder(), @r"");
+    assert_snapshot!(pair.world.ladder(), @r"
+      0ms  us ──INVITE──────▶ them
+     10ms  us ◀──180 INVITE── them
+    500ms  us ◀──200 INVITE── them
+    500ms  us ──CANCEL──────▶ them
+    510ms  us ──ACK─────────▶ them
+    510ms  us ──BYE─────────▶ them
+    510ms  us ◀──200 CANCEL── them
+    520ms  us ◀──200 BYE───── them
+    ");
     assert_eq!(pair.ours(), "ringing 180, ended: local");
     pair.rest();
 }
@@ -226,7 +286,16 @@ fn early_media_is_acknowledged() {
     pair.world.lose_next(us, them, "PRACK", 1);
     pair.call();
     pair.run(3_000);
-    assert_snapshot!(pair.world.ladder(), @r"");
+    assert_snapshot!(pair.world.ladder(), @r"
+      0ms  us ──INVITE──────▶ them
+     10ms  us ◀──183 INVITE── them
+     20ms  us ──PRACK───────✗ them
+    512ms  us ◀──183 INVITE── them
+    520ms  us ──PRACK───────▶ them
+    530ms  us ◀──200 PRACK─── them
+    530ms  us ◀──200 INVITE── them
+    540ms  us ──ACK─────────▶ them
+    ");
     assert_eq!(pair.ours(), "ringing 183, answered");
     pair.hang_up();
     pair.rest();
@@ -259,7 +328,29 @@ fn a_late_fork_is_answered_and_left() {
     let us = scene.world.add("us", &[address(9)], Server::new(settings, |_| targets(&[])));
     let session = call(&mut scene, us, invite_to("sip:all@10.0.0.1"));
     scene.run(3_000);
-    assert_snapshot!(scene.world.ladder(), @r"");
+    assert_snapshot!(scene.world.ladder(), @r"
+      0ms  server ◀──INVITE────── us
+     10ms  server ──INVITE──────▶ bob
+     10ms  server ──INVITE──────▶ carol
+     20ms  server ◀──180 INVITE── bob
+     20ms  server ◀──180 INVITE── carol
+     30ms  server ──180 INVITE──▶ us
+     30ms  server ──180 INVITE──▶ us
+    520ms  server ◀──200 INVITE── bob
+    520ms  server ◀──200 INVITE── carol
+    530ms  server ──200 INVITE──▶ us
+    530ms  server ──CANCEL──────▶ carol
+    530ms  server ──200 INVITE──▶ us
+    540ms  server ◀──ACK───────── us
+    540ms  server ◀──200 CANCEL── carol
+    540ms  server ◀──ACK───────── us
+    540ms  server ◀──BYE───────── us
+    550ms  server ──ACK─────────▶ bob
+    550ms  server ──ACK─────────▶ carol
+    550ms  server ──BYE─────────▶ carol
+    560ms  server ◀──200 BYE───── carol
+    570ms  server ──200 BYE─────▶ us
+    ");
     let ours: &Server = scene.world.node(us);
     assert_eq!(heard(ours), "ringing 180, ringing 180, answered");
     scene.world.act(us, |server: &mut Server, now, out| {
@@ -312,7 +403,14 @@ fn a_phone_calls_an_application() {
     scene.run(500);
     scene.hang_up();
     scene.run(500);
-    assert_snapshot!(scene.world.ladder(), @r"");
+    assert_snapshot!(scene.world.ladder(), @r"
+      0ms  alice ──INVITE──────▶ server
+     10ms  alice ◀──180 INVITE── server
+     10ms  alice ◀──200 INVITE── server
+     20ms  alice ──ACK─────────▶ server
+    500ms  alice ──BYE─────────▶ server
+    510ms  alice ◀──200 BYE───── server
+    ");
     scene.rest();
     assert_at_rest(scene.server());
     // Afterwards the dialog is unknown.

@@ -13,8 +13,8 @@ mod nonce;
 mod tests;
 mod verify;
 
-pub use algorithm::{Algorithm, Ha1s, Hash};
 pub(crate) use algorithm::hash_hex;
+pub use algorithm::{Algorithm, Ha1s, Hash};
 pub use challenge::{challenge_value, quoted};
 pub use credentials::{Credentials, CredentialsError, Qop, find};
 pub use nonce::{NonceSettings, NonceUse, NonceVerdict, Nonces};

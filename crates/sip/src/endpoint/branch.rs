@@ -76,15 +76,13 @@ impl Endpoint {
                 ResolveEffect::Query { dns_id, query } => {
                     out.push(super::Effect::Dns { id: dns_id, query });
                 }
-                ResolveEffect::Resolved { id, result } => {
-                    match self.resolutions.remove(&id) {
-                        Some(Resolving::Branch(key, index)) => {
-                            self.handle_resolved(now, key, index, result, out);
-                        }
-                        Some(Resolving::Own(id)) => self.handle_own_resolved(now, id, result, out),
-                        None => {}
+                ResolveEffect::Resolved { id, result } => match self.resolutions.remove(&id) {
+                    Some(Resolving::Branch(key, index)) => {
+                        self.handle_resolved(now, key, index, result, out);
                     }
-                }
+                    Some(Resolving::Own(id)) => self.handle_own_resolved(now, id, result, out),
+                    None => {}
+                },
             }
         }
         self.resolved = resolved;

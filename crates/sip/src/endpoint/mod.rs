@@ -228,7 +228,10 @@ impl Endpoint {
 
     /// When to call [`expire`](Self::expire) at the latest.
     pub fn deadline(&self) -> Option<Instant> {
-        [self.wheel.deadline(), self.notifier.deadline(), self.sessions.deadline()].into_iter().flatten().min()
+        [self.wheel.deadline(), self.notifier.deadline(), self.sessions.deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     pub fn handle_dns(

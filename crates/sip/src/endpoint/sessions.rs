@@ -225,7 +225,9 @@ impl Endpoint {
             SessionEffect::Reply { transaction, status, bytes } => {
                 self.reply_for_session(now, transaction, status, bytes, out);
             }
-            SessionEffect::Request { id, bytes, onward } => self.send_for_session(now, id, bytes, &onward, out),
+            SessionEffect::Request { id, bytes, onward } => {
+                self.send_for_session(now, id, bytes, &onward, out)
+            }
             SessionEffect::Ack { bytes, onward } => self.send_ack(now, bytes, &onward, out),
             SessionEffect::Cancel { id } => {
                 if let Some(client) = self.own.get(&id.0).and_then(|own| own.client) {
@@ -279,8 +281,7 @@ impl Endpoint {
             source: &source,
             contact: &contact,
         };
-        let session =
-            self.sessions.handle_invite(&arrived, caller.unwrap_or(Caller::Stranger), &mut effects);
+        let session = self.sessions.handle_invite(&arrived, caller.unwrap_or(Caller::Stranger), &mut effects);
         if let Some(session) = session {
             self.set_stage(key, Stage::Session(session));
         }
@@ -326,8 +327,7 @@ impl Endpoint {
 
     fn contact_for(&self, source: &Source) -> String {
         let listener = self.listener_for(source.transport, source.remote, Some(source.local));
-        listener
-            .map_or(String::new(), |index| String::from_utf8_lossy(&self.texts[index].uri).into_owned())
+        listener.map_or(String::new(), |index| String::from_utf8_lossy(&self.texts[index].uri).into_owned())
     }
 
     fn reply_for_session(
@@ -412,9 +412,12 @@ impl Endpoint {
             own.attempt = own.attempt.saturating_add(1);
             let (attempt, received) = (own.attempt, own.received);
             let message = own.message.clone();
-            let Some((bytes, target)) = self.ready(&message, &hop, received.as_ref(), attempt) else { continue };
+            let Some((bytes, target)) = self.ready(&message, &hop, received.as_ref(), attempt) else {
+                continue;
+            };
             let is_invite = message.method() == Method::Invite;
-            let Some(client) = self.start_client(now, bytes, target, is_invite, User::Session(id), out) else {
+            let Some(client) = self.start_client(now, bytes, target, is_invite, User::Session(id), out)
+            else {
                 continue;
             };
             if let Some(own) = self.own.get_mut(&id) {

@@ -30,8 +30,8 @@ use stdx::wheel::Wheel;
 use crate::limits;
 use crate::transport::Source;
 use crate::wire::{Message, Reply};
-use message::Delivery;
 pub(crate) use dialog::received as dialog_received;
+use message::Delivery;
 pub use package::Package;
 use subscribe::Subscription;
 

@@ -50,10 +50,7 @@ fn credentials(rng: &mut Rng, request: &Message, challenge: &[u8], login: &Login
     let ha2 = hash_hex(hash, &[request.method_name(), request.uri()]);
     let cnonce = rng.token(16);
     let response = if has_auth {
-        hash_hex(
-            hash,
-            &[ha1.as_bytes(), nonce, b"00000001", cnonce.as_bytes(), b"auth", ha2.as_bytes()],
-        )
+        hash_hex(hash, &[ha1.as_bytes(), nonce, b"00000001", cnonce.as_bytes(), b"auth", ha2.as_bytes()])
     } else {
         hash_hex(hash, &[ha1.as_bytes(), nonce, ha2.as_bytes()])
     };

@@ -35,35 +35,88 @@ pub struct Invited {
 #[derive(Clone, Debug)]
 pub enum SessionEvent {
     /// Somebody calls. To be rung, answered, rejected or redirected.
-    Invited { session: SessionId, invited: Box<Invited> },
+    Invited {
+        session: SessionId,
+        invited: Box<Invited>,
+    },
     /// The peer of our INVITE has said 101 to 199; its body is early media's SDP. Forks each say their own.
-    Ringing { session: SessionId, response: Box<Message> },
+    Ringing {
+        session: SessionId,
+        response: Box<Message>,
+    },
     /// Our INVITE was answered, and acknowledged.
-    Answered { session: SessionId, response: Box<Message> },
+    Answered {
+        session: SessionId,
+        response: Box<Message>,
+    },
     /// Our 2xx was acknowledged. `sdp` answers it when it was an offer.
-    Confirmed { session: SessionId, sdp: Option<Bytes> },
+    Confirmed {
+        session: SessionId,
+        sdp: Option<Bytes>,
+    },
     /// A re-INVITE or UPDATE wants an answer; without `sdp` the answer is to be an offer.
-    Offered { session: SessionId, offer: OfferId, sdp: Option<Bytes> },
+    Offered {
+        session: SessionId,
+        offer: OfferId,
+        sdp: Option<Bytes>,
+    },
     /// The peer took an offer back.
-    OfferWithdrawn { session: SessionId, offer: OfferId },
+    OfferWithdrawn {
+        session: SessionId,
+        offer: OfferId,
+    },
     /// Our offer, or a session refresh that was a re-INVITE, was answered.
-    OfferAnswered { session: SessionId, sdp: Option<Bytes> },
+    OfferAnswered {
+        session: SessionId,
+        sdp: Option<Bytes>,
+    },
     /// The session stays as it was.
-    OfferRefused { session: SessionId, status: u16 },
+    OfferRefused {
+        session: SessionId,
+        status: u16,
+    },
     /// Our offer met one of the peer's (RFC 3261 §14.1); the random wait is over: offer anew if still wanted.
-    OfferCrossed { session: SessionId },
-    Info { session: SessionId, content_type: Box<str>, body: Bytes },
-    Message { session: SessionId, content_type: Box<str>, body: Bytes },
+    OfferCrossed {
+        session: SessionId,
+    },
+    Info {
+        session: SessionId,
+        content_type: Box<str>,
+        body: Bytes,
+    },
+    Message {
+        session: SessionId,
+        content_type: Box<str>,
+        body: Bytes,
+    },
     /// The peer asks us to call somebody (RFC 3515): Refer-To and Referred-By stand in the request.
-    Referred { session: SessionId, refer: ReferId, request: Box<Message> },
+    Referred {
+        session: SessionId,
+        refer: ReferId,
+        request: Box<Message>,
+    },
     /// What became of a REFER of ours: 2xx, or why not.
-    ReferAnswered { session: SessionId, status: u16 },
+    ReferAnswered {
+        session: SessionId,
+        status: u16,
+    },
     /// How the call goes that our REFER asked for; see [`sipfrag_status`](super::sipfrag_status).
-    ReferProgress { session: SessionId, body: Bytes, over: bool },
+    ReferProgress {
+        session: SessionId,
+        body: Bytes,
+        over: bool,
+    },
     /// The final response to an INFO or MESSAGE of ours.
-    Responded { session: SessionId, method: Method, status: u16 },
+    Responded {
+        session: SessionId,
+        method: Method,
+        status: u16,
+    },
     /// Said once, and last.
-    Ended { session: SessionId, cause: Cause },
+    Ended {
+        session: SessionId,
+        cause: Cause,
+    },
 }
 
 /// Why a session ended.
@@ -144,18 +197,36 @@ pub enum CommandError {
 pub enum SessionEffect {
     Event(SessionEvent),
     /// A response, by the server transaction; a final one ends it, but a 2xx to INVITE may be repeated.
-    Reply { transaction: TxRef, status: u16, bytes: Bytes },
+    Reply {
+        transaction: TxRef,
+        status: u16,
+        bytes: Bytes,
+    },
     /// A request without Via and Contact. Its responses are told to `handle_response`, or one failure to
     /// `handle_failure`.
-    Request { id: RequestId, bytes: Bytes, onward: Onward },
+    Request {
+        id: RequestId,
+        bytes: Bytes,
+        onward: Onward,
+    },
     /// The ACK of a 2xx: in no transaction.
-    Ack { bytes: Bytes, onward: Onward },
+    Ack {
+        bytes: Bytes,
+        onward: Onward,
+    },
     /// A CANCEL for the INVITE of that number, which has had a provisional response.
-    Cancel { id: RequestId },
+    Cancel {
+        id: RequestId,
+    },
     /// Nothing more is wanted of this request.
-    Forget { id: RequestId },
+    Forget {
+        id: RequestId,
+    },
     /// For the ledger.
-    Call { call_id: Box<[u8]>, kind: CallEventKind },
+    Call {
+        call_id: Box<[u8]>,
+        kind: CallEventKind,
+    },
 }
 
 /// A body that is there.
@@ -170,7 +241,8 @@ pub(super) fn content_type_of(message: &Message) -> Box<str> {
 
 /// The status a `message/sipfrag` tells of (RFC 3420, RFC 3515 §2.4.4).
 pub fn sipfrag_status(body: &[u8]) -> Option<u16> {
-    let rest = body.get(..8).filter(|version| version.eq_ignore_ascii_case(b"SIP/2.0 ")).map(|_| &body[8..])?;
+    let rest =
+        body.get(..8).filter(|version| version.eq_ignore_ascii_case(b"SIP/2.0 ")).map(|_| &body[8..])?;
     let digits = std::str::from_utf8(rest.get(..3)?).ok()?;
     digits.parse().ok().filter(|status| (100..700).contains(status))
 }

@@ -118,7 +118,9 @@ enum Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     Invite,
-    Offer { refresh: bool },
+    Offer {
+        refresh: bool,
+    },
     Bye,
     Refer,
     /// Its final response is told: INFO and MESSAGE.
@@ -246,7 +248,9 @@ impl Sessions {
         let key = Key::from_u64(id.0);
         let Some(session) = self.sessions.get(key) else { return };
         match session.stage {
-            Stage::Invited(_) => self.refuse_call(key, 480, "Temporarily Unavailable", Cause::Local, &[], out),
+            Stage::Invited(_) => {
+                self.refuse_call(key, 480, "Temporarily Unavailable", Cause::Local, &[], out)
+            }
             Stage::Calling(_) => self.give_up_calling(now, key, Cause::Local, out),
             Stage::Up => self.leave(now, key, Cause::Local, reason, out),
             Stage::Ending => {}

@@ -17,7 +17,7 @@ use crate::transaction::TIMEOUT;
 use crate::wire::{Header, Message, Rewrite};
 
 /// How often one request is sent again with credentials: a nonce may be stale, and a proxy may ask as well.
-const CHALLENGES: u8 = 3;
+const CHALLENGES: u8 = 2;
 
 /// Our INVITE that waits for its final response.
 pub(super) struct Calling {
@@ -96,11 +96,8 @@ impl Sessions {
         for (name, value) in &invite.headers {
             request.header(name, value.as_bytes());
         }
-        let bytes = if invite.offer.is_empty() {
-            request.finish()
-        } else {
-            request.finish_with(SDP, &invite.offer)
-        };
+        let bytes =
+            if invite.offer.is_empty() { request.finish() } else { request.finish_with(SDP, &invite.offer) };
         // What was put into it by others must leave it a message.
         if Message::parse(bytes.clone()).is_err() {
             return Err(CommandError::Refused);
@@ -122,13 +119,7 @@ impl Sessions {
     }
 
     /// A response to a request of ours.
-    pub(crate) fn handle_response(
-        &mut self,
-        now: Instant,
-        id: RequestId,
-        response: &Message,
-        out: &mut Out,
-    ) {
+    pub(crate) fn handle_response(&mut self, now: Instant, id: RequestId, response: &Message, out: &mut Out) {
         if self.acknowledged.contains_key(&id.0) {
             return self.handle_further_success(id.0, response, out);
         }
@@ -302,8 +293,7 @@ impl Sessions {
         let number = session.dialog.local_cseq;
         let mut rewrite = Rewrite::new(&pending.message);
         rewrite.set(Header::CSeq, |text| text.extend_from_slice(format!("{number} INVITE").as_bytes()));
-        rewrite
-            .set(Header::SessionExpires, |text| text.extend_from_slice(wanted.to_string().as_bytes()));
+        rewrite.set(Header::SessionExpires, |text| text.extend_from_slice(wanted.to_string().as_bytes()));
         rewrite.append("Min-SE", |text| text.extend_from_slice(wanted.to_string().as_bytes()));
         let bytes = rewrite.finish();
         let pending = Pending {

@@ -117,8 +117,11 @@ impl Sessions {
             session.refers.swap_remove(index);
         }
         let (mut request, onward) = session.dialog.request("NOTIFY");
-        let state =
-            if over { "terminated;reason=noresource".to_owned() } else { format!("active;expires={EXPIRES}") };
+        let state = if over {
+            "terminated;reason=noresource".to_owned()
+        } else {
+            format!("active;expires={EXPIRES}")
+        };
         request
             .header("Event", format!("refer;id={cseq}").as_bytes())
             .header("Subscription-State", state.as_bytes());
@@ -174,8 +177,7 @@ impl Sessions {
         let Some(session) = self.sessions.get_mut(key) else { return };
         for waiting in std::mem::take(&mut session.refers).into_iter().filter_map(|refer| refer.waiting) {
             let tag = Some(&*session.dialog.local_tag);
-            let reply =
-                Reply::new(&waiting.request, waiting.source.remote, 487, "Request Terminated", tag);
+            let reply = Reply::new(&waiting.request, waiting.source.remote, 487, "Request Terminated", tag);
             out.push(reply_effect(waiting.transaction, 487, reply.finish()));
         }
     }

@@ -5,9 +5,7 @@ use std::time::Duration;
 use stdx::Instant;
 use stdx::slab::Key;
 
-use super::{
-    Cause, Exchange, Out, Purpose, SDP, SessionRules, Sessions, Stage, describe_request,
-};
+use super::{Cause, Exchange, Out, Purpose, SDP, SessionRules, Sessions, Stage, describe_request};
 use crate::wire::{Header, Message, Params, Reply, parse_number};
 
 /// Seconds; RFC 4028 §4: the least that anybody may ask for.

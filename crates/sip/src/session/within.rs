@@ -102,14 +102,7 @@ impl Sessions {
         Ok(())
     }
 
-    pub(super) fn reply(
-        &self,
-        key: Key,
-        arrived: &Arrived<'_>,
-        status: u16,
-        reason: &str,
-        out: &mut Out,
-    ) {
+    pub(super) fn reply(&self, key: Key, arrived: &Arrived<'_>, status: u16, reason: &str, out: &mut Out) {
         self.reply_with(key, arrived, (status, reason), None, out);
     }
 
