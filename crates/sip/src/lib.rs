@@ -9,6 +9,7 @@ pub mod limits;
 mod proxy;
 pub mod registrar;
 pub mod resolve;
+pub mod session;
 pub mod token;
 pub mod transaction;
 pub mod transport;

@@ -148,3 +148,18 @@ pub const WRONG_PASSWORDS: Policy = Policy {
     longest_penalty: Duration::from_secs(3_600),
     forgive_after: Duration::from_secs(900),
 };
+
+// Sessions of applications (`session`).
+
+/// Sessions of one shard, about 2 KB each. Over it an INVITE is answered 503 with Retry-After, and none is placed.
+pub const SESSIONS: usize = 100_000;
+
+/// Requests of one shard within sessions that wait for their final response. Over it an application's INFO or
+/// MESSAGE is not sent.
+pub const SESSION_REQUESTS: usize = 200_000;
+
+/// REFERs that one session follows at once. Over it 486.
+pub const REFERS: usize = 4;
+
+/// How long an application may think about an offer. Then 500; well under the 32 s of timer B.
+pub const OFFER_PATIENCE: Duration = Duration::from_secs(10);

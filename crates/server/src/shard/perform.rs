@@ -46,6 +46,8 @@ impl Shard {
             Effect::Call(event) => self.note_call(now, event),
             // Nobody may be listening any more; the shard is told so a moment later.
             Effect::Trace(event) => drop(self.parts.traces.send(std::sync::Arc::new(event))),
+            // No plan gives a call to an application yet.
+            Effect::Session(_) => {}
             Effect::Probed { id, status } => self.handle_probed(id, status),
             Effect::AuthenticationFailed { source } => {
                 tracing::debug!(%source, "wrong password");

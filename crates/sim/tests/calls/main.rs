@@ -10,6 +10,10 @@ mod forks;
 mod phone;
 mod routes;
 mod server;
+mod session_chaos;
+mod session_offers;
+mod session_world;
+mod sessions;
 mod waits;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -15,6 +15,7 @@ use sip::endpoint::{
 };
 use sip::events::EventRules;
 use sip::registrar::RegistrarRules;
+use sip::session::SessionEvent;
 use sip::transport::{Packet, Source, Transmit, Transport};
 use stdx::Instant;
 
@@ -24,6 +25,8 @@ pub(crate) const DOMAIN: &str = "example.test";
 const EDGE: Edge = Edge { node: 1, shard: 0 };
 
 type Plan = Box<dyn Fn(&PlanRequest) -> Decision>;
+/// What an application does with its sessions.
+type App = Box<dyn FnMut(Instant, &SessionEvent, &mut Endpoint, &mut Outbox)>;
 
 pub struct Server {
     pub endpoint: Endpoint,
@@ -34,6 +37,8 @@ pub struct Server {
     /// Where sending fails at once.
     pub unreachable: Vec<(Transport, SocketAddr)>,
     pub calls: Vec<CallEventKind>,
+    pub events: Vec<SessionEvent>,
+    app: Option<App>,
     /// Questions to the store wait for `catch_up`.
     pub is_slow: bool,
     asked: Outbox,
@@ -75,6 +80,8 @@ impl Server {
             dns: HashMap::new(),
             unreachable: Vec::new(),
             calls: Vec::new(),
+            events: Vec::new(),
+            app: None,
             is_slow: false,
             asked: Vec::new(),
             store: Vec::new(),
@@ -93,6 +100,27 @@ impl Server {
     pub fn with_dns(mut self, query: DnsQuery, data: Vec<DnsData>) -> Self {
         self.dns.insert(query, data.into_iter().map(|data| DnsRecord { ttl: 300, data }).collect());
         self
+    }
+
+    pub fn with_app(
+        mut self,
+        app: impl FnMut(Instant, &SessionEvent, &mut Endpoint, &mut Outbox) + 'static,
+    ) -> Self {
+        self.app = Some(Box::new(app));
+        self
+    }
+
+    /// The application does something of its own accord.
+    pub fn command<R>(
+        &mut self,
+        now: Instant,
+        out: &mut Vec<Datagram>,
+        act: impl FnOnce(&mut Endpoint, &mut Outbox) -> R,
+    ) -> R {
+        let mut effects = Vec::new();
+        let result = act(&mut self.endpoint, &mut effects);
+        self.settle(now, effects, out);
+        result
     }
 
     /// The store answers all it was asked.
@@ -132,6 +160,12 @@ impl Server {
                 self.endpoint.handle_dns(now, id, answer, more);
             }
             Effect::Call(event) => self.calls.push(event.kind),
+            Effect::Session(event) => {
+                if let Some(app) = &mut self.app {
+                    app(now, &event, &mut self.endpoint, more);
+                }
+                self.events.push(event);
+            }
             Effect::Trace(_) | Effect::Probed { .. } | Effect::AuthenticationFailed { .. } => {}
         }
     }

@@ -13,6 +13,7 @@ mod nonce;
 mod tests;
 mod verify;
 
+pub(crate) use algorithm::hash_hex;
 pub use algorithm::{Algorithm, Ha1s, Hash};
 pub use challenge::{challenge_value, quoted};
 pub use credentials::{Credentials, CredentialsError, Qop, find};

@@ -7,7 +7,7 @@ use stdx::slab::Key;
 
 use super::forward::{Copy, hop_of_flow, new_branch, with_challenges, without_top_via};
 use super::receive::Failed;
-use super::{Endpoint, Outbox, Stage, Timer, User};
+use super::{Endpoint, Outbox, Resolving, Stage, Timer, User};
 use crate::proxy::{BranchState, Forking, Outcome};
 use crate::resolve::{Hop, ResolveEffect, ResolveFault};
 use crate::transaction::{ClientInvite, ClientOther, Machine, TIMEOUT};
@@ -60,7 +60,7 @@ impl Endpoint {
         self.next_resolution += 1;
         let id = self.next_resolution;
         let random = self.keys.branch.hash(&id.to_be_bytes());
-        self.resolutions.insert(id, (key, index));
+        self.resolutions.insert(id, Resolving::Branch(key, index));
         self.resolver.resolve(now, id, &next, random, &mut resolved);
         self.perform_resolved(now, resolved, out);
     }
@@ -76,11 +76,13 @@ impl Endpoint {
                 ResolveEffect::Query { dns_id, query } => {
                     out.push(super::Effect::Dns { id: dns_id, query });
                 }
-                ResolveEffect::Resolved { id, result } => {
-                    if let Some((key, index)) = self.resolutions.remove(&id) {
+                ResolveEffect::Resolved { id, result } => match self.resolutions.remove(&id) {
+                    Some(Resolving::Branch(key, index)) => {
                         self.handle_resolved(now, key, index, result, out);
                     }
-                }
+                    Some(Resolving::Own(id)) => self.handle_own_resolved(now, id, result, out),
+                    None => {}
+                },
             }
         }
         self.resolved = resolved;
@@ -403,6 +405,9 @@ impl Endpoint {
         }) {
             return;
         }
+        if let Stage::Session(session) = context.stage {
+            return self.cancel_session(now, key, session, out);
+        }
         if context.forking().is_none() {
             return self.finish(now, key, 487, "Request Terminated", out);
         }
@@ -450,7 +455,7 @@ impl Endpoint {
         }
     }
 
-    fn send_cancel(&mut self, now: Instant, client: Key, out: &mut Outbox) {
+    pub(super) fn send_cancel(&mut self, now: Instant, client: Key, out: &mut Outbox) {
         let Some(transaction) = self.table.get(client) else { return };
         let Machine::ClientInvite(machine) = &transaction.machine else { return };
         let Some(invite) = machine.request().and_then(|bytes| Message::parse(bytes.clone()).ok()) else {
@@ -475,6 +480,9 @@ impl Endpoint {
     pub(super) fn handle_context_timer(&mut self, now: Instant, key: Key, out: &mut Outbox) {
         let Some(context) = self.contexts.get_mut(key).filter(|context| context.armed <= now) else { return };
         context.armed = Instant::FAR_FUTURE;
+        if matches!(context.stage, Stage::Session(_)) {
+            return;
+        }
         let Some(forking) = context.forking() else {
             return self.finish(now, key, 500, "Server Internal Error", out);
         };

@@ -34,6 +34,11 @@ impl Endpoint {
             };
             return self.finish_with(now, key, 420, "Bad Extension", add, out);
         }
+        if self.take_by_session(now, key, out) {
+            return;
+        }
+        let Some(context) = self.contexts.get(key) else { return };
+        let request = &context.request;
         let own = self.own_routes(request);
         let beyond = route_after(request, own.count).is_some();
         let method = request.method();
@@ -59,6 +64,10 @@ impl Endpoint {
         if request.max_forwards() == Some(Some(0)) {
             self.counters.too_many_hops += 1;
             return self.finish(now, key, 483, "Too Many Hops", out);
+        }
+        if names_us && request.to_tag().is_some() {
+            // RFC 3261 §12.2.2: our Contact has no user, so this was a dialog of ours.
+            return self.finish(now, key, 481, "Call/Transaction Does Not Exist", out);
         }
         if names_us {
             return self.finish(now, key, 404, "Not Found", out);
@@ -99,6 +108,7 @@ impl Endpoint {
         let Some(&Stage::Planning { own_routes }) = self.contexts.get(key).map(|c| &c.stage) else { return };
         let is_ack = self.contexts.get(key).is_some_and(|context| context.request.method() == Method::Ack);
         match decision {
+            Decision::Agent => self.give_to_agent(now, key, out),
             Decision::Authenticate | Decision::Refuse { .. } if is_ack => {
                 self.finish_ack(now, key, None, out);
             }
@@ -192,7 +202,7 @@ impl Endpoint {
                 if let Some(instance) = instance {
                     bindings.retain(|binding| self.gruus.reaches(instance, binding));
                 }
-                self.ring(now, key, own_routes, bindings, out);
+                self.ring_bindings(now, key, own_routes, bindings, out);
             }
             (Stage::Registering { .. }, Answer::Registered(result)) => {
                 self.finish_register(now, key, result, out);
@@ -202,7 +212,14 @@ impl Endpoint {
         }
     }
 
-    fn ring(&mut self, now: Instant, key: Key, own_routes: usize, bindings: Vec<Binding>, out: &mut Outbox) {
+    fn ring_bindings(
+        &mut self,
+        now: Instant,
+        key: Key,
+        own_routes: usize,
+        bindings: Vec<Binding>,
+        out: &mut Outbox,
+    ) {
         if bindings.is_empty() {
             return self.nobody_there(now, key, out);
         }

@@ -7,6 +7,7 @@ use router::{Aor, AskId, Query};
 
 use crate::digest::Ha1s;
 use crate::dns::DnsQuery;
+use crate::session::SessionEvent;
 use crate::transport::Transmit;
 
 #[derive(Debug)]
@@ -33,6 +34,8 @@ pub enum Effect {
         id: u64,
         query: DnsQuery,
     },
+    /// For the application that has the session.
+    Session(SessionEvent),
     /// For the ledger.
     Call(CallEvent),
     /// A message of a traced account.
@@ -79,6 +82,8 @@ pub enum Decision {
     },
     /// Targets in the order to be tried: each inner list rings at once.
     Targets(Vec<Vec<Box<str>>>),
+    /// An application of ours: an INVITE makes a session.
+    Agent,
     /// The caller must prove its claim; then the plan is asked again.
     Authenticate,
     Refuse {

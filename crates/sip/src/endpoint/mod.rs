@@ -13,6 +13,7 @@ mod register;
 mod respond;
 mod route_token;
 mod routing;
+mod sessions;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,7 @@ pub use dispatch::StoreUnavailable;
 pub use effect::{
     Account, CallEvent, CallEventKind, Caller, Decision, Effect, Outbox, PlanRequest, TraceEvent,
 };
+use sessions::OwnRequest;
 pub use settings::{Listener, Settings};
 
 use crate::digest::Authenticator;
@@ -42,6 +44,7 @@ use crate::limits;
 use crate::proxy::Forking;
 use crate::registrar::gruu::{Gruus, Instance};
 use crate::resolve::{ResolveEffect, Resolver};
+use crate::session::{SessionId, Sessions};
 use crate::transaction::Table;
 use crate::transport::Source;
 use crate::wire::Message;
@@ -59,7 +62,7 @@ pub struct Endpoint {
     resolver: Resolver,
     resolved: Vec<ResolveEffect>,
     /// Which branch waits for which resolution.
-    resolutions: HashMap<u64, (Key, usize)>,
+    resolutions: HashMap<u64, Resolving>,
     next_resolution: u64,
     authenticator: Authenticator,
     /// Sources that gave wrong passwords.
@@ -67,6 +70,9 @@ pub struct Endpoint {
     gruus: Gruus,
     notifier: Notifier,
     event_effects: Vec<EventEffect>,
+    sessions: Sessions,
+    /// Requests of sessions on their way.
+    own: HashMap<u64, OwnRequest>,
     counters: Counters,
     traced: Vec<Box<str>>,
     intake: Intake,
@@ -137,6 +143,8 @@ enum Stage {
     Forking(Box<Forking>),
     /// The event notifier's answer.
     Agent,
+    /// The answer of a session's application, which has patience of its own.
+    Session(SessionId),
 }
 
 /// Who hears what a transaction has to tell.
@@ -150,6 +158,7 @@ pub(crate) enum User {
     /// A request of our own, by the number its maker gave it.
     Probe(u64),
     Notifier(u64),
+    Session(u64),
     Nobody,
 }
 
@@ -158,6 +167,14 @@ impl User {
     fn forwards(self) -> bool {
         matches!(self, User::Context(_) | User::Late { .. })
     }
+}
+
+/// Who waits for a resolution.
+#[derive(Clone, Copy, Debug)]
+enum Resolving {
+    Branch(Key, usize),
+    /// A request of a session.
+    Own(u64),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -185,6 +202,8 @@ impl Endpoint {
             gruus: Gruus::new(&settings.secret),
             notifier: Notifier::new(settings.events.clone(), Rng::from_seed(notifier_seed(&settings)), now),
             event_effects: Vec::new(),
+            sessions: Sessions::new(Rng::from_seed(session_seed(&settings)), now),
+            own: HashMap::new(),
             counters: Counters::default(),
             traced: Vec::new(),
             intake: Intake::Open,
@@ -204,11 +223,15 @@ impl Endpoint {
         }
         self.due = due;
         self.expire_notifier(now, out);
+        self.expire_sessions(now, out);
     }
 
     /// When to call [`expire`](Self::expire) at the latest.
     pub fn deadline(&self) -> Option<Instant> {
-        [self.wheel.deadline(), self.notifier.deadline()].into_iter().flatten().min()
+        [self.wheel.deadline(), self.notifier.deadline(), self.sessions.deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     pub fn handle_dns(
@@ -266,6 +289,13 @@ impl Keys {
         let derive = |purpose: &str| Keyed::new(crate::keys::derive(secret, purpose));
         Keys { branch: derive("branches"), route: derive("routes"), call: derive("calls") }
     }
+}
+
+/// Another than the notifier's: tags of both are looked up by themselves.
+fn session_seed(settings: &Settings) -> [u8; 32] {
+    let mut seed = notifier_seed(settings);
+    seed[30] ^= 0xff;
+    seed
 }
 
 /// Of this process and shard alone: its tags must not be those of another.

@@ -57,6 +57,7 @@ impl Endpoint {
             return self.handle_known_request(now, key, method, out);
         }
         match method {
+            Method::Ack if self.take_ack(now, &request, out) => {}
             Method::Ack => self.handle_stray_ack(now, request, source, out),
             Method::Cancel => self.handle_cancel(now, &request, &source, out),
             _ => self.handle_new_request(now, hash, request, source, out),
@@ -173,6 +174,7 @@ impl Endpoint {
         match user {
             User::Context(context) => self.handle_branch_response(now, context, key, response, out),
             User::Late { server } => self.forward_response(now, server, response, out),
+            User::Session(id) => self.handle_own_response(now, id, key, response, out),
             User::Probe(id) if response.status() >= 200 => {
                 out.push(Effect::Probed { id, status: response.status() });
             }
@@ -220,6 +222,7 @@ impl Endpoint {
             User::Context(context) => self.handle_branch_failure(now, context, failed, out),
             User::Probe(id) => out.push(Effect::Probed { id, status: failed.status }),
             User::Notifier(id) => self.handle_notify_result(now, id, 408, out),
+            User::Session(id) => self.handle_own_failure(now, id, failed.hop, failed.status, out),
             User::Late { .. } | User::Nobody => {}
         }
     }

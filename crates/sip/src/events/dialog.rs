@@ -116,7 +116,7 @@ fn contact_of(request: &Message) -> Result<Option<&[u8]>, Refusal> {
 
 /// Back the way it came, when there is no proxy to go by and its Contact cannot be reached: on a connection
 /// (RFC 5626 §5.3), or when it names another address than the packet's (a NAT).
-fn received(source: &Source, remote_target: &[u8], is_direct: bool) -> Option<Received> {
+pub(crate) fn received(source: &Source, remote_target: &[u8], is_direct: bool) -> Option<Received> {
     let behind_nat = || {
         let host = Uri::parse(remote_target).ok().and_then(|uri| uri.host_ip());
         host.is_some_and(|ip| ip != source.remote.ip())

@@ -30,6 +30,7 @@ use stdx::wheel::Wheel;
 use crate::limits;
 use crate::transport::Source;
 use crate::wire::{Message, Reply};
+pub(crate) use dialog::received as dialog_received;
 use message::Delivery;
 pub use package::Package;
 use subscribe::Subscription;

@@ -1,0 +1,204 @@
+//! Within a session: offers and their glare, refreshes, INFO, REFER.
+
+use bytes::Bytes;
+use insta::assert_snapshot;
+use sip::endpoint::Endpoint;
+use sip::session::{CommandError, SessionEvent, SessionRules};
+use sip::wire::Method;
+use std::time::Duration;
+use stdx::Instant;
+
+use crate::session_world::{ANSWER, Pair, agent, answers, assert_at_rest};
+
+type Out = sip::endpoint::Outbox;
+
+/// Answers calls, and every offer.
+fn agrees(now: Instant, event: &SessionEvent, endpoint: &mut Endpoint, out: &mut Out) {
+    answers(now, event, endpoint, out);
+    if let SessionEvent::Offered { session, offer, .. } = event {
+        endpoint.accept_offer(now, *session, *offer, Bytes::from_static(ANSWER), out).unwrap();
+    }
+}
+
+fn up(app: impl FnMut(Instant, &SessionEvent, &mut Endpoint, &mut Out) + 'static) -> Pair {
+    let mut pair = Pair::with(app);
+    pair.call();
+    pair.run(1_000);
+    pair.world.restart_ladder();
+    pair
+}
+
+#[test]
+fn an_offer_is_answered() {
+    let mut pair = up(agrees);
+    pair.offer("v=0 hold").unwrap();
+    assert_eq!(pair.offer("v=0 more"), Err(CommandError::OfferOpen));
+    pair.run(500);
+    assert_snapshot!(pair.world.ladder(), @r"
+     0ms  us ──INVITE──────▶ them
+    10ms  us ◀──200 INVITE── them
+    20ms  us ──ACK─────────▶ them
+    ");
+    assert!(pair.ours().ends_with("offer answered v=0 answer"), "{}", pair.ours());
+    assert!(pair.others().ends_with("offered v=0 hold"), "{}", pair.others());
+    pair.hang_up();
+    pair.rest();
+}
+
+#[test]
+fn an_offer_is_refused() {
+    let mut pair = up(|now, event, endpoint, out| {
+        answers(now, event, endpoint, out);
+        if let SessionEvent::Offered { session, offer, .. } = event {
+            endpoint.refuse_offer(now, *session, *offer, 488, "Not Acceptable Here", out).unwrap();
+            let again = endpoint.accept_offer(now, *session, *offer, Bytes::new(), out);
+            assert_eq!(again, Err(CommandError::Stale));
+        }
+    });
+    pair.offer("v=0 video").unwrap();
+    pair.run(500);
+    assert!(pair.ours().ends_with("offer refused 488"), "{}", pair.ours());
+    pair.hang_up();
+    pair.rest();
+}
+
+/// An application that never answers is answered for.
+#[test]
+fn an_offer_is_forgotten() {
+    let mut pair = Pair::up();
+    pair.offer("v=0 hold").unwrap();
+    pair.run(15_000);
+    assert!(pair.others().ends_with("offered v=0 hold, withdrawn"), "{}", pair.others());
+    assert!(pair.ours().ends_with("offer refused 500"), "{}", pair.ours());
+    pair.hang_up();
+    pair.rest();
+}
+
+/// RFC 3261 §14.1: both get 491, and whoever did not choose the Call-ID is heard of first.
+#[test]
+fn offers_cross() {
+    let mut pair = up(agrees);
+    let theirs = pair.theirs();
+    pair.offer("v=0 ours").unwrap();
+    pair.do_them(|endpoint, now, out| endpoint.offer(now, theirs, "v=0 theirs".into(), out)).unwrap();
+    pair.run(100);
+    assert_snapshot!(pair.world.ladder(), @r"
+     0ms  us ──INVITE──────▶ them
+     0ms  us ◀──INVITE────── them
+    10ms  us ◀──491 INVITE── them
+    10ms  us ──491 INVITE──▶ them
+    20ms  us ──ACK─────────▶ them
+    20ms  us ◀──ACK───────── them
+    ");
+    pair.run(2_000);
+    assert!(pair.others().ends_with("crossed"), "{}", pair.others());
+    assert!(!pair.ours().contains("crossed"), "ours waits longer");
+    pair.run(2_000);
+    assert!(pair.ours().ends_with("crossed"), "{}", pair.ours());
+    pair.hang_up();
+    pair.rest();
+}
+
+#[test]
+fn digits_and_words_within_a_session() {
+    let mut pair = Pair::up();
+    let (session, body) = (pair.session, Bytes::from_static(b"Signal=5\r\nDuration=160\r\n"));
+    pair.do_us(|endpoint, now, out| {
+        endpoint.tell_peer(now, session, Method::Info, "application/dtmf-relay", &body, out).unwrap();
+        endpoint.tell_peer(now, session, Method::Message, "text/plain", &"hello".into(), out).unwrap();
+    });
+    pair.run(100);
+    assert_snapshot!(pair.world.ladder(), @r"
+     0ms  us ──INFO─────────▶ them
+     0ms  us ──MESSAGE──────▶ them
+    10ms  us ◀──200 INFO───── them
+    10ms  us ◀──200 MESSAGE── them
+    ");
+    assert!(pair.others().ends_with("message hello"), "{}", pair.others());
+    assert!(pair.ours().ends_with("INFO 200, MESSAGE 200"), "{}", pair.ours());
+    pair.hang_up();
+    pair.rest();
+}
+
+/// RFC 3515: accepted, told of, over.
+#[test]
+fn a_transfer_is_followed() {
+    let mut pair = up(|now, event, endpoint, out| {
+        answers(now, event, endpoint, out);
+        if let SessionEvent::Referred { session, refer, .. } = event {
+            endpoint.accept_refer(now, *session, *refer, out).unwrap();
+            endpoint.notify_refer(now, *session, *refer, 200, "OK", true, out).unwrap();
+            let more = endpoint.notify_refer(now, *session, *refer, 200, "OK", true, out);
+            assert_eq!(more, Err(CommandError::Stale));
+        }
+    });
+    let session = pair.session;
+    pair.do_us(|endpoint, now, out| endpoint.refer(now, session, "sip:carol@10.0.0.4", None, out)).unwrap();
+    pair.run(100);
+    assert_snapshot!(pair.world.ladder(), @r"
+     0ms  us ──REFER───────▶ them
+    10ms  us ◀──202 REFER─── them
+    10ms  us ◀──NOTIFY────── them
+    10ms  us ◀──NOTIFY────── them
+    20ms  us ──200 NOTIFY──▶ them
+    20ms  us ──200 NOTIFY──▶ them
+    ");
+    assert!(pair.ours().contains("refer 202"), "{}", pair.ours());
+    assert!(pair.ours().contains("progress Some(200) true"), "{}", pair.ours());
+    pair.hang_up();
+    pair.rest();
+}
+
+/// A REFER that the application leaves lying is answered when the session ends.
+#[test]
+fn a_transfer_is_left_lying() {
+    let mut pair = Pair::up();
+    let session = pair.session;
+    pair.do_us(|endpoint, now, out| endpoint.refer(now, session, "sip:carol@10.0.0.4", None, out)).unwrap();
+    pair.run(100);
+    let theirs = pair.theirs();
+    pair.do_them(|endpoint, now, out| endpoint.hang_up(now, theirs, None, out));
+    pair.rest();
+}
+
+/// RFC 4028: half-way through a refresh, for as long as both live.
+#[test]
+fn a_session_is_refreshed() {
+    let mut pair = up(agrees);
+    pair.run(2_000_000);
+    assert_snapshot!(pair.world.ladder(), @r"
+      899_024ms  us ──UPDATE──────▶ them
+      899_034ms  us ◀──200 UPDATE── them
+    1_799_048ms  us ──UPDATE──────▶ them
+    1_799_058ms  us ◀──200 UPDATE── them
+    ");
+    pair.hang_up();
+    pair.rest();
+}
+
+#[test]
+fn a_session_without_refreshes_ends() {
+    let mut pair = up(agrees);
+    let (us, them) = (pair.us, pair.them);
+    pair.world.stop(us);
+    pair.run(1_900_000);
+    assert!(pair.others().ends_with("ended: expired"), "{}", pair.others());
+    assert_at_rest(pair.server(them));
+}
+
+/// §9 of RFC 4028 with 422: the refresher is whoever is told to be.
+#[test]
+fn a_refresher_that_hears_nothing_ends_it() {
+    let mut us = agent(1);
+    us.endpoint.set_session_rules(SessionRules { expires: Duration::from_secs(90) });
+    let mut pair = Pair::new(1, us, agent(9).with_app(agrees));
+    pair.call();
+    pair.run(1_000);
+    let (us, them) = (pair.us, pair.them);
+    pair.world.cut(us, them);
+    pair.run(120_000);
+    // The refresh at 45 s has no answer by timer F at 77 s; the session would have ended at 60 s.
+    assert!(pair.ours().contains("ended: expired"), "{}", pair.ours());
+    assert!(pair.others().contains("ended: expired"), "{}", pair.others());
+    pair.rest();
+}

@@ -1,0 +1,156 @@
+//! A dialog of a user agent, of either side: RFC 3261 §12.
+
+use router::Received;
+
+use crate::events::{Onward, dialog_received};
+use crate::transport::Source;
+use crate::wire::{Address, Header, Message, Request, Uri, Values};
+
+#[derive(Clone, Debug)]
+pub(super) struct Dialog {
+    pub(super) call_id: Box<[u8]>,
+    pub(super) local_tag: Box<str>,
+    /// Empty until a response of the peer has one.
+    pub(super) remote_tag: Box<[u8]>,
+    /// Our name-addr without its tag.
+    local: Box<[u8]>,
+    /// The peer's name-addr, tag and all.
+    remote: Box<[u8]>,
+    route_set: Box<[Box<[u8]>]>,
+    remote_target: Box<[u8]>,
+    received: Option<Received>,
+    remote_cseq: u32,
+    pub(super) local_cseq: u32,
+}
+
+/// What is wrong with a message that should make or move a dialog.
+pub(super) struct Unfit(pub(super) u16, pub(super) &'static str);
+
+impl Dialog {
+    /// RFC 3261 §12.1.1: the INVITE is the peer's.
+    pub(super) fn of_request(request: &Message, source: &Source, local_tag: Box<str>) -> Option<Dialog> {
+        let remote_target = contact_of(request)?;
+        let route_set: Box<[Box<[u8]>]> = request.values(Header::RecordRoute).map(Box::from).collect();
+        Some(Dialog {
+            call_id: request.call_id()?.into(),
+            local_tag,
+            remote_tag: request.from_tag()?.into(),
+            local: request.header(Header::To)?.into(),
+            remote: request.header(Header::From)?.into(),
+            received: dialog_received(source, remote_target, route_set.is_empty()),
+            route_set,
+            remote_target: remote_target.into(),
+            remote_cseq: request.cseq()?.0,
+            local_cseq: 0,
+        })
+    }
+
+    /// Before any response: requests go where the INVITE goes.
+    pub(super) fn calling(invite: &super::Invite, call_id: Box<[u8]>, local_tag: Box<str>) -> Option<Dialog> {
+        let uri = Uri::parse(invite.target.as_bytes()).ok()?;
+        let from_is_sound = Address::parse(invite.from.as_bytes()).is_some_and(|from| from.tag().is_none());
+        if !uri.is_sip() || !from_is_sound {
+            return None;
+        }
+        // Headers of a URI and its method are not for a Request-URI (RFC 3261 §19.1.1, table 1).
+        let target = invite.target.split('?').next().unwrap_or_default();
+        let to = if invite.to.is_empty() { format!("<{target}>").into() } else { invite.to.clone() };
+        Address::parse(to.as_bytes())?;
+        Some(Dialog {
+            call_id,
+            local_tag,
+            remote_tag: Box::default(),
+            local: invite.from.as_bytes().into(),
+            remote: to.as_bytes().into(),
+            route_set: Values::new(invite.path.as_bytes()).map(Box::from).collect(),
+            remote_target: target.as_bytes().into(),
+            received: invite.received,
+            remote_cseq: 0,
+            local_cseq: 0,
+        })
+    }
+
+    /// RFC 3261 §12.1.2: what this dialog becomes by a response to its INVITE.
+    pub(super) fn of_response(&self, response: &Message) -> Option<Dialog> {
+        let tag = response.to_tag()?;
+        let mut routes: Vec<Box<[u8]>> = response.values(Header::RecordRoute).map(Box::from).collect();
+        routes.reverse();
+        // A phone behind a NAT that no proxy stands before stays reachable by its flow alone.
+        let received = self.received.filter(|_| routes.is_empty());
+        Some(Dialog {
+            remote_tag: tag.into(),
+            remote: response.header(Header::To)?.into(),
+            remote_target: contact_of(response).map_or(self.remote_target.clone(), Box::from),
+            route_set: routes.into(),
+            received,
+            ..self.clone()
+        })
+    }
+
+    pub(super) fn is_of(&self, request: &Message) -> bool {
+        request.call_id() == Some(&*self.call_id) && request.from_tag() == Some(&*self.remote_tag)
+    }
+
+    /// RFC 3261 §12.2.2.
+    pub(super) fn accept(&mut self, request: &Message) -> Result<(), Unfit> {
+        let number = request.cseq().map_or(0, |(number, _)| number);
+        if self.remote_cseq != 0 && number <= self.remote_cseq {
+            return Err(Unfit(500, "CSeq Out Of Order"));
+        }
+        self.remote_cseq = number;
+        Ok(())
+    }
+
+    /// Target refresh (§12.2): by re-INVITE and UPDATE, and the 2xx to them.
+    pub(super) fn refresh_target(&mut self, message: &Message, source: Option<&Source>) {
+        let Some(target) = contact_of(message) else { return };
+        self.remote_target = target.into();
+        if let Some(source) = source {
+            self.received = dialog_received(source, target, self.route_set.is_empty());
+        }
+    }
+
+    /// RFC 3261 §12.2.1.1, with a fresh CSeq. Via and Contact are the endpoint's.
+    pub(super) fn request(&mut self, method: &str) -> (Request, Onward) {
+        self.local_cseq += 1;
+        self.request_numbered(method, self.local_cseq)
+    }
+
+    /// As [`request`](Self::request); the ACK of a 2xx has its INVITE's number.
+    pub(super) fn request_numbered(&self, method: &str, number: u32) -> (Request, Onward) {
+        let (uri, routes) = self.route();
+        let mut request = Request::new(method.as_bytes(), &uri);
+        for route in &routes {
+            request.header("Route", route);
+        }
+        let first = routes.first().and_then(|route| Address::parse(route)).map(|route| route.uri);
+        let next_hop = String::from_utf8_lossy(first.unwrap_or(&uri)).into();
+        request
+            .header("Max-Forwards", b"70")
+            .header("From", &[&self.local, &b";tag="[..], self.local_tag.as_bytes()].concat())
+            .header("To", &self.remote)
+            .header("Call-ID", &self.call_id)
+            .header("CSeq", format!("{number} {method}").as_bytes());
+        (request, Onward { next_hop, received: self.received })
+    }
+
+    /// A first route without `lr` is a strict router: it gets the Request-URI.
+    fn route(&self) -> (Box<[u8]>, Vec<Box<[u8]>>) {
+        let first = self.route_set.first().and_then(|route| Address::parse(route)).map(|route| route.uri);
+        match first {
+            Some(uri) if Uri::parse(uri).is_ok_and(|uri| !uri.is_loose_router()) => {
+                let mut routes = self.route_set[1..].to_vec();
+                routes.push([b"<", &*self.remote_target, b">"].concat().into());
+                (uri.into(), routes)
+            }
+            _ => (self.remote_target.clone(), self.route_set.to_vec()),
+        }
+    }
+}
+
+/// The one Contact's URI. It becomes a Request-URI, so it must be one.
+fn contact_of(message: &Message) -> Option<&[u8]> {
+    let uri = message.values(Header::Contact).next().and_then(Address::parse)?.uri;
+    let is_sound = Uri::parse(uri).is_ok_and(|uri| uri.is_sip()) && uri.is_ascii();
+    is_sound.then_some(uri)
+}

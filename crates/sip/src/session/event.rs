@@ -1,0 +1,248 @@
+//! What a session tells its application and is told by it, and all it can ask of the endpoint.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use router::Received;
+
+use crate::endpoint::{CallEventKind, Caller};
+use crate::events::{Onward, RequestId, TxRef};
+use crate::transport::Source;
+use crate::wire::{Header, Message, Method};
+
+/// One dialog of ours with what belongs to it, from the INVITE to the end. Never used again once ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionId(pub u64);
+
+/// An offer of the peer's that waits for our answer. One that is withdrawn or answered fits nothing any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OfferId(pub u32);
+
+/// A REFER of the peer's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ReferId(pub u32);
+
+/// An INVITE that came for an application.
+#[derive(Clone, Debug)]
+pub struct Invited {
+    /// Any header may be asked of it; its body is the offer.
+    pub request: Message,
+    pub source: Source,
+    pub caller: Caller,
+}
+
+/// What happens to a session. After [`Ended`](SessionEvent::Ended) nothing more comes of it.
+#[derive(Clone, Debug)]
+pub enum SessionEvent {
+    /// Somebody calls. To be rung, answered, rejected or redirected.
+    Invited {
+        session: SessionId,
+        invited: Box<Invited>,
+    },
+    /// The peer of our INVITE has said 101 to 199; its body is early media's SDP. Forks each say their own.
+    Ringing {
+        session: SessionId,
+        response: Box<Message>,
+    },
+    /// Our INVITE was answered, and acknowledged.
+    Answered {
+        session: SessionId,
+        response: Box<Message>,
+    },
+    /// Our 2xx was acknowledged. `sdp` answers it when it was an offer.
+    Confirmed {
+        session: SessionId,
+        sdp: Option<Bytes>,
+    },
+    /// A re-INVITE or UPDATE wants an answer; without `sdp` the answer is to be an offer.
+    Offered {
+        session: SessionId,
+        offer: OfferId,
+        sdp: Option<Bytes>,
+    },
+    /// The peer took an offer back.
+    OfferWithdrawn {
+        session: SessionId,
+        offer: OfferId,
+    },
+    /// Our offer, or a session refresh that was a re-INVITE, was answered.
+    OfferAnswered {
+        session: SessionId,
+        sdp: Option<Bytes>,
+    },
+    /// The session stays as it was.
+    OfferRefused {
+        session: SessionId,
+        status: u16,
+    },
+    /// Our offer met one of the peer's (RFC 3261 §14.1); the random wait is over: offer anew if still wanted.
+    OfferCrossed {
+        session: SessionId,
+    },
+    Info {
+        session: SessionId,
+        content_type: Box<str>,
+        body: Bytes,
+    },
+    Message {
+        session: SessionId,
+        content_type: Box<str>,
+        body: Bytes,
+    },
+    /// The peer asks us to call somebody (RFC 3515): Refer-To and Referred-By stand in the request.
+    Referred {
+        session: SessionId,
+        refer: ReferId,
+        request: Box<Message>,
+    },
+    /// What became of a REFER of ours: 2xx, or why not.
+    ReferAnswered {
+        session: SessionId,
+        status: u16,
+    },
+    /// How the call goes that our REFER asked for; see [`sipfrag_status`](super::sipfrag_status).
+    ReferProgress {
+        session: SessionId,
+        body: Bytes,
+        over: bool,
+    },
+    /// The final response to an INFO or MESSAGE of ours.
+    Responded {
+        session: SessionId,
+        method: Method,
+        status: u16,
+    },
+    /// Said once, and last.
+    Ended {
+        session: SessionId,
+        cause: Cause,
+    },
+}
+
+/// Why a session ended.
+#[derive(Clone, Debug)]
+pub enum Cause {
+    /// The peer's BYE; Reason (RFC 3326) may stand in it.
+    HungUp { request: Box<Message> },
+    /// We ended it, by whatever command.
+    Local,
+    /// The caller's CANCEL.
+    Cancelled,
+    /// Our INVITE came to nothing; 408 and 503 are also ours. A 3xx has its contacts in `response`.
+    Failed { status: u16, response: Option<Box<Message>> },
+    /// Nobody answered in the time given.
+    Timeout,
+    /// Our 2xx was never acknowledged, or our reliable provisional never had its PRACK.
+    Unacknowledged,
+    /// No refresh came (RFC 4028 §10).
+    Expired,
+    /// The peer has forgotten the dialog, or is gone (RFC 5057): 481 or 408.
+    Gone { status: u16 },
+}
+
+/// How to prove who we are when asked.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Login {
+    pub user: Box<str>,
+    pub password: Box<str>,
+}
+
+impl std::fmt::Debug for Login {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Login({})", self.user)
+    }
+}
+
+/// A call to be placed.
+#[derive(Clone, Debug, Default)]
+pub struct Invite {
+    /// The Request-URI, and To unless `to` says otherwise.
+    pub target: Box<str>,
+    /// Route values before the target: the Path of a binding. Comma-separated; may be empty.
+    pub path: Box<str>,
+    /// Where a binding's phone is reached, whatever its URI says.
+    pub received: Option<Received>,
+    /// A name-addr without a tag: `"Belfry" <sip:belfry@example.org>`.
+    pub from: Box<str>,
+    /// A name-addr; the target when empty.
+    pub to: Box<str>,
+    /// Chosen by whoever needs the Call-ID to belong to this shard; made here when empty.
+    pub call_id: Box<str>,
+    /// Further headers, as they are to stand.
+    pub headers: Vec<(Box<str>, Box<str>)>,
+    /// SDP.
+    pub offer: Bytes,
+    pub login: Option<Login>,
+    /// How long it may ring before it is cancelled; forever when zero.
+    pub timeout: Duration,
+}
+
+/// Why a command has no effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommandError {
+    /// The session has ended, or never was.
+    NoSession,
+    /// Not in this stage of the session, or not for a peer that does not allow it.
+    NotNow,
+    /// An offer is open: ours, or the peer's that is to be answered first.
+    OfferOpen,
+    /// The token fits no open offer or REFER.
+    Stale,
+    /// A limit was met, or what was given is no URI.
+    Refused,
+}
+
+/// Everything the sessions can cause.
+#[derive(Clone, Debug)]
+pub enum SessionEffect {
+    Event(SessionEvent),
+    /// A response, by the server transaction; a final one ends it, but a 2xx to INVITE may be repeated.
+    Reply {
+        transaction: TxRef,
+        status: u16,
+        bytes: Bytes,
+    },
+    /// A request without Via and Contact. Its responses are told to `handle_response`, or one failure to
+    /// `handle_failure`.
+    Request {
+        id: RequestId,
+        bytes: Bytes,
+        onward: Onward,
+    },
+    /// The ACK of a 2xx: in no transaction.
+    Ack {
+        bytes: Bytes,
+        onward: Onward,
+    },
+    /// A CANCEL for the INVITE of that number, which has had a provisional response.
+    Cancel {
+        id: RequestId,
+    },
+    /// Nothing more is wanted of this request.
+    Forget {
+        id: RequestId,
+    },
+    /// For the ledger.
+    Call {
+        call_id: Box<[u8]>,
+        kind: CallEventKind,
+    },
+}
+
+/// A body that is there.
+pub fn body_of(message: &Message) -> Option<Bytes> {
+    let body = message.body();
+    (!body.is_empty()).then(|| message.bytes().slice_ref(body))
+}
+
+pub(super) fn content_type_of(message: &Message) -> Box<str> {
+    String::from_utf8_lossy(message.header(Header::ContentType).unwrap_or_default()).into()
+}
+
+/// The status a `message/sipfrag` tells of (RFC 3420, RFC 3515 §2.4.4).
+pub fn sipfrag_status(body: &[u8]) -> Option<u16> {
+    let rest =
+        body.get(..8).filter(|version| version.eq_ignore_ascii_case(b"SIP/2.0 ")).map(|_| &body[8..])?;
+    let digits = std::str::from_utf8(rest.get(..3)?).ok()?;
+    digits.parse().ok().filter(|status| (100..700).contains(status))
+}

@@ -1,0 +1,431 @@
+//! An INVITE of the peer's: rung, answered, refused, cancelled. RFC 3261 §13.3, §9.2; RFC 3262 §3.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use stdx::Instant;
+use stdx::slab::Key;
+
+use super::offer::Exchange;
+use super::refresh;
+use super::{
+    Arrived, Cause, CommandError, Dialog, Invited, Out, Repeated, SDP, Session, SessionEffect, SessionEvent,
+    SessionId, Sessions, Stage, body_of, describe,
+};
+use crate::endpoint::{CallEventKind, Caller};
+use crate::events::TxRef;
+use crate::limits;
+use crate::transaction::T2;
+use crate::transport::Source;
+use crate::wire::{Header, Message, Reply};
+
+/// What of Require we do. RFC 3261 §8.2.2.3.
+const REQUIRE_KNOWN: [&str; 2] = ["100rel", "timer"];
+
+/// The INVITE that waits for its final response.
+pub(super) struct Incoming {
+    pub(super) transaction: TxRef,
+    request: Message,
+    source: Source,
+    contact: Box<str>,
+    rseq: u32,
+    /// A reliable provisional without its PRACK.
+    provisional: Option<Provisional>,
+    /// The answer that waits for that PRACK: SDP and further headers.
+    parked: Option<Parked>,
+    /// Our SDP has reached the peer in a reliable provisional.
+    pub(super) has_answered_offer: bool,
+}
+
+type Parked = (Bytes, Vec<(Box<str>, Box<str>)>);
+
+struct Provisional {
+    repeated: Repeated,
+    rseq: u32,
+    has_sdp: bool,
+}
+
+/// A 2xx of ours that still has no ACK: RFC 3261 §13.3.1.4.
+pub(super) struct Unacked {
+    pub(super) transaction: TxRef,
+    repeated: Repeated,
+    cseq: u32,
+    /// It held an offer: the ACK holds the answer.
+    is_offer: bool,
+    /// It answered the INVITE that made the session.
+    pub(super) is_first: bool,
+}
+
+impl Unacked {
+    pub(super) fn new(
+        now: Instant,
+        transaction: TxRef,
+        request: &Message,
+        bytes: Bytes,
+        is_first: bool,
+    ) -> Self {
+        let cseq = request.cseq().map_or(0, |(number, _)| number);
+        let is_offer = request.body().is_empty();
+        Unacked { transaction, repeated: Repeated::new(now, bytes), cseq, is_offer, is_first }
+    }
+
+    pub(super) fn deadline(&self) -> Instant {
+        self.repeated.deadline()
+    }
+
+    /// The ACK will hold the answer to an offer of ours.
+    pub(super) fn awaits_answer(&self) -> bool {
+        self.is_offer
+    }
+}
+
+impl Incoming {
+    pub(super) fn deadline(&self) -> Instant {
+        self.provisional.as_ref().map_or(Instant::FAR_FUTURE, |sent| sent.repeated.deadline())
+    }
+
+    fn wants_reliable(&self, has_sdp: bool) -> bool {
+        let requires = self.request.lists(Header::Require, "100rel");
+        requires || has_sdp && self.request.lists(Header::Supported, "100rel")
+    }
+}
+
+impl Sessions {
+    /// An INVITE without To tag that the plan gave to an application. `None`: it was refused at once.
+    pub(crate) fn handle_invite(
+        &mut self,
+        arrived: &Arrived<'_>,
+        caller: Caller,
+        out: &mut Out,
+    ) -> Option<SessionId> {
+        let request = arrived.request;
+        let tag = self.tag();
+        let dialog = match self.check_invite(request, arrived, &tag) {
+            Ok(dialog) => dialog,
+            Err((status, reason, header)) => {
+                let mut reply = Reply::new(request, arrived.source.remote, status, reason, Some(&tag));
+                if let Some((name, value)) = header {
+                    reply.header(name, value.as_bytes());
+                }
+                out.push(reply_effect(arrived.transaction, status, reply.finish()));
+                return None;
+            }
+        };
+        let incoming = Incoming {
+            transaction: arrived.transaction,
+            request: request.clone(),
+            source: *arrived.source,
+            contact: arrived.contact.into(),
+            rseq: u32::try_from(self.rng.below(1 << 20)).unwrap_or(0),
+            provisional: None,
+            parked: None,
+            has_answered_offer: false,
+        };
+        let call_id = dialog.call_id.clone();
+        let mut session = Session::new(dialog, Stage::Invited(Box::new(incoming)));
+        session.note_allow(request);
+        let key = self.sessions.insert(session);
+        self.by_tag.insert(tag, key);
+        let id = SessionId(key.to_u64());
+        out.push(SessionEffect::Call { call_id, kind: started(request, &caller) });
+        let invited = Box::new(Invited { request: request.clone(), source: *arrived.source, caller });
+        out.push(SessionEffect::Event(SessionEvent::Invited { session: id, invited }));
+        Some(id)
+    }
+
+    #[expect(clippy::type_complexity, reason = "status, reason and a header of the one refusal")]
+    fn check_invite(
+        &self,
+        request: &Message,
+        arrived: &Arrived<'_>,
+        tag: &str,
+    ) -> Result<Dialog, (u16, &'static str, Option<(&'static str, String)>)> {
+        if self.sessions.len() >= limits::SESSIONS {
+            let wait = Some(("Retry-After", limits::EVENTS_RETRY_AFTER.to_string()));
+            return Err((503, "Service Unavailable", wait));
+        }
+        let unknown: Vec<String> = request
+            .values(Header::Require)
+            .filter(|tag| !REQUIRE_KNOWN.iter().any(|known| tag.eq_ignore_ascii_case(known.as_bytes())))
+            .map(|tag| String::from_utf8_lossy(tag).into_owned())
+            .collect();
+        if !unknown.is_empty() {
+            return Err((420, "Bad Extension", Some(("Unsupported", unknown.join(", ")))));
+        }
+        check_body(request)?;
+        if refresh::is_too_short(request) {
+            return Err((422, "Session Interval Too Small", Some(("Min-SE", refresh::MIN_SE.to_string()))));
+        }
+        Dialog::of_request(request, arrived.source, tag.into()).ok_or((400, "Missing Contact", None))
+    }
+
+    /// 180, 183 or another 1xx, with early media's SDP or without. Reliable (RFC 3262) where the caller demands
+    /// it, and with SDP where it can.
+    pub(crate) fn ring(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        status: u16,
+        sdp: Bytes,
+        out: &mut Out,
+    ) -> Result<(), CommandError> {
+        let (key, session) = self.get(id)?;
+        let Stage::Invited(incoming) = &mut session.stage else { return Err(CommandError::NotNow) };
+        if !(101..200).contains(&status) || incoming.parked.is_some() {
+            return Err(CommandError::NotNow);
+        }
+        let reliable = incoming.wants_reliable(!sdp.is_empty());
+        if reliable && incoming.provisional.is_some() {
+            // RFC 3262 §3: the next only after the PRACK of the first.
+            return Err(CommandError::NotNow);
+        }
+        let mut reply = response(&session.dialog, incoming, status);
+        if reliable {
+            incoming.rseq += 1;
+            reply.header("Require", b"100rel").header("RSeq", incoming.rseq.to_string().as_bytes());
+        }
+        let bytes = finish(reply, &sdp);
+        if reliable {
+            let repeated = Repeated::new(now, bytes.clone());
+            incoming.provisional =
+                Some(Provisional { repeated, rseq: incoming.rseq, has_sdp: !sdp.is_empty() });
+        }
+        let transaction = incoming.transaction;
+        if !sdp.is_empty() {
+            session.local_sdp = sdp;
+        }
+        out.push(reply_effect(transaction, status, bytes));
+        self.arm(key);
+        Ok(())
+    }
+
+    /// 200. Waits for the PRACK of a provisional that held SDP (RFC 3262 §3).
+    pub(crate) fn answer(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        sdp: Bytes,
+        headers: Vec<(Box<str>, Box<str>)>,
+        out: &mut Out,
+    ) -> Result<(), CommandError> {
+        let (key, session) = self.get(id)?;
+        let Stage::Invited(incoming) = &mut session.stage else { return Err(CommandError::NotNow) };
+        if incoming.parked.is_some() {
+            return Err(CommandError::NotNow);
+        }
+        if matches!(session.exchange, Exchange::Theirs { .. } | Exchange::Ours { .. }) {
+            return Err(CommandError::OfferOpen);
+        }
+        if incoming.provisional.as_ref().is_some_and(|sent| sent.has_sdp) {
+            incoming.parked = Some((sdp, headers));
+            return Ok(());
+        }
+        self.answer_now(now, key, sdp, &headers, out);
+        Ok(())
+    }
+
+    fn answer_now(
+        &mut self,
+        now: Instant,
+        key: Key,
+        sdp: Bytes,
+        headers: &[(Box<str>, Box<str>)],
+        out: &mut Out,
+    ) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Stage::Invited(incoming) = std::mem::replace(&mut session.stage, Stage::Up) else { return };
+        let mut reply = response(&session.dialog, &incoming, 200);
+        session.refresh = refresh::grant(now, self.rules, &incoming.request, &mut reply);
+        for (name, value) in headers {
+            reply.header(name, value.as_bytes());
+        }
+        let bytes = finish(reply, &sdp);
+        let (transaction, request) = (incoming.transaction, &incoming.request);
+        session.unacked = Some(Box::new(Unacked::new(now, transaction, request, bytes.clone(), true)));
+        if !sdp.is_empty() {
+            session.local_sdp = sdp;
+        }
+        session.was_up = true;
+        let call_id = session.dialog.call_id.clone();
+        out.push(SessionEffect::Call { call_id, kind: CallEventKind::Answered });
+        out.push(reply_effect(transaction, 200, bytes));
+        self.arm(key);
+    }
+
+    /// A final refusal; with 3xx and `contacts` a redirection.
+    pub(crate) fn reject(
+        &mut self,
+        id: SessionId,
+        status: u16,
+        reason: &str,
+        headers: &[(Box<str>, Box<str>)],
+        out: &mut Out,
+    ) -> Result<(), CommandError> {
+        let (key, session) = self.get(id)?;
+        if !matches!(session.stage, Stage::Invited(_)) || !(300..700).contains(&status) {
+            return Err(CommandError::NotNow);
+        }
+        self.refuse_call(key, status, reason, Cause::Local, headers, out);
+        Ok(())
+    }
+
+    pub(super) fn refuse_call(
+        &mut self,
+        key: Key,
+        status: u16,
+        reason: &str,
+        cause: Cause,
+        headers: &[(Box<str>, Box<str>)],
+        out: &mut Out,
+    ) {
+        self.settle_exchange(key, out);
+        let Some(session) = self.sessions.get(key) else { return };
+        let Stage::Invited(incoming) = &session.stage else { return };
+        let tag = Some(&*session.dialog.local_tag);
+        let mut reply = Reply::new(&incoming.request, incoming.source.remote, status, reason, tag);
+        for (name, value) in headers {
+            reply.header(name, value.as_bytes());
+        }
+        out.push(reply_effect(incoming.transaction, status, reply.finish()));
+        self.tell_end(key, cause, out);
+        self.remove(key, out);
+    }
+
+    /// A CANCEL for the INVITE of this transaction: 487, unless it was answered before (RFC 3261 §9.2).
+    pub(crate) fn handle_cancel(&mut self, id: SessionId, transaction: TxRef, out: &mut Out) {
+        let key = Key::from_u64(id.0);
+        let Some(session) = self.sessions.get(key) else { return };
+        match &session.stage {
+            Stage::Invited(incoming) if incoming.transaction == transaction => {
+                self.refuse_call(key, 487, "Request Terminated", Cause::Cancelled, &[], out);
+            }
+            _ => self.cancel_offer(key, transaction, out),
+        }
+    }
+
+    /// RFC 3261 §13.3.1.4: the ACK of our 2xx.
+    pub(crate) fn handle_ack(&mut self, ack: &Message, out: &mut Out) {
+        let Some(key) = self.find(ack) else { return };
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let number = ack.cseq().map(|(number, _)| number);
+        let Some(unacked) = session.unacked.take_if(|unacked| Some(unacked.cseq) == number) else { return };
+        if matches!(session.stage, Stage::Ending) {
+            if unacked.is_first {
+                self.send_bye(key, None, out);
+            }
+            return;
+        }
+        let sdp = body_of(ack).filter(|_| unacked.is_offer);
+        if unacked.is_first {
+            self.emit(key, |session| SessionEvent::Confirmed { session, sdp }, out);
+        } else if unacked.is_offer {
+            self.emit(key, |session| SessionEvent::OfferAnswered { session, sdp }, out);
+        }
+    }
+
+    /// RFC 3262 §3: 200 when it fits a provisional of ours, else 481.
+    pub(super) fn handle_prack(&mut self, now: Instant, key: Key, arrived: &Arrived<'_>, out: &mut Out) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Stage::Invited(incoming) = &mut session.stage else {
+            return self.reply(key, arrived, 481, "No Such Provisional Response", out);
+        };
+        let rack = arrived.request.header_named("RAck").and_then(|value| std::str::from_utf8(value).ok());
+        let mut words = rack.unwrap_or_default().split_ascii_whitespace();
+        let rseq = words.next().and_then(|word| word.parse::<u32>().ok());
+        let cseq = words.next().and_then(|word| word.parse::<u32>().ok());
+        let fits = cseq == incoming.request.cseq().map(|(number, _)| number)
+            && incoming.provisional.as_ref().is_some_and(|sent| Some(sent.rseq) == rseq);
+        if !fits {
+            return self.reply(key, arrived, 481, "No Such Provisional Response", out);
+        }
+        incoming.has_answered_offer |= incoming.provisional.take().is_some_and(|sent| sent.has_sdp);
+        let parked = incoming.parked.take();
+        self.reply(key, arrived, 200, "OK", out);
+        if let Some((sdp, headers)) = parked {
+            self.answer_now(now, key, sdp, &headers, out);
+        }
+    }
+
+    pub(super) fn wake_unacked(&mut self, now: Instant, key: Key, out: &mut Out) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(unacked) = &mut session.unacked else { return };
+        match unacked.repeated.wake(now, T2) {
+            Ok(Some(bytes)) => out.push(reply_effect(unacked.transaction, 200, bytes)),
+            Ok(None) => {}
+            // §13.3.1.4: without an ACK the session is ended by a BYE.
+            Err(()) => {
+                session.unacked = None;
+                if matches!(session.stage, Stage::Ending) {
+                    self.send_bye(key, None, out);
+                } else {
+                    self.leave(now, key, Cause::Unacknowledged, None, out);
+                }
+            }
+        }
+    }
+
+    pub(super) fn wake_incoming(&mut self, now: Instant, key: Key, out: &mut Out) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Stage::Invited(incoming) = &mut session.stage else { return };
+        let transaction = incoming.transaction;
+        let Some(sent) = &mut incoming.provisional else { return };
+        match sent.repeated.wake(now, Duration::MAX) {
+            Ok(Some(bytes)) => out.push(reply_effect(transaction, 183, bytes)),
+            Ok(None) => {}
+            // RFC 3262 §3: the INVITE is then refused with a 5xx.
+            Err(()) => self.refuse_call(key, 504, "Server Time-out", Cause::Unacknowledged, &[], out),
+        }
+    }
+}
+
+/// A response within the dialog, up to its body.
+fn response(dialog: &Dialog, incoming: &Incoming, status: u16) -> Reply {
+    let reason = match status {
+        180 => "Ringing",
+        181 => "Call Is Being Forwarded",
+        182 => "Queued",
+        200 => "OK",
+        _ => "Session Progress",
+    };
+    let tag = Some(&*dialog.local_tag);
+    let mut reply = Reply::new(&incoming.request, incoming.source.remote, status, reason, tag);
+    reply.copy_all(&incoming.request, Header::RecordRoute);
+    reply.header("Contact", format!("<{}>", incoming.contact).as_bytes());
+    describe(&mut reply);
+    reply
+}
+
+pub(super) fn finish(reply: Reply, sdp: &Bytes) -> Bytes {
+    if sdp.is_empty() { reply.finish() } else { reply.finish_with(SDP, sdp) }
+}
+
+pub(super) fn reply_effect(transaction: TxRef, status: u16, bytes: Bytes) -> SessionEffect {
+    SessionEffect::Reply { transaction, status, bytes }
+}
+
+/// We offer and answer SDP alone.
+#[expect(clippy::type_complexity, reason = "status, reason and a header of the one refusal")]
+pub(super) fn check_body(
+    request: &Message,
+) -> Result<(), (u16, &'static str, Option<(&'static str, String)>)> {
+    let content_type = request.header(Header::ContentType).unwrap_or_default();
+    let kind = content_type.split(|&b| b == b';').next().unwrap_or_default().trim_ascii();
+    if request.body().is_empty() || kind.eq_ignore_ascii_case(SDP.as_bytes()) {
+        return Ok(());
+    }
+    Err((415, "Unsupported Media Type", Some(("Accept", SDP.to_owned()))))
+}
+
+fn started(request: &Message, caller: &Caller) -> CallEventKind {
+    let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into();
+    CallEventKind::Started {
+        call_id: text(request.call_id()),
+        from: text(request.from().map(|a| a.uri)),
+        to: text(Some(request.uri())),
+        caller: match caller {
+            Caller::Account(aor) => Some(aor.clone()),
+            Caller::Stranger => None,
+        },
+        callee: None,
+    }
+}

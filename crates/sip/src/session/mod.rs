@@ -1,0 +1,451 @@
+//! The user agent that an application has in this server: dialogs and sessions of RFC 3261 §12 to §15, with
+//! reliable provisional responses (RFC 3262), UPDATE (3311), REFER (3515) and session timers (4028).
+//!
+//! One [`Sessions`] a shard, beside the proxy and the notifier: it is told requests and responses that are of its
+//! dialogs, and commands of the application; it answers with [`SessionEffect`]s. SDP is handed through unread.
+
+mod auth;
+mod dialog;
+mod event;
+mod incoming;
+mod offer;
+mod outgoing;
+mod refer;
+mod refresh;
+mod within;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use stdx::Instant;
+use stdx::rng::Rng;
+use stdx::slab::{Key, Slab};
+use stdx::wheel::Wheel;
+
+use crate::endpoint::CallEventKind;
+use crate::events::{Onward, RequestId, TxRef};
+use crate::limits;
+use crate::transaction::{T1, TIMEOUT};
+use crate::transport::Source;
+use crate::wire::{Header, Message, Method, Reply, Request};
+use dialog::Dialog;
+pub use event::{
+    Cause, CommandError, Invite, Invited, Login, OfferId, ReferId, SessionEffect, SessionEvent, SessionId,
+    body_of, sipfrag_status,
+};
+use incoming::{Incoming, Unacked};
+use offer::Exchange;
+use outgoing::{Acknowledged, Calling};
+use refer::Refer;
+use refresh::Refresh;
+
+pub(super) type Out = Vec<SessionEffect>;
+
+/// What an operator may choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionRules {
+    /// How long a session lives without a refresh (RFC 4028); at least the 90 s of its §4. Zero: we ask for none.
+    pub expires: Duration,
+}
+
+impl Default for SessionRules {
+    /// Half an hour, as RFC 4028 §4 recommends.
+    fn default() -> Self {
+        SessionRules { expires: Duration::from_secs(1_800) }
+    }
+}
+
+/// What is held now. All zero when every session has ended and 64*T1 have passed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionCounts {
+    pub sessions: usize,
+    /// Requests of ours without a final response.
+    pub requests: usize,
+    /// INVITEs of ours whose 2xx may come again.
+    pub acknowledged: usize,
+}
+
+pub struct Sessions {
+    rules: SessionRules,
+    rng: Rng,
+    sessions: Slab<Session>,
+    /// By our tag, which no two dialogs share.
+    by_tag: HashMap<Box<str>, Key>,
+    requests: HashMap<u64, Pending>,
+    acknowledged: HashMap<u64, Acknowledged>,
+    wheel: Wheel<Timer>,
+    last_id: u64,
+}
+
+struct Session {
+    dialog: Dialog,
+    stage: Stage,
+    login: Option<Box<Login>>,
+    /// The call is ours (RFC 3261 §14.1 tells the two apart).
+    owns_call_id: bool,
+    /// What we last said of our media: a refresh by re-INVITE repeats it.
+    local_sdp: Bytes,
+    /// Methods the peer's Allow names; none until it said so.
+    peer_allows_update: bool,
+    exchange: Exchange,
+    last_token: u32,
+    /// Our 2xx to an INVITE that still has no ACK.
+    unacked: Option<Box<Unacked>>,
+    refresh: Refresh,
+    refers: Vec<Refer>,
+    /// A REFER of ours went out: its NOTIFYs are awaited.
+    is_referring: bool,
+    /// The application has heard of the end.
+    has_ended: bool,
+    /// Once a 2xx has made it a session; by it the ledger tells ended from failed.
+    was_up: bool,
+    /// The earliest wheel entry that is outstanding for it.
+    armed: Instant,
+}
+
+enum Stage {
+    /// Their INVITE has no final response.
+    Invited(Box<Incoming>),
+    /// Our INVITE has none.
+    Calling(Box<Calling>),
+    Up,
+    /// Our BYE waits for the ACK of our 2xx (RFC 3261 §15), or for its own answer.
+    Ending,
+}
+
+/// What a request of ours is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    Invite,
+    Offer {
+        refresh: bool,
+    },
+    Bye,
+    Refer,
+    /// Its final response is told: INFO and MESSAGE.
+    Told(Method),
+    /// PRACK and NOTIFY: only the loss of the dialog matters.
+    Quiet,
+}
+
+/// A request of ours that waits for its final response, kept to be sent again with credentials.
+struct Pending {
+    key: Key,
+    purpose: Purpose,
+    message: Message,
+    onward: Onward,
+    challenges: u8,
+}
+
+/// Late and repeated ones find nothing due and are ignored.
+#[derive(Clone, Copy)]
+enum Timer {
+    Session(Key),
+    Acknowledged(u64),
+}
+
+/// A request of the peer's, and what the endpoint knows of it.
+pub(crate) struct Arrived<'a> {
+    pub(crate) transaction: TxRef,
+    pub(crate) request: &'a Message,
+    pub(crate) source: &'a Source,
+    /// The URI by which the sender reaches the listener it came in by: our Contact.
+    pub(crate) contact: &'a str,
+}
+
+impl Sessions {
+    pub(crate) fn new(rng: Rng, now: Instant) -> Self {
+        Sessions {
+            rules: SessionRules::default(),
+            rng,
+            sessions: Slab::new(),
+            by_tag: HashMap::new(),
+            requests: HashMap::new(),
+            acknowledged: HashMap::new(),
+            wheel: Wheel::new(now),
+            last_id: 0,
+        }
+    }
+
+    pub(crate) fn set_rules(&mut self, rules: SessionRules) {
+        self.rules = rules;
+    }
+
+    pub(crate) fn counts(&self) -> SessionCounts {
+        SessionCounts {
+            sessions: self.sessions.len(),
+            requests: self.requests.len(),
+            acknowledged: self.acknowledged.len(),
+        }
+    }
+
+    /// Whether the request belongs to a dialog held here.
+    pub(crate) fn owns(&self, request: &Message) -> bool {
+        self.session_of(request).is_some()
+    }
+
+    /// The session whose dialog the request belongs to. Costs nothing while there is none.
+    pub(crate) fn session_of(&self, request: &Message) -> Option<SessionId> {
+        if self.sessions.is_empty() {
+            return None;
+        }
+        self.find(request).map(|key| SessionId(key.to_u64()))
+    }
+
+    /// By To tag; the other half of the dialog's name may be one of several forks'.
+    fn find(&self, request: &Message) -> Option<Key> {
+        let tag = std::str::from_utf8(request.to_tag()?).ok()?;
+        let key = *self.by_tag.get(tag)?;
+        let session = self.sessions.get(key)?;
+        let is_ours = session.dialog.is_of(request)
+            || matches!(&session.stage, Stage::Calling(calling) if calling.has_dialog(request));
+        is_ours.then_some(key)
+    }
+
+    /// When [`expire`](Self::expire) has something to do.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.wheel.deadline()
+    }
+
+    pub(crate) fn expire(&mut self, now: Instant, out: &mut Out) {
+        if self.wheel.is_empty() {
+            return;
+        }
+        let mut due = Vec::new();
+        self.wheel.expire(now, &mut due);
+        for timer in due {
+            match timer {
+                Timer::Session(key) => self.wake(now, key, out),
+                Timer::Acknowledged(id) => drop(self.acknowledged.remove(&id)),
+            }
+        }
+    }
+
+    fn wake(&mut self, now: Instant, key: Key, out: &mut Out) {
+        let Some(session) = self.sessions.get_mut(key).filter(|session| session.armed <= now) else { return };
+        session.armed = Instant::FAR_FUTURE;
+        self.wake_unacked(now, key, out);
+        self.wake_incoming(now, key, out);
+        self.wake_calling(now, key, out);
+        self.wake_exchange(now, key, out);
+        self.wake_refresh(now, key, out);
+        self.arm(key);
+    }
+
+    /// One wheel entry is outstanding, or more where it had to be woken earlier.
+    fn arm(&mut self, key: Key) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let deadline = session.deadline();
+        if deadline < session.armed {
+            session.armed = deadline;
+            self.wheel.insert(deadline, Timer::Session(key));
+        }
+    }
+
+    /// The application wants it over, in whatever stage it is. Doing it again does nothing.
+    pub(crate) fn hang_up(&mut self, now: Instant, id: SessionId, reason: Option<&str>, out: &mut Out) {
+        let key = Key::from_u64(id.0);
+        let Some(session) = self.sessions.get(key) else { return };
+        match session.stage {
+            Stage::Invited(_) => {
+                self.refuse_call(key, 480, "Temporarily Unavailable", Cause::Local, &[], out)
+            }
+            Stage::Calling(_) => self.give_up_calling(now, key, Cause::Local, out),
+            Stage::Up => self.leave(now, key, Cause::Local, reason, out),
+            Stage::Ending => {}
+        }
+        self.arm(key);
+    }
+
+    /// A session that is up ends from our side: BYE, once our 2xx was acknowledged.
+    fn leave(&mut self, _now: Instant, key: Key, cause: Cause, reason: Option<&str>, out: &mut Out) {
+        self.settle_exchange(key, out);
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        if !matches!(session.stage, Stage::Up) {
+            return;
+        }
+        session.stage = Stage::Ending;
+        // RFC 3261 §15: the callee's BYE waits for the ACK, or for its failing to come.
+        let waits = session.unacked.as_ref().is_some_and(|unacked| unacked.is_first);
+        if !waits {
+            session.unacked = None;
+            self.send_bye(key, reason, out);
+        }
+        self.tell_end(key, cause, out);
+    }
+
+    fn send_bye(&mut self, key: Key, reason: Option<&str>, out: &mut Out) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let (mut request, onward) = session.dialog.request("BYE");
+        if let Some(reason) = reason {
+            request.header("Reason", reason.as_bytes());
+        }
+        self.send(key, Purpose::Bye, request.finish(), onward, out);
+    }
+
+    /// Tells the application and the ledger, once.
+    fn tell_end(&mut self, key: Key, cause: Cause, out: &mut Out) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        if std::mem::replace(&mut session.has_ended, true) {
+            return;
+        }
+        session.refresh = Refresh::Never;
+        let was_up = session.was_up;
+        let call_id = session.dialog.call_id.clone();
+        self.settle_refers(key, out);
+        let kind = match &cause {
+            _ if was_up => CallEventKind::Ended,
+            Cause::Failed { status, response } => {
+                let reason = response.as_ref().map(|r| String::from_utf8_lossy(r.reason()).into());
+                CallEventKind::Failed { status: *status, reason: reason.unwrap_or_default() }
+            }
+            Cause::Timeout => CallEventKind::Failed { status: 408, reason: "No Answer".into() },
+            _ => CallEventKind::Failed { status: 487, reason: "Request Terminated".into() },
+        };
+        out.push(SessionEffect::Call { call_id, kind });
+        out.push(SessionEffect::Event(SessionEvent::Ended { session: SessionId(key.to_u64()), cause }));
+    }
+
+    /// It is over on both sides: nothing of it stays but what retransmissions need.
+    fn remove(&mut self, key: Key, out: &mut Out) {
+        let Some(session) = self.sessions.remove(key) else { return };
+        self.by_tag.remove(&*session.dialog.local_tag);
+        let requests: Vec<u64> =
+            self.requests.iter().filter(|(_, pending)| pending.key == key).map(|(&id, _)| id).collect();
+        for id in requests {
+            self.requests.remove(&id);
+            out.push(SessionEffect::Forget { id: RequestId(id) });
+        }
+    }
+
+    /// The dialog is gone on the peer's side.
+    fn vanish(&mut self, key: Key, cause: Cause, out: &mut Out) {
+        self.settle_exchange(key, out);
+        self.tell_end(key, cause, out);
+        self.remove(key, out);
+    }
+
+    fn emit(&self, key: Key, event: impl FnOnce(SessionId) -> SessionEvent, out: &mut Out) {
+        let is_heard = self.sessions.get(key).is_some_and(|session| !session.has_ended);
+        if is_heard {
+            out.push(SessionEffect::Event(event(SessionId(key.to_u64()))));
+        }
+    }
+
+    fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    /// Sends a request of the session; its final response is told to `handle_response`.
+    fn send(&mut self, key: Key, purpose: Purpose, bytes: Bytes, onward: Onward, out: &mut Out) -> u64 {
+        let id = self.next_id();
+        if let Ok(message) = Message::parse(bytes.clone()) {
+            let pending = Pending { key, purpose, message, onward: onward.clone(), challenges: 0 };
+            self.requests.insert(id, pending);
+        }
+        out.push(SessionEffect::Request { id: RequestId(id), bytes, onward });
+        id
+    }
+
+    fn tag(&mut self) -> Box<str> {
+        self.rng.token(limits::TAG_CHARS).into()
+    }
+
+    fn get(&mut self, id: SessionId) -> Result<(Key, &mut Session), CommandError> {
+        let key = Key::from_u64(id.0);
+        let session = self.sessions.get_mut(key).filter(|session| !session.has_ended);
+        session.map(|session| (key, session)).ok_or(CommandError::NoSession)
+    }
+}
+
+impl Session {
+    fn new(dialog: Dialog, stage: Stage) -> Self {
+        Session {
+            dialog,
+            stage,
+            login: None,
+            owns_call_id: false,
+            is_referring: false,
+            local_sdp: Bytes::new(),
+            peer_allows_update: false,
+            exchange: Exchange::Idle,
+            last_token: 0,
+            unacked: None,
+            refresh: Refresh::Never,
+            refers: Vec::new(),
+            has_ended: false,
+            was_up: false,
+            armed: Instant::FAR_FUTURE,
+        }
+    }
+
+    fn deadline(&self) -> Instant {
+        let unacked = self.unacked.as_ref().map_or(Instant::FAR_FUTURE, |unacked| unacked.deadline());
+        let stage = match &self.stage {
+            Stage::Invited(incoming) => incoming.deadline(),
+            Stage::Calling(calling) => calling.deadline,
+            Stage::Up | Stage::Ending => Instant::FAR_FUTURE,
+        };
+        unacked.min(stage).min(self.exchange.deadline()).min(self.refresh.deadline())
+    }
+
+    fn next_token(&mut self) -> u32 {
+        self.last_token += 1;
+        self.last_token
+    }
+
+    fn note_allow(&mut self, message: &Message) {
+        if message.header(Header::Allow).is_some() {
+            self.peer_allows_update = message.lists(Header::Allow, "UPDATE");
+        }
+    }
+}
+
+/// Something of ours that is repeated until the peer has acknowledged it.
+struct Repeated {
+    bytes: Bytes,
+    interval: Duration,
+    next: Instant,
+    end: Instant,
+}
+
+impl Repeated {
+    fn new(now: Instant, bytes: Bytes) -> Self {
+        Repeated { bytes, interval: T1, next: now + T1, end: now + TIMEOUT }
+    }
+
+    fn deadline(&self) -> Instant {
+        self.next.min(self.end)
+    }
+
+    /// What is due now; `Err` when it was repeated long enough. `longest` bounds the interval.
+    fn wake(&mut self, now: Instant, longest: Duration) -> Result<Option<Bytes>, ()> {
+        if self.end <= now {
+            return Err(());
+        }
+        if self.next > now {
+            return Ok(None);
+        }
+        self.interval = (self.interval * 2).min(longest);
+        self.next = now + self.interval;
+        Ok(Some(self.bytes.clone()))
+    }
+}
+
+/// The headers that every response to INVITE or UPDATE of ours has: RFC 3261 table 2.
+fn describe(reply: &mut Reply) {
+    reply.header("Allow", ALLOW.as_bytes());
+    reply.header("Supported", SUPPORTED.as_bytes());
+}
+
+fn describe_request(request: &mut Request) {
+    request.header("Allow", ALLOW.as_bytes());
+    request.header("Supported", SUPPORTED.as_bytes());
+    request.header("User-Agent", crate::wire::PRODUCT.as_bytes());
+}
+
+const ALLOW: &str = "INVITE, ACK, CANCEL, BYE, OPTIONS, PRACK, UPDATE, INFO, MESSAGE, REFER, NOTIFY";
+const SUPPORTED: &str = "100rel, timer";
+const SDP: &str = "application/sdp";

@@ -1,0 +1,346 @@
+//! Offers within a session: re-INVITE and UPDATE, theirs and ours, and what happens when they meet. RFC 3261
+//! §14, RFC 3311.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use stdx::Instant;
+use stdx::slab::Key;
+
+use super::incoming::{Unacked, check_body, finish, reply_effect};
+use super::outgoing::Final;
+use super::refresh::{self, Refresh};
+use super::{
+    Arrived, CommandError, OfferId, Out, Pending, Purpose, SDP, SessionEvent, SessionId, Sessions, Stage,
+    body_of, describe, describe_request,
+};
+use crate::events::TxRef;
+use crate::limits;
+use crate::transport::Source;
+use crate::wire::{Message, Method, Reply};
+
+/// The one offer that may be open (RFC 3264 §4).
+pub(super) enum Exchange {
+    Idle,
+    Theirs(Box<Theirs>),
+    Ours {
+        request: u64,
+    },
+    /// Ours met theirs: nothing is sent before then.
+    Crossed {
+        until: Instant,
+        refresh: bool,
+    },
+}
+
+pub(super) struct Theirs {
+    offer: OfferId,
+    transaction: TxRef,
+    request: Message,
+    source: Source,
+    contact: Box<str>,
+    /// The application's patience.
+    until: Instant,
+}
+
+impl Exchange {
+    pub(super) fn deadline(&self) -> Instant {
+        match self {
+            Exchange::Theirs(theirs) => theirs.until,
+            Exchange::Crossed { until, .. } => *until,
+            Exchange::Idle | Exchange::Ours { .. } => Instant::FAR_FUTURE,
+        }
+    }
+}
+
+impl Sessions {
+    /// Offers new media by a re-INVITE.
+    pub(crate) fn offer(&mut self, id: SessionId, sdp: Bytes, out: &mut Out) -> Result<(), CommandError> {
+        let (key, session) = self.get(id)?;
+        if !matches!(session.stage, Stage::Up) || sdp.is_empty() {
+            return Err(CommandError::NotNow);
+        }
+        // RFC 3261 §14.1: neither while an INVITE is open, nor before the ACK of one.
+        if !matches!(session.exchange, Exchange::Idle) || session.unacked.is_some() {
+            return Err(CommandError::OfferOpen);
+        }
+        let expires = session.refresh.header();
+        let (mut request, onward) = session.dialog.request("INVITE");
+        describe_request(&mut request);
+        if let Some(expires) = expires {
+            request.header("Session-Expires", expires.as_bytes());
+        }
+        session.local_sdp = sdp.clone();
+        let bytes = request.finish_with(SDP, &sdp);
+        let request = self.send(key, Purpose::Offer { refresh: false }, bytes, onward, out);
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.exchange = Exchange::Ours { request };
+        }
+        Ok(())
+    }
+
+    pub(super) fn note_offer_request(&mut self, key: Key, id: u64) {
+        if let Some(session) = self.sessions.get_mut(key)
+            && let Exchange::Ours { request } = &mut session.exchange
+        {
+            *request = id;
+        }
+    }
+
+    /// A re-INVITE or an UPDATE of the peer's.
+    pub(super) fn handle_offer(&mut self, now: Instant, key: Key, arrived: &Arrived<'_>, out: &mut Out) {
+        let request = arrived.request;
+        let is_update = request.method() == Method::Update;
+        if let Err((status, reason, header)) = check_body(request) {
+            let header = header.as_ref().map(|(name, value)| (*name, &**value));
+            return self.reply_with(key, arrived, (status, reason), header, out);
+        }
+        if refresh::is_too_short(request) {
+            let min_se = refresh::MIN_SE.to_string();
+            let header = Some(("Min-SE", &*min_se));
+            return self.reply_with(key, arrived, (422, "Session Interval Too Small"), header, out);
+        }
+        let is_offer = !is_update || !request.body().is_empty();
+        if is_offer && let Some(refusal) = self.refusal(key, is_update) {
+            return self.refuse_glare(key, arrived, refusal, out);
+        }
+        if !is_offer {
+            return self.grant_update(now, key, arrived, out);
+        }
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        session.note_allow(request);
+        let first = session.unacked.take_if(|_| !is_update);
+        let offer = OfferId(session.next_token());
+        session.exchange = Exchange::Theirs(Box::new(Theirs {
+            offer,
+            transaction: arrived.transaction,
+            request: request.clone(),
+            source: *arrived.source,
+            contact: arrived.contact.into(),
+            until: now + limits::OFFER_PATIENCE,
+        }));
+        if first.is_some_and(|unacked| unacked.is_first) {
+            // Its ACK was lost; a new INVITE says as much.
+            self.emit(key, |session| SessionEvent::Confirmed { session, sdp: None }, out);
+        }
+        let sdp = body_of(request);
+        self.emit(key, |session| SessionEvent::Offered { session, offer, sdp }, out);
+    }
+
+    /// RFC 3261 §14.2, RFC 3311 §5.2: 491 when ours is open, 500 when theirs is.
+    fn refusal(&self, key: Key, is_update: bool) -> Option<u16> {
+        let session = self.sessions.get(key)?;
+        let by_stage = match &session.stage {
+            Stage::Up => None,
+            Stage::Ending => Some(481),
+            Stage::Invited(incoming) if is_update && incoming.has_answered_offer => None,
+            Stage::Invited(_) => Some(500),
+            Stage::Calling(_) if is_update => None,
+            Stage::Calling(_) => Some(491),
+        };
+        let awaits_answer = session.unacked.as_ref().is_some_and(|unacked| unacked.awaits_answer());
+        let by_exchange = match session.exchange {
+            Exchange::Ours { .. } => Some(491),
+            Exchange::Theirs(_) => Some(500),
+            Exchange::Idle | Exchange::Crossed { .. } => awaits_answer.then_some(491),
+        };
+        by_stage.or(by_exchange)
+    }
+
+    fn refuse_glare(&mut self, key: Key, arrived: &Arrived<'_>, status: u16, out: &mut Out) {
+        match status {
+            491 => self.reply(key, arrived, 491, "Request Pending", out),
+            481 => self.reply(key, arrived, 481, "Call/Transaction Does Not Exist", out),
+            _ => {
+                let wait = self.rng.below(11).to_string();
+                let header = Some(("Retry-After", &*wait));
+                self.reply_with(key, arrived, (500, "Server Internal Error"), header, out);
+            }
+        }
+    }
+
+    /// An UPDATE without an offer: a refresh of target and timer.
+    fn grant_update(&mut self, now: Instant, key: Key, arrived: &Arrived<'_>, out: &mut Out) {
+        let rules = self.rules;
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let (request, source) = (arrived.request, arrived.source);
+        let mut reply = Reply::new(request, source.remote, 200, "OK", Some(&session.dialog.local_tag));
+        reply.header("Contact", format!("<{}>", arrived.contact).as_bytes());
+        describe(&mut reply);
+        session.dialog.refresh_target(request, Some(source));
+        if matches!(session.stage, Stage::Up) {
+            session.refresh = refresh::grant(now, rules, request, &mut reply);
+        }
+        out.push(reply_effect(arrived.transaction, 200, reply.finish()));
+        self.arm(key);
+    }
+
+    /// Answers the peer's offer; `sdp` is an offer of ours when the peer made none.
+    pub(crate) fn accept_offer(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        offer: OfferId,
+        sdp: Bytes,
+        out: &mut Out,
+    ) -> Result<(), CommandError> {
+        let rules = self.rules;
+        let (key, theirs) = self.take_offer(id, offer)?;
+        let Some(session) = self.sessions.get_mut(key) else { return Err(CommandError::NoSession) };
+        let (request, source) = (&theirs.request, &theirs.source);
+        let mut reply = Reply::new(request, source.remote, 200, "OK", Some(&session.dialog.local_tag));
+        reply.header("Contact", format!("<{}>", theirs.contact).as_bytes());
+        describe(&mut reply);
+        if matches!(session.stage, Stage::Up) {
+            session.dialog.refresh_target(request, Some(source));
+            session.refresh = refresh::grant(now, rules, request, &mut reply);
+        }
+        let bytes = finish(reply, &sdp);
+        if !sdp.is_empty() {
+            session.local_sdp = sdp;
+        }
+        if request.method() == Method::Invite {
+            let unacked = Unacked::new(now, theirs.transaction, request, bytes.clone(), false);
+            session.unacked = Some(Box::new(unacked));
+        }
+        out.push(reply_effect(theirs.transaction, 200, bytes));
+        self.arm(key);
+        Ok(())
+    }
+
+    /// 488 and the like: the session stays as it was.
+    pub(crate) fn refuse_offer(
+        &mut self,
+        id: SessionId,
+        offer: OfferId,
+        status: u16,
+        reason: &str,
+        out: &mut Out,
+    ) -> Result<(), CommandError> {
+        let (key, theirs) = self.take_offer(id, offer)?;
+        self.reply_to_offer(key, &theirs, status.clamp(300, 699), reason, out);
+        Ok(())
+    }
+
+    fn take_offer(&mut self, id: SessionId, offer: OfferId) -> Result<(Key, Box<Theirs>), CommandError> {
+        let (key, session) = self.get(id)?;
+        match std::mem::replace(&mut session.exchange, Exchange::Idle) {
+            Exchange::Theirs(theirs) if theirs.offer == offer => Ok((key, theirs)),
+            other => {
+                session.exchange = other;
+                Err(CommandError::Stale)
+            }
+        }
+    }
+
+    fn reply_to_offer(&mut self, key: Key, theirs: &Theirs, status: u16, reason: &str, out: &mut Out) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let tag = Some(&*session.dialog.local_tag);
+        let reply = Reply::new(&theirs.request, theirs.source.remote, status, reason, tag);
+        out.push(reply_effect(theirs.transaction, status, reply.finish()));
+    }
+
+    /// A CANCEL of a re-INVITE.
+    pub(super) fn cancel_offer(&mut self, key: Key, transaction: TxRef, out: &mut Out) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        match &session.exchange {
+            Exchange::Theirs(theirs) if theirs.transaction == transaction => {
+                let offer = theirs.offer;
+                self.settle_exchange(key, out);
+                self.emit(key, |session| SessionEvent::OfferWithdrawn { session, offer }, out);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whatever the peer still waits for is answered: the session ends, or the offer was taken back.
+    pub(super) fn settle_exchange(&mut self, key: Key, out: &mut Out) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let exchange = std::mem::replace(&mut session.exchange, Exchange::Idle);
+        if let Exchange::Theirs(theirs) = exchange {
+            self.reply_to_offer(key, &theirs, 487, "Request Terminated", out);
+        }
+    }
+
+    /// The end of our re-INVITE or UPDATE.
+    pub(super) fn handle_offer_final(
+        &mut self,
+        now: Instant,
+        id: u64,
+        pending: &Pending,
+        end: &Final<'_>,
+        refresh: bool,
+        out: &mut Out,
+    ) {
+        let (key, rules) = (pending.key, self.rules);
+        let by_invite = pending.message.method() == Method::Invite;
+        let wait = self.wait_after_glare(key);
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        if matches!(session.exchange, Exchange::Ours { request } if request == id) {
+            session.exchange = Exchange::Idle;
+        }
+        let success = end.response.filter(|_| (200..300).contains(&end.status));
+        if let Some(response) = success {
+            session.note_allow(response);
+            session.dialog.refresh_target(response, None);
+            if matches!(session.stage, Stage::Up) {
+                session.refresh = refresh::of_response(now, rules, response);
+            }
+            if by_invite {
+                let base = session.dialog.clone();
+                self.acknowledge(now, key, id, base, response, out);
+                let sdp = body_of(response);
+                self.emit(key, |session| SessionEvent::OfferAnswered { session, sdp }, out);
+            }
+            return;
+        }
+        match end.status {
+            // RFC 3261 §14.1.
+            491 if matches!(session.exchange, Exchange::Idle) => {
+                session.exchange = Exchange::Crossed { until: now + wait, refresh };
+            }
+            422 if refresh => session.lengthen_refresh(now, end.response),
+            401.. if refresh => {}
+            status => self.emit(key, |session| SessionEvent::OfferRefused { session, status }, out),
+        }
+    }
+
+    /// RFC 3261 §14.1: 2.1 to 4 s for who chose the Call-ID, up to 2 s for the other, in units of 10 ms.
+    fn wait_after_glare(&mut self, key: Key) -> Duration {
+        let owns = self.sessions.get(key).is_some_and(|session| session.owns_call_id);
+        let units = if owns { 210 + self.rng.below(191) } else { self.rng.below(201) };
+        Duration::from_millis(units * 10)
+    }
+
+    pub(super) fn wake_exchange(&mut self, now: Instant, key: Key, out: &mut Out) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        if session.exchange.deadline() > now {
+            return;
+        }
+        match std::mem::replace(&mut session.exchange, Exchange::Idle) {
+            Exchange::Theirs(theirs) => {
+                self.reply_to_offer(key, &theirs, 500, "Server Internal Error", out);
+                let offer = theirs.offer;
+                self.emit(key, |session| SessionEvent::OfferWithdrawn { session, offer }, out);
+            }
+            Exchange::Crossed { refresh: true, .. } => self.send_refresh(key, out),
+            Exchange::Crossed { .. } => {
+                self.emit(key, |session| SessionEvent::OfferCrossed { session }, out);
+            }
+            other => session.exchange = other,
+        }
+    }
+}
+
+impl super::Session {
+    /// RFC 4028 §7.3: the peer's Min-SE, and at once.
+    fn lengthen_refresh(&mut self, now: Instant, response: Option<&Message>) {
+        let wanted = response.and_then(refresh::min_se).map(|seconds| Duration::from_secs(seconds.into()));
+        if let (Some(wanted), Refresh::Ours { interval, at, .. }) = (wanted, &mut self.refresh)
+            && wanted > *interval
+        {
+            *interval = wanted;
+            *at = now;
+        }
+    }
+}

@@ -1,0 +1,421 @@
+//! An INVITE of ours: forks, early dialogs, answers, refusals, its end by CANCEL. RFC 3261 §13.2, §9.1;
+//! RFC 3262 §4.
+
+use bytes::Bytes;
+use stdx::Instant;
+use stdx::slab::Key;
+
+use super::refresh;
+use super::{
+    Cause, CommandError, Dialog, Invite, Out, Pending, Purpose, SDP, Session, SessionEffect, SessionEvent,
+    SessionId, Sessions, Stage, Timer, auth, describe_request,
+};
+use crate::endpoint::CallEventKind;
+use crate::events::{Onward, RequestId};
+use crate::limits;
+use crate::transaction::TIMEOUT;
+use crate::wire::{Header, Message, Rewrite};
+
+/// How often one request is sent again with credentials: a nonce may be stale, and a proxy may ask as well.
+const CHALLENGES: u8 = 2;
+
+/// Our INVITE that waits for its final response.
+pub(super) struct Calling {
+    request: u64,
+    early: Vec<Early>,
+    heard: bool,
+    cancel: Cancel,
+    /// When ringing, or the wait after CANCEL, has been long enough.
+    pub(super) deadline: Instant,
+}
+
+struct Early {
+    dialog: Dialog,
+    rseq: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cancel {
+    No,
+    /// RFC 3261 §9.1: not before a provisional response.
+    Wanted,
+    Sent,
+}
+
+/// An INVITE of ours whose 2xx may come again, or from further forks, for 64*T1 (RFC 3261 §13.2.2.4).
+pub(super) struct Acknowledged {
+    base: Dialog,
+    cseq: u32,
+    acks: Vec<(Box<[u8]>, Bytes, Onward)>,
+}
+
+/// The end of a request of ours: what the peer said, or 408 or 503 of our own.
+pub(super) struct Final<'a> {
+    pub(super) status: u16,
+    pub(super) response: Option<&'a Message>,
+}
+
+impl Calling {
+    pub(super) fn has_dialog(&self, request: &Message) -> bool {
+        self.early.iter().any(|early| early.dialog.is_of(request))
+    }
+
+    pub(super) fn dialog_of(&mut self, request: &Message) -> Option<&mut Dialog> {
+        self.early.iter_mut().map(|early| &mut early.dialog).find(|dialog| dialog.is_of(request))
+    }
+}
+
+impl Sessions {
+    /// Places a call.
+    pub(crate) fn invite(
+        &mut self,
+        now: Instant,
+        invite: Invite,
+        out: &mut Out,
+    ) -> Result<SessionId, CommandError> {
+        if self.sessions.len() >= limits::SESSIONS {
+            return Err(CommandError::Refused);
+        }
+        let tag = self.tag();
+        let call_id: Box<[u8]> = match &*invite.call_id {
+            "" => self.rng.token(limits::TAG_CHARS).into_bytes().into(),
+            given => given.as_bytes().into(),
+        };
+        let dialog = Dialog::calling(&invite, call_id, tag.clone()).ok_or(CommandError::Refused)?;
+        let deadline = if invite.timeout.is_zero() { Instant::FAR_FUTURE } else { now + invite.timeout };
+        let calling = Calling { request: 0, early: Vec::new(), heard: false, cancel: Cancel::No, deadline };
+        let mut session = Session::new(dialog, Stage::Calling(Box::new(calling)));
+        session.owns_call_id = true;
+        session.login = invite.login.map(Box::new);
+        session.local_sdp = invite.offer.clone();
+        let (mut request, onward) = session.dialog.request("INVITE");
+        describe_request(&mut request);
+        if !self.rules.expires.is_zero() {
+            request.header("Session-Expires", self.rules.expires.as_secs().to_string().as_bytes());
+        }
+        for (name, value) in &invite.headers {
+            request.header(name, value.as_bytes());
+        }
+        let bytes =
+            if invite.offer.is_empty() { request.finish() } else { request.finish_with(SDP, &invite.offer) };
+        // What was put into it by others must leave it a message.
+        if Message::parse(bytes.clone()).is_err() {
+            return Err(CommandError::Refused);
+        }
+        let started = started(&session.dialog, &invite.from, &invite.target);
+        let key = self.sessions.insert(session);
+        self.by_tag.insert(tag, key);
+        out.push(started);
+        let id = self.send(key, Purpose::Invite, bytes, onward, out);
+        self.note_request(key, id);
+        self.arm(key);
+        Ok(SessionId(key.to_u64()))
+    }
+
+    fn note_request(&mut self, key: Key, id: u64) {
+        if let Some(Stage::Calling(calling)) = self.sessions.get_mut(key).map(|session| &mut session.stage) {
+            calling.request = id;
+        }
+    }
+
+    /// A response to a request of ours.
+    pub(crate) fn handle_response(&mut self, now: Instant, id: RequestId, response: &Message, out: &mut Out) {
+        if self.acknowledged.contains_key(&id.0) {
+            return self.handle_further_success(id.0, response, out);
+        }
+        let Some(pending) = self.requests.get(&id.0) else { return };
+        let (key, purpose) = (pending.key, pending.purpose);
+        if response.status() < 200 {
+            if purpose == Purpose::Invite {
+                self.handle_provisional(now, key, id.0, response, out);
+            }
+            return;
+        }
+        let Some(pending) = self.requests.remove(&id.0) else { return };
+        let Some(pending) = self.prove(pending, response, out) else { return };
+        let end = Final { status: response.status(), response: Some(response) };
+        self.handle_final(now, id.0, &pending, &end, out);
+    }
+
+    /// No response came (408), or it could not be sent (503).
+    pub(crate) fn handle_failure(&mut self, now: Instant, id: RequestId, status: u16, out: &mut Out) {
+        let Some(pending) = self.requests.remove(&id.0) else { return };
+        self.handle_final(now, id.0, &pending, &Final { status, response: None }, out);
+    }
+
+    fn handle_final(&mut self, now: Instant, id: u64, pending: &Pending, end: &Final<'_>, out: &mut Out) {
+        let key = pending.key;
+        match pending.purpose {
+            Purpose::Invite => self.handle_invite_final(now, id, pending, end, out),
+            Purpose::Offer { refresh } => self.handle_offer_final(now, id, pending, end, refresh, out),
+            Purpose::Bye => self.remove(key, out),
+            Purpose::Refer => {
+                let status = end.status;
+                self.emit(key, |session| SessionEvent::ReferAnswered { session, status }, out);
+            }
+            Purpose::Told(method) => {
+                let status = end.status;
+                self.emit(key, |session| SessionEvent::Responded { session, method, status }, out);
+            }
+            Purpose::Quiet => {}
+        }
+        let is_in_dialog = !matches!(pending.purpose, Purpose::Invite | Purpose::Bye);
+        if is_in_dialog {
+            self.check_gone(now, key, end.status, out);
+        }
+        self.arm(key);
+    }
+
+    /// RFC 5057 §5.1: 481 ends the dialog, 408 leaves only the BYE to be tried.
+    fn check_gone(&mut self, now: Instant, key: Key, status: u16, out: &mut Out) {
+        match status {
+            481 => self.vanish(key, Cause::Gone { status }, out),
+            408 => self.leave(now, key, Cause::Gone { status }, None, out),
+            _ => {}
+        }
+    }
+
+    /// Sends it again with credentials when it was challenged and we have some; else gives it back.
+    fn prove(&mut self, mut pending: Pending, response: &Message, out: &mut Out) -> Option<Pending> {
+        let Some(session) = self.sessions.get_mut(pending.key) else { return Some(pending) };
+        let Some(login) = session.login.as_deref().filter(|_| pending.challenges < CHALLENGES) else {
+            return Some(pending);
+        };
+        if session.has_ended && pending.purpose == Purpose::Invite {
+            return Some(pending);
+        }
+        let number = session.dialog.local_cseq + 1;
+        let Some(bytes) = auth::answer(&mut self.rng, &pending.message, response, login, number) else {
+            return Some(pending);
+        };
+        session.dialog.local_cseq = number;
+        pending.challenges += 1;
+        self.send_again(pending, bytes, out);
+        None
+    }
+
+    /// Another try of the same request, under a number of its own.
+    fn send_again(&mut self, mut pending: Pending, bytes: Bytes, out: &mut Out) {
+        let Ok(message) = Message::parse(bytes.clone()) else { return };
+        pending.message = message;
+        let (key, id, onward) = (pending.key, self.next_id(), pending.onward.clone());
+        match pending.purpose {
+            Purpose::Invite => self.note_request(key, id),
+            Purpose::Offer { .. } => self.note_offer_request(key, id),
+            _ => {}
+        }
+        self.requests.insert(id, pending);
+        out.push(SessionEffect::Request { id: RequestId(id), bytes, onward });
+    }
+
+    fn handle_provisional(&mut self, now: Instant, key: Key, id: u64, response: &Message, out: &mut Out) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Stage::Calling(calling) = &mut session.stage else { return };
+        calling.heard = true;
+        if calling.cancel == Cancel::Wanted {
+            calling.cancel = Cancel::Sent;
+            calling.deadline = now + TIMEOUT;
+            out.push(SessionEffect::Cancel { id: RequestId(id) });
+        }
+        if session.has_ended || response.status() == 100 {
+            return self.arm(key);
+        }
+        if !self.note_early(key, response, out) {
+            return;
+        }
+        let response = Box::new(response.clone());
+        self.emit(key, |session| SessionEvent::Ringing { session, response }, out);
+    }
+
+    /// The early dialog of a provisional response, and its PRACK. False for one that came before.
+    fn note_early(&mut self, key: Key, response: &Message, out: &mut Out) -> bool {
+        let Some(session) = self.sessions.get_mut(key) else { return false };
+        session.note_allow(response);
+        let Some(dialog) = session.dialog.of_response(response) else { return true };
+        let Stage::Calling(calling) = &mut session.stage else { return false };
+        let known = calling.early.iter().position(|early| early.dialog.remote_tag == dialog.remote_tag);
+        let index = match known {
+            Some(index) => index,
+            None if calling.early.len() >= limits::FORK_BRANCHES => return true,
+            None => {
+                calling.early.push(Early { dialog, rseq: 0 });
+                calling.early.len() - 1
+            }
+        };
+        let is_reliable = response.lists(Header::Require, "100rel");
+        let rseq = response.header_named("RSeq").and_then(crate::wire::parse_number);
+        let Some(rseq) = rseq.filter(|_| is_reliable) else { return true };
+        let early = &mut calling.early[index];
+        // RFC 3262 §4: in order, and each once; the PRACK's own transaction repeats it.
+        if early.rseq != 0 && rseq != early.rseq + 1 {
+            return false;
+        }
+        early.rseq = rseq;
+        session.dialog.local_cseq += 1;
+        let (mut request, onward) = early.dialog.request_numbered("PRACK", session.dialog.local_cseq);
+        let number = response.cseq().map_or(0, |(number, _)| number);
+        request.header("RAck", format!("{rseq} {number} INVITE").as_bytes());
+        self.send(key, Purpose::Quiet, request.finish(), onward, out);
+        true
+    }
+
+    fn handle_invite_final(
+        &mut self,
+        now: Instant,
+        id: u64,
+        pending: &Pending,
+        end: &Final<'_>,
+        out: &mut Out,
+    ) {
+        let key = pending.key;
+        let success = end.response.filter(|_| (200..300).contains(&end.status));
+        if let Some(response) = success {
+            return self.handle_answered(now, key, id, response, out);
+        }
+        if end.status == 422 && self.lengthen(pending, end.response, out) {
+            return;
+        }
+        let response = end.response.map(|response| Box::new(response.clone()));
+        self.vanish(key, Cause::Failed { status: end.status, response }, out);
+    }
+
+    /// RFC 4028 §7.3: once more with the interval the peer asks for.
+    fn lengthen(&mut self, pending: &Pending, response: Option<&Message>, out: &mut Out) -> bool {
+        let wanted = response.and_then(refresh::min_se);
+        let asked = refresh::session_expires(&pending.message).map(|(seconds, _)| seconds);
+        let Some(wanted) = wanted.filter(|&wanted| asked.is_some_and(|asked| wanted > asked)) else {
+            return false;
+        };
+        let Some(session) = self.sessions.get_mut(pending.key).filter(|session| !session.has_ended) else {
+            return false;
+        };
+        session.dialog.local_cseq += 1;
+        let number = session.dialog.local_cseq;
+        let mut rewrite = Rewrite::new(&pending.message);
+        rewrite.set(Header::CSeq, |text| text.extend_from_slice(format!("{number} INVITE").as_bytes()));
+        rewrite.set(Header::SessionExpires, |text| text.extend_from_slice(wanted.to_string().as_bytes()));
+        rewrite.append("Min-SE", |text| text.extend_from_slice(wanted.to_string().as_bytes()));
+        let bytes = rewrite.finish();
+        let pending = Pending {
+            key: pending.key,
+            purpose: pending.purpose,
+            message: pending.message.clone(),
+            onward: pending.onward.clone(),
+            challenges: pending.challenges,
+        };
+        self.send_again(pending, bytes, out);
+        true
+    }
+
+    /// The first 2xx makes the session; the other forks' early dialogs end with it (RFC 3261 §13.2.2.4).
+    fn handle_answered(&mut self, now: Instant, key: Key, id: u64, response: &Message, out: &mut Out) {
+        let rules = self.rules;
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(dialog) = session.dialog.of_response(response) else {
+            return self.vanish(key, Cause::Failed { status: 502, response: None }, out);
+        };
+        let base = std::mem::replace(&mut session.dialog, dialog);
+        session.note_allow(response);
+        session.stage = Stage::Up;
+        let was_cancelled = session.has_ended;
+        if !was_cancelled {
+            session.was_up = true;
+            session.refresh = refresh::of_response(now, rules, response);
+        }
+        let call_id = session.dialog.call_id.clone();
+        self.acknowledge(now, key, id, base, response, out);
+        if was_cancelled {
+            // The CANCEL came too late.
+            if let Some(session) = self.sessions.get_mut(key) {
+                session.stage = Stage::Ending;
+            }
+            return self.send_bye(key, None, out);
+        }
+        out.push(SessionEffect::Call { call_id, kind: CallEventKind::Answered });
+        let response = Box::new(response.clone());
+        self.emit(key, |session| SessionEvent::Answered { session, response }, out);
+    }
+
+    /// Sends the ACK of a 2xx, and keeps it for the next.
+    pub(super) fn acknowledge(
+        &mut self,
+        now: Instant,
+        key: Key,
+        id: u64,
+        base: Dialog,
+        response: &Message,
+        out: &mut Out,
+    ) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let cseq = response.cseq().map_or(0, |(number, _)| number);
+        let (request, onward) = session.dialog.request_numbered("ACK", cseq);
+        let bytes = request.finish();
+        let acks = vec![(session.dialog.remote_tag.clone(), bytes.clone(), onward.clone())];
+        self.acknowledged.insert(id, Acknowledged { base, cseq, acks });
+        self.wheel.insert(now + TIMEOUT, Timer::Acknowledged(id));
+        out.push(SessionEffect::Ack { bytes, onward });
+    }
+
+    /// A 2xx again: the same ACK. From another fork: an ACK and a BYE.
+    fn handle_further_success(&mut self, id: u64, response: &Message, out: &mut Out) {
+        let Some(known) = self.acknowledged.get_mut(&id) else { return };
+        let Some(tag) = response.to_tag().filter(|_| (200..300).contains(&response.status())) else { return };
+        if let Some((_, bytes, onward)) = known.acks.iter().find(|(acked, ..)| **acked == *tag) {
+            return out.push(SessionEffect::Ack { bytes: bytes.clone(), onward: onward.clone() });
+        }
+        if known.acks.len() >= limits::FORK_BRANCHES {
+            return;
+        }
+        let Some(mut dialog) = known.base.of_response(response) else { return };
+        let (request, onward) = dialog.request_numbered("ACK", known.cseq);
+        let ack = request.finish();
+        known.acks.push((tag.into(), ack.clone(), onward.clone()));
+        out.push(SessionEffect::Ack { bytes: ack, onward });
+        // Nobody waits for its answer.
+        let (request, onward) = dialog.request("BYE");
+        let id = RequestId(self.next_id());
+        out.push(SessionEffect::Request { id, bytes: request.finish(), onward });
+    }
+
+    /// The call is not wanted any more: it ends here at once, at the peer by CANCEL.
+    pub(super) fn give_up_calling(&mut self, now: Instant, key: Key, cause: Cause, out: &mut Out) {
+        self.settle_exchange(key, out);
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Stage::Calling(calling) = &mut session.stage else { return };
+        if calling.cancel == Cancel::No {
+            // §9.1: whoever does not answer a CANCEL within 64*T1 is taken to have accepted it.
+            calling.deadline = now + TIMEOUT;
+            calling.cancel = if calling.heard { Cancel::Sent } else { Cancel::Wanted };
+            if calling.heard {
+                out.push(SessionEffect::Cancel { id: RequestId(calling.request) });
+            }
+        }
+        self.tell_end(key, cause, out);
+    }
+
+    pub(super) fn wake_calling(&mut self, now: Instant, key: Key, out: &mut Out) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Stage::Calling(calling) = &mut session.stage else { return };
+        if calling.deadline > now {
+            return;
+        }
+        match calling.cancel {
+            Cancel::No => self.give_up_calling(now, key, Cause::Timeout, out),
+            Cancel::Wanted | Cancel::Sent => self.remove(key, out),
+        }
+    }
+}
+
+fn started(dialog: &Dialog, from: &str, target: &str) -> SessionEffect {
+    let uri = crate::wire::Address::parse(from.as_bytes()).map(|address| address.uri);
+    SessionEffect::Call {
+        call_id: dialog.call_id.clone(),
+        kind: CallEventKind::Started {
+            call_id: String::from_utf8_lossy(&dialog.call_id).into(),
+            from: String::from_utf8_lossy(uri.unwrap_or_default()).into(),
+            to: target.into(),
+            caller: None,
+            callee: None,
+        },
+    }
+}

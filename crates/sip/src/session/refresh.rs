@@ -1,0 +1,154 @@
+//! Session timers: RFC 4028.
+
+use std::time::Duration;
+
+use stdx::Instant;
+use stdx::slab::Key;
+
+use super::{Cause, Exchange, Out, Purpose, SDP, SessionRules, Sessions, Stage, describe_request};
+use crate::wire::{Header, Message, Params, Reply, parse_number};
+
+/// Seconds; RFC 4028 §4: the least that anybody may ask for.
+pub(super) const MIN_SE: u32 = 90;
+/// How long a refresh waits for an open offer to be answered.
+const LATER: Duration = Duration::from_secs(5);
+
+/// Who refreshes, and when it has been too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refresh {
+    Never,
+    Ours { interval: Duration, at: Instant, end: Instant },
+    Theirs { interval: Duration, end: Instant },
+}
+
+impl Refresh {
+    fn ours(now: Instant, interval: Duration) -> Self {
+        // §10: the refresher sends at half the interval.
+        Refresh::Ours { interval, at: now + interval / 2, end: end_of(now, interval) }
+    }
+
+    fn theirs(now: Instant, interval: Duration) -> Self {
+        Refresh::Theirs { interval, end: end_of(now, interval) }
+    }
+
+    pub(super) fn deadline(&self) -> Instant {
+        match self {
+            Refresh::Never => Instant::FAR_FUTURE,
+            Refresh::Ours { at, end, .. } => (*at).min(*end),
+            Refresh::Theirs { end, .. } => *end,
+        }
+    }
+
+    /// The Session-Expires of a request of ours: the roles stay as they are.
+    pub(super) fn header(&self) -> Option<String> {
+        match self {
+            Refresh::Never => None,
+            Refresh::Ours { interval, .. } => Some(format!("{};refresher=uac", interval.as_secs())),
+            Refresh::Theirs { interval, .. } => Some(format!("{};refresher=uas", interval.as_secs())),
+        }
+    }
+}
+
+/// §10: the BYE goes out before the end by the lesser of 32 s and a third of the interval.
+fn end_of(now: Instant, interval: Duration) -> Instant {
+    now + (interval - (interval / 3).min(Duration::from_secs(32)))
+}
+
+/// Seconds, and the refresher if it is named.
+pub(super) fn session_expires(message: &Message) -> Option<(u32, Option<&[u8]>)> {
+    let value = message.header(Header::SessionExpires)?;
+    let end = value.iter().position(|&b| b == b';').unwrap_or(value.len());
+    let params = Params(value.get(end + 1..).unwrap_or_default());
+    Some((parse_number(value[..end].trim_ascii())?, params.get("refresher")))
+}
+
+pub(super) fn min_se(message: &Message) -> Option<u32> {
+    let value = message.header_named("Min-SE")?;
+    let end = value.iter().position(|&b| b == b';').unwrap_or(value.len());
+    parse_number(value[..end].trim_ascii())
+}
+
+/// §9: answered 422 where the peer knows what that is.
+pub(super) fn is_too_short(request: &Message) -> bool {
+    let asked = session_expires(request).map(|(seconds, _)| seconds);
+    asked.is_some_and(|seconds| seconds < MIN_SE) && request.lists(Header::Supported, "timer")
+}
+
+/// §9: what a 2xx of ours grants. Who does not know the extension is refreshed by us.
+pub(super) fn grant(now: Instant, rules: SessionRules, request: &Message, reply: &mut Reply) -> Refresh {
+    let wish = u32::try_from(rules.expires.as_secs()).unwrap_or(u32::MAX);
+    let asked = session_expires(request);
+    let seconds = match asked {
+        None if wish == 0 => return Refresh::Never,
+        Some((asked, _)) if wish == 0 => asked,
+        Some((asked, _)) => asked.min(wish),
+        None => wish,
+    };
+    let seconds = seconds.max(min_se(request).unwrap_or(MIN_SE)).max(MIN_SE);
+    let knows = request.lists(Header::Supported, "timer");
+    let theirs = knows && !asked.and_then(|(_, refresher)| refresher).is_some_and(|who| who == b"uas");
+    let interval = Duration::from_secs(seconds.into());
+    if theirs {
+        reply.header("Require", b"timer");
+        reply.header("Session-Expires", format!("{seconds};refresher=uac").as_bytes());
+        Refresh::theirs(now, interval)
+    } else {
+        reply.header("Session-Expires", format!("{seconds};refresher=uas").as_bytes());
+        Refresh::ours(now, interval)
+    }
+}
+
+/// §7.2: what a 2xx to a request of ours says. Without a word we may refresh nevertheless, and do.
+pub(super) fn of_response(now: Instant, rules: SessionRules, response: &Message) -> Refresh {
+    match session_expires(response) {
+        Some((seconds, who)) => {
+            let interval = Duration::from_secs(seconds.max(MIN_SE).into());
+            let theirs = who.is_some_and(|who| who == b"uas");
+            if theirs { Refresh::theirs(now, interval) } else { Refresh::ours(now, interval) }
+        }
+        None if rules.expires.is_zero() => Refresh::Never,
+        None => Refresh::ours(now, rules.expires.max(Duration::from_secs(MIN_SE.into()))),
+    }
+}
+
+impl Sessions {
+    pub(super) fn wake_refresh(&mut self, now: Instant, key: Key, out: &mut Out) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let is_idle = matches!(session.exchange, Exchange::Idle) && session.unacked.is_none();
+        match &mut session.refresh {
+            Refresh::Ours { end, .. } | Refresh::Theirs { end, .. } if *end <= now => {
+                session.refresh = Refresh::Never;
+                self.leave(now, key, Cause::Expired, Some("SIP;cause=408;text=\"Session expired\""), out);
+            }
+            Refresh::Ours { at, .. } if *at <= now && !is_idle => *at = now + LATER,
+            Refresh::Ours { at, .. } if *at <= now => {
+                *at = Instant::FAR_FUTURE;
+                self.send_refresh(key, out);
+            }
+            _ => {}
+        }
+    }
+
+    /// UPDATE where the peer allows it, else a re-INVITE that offers what was offered last (§7.4).
+    pub(super) fn send_refresh(&mut self, key: Key, out: &mut Out) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        if !matches!(session.stage, Stage::Up) {
+            return;
+        }
+        let purpose = Purpose::Offer { refresh: true };
+        let expires = session.refresh.header();
+        let by_update = session.peer_allows_update;
+        let (mut request, onward) = session.dialog.request(if by_update { "UPDATE" } else { "INVITE" });
+        describe_request(&mut request);
+        if let Some(expires) = expires {
+            request.header("Session-Expires", expires.as_bytes());
+        }
+        let sdp = session.local_sdp.clone();
+        let bytes =
+            if by_update || sdp.is_empty() { request.finish() } else { request.finish_with(SDP, &sdp) };
+        let id = self.send(key, purpose, bytes, onward, out);
+        if !by_update && let Some(session) = self.sessions.get_mut(key) {
+            session.exchange = Exchange::Ours { request: id };
+        }
+    }
+}
