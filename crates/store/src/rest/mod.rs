@@ -55,7 +55,7 @@ pub struct Row {
     pub kind: Kind,
     /// Two letters and 32 hexadecimal digits; unique over all kinds.
     pub sid: Box<str>,
-    /// Whose it is; of an account, itself.
+    /// Whose it is; of an account, its parent, or itself.
     pub account: Box<str>,
     /// The parent account or call, the call of a recording or notification, the recording of a transcription.
     pub parent: Option<Box<str>>,

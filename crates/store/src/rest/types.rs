@@ -62,6 +62,8 @@ impl Resource for RestAccount {
 
     fn columns(&self) -> Row {
         Row {
+            // An account's list is itself and those below it.
+            account: self.parent.as_deref().unwrap_or(&self.common.sid).into(),
             parent: self.parent.as_deref().map(Box::from),
             name: text(&self.email),
             status: text(&self.status),
