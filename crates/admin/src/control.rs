@@ -62,7 +62,12 @@ pub enum ControlError {
 /// What a call goes on with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Document {
-    Url { url: String, method: String, fallback_url: String, fallback_method: String },
+    Url {
+        url: String,
+        method: String,
+        fallback_url: String,
+        fallback_method: String,
+    },
     Inline(String),
     /// The voice URL of an application.
     Application(String),

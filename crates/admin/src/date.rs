@@ -116,9 +116,16 @@ mod tests {
         let (start, end) = parse("2026-11-21T12:37:01Z").unwrap();
         assert_eq!((start.unix_seconds(), end.unix_seconds()), (1_795_264_621, 1_795_264_621));
         assert_eq!(parse("2026-11-21 12:37:01.5").unwrap().0, start);
-        for wrong in
-            ["", "2026", "2026-13-01", "2026-02-29", "2026-11-21T25:00:00Z", "1969-01-01", "2026-1-1-1", "x-y-z"]
-        {
+        for wrong in [
+            "",
+            "2026",
+            "2026-13-01",
+            "2026-02-29",
+            "2026-11-21T25:00:00Z",
+            "1969-01-01",
+            "2026-1-1-1",
+            "x-y-z",
+        ] {
             assert_eq!(parse(wrong), None, "{wrong}");
         }
     }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{ConnectInfo, Request as HttpRequest, State as Shared};
-use axum::http::header::{ACCEPT, ALLOW, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{
+    ACCEPT, ALLOW, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -150,20 +152,30 @@ fn write(request: &Request, answer: Answer) -> Response {
     match answer {
         Answer::Nothing => StatusCode::NO_CONTENT.into_response(),
         Answer::Audio(audio) => sound(audio),
-        Answer::Item(status, name, value) => document(request, status, |json, out| {
-            if json { value.json(out) } else { value.xml(name, out) }
-        }),
-        Answer::List(list) => document(request, 200, |json, out| {
-            if json { list.json(request, out) } else { list.xml(request, out) }
-        }),
+        Answer::Item(status, name, value) => {
+            document(request, status, |json, out| if json { value.json(out) } else { value.xml(name, out) })
+        }
+        Answer::List(list) => {
+            document(
+                request,
+                200,
+                |json, out| {
+                    if json { list.json(request, out) } else { list.xml(request, out) }
+                },
+            )
+        }
     }
 }
 
 fn refuse(request: &Request, fault: &Fault) -> Response {
     let value = fault.value();
-    document(request, fault.status, |json, out| {
-        if json { value.json(out) } else { value.xml("RestException", out) }
-    })
+    document(
+        request,
+        fault.status,
+        |json, out| {
+            if json { value.json(out) } else { value.xml("RestException", out) }
+        },
+    )
 }
 
 fn document(request: &Request, status: u16, fill: impl FnOnce(bool, &mut String)) -> Response {

@@ -96,10 +96,11 @@ fn operation(route: &Route) -> String {
     object(fields)
 }
 
-/// `getAccountsCallsSid`: unique, because method and path are.
+/// `getCallsSid`, `getAccountsAccountSid`: unique, because method and path are.
 fn operation_id(route: &Route) -> String {
-    let words = route.path.split(['/', '{', '}']).filter(|word| !word.is_empty() && *word != "AccountSid");
-    format!("{}{}", route.method.to_lowercase(), words.collect::<String>())
+    let path = route.path.strip_prefix("/Accounts/{AccountSid}/").unwrap_or(route.path);
+    let words: String = path.split(['/', '{', '}']).collect();
+    format!("{}{words}", route.method.to_lowercase())
 }
 
 fn responses(route: &Route) -> String {
@@ -175,7 +176,10 @@ mod tests {
             std::fs::write(path, &made).unwrap();
         }
         let committed = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(committed == made, "docs/openapi.json is not what the code makes: BLESS=1 cargo test -p admin");
+        assert!(
+            committed == made,
+            "docs/openapi.json is not what the code makes: BLESS=1 cargo test -p admin"
+        );
     }
 
     #[test]

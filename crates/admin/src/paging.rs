@@ -106,7 +106,9 @@ impl List {
     /// The same request for another page.
     fn link(&self, request: &Request, page: u32) -> String {
         let mut link = format!("{}?", request.path);
-        for (name, value) in request.parameters.iter().filter(|(name, _)| !matches!(&**name, "Page" | "PageSize")) {
+        for (name, value) in
+            request.parameters.iter().filter(|(name, _)| !matches!(&**name, "Page" | "PageSize"))
+        {
             encode(name, &mut link);
             link.push('=');
             encode(value, &mut link);

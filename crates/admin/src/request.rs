@@ -80,8 +80,7 @@ impl Request {
             }
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let bad = || Fault::invalid(20400, "The parameters are not percent-encoded UTF-8");
-            self.parameters
-                .push((decode(name, true).ok_or_else(bad)?, decode(value, true).ok_or_else(bad)?));
+            self.parameters.push((decode(name, true).ok_or_else(bad)?, decode(value, true).ok_or_else(bad)?));
         }
         Ok(())
     }

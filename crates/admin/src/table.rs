@@ -182,7 +182,8 @@ impl Parameter {
                 (good, 21209, "GET or POST".to_owned())
             }
             Kind::Int { min, max } => {
-                let good = value.is_empty() || value.parse().is_ok_and(|value: u32| min <= value && value <= max);
+                let good =
+                    value.is_empty() || value.parse().is_ok_and(|value: u32| min <= value && value <= max);
                 (good, 20400, format!("a whole number from {min} to {max}"))
             }
             Kind::Bool => {
@@ -195,7 +196,11 @@ impl Parameter {
             }
             Kind::Choice(of) => (value.is_empty() || of.contains(&value), 20400, of.join(", ")),
         };
-        if good { Ok(()) } else { Err(Fault::invalid(code, format!("{name} {value:?}: expected {expected}"))) }
+        if good {
+            Ok(())
+        } else {
+            Err(Fault::invalid(code, format!("{name} {value:?}: expected {expected}")))
+        }
     }
 }
 
@@ -206,7 +211,10 @@ fn is_url(text: &str) -> bool {
         start.eq_ignore_ascii_case(scheme).then(|| &text[scheme.len()..])
     });
     let clean = !text.contains(|c: char| c.is_whitespace() || c.is_control());
-    clean && (text.is_empty() || text.starts_with('/') || host.is_some_and(|host| !host.is_empty() && !host.starts_with('/')))
+    clean
+        && (text.is_empty()
+            || text.starts_with('/')
+            || host.is_some_and(|host| !host.is_empty() && !host.starts_with('/')))
 }
 
 /// All operations, resource by resource.
@@ -244,7 +252,8 @@ mod tests {
         for good in ["", "http://a", "HTTPS://a/b?c=d", "/restcomm/demos/hello-play.xml"] {
             assert!(is_url(good), "{good}");
         }
-        for wrong in ["ftp://a", "a.xml", "http://", "http:///x", "http://a b", "javascript:1", "http://a\n"] {
+        for wrong in ["ftp://a", "a.xml", "http://", "http:///x", "http://a b", "javascript:1", "http://a\n"]
+        {
             assert!(!is_url(wrong), "{wrong}");
         }
     }

@@ -4,11 +4,11 @@ use stdx::Instant;
 
 use crate::error::StoreError;
 use crate::import::{Existing, Imported};
+use crate::rest::{RestLoaded, RestRead, RestWrite};
 use crate::types::{
     Account, AccountFilter, AccountLimits, Address, Alias, CallFilter, CallRecord, Domain, KeptMessage,
     NewAccount, Route,
 };
-use crate::rest::{RestLoaded, RestRead, RestWrite};
 use crate::verifiers::Verifiers;
 
 /// One change. All of a group are on disk together, or those that failed say so.

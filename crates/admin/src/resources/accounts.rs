@@ -74,11 +74,15 @@ fn list(context: &Context<'_>) -> Result<Answer, Fault> {
     if let Some(name) = context.text("FriendlyName") {
         // Not a column: an account has few sub-accounts.
         let (rows, _) = context.state.list(filter)?;
-        let accounts = rows.iter().map(store::rest::Resource::from_row).collect::<Result<Vec<RestAccount>, _>>()?;
-        let named: Vec<RestAccount> = accounts.into_iter().filter(|account| account.friendly_name == name).collect();
+        let accounts =
+            rows.iter().map(store::rest::Resource::from_row).collect::<Result<Vec<RestAccount>, _>>()?;
+        let named: Vec<RestAccount> =
+            accounts.into_iter().filter(|account| account.friendly_name == name).collect();
         return Ok(paging::slice(context, &named, names, |_, account| render(Some(context), account, None)));
     }
-    paging::rows(context, filter, names, |context, account: &RestAccount| render(Some(context), account, None))
+    paging::rows(context, filter, names, |context, account: &RestAccount| {
+        render(Some(context), account, None)
+    })
 }
 
 fn create(context: &Context<'_>) -> Result<Answer, Fault> {

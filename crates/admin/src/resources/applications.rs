@@ -9,8 +9,8 @@ use crate::table::{Answer, Context, Parameter, Route, Shape};
 use crate::value::Value;
 
 use super::{
-    NONE, created, flag, hook, last, method, method_value, own, set_hook, set_method, text, updated, uri, url,
-    version,
+    NONE, created, flag, hook, last, method, method_value, own, set_hook, set_method, text, updated, uri,
+    url, version,
 };
 
 const FIELDS: &[Parameter] = &[
@@ -76,12 +76,15 @@ fn list(context: &Context<'_>) -> Result<Answer, Fault> {
         name: context.text("FriendlyName").map(Box::from),
         ..paging::of_account(context, Kind::Application)
     };
-    paging::rows(context, filter, ("applications", "Application"), |context, found| render(Some(context), found))
+    paging::rows(context, filter, ("applications", "Application"), |context, found| {
+        render(Some(context), found)
+    })
 }
 
 fn create(context: &Context<'_>) -> Result<Answer, Fault> {
     let common = context.state.common("AP", &context.account);
-    let mut application = Application { common, friendly_name: "Application".into(), ..Application::default() };
+    let mut application =
+        Application { common, friendly_name: "Application".into(), ..Application::default() };
     change(context, &mut application);
     context.state.insert(&application)?;
     Ok(item(context, 201, &application))

@@ -11,8 +11,8 @@ use crate::table::{Answer, Context, Kind as Of, Parameter, Route, Shape};
 use crate::value::Value;
 
 use super::{
-    NONE, choice, created, date_value, day, flag, int, last, method, own, price, subresources, text, updated, uri,
-    url, version,
+    NONE, choice, created, date_value, day, flag, int, last, method, own, price, subresources, text, updated,
+    uri, url, version,
 };
 
 /// Seconds a call rings, when nothing is said.
@@ -49,11 +49,8 @@ pub(super) const CREATE: &[Parameter] = &[
     text("Password"),
     choice("MachineDetection", &["Enable", "DetectMessageEnd"]),
 ];
-const UPDATE: &[Parameter] = &[
-    choice("Status", &["canceled", "completed", "cancelled"]),
-    flag("Mute"),
-    flag("MoveConnectedCallLeg"),
-];
+const UPDATE: &[Parameter] =
+    &[choice("Status", &["canceled", "completed", "cancelled"]), flag("Mute"), flag("MoveConnectedCallLeg")];
 const LIST: &[Parameter] = &[
     text("To"),
     text("From"),
@@ -153,9 +150,14 @@ fn document(context: &Context<'_>) -> Result<Option<Document>, Fault> {
 }
 
 /// `{prefix}`, `{prefix}Method` and `{prefix}Event`; events come one by one, or in one text with blanks or commas.
-fn callback(context: &Context<'_>, names: [&'static str; 3], events: &[&str]) -> Result<StatusCallback, Fault> {
+fn callback(
+    context: &Context<'_>,
+    names: [&'static str; 3],
+    events: &[&str],
+) -> Result<StatusCallback, Fault> {
     let [url, method, event] = names;
-    let given = context.all(event).flat_map(|value| value.split([' ', ','])).filter(|value| !value.is_empty());
+    let given =
+        context.all(event).flat_map(|value| value.split([' ', ','])).filter(|value| !value.is_empty());
     let given: Vec<String> = given.map(str::to_owned).collect();
     if let Some(unknown) = given.iter().find(|given| !events.contains(&given.as_str())) {
         return Err(Fault::invalid(21626, format!("{event} {unknown:?}: expected {}", events.join(", "))));
@@ -188,12 +190,16 @@ pub(super) fn place(
     conference: Option<&str>,
 ) -> Result<RestCall, Fault> {
     let to = context.text("To").ok_or_else(|| Fault::invalid(21201, "No 'To' number is specified"))?;
-    let from = context.text("From").ok_or_else(|| Fault::invalid(21213, "'From' phone number is required"))?;
+    let from =
+        context.text("From").ok_or_else(|| Fault::invalid(21213, "'From' phone number is required"))?;
     check_address(to, 21211, "To")?;
     check_address(from, 21212, "From")?;
     let send_digits = context.text("SendDigits").unwrap_or_default();
     if !send_digits.chars().all(|c| matches!(c, '0'..='9' | '*' | '#' | 'w' | 'W' | 'A'..='D')) {
-        return Err(Fault::invalid(21206, format!("SendDigits {send_digits:?}: expected digits, *, # and w")));
+        return Err(Fault::invalid(
+            21206,
+            format!("SendDigits {send_digits:?}: expected digits, *, # and w"),
+        ));
     }
     let call = RestCall {
         common: context.state.common("CA", &context.account),
@@ -234,7 +240,8 @@ pub(super) fn place(
 
 /// A number, `client:name`, `sip:…`, `sips:…`, or a name; never what could break a header.
 fn check_address(address: &str, code: u32, name: &str) -> Result<(), Fault> {
-    let good = address.len() <= 1_024 && !address.contains(|c: char| c.is_control() || matches!(c, '<' | '>' | '"'));
+    let good =
+        address.len() <= 1_024 && !address.contains(|c: char| c.is_control() || matches!(c, '<' | '>' | '"'));
     let sip = address.starts_with("sip:") || address.starts_with("sips:");
     if good && (sip || !address.contains('@')) {
         return Ok(());
@@ -244,7 +251,8 @@ fn check_address(address: &str, code: u32, name: &str) -> Result<(), Fault> {
 
 fn update(context: &Context<'_>) -> Result<Answer, Fault> {
     let call: RestCall = own(context, last(context))?;
-    let end = context.text("Status").map(|status| if status == "completed" { End::Complete } else { End::Cancel });
+    let end =
+        context.text("Status").map(|status| if status == "completed" { End::Complete } else { End::Cancel });
     let change = CallChange {
         document: document(context)?,
         end,
@@ -257,7 +265,10 @@ fn update(context: &Context<'_>) -> Result<Answer, Fault> {
         move_connected_leg: context.flag("MoveConnectedCallLeg") == Some(true),
     };
     if change == CallChange::default() {
-        return Err(Fault::invalid(20400, "Nothing to change is given: Url, Twiml, Status, Mute or TimeLimit"));
+        return Err(Fault::invalid(
+            20400,
+            "Nothing to change is given: Url, Twiml, Status, Mute or TimeLimit",
+        ));
     }
     if !call.is_live() {
         return Err(Fault::invalid(21220, "Call is not in-progress. Cannot redirect."));

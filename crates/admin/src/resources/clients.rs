@@ -59,8 +59,10 @@ pub(crate) const ROUTES: &[Route] = &[
 ];
 
 fn list(context: &Context<'_>) -> Result<Answer, Fault> {
-    let filter =
-        RestFilter { name: context.text("Login").map(Box::from), ..paging::of_account(context, Kind::Client) };
+    let filter = RestFilter {
+        name: context.text("Login").map(Box::from),
+        ..paging::of_account(context, Kind::Client)
+    };
     paging::rows(context, filter, ("clients", "Client"), |context, client| render(Some(context), client))
 }
 
@@ -73,7 +75,8 @@ fn write(context: &Context<'_>, write: Write) -> Result<(), Fault> {
 }
 
 fn create(context: &Context<'_>) -> Result<Answer, Fault> {
-    let required = |name| context.text(name).ok_or_else(|| Fault::invalid(20400, format!("{name} is required")));
+    let required =
+        |name| context.text(name).ok_or_else(|| Fault::invalid(20400, format!("{name} is required")));
     let (login, password) = (required("Login")?, required("Password")?);
     let mut client = Client {
         common: context.state.common("CL", &context.account),

@@ -9,9 +9,7 @@ use crate::paging::{self, PAGING};
 use crate::table::{Answer, Context, Parameter, Route, Shape};
 use crate::value::Value;
 
-use super::{
-    NONE, choice, created, day, last, method, own, subresources, text, updated, uri, url, version,
-};
+use super::{NONE, choice, created, day, last, method, own, subresources, text, updated, uri, url, version};
 
 const LIST: &[Parameter] = &[
     choice("Status", &["init", "in-progress", "completed"]),
@@ -20,7 +18,8 @@ const LIST: &[Parameter] = &[
     day("DateCreated<"),
     day("DateCreated>"),
 ];
-const UPDATE: &[Parameter] = &[choice("Status", &["completed"]), url("AnnounceUrl"), method("AnnounceMethod")];
+const UPDATE: &[Parameter] =
+    &[choice("Status", &["completed"]), url("AnnounceUrl"), method("AnnounceMethod")];
 
 pub(crate) const ROUTES: &[Route] = &[
     Route {
@@ -58,7 +57,9 @@ fn list(context: &Context<'_>) -> Result<Answer, Fault> {
         created_to,
         ..paging::of_account(context, Kind::Conference)
     };
-    paging::rows(context, filter, ("conferences", "Conference"), |context, found| render(Some(context), found))
+    paging::rows(context, filter, ("conferences", "Conference"), |context, found| {
+        render(Some(context), found)
+    })
 }
 
 fn update(context: &Context<'_>) -> Result<Answer, Fault> {

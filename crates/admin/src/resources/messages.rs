@@ -9,17 +9,13 @@ use crate::paging::{self, PAGING};
 use crate::table::{Answer, Context, Parameter, Route, Shape};
 use crate::value::Value;
 
-use super::{NONE, created, date_value, day, last, own, price, subresources, text, updated, uri, url, version};
+use super::{
+    NONE, created, date_value, day, last, own, price, subresources, text, updated, uri, url, version,
+};
 
 const CREATE: &[Parameter] = &[text("To"), text("From"), text("Body"), url("StatusCallback")];
-const LIST: &[Parameter] = &[
-    text("To"),
-    text("From"),
-    text("Status"),
-    day("DateSent"),
-    day("DateSent<"),
-    day("DateSent>"),
-];
+const LIST: &[Parameter] =
+    &[text("To"), text("From"), text("Status"), day("DateSent"), day("DateSent<"), day("DateSent>")];
 
 const fn list_route(path: &'static str) -> Route {
     Route {

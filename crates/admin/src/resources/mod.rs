@@ -125,7 +125,11 @@ pub(crate) fn price() -> [(&'static str, Value); 2] {
 }
 
 /// The paths of what belongs to a resource, for `subresource_uris`.
-pub(crate) fn subresources(below: &str, context: Option<&Context<'_>>, names: &[(&'static str, &str)]) -> Value {
+pub(crate) fn subresources(
+    below: &str,
+    context: Option<&Context<'_>>,
+    names: &[(&'static str, &str)],
+) -> Value {
     let uri = |name: &str| match context {
         Some(context) => Value::Text(context.uri(&format!("{below}/{name}"))),
         None => Value::Text(String::new()),
@@ -147,7 +151,10 @@ pub(crate) fn last<'a>(context: &Context<'a>) -> &'a str {
 
 /// The version a resource shows, and its path; empty in an example.
 pub(crate) fn version(context: Option<&Context<'_>>) -> (&'static str, Value) {
-    ("api_version", context.map_or(Value::Text(String::new()), |context| Value::Text(context.base().version().into())))
+    (
+        "api_version",
+        context.map_or(Value::Text(String::new()), |context| Value::Text(context.base().version().into())),
+    )
 }
 
 pub(crate) fn uri(context: Option<&Context<'_>>, rest: &str) -> (&'static str, Value) {

@@ -11,8 +11,8 @@ use crate::table::{Answer, Context, Parameter, Route, Shape};
 use crate::value::Value;
 
 use super::{
-    NONE, PAGE, created, flag, hook, last, method, method_value, own, set_hook, set_method, text, updated, uri, url,
-    version,
+    NONE, PAGE, created, flag, hook, last, method, method_value, own, set_hook, set_method, text, updated,
+    uri, url, version,
 };
 
 const FIELDS: &[Parameter] = &[
@@ -174,7 +174,10 @@ fn check_patterns(context: &Context<'_>) -> Result<(), Fault> {
 
 fn taken(number: &IncomingNumber, done: Result<(), Fault>) -> Result<(), Fault> {
     done.map_err(|fault| match fault.status {
-        409 => Fault::invalid(21422, format!("PhoneNumber {} is not available: it is bound already", number.phone_number)),
+        409 => Fault::invalid(
+            21422,
+            format!("PhoneNumber {} is not available: it is bound already", number.phone_number),
+        ),
         _ => fault,
     })
 }

@@ -10,9 +10,7 @@ use crate::paging;
 use crate::table::{Answer, Context, Parameter, Route, Shape};
 use crate::value::Value;
 
-use super::{
-    NONE, PAGE, created, date_value, int, last, method, own, subresources, text, updated, uri, url,
-};
+use super::{NONE, PAGE, created, date_value, int, last, method, own, subresources, text, updated, uri, url};
 
 const FIELDS: &[Parameter] = &[text("FriendlyName"), int("MaxSize", 1, limits::MAX_QUEUE)];
 const DEQUEUE: &[Parameter] = &[url("Url"), method("Method")];
@@ -129,7 +127,11 @@ fn member(context: &Context<'_>) -> Result<Answer, Fault> {
     let queue: Queue = own(context, context.variables[1])?;
     let name = last(context);
     let all = context.state.control.queue_members(&queue.common.sid);
-    let index = if name == "Front" { 0 } else { all.iter().position(|one| one.call_sid == name).unwrap_or(all.len()) };
+    let index = if name == "Front" {
+        0
+    } else {
+        all.iter().position(|one| one.call_sid == name).unwrap_or(all.len())
+    };
     let one = all.get(index).ok_or_else(|| Fault::not_found(name))?;
     Ok(Answer::Item(200, "QueueMember", render_member(Some(context), &queue.common.sid, index, one)))
 }
@@ -155,7 +157,8 @@ fn item(context: &Context<'_>, status: u16, queue: &Queue) -> Answer {
 
 fn render(context: Option<&Context<'_>>, queue: &Queue) -> Value {
     let path = format!("/Queues/{}", queue.common.sid);
-    let members = context.map_or(Vec::new(), |context| context.state.control.queue_members(&queue.common.sid));
+    let members =
+        context.map_or(Vec::new(), |context| context.state.control.queue_members(&queue.common.sid));
     let now = context.map_or(stdx::Instant::default(), |context| context.state.now());
     let waited: u64 = members.iter().map(|one| now.since(one.enqueued_at).as_secs()).sum();
     let average = waited.checked_div(members.len() as u64).unwrap_or(0);
@@ -192,5 +195,10 @@ fn example() -> Value {
 }
 
 fn member_example() -> Value {
-    render_member(None, "", 0, &QueueMember { call_sid: String::new(), enqueued_at: stdx::Instant::default() })
+    render_member(
+        None,
+        "",
+        0,
+        &QueueMember { call_sid: String::new(), enqueued_at: stdx::Instant::default() },
+    )
 }

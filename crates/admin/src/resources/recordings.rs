@@ -13,13 +13,8 @@ use super::{
     NONE, PAGE, choice, created, date_value, day, last, own, price, subresources, text, updated, uri, version,
 };
 
-const LIST: &[Parameter] = &[
-    text("CallSid"),
-    text("ConferenceSid"),
-    day("DateCreated"),
-    day("DateCreated<"),
-    day("DateCreated>"),
-];
+const LIST: &[Parameter] =
+    &[text("CallSid"), text("ConferenceSid"), day("DateCreated"), day("DateCreated<"), day("DateCreated>")];
 const START: &[Parameter] = &[choice("RecordingChannels", &["mono", "dual"])];
 const UPDATE: &[Parameter] = &[choice("Status", &["paused", "in-progress", "stopped"])];
 

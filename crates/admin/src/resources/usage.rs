@@ -114,7 +114,8 @@ fn list(context: &Context<'_>) -> Result<Answer, Fault> {
         periods.push("");
     }
     let wanted = context.text("Category");
-    let categories = || CATEGORIES.iter().filter(|category| wanted.is_none_or(|wanted| wanted == category.name));
+    let categories =
+        || CATEGORIES.iter().filter(|category| wanted.is_none_or(|wanted| wanted == category.name));
     let of_period = |period| categories().map(move |category| (period, category));
     let all: Vec<(&str, &Category)> = periods.into_iter().flat_map(of_period).collect();
     let names = ("usage_records", "UsageRecord");
@@ -164,8 +165,11 @@ impl Total {
 
 fn render(context: Option<&Context<'_>>, category: &Category, total: Total, first: u64, last: u64) -> Value {
     let day = |day: u64| Value::Text(date::iso_day(Instant::from_unix_seconds(day * DAY)));
-    let (count, usage) =
-        if category.kind == Kind::Message { (total.amount, total.count) } else { (total.count, total.minutes) };
+    let (count, usage) = if category.kind == Kind::Message {
+        (total.amount, total.count)
+    } else {
+        (total.count, total.minutes)
+    };
     let account = context.map_or("", |context| &context.account.common.sid);
     let uri = context.map_or(String::new(), |context| {
         format!("{}?Category={}", context.uri("/Usage/Records"), category.name)

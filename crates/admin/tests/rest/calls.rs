@@ -78,7 +78,14 @@ fn a_live_call_is_changed_and_one_that_is_over_is_not() {
     let world = World::new();
     world.insert(&world.call("CA1", 0, "in-progress"));
     world.insert(&world.call("CA2", 0, "completed"));
-    for form in ["Url=http://b/", "Status=completed", "Status=canceled", "Mute=true", "TimeLimit=5", "Twiml=<Response/>"] {
+    for form in [
+        "Url=http://b/",
+        "Status=completed",
+        "Status=canceled",
+        "Mute=true",
+        "TimeLimit=5",
+        "Twiml=<Response/>",
+    ] {
         assert_eq!(world.post("/Calls/CA1.json", form).status, 200, "{form}");
         assert_eq!(world.post("/Calls/CA2.json", form).fault(), (400, 21220), "{form}");
     }

@@ -13,7 +13,9 @@ fn pages_follow_one_another_by_their_links_and_show_each_call_once() {
     loop {
         let page = world.ask("GET", &path, "").json();
         assert_eq!((page["total"].as_u64(), page["num_pages"].as_u64()), (Some(7), Some(3)));
-        seen.extend(page["calls"].as_array().unwrap().iter().map(|call| call["sid"].as_str().unwrap().to_owned()));
+        seen.extend(
+            page["calls"].as_array().unwrap().iter().map(|call| call["sid"].as_str().unwrap().to_owned()),
+        );
         match page["next_page_uri"].as_str() {
             Some(next) => path = next.to_owned(),
             None => break,
@@ -21,11 +23,15 @@ fn pages_follow_one_another_by_their_links_and_show_each_call_once() {
     }
     assert_eq!(seen, ["CA6", "CA5", "CA4", "CA3", "CA2", "CA1", "CA0"]);
     let last = world.ask("GET", &path, "").json();
-    assert_eq!((last["start"].as_u64(), last["end"].as_u64(), last["page"].as_u64()), (Some(6), Some(6), Some(2)));
+    assert_eq!(
+        (last["start"].as_u64(), last["end"].as_u64(), last["page"].as_u64()),
+        (Some(6), Some(6), Some(2))
+    );
     assert!(last["previous_page_uri"].as_str().unwrap().contains("Status=completed&PageSize=3&Page=1"));
     let beyond = world.get("/Calls.json?Page=9").json();
     assert_eq!((beyond["calls"].as_array().unwrap().len(), beyond["total"].as_u64()), (0, Some(7)));
-    for wrong in ["Page=x", "Page=-1", "PageSize=0", "SortBy=Colour:asc", "SortBy=From:up", "StartTime=soon"] {
+    for wrong in ["Page=x", "Page=-1", "PageSize=0", "SortBy=Colour:asc", "SortBy=From:up", "StartTime=soon"]
+    {
         assert_eq!(world.get(&format!("/Calls.json?{wrong}")).fault(), (400, 20400), "{wrong}");
     }
     let first = world.get("/Calls.json?SortBy=DateCreated:asc&PageSize=5000").json();

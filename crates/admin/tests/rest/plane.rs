@@ -5,28 +5,28 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use admin::control::{
-    Audio, CallChange, ConferenceChange, ControlError, ControlPlane, Document, Participant, ParticipantChange,
-    QueueMember, StartCall,
+    Audio, CallChange, ConferenceChange, ControlError, ControlPlane, Document, Participant,
+    ParticipantChange, QueueMember, StartCall,
 };
 use stdx::Instant;
 use store::rest::types::TextMessage;
 
 #[derive(Default)]
-pub struct Plane {
+pub(crate) struct Plane {
     /// Seconds after `START`.
-    pub clock: AtomicU64,
+    pub(crate) clock: AtomicU64,
     drawn: AtomicU64,
-    pub started: Mutex<Vec<StartCall>>,
+    pub(crate) started: Mutex<Vec<StartCall>>,
     /// What was asked, in words.
-    pub asked: Mutex<Vec<String>>,
-    pub participants: Mutex<Vec<Participant>>,
-    pub members: Mutex<Vec<QueueMember>>,
+    pub(crate) asked: Mutex<Vec<String>>,
+    pub(crate) participants: Mutex<Vec<Participant>>,
+    pub(crate) members: Mutex<Vec<QueueMember>>,
     /// The answer to the next request.
-    pub refuses: Mutex<Option<ControlError>>,
+    pub(crate) refuses: Mutex<Option<ControlError>>,
 }
 
 /// Sat, 21 Nov 2026 12:37:01 +0000
-pub const START: u64 = 1_795_264_621;
+pub(crate) const START: u64 = 1_795_264_621;
 
 impl Plane {
     fn note(&self, asked: String) -> Result<(), ControlError> {

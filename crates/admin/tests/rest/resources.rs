@@ -181,7 +181,10 @@ fn queues_show_who_waits_and_let_them_out() {
     assert_eq!((out.status, out.json()["call_sid"].as_str()), (200, Some("CA2")));
     assert_eq!(world.post(&format!("/Queues/{sid}/Members/Front.json"), "").fault(), (400, 21205));
     assert_eq!(world.post(&format!("/Queues/{sid}/Members/Front.json"), "Url=http://a/").status, 200);
-    assert_eq!(world.post(&format!("/Queues/{sid}/Members/Front.json"), "Url=http://a/").fault(), (404, 20404));
+    assert_eq!(
+        world.post(&format!("/Queues/{sid}/Members/Front.json"), "Url=http://a/").fault(),
+        (404, 20404)
+    );
     assert_eq!(world.post("/Queues.json", "FriendlyName=support").fault(), (409, 20409));
     assert_eq!(world.post("/Queues.json", "").fault(), (400, 20002));
     assert_eq!(world.post("/Queues.json", "FriendlyName=a&MaxSize=0").fault(), (400, 20400));
@@ -205,7 +208,8 @@ fn recordings_are_started_heard_and_deleted() {
     assert_eq!((sound.status, sound.body.len()), (200, 100_000));
     assert_eq!(sound.headers["content-type"], "audio/x-wav");
     assert_eq!(world.delete(&format!("/Recordings/{sid}.json")).fault(), (409, 20009));
-    let done = Recording { common: world.common("RE9", 0), status: "completed".into(), ..Recording::default() };
+    let done =
+        Recording { common: world.common("RE9", 0), status: "completed".into(), ..Recording::default() };
     world.insert(&done);
     assert_eq!(world.delete("/Recordings/RE9.json").status, 204);
     assert!(world.plane.asked.lock().unwrap().contains(&"remove RE9".to_owned()));
@@ -231,10 +235,17 @@ fn notifications_and_transcriptions_are_read_and_deleted() {
     assert_eq!(found["notifications"][0]["more_info"], "https://www.twilio.com/docs/errors/11200");
     assert_eq!(world.get("/Notifications.json?MessageDate=2026-11-20").json()["total"], 0);
     assert_eq!(world.get("/Notifications/NO1.json").json()["call_sid"], "CA1");
-    assert_eq!((world.delete("/Notifications/NO1.json").status, world.get("/Notifications.json").json()["total"].as_u64()), (204, Some(0)));
+    assert_eq!(
+        (
+            world.delete("/Notifications/NO1.json").status,
+            world.get("/Notifications.json").json()["total"].as_u64()
+        ),
+        (204, Some(0))
+    );
     let recording = Recording { common: world.common("RE1", 0), ..Recording::default() };
     let common = world.common("TR1", 0);
-    let text = Transcription { common, recording_sid: "RE1".into(), text: "hi".into(), ..Transcription::default() };
+    let text =
+        Transcription { common, recording_sid: "RE1".into(), text: "hi".into(), ..Transcription::default() };
     world.insert(&recording);
     world.insert(&text);
     assert_eq!(world.get("/Recordings/RE1/Transcriptions.json").json()["total"], 1);
@@ -263,12 +274,18 @@ fn usage_is_counted_by_category_and_period() {
     let monthly = world.get("/Usage/Records/Monthly.json?Category=calls").json();
     assert_eq!(monthly["total"], 3);
     let first = &monthly["usage_records"][2];
-    assert_eq!((first["start_date"].as_str(), first["end_date"].as_str()), (Some("2026-12-01"), Some("2026-12-31")));
+    assert_eq!(
+        (first["start_date"].as_str(), first["end_date"].as_str()),
+        (Some("2026-12-01"), Some("2026-12-31"))
+    );
     for period in ["Daily", "Yearly", "AllTime", "Today", "Yesterday", "ThisMonth", "LastMonth"] {
         assert_eq!(world.get(&format!("/Usage/Records/{period}.json")).status, 200, "{period}");
     }
     let none = world.get("/Usage/Records.json?StartDate=2026-11-22&EndDate=2026-11-23&Category=calls").json();
     assert_eq!(none["usage_records"][0]["count"], "0");
     assert_eq!(world.get("/Usage/Records.json?Category=faxes").fault(), (400, 20400));
-    assert_eq!(world.get("/Usage/Records.json?StartDate=2027-01-01&EndDate=2026-01-01").fault(), (400, 20400));
+    assert_eq!(
+        world.get("/Usage/Records.json?StartDate=2027-01-01&EndDate=2026-01-01").fault(),
+        (400, 20400)
+    );
 }

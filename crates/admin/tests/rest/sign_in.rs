@@ -10,14 +10,19 @@ fn only_the_token_signs_in() {
     let world = World::new();
     let path = world.path(".json");
     assert_eq!(world.ask("GET", &path, "").status, 200);
-    for (name, token) in [(&*world.me.sid, "wrong"), ("ACnobody", &*world.me.token), ("", ""), (&*world.me.sid, "")] {
+    for (name, token) in
+        [(&*world.me.sid, "wrong"), ("ACnobody", &*world.me.token), ("", ""), (&*world.me.sid, "")]
+    {
         let answer = world.as_who((name, token), "GET", &path, "");
         assert_eq!(answer.fault(), (401, 20003));
         assert_eq!(answer.headers["www-authenticate"], "Basic realm=\"belfry\"");
     }
     let bare = world.send(Request::get(path).body(Body::empty()).unwrap());
     assert_eq!(bare.status, 401);
-    assert_eq!(world.as_who((&world.me.sid, &world.me.signing_key), "GET", &world.path(".json"), "").status, 401);
+    assert_eq!(
+        world.as_who((&world.me.sid, &world.me.signing_key), "GET", &world.path(".json"), "").status,
+        401
+    );
 }
 
 #[test]

@@ -23,10 +23,20 @@ fn json_is_as_twilio_writes_it() {
     // Twilio's libraries take the one key that is not about paging for the list.
     let list = world.get("/Calls.json").json();
     let paging = [
-        "end", "first_page_uri", "next_page_uri", "last_page_uri", "page", "page_size", "previous_page_uri", "total",
-        "num_pages", "start", "uri",
+        "end",
+        "first_page_uri",
+        "next_page_uri",
+        "last_page_uri",
+        "page",
+        "page_size",
+        "previous_page_uri",
+        "total",
+        "num_pages",
+        "start",
+        "uri",
     ];
-    let keys: Vec<&String> = list.as_object().unwrap().keys().filter(|key| !paging.contains(&key.as_str())).collect();
+    let keys: Vec<&String> =
+        list.as_object().unwrap().keys().filter(|key| !paging.contains(&key.as_str())).collect();
     assert_eq!(keys, ["calls"]);
 }
 

@@ -19,32 +19,32 @@ use tower::ServiceExt;
 
 use crate::plane::{Plane, START};
 
-pub struct World {
-    pub plane: Arc<Plane>,
-    pub repository: Arc<Blocking>,
-    pub me: Credentials,
+pub(crate) struct World {
+    pub(crate) plane: Arc<Plane>,
+    pub(crate) repository: Arc<Blocking>,
+    pub(crate) me: Credentials,
     router: Router,
     runtime: tokio::runtime::Runtime,
     _directory: TempDir,
 }
 
-pub struct Answer {
-    pub status: u16,
-    pub headers: axum::http::HeaderMap,
-    pub body: Vec<u8>,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: axum::http::HeaderMap,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Answer {
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
     }
 
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
     /// Status and code of a fault.
-    pub fn fault(&self) -> (u16, i64) {
+    pub(crate) fn fault(&self) -> (u16, i64) {
         let json = self.json();
         assert_eq!(json["status"], self.status, "{json}");
         (self.status, json["code"].as_i64().unwrap())
@@ -52,7 +52,7 @@ impl Answer {
 }
 
 impl World {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let store = Sqlite::open(directory.path().join("belfry.db")).unwrap();
         let mut admin = Admin::new(&store).unwrap();
@@ -60,16 +60,17 @@ impl World {
         let (plane, repository) = (Arc::new(Plane::default()), Arc::new(Blocking::new(admin)));
         let me = ensure_account(&*repository, &*plane).unwrap().expect("a new record has no account");
         let router = router(State::new(repository.clone(), plane.clone(), "example.org"));
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         World { plane, repository, me, router, runtime, _directory: directory }
     }
 
     /// A path of the first account, as Twilio's libraries ask.
-    pub fn path(&self, rest: &str) -> String {
+    pub(crate) fn path(&self, rest: &str) -> String {
         format!("/2010-04-01/Accounts/{}{rest}", self.me.sid)
     }
 
-    pub fn send(&self, request: Request<Body>) -> Answer {
+    pub(crate) fn send(&self, request: Request<Body>) -> Answer {
         self.runtime.block_on(async {
             let response: Response<Body> = self.router.clone().oneshot(request).await.unwrap();
             let (parts, body) = response.into_parts();
@@ -78,7 +79,7 @@ impl World {
         })
     }
 
-    pub fn as_who(&self, who: (&str, &str), method: &str, path: &str, form: &str) -> Answer {
+    pub(crate) fn as_who(&self, who: (&str, &str), method: &str, path: &str, form: &str) -> Answer {
         let request = Request::builder()
             .method(method)
             .uri(path)
@@ -88,41 +89,41 @@ impl World {
         self.send(request.unwrap())
     }
 
-    pub fn ask(&self, method: &str, path: &str, form: &str) -> Answer {
+    pub(crate) fn ask(&self, method: &str, path: &str, form: &str) -> Answer {
         self.as_who((&self.me.sid, &self.me.token), method, path, form)
     }
 
-    pub fn get(&self, rest: &str) -> Answer {
+    pub(crate) fn get(&self, rest: &str) -> Answer {
         self.ask("GET", &self.path(rest), "")
     }
 
-    pub fn post(&self, rest: &str, form: &str) -> Answer {
+    pub(crate) fn post(&self, rest: &str, form: &str) -> Answer {
         self.ask("POST", &self.path(rest), form)
     }
 
-    pub fn delete(&self, rest: &str) -> Answer {
+    pub(crate) fn delete(&self, rest: &str) -> Answer {
         self.ask("DELETE", &self.path(rest), "")
     }
 
     /// Posts, expects 201, and returns what was made.
-    pub fn make(&self, rest: &str, form: &str) -> Value {
+    pub(crate) fn make(&self, rest: &str, form: &str) -> Value {
         let answer = self.post(rest, form);
         assert_eq!(answer.status, 201, "{}", answer.text());
         answer.json()
     }
 
     /// Writes a resource as the node does.
-    pub fn insert(&self, resource: &impl Resource) {
+    pub(crate) fn insert(&self, resource: &impl Resource) {
         let write = RestWrite::Insert(Box::new(resource.row().unwrap()));
         self.repository.write(Write::Rest(write)).unwrap();
     }
 
-    pub fn common(&self, sid: &str, seconds: u64) -> Common {
+    pub(crate) fn common(&self, sid: &str, seconds: u64) -> Common {
         let at = Instant::from_unix_seconds(START + seconds);
         Common { sid: sid.into(), account: self.me.sid.clone(), created_at: at, updated_at: at }
     }
 
-    pub fn call(&self, sid: &str, seconds: u64, status: &str) -> RestCall {
+    pub(crate) fn call(&self, sid: &str, seconds: u64, status: &str) -> RestCall {
         RestCall {
             common: self.common(sid, seconds),
             from: "alice".into(),

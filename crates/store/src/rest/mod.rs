@@ -75,7 +75,13 @@ pub struct Row {
 }
 
 impl Row {
-    pub(crate) fn new(kind: Kind, sid: &str, account: &str, created_at: Instant, updated_at: Instant) -> Self {
+    pub(crate) fn new(
+        kind: Kind,
+        sid: &str,
+        account: &str,
+        created_at: Instant,
+        updated_at: Instant,
+    ) -> Self {
         Row {
             kind,
             sid: sid.into(),
@@ -101,9 +107,15 @@ pub enum RestWrite {
     Insert(Box<Row>),
     /// The row of the same sid and kind.
     Replace(Box<Row>),
-    Remove { kind: Kind, sid: Box<str> },
+    Remove {
+        kind: Kind,
+        sid: Box<str>,
+    },
     /// Delete the oldest rows of a kind that were made before; at most `limits::CLEAN_CHUNK` at a time.
-    Forget { kind: Kind, before: Instant },
+    Forget {
+        kind: Kind,
+        before: Instant,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq)]

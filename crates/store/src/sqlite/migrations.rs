@@ -7,7 +7,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use crate::error::StoreError;
 
 /// In order; a released one is never edited, only followed by another.
-const MIGRATIONS: &[&str] = 
+const MIGRATIONS: &[&str] =
     &[include_str!("../../migrations/0001_first.sql"), include_str!("../../migrations/0002_rest.sql")];
 
 pub(super) fn run(conn: &mut Connection, path: &Path) -> Result<(), StoreError> {
@@ -82,7 +82,8 @@ mod tests {
     #[test]
     fn a_migration_that_fails_leaves_nothing_behind() {
         let mut conn = Connection::open_in_memory().unwrap();
-        let broken = [MIGRATIONS[0], MIGRATIONS[1], "CREATE TABLE half (a INTEGER); SELECT nonsense FROM nowhere;"];
+        let broken =
+            [MIGRATIONS[0], MIGRATIONS[1], "CREATE TABLE half (a INTEGER); SELECT nonsense FROM nowhere;"];
         assert!(apply(&mut conn, path(), &broken).is_err());
         apply(&mut conn, path(), MIGRATIONS).unwrap();
         assert!(conn.execute("INSERT INTO half VALUES (1)", []).is_err());

@@ -26,8 +26,11 @@ pub(super) fn write(conn: &Connection, write: &RestWrite) -> Result<WriteDone, F
             // The table grows in order of time: the oldest rows have the lowest ids.
             let sql = "DELETE FROM rest WHERE id IN (SELECT id FROM rest WHERE kind = ?1 AND created_at < ?2 \
                        ORDER BY id LIMIT ?3)";
-            let rows =
-                conn.prepare_cached(sql)?.execute(params![*kind as u8, micros(*before), limits::CLEAN_CHUNK])?;
+            let rows = conn.prepare_cached(sql)?.execute(params![
+                *kind as u8,
+                micros(*before),
+                limits::CLEAN_CHUNK
+            ])?;
             Ok(WriteDone::Changed { rows: rows as u64 })
         }
     }
@@ -92,7 +95,11 @@ pub(super) fn load(conn: &Connection, read: &RestRead) -> Result<RestLoaded, Fai
     })
 }
 
-fn one(conn: &Connection, condition: &str, given: impl rusqlite::Params) -> Result<Option<Box<Row>>, Failure> {
+fn one(
+    conn: &Connection,
+    condition: &str,
+    given: impl rusqlite::Params,
+) -> Result<Option<Box<Row>>, Failure> {
     let sql = format!("SELECT {COLUMNS} FROM rest WHERE {condition}");
     Ok(conn.prepare_cached(&sql)?.query_row(given, row).optional()?.map(Box::new))
 }
