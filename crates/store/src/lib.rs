@@ -1,6 +1,7 @@
 //! The record: what belfry acknowledged survives `kill -9`.
 //!
-//! Accounts, domains, aliases, routes, the log of bindings, kept messages and call records, behind the traits
+//! Accounts, domains, aliases, routes, the log of bindings, kept messages, call records and the resources of the
+//! REST interface ([`rest`]), behind the traits
 //! of [`record`]; [`Sqlite`] is the embedded form. A running server speaks to it through [`Service`] (one
 //! writer thread with group commit, reader threads, bounded queues); the command line through [`Admin`].
 //!
@@ -13,6 +14,7 @@ pub mod import;
 pub mod limits;
 mod queue;
 pub mod record;
+pub mod rest;
 pub mod service;
 pub mod sqlite;
 pub mod types;

@@ -33,6 +33,8 @@ pub const MAX_KEPT_LOADED: u32 = 1_000;
 /// Rows of the log deleted in one write, so that cleaning never holds up bindings for more than a few
 /// milliseconds.
 pub const CLEAN_CHUNK: u32 = 2_000;
+/// A resource of the REST interface, in JSON: an inline document and a dozen URLs fit.
+pub const MAX_REST_BODY: usize = 64 * 1024;
 /// Kinds of verifier in one account.
 pub const MAX_VERIFIERS: usize = 16;
 

@@ -4,6 +4,7 @@ use stdx::Instant;
 
 use crate::error::StoreError;
 use crate::import::{Existing, Imported};
+use crate::rest::{RestLoaded, RestRead, RestWrite};
 use crate::types::{
     Account, AccountFilter, AccountLimits, Address, Alias, CallFilter, CallRecord, Domain, KeptMessage,
     NewAccount, Route,
@@ -80,6 +81,9 @@ pub enum Write {
     RemoveRoute {
         name: Box<str>,
     },
+
+    /// A resource of the REST interface.
+    Rest(RestWrite),
 }
 
 /// What came of a write.
@@ -114,6 +118,8 @@ pub enum Read {
     },
     /// Every address something is kept for, and how much: what a router wants to know when it starts.
     KeptCounts,
+    /// Resources of the REST interface. Answered with `Loaded::Rest`.
+    Rest(RestRead),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -127,6 +133,7 @@ pub enum Loaded {
     Calls(Vec<CallRecord>),
     KeptMessages(Vec<KeptMessage>),
     KeptCounts(Vec<(Box<str>, u32)>),
+    Rest(RestLoaded),
 }
 
 /// One row of the log of bindings.

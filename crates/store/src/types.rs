@@ -315,26 +315,26 @@ mod unix_seconds {
 }
 
 /// Microseconds since the Unix epoch.
-mod micros {
+pub(crate) mod micros {
     use super::{Deserialize, Instant};
 
-    pub(super) fn serialize<S: serde::Serializer>(at: &Instant, to: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: serde::Serializer>(at: &Instant, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_u64(at.as_micros())
     }
 
-    pub(super) fn deserialize<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Instant, D::Error> {
+    pub(crate) fn deserialize<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Instant, D::Error> {
         u64::deserialize(from).map(Instant::from_micros)
     }
 }
 
-mod micros_or_none {
+pub(crate) mod micros_or_none {
     use super::{Deserialize, Instant, Serialize};
 
-    pub(super) fn serialize<S: serde::Serializer>(at: &Option<Instant>, to: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: serde::Serializer>(at: &Option<Instant>, to: S) -> Result<S::Ok, S::Error> {
         at.map(Instant::as_micros).serialize(to)
     }
 
-    pub(super) fn deserialize<'de, D: serde::Deserializer<'de>>(
+    pub(crate) fn deserialize<'de, D: serde::Deserializer<'de>>(
         from: D,
     ) -> Result<Option<Instant>, D::Error> {
         Ok(Option::<u64>::deserialize(from)?.map(Instant::from_micros))

@@ -7,7 +7,8 @@ use rusqlite::{Connection, TransactionBehavior};
 use crate::error::StoreError;
 
 /// In order; a released one is never edited, only followed by another.
-const MIGRATIONS: &[&str] = &[include_str!("../../migrations/0001_first.sql")];
+const MIGRATIONS: &[&str] =
+    &[include_str!("../../migrations/0001_first.sql"), include_str!("../../migrations/0002_rest.sql")];
 
 pub(super) fn run(conn: &mut Connection, path: &Path) -> Result<(), StoreError> {
     apply(conn, path, MIGRATIONS)
@@ -74,14 +75,15 @@ mod tests {
         let mut conn = Connection::open_in_memory().unwrap();
         conn.pragma_update(None, "user_version", 99).unwrap();
         let error = apply(&mut conn, path(), MIGRATIONS).unwrap_err();
-        assert_eq!(error, StoreError::NewerSchema { path: path().into(), found: 99, known: 1 });
-        assert!(error.to_string().contains("written by a newer belfry (schema 99, this one knows up to 1)"));
+        assert_eq!(error, StoreError::NewerSchema { path: path().into(), found: 99, known: 2 });
+        assert!(error.to_string().contains("written by a newer belfry (schema 99, this one knows up to 2)"));
     }
 
     #[test]
     fn a_migration_that_fails_leaves_nothing_behind() {
         let mut conn = Connection::open_in_memory().unwrap();
-        let broken = [MIGRATIONS[0], "CREATE TABLE half (a INTEGER); SELECT nonsense FROM nowhere;"];
+        let broken =
+            [MIGRATIONS[0], MIGRATIONS[1], "CREATE TABLE half (a INTEGER); SELECT nonsense FROM nowhere;"];
         assert!(apply(&mut conn, path(), &broken).is_err());
         apply(&mut conn, path(), MIGRATIONS).unwrap();
         assert!(conn.execute("INSERT INTO half VALUES (1)", []).is_err());

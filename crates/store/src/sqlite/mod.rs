@@ -3,6 +3,7 @@
 mod accounts;
 mod migrations;
 mod reader;
+mod rest;
 mod routes;
 mod writer;
 

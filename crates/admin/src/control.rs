@@ -1,0 +1,177 @@
+//! What the interface asks of the running node. The node implements it; tests have one of their own.
+//!
+//! Calls, conferences and recordings are rows of the record: the node writes them as they go on
+//! (`store::rest::types`), the interface reads them. Only what lives in the node's memory is asked for here.
+
+use std::io::Read;
+
+use stdx::Instant;
+use store::rest::types::{RestCall, TextMessage};
+
+/// Called on threads of the blocking pool; an answer should come within a second.
+pub trait ControlPlane: Send + Sync {
+    fn now(&self) -> Instant;
+    /// Unpredictable bytes.
+    fn fill_random(&self, bytes: &mut [u8]);
+
+    /// Places a call; its row is in the record, `queued`. From here on the node keeps the row up to date. An error
+    /// leaves the call to the interface, which marks it failed.
+    fn start_call(&self, call: StartCall) -> Result<(), ControlError>;
+    /// All of the change or nothing.
+    fn modify_call(&self, sid: &str, change: CallChange) -> Result<(), ControlError>;
+
+    fn modify_conference(&self, sid: &str, change: ConferenceChange) -> Result<(), ControlError>;
+    /// In the order they came. Empty when the conference is over.
+    fn participants(&self, conference: &str) -> Vec<Participant>;
+    fn modify_participant(
+        &self,
+        conference: &str,
+        call: &str,
+        change: ParticipantChange,
+    ) -> Result<(), ControlError>;
+
+    /// Who waits, the first in line first.
+    fn queue_members(&self, queue: &str) -> Vec<QueueMember>;
+    /// Takes a call out of the queue and goes on with the document. `None`: the first in line.
+    fn dequeue(&self, queue: &str, call: Option<&str>, to: Document) -> Result<QueueMember, ControlError>;
+
+    /// Begins to record a live call, under this sid.
+    fn start_recording(&self, call: &str, recording: &str, channels: u8) -> Result<(), ControlError>;
+    /// `paused`, `in-progress` or `stopped`.
+    fn modify_recording(&self, sid: &str, status: &str) -> Result<(), ControlError>;
+    /// The recording as a WAV file; `None` when there is none on this node.
+    fn recording(&self, sid: &str) -> Option<Audio>;
+    /// Deletes the sound. Not an error when it is gone.
+    fn remove_recording(&self, sid: &str) -> Result<(), ControlError>;
+
+    /// Sends a text message; its row is in the record, `queued`.
+    fn send_message(&self, message: &TextMessage, status_callback: &str) -> Result<(), ControlError>;
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ControlError {
+    /// The call is over, or not there yet.
+    NotLive,
+    NotFound,
+    /// Limits of the node are reached.
+    Busy,
+    Invalid(String),
+    Unsupported(&'static str),
+}
+
+/// What a call goes on with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Document {
+    Url {
+        url: String,
+        method: String,
+        fallback_url: String,
+        fallback_method: String,
+    },
+    Inline(String),
+    /// The voice URL of an application.
+    Application(String),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatusCallback {
+    pub url: String,
+    /// `GET` or `POST`.
+    pub method: String,
+    /// `initiated`, `ringing`, `answered`, `completed`; empty stands for `completed`.
+    pub events: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct StartCall {
+    /// As it is in the record.
+    pub call: RestCall,
+    pub document: Document,
+    pub status_callback: StatusCallback,
+    /// Played once the call is up: digits, `*`, `#`, and `w` for half a second.
+    pub send_digits: String,
+    /// Seconds to ring.
+    pub timeout: u32,
+    /// Seconds the call may last.
+    pub time_limit: Option<u32>,
+    pub record: bool,
+    pub channels: u8,
+    pub recording_status_callback: StatusCallback,
+    /// For a SIP peer that asks for a password.
+    pub sip_user: String,
+    pub sip_password: String,
+    /// Shown instead of `from`.
+    pub caller_id: String,
+    /// `Enable`, `DetectMessageEnd` or empty.
+    pub machine_detection: String,
+    /// Put the first one into this conference instead of a document.
+    pub conference: Option<String>,
+}
+
+/// What to do to a live call; `None` leaves it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallChange {
+    pub document: Option<Document>,
+    pub end: Option<End>,
+    pub mute: Option<bool>,
+    /// Seconds from now.
+    pub time_limit: Option<u32>,
+    pub status_callback: Option<StatusCallback>,
+    /// The document is for the other leg of the bridge, too.
+    pub move_connected_leg: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Only while it rings.
+    Cancel,
+    /// At any time.
+    Complete,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConferenceChange {
+    /// Everybody out.
+    pub complete: bool,
+    /// A document or sound for all.
+    pub announce_url: Option<String>,
+    pub announce_method: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Participant {
+    pub call_sid: String,
+    pub label: String,
+    pub muted: bool,
+    pub hold: bool,
+    pub coaching: bool,
+    pub start_conference_on_enter: bool,
+    pub end_conference_on_exit: bool,
+    /// `queued`, `connecting`, `ringing`, `connected`, `complete` or `failed`.
+    pub status: String,
+    pub joined_at: Instant,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ParticipantChange {
+    pub mute: Option<bool>,
+    pub hold: Option<bool>,
+    pub hold_url: String,
+    pub announce_url: Option<String>,
+    pub end_conference_on_exit: Option<bool>,
+    /// Out of the conference; the call goes on with its next verb.
+    pub kick: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueMember {
+    pub call_sid: String,
+    pub enqueued_at: Instant,
+}
+
+/// A WAV file.
+pub struct Audio {
+    /// Bytes.
+    pub length: u64,
+    pub read: Box<dyn Read + Send>,
+}

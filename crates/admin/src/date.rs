@@ -1,0 +1,132 @@
+//! Dates as the interface writes and reads them: RFC 2822 §3.3 out, ISO 8601 in, always UTC.
+
+use stdx::Instant;
+
+const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+pub(crate) const DAY: u64 = 86_400;
+
+/// `Sat, 21 Nov 2026 12:37:01 +0000`
+pub fn rfc2822(at: Instant) -> String {
+    let seconds = at.unix_seconds();
+    let (year, month, day) = civil(seconds / DAY);
+    let name = DAYS[(seconds / DAY % 7) as usize];
+    let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    let month = MONTHS[month as usize - 1];
+    format!("{name}, {day:02} {month} {year:04} {hour:02}:{minute:02}:{second:02} +0000")
+}
+
+/// `2026-11-21`
+pub fn iso_day(at: Instant) -> String {
+    let (year, month, day) = civil(at.unix_seconds() / DAY);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// The first second and the last microsecond of what is named: a day, or a second of it.
+/// `2026-11-21`, `2026-11-21T12:37:01Z`, `2026-11-21 12:37:01`.
+pub fn parse(text: &str) -> Option<(Instant, Instant)> {
+    let (date, time) = match text.split_once(['T', ' ']) {
+        Some((date, time)) => (date, Some(time)),
+        None => (text, None),
+    };
+    let [year, month, day] = numbers(date, '-')?;
+    let length = [31, 28 + u64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let longest = *length.get(usize::try_from(month).ok()?.checked_sub(1)?)?;
+    if !(1970..=9999).contains(&year) || day == 0 || day > longest {
+        return None;
+    }
+    let start = days(year, month, day) * DAY;
+    let (start, length) = match time {
+        None => (start, DAY),
+        Some(time) => {
+            let time = time.strip_suffix('Z').unwrap_or(time);
+            let time = time.split_once('.').map_or(time, |(whole, _)| whole);
+            let [hour, minute, second] = numbers(time, ':')?;
+            if hour > 23 || minute > 59 || second > 59 {
+                return None;
+            }
+            (start + hour * 3_600 + minute * 60 + second, 1)
+        }
+    };
+    let end = (start + length) * 1_000_000 - 1;
+    Some((Instant::from_unix_seconds(start), Instant::from_micros(end)))
+}
+
+fn numbers(text: &str, between: char) -> Option<[u64; 3]> {
+    let mut parts = text.split(between);
+    let mut number = || {
+        let part = parts.next()?;
+        (part.len() <= 4 && part.bytes().all(|byte| byte.is_ascii_digit())).then(|| part.parse().ok())?
+    };
+    let found = [number()?, number()?, number()?];
+    parts.next().is_none().then_some(found)
+}
+
+fn is_leap(year: u64) -> bool {
+    year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+}
+
+/// Year, month and day of a day since 1970 (Howard Hinnant's `civil_from_days`, for what is not negative).
+pub(crate) fn civil(days: u64) -> (u64, u64, u64) {
+    let shifted = days + 719_468;
+    let era = shifted / 146_097;
+    let of_era = shifted % 146_097;
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
+}
+
+/// Days since 1970 of a date: `civil` backwards.
+pub(crate) fn days(year: u64, month: u64, day: u64) -> u64 {
+    let year = year - u64::from(month <= 2);
+    let (era, of_era) = (year / 400, year % 400);
+    let of_year = (153 * (if month > 2 { month - 3 } else { month + 9 }) + 2) / 5 + day - 1;
+    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_written_as_the_rfc_says() {
+        assert_eq!(rfc2822(Instant::default()), "Thu, 01 Jan 1970 00:00:00 +0000");
+        assert_eq!(rfc2822(Instant::from_unix_seconds(1_795_264_621)), "Sat, 21 Nov 2026 12:37:01 +0000");
+        assert_eq!(rfc2822(Instant::from_unix_seconds(951_782_400)), "Tue, 29 Feb 2000 00:00:00 +0000");
+    }
+
+    #[test]
+    fn every_day_leads_back() {
+        for day in 0..60_000 {
+            let (year, month, date) = civil(day);
+            assert_eq!(days(year, month, date), day);
+            let text = iso_day(Instant::from_unix_seconds(day * DAY));
+            assert_eq!(parse(&text).unwrap().0.unix_seconds(), day * DAY);
+        }
+    }
+
+    #[test]
+    fn a_date_is_a_day_and_a_time_a_second() {
+        let (start, end) = parse("2026-11-21").unwrap();
+        assert_eq!(end.as_micros() - start.as_micros() + 1, DAY * 1_000_000);
+        let (start, end) = parse("2026-11-21T12:37:01Z").unwrap();
+        assert_eq!((start.unix_seconds(), end.unix_seconds()), (1_795_264_621, 1_795_264_621));
+        assert_eq!(parse("2026-11-21 12:37:01.5").unwrap().0, start);
+        for wrong in [
+            "",
+            "2026",
+            "2026-13-01",
+            "2026-02-29",
+            "2026-11-21T25:00:00Z",
+            "1969-01-01",
+            "2026-1-1-1",
+            "x-y-z",
+        ] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What an answer says when it is no: HTTP's status, Twilio's code, and a sentence.
+
+use store::StoreError;
+
+use crate::control::ControlError;
+use crate::value::Value;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    pub status: u16,
+    /// Twilio's number where it has one, else 20000 and the status.
+    pub code: u32,
+    pub message: String,
+}
+
+impl Fault {
+    pub fn new(status: u16, code: u32, message: impl Into<String>) -> Self {
+        Fault { status, code, message: message.into() }
+    }
+
+    pub fn not_found(what: &str) -> Self {
+        Fault::new(404, 20404, format!("The requested resource {what} was not found"))
+    }
+
+    pub fn sign_in() -> Self {
+        Fault::new(401, 20003, "Authenticate")
+    }
+
+    /// A parameter at fault.
+    pub fn invalid(code: u32, message: impl Into<String>) -> Self {
+        Fault::new(400, code, message)
+    }
+
+    pub fn busy() -> Self {
+        Fault::new(429, 20429, "Too Many Requests")
+    }
+
+    pub(crate) fn value(&self) -> Value {
+        Value::Object(vec![
+            ("code", Value::Int(i64::from(self.code))),
+            ("message", Value::Text(self.message.clone())),
+            ("more_info", Value::Text(format!("https://www.twilio.com/docs/errors/{}", self.code))),
+            ("status", Value::Int(i64::from(self.status))),
+        ])
+    }
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NotFound { what } => Fault::not_found(&what),
+            StoreError::Exists { what } => Fault::new(409, 20409, format!("{what} exists already")),
+            StoreError::Invalid { what, expected } => {
+                Fault::invalid(20400, format!("{what}: expected {expected}"))
+            }
+            StoreError::Closed | StoreError::Locked { .. } | StoreError::Full { .. } => {
+                Fault::new(503, 20503, "Service Unavailable")
+            }
+            // Paths and details are the operator's, not the client's.
+            _ => Fault::new(500, 20500, "Internal Server Error"),
+        }
+    }
+}
+
+impl From<ControlError> for Fault {
+    fn from(error: ControlError) -> Self {
+        match error {
+            ControlError::NotLive => Fault::invalid(21220, "Call is not in-progress. Cannot redirect."),
+            ControlError::NotFound => Fault::not_found("in the live node"),
+            ControlError::Busy => Fault::busy(),
+            ControlError::Invalid(message) => Fault::invalid(20400, message),
+            ControlError::Unsupported(what) => Fault::new(501, 20501, format!("{what} is not implemented")),
+        }
+    }
+}

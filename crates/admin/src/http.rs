@@ -1,0 +1,216 @@
+//! The edge: reads a request, runs its handler on the blocking pool, writes the answer in the form asked for.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{ConnectInfo, Request as HttpRequest, State as Shared};
+use axum::http::header::{
+    ACCEPT, ALLOW, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE,
+};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use stdx::rate::Verdict;
+use tokio::sync::Semaphore;
+
+use crate::control::Audio;
+use crate::fault::Fault;
+use crate::limits;
+use crate::request::{Format, Request};
+use crate::service::State;
+use crate::sign_in;
+use crate::table::{Answer, Context, Found, find};
+
+#[derive(Clone)]
+struct Edge {
+    state: Arc<State>,
+    at_work: Arc<Semaphore>,
+}
+
+/// Answers everything under the two bases, and 404 to everything else. Failed sign-ins are held against the
+/// address in `ConnectInfo<SocketAddr>`, when the server gives it (`into_make_service_with_connect_info`).
+pub fn router(state: Arc<State>) -> Router {
+    let at_work = Arc::new(Semaphore::new(limits::MAX_AT_WORK));
+    Router::new().fallback(answer).with_state(Edge { state, at_work })
+}
+
+async fn answer(Shared(edge): Shared<Edge>, request: HttpRequest) -> Response {
+    let (parts, body) = request.into_parts();
+    let accept = header(&parts.headers, ACCEPT.as_str());
+    let method = match parts.method.as_str() {
+        "GET" | "HEAD" => "GET",
+        "POST" => "POST",
+        "PUT" => "PUT",
+        "DELETE" => "DELETE",
+        _ => "",
+    };
+    let Some(mut request) = Request::parse(method, parts.uri.path(), accept) else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    let from = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(address)| address.ip());
+    let from = from.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    if let Err(fault) = read(&mut request, &parts, body).await {
+        return refuse(&request, &fault);
+    }
+    let Ok(permit) = edge.at_work.clone().try_acquire_owned() else {
+        return refuse(&request, &Fault::busy());
+    };
+    let authorization = header(&parts.headers, AUTHORIZATION.as_str()).to_owned();
+    let work = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        let done = perform(&edge.state, &request, from, &authorization);
+        (request, done)
+    });
+    match work.await {
+        Ok((request, Ok(answer))) => write(&request, answer),
+        Ok((request, Err(refusal))) => refusal.response(&request),
+        // A handler that panicked is a defect of ours; it ends this request only.
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// The parameters, from query and body.
+async fn read(request: &mut Request, parts: &Parts, body: Body) -> Result<(), Fault> {
+    request.add_form(parts.uri.query().unwrap_or_default())?;
+    let body = tokio::time::timeout(limits::BODY_TIME, to_bytes(body, limits::MAX_BODY))
+        .await
+        .map_err(|_| Fault::new(408, 20408, "The request's body took too long"))?
+        .map_err(|_| Fault::new(413, 20413, format!("The body is longer than {} bytes", limits::MAX_BODY)))?;
+    if body.is_empty() {
+        return Ok(());
+    }
+    let content_type = header(&parts.headers, CONTENT_TYPE.as_str());
+    if !content_type.to_ascii_lowercase().starts_with("application/x-www-form-urlencoded") {
+        return Err(Fault::new(415, 20415, "The body must be application/x-www-form-urlencoded"));
+    }
+    let form = std::str::from_utf8(&body).map_err(|_| Fault::invalid(20400, "The body is not UTF-8"))?;
+    request.add_form(form)
+}
+
+/// A fault with what HTTP says beside it.
+struct Refusal {
+    fault: Fault,
+    header: Option<(axum::http::HeaderName, String)>,
+}
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Self {
+        let header = (fault.status == 401).then(|| (WWW_AUTHENTICATE, "Basic realm=\"belfry\"".to_owned()));
+        Refusal { fault, header }
+    }
+}
+
+impl Refusal {
+    fn response(self, request: &Request) -> Response {
+        let mut response = refuse(request, &self.fault);
+        if let Some((name, value)) = self.header
+            && let Ok(value) = HeaderValue::from_str(&value)
+        {
+            response.headers_mut().insert(name, value);
+        }
+        response
+    }
+}
+
+fn perform(state: &State, request: &Request, from: IpAddr, authorization: &str) -> Result<Answer, Refusal> {
+    if let Verdict::Refuse { retry_after } = state.may_try(from) {
+        let wait = retry_after.as_secs() + 1;
+        return Err(Refusal { fault: Fault::busy(), header: Some((RETRY_AFTER, wait.to_string())) });
+    }
+    let signer = sign_in::signer(state, authorization);
+    match &signer {
+        // No header at all is how browsers and some libraries begin: no guess was made.
+        Err(fault) if fault.status == 401 && !authorization.is_empty() => state.tried(from, true),
+        Ok(_) => state.tried(from, false),
+        Err(_) => {}
+    }
+    let signer = signer?;
+    let (route, variables) = match find(request) {
+        Found::Route(route, variables) => (route, variables),
+        Found::Nothing => return Err(Fault::not_found(&request.path).into()),
+        Found::Methods(methods) => {
+            let fault = Fault::new(405, 20405, format!("{} is not among the methods here", request.method));
+            return Err(Refusal { fault, header: Some((ALLOW, methods.join(", "))) });
+        }
+    };
+    let account = match variables.first() {
+        Some(name) => sign_in::target(state, &signer, name)?,
+        None => signer.clone(),
+    };
+    route.check(request)?;
+    let context = Context { state, request, route, variables, account, signer };
+    Ok((route.handler)(&context)?)
+}
+
+fn write(request: &Request, answer: Answer) -> Response {
+    match answer {
+        Answer::Nothing => StatusCode::NO_CONTENT.into_response(),
+        Answer::Audio(audio) => sound(audio),
+        Answer::Item(status, name, value) => {
+            document(request, status, |json, out| if json { value.json(out) } else { value.xml(name, out) })
+        }
+        Answer::List(list) => {
+            document(
+                request,
+                200,
+                |json, out| {
+                    if json { list.json(request, out) } else { list.xml(request, out) }
+                },
+            )
+        }
+    }
+}
+
+fn refuse(request: &Request, fault: &Fault) -> Response {
+    let value = fault.value();
+    document(
+        request,
+        fault.status,
+        |json, out| {
+            if json { value.json(out) } else { value.xml("RestException", out) }
+        },
+    )
+}
+
+fn document(request: &Request, status: u16, fill: impl FnOnce(bool, &mut String)) -> Response {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut out = String::new();
+    if request.format == Format::Xml {
+        let root = request.base.root();
+        out.push_str(&format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<{root}>"));
+        fill(false, &mut out);
+        out.push_str(&format!("</{root}>\n"));
+        (status, [(CONTENT_TYPE, "application/xml; charset=utf-8")], out).into_response()
+    } else {
+        fill(true, &mut out);
+        (status, [(CONTENT_TYPE, "application/json; charset=utf-8")], out).into_response()
+    }
+}
+
+/// In pieces, read on the blocking pool one at a time as the client takes them.
+fn sound(audio: Audio) -> Response {
+    let length = audio.length;
+    let pieces = futures_util::stream::unfold((audio.read, length), |(mut read, left)| async move {
+        if left == 0 {
+            return None;
+        }
+        let size = usize::try_from(left).unwrap_or(usize::MAX).min(limits::AUDIO_PIECE);
+        let work = tokio::task::spawn_blocking(move || {
+            let mut piece = vec![0; size];
+            let done = read.read_exact(&mut piece).map(|()| Bytes::from(piece));
+            (done, read)
+        });
+        let (done, read) = work.await.ok()?;
+        // A file that is shorter than it said ends the connection: the length was promised.
+        let left = if done.is_ok() { left - size as u64 } else { 0 };
+        Some((done, (read, left)))
+    });
+    let headers = [(CONTENT_TYPE, "audio/x-wav".to_owned()), (CONTENT_LENGTH, length.to_string())];
+    (headers, Body::from_stream(pieces)).into_response()
+}

@@ -1,0 +1,28 @@
+//! The REST interface of RestComm and Twilio: accounts, numbers, calls and what comes of them, under
+//! `/restcomm/2012-04-24/` and `/2010-04-01/` from one table of handlers ([`table`]).
+//!
+//! Handlers are plain functions from a request to an answer; they know the record through [`Repository`] and the
+//! running node through [`ControlPlane`], and open no socket. [`router`] is the edge: it reads a body, runs a
+//! handler on the blocking pool and writes what it says. [`openapi`] describes the same table.
+
+pub mod control;
+pub mod date;
+pub mod fault;
+pub mod first;
+mod http;
+pub mod limits;
+pub mod numbers;
+pub mod openapi;
+mod paging;
+mod request;
+mod resources;
+mod service;
+mod sign_in;
+pub mod table;
+pub mod value;
+
+pub use control::{Audio, ControlError, ControlPlane};
+pub use fault::Fault;
+pub use http::router;
+pub use request::Base;
+pub use service::{Blocking, Repository, State, sid, token};

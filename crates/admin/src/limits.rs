@@ -1,0 +1,49 @@
+//! The limits of the REST interface, why they are what they are, and what one meets who goes beyond.
+
+use std::time::Duration;
+
+use stdx::rate::{Policy, Rate};
+
+/// Bytes of a request body. A document of 16,000 characters, percent-encoded, and its companions fit. 413.
+pub const MAX_BODY: usize = 128 * 1024;
+/// How long a body may take to arrive. 408.
+pub const BODY_TIME: Duration = Duration::from_secs(15);
+/// Parameters of a request, query and body together. 400.
+pub const MAX_PARAMETERS: usize = 128;
+/// Bytes of one value; a document has `MAX_DOCUMENT`. 400.
+pub const MAX_VALUE: usize = 4_096;
+/// Bytes of an inline document (`Twiml`): Twilio allows 4,000 characters, which is short for a phone tree. 400.
+pub const MAX_DOCUMENT: usize = 32 * 1024;
+/// Bytes of a message: Twilio's 1,600 characters. 400, code 21617.
+pub const MAX_MESSAGE: usize = 1_600;
+/// Requests at work at once, each on a thread of the blocking pool. Beyond: 429, code 20429.
+pub const MAX_AT_WORK: usize = 64;
+/// Rows of a page when the request does not say (RestComm's and Twilio's).
+pub const PAGE_SIZE: u32 = 50;
+/// Rows of a page at most; a larger wish is cut to it, as at Twilio.
+pub const MAX_PAGE_SIZE: u32 = 1_000;
+/// Pages at most: an offset far beyond any table. 400.
+pub const MAX_PAGE: u32 = 1_000_000;
+/// Accounts above one another. A sub-account deeper than this is not made: 400.
+pub const MAX_DEPTH: usize = 8;
+/// Recordings are sent in pieces of so many bytes, one at a time as the client takes them.
+pub const AUDIO_PIECE: usize = 64 * 1024;
+/// A compiled pattern of a number, bytes: bounds what one binding costs. 400, code 21421.
+pub const MAX_REGEX: usize = 64 * 1024;
+pub const MAX_PATTERN: usize = 256;
+/// Bound numbers that are patterns: each is tried when no exact number matches. 400.
+pub const MAX_PATTERNS: usize = 1_000;
+/// Waiting calls of a queue at most (Twilio's figure), and when nothing is said.
+pub const MAX_QUEUE: u32 = 5_000;
+pub const QUEUE_SIZE: u32 = 100;
+
+/// Failed sign-ins of one address of the network: ten free ones, then a pause that doubles from a second to five
+/// minutes. 429, code 20429.
+pub const SIGN_IN: Policy = Policy {
+    capacity: 10_000,
+    rate: Rate { interval: Duration::from_millis(1), burst: 1_000 },
+    free_failures: 10,
+    first_penalty: Duration::from_secs(1),
+    longest_penalty: Duration::from_secs(300),
+    forgive_after: Duration::from_secs(900),
+};

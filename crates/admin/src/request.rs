@@ -1,0 +1,156 @@
+//! A request taken apart: which of the two interfaces, what path, in which form to answer, and the parameters.
+
+use crate::fault::Fault;
+use crate::limits;
+
+/// The two names of the one interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Base {
+    Restcomm,
+    Twilio,
+}
+
+impl Base {
+    pub fn prefix(self) -> &'static str {
+        match self {
+            Base::Restcomm => "/restcomm/2012-04-24",
+            Base::Twilio => "/2010-04-01",
+        }
+    }
+
+    pub fn version(self) -> &'static str {
+        match self {
+            Base::Restcomm => "2012-04-24",
+            Base::Twilio => "2010-04-01",
+        }
+    }
+
+    pub(crate) fn root(self) -> &'static str {
+        match self {
+            Base::Restcomm => "RestcommResponse",
+            Base::Twilio => "TwilioResponse",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Json,
+    Xml,
+    Wav,
+}
+
+/// What came in, of HTTP only what the handlers need.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) method: &'static str,
+    pub(crate) base: Base,
+    /// As it was asked for, with base and suffix, without the query.
+    pub(crate) path: String,
+    /// Below the base, without suffixes, percent-decoded.
+    pub(crate) segments: Vec<String>,
+    pub(crate) format: Format,
+    /// Query first, then body.
+    pub(crate) parameters: Vec<(String, String)>,
+}
+
+impl Request {
+    /// `None`: not under one of the two bases.
+    pub(crate) fn parse(method: &'static str, path: &str, accept: &str) -> Option<Self> {
+        let base = [Base::Restcomm, Base::Twilio].into_iter().find(|base| path.starts_with(base.prefix()))?;
+        let rest = path[base.prefix().len()..].strip_prefix('/')?;
+        let mut format = if accept.contains("application/json") { Format::Json } else { Format::Xml };
+        let mut segments = Vec::new();
+        for segment in rest.split('/').filter(|segment| !segment.is_empty()) {
+            // COMPAT(RestComm): the suffix may stand on a collection before the sid, as in `Calls.json/CA…`.
+            let (name, suffix) = strip_suffix(segment);
+            format = suffix.unwrap_or(format);
+            segments.push(decode(name, false)?);
+        }
+        let path = path.to_owned();
+        Some(Request { method, base, path, segments, format, parameters: Vec::new() })
+    }
+
+    /// Reads `application/x-www-form-urlencoded`, from a query or a body.
+    pub(crate) fn add_form(&mut self, form: &str) -> Result<(), Fault> {
+        for pair in form.split('&').filter(|pair| !pair.is_empty()) {
+            if self.parameters.len() >= limits::MAX_PARAMETERS {
+                let most = limits::MAX_PARAMETERS;
+                return Err(Fault::invalid(20400, format!("More than {most} parameters")));
+            }
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let bad = || Fault::invalid(20400, "The parameters are not percent-encoded UTF-8");
+            self.parameters.push((decode(name, true).ok_or_else(bad)?, decode(value, true).ok_or_else(bad)?));
+        }
+        Ok(())
+    }
+}
+
+fn strip_suffix(segment: &str) -> (&str, Option<Format>) {
+    let suffixes = [(".json", Format::Json), (".xml", Format::Xml), (".wav", Format::Wav)];
+    suffixes
+        .into_iter()
+        .find_map(|(suffix, format)| Some((segment.strip_suffix(suffix)?, Some(format))))
+        .unwrap_or((segment, None))
+}
+
+/// `None` when it is no percent-encoded UTF-8.
+fn decode(text: &str, plus_is_space: bool) -> Option<String> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'%' => {
+                let digits = [bytes.next()?, bytes.next()?];
+                out.extend(stdx::hex::decode(digits)?);
+            }
+            b'+' if plus_is_space => out.push(b' '),
+            byte => out.push(byte),
+        }
+    }
+    String::from_utf8(out).ok()
+}
+
+/// For a query.
+pub(crate) fn encode(text: &str, out: &mut String) {
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
+            byte => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_suffix_decides_the_form_wherever_it_stands() {
+        let parse = |path: &str, accept: &str| Request::parse("GET", path, accept).unwrap();
+        let request = parse("/restcomm/2012-04-24/Accounts/AC1/Calls.json", "*/*");
+        assert_eq!(request.segments, ["Accounts", "AC1", "Calls"]);
+        assert_eq!((request.base, request.format), (Base::Restcomm, Format::Json));
+        let request = parse("/2010-04-01/Accounts/AC1/Recordings.json/RE1", "");
+        assert_eq!((request.segments[3].as_str(), request.format), ("RE1", Format::Json));
+        assert_eq!(parse("/2010-04-01/Accounts", "text/html, application/json").format, Format::Json);
+        assert_eq!(parse("/2010-04-01/Accounts.xml", "application/json").format, Format::Xml);
+        assert_eq!(parse("/2010-04-01/Accounts/AC1/Recordings/RE1.wav", "").format, Format::Wav);
+        assert!(Request::parse("GET", "/2010-04-01", "").is_none());
+        assert!(Request::parse("GET", "/2010-04-01x/Accounts", "").is_none());
+        assert!(Request::parse("GET", "/elsewhere", "").is_none());
+    }
+
+    #[test]
+    fn forms_are_read_and_bounded() {
+        let mut request = Request::parse("GET", "/2010-04-01/Accounts", "").unwrap();
+        request.add_form("StartTime%3E=2026-11-21&Body=a+b%2B%C3%A4&Flag&").unwrap();
+        let expected = [("StartTime>", "2026-11-21"), ("Body", "a b+ä"), ("Flag", "")];
+        let found: Vec<_> = request.parameters.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
+        assert_eq!(found, expected);
+        for wrong in ["a=%", "a=%4", "a=%zz", "a=%ff"] {
+            assert_eq!(request.add_form(wrong).unwrap_err().status, 400, "{wrong}");
+        }
+        assert!(request.add_form(&"a=1&".repeat(limits::MAX_PARAMETERS)).is_err());
+    }
+}

@@ -1,0 +1,118 @@
+//! Outgoing caller ids: numbers an account may show. Nobody is called back to prove them: the operator vouches.
+
+use store::rest::types::CallerId;
+use store::rest::{Kind, RestFilter};
+
+use crate::fault::Fault;
+use crate::numbers::Number;
+use crate::paging::{self, PAGING};
+use crate::table::{Answer, Context, Parameter, Route, Shape};
+use crate::value::Value;
+
+use super::{NONE, created, last, own, text, updated, uri};
+
+const CREATE: &[Parameter] = &[text("PhoneNumber"), text("FriendlyName")];
+const UPDATE: &[Parameter] = &[text("FriendlyName")];
+
+pub(crate) const ROUTES: &[Route] = &[
+    Route {
+        method: "GET",
+        path: "/Accounts/{AccountSid}/OutgoingCallerIds",
+        summary: "Caller ids, one when its number is given",
+        parameters: &[CREATE, PAGING],
+        answer: Shape::List("outgoing_caller_ids", example),
+        handler: list,
+    },
+    Route {
+        method: "POST",
+        path: "/Accounts/{AccountSid}/OutgoingCallerIds",
+        summary: "Add a caller id",
+        parameters: &[CREATE],
+        answer: Shape::Item(201, "OutgoingCallerId", example),
+        handler: create,
+    },
+    Route {
+        method: "GET",
+        path: "/Accounts/{AccountSid}/OutgoingCallerIds/{Sid}",
+        summary: "A caller id",
+        parameters: NONE,
+        answer: Shape::Item(200, "OutgoingCallerId", example),
+        handler: |context| Ok(item(context, 200, &own(context, last(context))?)),
+    },
+    Route {
+        method: "POST",
+        path: "/Accounts/{AccountSid}/OutgoingCallerIds/{Sid}",
+        summary: "Rename a caller id",
+        parameters: &[UPDATE],
+        answer: Shape::Item(200, "OutgoingCallerId", example),
+        handler: update,
+    },
+    Route {
+        method: "DELETE",
+        path: "/Accounts/{AccountSid}/OutgoingCallerIds/{Sid}",
+        summary: "Delete a caller id",
+        parameters: NONE,
+        answer: Shape::Nothing,
+        handler: |context| {
+            let found: CallerId = own(context, last(context))?;
+            context.state.remove(Kind::CallerId, &found.common.sid)?;
+            Ok(Answer::Nothing)
+        },
+    },
+];
+
+fn number(text: &str) -> Result<String, Fault> {
+    match Number::parse(text) {
+        Ok(Number::Exact(number)) => Ok(number),
+        _ => Err(Fault::invalid(21421, format!("PhoneNumber {text:?} is invalid"))),
+    }
+}
+
+fn list(context: &Context<'_>) -> Result<Answer, Fault> {
+    let name = context.text("PhoneNumber").map(number).transpose()?.map(String::into);
+    let filter = RestFilter { name, ..paging::of_account(context, Kind::CallerId) };
+    let names = ("outgoing_caller_ids", "OutgoingCallerId");
+    paging::rows(context, filter, names, |context, found| render(Some(context), found))
+}
+
+fn create(context: &Context<'_>) -> Result<Answer, Fault> {
+    let Some(text) = context.text("PhoneNumber") else {
+        return Err(Fault::invalid(21421, "PhoneNumber is missing"));
+    };
+    let phone_number = number(text)?;
+    let found = CallerId {
+        common: context.state.common("PN", &context.account),
+        friendly_name: context.text("FriendlyName").unwrap_or(&phone_number).to_owned(),
+        phone_number,
+    };
+    context.state.insert(&found)?;
+    Ok(item(context, 201, &found))
+}
+
+fn update(context: &Context<'_>) -> Result<Answer, Fault> {
+    let mut found: CallerId = own(context, last(context))?;
+    context.set("FriendlyName", &mut found.friendly_name);
+    found.common.updated_at = context.state.now();
+    context.state.replace(&found)?;
+    Ok(item(context, 200, &found))
+}
+
+fn item(context: &Context<'_>, status: u16, found: &CallerId) -> Answer {
+    Answer::Item(status, "OutgoingCallerId", render(Some(context), found))
+}
+
+fn render(context: Option<&Context<'_>>, found: &CallerId) -> Value {
+    Value::Object(vec![
+        ("sid", Value::text(&found.common.sid)),
+        created(&found.common),
+        updated(&found.common),
+        ("account_sid", Value::text(&found.common.account)),
+        ("friendly_name", Value::text(&found.friendly_name)),
+        ("phone_number", Value::text(&found.phone_number)),
+        uri(context, &format!("/OutgoingCallerIds/{}", found.common.sid)),
+    ])
+}
+
+fn example() -> Value {
+    render(None, &CallerId::default())
+}

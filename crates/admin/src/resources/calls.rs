@@ -1,0 +1,333 @@
+//! Calls: placed, listed, changed while they are up, deleted when they are over.
+
+use store::rest::types::{Application, RestCall};
+use store::rest::{Kind, RestFilter};
+
+use crate::control::{CallChange, Document, End, StartCall, StatusCallback};
+use crate::fault::Fault;
+use crate::paging::{self, PAGING};
+use crate::request::Base;
+use crate::table::{Answer, Context, Kind as Of, Parameter, Route, Shape};
+use crate::value::Value;
+
+use super::{
+    NONE, choice, created, date_value, day, flag, int, last, method, own, price, subresources, text, updated,
+    uri, url, version,
+};
+
+/// Seconds a call rings, when nothing is said.
+const TIMEOUT: u32 = 60;
+
+const DOCUMENT: &[Parameter] = &[
+    url("Url"),
+    method("Method"),
+    url("FallbackUrl"),
+    method("FallbackMethod"),
+    Parameter { name: "Twiml", kind: Of::Document },
+    text("ApplicationSid"),
+];
+const CALLBACK: &[Parameter] = &[
+    url("StatusCallback"),
+    method("StatusCallbackMethod"),
+    text("StatusCallbackEvent"),
+    int("TimeLimit", 1, 86_400),
+];
+pub(super) const CREATE: &[Parameter] = &[
+    text("To"),
+    text("From"),
+    text("CallerId"),
+    text("SendDigits"),
+    int("Timeout", 1, 600),
+    flag("Record"),
+    choice("RecordingChannels", &["mono", "dual"]),
+    url("RecordingStatusCallback"),
+    method("RecordingStatusCallbackMethod"),
+    text("RecordingStatusCallbackEvent"),
+    text("SipAuthUsername"),
+    text("SipAuthPassword"),
+    text("Username"),
+    text("Password"),
+    choice("MachineDetection", &["Enable", "DetectMessageEnd"]),
+];
+const UPDATE: &[Parameter] =
+    &[choice("Status", &["canceled", "completed", "cancelled"]), flag("Mute"), flag("MoveConnectedCallLeg")];
+const LIST: &[Parameter] = &[
+    text("To"),
+    text("From"),
+    text("Status"),
+    text("ParentCallSid"),
+    day("StartTime"),
+    day("StartTime<"),
+    day("StartTime>"),
+    day("EndTime"),
+    day("EndTime<"),
+    day("EndTime>"),
+];
+
+pub(crate) const ROUTES: &[Route] = &[
+    Route {
+        method: "GET",
+        path: "/Accounts/{AccountSid}/Calls",
+        summary: "Calls, newest first, with filters",
+        parameters: &[LIST, PAGING],
+        answer: Shape::List("calls", example),
+        handler: list,
+    },
+    Route {
+        method: "POST",
+        path: "/Accounts/{AccountSid}/Calls",
+        summary: "Place a call",
+        parameters: &[CREATE, DOCUMENT, CALLBACK],
+        answer: Shape::Item(201, "Call", example),
+        handler: create,
+    },
+    Route {
+        method: "GET",
+        path: "/Accounts/{AccountSid}/Calls/{Sid}",
+        summary: "A call",
+        parameters: NONE,
+        answer: Shape::Item(200, "Call", example),
+        handler: |context| Ok(item(context, 200, &own(context, last(context))?)),
+    },
+    Route {
+        method: "POST",
+        path: "/Accounts/{AccountSid}/Calls/{Sid}",
+        summary: "Change a live call: another document, cancel, complete, mute",
+        parameters: &[UPDATE, DOCUMENT, CALLBACK],
+        answer: Shape::Item(200, "Call", example),
+        handler: update,
+    },
+    Route {
+        method: "DELETE",
+        path: "/Accounts/{AccountSid}/Calls/{Sid}",
+        summary: "Delete the record of a call that is over",
+        parameters: NONE,
+        answer: Shape::Nothing,
+        handler: delete,
+    },
+];
+
+fn list(context: &Context<'_>) -> Result<Answer, Fault> {
+    let text = |name| context.text(name).map(Box::from);
+    let mut filter = RestFilter {
+        from: text("From"),
+        to: text("To"),
+        status: text("Status"),
+        parent: text("ParentCallSid"),
+        ..paging::of_account(context, Kind::Call)
+    };
+    let (start, end) = (paging::range(context, "StartTime"), paging::range(context, "EndTime"));
+    (filter.created_from, filter.created_to) = start;
+    match context.base() {
+        Base::Twilio => (filter.ended_from, filter.ended_to) = end,
+        // COMPAT(RestComm): the two bound the time a call was made, from one day to the other.
+        Base::Restcomm => {
+            filter.created_from = start.0;
+            filter.created_to = end.1.or(if context.text("StartTime<").is_some() { start.1 } else { None });
+        }
+    }
+    paging::rows(context, filter, ("calls", "Call"), |context, call| render(Some(context), call))
+}
+
+/// `None` when nothing was given.
+fn document(context: &Context<'_>) -> Result<Option<Document>, Fault> {
+    if let Some(sid) = context.text("ApplicationSid") {
+        let missing = |_| Fault::invalid(21218, format!("ApplicationSid {sid:?} is invalid"));
+        own::<Application>(context, sid).map_err(missing)?;
+        return Ok(Some(Document::Application(sid.to_owned())));
+    }
+    if let Some(document) = context.text("Twiml") {
+        return Ok(Some(Document::Inline(document.to_owned())));
+    }
+    let Some(url) = context.text("Url") else { return Ok(None) };
+    let method = |name| context.text(name).unwrap_or("POST").to_ascii_uppercase();
+    Ok(Some(Document::Url {
+        url: url.to_owned(),
+        method: method("Method"),
+        fallback_url: context.text("FallbackUrl").unwrap_or_default().to_owned(),
+        fallback_method: method("FallbackMethod"),
+    }))
+}
+
+/// `{prefix}`, `{prefix}Method` and `{prefix}Event`; events come one by one, or in one text with blanks or commas.
+fn callback(
+    context: &Context<'_>,
+    names: [&'static str; 3],
+    events: &[&str],
+) -> Result<StatusCallback, Fault> {
+    let [url, method, event] = names;
+    let given =
+        context.all(event).flat_map(|value| value.split([' ', ','])).filter(|value| !value.is_empty());
+    let given: Vec<String> = given.map(str::to_owned).collect();
+    if let Some(unknown) = given.iter().find(|given| !events.contains(&given.as_str())) {
+        return Err(Fault::invalid(21626, format!("{event} {unknown:?}: expected {}", events.join(", "))));
+    }
+    Ok(StatusCallback {
+        url: context.text(url).unwrap_or_default().to_owned(),
+        method: context.text(method).unwrap_or("POST").to_ascii_uppercase(),
+        events: given,
+    })
+}
+
+const CALL: [&str; 3] = ["StatusCallback", "StatusCallbackMethod", "StatusCallbackEvent"];
+const CALL_EVENTS: &[&str] = &["initiated", "ringing", "answered", "completed"];
+const RECORDING: [&str; 3] =
+    ["RecordingStatusCallback", "RecordingStatusCallbackMethod", "RecordingStatusCallbackEvent"];
+const RECORDING_EVENTS: &[&str] = &["in-progress", "completed", "absent"];
+
+fn create(context: &Context<'_>) -> Result<Answer, Fault> {
+    let Some(document) = document(context)? else {
+        return Err(Fault::invalid(21205, "Url, Twiml or ApplicationSid is required"));
+    };
+    let call = place(context, document, None)?;
+    Ok(item(context, 201, &call))
+}
+
+/// Places a call to a document, or into a conference.
+pub(super) fn place(
+    context: &Context<'_>,
+    document: Document,
+    conference: Option<&str>,
+) -> Result<RestCall, Fault> {
+    let to = context.text("To").ok_or_else(|| Fault::invalid(21201, "No 'To' number is specified"))?;
+    let from =
+        context.text("From").ok_or_else(|| Fault::invalid(21213, "'From' phone number is required"))?;
+    check_address(to, 21211, "To")?;
+    check_address(from, 21212, "From")?;
+    let send_digits = context.text("SendDigits").unwrap_or_default();
+    if !send_digits.chars().all(|c| matches!(c, '0'..='9' | '*' | '#' | 'w' | 'W' | 'A'..='D')) {
+        return Err(Fault::invalid(
+            21206,
+            format!("SendDigits {send_digits:?}: expected digits, *, # and w"),
+        ));
+    }
+    let call = RestCall {
+        common: context.state.common("CA", &context.account),
+        from: from.to_owned(),
+        to: to.to_owned(),
+        status: "queued".into(),
+        direction: "outbound-api".into(),
+        conference_sid: conference.unwrap_or_default().to_owned(),
+        ..RestCall::default()
+    };
+    let credential = |name, old| context.text(name).or(context.text(old)).unwrap_or_default().to_owned();
+    let start = StartCall {
+        call: call.clone(),
+        document,
+        status_callback: callback(context, CALL, CALL_EVENTS)?,
+        send_digits: send_digits.to_owned(),
+        timeout: context.int("Timeout").unwrap_or(TIMEOUT),
+        time_limit: context.int("TimeLimit"),
+        record: context.flag("Record") == Some(true),
+        channels: if context.text("RecordingChannels") == Some("dual") { 2 } else { 1 },
+        recording_status_callback: callback(context, RECORDING, RECORDING_EVENTS)?,
+        sip_user: credential("SipAuthUsername", "Username"),
+        sip_password: credential("SipAuthPassword", "Password"),
+        caller_id: context.text("CallerId").unwrap_or_default().to_owned(),
+        machine_detection: context.text("MachineDetection").unwrap_or_default().to_owned(),
+        conference: conference.map(str::to_owned),
+    };
+    context.state.insert(&call)?;
+    if let Err(error) = context.state.control.start_call(start) {
+        let now = context.state.now();
+        let mut failed = RestCall { status: "failed".into(), ended_at: Some(now), ..call };
+        failed.common.updated_at = now;
+        context.state.replace(&failed)?;
+        return Err(error.into());
+    }
+    Ok(call)
+}
+
+/// A number, `client:name`, `sip:…`, `sips:…`, or a name; never what could break a header.
+fn check_address(address: &str, code: u32, name: &str) -> Result<(), Fault> {
+    let good =
+        address.len() <= 1_024 && !address.contains(|c: char| c.is_control() || matches!(c, '<' | '>' | '"'));
+    let sip = address.starts_with("sip:") || address.starts_with("sips:");
+    if good && (sip || !address.contains('@')) {
+        return Ok(());
+    }
+    Err(Fault::invalid(code, format!("'{name}' {address:?} is no number, client: or sip: address")))
+}
+
+fn update(context: &Context<'_>) -> Result<Answer, Fault> {
+    let call: RestCall = own(context, last(context))?;
+    let end =
+        context.text("Status").map(|status| if status == "completed" { End::Complete } else { End::Cancel });
+    let change = CallChange {
+        document: document(context)?,
+        end,
+        mute: context.flag("Mute"),
+        time_limit: context.int("TimeLimit"),
+        status_callback: match context.given("StatusCallback") {
+            Some(_) => Some(callback(context, CALL, CALL_EVENTS)?),
+            None => None,
+        },
+        move_connected_leg: context.flag("MoveConnectedCallLeg") == Some(true),
+    };
+    if change == CallChange::default() {
+        return Err(Fault::invalid(
+            20400,
+            "Nothing to change is given: Url, Twiml, Status, Mute or TimeLimit",
+        ));
+    }
+    if !call.is_live() {
+        return Err(Fault::invalid(21220, "Call is not in-progress. Cannot redirect."));
+    }
+    context.state.control.modify_call(&call.common.sid, change)?;
+    // The node has its own copy, and may have written it.
+    Ok(item(context, 200, &own(context, &call.common.sid)?))
+}
+
+fn delete(context: &Context<'_>) -> Result<Answer, Fault> {
+    let call: RestCall = own(context, last(context))?;
+    if call.is_live() {
+        return Err(Fault::new(409, 20009, "Cannot delete call because it's still in progress."));
+    }
+    context.state.remove(Kind::Call, &call.common.sid)?;
+    Ok(Answer::Nothing)
+}
+
+pub(super) fn item(context: &Context<'_>, status: u16, call: &RestCall) -> Answer {
+    Answer::Item(status, "Call", render(Some(context), call))
+}
+
+fn render(context: Option<&Context<'_>>, call: &RestCall) -> Value {
+    let path = format!("/Calls/{}", call.common.sid);
+    let [price, unit] = price();
+    Value::Object(vec![
+        ("sid", Value::text(&call.common.sid)),
+        created(&call.common),
+        updated(&call.common),
+        ("parent_call_sid", Value::text(&call.parent)),
+        ("account_sid", Value::text(&call.common.account)),
+        ("to", Value::text(&call.to)),
+        ("to_formatted", Value::text(&call.to)),
+        ("from", Value::text(&call.from)),
+        ("from_formatted", Value::text(&call.from)),
+        ("phone_number_sid", Value::text(&call.phone_number_sid)),
+        ("status", Value::text(&call.status)),
+        ("start_time", date_value(call.started_at)),
+        ("end_time", date_value(call.ended_at)),
+        ("duration", Value::figure(call.duration)),
+        ("ring_duration", Value::figure(call.ring_duration)),
+        price,
+        unit,
+        ("direction", Value::text(&call.direction)),
+        ("answered_by", Value::text(&call.answered_by)),
+        version(context),
+        ("forwarded_from", Value::text(&call.forwarded_from)),
+        ("caller_name", Value::text(&call.caller_name)),
+        ("queue_time", Value::Text("0".into())),
+        ("conference_sid", Value::text(&call.conference_sid)),
+        ("sip_call_id", Value::text(&call.sip_call_id)),
+        uri(context, &path),
+        (
+            "subresource_uris",
+            subresources(&path, context, &[("notifications", "Notifications"), ("recordings", "Recordings")]),
+        ),
+    ])
+}
+
+fn example() -> Value {
+    render(None, &RestCall::default())
+}

@@ -1,0 +1,165 @@
+//! Text messages, as Twilio's `Messages` and RestComm's `SMS/Messages`.
+
+use store::rest::types::TextMessage;
+use store::rest::{Kind, RestFilter};
+
+use crate::fault::Fault;
+use crate::limits;
+use crate::paging::{self, PAGING};
+use crate::table::{Answer, Context, Parameter, Route, Shape};
+use crate::value::Value;
+
+use super::{
+    NONE, created, date_value, day, last, own, price, subresources, text, updated, uri, url, version,
+};
+
+const CREATE: &[Parameter] = &[text("To"), text("From"), text("Body"), url("StatusCallback")];
+const LIST: &[Parameter] =
+    &[text("To"), text("From"), text("Status"), day("DateSent"), day("DateSent<"), day("DateSent>")];
+
+const fn list_route(path: &'static str) -> Route {
+    Route {
+        method: "GET",
+        path,
+        summary: "Messages, newest first, with filters",
+        parameters: &[LIST, PAGING],
+        answer: Shape::List("messages", example),
+        handler: list,
+    }
+}
+
+const fn create_route(path: &'static str) -> Route {
+    Route {
+        method: "POST",
+        path,
+        summary: "Send a message",
+        parameters: &[CREATE],
+        answer: Shape::Item(201, "Message", example),
+        handler: create,
+    }
+}
+
+const fn get_route(path: &'static str) -> Route {
+    Route {
+        method: "GET",
+        path,
+        summary: "A message",
+        parameters: NONE,
+        answer: Shape::Item(200, "Message", example),
+        handler: |context| Ok(item(context, 200, &own(context, last(context))?)),
+    }
+}
+
+const fn delete_route(path: &'static str) -> Route {
+    Route {
+        method: "DELETE",
+        path,
+        summary: "Delete a message",
+        parameters: NONE,
+        answer: Shape::Nothing,
+        handler: |context| {
+            let message: TextMessage = own(context, last(context))?;
+            context.state.remove(Kind::Message, &message.common.sid)?;
+            Ok(Answer::Nothing)
+        },
+    }
+}
+
+pub(crate) const ROUTES: &[Route] = &[
+    list_route("/Accounts/{AccountSid}/Messages"),
+    create_route("/Accounts/{AccountSid}/Messages"),
+    get_route("/Accounts/{AccountSid}/Messages/{Sid}"),
+    delete_route("/Accounts/{AccountSid}/Messages/{Sid}"),
+    list_route("/Accounts/{AccountSid}/SMS/Messages"),
+    create_route("/Accounts/{AccountSid}/SMS/Messages"),
+    get_route("/Accounts/{AccountSid}/SMS/Messages/{Sid}"),
+    delete_route("/Accounts/{AccountSid}/SMS/Messages/{Sid}"),
+];
+
+/// `SMS/` where the path has it, and the element's name there.
+fn family(context: &Context<'_>) -> (&'static str, &'static str) {
+    if context.request.segments.get(2).is_some_and(|segment| segment == "SMS") {
+        ("/SMS/Messages", "SMSMessage")
+    } else {
+        ("/Messages", "Message")
+    }
+}
+
+fn list(context: &Context<'_>) -> Result<Answer, Fault> {
+    let text = |name| context.text(name).map(Box::from);
+    let (created_from, created_to) = paging::range(context, "DateSent");
+    let filter = RestFilter {
+        from: text("From"),
+        to: text("To"),
+        status: text("Status"),
+        created_from,
+        created_to,
+        ..paging::of_account(context, Kind::Message)
+    };
+    let names = ("messages", family(context).1);
+    paging::rows(context, filter, names, |context, message| render(Some(context), message))
+}
+
+fn create(context: &Context<'_>) -> Result<Answer, Fault> {
+    let required = |name, code, what: &str| context.text(name).ok_or_else(|| Fault::invalid(code, what));
+    let to = required("To", 21604, "'To' phone number is required")?;
+    let from = required("From", 21603, "'From' phone number is required")?;
+    let body = required("Body", 21602, "Message body is required")?;
+    if body.chars().count() > limits::MAX_MESSAGE {
+        let most = limits::MAX_MESSAGE;
+        return Err(Fault::invalid(21617, format!("The message body exceeds {most} characters")));
+    }
+    let message = TextMessage {
+        common: context.state.common("SM", &context.account),
+        from: from.to_owned(),
+        to: to.to_owned(),
+        body: body.to_owned(),
+        status: "queued".into(),
+        direction: "outbound-api".into(),
+        ..TextMessage::default()
+    };
+    context.state.insert(&message)?;
+    let callback = context.text("StatusCallback").unwrap_or_default();
+    if let Err(error) = context.state.control.send_message(&message, callback) {
+        let mut failed = TextMessage { status: "failed".into(), ..message };
+        failed.common.updated_at = context.state.now();
+        context.state.replace(&failed)?;
+        return Err(error.into());
+    }
+    Ok(item(context, 201, &message))
+}
+
+fn item(context: &Context<'_>, status: u16, message: &TextMessage) -> Answer {
+    Answer::Item(status, family(context).1, render(Some(context), message))
+}
+
+fn render(context: Option<&Context<'_>>, message: &TextMessage) -> Value {
+    let path = format!("{}/{}", context.map_or("/Messages", |context| family(context).0), message.common.sid);
+    let [price, unit] = price();
+    Value::Object(vec![
+        ("sid", Value::text(&message.common.sid)),
+        created(&message.common),
+        updated(&message.common),
+        ("date_sent", date_value(message.sent_at)),
+        ("account_sid", Value::text(&message.common.account)),
+        ("messaging_service_sid", Value::Null),
+        ("from", Value::text(&message.from)),
+        ("to", Value::text(&message.to)),
+        ("body", Value::Text(message.body.clone())),
+        ("status", Value::text(&message.status)),
+        ("num_segments", Value::Text(message.segments().to_string())),
+        ("num_media", Value::Text("0".into())),
+        ("direction", Value::text(&message.direction)),
+        version(context),
+        price,
+        unit,
+        ("error_code", message.error_code.map_or(Value::Null, |code| Value::Int(i64::from(code)))),
+        ("error_message", Value::text(&message.error_message)),
+        uri(context, &path),
+        ("subresource_uris", subresources(&path, context, &[("media", "Media")])),
+    ])
+}
+
+fn example() -> Value {
+    render(None, &TextMessage::default())
+}

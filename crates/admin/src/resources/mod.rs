@@ -1,0 +1,162 @@
+//! The resources, one file each: parameters, handlers, and how a resource is written.
+
+pub(crate) mod accounts;
+pub(crate) mod applications;
+pub(crate) mod caller_ids;
+pub(crate) mod calls;
+pub(crate) mod clients;
+pub(crate) mod conferences;
+pub(crate) mod messages;
+pub(crate) mod notifications;
+pub(crate) mod numbers;
+pub(crate) mod participants;
+pub(crate) mod queues;
+pub(crate) mod recordings;
+pub(crate) mod transcriptions;
+pub(crate) mod usage;
+
+use stdx::Instant;
+use store::rest::types::{Common, Hook};
+use store::rest::{Resource, Row};
+
+use crate::date;
+use crate::fault::Fault;
+use crate::paging;
+use crate::table::{Context, Kind, Parameter, Route};
+use crate::value::Value;
+
+pub(crate) const TABLES: &[&[Route]] = &[
+    accounts::ROUTES,
+    applications::ROUTES,
+    numbers::ROUTES,
+    numbers::AVAILABLE,
+    calls::ROUTES,
+    conferences::ROUTES,
+    participants::ROUTES,
+    recordings::ROUTES,
+    queues::ROUTES,
+    notifications::ROUTES,
+    messages::ROUTES,
+    clients::ROUTES,
+    caller_ids::ROUTES,
+    usage::ROUTES,
+    transcriptions::ROUTES,
+];
+
+pub(crate) const NONE: &[&[Parameter]] = &[];
+pub(crate) const PAGE: &[&[Parameter]] = &[paging::PAGING];
+
+pub(crate) const fn text(name: &'static str) -> Parameter {
+    Parameter { name, kind: Kind::Text }
+}
+
+pub(crate) const fn url(name: &'static str) -> Parameter {
+    Parameter { name, kind: Kind::Url }
+}
+
+pub(crate) const fn method(name: &'static str) -> Parameter {
+    Parameter { name, kind: Kind::Method }
+}
+
+pub(crate) const fn flag(name: &'static str) -> Parameter {
+    Parameter { name, kind: Kind::Bool }
+}
+
+pub(crate) const fn int(name: &'static str, min: u32, max: u32) -> Parameter {
+    Parameter { name, kind: Kind::Int { min, max } }
+}
+
+pub(crate) const fn day(name: &'static str) -> Parameter {
+    Parameter { name, kind: Kind::Date }
+}
+
+pub(crate) const fn choice(name: &'static str, of: &'static [&'static str]) -> Parameter {
+    Parameter { name, kind: Kind::Choice(of) }
+}
+
+/// The parameters of a hook: `VoiceUrl` and its companions.
+macro_rules! hook {
+    ($prefix:literal) => {
+        &[
+            $crate::resources::url(concat!($prefix, "Url")),
+            $crate::resources::method(concat!($prefix, "Method")),
+            $crate::resources::url(concat!($prefix, "FallbackUrl")),
+            $crate::resources::method(concat!($prefix, "FallbackMethod")),
+            $crate::resources::text(concat!($prefix, "ApplicationSid")),
+        ]
+    };
+}
+pub(crate) use hook;
+
+/// Changes what is given of a hook.
+pub(crate) fn set_hook(context: &Context<'_>, prefix: &str, hook: &mut Hook) {
+    context.set(&format!("{prefix}Url"), &mut hook.url);
+    set_method(context, &format!("{prefix}Method"), &mut hook.method);
+    context.set(&format!("{prefix}FallbackUrl"), &mut hook.fallback_url);
+    set_method(context, &format!("{prefix}FallbackMethod"), &mut hook.fallback_method);
+    context.set(&format!("{prefix}ApplicationSid"), &mut hook.application_sid);
+}
+
+pub(crate) fn set_method(context: &Context<'_>, name: &str, field: &mut String) {
+    if let Some(method) = context.given(name) {
+        *field = method.to_ascii_uppercase();
+    }
+}
+
+/// `POST` unless something else was given.
+pub(crate) fn method_value(method: &str) -> Value {
+    Value::text(if method.is_empty() { "POST" } else { method })
+}
+
+pub(crate) fn date_value(at: Option<Instant>) -> Value {
+    at.map_or(Value::Null, |at| Value::Text(date::rfc2822(at)))
+}
+
+pub(crate) fn created(common: &Common) -> (&'static str, Value) {
+    ("date_created", date_value(Some(common.created_at)))
+}
+
+pub(crate) fn updated(common: &Common) -> (&'static str, Value) {
+    ("date_updated", date_value(Some(common.updated_at)))
+}
+
+pub(crate) fn price() -> [(&'static str, Value); 2] {
+    [("price", Value::Null), ("price_unit", Value::Text("USD".into()))]
+}
+
+/// The paths of what belongs to a resource, for `subresource_uris`.
+pub(crate) fn subresources(
+    below: &str,
+    context: Option<&Context<'_>>,
+    names: &[(&'static str, &str)],
+) -> Value {
+    let uri = |name: &str| match context {
+        Some(context) => Value::Text(context.uri(&format!("{below}/{name}"))),
+        None => Value::Text(String::new()),
+    };
+    Value::Object(names.iter().map(|(field, name)| (*field, uri(name))).collect())
+}
+
+/// A resource of the context's account, by the path's last variable or another.
+pub(crate) fn own<T: Resource>(context: &Context<'_>, sid: &str) -> Result<T, Fault> {
+    let found: Option<T> = context.state.get(sid)?;
+    let of_account = |row: &Row| *row.account == *context.account.common.sid;
+    found.filter(|resource| of_account(&resource.columns())).ok_or_else(|| Fault::not_found(sid))
+}
+
+/// The sid that ends the path.
+pub(crate) fn last<'a>(context: &Context<'a>) -> &'a str {
+    context.variables.last().copied().unwrap_or_default()
+}
+
+/// The version a resource shows, and its path; empty in an example.
+pub(crate) fn version(context: Option<&Context<'_>>) -> (&'static str, Value) {
+    (
+        "api_version",
+        context.map_or(Value::Text(String::new()), |context| Value::Text(context.base().version().into())),
+    )
+}
+
+pub(crate) fn uri(context: Option<&Context<'_>>, rest: &str) -> (&'static str, Value) {
+    ("uri", context.map_or(Value::Text(String::new()), |context| Value::Text(context.uri(rest))))
+}

@@ -1,0 +1,115 @@
+//! Notifications: what went wrong with calls and requests to applications.
+
+use store::rest::types::{Notification, RestCall};
+use store::rest::{Kind, RestFilter};
+
+use crate::fault::Fault;
+use crate::paging::{self, PAGING};
+use crate::table::{Answer, Context, Parameter, Route, Shape};
+use crate::value::Value;
+
+use super::{NONE, created, date_value, day, last, own, text, updated, uri, version};
+
+const LIST: &[Parameter] = &[
+    super::int("Log", 0, 1),
+    text("ErrorCode"),
+    day("MessageDate"),
+    day("MessageDate<"),
+    day("MessageDate>"),
+    day("StartTime"),
+    day("EndTime"),
+];
+
+pub(crate) const ROUTES: &[Route] = &[
+    Route {
+        method: "GET",
+        path: "/Accounts/{AccountSid}/Notifications",
+        summary: "Notifications, newest first, with filters",
+        parameters: &[LIST, PAGING],
+        answer: Shape::List("notifications", example),
+        handler: |context| list(context, None),
+    },
+    Route {
+        method: "GET",
+        path: "/Accounts/{AccountSid}/Calls/{CallSid}/Notifications",
+        summary: "Notifications of a call",
+        parameters: &[LIST, PAGING],
+        answer: Shape::List("notifications", example),
+        handler: |context| {
+            let call: RestCall = own(context, last(context))?;
+            list(context, Some(call.common.sid.into()))
+        },
+    },
+    Route {
+        method: "GET",
+        path: "/Accounts/{AccountSid}/Notifications/{Sid}",
+        summary: "A notification, with the request and the response",
+        parameters: NONE,
+        answer: Shape::Item(200, "Notification", example),
+        handler: |context| {
+            let found = own(context, last(context))?;
+            Ok(Answer::Item(200, "Notification", render(Some(context), &found)))
+        },
+    },
+    Route {
+        method: "DELETE",
+        path: "/Accounts/{AccountSid}/Notifications/{Sid}",
+        summary: "Delete a notification",
+        parameters: NONE,
+        answer: Shape::Nothing,
+        handler: |context| {
+            let found: Notification = own(context, last(context))?;
+            context.state.remove(Kind::Notification, &found.common.sid)?;
+            Ok(Answer::Nothing)
+        },
+    },
+];
+
+fn list(context: &Context<'_>, call: Option<Box<str>>) -> Result<Answer, Fault> {
+    let (mut created_from, mut created_to) = paging::range(context, "MessageDate");
+    let date = |name| context.text(name).and_then(crate::date::parse);
+    // COMPAT(RestComm): StartTime and EndTime bound the list.
+    created_from = created_from.or(date("StartTime").map(|(start, _)| start));
+    created_to = created_to.or(date("EndTime").map(|(_, end)| end));
+    let filter = RestFilter {
+        parent: call,
+        status: context.text("Log").map(Box::from),
+        name: context.text("ErrorCode").map(Box::from),
+        created_from,
+        created_to,
+        ..paging::of_account(context, Kind::Notification)
+    };
+    let names = ("notifications", "Notification");
+    paging::rows(context, filter, names, |context, found| render(Some(context), found))
+}
+
+fn render(context: Option<&Context<'_>>, found: &Notification) -> Value {
+    let more_info = if found.more_info.is_empty() && found.error_code > 0 {
+        format!("https://www.twilio.com/docs/errors/{}", found.error_code)
+    } else {
+        found.more_info.clone()
+    };
+    Value::Object(vec![
+        ("sid", Value::text(&found.common.sid)),
+        ("account_sid", Value::text(&found.common.account)),
+        version(context),
+        ("call_sid", Value::text(&found.call_sid)),
+        created(&found.common),
+        updated(&found.common),
+        ("message_date", date_value(Some(found.common.created_at))),
+        ("log", Value::Text(found.log.to_string())),
+        ("error_code", Value::Text(found.error_code.to_string())),
+        ("more_info", Value::text(&more_info)),
+        ("message_text", Value::text(&found.message_text)),
+        ("request_url", Value::text(&found.request_url)),
+        ("request_method", Value::text(&found.request_method)),
+        ("request_variables", Value::text(&found.request_variables)),
+        ("response_headers", Value::text(&found.response_headers)),
+        ("response_body", Value::text(&found.response_body)),
+        uri(context, &format!("/Notifications/{}", found.common.sid)),
+    ])
+}
+
+fn example() -> Value {
+    render(None, &Notification::default())
+}

@@ -1,0 +1,273 @@
+//! Incoming phone numbers: what answers when a number is called. And the numbers one could buy: none.
+
+use store::rest::types::IncomingNumber;
+use store::rest::{Kind, RestFilter};
+
+use crate::fault::Fault;
+use crate::limits;
+use crate::numbers::Number;
+use crate::paging::{self, PAGING};
+use crate::table::{Answer, Context, Parameter, Route, Shape};
+use crate::value::Value;
+
+use super::{
+    NONE, PAGE, created, flag, hook, last, method, method_value, own, set_hook, set_method, text, updated,
+    uri, url, version,
+};
+
+const FIELDS: &[Parameter] = &[
+    text("PhoneNumber"),
+    text("AreaCode"),
+    text("FriendlyName"),
+    flag("VoiceCallerIdLookup"),
+    url("StatusCallback"),
+    method("StatusCallbackMethod"),
+    flag("isSIP"),
+];
+const VOICE: &[Parameter] = hook!("Voice");
+const SMS: &[Parameter] = hook!("Sms");
+const USSD: &[Parameter] = hook!("Ussd");
+const REFER: &[Parameter] = hook!("Refer");
+const ALL: &[&[Parameter]] = &[FIELDS, VOICE, SMS, USSD, REFER];
+const LIST: &[Parameter] = &[text("PhoneNumber"), text("FriendlyName")];
+
+const fn list_route(path: &'static str) -> Route {
+    Route {
+        method: "GET",
+        path,
+        summary: "Bound numbers, one when it is given",
+        parameters: &[LIST, PAGING],
+        answer: Shape::List("incoming_phone_numbers", example),
+        handler: list,
+    }
+}
+
+const fn create_route(path: &'static str) -> Route {
+    Route {
+        method: "POST",
+        path,
+        summary: "Bind a number, a SIP name, or a regular expression over them",
+        parameters: ALL,
+        answer: Shape::Item(201, "IncomingPhoneNumber", example),
+        handler: create,
+    }
+}
+
+pub(crate) const ROUTES: &[Route] = &[
+    list_route("/Accounts/{AccountSid}/IncomingPhoneNumbers"),
+    create_route("/Accounts/{AccountSid}/IncomingPhoneNumbers"),
+    list_route("/Accounts/{AccountSid}/IncomingPhoneNumbers/Local"),
+    create_route("/Accounts/{AccountSid}/IncomingPhoneNumbers/Local"),
+    list_route("/Accounts/{AccountSid}/IncomingPhoneNumbers/TollFree"),
+    create_route("/Accounts/{AccountSid}/IncomingPhoneNumbers/TollFree"),
+    list_route("/Accounts/{AccountSid}/IncomingPhoneNumbers/Mobile"),
+    create_route("/Accounts/{AccountSid}/IncomingPhoneNumbers/Mobile"),
+    Route {
+        method: "GET",
+        path: "/Accounts/{AccountSid}/IncomingPhoneNumbers/{Sid}",
+        summary: "A bound number",
+        parameters: NONE,
+        answer: Shape::Item(200, "IncomingPhoneNumber", example),
+        handler: |context| Ok(item(context, 200, &own(context, last(context))?)),
+    },
+    Route {
+        method: "POST",
+        path: "/Accounts/{AccountSid}/IncomingPhoneNumbers/{Sid}",
+        summary: "Change what is given of a binding",
+        parameters: ALL,
+        answer: Shape::Item(200, "IncomingPhoneNumber", example),
+        handler: update,
+    },
+    Route {
+        method: "DELETE",
+        path: "/Accounts/{AccountSid}/IncomingPhoneNumbers/{Sid}",
+        summary: "Unbind a number",
+        parameters: NONE,
+        answer: Shape::Nothing,
+        handler: delete,
+    },
+];
+
+const fn available(path: &'static str) -> Route {
+    Route {
+        method: "GET",
+        path,
+        summary: "Numbers for sale: an empty list, for no carrier is asked",
+        parameters: PAGE,
+        answer: Shape::List("available_phone_numbers", || Value::Object(Vec::new())),
+        handler: |context| {
+            let names = ("available_phone_numbers", "AvailablePhoneNumber");
+            Ok(paging::slice(context, &[], names, |_, (): &()| Value::Null))
+        },
+    }
+}
+
+pub(crate) const AVAILABLE: &[Route] = &[
+    available("/Accounts/{AccountSid}/AvailablePhoneNumbers/{Country}/Local"),
+    available("/Accounts/{AccountSid}/AvailablePhoneNumbers/{Country}/TollFree"),
+    available("/Accounts/{AccountSid}/AvailablePhoneNumbers/{Country}/Mobile"),
+];
+
+/// `Local`, `TollFree` or `Mobile`, when the path ends so.
+fn class<'a>(context: &'a Context<'_>) -> &'a str {
+    match context.request.segments.last().map(String::as_str) {
+        Some(class @ ("Local" | "TollFree" | "Mobile")) => class,
+        _ => "",
+    }
+}
+
+fn list(context: &Context<'_>) -> Result<Answer, Fault> {
+    let names = ("incoming_phone_numbers", "IncomingPhoneNumber");
+    let number = context.text("PhoneNumber").map(|text| match Number::parse(text) {
+        Ok(Number::Exact(number) | Number::Pattern(number)) => number,
+        Err(_) => text.to_owned(),
+    });
+    let filter =
+        RestFilter { name: number.map(String::into), ..paging::of_account(context, Kind::IncomingNumber) };
+    let (class, name) = (class(context), context.text("FriendlyName"));
+    if class.is_empty() && name.is_none() {
+        return paging::rows(context, filter, names, |context, found| render(Some(context), found));
+    }
+    // Neither is a column: an account has some hundred numbers at most.
+    let (rows, _) = context.state.list(filter)?;
+    let numbers =
+        rows.iter().map(store::rest::Resource::from_row).collect::<Result<Vec<IncomingNumber>, _>>()?;
+    let fits = |number: &IncomingNumber| {
+        (class.is_empty() || number.class == class) && name.is_none_or(|name| number.friendly_name == name)
+    };
+    let found: Vec<IncomingNumber> = numbers.into_iter().filter(fits).collect();
+    Ok(paging::slice(context, &found, names, |_, number| render(Some(context), number)))
+}
+
+fn create(context: &Context<'_>) -> Result<Answer, Fault> {
+    if context.text("PhoneNumber").is_none() {
+        return Err(match context.text("AreaCode") {
+            Some(code) => Fault::invalid(21452, format!("No phone numbers found in area code {code}")),
+            None => Fault::invalid(21421, "PhoneNumber is missing"),
+        });
+    }
+    let common = context.state.common("PN", &context.account);
+    let class = class(context).to_owned();
+    let mut number = IncomingNumber { common, class, ..IncomingNumber::default() };
+    change(context, &mut number)?;
+    if number.friendly_name.is_empty() {
+        number.friendly_name.clone_from(&number.phone_number);
+    }
+    if number.is_pattern {
+        check_patterns(context)?;
+    }
+    taken(&number, context.state.insert(&number))?;
+    Ok(item(context, 201, &number))
+}
+
+fn check_patterns(context: &Context<'_>) -> Result<(), Fault> {
+    let (rows, _) = context.state.list(RestFilter::all(Kind::IncomingNumber))?;
+    // A pattern is told by what a number never has.
+    let is_pattern = |name: &str| matches!(Number::parse(name), Ok(Number::Pattern(_)));
+    let patterns = rows.iter().filter(|row| row.name.as_deref().is_some_and(is_pattern)).count();
+    if patterns >= limits::MAX_PATTERNS {
+        let most = limits::MAX_PATTERNS;
+        return Err(Fault::invalid(20400, format!("There are {most} patterns already")));
+    }
+    Ok(())
+}
+
+fn taken(number: &IncomingNumber, done: Result<(), Fault>) -> Result<(), Fault> {
+    done.map_err(|fault| match fault.status {
+        409 => Fault::invalid(
+            21422,
+            format!("PhoneNumber {} is not available: it is bound already", number.phone_number),
+        ),
+        _ => fault,
+    })
+}
+
+fn update(context: &Context<'_>) -> Result<Answer, Fault> {
+    let mut number: IncomingNumber = own(context, last(context))?;
+    change(context, &mut number)?;
+    number.common.updated_at = context.state.now();
+    taken(&number, context.state.replace(&number))?;
+    Ok(item(context, 200, &number))
+}
+
+fn delete(context: &Context<'_>) -> Result<Answer, Fault> {
+    let number: IncomingNumber = own(context, last(context))?;
+    context.state.remove(Kind::IncomingNumber, &number.common.sid)?;
+    Ok(Answer::Nothing)
+}
+
+fn change(context: &Context<'_>, number: &mut IncomingNumber) -> Result<(), Fault> {
+    if let Some(text) = context.text("PhoneNumber") {
+        let wrong = |why| Fault::invalid(21421, format!("PhoneNumber {text:?} is invalid: {why}"));
+        (number.phone_number, number.is_pattern) = match Number::parse(text).map_err(wrong)? {
+            Number::Exact(exact) => (exact, false),
+            Number::Pattern(pattern) => (pattern, true),
+        };
+    }
+    context.set("FriendlyName", &mut number.friendly_name);
+    set_hook(context, "Voice", &mut number.voice);
+    set_hook(context, "Sms", &mut number.sms);
+    set_hook(context, "Ussd", &mut number.ussd);
+    set_hook(context, "Refer", &mut number.refer);
+    if let Some(lookup) = context.flag("VoiceCallerIdLookup") {
+        number.voice_caller_id_lookup = lookup;
+    }
+    if let Some(is_sip) = context.flag("isSIP") {
+        number.is_sip = is_sip;
+    }
+    context.set("StatusCallback", &mut number.status_callback);
+    set_method(context, "StatusCallbackMethod", &mut number.status_callback_method);
+    Ok(())
+}
+
+fn item(context: &Context<'_>, status: u16, number: &IncomingNumber) -> Answer {
+    Answer::Item(status, "IncomingPhoneNumber", render(Some(context), number))
+}
+
+fn capabilities() -> Value {
+    let able = |name, able| (name, Value::Bool(able));
+    Value::Object(vec![able("voice", true), able("sms", true), able("mms", false), able("fax", false)])
+}
+
+fn render(context: Option<&Context<'_>>, number: &IncomingNumber) -> Value {
+    let IncomingNumber { common, voice, sms, ussd, refer, .. } = number;
+    Value::Object(vec![
+        ("sid", Value::text(&common.sid)),
+        ("account_sid", Value::text(&common.account)),
+        ("friendly_name", Value::text(&number.friendly_name)),
+        ("phone_number", Value::text(&number.phone_number)),
+        ("voice_url", Value::text(&voice.url)),
+        ("voice_method", method_value(&voice.method)),
+        ("voice_fallback_url", Value::text(&voice.fallback_url)),
+        ("voice_fallback_method", method_value(&voice.fallback_method)),
+        ("voice_caller_id_lookup", Value::Bool(number.voice_caller_id_lookup)),
+        ("voice_application_sid", Value::text(&voice.application_sid)),
+        created(common),
+        updated(common),
+        ("sms_url", Value::text(&sms.url)),
+        ("sms_method", method_value(&sms.method)),
+        ("sms_fallback_url", Value::text(&sms.fallback_url)),
+        ("sms_fallback_method", method_value(&sms.fallback_method)),
+        ("sms_application_sid", Value::text(&sms.application_sid)),
+        ("ussd_url", Value::text(&ussd.url)),
+        ("ussd_method", method_value(&ussd.method)),
+        ("ussd_fallback_url", Value::text(&ussd.fallback_url)),
+        ("ussd_fallback_method", method_value(&ussd.fallback_method)),
+        ("ussd_application_sid", Value::text(&ussd.application_sid)),
+        ("refer_url", Value::text(&refer.url)),
+        ("refer_method", method_value(&refer.method)),
+        ("refer_application_sid", Value::text(&refer.application_sid)),
+        ("address_requirements", Value::Text("none".into())),
+        ("beta", Value::Bool(false)),
+        ("capabilities", capabilities()),
+        ("origin", Value::Text("belfry".into())),
+        ("status_callback", Value::text(&number.status_callback)),
+        ("status_callback_method", method_value(&number.status_callback_method)),
+        version(context),
+        uri(context, &format!("/IncomingPhoneNumbers/{}", common.sid)),
+    ])
+}
+
+fn example() -> Value {
+    render(None, &IncomingNumber::default())
+}

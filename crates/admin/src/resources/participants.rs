@@ -1,0 +1,178 @@
+//! Participants of a live conference: listed, called in, muted, held, put out.
+
+use stdx::Instant;
+use store::rest::types::Conference;
+
+use crate::control::{Document, Participant, ParticipantChange};
+use crate::fault::Fault;
+use crate::paging::{self, PAGING};
+use crate::table::{Answer, Context, Parameter, Route, Shape};
+use crate::value::Value;
+
+use super::{calls, date_value, flag, last, method, own, text, uri, url};
+
+const LIST: &[Parameter] = &[flag("Muted"), flag("Hold"), flag("Coaching")];
+const CREATE: &[Parameter] = &[
+    url("StatusCallback"),
+    method("StatusCallbackMethod"),
+    text("StatusCallbackEvent"),
+    super::int("TimeLimit", 1, 86_400),
+];
+const UPDATE: &[Parameter] = &[
+    flag("Muted"),
+    flag("Mute"),
+    flag("Hold"),
+    url("HoldUrl"),
+    url("AnnounceUrl"),
+    flag("EndConferenceOnExit"),
+];
+
+pub(crate) const ROUTES: &[Route] = &[
+    Route {
+        method: "GET",
+        path: "/Accounts/{AccountSid}/Conferences/{ConferenceSid}/Participants",
+        summary: "Who is in a conference, in the order they came",
+        parameters: &[LIST, PAGING],
+        answer: Shape::List("participants", example),
+        handler: list,
+    },
+    Route {
+        method: "POST",
+        path: "/Accounts/{AccountSid}/Conferences/{ConferenceSid}/Participants",
+        summary: "Call somebody into a conference",
+        parameters: &[calls::CREATE, CREATE],
+        answer: Shape::Item(201, "Participant", example),
+        handler: create,
+    },
+    Route {
+        method: "GET",
+        path: "/Accounts/{AccountSid}/Conferences/{ConferenceSid}/Participants/{CallSid}",
+        summary: "A participant, by call or label",
+        parameters: super::NONE,
+        answer: Shape::Item(200, "Participant", example),
+        handler: |context| item(context, &conference(context)?, last(context)),
+    },
+    Route {
+        method: "POST",
+        path: "/Accounts/{AccountSid}/Conferences/{ConferenceSid}/Participants/{CallSid}",
+        summary: "Mute or hold a participant, or announce something to it",
+        parameters: &[UPDATE],
+        answer: Shape::Item(200, "Participant", example),
+        handler: update,
+    },
+    Route {
+        method: "DELETE",
+        path: "/Accounts/{AccountSid}/Conferences/{ConferenceSid}/Participants/{CallSid}",
+        summary: "Put a participant out; its call goes on",
+        parameters: super::NONE,
+        answer: Shape::Nothing,
+        handler: kick,
+    },
+];
+
+fn conference(context: &Context<'_>) -> Result<Conference, Fault> {
+    own(context, context.variables[1])
+}
+
+fn list(context: &Context<'_>) -> Result<Answer, Fault> {
+    let conference = conference(context)?;
+    let wanted = |flag: Option<bool>, is: bool| flag.is_none_or(|wanted| wanted == is);
+    let (muted, hold, coaching) = (context.flag("Muted"), context.flag("Hold"), context.flag("Coaching"));
+    let mut all = context.state.control.participants(&conference.common.sid);
+    all.retain(|one| wanted(muted, one.muted) && wanted(hold, one.hold) && wanted(coaching, one.coaching));
+    let render = |_, one: &Participant| render(Some(context), &conference, one);
+    Ok(paging::slice(context, &all, ("participants", "Participant"), render))
+}
+
+fn create(context: &Context<'_>) -> Result<Answer, Fault> {
+    let conference = conference(context)?;
+    if conference.status == "completed" {
+        return Err(Fault::invalid(20400, "The conference is over"));
+    }
+    let document = Document::Inline(String::new());
+    let call = calls::place(context, document, Some(&conference.common.sid))?;
+    let participant = Participant {
+        call_sid: call.common.sid,
+        label: String::new(),
+        muted: false,
+        hold: false,
+        coaching: false,
+        start_conference_on_enter: true,
+        end_conference_on_exit: false,
+        status: "queued".into(),
+        joined_at: call.common.created_at,
+    };
+    Ok(Answer::Item(201, "Participant", render(Some(context), &conference, &participant)))
+}
+
+fn update(context: &Context<'_>) -> Result<Answer, Fault> {
+    let conference = conference(context)?;
+    let change = ParticipantChange {
+        // COMPAT(RestComm): it says Mute, Twilio Muted.
+        mute: context.flag("Muted").or(context.flag("Mute")),
+        hold: context.flag("Hold"),
+        hold_url: context.text("HoldUrl").unwrap_or_default().to_owned(),
+        announce_url: context.text("AnnounceUrl").map(str::to_owned),
+        end_conference_on_exit: context.flag("EndConferenceOnExit"),
+        kick: false,
+    };
+    let call = find(context, &conference, last(context))?.call_sid;
+    context.state.control.modify_participant(&conference.common.sid, &call, change)?;
+    item(context, &conference, &call)
+}
+
+fn kick(context: &Context<'_>) -> Result<Answer, Fault> {
+    let conference = conference(context)?;
+    let call = find(context, &conference, last(context))?.call_sid;
+    let change = ParticipantChange { kick: true, ..ParticipantChange::default() };
+    context.state.control.modify_participant(&conference.common.sid, &call, change)?;
+    Ok(Answer::Nothing)
+}
+
+fn find(context: &Context<'_>, conference: &Conference, name: &str) -> Result<Participant, Fault> {
+    let all = context.state.control.participants(&conference.common.sid);
+    let is = |one: &Participant| one.call_sid == name || (!one.label.is_empty() && one.label == name);
+    all.into_iter().find(is).ok_or_else(|| Fault::not_found(name))
+}
+
+fn item(context: &Context<'_>, conference: &Conference, name: &str) -> Result<Answer, Fault> {
+    let participant = find(context, conference, name)?;
+    Ok(Answer::Item(200, "Participant", render(Some(context), conference, &participant)))
+}
+
+fn render(context: Option<&Context<'_>>, conference: &Conference, one: &Participant) -> Value {
+    let common = &conference.common;
+    let joined = date_value(Some(one.joined_at));
+    Value::Object(vec![
+        ("account_sid", Value::text(&common.account)),
+        ("call_sid", Value::text(&one.call_sid)),
+        ("label", Value::text(&one.label)),
+        ("call_sid_to_coach", Value::Null),
+        ("coaching", Value::Bool(one.coaching)),
+        ("conference_sid", Value::text(&common.sid)),
+        ("date_created", joined.clone()),
+        ("date_updated", joined),
+        ("end_conference_on_exit", Value::Bool(one.end_conference_on_exit)),
+        ("start_conference_on_enter", Value::Bool(one.start_conference_on_enter)),
+        ("muted", Value::Bool(one.muted)),
+        ("hold", Value::Bool(one.hold)),
+        ("status", Value::text(&one.status)),
+        ("queue_time", Value::Null),
+        uri(context, &format!("/Conferences/{}/Participants/{}", common.sid, one.call_sid)),
+    ])
+}
+
+fn example() -> Value {
+    let participant = Participant {
+        call_sid: String::new(),
+        label: String::new(),
+        muted: false,
+        hold: false,
+        coaching: false,
+        start_conference_on_enter: true,
+        end_conference_on_exit: false,
+        status: String::new(),
+        joined_at: Instant::default(),
+    };
+    render(None, &Conference::default(), &participant)
+}

@@ -1,0 +1,204 @@
+//! Queues and who waits in them.
+
+use store::rest::Kind;
+use store::rest::types::Queue;
+
+use crate::control::{Document, QueueMember};
+use crate::fault::Fault;
+use crate::limits;
+use crate::paging;
+use crate::table::{Answer, Context, Parameter, Route, Shape};
+use crate::value::Value;
+
+use super::{NONE, PAGE, created, date_value, int, last, method, own, subresources, text, updated, uri, url};
+
+const FIELDS: &[Parameter] = &[text("FriendlyName"), int("MaxSize", 1, limits::MAX_QUEUE)];
+const DEQUEUE: &[Parameter] = &[url("Url"), method("Method")];
+
+pub(crate) const ROUTES: &[Route] = &[
+    Route {
+        method: "GET",
+        path: "/Accounts/{AccountSid}/Queues",
+        summary: "Queues",
+        parameters: PAGE,
+        answer: Shape::List("queues", example),
+        handler: |context| {
+            let filter = paging::of_account(context, Kind::Queue);
+            paging::rows(context, filter, ("queues", "Queue"), |context, found| render(Some(context), found))
+        },
+    },
+    Route {
+        method: "POST",
+        path: "/Accounts/{AccountSid}/Queues",
+        summary: "Make a queue",
+        parameters: &[FIELDS],
+        answer: Shape::Item(201, "Queue", example),
+        handler: create,
+    },
+    Route {
+        method: "GET",
+        path: "/Accounts/{AccountSid}/Queues/{Sid}",
+        summary: "A queue, with its length and average waiting time",
+        parameters: NONE,
+        answer: Shape::Item(200, "Queue", example),
+        handler: |context| Ok(item(context, 200, &own(context, last(context))?)),
+    },
+    Route {
+        method: "POST",
+        path: "/Accounts/{AccountSid}/Queues/{Sid}",
+        summary: "Rename a queue, or change how many may wait",
+        parameters: &[FIELDS],
+        answer: Shape::Item(200, "Queue", example),
+        handler: update,
+    },
+    Route {
+        method: "DELETE",
+        path: "/Accounts/{AccountSid}/Queues/{Sid}",
+        summary: "Delete an empty queue",
+        parameters: NONE,
+        answer: Shape::Nothing,
+        handler: delete,
+    },
+    Route {
+        method: "GET",
+        path: "/Accounts/{AccountSid}/Queues/{QueueSid}/Members",
+        summary: "Who waits, the first in line first",
+        parameters: PAGE,
+        answer: Shape::List("queue_members", member_example),
+        handler: members,
+    },
+    Route {
+        method: "GET",
+        path: "/Accounts/{AccountSid}/Queues/{QueueSid}/Members/{CallSid}",
+        summary: "One who waits, or Front",
+        parameters: NONE,
+        answer: Shape::Item(200, "QueueMember", member_example),
+        handler: member,
+    },
+    Route {
+        method: "POST",
+        path: "/Accounts/{AccountSid}/Queues/{QueueSid}/Members/{CallSid}",
+        summary: "Take one out, or Front, and go on with a document",
+        parameters: &[DEQUEUE],
+        answer: Shape::Item(200, "QueueMember", member_example),
+        handler: dequeue,
+    },
+];
+
+fn create(context: &Context<'_>) -> Result<Answer, Fault> {
+    let Some(name) = context.text("FriendlyName") else {
+        return Err(Fault::invalid(20002, "FriendlyName is required"));
+    };
+    let common = context.state.common("QU", &context.account);
+    let max_size = context.int("MaxSize").unwrap_or(limits::QUEUE_SIZE);
+    let queue = Queue { common, friendly_name: name.to_owned(), max_size };
+    context.state.insert(&queue)?;
+    Ok(item(context, 201, &queue))
+}
+
+fn update(context: &Context<'_>) -> Result<Answer, Fault> {
+    let mut queue: Queue = own(context, last(context))?;
+    if let Some(name) = context.text("FriendlyName") {
+        name.clone_into(&mut queue.friendly_name);
+    }
+    queue.max_size = context.int("MaxSize").unwrap_or(queue.max_size);
+    queue.common.updated_at = context.state.now();
+    context.state.replace(&queue)?;
+    Ok(item(context, 200, &queue))
+}
+
+fn delete(context: &Context<'_>) -> Result<Answer, Fault> {
+    let queue: Queue = own(context, last(context))?;
+    if !context.state.control.queue_members(&queue.common.sid).is_empty() {
+        return Err(Fault::new(409, 20409, "Somebody waits in the queue"));
+    }
+    context.state.remove(Kind::Queue, &queue.common.sid)?;
+    Ok(Answer::Nothing)
+}
+
+fn members(context: &Context<'_>) -> Result<Answer, Fault> {
+    let queue: Queue = own(context, last(context))?;
+    let all = context.state.control.queue_members(&queue.common.sid);
+    let render = |index, one: &QueueMember| render_member(Some(context), &queue.common.sid, index, one);
+    Ok(paging::slice(context, &all, ("queue_members", "QueueMember"), render))
+}
+
+fn member(context: &Context<'_>) -> Result<Answer, Fault> {
+    let queue: Queue = own(context, context.variables[1])?;
+    let name = last(context);
+    let all = context.state.control.queue_members(&queue.common.sid);
+    let index = if name == "Front" {
+        0
+    } else {
+        all.iter().position(|one| one.call_sid == name).unwrap_or(all.len())
+    };
+    let one = all.get(index).ok_or_else(|| Fault::not_found(name))?;
+    Ok(Answer::Item(200, "QueueMember", render_member(Some(context), &queue.common.sid, index, one)))
+}
+
+fn dequeue(context: &Context<'_>) -> Result<Answer, Fault> {
+    let queue: Queue = own(context, context.variables[1])?;
+    let Some(url) = context.text("Url") else { return Err(Fault::invalid(21205, "Url is required")) };
+    let document = Document::Url {
+        url: url.to_owned(),
+        method: context.text("Method").unwrap_or("POST").to_ascii_uppercase(),
+        fallback_url: String::new(),
+        fallback_method: String::new(),
+    };
+    let name = last(context);
+    let call = (name != "Front").then_some(name);
+    let one = context.state.control.dequeue(&queue.common.sid, call, document)?;
+    Ok(Answer::Item(200, "QueueMember", render_member(Some(context), &queue.common.sid, 0, &one)))
+}
+
+fn item(context: &Context<'_>, status: u16, queue: &Queue) -> Answer {
+    Answer::Item(status, "Queue", render(Some(context), queue))
+}
+
+fn render(context: Option<&Context<'_>>, queue: &Queue) -> Value {
+    let path = format!("/Queues/{}", queue.common.sid);
+    let members =
+        context.map_or(Vec::new(), |context| context.state.control.queue_members(&queue.common.sid));
+    let now = context.map_or(stdx::Instant::default(), |context| context.state.now());
+    let waited: u64 = members.iter().map(|one| now.since(one.enqueued_at).as_secs()).sum();
+    let average = waited.checked_div(members.len() as u64).unwrap_or(0);
+    let int = |figure: u64| Value::Int(i64::try_from(figure).unwrap_or(i64::MAX));
+    Value::Object(vec![
+        ("sid", Value::text(&queue.common.sid)),
+        ("account_sid", Value::text(&queue.common.account)),
+        ("friendly_name", Value::text(&queue.friendly_name)),
+        ("current_size", int(members.len() as u64)),
+        ("average_wait_time", int(average)),
+        ("max_size", Value::Int(i64::from(queue.max_size))),
+        created(&queue.common),
+        updated(&queue.common),
+        uri(context, &path),
+        ("subresource_uris", subresources(&path, context, &[("members", "Members")])),
+    ])
+}
+
+fn render_member(context: Option<&Context<'_>>, queue: &str, index: usize, one: &QueueMember) -> Value {
+    let now = context.map_or(one.enqueued_at, |context| context.state.now());
+    let seconds = |figure| Value::Int(i64::try_from(figure).unwrap_or(i64::MAX));
+    Value::Object(vec![
+        ("call_sid", Value::text(&one.call_sid)),
+        ("queue_sid", Value::text(queue)),
+        ("date_enqueued", date_value(Some(one.enqueued_at))),
+        ("position", seconds(index as u64 + 1)),
+        ("wait_time", seconds(now.since(one.enqueued_at).as_secs())),
+        uri(context, &format!("/Queues/{queue}/Members/{}", one.call_sid)),
+    ])
+}
+
+fn example() -> Value {
+    render(None, &Queue::default())
+}
+
+fn member_example() -> Value {
+    render_member(
+        None,
+        "",
+        0,
+        &QueueMember { call_sid: String::new(), enqueued_at: stdx::Instant::default() },
+    )
+}

@@ -1,0 +1,216 @@
+//! Recordings: what is known of them, their sound, and recording a live call.
+
+use store::rest::types::{Conference, Recording, RestCall};
+use store::rest::{Kind, RestFilter};
+
+use crate::fault::Fault;
+use crate::paging::{self, PAGING};
+use crate::request::Format;
+use crate::table::{Answer, Context, Parameter, Route, Shape};
+use crate::value::Value;
+
+use super::{
+    NONE, PAGE, choice, created, date_value, day, last, own, price, subresources, text, updated, uri, version,
+};
+
+const LIST: &[Parameter] =
+    &[text("CallSid"), text("ConferenceSid"), day("DateCreated"), day("DateCreated<"), day("DateCreated>")];
+const START: &[Parameter] = &[choice("RecordingChannels", &["mono", "dual"])];
+const UPDATE: &[Parameter] = &[choice("Status", &["paused", "in-progress", "stopped"])];
+
+const fn get_route(path: &'static str) -> Route {
+    Route {
+        method: "GET",
+        path,
+        summary: "A recording; with .wav its sound",
+        parameters: NONE,
+        answer: Shape::Item(200, "Recording", example),
+        handler: get,
+    }
+}
+
+const fn delete_route(path: &'static str) -> Route {
+    Route {
+        method: "DELETE",
+        path,
+        summary: "Delete a recording and its sound",
+        parameters: NONE,
+        answer: Shape::Nothing,
+        handler: delete,
+    }
+}
+
+pub(crate) const ROUTES: &[Route] = &[
+    Route {
+        method: "GET",
+        path: "/Accounts/{AccountSid}/Recordings",
+        summary: "Recordings, newest first, with filters",
+        parameters: &[LIST, PAGING],
+        answer: Shape::List("recordings", example),
+        handler: list,
+    },
+    get_route("/Accounts/{AccountSid}/Recordings/{Sid}"),
+    delete_route("/Accounts/{AccountSid}/Recordings/{Sid}"),
+    Route {
+        method: "GET",
+        path: "/Accounts/{AccountSid}/Calls/{CallSid}/Recordings",
+        summary: "Recordings of a call",
+        parameters: PAGE,
+        answer: Shape::List("recordings", example),
+        handler: of_call,
+    },
+    Route {
+        method: "POST",
+        path: "/Accounts/{AccountSid}/Calls/{CallSid}/Recordings",
+        summary: "Begin to record a live call",
+        parameters: &[START],
+        answer: Shape::Item(201, "Recording", example),
+        handler: start,
+    },
+    get_route("/Accounts/{AccountSid}/Calls/{CallSid}/Recordings/{Sid}"),
+    delete_route("/Accounts/{AccountSid}/Calls/{CallSid}/Recordings/{Sid}"),
+    Route {
+        method: "POST",
+        path: "/Accounts/{AccountSid}/Calls/{CallSid}/Recordings/{Sid}",
+        summary: "Pause, resume or stop the recording of a live call",
+        parameters: &[UPDATE],
+        answer: Shape::Item(200, "Recording", example),
+        handler: update,
+    },
+    Route {
+        method: "GET",
+        path: "/Accounts/{AccountSid}/Conferences/{ConferenceSid}/Recordings",
+        summary: "Recordings of a conference",
+        parameters: PAGE,
+        answer: Shape::List("recordings", example),
+        handler: of_conference,
+    },
+];
+
+fn list(context: &Context<'_>) -> Result<Answer, Fault> {
+    let (created_from, created_to) = paging::range(context, "DateCreated");
+    let filter = RestFilter {
+        parent: context.text("CallSid").map(Box::from),
+        name: context.text("ConferenceSid").map(Box::from),
+        created_from,
+        created_to,
+        ..paging::of_account(context, Kind::Recording)
+    };
+    page(context, filter)
+}
+
+fn page(context: &Context<'_>, filter: RestFilter) -> Result<Answer, Fault> {
+    paging::rows(context, filter, ("recordings", "Recording"), |context, found| render(Some(context), found))
+}
+
+fn of_call(context: &Context<'_>) -> Result<Answer, Fault> {
+    let call: RestCall = own(context, last(context))?;
+    let parent = Some(call.common.sid.into());
+    page(context, RestFilter { parent, ..paging::of_account(context, Kind::Recording) })
+}
+
+fn of_conference(context: &Context<'_>) -> Result<Answer, Fault> {
+    let conference: Conference = own(context, last(context))?;
+    let name = Some(conference.common.sid.into());
+    page(context, RestFilter { name, ..paging::of_account(context, Kind::Recording) })
+}
+
+/// The recording of the path, which is its call's where the path names one.
+fn recording(context: &Context<'_>) -> Result<Recording, Fault> {
+    let recording: Recording = own(context, last(context))?;
+    match context.variables[..] {
+        [_, call, sid] if recording.call_sid != call => Err(Fault::not_found(sid)),
+        _ => Ok(recording),
+    }
+}
+
+fn get(context: &Context<'_>) -> Result<Answer, Fault> {
+    let recording = recording(context)?;
+    if context.request.format != Format::Wav {
+        return Ok(item(context, 200, &recording));
+    }
+    let sound = context.state.control.recording(&recording.common.sid);
+    sound.map(Answer::Audio).ok_or_else(|| Fault::not_found(&recording.common.sid))
+}
+
+fn start(context: &Context<'_>) -> Result<Answer, Fault> {
+    let call: RestCall = own(context, last(context))?;
+    if call.status != "in-progress" {
+        return Err(Fault::invalid(21220, "Call is not in-progress. Cannot record."));
+    }
+    let common = context.state.common("RE", &context.account);
+    let recording = Recording {
+        call_sid: call.common.sid,
+        status: "in-progress".into(),
+        source: "StartCallRecordingAPI".into(),
+        channels: if context.text("RecordingChannels") == Some("dual") { 2 } else { 1 },
+        started_at: Some(common.created_at),
+        common,
+        ..Recording::default()
+    };
+    let Recording { common, call_sid, channels, .. } = &recording;
+    context.state.insert(&recording)?;
+    if let Err(error) = context.state.control.start_recording(call_sid, &common.sid, *channels) {
+        context.state.remove(Kind::Recording, &common.sid)?;
+        return Err(error.into());
+    }
+    Ok(item(context, 201, &recording))
+}
+
+fn update(context: &Context<'_>) -> Result<Answer, Fault> {
+    let recording = recording(context)?;
+    let Some(status) = context.text("Status") else {
+        return Err(Fault::invalid(20400, "Status is required"));
+    };
+    context.state.control.modify_recording(&recording.common.sid, status)?;
+    Ok(item(context, 200, &own(context, &recording.common.sid)?))
+}
+
+fn delete(context: &Context<'_>) -> Result<Answer, Fault> {
+    let recording = recording(context)?;
+    if matches!(recording.status.as_str(), "in-progress" | "paused") {
+        return Err(Fault::new(409, 20009, "Cannot delete recording because it's still in progress."));
+    }
+    context.state.control.remove_recording(&recording.common.sid)?;
+    context.state.remove(Kind::Recording, &recording.common.sid)?;
+    Ok(Answer::Nothing)
+}
+
+fn item(context: &Context<'_>, status: u16, recording: &Recording) -> Answer {
+    Answer::Item(status, "Recording", render(Some(context), recording))
+}
+
+fn render(context: Option<&Context<'_>>, recording: &Recording) -> Value {
+    let Recording { common, .. } = recording;
+    let path = format!("/Recordings/{}", common.sid);
+    let file = context.map_or(String::new(), |context| {
+        format!("{}/Accounts/{}{path}.wav", context.base().prefix(), common.account)
+    });
+    let [price, unit] = price();
+    Value::Object(vec![
+        ("sid", Value::text(&common.sid)),
+        ("account_sid", Value::text(&common.account)),
+        version(context),
+        ("call_sid", Value::text(&recording.call_sid)),
+        ("conference_sid", Value::text(&recording.conference_sid)),
+        created(common),
+        updated(common),
+        ("start_time", date_value(recording.started_at)),
+        ("duration", Value::figure(recording.duration)),
+        ("channels", Value::Int(i64::from(recording.channels.max(1)))),
+        ("source", Value::text(&recording.source)),
+        ("status", Value::text(&recording.status)),
+        ("error_code", recording.error_code.map_or(Value::Null, |code| Value::Int(i64::from(code)))),
+        price,
+        unit,
+        ("encryption_details", Value::Null),
+        uri(context, &path),
+        ("file_uri", Value::Text(file.clone())),
+        ("media_url", Value::Text(file)),
+        ("subresource_uris", subresources(&path, context, &[("transcriptions", "Transcriptions")])),
+    ])
+}
+
+fn example() -> Value {
+    render(None, &Recording::default())
+}

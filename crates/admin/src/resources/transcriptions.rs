@@ -1,0 +1,85 @@
+//! Transcriptions of recordings.
+
+use store::rest::types::{Recording, Transcription};
+use store::rest::{Kind, RestFilter};
+
+use crate::fault::Fault;
+use crate::paging;
+use crate::table::{Answer, Context, Route, Shape};
+use crate::value::Value;
+
+use super::{NONE, PAGE, created, last, own, price, updated, uri, version};
+
+pub(crate) const ROUTES: &[Route] = &[
+    Route {
+        method: "GET",
+        path: "/Accounts/{AccountSid}/Transcriptions",
+        summary: "Transcriptions, newest first",
+        parameters: PAGE,
+        answer: Shape::List("transcriptions", example),
+        handler: |context| list(context, None),
+    },
+    Route {
+        method: "GET",
+        path: "/Accounts/{AccountSid}/Recordings/{RecordingSid}/Transcriptions",
+        summary: "Transcriptions of a recording",
+        parameters: PAGE,
+        answer: Shape::List("transcriptions", example),
+        handler: |context| {
+            let recording: Recording = own(context, last(context))?;
+            list(context, Some(recording.common.sid.into()))
+        },
+    },
+    Route {
+        method: "GET",
+        path: "/Accounts/{AccountSid}/Transcriptions/{Sid}",
+        summary: "A transcription",
+        parameters: NONE,
+        answer: Shape::Item(200, "Transcription", example),
+        handler: |context| {
+            let found = own(context, last(context))?;
+            Ok(Answer::Item(200, "Transcription", render(Some(context), &found)))
+        },
+    },
+    Route {
+        method: "DELETE",
+        path: "/Accounts/{AccountSid}/Transcriptions/{Sid}",
+        summary: "Delete a transcription",
+        parameters: NONE,
+        answer: Shape::Nothing,
+        handler: |context| {
+            let found: Transcription = own(context, last(context))?;
+            context.state.remove(Kind::Transcription, &found.common.sid)?;
+            Ok(Answer::Nothing)
+        },
+    },
+];
+
+fn list(context: &Context<'_>, recording: Option<Box<str>>) -> Result<Answer, Fault> {
+    let filter = RestFilter { parent: recording, ..paging::of_account(context, Kind::Transcription) };
+    let names = ("transcriptions", "Transcription");
+    paging::rows(context, filter, names, |context, found| render(Some(context), found))
+}
+
+fn render(context: Option<&Context<'_>>, found: &Transcription) -> Value {
+    let [price, unit] = price();
+    Value::Object(vec![
+        ("sid", Value::text(&found.common.sid)),
+        created(&found.common),
+        updated(&found.common),
+        ("account_sid", Value::text(&found.common.account)),
+        version(context),
+        ("status", Value::text(&found.status)),
+        ("type", Value::Text("fast".into())),
+        ("recording_sid", Value::text(&found.recording_sid)),
+        ("duration", Value::figure(found.duration)),
+        ("transcription_text", Value::text(&found.text)),
+        price,
+        unit,
+        uri(context, &format!("/Transcriptions/{}", found.common.sid)),
+    ])
+}
+
+fn example() -> Value {
+    render(None, &Transcription::default())
+}

@@ -1,0 +1,150 @@
+//! What handlers stand on: the record, the node, and a request with its account.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use stdx::rate::{Limiter, Verdict};
+use stdx::{Instant, hex};
+use store::rest::types::{Common, RestAccount};
+use store::rest::{Kind, Resource, RestFilter, RestLoaded, RestRead, RestWrite, Row, Sum, UsageFilter};
+use store::{Loaded, Read, StoreError, Write, WriteDone};
+
+use crate::control::ControlPlane;
+use crate::fault::Fault;
+use crate::limits;
+
+/// The record, waited for: called on threads of the blocking pool.
+pub trait Repository: Send + Sync {
+    fn read(&self, read: Read) -> Result<Loaded, StoreError>;
+    /// Returns after it is on disk. `StoreError::Closed` when the queue is full or the server stops.
+    fn write(&self, write: Write) -> Result<WriteDone, StoreError>;
+}
+
+/// A record of one's own, one request at a time: for the command line and tests.
+pub struct Blocking(Mutex<store::Admin>);
+
+impl Blocking {
+    pub fn new(admin: store::Admin) -> Self {
+        Blocking(Mutex::new(admin))
+    }
+}
+
+impl Repository for Blocking {
+    fn read(&self, read: Read) -> Result<Loaded, StoreError> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).read(&read)
+    }
+
+    fn write(&self, write: Write) -> Result<WriteDone, StoreError> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(&write)
+    }
+}
+
+/// Shared by all requests.
+pub struct State {
+    pub(crate) repository: Arc<dyn Repository>,
+    pub(crate) control: Arc<dyn ControlPlane>,
+    /// Where the logins of clients are.
+    pub(crate) domain: Box<str>,
+    failures: Mutex<Limiter<IpAddr>>,
+}
+
+impl State {
+    /// `domain` is where new clients get their accounts: the first of the served ones.
+    pub fn new(repository: Arc<dyn Repository>, control: Arc<dyn ControlPlane>, domain: &str) -> Arc<Self> {
+        let failures = Mutex::new(Limiter::new(limits::SIGN_IN));
+        Arc::new(State { repository, control, domain: domain.into(), failures })
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.control.now()
+    }
+
+    /// Whether this address may try to sign in now.
+    pub(crate) fn may_try(&self, from: IpAddr) -> Verdict {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).penalty(self.now(), from)
+    }
+
+    pub(crate) fn tried(&self, from: IpAddr, failed: bool) {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        if failed { failures.fail(self.now(), from) } else { failures.succeed(from) }
+    }
+
+    fn rest(&self, read: RestRead) -> Result<RestLoaded, Fault> {
+        match self.repository.read(Read::Rest(read))? {
+            Loaded::Rest(loaded) => Ok(loaded),
+            _ => Err(Fault::new(500, 20500, "Internal Server Error")),
+        }
+    }
+
+    pub(crate) fn get<T: Resource>(&self, sid: &str) -> Result<Option<T>, Fault> {
+        self.one(RestRead::Sid { kind: T::KIND, sid: sid.into() })
+    }
+
+    pub(crate) fn by_name<T: Resource>(
+        &self,
+        kind: Kind,
+        account: Option<&str>,
+        name: &str,
+    ) -> Result<Option<T>, Fault> {
+        self.one(RestRead::Name { kind, account: account.map(Box::from), name: name.into() })
+    }
+
+    fn one<T: Resource>(&self, read: RestRead) -> Result<Option<T>, Fault> {
+        match self.rest(read)? {
+            RestLoaded::Row(Some(row)) => Ok(Some(T::from_row(&row)?)),
+            _ => Ok(None),
+        }
+    }
+
+    pub(crate) fn list(&self, filter: RestFilter) -> Result<(Vec<Row>, u64), Fault> {
+        match self.rest(RestRead::List(filter))? {
+            RestLoaded::Page { rows, total } => Ok((rows, total)),
+            _ => Ok((Vec::new(), 0)),
+        }
+    }
+
+    pub(crate) fn usage(&self, filter: UsageFilter) -> Result<Vec<Sum>, Fault> {
+        match self.rest(RestRead::Usage(filter))? {
+            RestLoaded::Sums(sums) => Ok(sums),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    pub(crate) fn insert<T: Resource>(&self, resource: &T) -> Result<(), Fault> {
+        let write = RestWrite::Insert(Box::new(resource.row()?));
+        Ok(self.repository.write(Write::Rest(write)).map(drop)?)
+    }
+
+    pub(crate) fn replace<T: Resource>(&self, resource: &T) -> Result<(), Fault> {
+        let write = RestWrite::Replace(Box::new(resource.row()?));
+        Ok(self.repository.write(Write::Rest(write)).map(drop)?)
+    }
+
+    pub(crate) fn remove(&self, kind: Kind, sid: &str) -> Result<(), Fault> {
+        let write = RestWrite::Remove { kind, sid: sid.into() };
+        Ok(self.repository.write(Write::Rest(write)).map(drop)?)
+    }
+
+    /// A new resource's common fields.
+    pub(crate) fn common(&self, prefix: &str, account: &RestAccount) -> Common {
+        let now = self.now();
+        Common {
+            sid: sid(prefix, &*self.control),
+            account: account.common.sid.clone(),
+            created_at: now,
+            updated_at: now,
+        }
+    }
+}
+
+/// Two letters and 32 hexadecimal digits.
+pub fn sid(prefix: &str, control: &dyn ControlPlane) -> String {
+    format!("{prefix}{}", token(control))
+}
+
+/// 128 unpredictable bits in hexadecimal digits.
+pub fn token(control: &dyn ControlPlane) -> String {
+    let mut bytes = [0; 16];
+    control.fill_random(&mut bytes);
+    hex::encode(&bytes)
+}

@@ -1,0 +1,78 @@
+//! Who asks, and for which account: Basic authentication with sid (or e-mail address) and token.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use store::rest::Kind;
+use store::rest::token::TokenVerifier;
+use store::rest::types::RestAccount;
+
+use crate::fault::Fault;
+use crate::limits;
+use crate::service::State;
+
+/// Takes name and token out of an `Authorization` header (RFC 7617).
+fn basic(header: &str) -> Option<(String, String)> {
+    let (scheme, value) = header.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("basic") || value.len() > 1_024 {
+        return None;
+    }
+    let text = String::from_utf8(STANDARD.decode(value.trim()).ok()?).ok()?;
+    let (name, token) = text.split_once(':')?;
+    Some((name.to_owned(), token.to_owned()))
+}
+
+/// The account whose token was shown. An unknown name costs as much time as a wrong token.
+pub(crate) fn signer(state: &State, authorization: &str) -> Result<RestAccount, Fault> {
+    let (name, token) = basic(authorization).ok_or_else(Fault::sign_in)?;
+    let account = state.account(&name)?;
+    let verifier = account.as_ref().map_or_else(TokenVerifier::of_nobody, |account| account.token.clone());
+    match account {
+        Some(account) if verifier.is_of(&token) => {
+            if account.status == "active" {
+                Ok(account)
+            } else {
+                Err(Fault::new(403, 20005, format!("Account is {}", account.status)))
+            }
+        }
+        _ => Err(Fault::sign_in()),
+    }
+}
+
+/// The account of the path: the signer's own, or one below it. Others do not exist for the signer.
+pub(crate) fn target(state: &State, signer: &RestAccount, name: &str) -> Result<RestAccount, Fault> {
+    if name == signer.common.sid || (!name.is_empty() && name == signer.email) {
+        return Ok(signer.clone());
+    }
+    let missing = || Fault::not_found(name);
+    let account = state.account(name)?.ok_or_else(missing)?;
+    let mut above = account.parent.clone();
+    for _ in 0..limits::MAX_DEPTH {
+        let Some(parent) = above else { break };
+        if parent == signer.common.sid {
+            return Ok(account);
+        }
+        above = state.get::<RestAccount>(&parent)?.and_then(|account| account.parent);
+    }
+    Err(missing())
+}
+
+impl State {
+    /// By sid or e-mail address.
+    pub(crate) fn account(&self, name: &str) -> Result<Option<RestAccount>, Fault> {
+        if name.contains('@') { self.by_name(Kind::Account, None, name) } else { self.get(name) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_basic_authentication_is_read() {
+        assert_eq!(basic("Basic QUM6YTpi"), Some(("AC".into(), "a:b".into())));
+        assert_eq!(basic("basic QUM6"), Some(("AC".into(), String::new())));
+        for wrong in ["", "Basic", "Basic QUM", "Basic !!!", "Bearer QUM6", "Basic /////w=="] {
+            assert_eq!(basic(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! The table of handlers: what is routed, what its parameters are, and what the OpenAPI document says.
+
+use store::rest::types::RestAccount;
+
+use crate::control::Audio;
+use crate::date;
+use crate::fault::Fault;
+use crate::limits;
+use crate::request::{Base, Format, Request};
+use crate::resources;
+use crate::service::State;
+use crate::value::Value;
+
+/// What a parameter may be; checked before the handler runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Text,
+    /// An absolute http(s) URL, a path on this server, or empty: none.
+    Url,
+    /// `GET` or `POST`.
+    Method,
+    Int {
+        min: u32,
+        max: u32,
+    },
+    Bool,
+    /// ISO 8601: a day, or a time of it.
+    Date,
+    Choice(&'static [&'static str]),
+    /// A document of verbs.
+    Document,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter {
+    pub name: &'static str,
+    pub kind: Kind,
+}
+
+/// One operation.
+pub struct Route {
+    pub method: &'static str,
+    /// Below the base, without a suffix: `/Accounts/{AccountSid}/Calls`.
+    pub path: &'static str,
+    pub summary: &'static str,
+    pub parameters: &'static [&'static [Parameter]],
+    pub answer: Shape,
+    pub(crate) handler: fn(&Context<'_>) -> Result<Answer, Fault>,
+}
+
+/// What an operation answers with when it succeeds.
+#[derive(Clone, Copy)]
+pub enum Shape {
+    /// The status, and an example with every field.
+    Item(u16, &'static str, fn() -> Value),
+    /// The key of the list, and an example of an item.
+    List(&'static str, fn() -> Value),
+    /// 204.
+    Nothing,
+}
+
+pub(crate) enum Answer {
+    /// In XML the element's name.
+    Item(u16, &'static str, Value),
+    List(Box<List>),
+    Nothing,
+    Audio(Audio),
+}
+
+/// A page. Names are those of the JSON key and of an item's element.
+pub(crate) struct List {
+    pub(crate) key: &'static str,
+    pub(crate) item: &'static str,
+    pub(crate) values: Vec<Value>,
+    pub(crate) page: u32,
+    pub(crate) page_size: u32,
+    pub(crate) total: u64,
+}
+
+/// A request on its way through a handler.
+pub(crate) struct Context<'a> {
+    pub(crate) state: &'a State,
+    pub(crate) request: &'a Request,
+    pub(crate) route: &'static Route,
+    /// What the path's braces stand for, in order.
+    pub(crate) variables: Vec<&'a str>,
+    /// The account of the path, or who signed in where the path has none.
+    pub(crate) account: RestAccount,
+    pub(crate) signer: RestAccount,
+}
+
+impl<'a> Context<'a> {
+    /// The last value of a parameter that the route knows. Empty is given, too.
+    pub(crate) fn given(&self, name: &str) -> Option<&'a str> {
+        debug_assert!(self.route.knows(name), "{} {} lacks {name}", self.route.method, self.route.path);
+        self.request.parameters.iter().rev().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Not empty.
+    pub(crate) fn text(&self, name: &str) -> Option<&'a str> {
+        self.given(name).map(str::trim).filter(|value| !value.is_empty())
+    }
+
+    pub(crate) fn all(&self, name: &'static str) -> impl Iterator<Item = &'a str> {
+        let parameters = self.request.parameters.iter();
+        parameters.filter(move |(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn flag(&self, name: &str) -> Option<bool> {
+        self.text(name).map(|value| value.eq_ignore_ascii_case("true"))
+    }
+
+    pub(crate) fn int(&self, name: &str) -> Option<u32> {
+        self.text(name)?.parse().ok()
+    }
+
+    /// Sets a field from a parameter when that is given.
+    pub(crate) fn set(&self, name: &str, field: &mut String) {
+        if let Some(value) = self.given(name) {
+            value.trim().clone_into(field);
+        }
+    }
+
+    pub(crate) fn base(&self) -> Base {
+        self.request.base
+    }
+
+    /// The path of a resource of this account, with the suffix of this answer.
+    pub(crate) fn uri(&self, rest: &str) -> String {
+        self.uri_of(&self.account.common.sid, rest)
+    }
+
+    pub(crate) fn uri_of(&self, account: &str, rest: &str) -> String {
+        let suffix = if self.request.format == Format::Xml { "" } else { ".json" };
+        format!("{}/Accounts/{account}{rest}{suffix}", self.base().prefix())
+    }
+}
+
+impl Route {
+    fn knows(&self, name: &str) -> bool {
+        self.parameters.iter().copied().flatten().any(|parameter| parameter.name == name)
+    }
+
+    /// The variables of a path that is this route's.
+    fn variables<'a>(&self, segments: &'a [String]) -> Option<Vec<&'a str>> {
+        let mut pattern = self.path.split('/').skip(1);
+        let mut variables = Vec::new();
+        for segment in segments {
+            match pattern.next()? {
+                variable if variable.starts_with('{') => variables.push(segment.as_str()),
+                fixed if fixed == segment => {}
+                _ => return None,
+            }
+        }
+        pattern.next().is_none().then_some(variables)
+    }
+
+    pub(crate) fn check(&self, request: &Request) -> Result<(), Fault> {
+        for (name, value) in &request.parameters {
+            let known = self.parameters.iter().copied().flatten().find(|known| known.name == name);
+            // Unknown parameters are passed over, as at Twilio: libraries grow faster than servers.
+            if let Some(parameter) = known {
+                parameter.check(value)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Parameter {
+    fn check(&self, value: &str) -> Result<(), Fault> {
+        let name = self.name;
+        let most = if self.kind == Kind::Document { limits::MAX_DOCUMENT } else { limits::MAX_VALUE };
+        if value.len() > most {
+            return Err(Fault::invalid(20400, format!("{name} is longer than {most} bytes")));
+        }
+        let (good, code, expected) = match self.kind {
+            Kind::Text | Kind::Document => (true, 0, String::new()),
+            Kind::Url => (is_url(value), 21205, "an http or https URL".to_owned()),
+            Kind::Method => {
+                let good = ["", "GET", "POST"].iter().any(|method| method.eq_ignore_ascii_case(value));
+                (good, 21209, "GET or POST".to_owned())
+            }
+            Kind::Int { min, max } => {
+                let good =
+                    value.is_empty() || value.parse().is_ok_and(|value: u32| min <= value && value <= max);
+                (good, 20400, format!("a whole number from {min} to {max}"))
+            }
+            Kind::Bool => {
+                let good = ["", "true", "false"].iter().any(|truth| truth.eq_ignore_ascii_case(value));
+                (good, 20400, "true or false".to_owned())
+            }
+            Kind::Date => {
+                let good = value.is_empty() || date::parse(value).is_some();
+                (good, 20400, "a date such as 2026-11-21 or 2026-11-21T12:00:00Z".to_owned())
+            }
+            Kind::Choice(of) => (value.is_empty() || of.contains(&value), 20400, of.join(", ")),
+        };
+        if good {
+            Ok(())
+        } else {
+            Err(Fault::invalid(code, format!("{name} {value:?}: expected {expected}")))
+        }
+    }
+}
+
+/// COMPAT(RestComm): its tutorials bind `/restcomm/demos/hello-play.xml`, a path on the server itself.
+fn is_url(text: &str) -> bool {
+    let host = ["http://", "https://"].iter().find_map(|scheme| {
+        let start = text.get(..scheme.len())?;
+        start.eq_ignore_ascii_case(scheme).then(|| &text[scheme.len()..])
+    });
+    let clean = !text.contains(|c: char| c.is_whitespace() || c.is_control());
+    clean
+        && (text.is_empty()
+            || text.starts_with('/')
+            || host.is_some_and(|host| !host.is_empty() && !host.starts_with('/')))
+}
+
+/// All operations, resource by resource.
+pub fn routes() -> impl Iterator<Item = &'static Route> {
+    resources::TABLES.iter().copied().flatten()
+}
+
+pub(crate) enum Found<'a> {
+    Route(&'static Route, Vec<&'a str>),
+    /// The path is known with other methods: these.
+    Methods(Vec<&'static str>),
+    Nothing,
+}
+
+pub(crate) fn find(request: &Request) -> Found<'_> {
+    let mut methods = Vec::new();
+    for route in routes() {
+        if let Some(variables) = route.variables(&request.segments) {
+            // COMPAT(RestComm): its clients update with PUT as well as POST.
+            if route.method == request.method || (route.method == "POST" && request.method == "PUT") {
+                return Found::Route(route, variables);
+            }
+            methods.push(route.method);
+        }
+    }
+    if methods.is_empty() { Found::Nothing } else { Found::Methods(methods) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_http_or_a_path_of_ours() {
+        for good in ["", "http://a", "HTTPS://a/b?c=d", "/restcomm/demos/hello-play.xml"] {
+            assert!(is_url(good), "{good}");
+        }
+        for wrong in ["ftp://a", "a.xml", "http://", "http:///x", "http://a b", "javascript:1", "http://a\n"]
+        {
+            assert!(!is_url(wrong), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn no_two_routes_are_the_same_and_paths_are_well_formed() {
+        let mut seen = std::collections::HashSet::new();
+        for route in routes() {
+            assert!(seen.insert((route.method, route.path)), "{} {}", route.method, route.path);
+            assert!(route.path.starts_with("/Accounts"), "{}", route.path);
+        }
+        assert!(seen.len() > 70);
+    }
+}

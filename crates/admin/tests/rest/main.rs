@@ -1,0 +1,9 @@
+//! Every resource through the router, over a real record and a node of the tests' own.
+
+mod calls;
+mod lists;
+mod plane;
+mod resources;
+mod sign_in;
+mod snapshots;
+mod world;

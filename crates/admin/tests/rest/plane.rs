@@ -1,0 +1,115 @@
+//! A node that remembers what it was asked, with a clock that stands and bytes that count up.
+
+use std::io::Cursor;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use admin::control::{
+    Audio, CallChange, ConferenceChange, ControlError, ControlPlane, Document, Participant,
+    ParticipantChange, QueueMember, StartCall,
+};
+use stdx::Instant;
+use store::rest::types::TextMessage;
+
+#[derive(Default)]
+pub(crate) struct Plane {
+    /// Seconds after `START`.
+    pub(crate) clock: AtomicU64,
+    drawn: AtomicU64,
+    pub(crate) started: Mutex<Vec<StartCall>>,
+    /// What was asked, in words.
+    pub(crate) asked: Mutex<Vec<String>>,
+    pub(crate) participants: Mutex<Vec<Participant>>,
+    pub(crate) members: Mutex<Vec<QueueMember>>,
+    /// The answer to the next request.
+    pub(crate) refuses: Mutex<Option<ControlError>>,
+}
+
+/// Sat, 21 Nov 2026 12:37:01 +0000
+pub(crate) const START: u64 = 1_795_264_621;
+
+impl Plane {
+    fn note(&self, asked: String) -> Result<(), ControlError> {
+        self.asked.lock().unwrap().push(asked);
+        self.refuses.lock().unwrap().take().map_or(Ok(()), Err)
+    }
+}
+
+impl ControlPlane for Plane {
+    fn now(&self) -> Instant {
+        Instant::from_unix_seconds(START + self.clock.load(Ordering::Relaxed))
+    }
+
+    fn fill_random(&self, bytes: &mut [u8]) {
+        let number = self.drawn.fetch_add(1, Ordering::Relaxed) + 1;
+        bytes.fill(0);
+        let at = bytes.len() - 8;
+        bytes[at..].copy_from_slice(&number.to_be_bytes());
+    }
+
+    fn start_call(&self, call: StartCall) -> Result<(), ControlError> {
+        let asked = format!("start {}", call.call.to);
+        self.started.lock().unwrap().push(call);
+        self.note(asked)
+    }
+
+    fn modify_call(&self, _: &str, change: CallChange) -> Result<(), ControlError> {
+        self.note(format!("{change:?}"))
+    }
+
+    fn modify_conference(&self, _: &str, change: ConferenceChange) -> Result<(), ControlError> {
+        self.note(format!("{change:?}"))
+    }
+
+    fn participants(&self, _: &str) -> Vec<Participant> {
+        self.participants.lock().unwrap().clone()
+    }
+
+    fn modify_participant(&self, _: &str, call: &str, change: ParticipantChange) -> Result<(), ControlError> {
+        let mut all = self.participants.lock().unwrap();
+        if let (Some(mute), Some(one)) = (change.mute, all.iter_mut().find(|one| one.call_sid == call)) {
+            one.muted = mute;
+        }
+        if change.kick {
+            all.retain(|one| one.call_sid != call);
+        }
+        drop(all);
+        self.note(format!("{change:?}"))
+    }
+
+    fn queue_members(&self, _: &str) -> Vec<QueueMember> {
+        self.members.lock().unwrap().clone()
+    }
+
+    fn dequeue(&self, _: &str, call: Option<&str>, to: Document) -> Result<QueueMember, ControlError> {
+        self.note(format!("dequeue to {to:?}"))?;
+        let mut members = self.members.lock().unwrap();
+        let index = match call {
+            None => Some(0).filter(|_| !members.is_empty()),
+            Some(call) => members.iter().position(|one| one.call_sid == call),
+        };
+        index.map(|index| members.remove(index)).ok_or(ControlError::NotFound)
+    }
+
+    fn start_recording(&self, _: &str, recording: &str, channels: u8) -> Result<(), ControlError> {
+        self.note(format!("record {recording} {channels}"))
+    }
+
+    fn modify_recording(&self, _: &str, status: &str) -> Result<(), ControlError> {
+        self.note(format!("recording {status}"))
+    }
+
+    fn recording(&self, sid: &str) -> Option<Audio> {
+        // Longer than a piece.
+        let sound = vec![b'~'; 100_000];
+        sid.starts_with("RE").then(|| Audio { length: 100_000, read: Box::new(Cursor::new(sound)) })
+    }
+
+    fn remove_recording(&self, sid: &str) -> Result<(), ControlError> {
+        self.note(format!("remove {sid}"))
+    }
+
+    fn send_message(&self, message: &TextMessage, _: &str) -> Result<(), ControlError> {
+        self.note(format!("send {} to {}", message.body, message.to))
+    }
+}

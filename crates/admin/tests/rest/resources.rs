@@ -1,0 +1,291 @@
+//! Each resource made, listed, read, changed and deleted.
+
+use admin::control::{Participant, QueueMember};
+use serde_json::Value;
+use stdx::Instant;
+use store::rest::types::{Conference, Notification, Recording, Transcription};
+
+use crate::plane::START;
+use crate::world::World;
+
+/// Makes one, finds it in the list and by sid, changes its name, deletes it.
+fn round(world: &World, collection: &str, key: &str, form: &str, change: (&str, &str, &str)) {
+    let made = world.make(&format!("{collection}.json"), form);
+    let sid = made["sid"].as_str().unwrap();
+    assert_eq!(made["account_sid"], world.me.sid);
+    let path = format!("{collection}/{sid}.json");
+    assert_eq!(made["uri"], world.path(&path));
+    let list = world.get(&format!("{collection}.json")).json();
+    assert_eq!(list[key].as_array().unwrap(), std::slice::from_ref(&made), "{list}");
+    assert_eq!(list["total"], 1);
+    assert_eq!(world.get(&path).json(), made);
+    let (form, field, value) = change;
+    let changed = world.post(&path, form);
+    assert_eq!((changed.status, changed.json()[field].as_str()), (200, Some(value)), "{}", changed.text());
+    assert_eq!(world.get(&path).json()[field], value);
+    assert_eq!((world.delete(&path).status, world.delete(&path).fault()), (204, (404, 20404)));
+    assert_eq!(world.get(&path).fault(), (404, 20404));
+    assert_eq!(world.get(&format!("{collection}.json")).json()["total"], 0);
+}
+
+const NAME: (&str, &str, &str) = ("FriendlyName=New", "friendly_name", "New");
+
+#[test]
+fn resources_of_the_record_are_made_changed_and_deleted() {
+    let world = World::new();
+    round(&world, "/Applications", "applications", "FriendlyName=A&VoiceUrl=http://a/b", NAME);
+    round(&world, "/IncomingPhoneNumbers", "incoming_phone_numbers", "PhoneNumber=1234", NAME);
+    let url = ("VoiceUrl=http://new/", "voice_url", "http://new/");
+    round(&world, "/IncomingPhoneNumbers", "incoming_phone_numbers", "PhoneNumber=12.*&isSIP=true", url);
+    round(&world, "/Queues", "queues", "FriendlyName=support", NAME);
+    round(&world, "/OutgoingCallerIds", "outgoing_caller_ids", "PhoneNumber=4930123", NAME);
+    round(&world, "/Clients", "clients", "Login=bob&Password=secret", NAME);
+}
+
+#[test]
+fn a_number_is_bound_once_with_its_plus_and_listed_by_class() {
+    let world = World::new();
+    // The tutorial's own request.
+    let path = format!("/restcomm/2012-04-24/Accounts/{}/IncomingPhoneNumbers.json", world.me.sid);
+    let form = "PhoneNumber=1234&VoiceUrl=http://127.0.0.1/ivr&isSIP=true";
+    let made = world.ask("POST", &path, form);
+    assert_eq!((made.status, made.json()["phone_number"].as_str()), (201, Some("+1234")));
+    for number in ["1234", "%2B1234"] {
+        let again = world.post("/IncomingPhoneNumbers.json", &format!("PhoneNumber={number}"));
+        assert_eq!(again.fault(), (400, 21422));
+    }
+    world.make("/IncomingPhoneNumbers/Mobile.json", "PhoneNumber=5678");
+    let total = |path: &str| world.get(path).json()["total"].as_u64();
+    assert_eq!(total("/IncomingPhoneNumbers.json"), Some(2));
+    assert_eq!(total("/IncomingPhoneNumbers/Mobile.json"), Some(1));
+    assert_eq!(total("/IncomingPhoneNumbers/TollFree.json"), Some(0));
+    assert_eq!(total("/IncomingPhoneNumbers.json?PhoneNumber=1234"), Some(1));
+    assert_eq!(total("/AvailablePhoneNumbers/US/Local.json"), Some(0));
+    let fault = |form| world.post("/IncomingPhoneNumbers.json", form).fault();
+    assert_eq!(fault(""), (400, 21421));
+    assert_eq!(fault("AreaCode=030"), (400, 21452));
+    assert_eq!(fault("PhoneNumber=12["), (400, 21421));
+    assert_eq!(fault("PhoneNumber=9&VoiceUrl=ftp://a"), (400, 21205));
+    assert_eq!(fault("PhoneNumber=9&VoiceMethod=PATCH"), (400, 21209));
+}
+
+#[test]
+fn a_client_is_an_account_that_can_sign_in() {
+    let world = World::new();
+    let made = world.make("/Clients.json", "Login=bob&Password=secret&FriendlyName=Bob");
+    let load = || match admin::Repository::read(
+        &*world.repository,
+        store::Read::Account { user: "bob".into(), domain: "example.org".into() },
+    ) {
+        Ok(store::Loaded::Account(account)) => account,
+        other => panic!("{other:?}"),
+    };
+    let account = load().unwrap();
+    assert_eq!(account.verifiers, store::Verifiers::from_password("bob", "example.org", "secret"));
+    assert_eq!(&*account.display_name, "Bob");
+    let path = format!("/Clients/{}.json", made["sid"].as_str().unwrap());
+    assert_eq!(world.post(&path, "Status=0&Password=other").status, 200);
+    let account = load().unwrap();
+    assert!(account.disabled);
+    assert_eq!(account.verifiers, store::Verifiers::from_password("bob", "example.org", "other"));
+    assert_eq!(world.delete(&path).status, 204);
+    assert_eq!(load(), None);
+    for wrong in ["", "Login=bob", "Password=x", "Login=a@b&Password=x", "Login=bob&Password=x&Status=2"] {
+        assert_eq!(world.post("/Clients.json", wrong).status, 400, "{wrong}");
+    }
+    // A login that is there on the command line's account is not taken over, and nothing stays behind.
+    world.make("/Clients.json", "Login=eve&Password=x");
+    assert_eq!(world.post("/Clients.json", "Login=eve&Password=y").fault(), (409, 20409));
+    assert_eq!(world.get("/Clients.json").json()["total"], 1);
+}
+
+#[test]
+fn messages_are_sent_under_both_names() {
+    let world = World::new();
+    let form = "To=bob&From=alice&Body=hello%20%C3%A4";
+    let made = world.make("/Messages.json", form);
+    assert_eq!((made["status"].as_str(), made["num_segments"].as_str()), (Some("queued"), Some("1")));
+    let sms = world.make("/SMS/Messages.json", form);
+    let path = format!("/SMS/Messages/{}.json", sms["sid"].as_str().unwrap());
+    assert_eq!(sms["uri"], world.path(&path));
+    assert_eq!(world.plane.asked.lock().unwrap()[0], "send hello ä to bob");
+    assert_eq!(world.get("/Messages.json?To=bob").json()["total"], 2);
+    assert_eq!(world.get("/Messages.json?To=carol").json()["total"], 0);
+    assert_eq!(world.delete(&path).status, 204);
+    let fault = |form: &str| world.post("/Messages.json", form).fault();
+    assert_eq!(fault("From=a&Body=b"), (400, 21604));
+    assert_eq!(fault("To=a&Body=b"), (400, 21603));
+    assert_eq!(fault("To=a&From=b"), (400, 21602));
+    assert_eq!(fault(&format!("To=a&From=b&Body={}", "x".repeat(1_601))), (400, 21617));
+}
+
+#[test]
+fn conferences_end_and_participants_are_muted_and_put_out() {
+    let world = World::new();
+    let conference = Conference {
+        common: world.common("CF1", 0),
+        friendly_name: "room".into(),
+        status: "in-progress".into(),
+        ..Conference::default()
+    };
+    world.insert(&conference);
+    let one = |call: &str, muted| Participant {
+        call_sid: call.into(),
+        label: String::new(),
+        muted,
+        hold: false,
+        coaching: false,
+        start_conference_on_enter: true,
+        end_conference_on_exit: false,
+        status: "connected".into(),
+        joined_at: Instant::from_unix_seconds(START),
+    };
+    *world.plane.participants.lock().unwrap() = vec![one("CA1", false), one("CA2", true)];
+    assert_eq!(world.get("/Conferences.json?Status=in-progress&FriendlyName=room").json()["total"], 1);
+    assert_eq!(world.get("/Conferences.json?Status=completed").json()["total"], 0);
+    let path = "/Conferences/CF1/Participants";
+    assert_eq!(world.get(&format!("{path}.json")).json()["total"], 2);
+    assert_eq!(world.get(&format!("{path}.json?Muted=true")).json()["participants"][0]["call_sid"], "CA2");
+    assert_eq!(world.post(&format!("{path}/CA1.json"), "Muted=true").json()["muted"], true);
+    assert_eq!(world.post(&format!("{path}/CA1.json"), "Mute=false").json()["muted"], false);
+    assert_eq!(world.delete(&format!("{path}/CA1.json")).status, 204);
+    assert_eq!(world.get(&format!("{path}/CA1.json")).fault(), (404, 20404));
+    let called = world.make(&format!("{path}.json"), "To=client:bob&From=1234");
+    assert_eq!(called["conference_sid"], "CF1");
+    assert_eq!(world.plane.started.lock().unwrap()[0].conference.as_deref(), Some("CF1"));
+    assert_eq!(world.post("/Conferences/CF1.json", "Status=completed").status, 200);
+    assert_eq!(world.post("/Conferences/CF1.json", "").fault(), (400, 20400));
+    assert_eq!(world.post("/Conferences/CF1.json", "Status=init").fault(), (400, 20400));
+    assert_eq!(world.get("/Conferences/CF2.json").fault(), (404, 20404));
+}
+
+#[test]
+fn queues_show_who_waits_and_let_them_out() {
+    let world = World::new();
+    let queue = world.make("/Queues.json", "FriendlyName=support&MaxSize=10");
+    let sid = queue["sid"].as_str().unwrap();
+    let waits = |call: &str, seconds| QueueMember {
+        call_sid: call.into(),
+        enqueued_at: Instant::from_unix_seconds(START + seconds),
+    };
+    *world.plane.members.lock().unwrap() = vec![waits("CA1", 0), waits("CA2", 20)];
+    world.plane.clock.store(40, std::sync::atomic::Ordering::Relaxed);
+    let queue = world.get(&format!("/Queues/{sid}.json")).json();
+    assert_eq!((queue["current_size"].as_u64(), queue["average_wait_time"].as_u64()), (Some(2), Some(30)));
+    let members = world.get(&format!("/Queues/{sid}/Members.json")).json();
+    assert_eq!(members["queue_members"][1]["position"], 2);
+    let front = world.get(&format!("/Queues/{sid}/Members/Front.json")).json();
+    assert_eq!((front["call_sid"].as_str(), front["wait_time"].as_u64()), (Some("CA1"), Some(40)));
+    assert_eq!(world.delete(&format!("/Queues/{sid}.json")).fault(), (409, 20409));
+    let out = world.post(&format!("/Queues/{sid}/Members/CA2.json"), "Url=http://a/");
+    assert_eq!((out.status, out.json()["call_sid"].as_str()), (200, Some("CA2")));
+    assert_eq!(world.post(&format!("/Queues/{sid}/Members/Front.json"), "").fault(), (400, 21205));
+    assert_eq!(world.post(&format!("/Queues/{sid}/Members/Front.json"), "Url=http://a/").status, 200);
+    assert_eq!(
+        world.post(&format!("/Queues/{sid}/Members/Front.json"), "Url=http://a/").fault(),
+        (404, 20404)
+    );
+    assert_eq!(world.post("/Queues.json", "FriendlyName=support").fault(), (409, 20409));
+    assert_eq!(world.post("/Queues.json", "").fault(), (400, 20002));
+    assert_eq!(world.post("/Queues.json", "FriendlyName=a&MaxSize=0").fault(), (400, 20400));
+}
+
+#[test]
+fn recordings_are_started_heard_and_deleted() {
+    let world = World::new();
+    world.insert(&world.call("CA1", 0, "in-progress"));
+    world.insert(&world.call("CA2", 0, "completed"));
+    let made = world.make("/Calls/CA1/Recordings.json", "RecordingChannels=dual");
+    let sid = made["sid"].as_str().unwrap().to_owned();
+    assert_eq!((made["channels"].as_u64(), made["call_sid"].as_str()), (Some(2), Some("CA1")));
+    assert_eq!(world.post("/Calls/CA2/Recordings.json", "").fault(), (400, 21220));
+    let path = format!("/Calls/CA1/Recordings/{sid}.json");
+    assert_eq!(world.post(&path, "Status=paused").status, 200);
+    assert_eq!(world.get(&format!("/Calls/CA2/Recordings/{sid}.json")).fault(), (404, 20404));
+    assert_eq!(world.get("/Calls/CA1/Recordings.json").json()["total"], 1);
+    assert_eq!(world.get("/Recordings.json?CallSid=CA2").json()["total"], 0);
+    let sound = world.get(&format!("/Recordings/{sid}.wav"));
+    assert_eq!((sound.status, sound.body.len()), (200, 100_000));
+    assert_eq!(sound.headers["content-type"], "audio/x-wav");
+    assert_eq!(world.delete(&format!("/Recordings/{sid}.json")).fault(), (409, 20009));
+    let done =
+        Recording { common: world.common("RE9", 0), status: "completed".into(), ..Recording::default() };
+    world.insert(&done);
+    assert_eq!(world.delete("/Recordings/RE9.json").status, 204);
+    assert!(world.plane.asked.lock().unwrap().contains(&"remove RE9".to_owned()));
+    *world.plane.refuses.lock().unwrap() = Some(admin::ControlError::Busy);
+    assert_eq!(world.post("/Calls/CA1/Recordings.json", "").fault(), (429, 20429));
+    assert_eq!(world.get("/Recordings.json").json()["total"], 1);
+}
+
+#[test]
+fn notifications_and_transcriptions_are_read_and_deleted() {
+    let world = World::new();
+    world.insert(&world.call("CA1", 0, "completed"));
+    let notification = Notification {
+        common: world.common("NO1", 0),
+        call_sid: "CA1".into(),
+        error_code: 11200,
+        message_text: "HTTP retrieval failure".into(),
+        ..Notification::default()
+    };
+    world.insert(&notification);
+    let found = world.get("/Calls/CA1/Notifications.json?Log=0&ErrorCode=11200").json();
+    assert_eq!(found["notifications"][0]["error_code"], "11200");
+    assert_eq!(found["notifications"][0]["more_info"], "https://www.twilio.com/docs/errors/11200");
+    assert_eq!(world.get("/Notifications.json?MessageDate=2026-11-20").json()["total"], 0);
+    assert_eq!(world.get("/Notifications/NO1.json").json()["call_sid"], "CA1");
+    assert_eq!(
+        (
+            world.delete("/Notifications/NO1.json").status,
+            world.get("/Notifications.json").json()["total"].as_u64()
+        ),
+        (204, Some(0))
+    );
+    let recording = Recording { common: world.common("RE1", 0), ..Recording::default() };
+    let common = world.common("TR1", 0);
+    let text =
+        Transcription { common, recording_sid: "RE1".into(), text: "hi".into(), ..Transcription::default() };
+    world.insert(&recording);
+    world.insert(&text);
+    assert_eq!(world.get("/Recordings/RE1/Transcriptions.json").json()["total"], 1);
+    assert_eq!(world.get("/Transcriptions/TR1.json").json()["transcription_text"], "hi");
+    assert_eq!(world.get("/Transcriptions.json").json()["total"], 1);
+    assert_eq!(world.delete("/Transcriptions/TR1.json").status, 204);
+}
+
+#[test]
+fn usage_is_counted_by_category_and_period() {
+    let world = World::new();
+    for (number, seconds) in [(1, 59), (2, 61), (3, 0)] {
+        let mut call = world.call(&format!("CA{number}"), 86_400 * 30 * number, "completed");
+        call.duration = Some(seconds);
+        world.insert(&call);
+    }
+    world.plane.clock.store(86_400 * 100, std::sync::atomic::Ordering::Relaxed);
+    let find = |list: &Value, category: &str| {
+        let records = list["usage_records"].as_array().unwrap().clone();
+        records.into_iter().find(|record| record["category"] == category).unwrap()
+    };
+    let all = world.get("/Usage/Records.json").json();
+    let calls = find(&all, "calls");
+    assert_eq!((calls["count"].as_str(), calls["usage"].as_str()), (Some("3"), Some("3")));
+    assert_eq!(find(&all, "calls-outbound")["count"], "0");
+    let monthly = world.get("/Usage/Records/Monthly.json?Category=calls").json();
+    assert_eq!(monthly["total"], 3);
+    let first = &monthly["usage_records"][2];
+    assert_eq!(
+        (first["start_date"].as_str(), first["end_date"].as_str()),
+        (Some("2026-12-01"), Some("2026-12-31"))
+    );
+    for period in ["Daily", "Yearly", "AllTime", "Today", "Yesterday", "ThisMonth", "LastMonth"] {
+        assert_eq!(world.get(&format!("/Usage/Records/{period}.json")).status, 200, "{period}");
+    }
+    let none = world.get("/Usage/Records.json?StartDate=2026-11-22&EndDate=2026-11-23&Category=calls").json();
+    assert_eq!(none["usage_records"][0]["count"], "0");
+    assert_eq!(world.get("/Usage/Records.json?Category=faxes").fault(), (400, 20400));
+    assert_eq!(
+        world.get("/Usage/Records.json?StartDate=2027-01-01&EndDate=2026-01-01").fault(),
+        (400, 20400)
+    );
+}

@@ -1,0 +1,105 @@
+//! Who may ask for what.
+
+use axum::body::Body;
+use axum::http::Request;
+
+use crate::world::World;
+
+#[test]
+fn only_the_token_signs_in() {
+    let world = World::new();
+    let path = world.path(".json");
+    assert_eq!(world.ask("GET", &path, "").status, 200);
+    for (name, token) in
+        [(&*world.me.sid, "wrong"), ("ACnobody", &*world.me.token), ("", ""), (&*world.me.sid, "")]
+    {
+        let answer = world.as_who((name, token), "GET", &path, "");
+        assert_eq!(answer.fault(), (401, 20003));
+        assert_eq!(answer.headers["www-authenticate"], "Basic realm=\"belfry\"");
+    }
+    let bare = world.send(Request::get(path).body(Body::empty()).unwrap());
+    assert_eq!(bare.status, 401);
+    assert_eq!(
+        world.as_who((&world.me.sid, &world.me.signing_key), "GET", &world.path(".json"), "").status,
+        401
+    );
+}
+
+#[test]
+fn guessing_is_slowed_down_and_forgiven() {
+    let world = World::new();
+    let path = world.path(".json");
+    let mut guesses = 0;
+    let refused = loop {
+        let answer = world.as_who((&world.me.sid, "guess"), "GET", &path, "");
+        if answer.status == 429 {
+            break answer;
+        }
+        guesses += 1;
+        assert!(guesses < 50);
+    };
+    assert_eq!((guesses, refused.fault()), (11, (429, 20429)));
+    assert!(refused.headers.contains_key("retry-after"));
+    assert_eq!(world.ask("GET", &path, "").status, 429);
+    world.plane.clock.store(10, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(world.ask("GET", &path, "").status, 200);
+}
+
+#[test]
+fn sub_accounts_are_their_parents_and_nobody_elses() {
+    let world = World::new();
+    let made = world.ask("POST", "/2010-04-01/Accounts.json", "FriendlyName=Sub&EmailAddress=a@b.c").json();
+    let (sid, token) = (made["sid"].as_str().unwrap(), made["auth_token"].as_str().unwrap());
+    assert_eq!(made["owner_account_sid"], world.me.sid);
+    let path = |sid: &str, rest: &str| format!("/2010-04-01/Accounts/{sid}{rest}.json");
+    // The parent binds a number for it; it sees the number, the parent's list does not.
+    assert_eq!(world.ask("POST", &path(sid, "/IncomingPhoneNumbers"), "PhoneNumber=77").status, 201);
+    let as_sub = |method: &str, path: &str, form: &str| world.as_who((sid, token), method, path, form);
+    assert_eq!(as_sub("GET", &path(sid, "/IncomingPhoneNumbers"), "").json()["total"], 1);
+    assert_eq!(world.get("/IncomingPhoneNumbers.json").json()["total"], 0);
+    assert_eq!(as_sub("GET", &path(&world.me.sid, ""), "").fault(), (404, 20404));
+    assert_eq!(as_sub("GET", &path(&world.me.sid, "/Calls"), "").fault(), (404, 20404));
+    // By e-mail address, too; and the token is not shown again.
+    let mine = world.as_who(("a@b.c", token), "GET", &path("a@b.c", ""), "").json();
+    assert_eq!((mine["sid"].as_str(), mine["auth_token"].as_str()), (Some(sid), None));
+    assert_eq!(world.ask("GET", "/2010-04-01/Accounts.json", "").json()["total"], 2);
+    assert_eq!(world.ask("GET", "/2010-04-01/Accounts.json?FriendlyName=Sub", "").json()["total"], 1);
+    // A second parent's child is out of reach; a child's child is not.
+    let grandchild = as_sub("POST", "/2010-04-01/Accounts.json", "").json();
+    assert_eq!(world.ask("GET", &path(grandchild["sid"].as_str().unwrap(), "/Calls"), "").status, 200);
+    // Its own status is its parent's to change.
+    assert_eq!(as_sub("POST", &path(sid, ""), "Status=closed").fault(), (403, 20006));
+    assert_eq!(world.ask("POST", &path(sid, ""), "Status=suspended").json()["status"], "suspended");
+    assert_eq!(as_sub("GET", &path(sid, ""), "").fault(), (403, 20005));
+    assert_eq!(world.ask("DELETE", &path(sid, ""), "").status, 204);
+    assert_eq!(world.ask("POST", &path(sid, ""), "Status=active").fault(), (400, 20400));
+}
+
+#[test]
+fn a_new_token_replaces_the_old_one() {
+    let world = World::new();
+    let path = world.path(".json");
+    let renewed = world.ask("POST", &path, "RenewToken=true&FriendlyName=Mine").json();
+    let token = renewed["auth_token"].as_str().unwrap();
+    assert_eq!(world.ask("GET", &path, "").status, 401);
+    assert_eq!(world.as_who((&world.me.sid, token), "GET", &path, "").json()["friendly_name"], "Mine");
+    let again = admin::first::renew_token(&*world.repository, &*world.plane, &world.me.sid).unwrap();
+    assert_eq!(world.as_who((&again.sid, &again.token), "GET", &path, "").status, 200);
+    assert!(!format!("{again:?}").contains(&again.token));
+    assert_eq!(admin::first::ensure_account(&*world.repository, &*world.plane), Ok(None));
+    assert!(admin::first::renew_token(&*world.repository, &*world.plane, "AC0").is_err());
+}
+
+#[test]
+fn what_is_not_there_and_what_is_not_done_says_so() {
+    let world = World::new();
+    assert_eq!(world.get("/Nonsense.json").fault(), (404, 20404));
+    assert_eq!(world.get("/Calls/CA1.json").fault(), (404, 20404));
+    let wrong = world.delete("/Calls.json");
+    assert_eq!(wrong.fault(), (405, 20405));
+    assert_eq!(wrong.headers["allow"], "GET, POST");
+    assert_eq!(world.ask("GET", "/elsewhere", "").status, 404);
+    assert_eq!(world.ask("PATCH", &world.path("/Calls.json"), "").fault(), (405, 20405));
+    let request = Request::post(world.path("/Calls.json")).header("content-type", "application/json");
+    assert_eq!(world.send(request.body(Body::from("{}")).unwrap()).fault(), (415, 20415));
+}

@@ -1,0 +1,234 @@
+//! What the REST interface shows, as rows: typed resources, their searchable columns, filters and sums.
+
+pub mod token;
+pub mod types;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use stdx::Instant;
+
+use crate::error::StoreError;
+use crate::limits;
+
+/// A kind of resource. The numbers are in the record and never change their meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    Account = 0,
+    Application = 1,
+    IncomingNumber = 2,
+    Client = 3,
+    Call = 4,
+    Conference = 5,
+    Recording = 6,
+    Notification = 7,
+    Message = 8,
+    Queue = 9,
+    CallerId = 10,
+    Transcription = 11,
+}
+
+/// A resource that can be a row.
+pub trait Resource: Serialize + DeserializeOwned {
+    const KIND: Kind;
+
+    /// The row without its body.
+    fn columns(&self) -> Row;
+
+    /// Fails on a value beyond its limit.
+    fn row(&self) -> Result<Row, StoreError> {
+        let body = serde_json::to_string(self)
+            .map_err(|error| StoreError::Internal { detail: format!("a resource's body: {error}") })?;
+        crate::types::check_length("body of a resource", body.len(), limits::MAX_REST_BODY)?;
+        Ok(Row { kind: Self::KIND, body: body.into(), ..self.columns() })
+    }
+
+    fn from_row(row: &Row) -> Result<Self, StoreError> {
+        serde_json::from_str(&row.body)
+            .map_err(|error| StoreError::Internal { detail: format!("body of {}: {error}", row.sid) })
+    }
+}
+
+/// One resource as it lies in the record.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    pub kind: Kind,
+    /// Two letters and 32 hexadecimal digits; unique over all kinds.
+    pub sid: Box<str>,
+    /// Whose it is; of an account, its parent, or itself.
+    pub account: Box<str>,
+    /// The parent account or call, the call of a recording or notification, the recording of a transcription.
+    pub parent: Option<Box<str>>,
+    /// E-mail address, number, login or friendly name.
+    pub name: Option<Box<str>>,
+    pub status: Option<Box<str>>,
+    pub from: Option<Box<str>>,
+    pub to: Option<Box<str>>,
+    pub direction: Option<Box<str>>,
+    /// Seconds of a call or recording; segments of a message.
+    pub amount: Option<i64>,
+    pub created_at: Instant,
+    pub updated_at: Instant,
+    pub ended_at: Option<Instant>,
+    /// JSON.
+    pub body: Box<str>,
+}
+
+impl Row {
+    pub(crate) fn new(
+        kind: Kind,
+        sid: &str,
+        account: &str,
+        created_at: Instant,
+        updated_at: Instant,
+    ) -> Self {
+        Row {
+            kind,
+            sid: sid.into(),
+            account: account.into(),
+            parent: None,
+            name: None,
+            status: None,
+            from: None,
+            to: None,
+            direction: None,
+            amount: None,
+            created_at,
+            updated_at,
+            ended_at: None,
+            body: "".into(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum RestWrite {
+    /// `StoreError::Exists` when the sid, or a name that must be its own, is taken.
+    Insert(Box<Row>),
+    /// The row of the same sid and kind.
+    Replace(Box<Row>),
+    Remove {
+        kind: Kind,
+        sid: Box<str>,
+    },
+    /// Delete the oldest rows of a kind that were made before; at most `limits::CLEAN_CHUNK` at a time.
+    Forget {
+        kind: Kind,
+        before: Instant,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum RestRead {
+    /// Answered with `RestLoaded::Row`.
+    Sid { kind: Kind, sid: Box<str> },
+    /// By its name, among those of one account or (accounts, numbers, clients) all. Answered with
+    /// `RestLoaded::Row`.
+    Name { kind: Kind, account: Option<Box<str>>, name: Box<str> },
+    /// Answered with `RestLoaded::Page`.
+    List(RestFilter),
+    /// Answered with `RestLoaded::Sums`.
+    Usage(UsageFilter),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum RestLoaded {
+    Row(Option<Box<Row>>),
+    Page {
+        rows: Vec<Row>,
+        /// Rows that match, on all pages.
+        total: u64,
+    },
+    Sums(Vec<Sum>),
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SortBy {
+    #[default]
+    Created,
+    From,
+    To,
+    Direction,
+    Status,
+    Amount,
+    Name,
+}
+
+/// Which rows to list. Texts match as a whole; times are inclusive.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RestFilter {
+    pub kind: Kind,
+    /// All accounts when `None`.
+    pub account: Option<Box<str>>,
+    pub parent: Option<Box<str>>,
+    pub name: Option<Box<str>>,
+    pub status: Option<Box<str>>,
+    pub from: Option<Box<str>>,
+    pub to: Option<Box<str>>,
+    pub created_from: Option<Instant>,
+    pub created_to: Option<Instant>,
+    pub ended_from: Option<Instant>,
+    pub ended_to: Option<Instant>,
+    pub sort: SortBy,
+    /// Oldest, or least, first.
+    pub ascending: bool,
+    pub offset: u64,
+    /// Rows at most; cut to `limits::MAX_PAGE`.
+    pub limit: u32,
+}
+
+impl RestFilter {
+    /// Everything of a kind, newest first.
+    pub fn all(kind: Kind) -> Self {
+        RestFilter {
+            kind,
+            account: None,
+            parent: None,
+            name: None,
+            status: None,
+            from: None,
+            to: None,
+            created_from: None,
+            created_to: None,
+            ended_from: None,
+            ended_to: None,
+            sort: SortBy::Created,
+            ascending: false,
+            offset: 0,
+            limit: limits::MAX_PAGE,
+        }
+    }
+}
+
+/// How usage is cut into periods, in UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Period {
+    All,
+    Day,
+    Month,
+    Year,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct UsageFilter {
+    pub account: Box<str>,
+    /// Inclusive.
+    pub from: Option<Instant>,
+    /// Exclusive.
+    pub to: Option<Instant>,
+    pub by: Period,
+}
+
+/// What there was of one kind and direction in one period.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sum {
+    pub kind: Kind,
+    pub direction: Option<Box<str>>,
+    /// `2026`, `2026-11`, `2026-11-21`, or empty for all time.
+    pub period: Box<str>,
+    pub count: u64,
+    /// Of the rows' `amount`.
+    pub amount: u64,
+    /// Of the rows' `amount` in whole minutes, each rounded up.
+    pub minutes: u64,
+}

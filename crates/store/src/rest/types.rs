@@ -1,0 +1,405 @@
+//! The resources themselves. Fields that are empty texts were not given.
+
+use serde::{Deserialize, Serialize};
+use stdx::Instant;
+
+use super::token::TokenVerifier;
+use super::{Kind, Resource, Row};
+use crate::types::{micros, micros_or_none};
+
+fn text(value: &str) -> Option<Box<str>> {
+    (!value.is_empty()).then(|| value.into())
+}
+
+/// What every resource has.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Common {
+    pub sid: String,
+    /// The account it belongs to; of an account, itself.
+    pub account: String,
+    #[serde(with = "micros")]
+    pub created_at: Instant,
+    #[serde(with = "micros")]
+    pub updated_at: Instant,
+}
+
+impl Common {
+    fn row(&self, kind: Kind) -> Row {
+        Row::new(kind, &self.sid, &self.account, self.created_at, self.updated_at)
+    }
+}
+
+/// An address of an application, as `…Url`, `…Method`, `…FallbackUrl`, `…FallbackMethod`, `…ApplicationSid`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Hook {
+    pub url: String,
+    /// `GET` or `POST`.
+    pub method: String,
+    pub fallback_url: String,
+    pub fallback_method: String,
+    pub application_sid: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RestAccount {
+    #[serde(flatten)]
+    pub common: Common,
+    /// `None`: an account of its own.
+    pub parent: Option<String>,
+    pub friendly_name: String,
+    /// Signs in as well as the sid; may be empty.
+    pub email: String,
+    /// `active`, `suspended` or `closed`.
+    pub status: String,
+    pub token: TokenVerifier,
+    /// Signs requests to the account's applications. No password: it signs nobody in.
+    pub signing_key: String,
+}
+
+impl Resource for RestAccount {
+    const KIND: Kind = Kind::Account;
+
+    fn columns(&self) -> Row {
+        Row {
+            // An account's list is itself and those below it.
+            account: self.parent.as_deref().unwrap_or(&self.common.sid).into(),
+            parent: self.parent.as_deref().map(Box::from),
+            name: text(&self.email),
+            status: text(&self.status),
+            ..self.common.row(Self::KIND)
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Application {
+    #[serde(flatten)]
+    pub common: Common,
+    pub friendly_name: String,
+    pub voice: Hook,
+    pub voice_caller_id_lookup: bool,
+    pub sms: Hook,
+    pub sms_status_callback: String,
+    pub ussd: Hook,
+    /// `rcml_url` of RestComm: the document, when there is no voice URL.
+    pub rcml_url: String,
+    /// `voice`, `sms` or `ussd`, as RestComm names it.
+    pub application_kind: String,
+    pub status_callback: String,
+    pub status_callback_method: String,
+    pub message_status_callback: String,
+}
+
+impl Resource for Application {
+    const KIND: Kind = Kind::Application;
+
+    fn columns(&self) -> Row {
+        Row { name: text(&self.friendly_name), ..self.common.row(Self::KIND) }
+    }
+}
+
+/// A number, or a regular expression over numbers, and the application behind it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IncomingNumber {
+    #[serde(flatten)]
+    pub common: Common,
+    /// `+1234`, `alice`, or a regular expression.
+    pub phone_number: String,
+    pub is_pattern: bool,
+    pub friendly_name: String,
+    /// `Local`, `TollFree`, `Mobile`, or empty.
+    pub class: String,
+    pub voice: Hook,
+    pub voice_caller_id_lookup: bool,
+    pub sms: Hook,
+    pub ussd: Hook,
+    pub refer: Hook,
+    pub status_callback: String,
+    pub status_callback_method: String,
+    /// Not reached through a carrier.
+    pub is_sip: bool,
+}
+
+impl Resource for IncomingNumber {
+    const KIND: Kind = Kind::IncomingNumber;
+
+    fn columns(&self) -> Row {
+        Row { name: text(&self.phone_number), ..self.common.row(Self::KIND) }
+    }
+}
+
+/// A phone of an account: its login and password are those of the account `login@domain` in the record.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Client {
+    #[serde(flatten)]
+    pub common: Common,
+    pub login: String,
+    pub domain: String,
+    pub friendly_name: String,
+    /// `1` enabled, `0` disabled, as RestComm writes it.
+    pub status: String,
+    pub voice: Hook,
+}
+
+impl Resource for Client {
+    const KIND: Kind = Kind::Client;
+
+    fn columns(&self) -> Row {
+        Row { name: text(&self.login), status: text(&self.status), ..self.common.row(Self::KIND) }
+    }
+}
+
+/// A call, from when it is asked for. The one who runs the call replaces the row as it goes on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RestCall {
+    #[serde(flatten)]
+    pub common: Common,
+    pub parent: String,
+    pub from: String,
+    pub to: String,
+    pub caller_name: String,
+    pub forwarded_from: String,
+    pub phone_number_sid: String,
+    /// `queued`, `ringing`, `in-progress`, `completed`, `busy`, `failed`, `no-answer` or `canceled`.
+    pub status: String,
+    /// `inbound`, `outbound-api` or `outbound-dial`.
+    pub direction: String,
+    /// `human`, `machine` and so on, when asked for.
+    pub answered_by: String,
+    /// When it began to ring.
+    #[serde(with = "micros_or_none")]
+    pub started_at: Option<Instant>,
+    #[serde(with = "micros_or_none")]
+    pub answered_at: Option<Instant>,
+    #[serde(with = "micros_or_none")]
+    pub ended_at: Option<Instant>,
+    /// Seconds from answer to end.
+    pub duration: Option<u32>,
+    /// Seconds from start to answer or end.
+    pub ring_duration: Option<u32>,
+    pub sip_call_id: String,
+    pub conference_sid: String,
+}
+
+impl RestCall {
+    /// True until it has ended.
+    pub fn is_live(&self) -> bool {
+        matches!(self.status.as_str(), "queued" | "initiated" | "ringing" | "in-progress")
+    }
+}
+
+impl Resource for RestCall {
+    const KIND: Kind = Kind::Call;
+
+    fn columns(&self) -> Row {
+        Row {
+            parent: text(&self.parent),
+            status: text(&self.status),
+            from: text(&self.from),
+            to: text(&self.to),
+            direction: text(&self.direction),
+            amount: self.duration.map(i64::from),
+            ended_at: self.ended_at,
+            ..self.common.row(Self::KIND)
+        }
+    }
+}
+
+/// A conference, from its first participant on; who is in it is the live node's to say.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Conference {
+    #[serde(flatten)]
+    pub common: Common,
+    pub friendly_name: String,
+    /// `init`, `in-progress` or `completed`.
+    pub status: String,
+    pub reason_ended: String,
+    pub call_sid_ending: String,
+}
+
+impl Resource for Conference {
+    const KIND: Kind = Kind::Conference;
+
+    fn columns(&self) -> Row {
+        Row { name: text(&self.friendly_name), status: text(&self.status), ..self.common.row(Self::KIND) }
+    }
+}
+
+/// What is known of a recording; the sound is a file of the node that made it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Recording {
+    #[serde(flatten)]
+    pub common: Common,
+    pub call_sid: String,
+    pub conference_sid: String,
+    /// `in-progress`, `paused`, `completed` or `absent`.
+    pub status: String,
+    /// `RecordVerb`, `DialVerb`, `Conference`, `StartCallRecordingAPI` and so on.
+    pub source: String,
+    /// Seconds.
+    pub duration: Option<u32>,
+    pub channels: u8,
+    #[serde(with = "micros_or_none")]
+    pub started_at: Option<Instant>,
+    pub error_code: Option<u32>,
+}
+
+impl Resource for Recording {
+    const KIND: Kind = Kind::Recording;
+
+    fn columns(&self) -> Row {
+        Row {
+            parent: text(&self.call_sid),
+            name: text(&self.conference_sid),
+            status: text(&self.status),
+            amount: self.duration.map(i64::from),
+            ..self.common.row(Self::KIND)
+        }
+    }
+}
+
+/// Something that went wrong with a call or request.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Notification {
+    #[serde(flatten)]
+    pub common: Common,
+    pub call_sid: String,
+    /// 0 an error, 1 a warning.
+    pub log: u8,
+    pub error_code: u32,
+    pub more_info: String,
+    pub message_text: String,
+    pub request_url: String,
+    pub request_method: String,
+    pub request_variables: String,
+    pub response_headers: String,
+    pub response_body: String,
+}
+
+impl Resource for Notification {
+    const KIND: Kind = Kind::Notification;
+
+    fn columns(&self) -> Row {
+        Row {
+            parent: text(&self.call_sid),
+            name: Some(self.error_code.to_string().into()),
+            status: Some(self.log.to_string().into()),
+            ..self.common.row(Self::KIND)
+        }
+    }
+}
+
+/// A text message, in or out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TextMessage {
+    #[serde(flatten)]
+    pub common: Common,
+    pub from: String,
+    pub to: String,
+    pub body: String,
+    /// `queued`, `sending`, `sent`, `failed`, `received` and so on.
+    pub status: String,
+    /// `inbound`, `outbound-api`, `outbound-call` or `outbound-reply`.
+    pub direction: String,
+    #[serde(with = "micros_or_none")]
+    pub sent_at: Option<Instant>,
+    pub error_code: Option<u32>,
+    pub error_message: String,
+}
+
+impl TextMessage {
+    /// A GSM 03.38 message has 160 characters, or 153 a part; one of UCS-2 has 70, or 67 a part. ASCII stands for
+    /// the former.
+    pub fn segments(&self) -> u32 {
+        let (whole, part) = if self.body.is_ascii() { (160, 153) } else { (70, 67) };
+        let units = self.body.encode_utf16().count();
+        let count = if units <= whole { 1 } else { units.div_ceil(part) };
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+}
+
+impl Resource for TextMessage {
+    const KIND: Kind = Kind::Message;
+
+    fn columns(&self) -> Row {
+        Row {
+            from: text(&self.from),
+            to: text(&self.to),
+            status: text(&self.status),
+            direction: text(&self.direction),
+            amount: Some(i64::from(self.segments())),
+            ..self.common.row(Self::KIND)
+        }
+    }
+}
+
+/// A queue; who waits in it is the live node's to say.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Queue {
+    #[serde(flatten)]
+    pub common: Common,
+    pub friendly_name: String,
+    pub max_size: u32,
+}
+
+impl Resource for Queue {
+    const KIND: Kind = Kind::Queue;
+
+    fn columns(&self) -> Row {
+        Row { name: text(&self.friendly_name), ..self.common.row(Self::KIND) }
+    }
+}
+
+/// A number an account may show as its own.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CallerId {
+    #[serde(flatten)]
+    pub common: Common,
+    pub friendly_name: String,
+    pub phone_number: String,
+}
+
+impl Resource for CallerId {
+    const KIND: Kind = Kind::CallerId;
+
+    fn columns(&self) -> Row {
+        Row { name: text(&self.phone_number), ..self.common.row(Self::KIND) }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Transcription {
+    #[serde(flatten)]
+    pub common: Common,
+    pub recording_sid: String,
+    /// `in-progress`, `completed` or `failed`.
+    pub status: String,
+    pub text: String,
+    /// Seconds of sound.
+    pub duration: Option<u32>,
+}
+
+impl Resource for Transcription {
+    const KIND: Kind = Kind::Transcription;
+
+    fn columns(&self) -> Row {
+        Row {
+            parent: text(&self.recording_sid),
+            status: text(&self.status),
+            amount: self.duration.map(i64::from),
+            ..self.common.row(Self::KIND)
+        }
+    }
+}

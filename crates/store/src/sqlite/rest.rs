@@ -1,0 +1,228 @@
+//! The REST interface's rows: one table for all kinds.
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, named_params, params, params_from_iter};
+use stdx::Instant;
+
+use crate::error::StoreError;
+use crate::limits;
+use crate::record::WriteDone;
+use crate::rest::{Kind, Period, RestFilter, RestLoaded, RestRead, RestWrite, Row, SortBy, Sum, UsageFilter};
+
+use super::{Failure, from_micros, micros};
+
+const COLUMNS: &str = "kind, sid, account, parent, name, status, from_uri, to_uri, direction, amount, created_at, \
+                       updated_at, ended_at, body";
+
+pub(super) fn write(conn: &Connection, write: &RestWrite) -> Result<WriteDone, Failure> {
+    match write {
+        RestWrite::Insert(row) => insert(conn, row),
+        RestWrite::Replace(row) => replace(conn, row),
+        RestWrite::Remove { kind, sid } => {
+            let sql = "DELETE FROM rest WHERE sid = ?1 AND kind = ?2";
+            changed_one(conn.prepare_cached(sql)?.execute(params![sid, *kind as u8])?, sid)
+        }
+        RestWrite::Forget { kind, before } => {
+            // The table grows in order of time: the oldest rows have the lowest ids.
+            let sql = "DELETE FROM rest WHERE id IN (SELECT id FROM rest WHERE kind = ?1 AND created_at < ?2 \
+                       ORDER BY id LIMIT ?3)";
+            let rows = conn.prepare_cached(sql)?.execute(params![
+                *kind as u8,
+                micros(*before),
+                limits::CLEAN_CHUNK
+            ])?;
+            Ok(WriteDone::Changed { rows: rows as u64 })
+        }
+    }
+}
+
+fn insert(conn: &Connection, row: &Row) -> Result<WriteDone, Failure> {
+    let sql = "INSERT INTO rest (kind, sid, account, parent, name, status, from_uri, to_uri, direction, amount, \
+               created_at, updated_at, ended_at, body) VALUES (:kind, :sid, :account, :parent, :name, :status, \
+               :from, :to, :direction, :amount, :created, :updated, :ended, :body)";
+    conn.prepare_cached(sql)?
+        .execute(named_params! {
+            ":kind": row.kind as u8, ":sid": row.sid, ":account": row.account, ":parent": row.parent,
+            ":name": row.name, ":status": row.status, ":from": row.from, ":to": row.to,
+            ":direction": row.direction, ":amount": row.amount, ":created": micros(row.created_at),
+            ":updated": micros(row.updated_at), ":ended": row.ended_at.map(micros), ":body": row.body,
+        })
+        .map_err(|error| Failure::from(error).or_exists(|| what(row)))?;
+    Ok(WriteDone::Added { id: conn.last_insert_rowid() })
+}
+
+fn replace(conn: &Connection, row: &Row) -> Result<WriteDone, Failure> {
+    let sql = "UPDATE rest SET account = :account, parent = :parent, name = :name, status = :status, \
+               from_uri = :from, to_uri = :to, direction = :direction, amount = :amount, updated_at = :updated, \
+               ended_at = :ended, body = :body WHERE sid = :sid AND kind = :kind";
+    let rows = conn
+        .prepare_cached(sql)?
+        .execute(named_params! {
+            ":kind": row.kind as u8, ":sid": row.sid, ":account": row.account, ":parent": row.parent,
+            ":name": row.name, ":status": row.status, ":from": row.from, ":to": row.to,
+            ":direction": row.direction, ":amount": row.amount, ":updated": micros(row.updated_at),
+            ":ended": row.ended_at.map(micros), ":body": row.body,
+        })
+        .map_err(|error| Failure::from(error).or_exists(|| what(row)))?;
+    changed_one(rows, &row.sid)
+}
+
+/// What is there already, for the error.
+fn what(row: &Row) -> String {
+    row.name.as_deref().unwrap_or(&row.sid).to_owned()
+}
+
+fn changed_one(rows: usize, sid: &str) -> Result<WriteDone, Failure> {
+    match rows {
+        0 => Err(StoreError::not_found(sid).into()),
+        rows => Ok(WriteDone::Changed { rows: rows as u64 }),
+    }
+}
+
+pub(super) fn load(conn: &Connection, read: &RestRead) -> Result<RestLoaded, Failure> {
+    Ok(match read {
+        RestRead::Sid { kind, sid } => {
+            one(conn, "sid = ?1 AND kind = ?2", params![sid, *kind as u8]).map(RestLoaded::Row)?
+        }
+        RestRead::Name { kind, account, name } => one(
+            conn,
+            "name = ?1 AND kind = ?2 AND (?3 IS NULL OR account = ?3)",
+            params![name, *kind as u8, account],
+        )
+        .map(RestLoaded::Row)?,
+        RestRead::List(filter) => list(conn, filter)?,
+        RestRead::Usage(filter) => RestLoaded::Sums(usage(conn, filter)?),
+    })
+}
+
+fn one(
+    conn: &Connection,
+    condition: &str,
+    given: impl rusqlite::Params,
+) -> Result<Option<Box<Row>>, Failure> {
+    let sql = format!("SELECT {COLUMNS} FROM rest WHERE {condition}");
+    Ok(conn.prepare_cached(&sql)?.query_row(given, row).optional()?.map(Box::new))
+}
+
+/// The conditions of a filter and their values: only those that are asked for, so that the indexes serve.
+fn conditions(filter: &RestFilter) -> (String, Vec<Value>) {
+    let mut sql = String::from("kind = ?");
+    let mut values = vec![Value::Integer(i64::from(filter.kind as u8))];
+    let texts = [
+        ("account", &filter.account),
+        ("parent", &filter.parent),
+        ("name", &filter.name),
+        ("status", &filter.status),
+        ("from_uri", &filter.from),
+        ("to_uri", &filter.to),
+    ];
+    for (column, text) in texts.into_iter().filter_map(|(column, text)| Some((column, text.as_ref()?))) {
+        sql.push_str(&format!(" AND {column} = ?"));
+        values.push(Value::Text(text.to_string()));
+    }
+    let times = [
+        ("created_at >=", filter.created_from),
+        ("created_at <=", filter.created_to),
+        ("ended_at >=", filter.ended_from),
+        ("ended_at <=", filter.ended_to),
+    ];
+    for (column, at) in times.into_iter().filter_map(|(column, at)| Some((column, at?))) {
+        sql.push_str(&format!(" AND {column} ?"));
+        values.push(Value::Integer(micros(at)));
+    }
+    (sql, values)
+}
+
+fn list(conn: &Connection, filter: &RestFilter) -> Result<RestLoaded, Failure> {
+    let (conditions, mut values) = conditions(filter);
+    let sql = format!("SELECT count(*) FROM rest WHERE {conditions}");
+    let total: i64 =
+        conn.prepare_cached(&sql)?.query_row(params_from_iter(values.iter()), |row| row.get(0))?;
+    let column = match filter.sort {
+        SortBy::Created => "created_at",
+        SortBy::From => "from_uri",
+        SortBy::To => "to_uri",
+        SortBy::Direction => "direction",
+        SortBy::Status => "status",
+        SortBy::Amount => "amount",
+        SortBy::Name => "name",
+    };
+    let order = if filter.ascending { "ASC" } else { "DESC" };
+    let sql = format!(
+        "SELECT {COLUMNS} FROM rest WHERE {conditions} ORDER BY {column} {order}, id {order} LIMIT ? OFFSET ?"
+    );
+    values.push(Value::Integer(i64::from(filter.limit.min(limits::MAX_PAGE))));
+    values.push(Value::Integer(i64::try_from(filter.offset).unwrap_or(i64::MAX)));
+    let mut statement = conn.prepare_cached(&sql)?;
+    let rows = statement.query_map(params_from_iter(values.iter()), row)?;
+    Ok(RestLoaded::Page {
+        rows: rows.collect::<rusqlite::Result<_>>()?,
+        total: total.try_into().unwrap_or_default(),
+    })
+}
+
+fn usage(conn: &Connection, filter: &UsageFilter) -> Result<Vec<Sum>, Failure> {
+    let format = match filter.by {
+        Period::All => "",
+        Period::Day => "%Y-%m-%d",
+        Period::Month => "%Y-%m",
+        Period::Year => "%Y",
+    };
+    let sql = "SELECT kind, direction, strftime(?4, created_at / 1000000, 'unixepoch') AS period, count(*), \
+               coalesce(sum(amount), 0), coalesce(sum((amount + 59) / 60), 0) FROM rest \
+               WHERE account = ?1 AND created_at >= ?2 AND created_at < ?3 AND kind IN (4, 6, 8, 11) \
+               GROUP BY period, kind, direction ORDER BY period DESC, kind, direction";
+    let mut statement = conn.prepare_cached(sql)?;
+    let from = filter.from.map_or(0, micros);
+    let to = filter.to.map_or(i64::MAX, micros);
+    let sums = statement.query_map(params![filter.account, from, to, format], |row| {
+        let whole = |index| row.get::<_, i64>(index).map(|value| u64::try_from(value).unwrap_or(0));
+        Ok(Sum {
+            kind: kind(row.get(0)?)?,
+            direction: row.get(1)?,
+            period: row.get::<_, Option<Box<str>>>(2)?.unwrap_or_default(),
+            count: whole(3)?,
+            amount: whole(4)?,
+            minutes: whole(5)?,
+        })
+    })?;
+    Ok(sums.collect::<rusqlite::Result<_>>()?)
+}
+
+fn row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
+    let at = |index| row.get::<_, i64>(index).map(from_micros);
+    Ok(Row {
+        kind: kind(row.get(0)?)?,
+        sid: row.get(1)?,
+        account: row.get(2)?,
+        parent: row.get(3)?,
+        name: row.get(4)?,
+        status: row.get(5)?,
+        from: row.get(6)?,
+        to: row.get(7)?,
+        direction: row.get(8)?,
+        amount: row.get(9)?,
+        created_at: at(10)?,
+        updated_at: at(11)?,
+        ended_at: row.get::<_, Option<i64>>(12)?.map(from_micros) as Option<Instant>,
+        body: row.get(13)?,
+    })
+}
+
+fn kind(number: u8) -> rusqlite::Result<Kind> {
+    const KINDS: [Kind; 12] = [
+        Kind::Account,
+        Kind::Application,
+        Kind::IncomingNumber,
+        Kind::Client,
+        Kind::Call,
+        Kind::Conference,
+        Kind::Recording,
+        Kind::Notification,
+        Kind::Message,
+        Kind::Queue,
+        Kind::CallerId,
+        Kind::Transcription,
+    ];
+    KINDS.get(usize::from(number)).copied().ok_or(rusqlite::Error::IntegralValueOutOfRange(0, number.into()))
+}
