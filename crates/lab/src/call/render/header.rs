@@ -42,11 +42,7 @@ impl Index {
     }
 
     /// The same with the names as the message spells them.
-    fn named_values<'m>(
-        &self,
-        message: &'m [u8],
-        name: &str,
-    ) -> impl Iterator<Item = (&'m [u8], &'m [u8])> {
+    fn named_values<'m>(&self, message: &'m [u8], name: &str) -> impl Iterator<Item = (&'m [u8], &'m [u8])> {
         let name = name.strip_suffix(':').unwrap_or(name).trim();
         let compact =
             COMPACT.iter().find(|(long, _)| name.eq_ignore_ascii_case(long)).map(|(_, short)| *short);
