@@ -218,7 +218,7 @@ impl Sender {
                 last.remote == message.remote
                     && last.from == message.from
                     && last.bytes.len() == message.bytes.len()
-                    && fits_run(header.msg_iovlen as usize + 1, message.bytes.len())
+                    && fits_run(header.msg_iovlen + 1, message.bytes.len())
             });
             if joins {
                 self.iovecs[taken] = as_iovec(message.bytes);
@@ -237,7 +237,7 @@ impl Sender {
             self.name_segment(index);
         }
         let sent = self.submit(socket, count)?;
-        Ok(self.headers[..sent].iter().map(|header| header.msg_hdr.msg_iovlen as usize).sum())
+        Ok(self.headers[..sent].iter().map(|header| header.msg_hdr.msg_iovlen).sum())
     }
 
     /// Says how long the datagrams of a run are.
@@ -246,7 +246,7 @@ impl Sender {
         if header.msg_iovlen < 2 {
             return;
         }
-        let used = header.msg_controllen as usize;
+        let used = header.msg_controllen;
         header.msg_control = (&raw mut self.controls[index]).cast();
         // SAFETY: the control has CONTROL bytes, of which a source address uses `used`, at most 40; msg_iov points at
         // the run's first entry.

@@ -77,7 +77,7 @@ impl<'a> Incoming<'a> {
                     break;
                 }
                 b'c' | b'C' | b'v' | b'V' | b'i' | b'I' | b'f' | b'F' | b't' | b'T' => {
-                    found.header(bytes, line, newline)
+                    found.header(bytes, line, newline);
                 }
                 _ => {}
             }
