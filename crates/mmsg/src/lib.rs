@@ -356,6 +356,23 @@ pub fn take_refusal(socket: BorrowedFd<'_>) -> Option<(SocketAddr, Vec<u8>)> {
     Some((remote, quote))
 }
 
+/// Reads from a connection; after [`want_timestamps`] with the time when the last of the bytes arrived, since the
+/// Unix epoch by the wall clock.
+pub fn receive_stamped(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Option<Duration>)> {
+    let mut control = Control([0; CONTROL]);
+    let mut iovec = iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    let mut header = zeroed_header().msg_hdr;
+    header.msg_iov = &raw mut iovec;
+    header.msg_iovlen = 1;
+    header.msg_control = (&raw mut control).cast();
+    header.msg_controllen = CONTROL as _;
+    // SAFETY: header points at buffer and control, which live on, and states their lengths.
+    let length = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT) };
+    let length = usize::try_from(length).map_err(|_| io::Error::last_os_error())?;
+    // SAFETY: the kernel filled in control and set its length.
+    Ok((length, unsafe { read_control(&header) }.received))
+}
+
 /// Above `net.core.rmem_max`; needs CAP_NET_ADMIN.
 pub fn force_receive_buffer(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);

@@ -6,8 +6,8 @@ use std::time::Duration;
 /// each datagram came. A server's answers wait for half of it on average.
 pub(super) const NAP: Duration = Duration::from_millis(2);
 
-/// The same with connections: nobody stamps what comes by them, so the nap is in the times that are measured.
-pub(super) const STREAM_NAP: Duration = Duration::from_millis(1);
+/// The same with TLS and WebSocket: nobody stamps what comes by them, so the nap is in the times that are measured.
+pub(super) const UNSTAMPED_NAP: Duration = Duration::from_millis(1);
 
 /// A shard is busy from so many messages in [`WINDOW`] on: 1,000 a second.
 pub(super) const BUSY: u64 = 20;

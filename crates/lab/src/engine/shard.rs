@@ -14,7 +14,7 @@ use stdx::time::Instant;
 use super::calls::{Calls, Link, Timers};
 use super::clock::Clock;
 use super::hub::{Command, Far, Hub, Inbox, Phase};
-use super::limits::{BUSY, LATE, NAP, STARTS_A_TURN, STREAM_NAP, WINDOW};
+use super::limits::{BUSY, LATE, NAP, STARTS_A_TURN, UNSTAMPED_NAP, WINDOW};
 use super::net::Net;
 use super::report::{Report, Reporter};
 use super::schedule::Arrivals;
@@ -148,7 +148,7 @@ impl Shard {
     fn rest(&mut self, events: &mut Events) {
         let now = self.clock.now();
         let timeout = if self.rhythm.naps() {
-            let nap = if self.net.streams.len() == 0 { NAP } else { STREAM_NAP };
+            let nap = if self.net.streams.are_stamped() { NAP } else { UNSTAMPED_NAP };
             std::thread::sleep(nap);
             self.rhythm.planned = now + nap;
             Duration::ZERO
@@ -342,10 +342,14 @@ impl Shard {
         let mut read = std::mem::take(&mut self.frames);
         let from = self.net.streams.remote(key);
         let address = from.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
-        self.net.streams.event(key, event, |message| read.put(message, address, now, None));
+        let wall = Clock::wall();
+        self.net.streams.event(key, event, |message, stamp| {
+            let received = stamp.map_or(now, |stamp| now - wall.saturating_sub(stamp));
+            read.put(message, address, received, None);
+        });
         for frame in &read.parcels {
             let bytes = &read.bytes[frame.start..frame.end];
-            self.handle(bytes, address, now, Origin::Link(Link::Stream(key)));
+            self.handle(bytes, address, frame.received, Origin::Link(Link::Stream(key)));
         }
         read.clear();
         self.frames = read;

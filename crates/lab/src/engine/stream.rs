@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry};
@@ -127,6 +129,11 @@ impl Streams {
         let key = self.listeners.insert(TcpListener::from_std(listener));
         let listener = self.listeners.get_mut(key).expect("it was just put there");
         registry.register(listener, token::token(Kind::Listener, key), Interest::READABLE)
+    }
+
+    /// Whether the kernel says when what comes by connections came.
+    pub(super) fn are_stamped(&self) -> bool {
+        matches!(self.options.network.transport.protocol, Protocol::Udp | Protocol::Tcp)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -432,7 +439,12 @@ impl Streams {
     }
 
     /// The kernel told of it: goes on with connecting, reading and writing. Messages go to `each`.
-    pub(super) fn event(&mut self, key: Key, event: &mio::event::Event, each: impl FnMut(&[u8])) {
+    pub(super) fn event(
+        &mut self,
+        key: Key,
+        event: &mio::event::Event,
+        each: impl FnMut(&[u8], Option<Duration>),
+    ) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         if let State::Connecting(tcp) = &connection.wire {
             if matches!(tcp.take_error(), Ok(Some(_)) | Err(_)) || event.is_error() {
@@ -471,6 +483,8 @@ impl Streams {
         };
         // Small messages must not wait for each other.
         let _ = tcp.set_nodelay(true);
+        // Best effort: without it a message came when it was read.
+        let _ = mmsg::want_timestamps(tcp.as_fd());
         let wire = if ours { Wire::connected(tcp, &opening) } else { Wire::accepted(tcp, &opening) };
         match wire {
             Ok(wire) => connection.wire = State::Up(Box::new(wire)),
@@ -478,7 +492,7 @@ impl Streams {
         }
     }
 
-    fn read(&mut self, key: Key, each: impl FnMut(&[u8])) {
+    fn read(&mut self, key: Key, each: impl FnMut(&[u8], Option<Duration>)) {
         self.scratch.resize(SCRATCH, 0);
         let Some(connection) = self.connections.get_mut(key) else { return };
         let State::Up(wire) = &mut connection.wire else { return };

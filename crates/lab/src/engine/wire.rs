@@ -1,7 +1,9 @@
 //! The bytes of one connection: plain, TLS, and WebSocket (RFC 7118) over either. Nothing here blocks.
 
 use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mio::net::TcpStream;
 use rustls::{ClientConnection, Connection, ServerConnection};
@@ -99,26 +101,34 @@ impl Wire {
         Ok(())
     }
 
-    /// Whole messages, until nothing more is there. `Ok(true)`: the peer closed.
-    pub(super) fn read(&mut self, scratch: &mut [u8], mut each: impl FnMut(&[u8])) -> io::Result<bool> {
+    /// Whole messages, until nothing more is there, each with the kernel's time of arrival where it says so.
+    /// `Ok(true)`: the peer closed.
+    pub(super) fn read(
+        &mut self,
+        scratch: &mut [u8],
+        mut each: impl FnMut(&[u8], Option<Duration>),
+    ) -> io::Result<bool> {
         self.advance()?;
         match self {
             Wire::Raw(io, cutter) => loop {
-                match io.read(scratch) {
-                    Ok(0) => return Ok(true),
-                    Ok(count) => cutter.push(&scratch[..count]),
+                let stamp = match io.read_stamped(scratch) {
+                    Ok((0, _)) => return Ok(true),
+                    Ok((count, stamp)) => {
+                        cutter.push(&scratch[..count]);
+                        stamp
+                    }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                     Err(error) => return Err(error),
-                }
+                };
                 while let Some(message) = cutter.cut().map_err(|()| io::Error::other("message too long"))? {
-                    each(message);
+                    each(message, stamp);
                 }
             },
             Wire::Web(web) => loop {
                 match web.read() {
-                    Ok(Message::Text(text)) => each(text.as_bytes()),
-                    Ok(Message::Binary(bytes)) => each(&bytes),
+                    Ok(Message::Text(text)) => each(text.as_bytes(), None),
+                    Ok(Message::Binary(bytes)) => each(&bytes, None),
                     Ok(_) => {}
                     Err(tungstenite::Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
                         return Ok(false);
@@ -210,6 +220,15 @@ fn speak_sip(request: &Request, mut response: Response) -> Result<Response, Erro
         response.headers_mut().insert("Sec-WebSocket-Protocol", HeaderValue::from_static("sip"));
     }
     Ok(response)
+}
+
+impl Io {
+    fn read_stamped(&mut self, buffer: &mut [u8]) -> io::Result<(usize, Option<Duration>)> {
+        match self {
+            Io::Plain(tcp) => mmsg::receive_stamped(tcp.as_fd(), buffer),
+            Io::Tls(..) => self.read(buffer).map(|count| (count, None)),
+        }
+    }
 }
 
 impl Read for Io {

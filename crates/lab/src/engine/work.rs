@@ -375,7 +375,9 @@ impl Shard {
         }
         self.out.effects = effects;
         let Some(entry) = self.calls.get(key) else { return };
-        if entry.call.over && entry.call.deadline <= now {
+        // It does not linger, or did so long enough.
+        let is_past = entry.call.deadline <= now || entry.call.deadline == Instant::FAR_FUTURE;
+        if entry.call.over && is_past {
             self.close_call(key);
             if let (Some(entry), Some(directory)) = (self.calls.remove(key), &self.hub.directory) {
                 directory.remove(entry.hash);
