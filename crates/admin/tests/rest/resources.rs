@@ -93,7 +93,12 @@ fn a_client_is_an_account_that_can_sign_in() {
     for wrong in ["", "Login=bob", "Password=x", "Login=a@b&Password=x", "Login=bob&Password=x&Status=2"] {
         assert_eq!(world.post("/Clients.json", wrong).status, 400, "{wrong}");
     }
-    // A login that is there on the command line's account is not taken over, and nothing stays behind.
+    // An account of the command line is not taken over, and nothing stays behind.
+    let address = store::Address::new("mallory", "example.org").unwrap();
+    let account = store::NewAccount::with_password(address, "z", Instant::from_unix_seconds(START)).unwrap();
+    admin::Repository::write(&*world.repository, store::Write::AddAccount(Box::new(account))).unwrap();
+    assert_eq!(world.post("/Clients.json", "Login=mallory&Password=y").fault(), (409, 20409));
+    assert_eq!(world.get("/Clients.json").json()["total"], 0);
     world.make("/Clients.json", "Login=eve&Password=x");
     assert_eq!(world.post("/Clients.json", "Login=eve&Password=y").fault(), (409, 20409));
     assert_eq!(world.get("/Clients.json").json()["total"], 1);
