@@ -61,6 +61,10 @@ fn a_number_is_bound_once_with_its_plus_and_listed_by_class() {
     assert_eq!(total("/IncomingPhoneNumbers/TollFree.json"), Some(0));
     assert_eq!(total("/IncomingPhoneNumbers.json?PhoneNumber=1234"), Some(1));
     assert_eq!(total("/AvailablePhoneNumbers/US/Local.json"), Some(0));
+    world.make("/IncomingPhoneNumbers.json", "PhoneNumber=12.*");
+    let numbers = admin::numbers::Numbers::load(&*world.repository).unwrap();
+    let found = |called| numbers.find(called).map(|number| number.phone_number.as_str());
+    assert_eq!((found("1234"), found("1299"), found("99")), (Some("+1234"), Some("12.*"), None));
     let fault = |form| world.post("/IncomingPhoneNumbers.json", form).fault();
     assert_eq!(fault(""), (400, 21421));
     assert_eq!(fault("AreaCode=030"), (400, 21452));
