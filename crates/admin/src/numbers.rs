@@ -4,8 +4,11 @@ use std::collections::HashMap;
 
 use regex::{Regex, RegexBuilder};
 use store::rest::types::IncomingNumber;
+use store::rest::{Kind, Resource, RestFilter, RestLoaded, RestRead};
+use store::{Loaded, Read, StoreError};
 
 use crate::limits;
+use crate::service::Repository;
 
 /// What `PhoneNumber` means: a number or name as it is kept, or a regular expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +68,27 @@ impl Numbers {
         }
         numbers.patterns.sort_by_key(|(_, binding)| std::cmp::Reverse(binding.phone_number.len()));
         numbers
+    }
+
+    /// All that are in the record, page by page.
+    pub fn load(repository: &dyn Repository) -> Result<Self, StoreError> {
+        let mut bindings = Vec::new();
+        loop {
+            let filter = RestFilter {
+                offset: bindings.len() as u64,
+                ascending: true,
+                ..RestFilter::all(Kind::IncomingNumber)
+            };
+            let loaded = repository.read(Read::Rest(RestRead::List(filter)))?;
+            let Loaded::Rest(RestLoaded::Page { rows, .. }) = loaded else { break };
+            if rows.is_empty() {
+                break;
+            }
+            for row in &rows {
+                bindings.push(IncomingNumber::from_row(row)?);
+            }
+        }
+        Ok(Numbers::new(bindings))
     }
 
     /// The binding of a called user part: `1234` and `+1234` are one number.

@@ -28,14 +28,27 @@ pub(crate) fn signer(state: &State, authorization: &str) -> Result<RestAccount, 
     let verifier = account.as_ref().map_or_else(TokenVerifier::of_nobody, |account| account.token.clone());
     match account {
         Some(account) if verifier.is_of(&token) => {
-            if account.status == "active" {
-                Ok(account)
-            } else {
-                Err(Fault::new(403, 20005, format!("Account is {}", account.status)))
-            }
+            active(state, &account)?;
+            Ok(account)
         }
         _ => Err(Fault::sign_in()),
     }
+}
+
+/// An account is as active as all above it.
+fn active(state: &State, account: &RestAccount) -> Result<(), Fault> {
+    let mut above = Some(account.clone());
+    for _ in 0..limits::MAX_DEPTH {
+        let Some(account) = above else { break };
+        if account.status != "active" {
+            return Err(Fault::new(403, 20005, format!("Account is {}", account.status)));
+        }
+        above = match &account.parent {
+            Some(parent) => state.get(parent)?,
+            None => None,
+        };
+    }
+    Ok(())
 }
 
 /// The account of the path: the signer's own, or one below it. Others do not exist for the signer.

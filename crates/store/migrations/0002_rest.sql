@@ -21,9 +21,11 @@ CREATE TABLE rest (
 ) STRICT;
 CREATE UNIQUE INDEX rest_sid ON rest (sid);
 CREATE INDEX rest_account ON rest (account, kind, created_at);
+CREATE INDEX rest_time ON rest (kind, created_at);
+CREATE INDEX rest_named ON rest (name, kind) WHERE name IS NOT NULL;
 CREATE INDEX rest_parent ON rest (parent, kind) WHERE parent IS NOT NULL;
 -- An e-mail address signs in to one account (0) and a number rings one binding (2).
 CREATE UNIQUE INDEX rest_name ON rest (kind, name) WHERE kind IN (0, 2);
--- A client's login (3), a queue's name (9) and a caller id (10) are its account's own.
+-- A queue's name (9) and a caller id (10) are unique in their account; a client's login (3) in all.
 CREATE UNIQUE INDEX rest_own_name ON rest (account, kind, name) WHERE kind IN (9, 10);
 CREATE UNIQUE INDEX rest_client ON rest (name) WHERE kind = 3;

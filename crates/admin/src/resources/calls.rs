@@ -189,6 +189,7 @@ pub(super) fn place(
     document: Document,
     conference: Option<&str>,
 ) -> Result<RestCall, Fault> {
+    super::check_active(context)?;
     let to = context.text("To").ok_or_else(|| Fault::invalid(21201, "No 'To' number is specified"))?;
     let from =
         context.text("From").ok_or_else(|| Fault::invalid(21213, "'From' phone number is required"))?;

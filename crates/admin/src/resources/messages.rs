@@ -101,6 +101,7 @@ fn list(context: &Context<'_>) -> Result<Answer, Fault> {
 }
 
 fn create(context: &Context<'_>) -> Result<Answer, Fault> {
+    super::check_active(context)?;
     let required = |name, code, what: &str| context.text(name).ok_or_else(|| Fault::invalid(code, what));
     let to = required("To", 21604, "'To' phone number is required")?;
     let from = required("From", 21603, "'From' phone number is required")?;

@@ -144,6 +144,14 @@ pub(crate) fn own<T: Resource>(context: &Context<'_>, sid: &str) -> Result<T, Fa
     found.filter(|resource| of_account(&resource.columns())).ok_or_else(|| Fault::not_found(sid))
 }
 
+/// Calls and messages of a suspended account are refused to its parents, too.
+pub(crate) fn check_active(context: &Context<'_>) -> Result<(), Fault> {
+    match context.account.status.as_str() {
+        "active" => Ok(()),
+        status => Err(Fault::new(403, 10001, format!("Account {} is {status}", context.account.common.sid))),
+    }
+}
+
 /// The sid that ends the path.
 pub(crate) fn last<'a>(context: &Context<'a>) -> &'a str {
     context.variables.last().copied().unwrap_or_default()

@@ -109,11 +109,10 @@ pub(crate) const AVAILABLE: &[Route] = &[
 ];
 
 /// `Local`, `TollFree` or `Mobile`, when the path ends so.
-fn class<'a>(context: &'a Context<'_>) -> &'a str {
-    match context.request.segments.last().map(String::as_str) {
-        Some(class @ ("Local" | "TollFree" | "Mobile")) => class,
-        _ => "",
-    }
+fn class(context: &Context<'_>) -> &'static str {
+    let classes = ["Local", "TollFree", "Mobile"];
+    let last = context.request.segments.last().map_or("", String::as_str);
+    classes.into_iter().find(|class| *class == last).unwrap_or_default()
 }
 
 fn list(context: &Context<'_>) -> Result<Answer, Fault> {

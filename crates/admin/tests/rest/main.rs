@@ -1,5 +1,7 @@
 //! Every resource through the router, over a real record and a node of the tests' own.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod calls;
 mod lists;
 mod plane;

@@ -61,6 +61,10 @@ fn a_number_is_bound_once_with_its_plus_and_listed_by_class() {
     assert_eq!(total("/IncomingPhoneNumbers/TollFree.json"), Some(0));
     assert_eq!(total("/IncomingPhoneNumbers.json?PhoneNumber=1234"), Some(1));
     assert_eq!(total("/AvailablePhoneNumbers/US/Local.json"), Some(0));
+    world.make("/IncomingPhoneNumbers.json", "PhoneNumber=12.*");
+    let numbers = admin::numbers::Numbers::load(&*world.repository).unwrap();
+    let found = |called| numbers.find(called).map(|number| number.phone_number.as_str());
+    assert_eq!((found("1234"), found("1299"), found("99")), (Some("+1234"), Some("12.*"), None));
     let fault = |form| world.post("/IncomingPhoneNumbers.json", form).fault();
     assert_eq!(fault(""), (400, 21421));
     assert_eq!(fault("AreaCode=030"), (400, 21452));
@@ -93,7 +97,12 @@ fn a_client_is_an_account_that_can_sign_in() {
     for wrong in ["", "Login=bob", "Password=x", "Login=a@b&Password=x", "Login=bob&Password=x&Status=2"] {
         assert_eq!(world.post("/Clients.json", wrong).status, 400, "{wrong}");
     }
-    // A login that is there on the command line's account is not taken over, and nothing stays behind.
+    // An account of the command line is not taken over, and nothing stays behind.
+    let address = store::Address::new("mallory", "example.org").unwrap();
+    let account = store::NewAccount::with_password(address, "z", Instant::from_unix_seconds(START)).unwrap();
+    admin::Repository::write(&*world.repository, store::Write::AddAccount(Box::new(account))).unwrap();
+    assert_eq!(world.post("/Clients.json", "Login=mallory&Password=y").fault(), (409, 20409));
+    assert_eq!(world.get("/Clients.json").json()["total"], 0);
     world.make("/Clients.json", "Login=eve&Password=x");
     assert_eq!(world.post("/Clients.json", "Login=eve&Password=y").fault(), (409, 20409));
     assert_eq!(world.get("/Clients.json").json()["total"], 1);

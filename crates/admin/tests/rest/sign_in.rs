@@ -71,6 +71,13 @@ fn sub_accounts_are_their_parents_and_nobody_elses() {
     assert_eq!(as_sub("POST", &path(sid, ""), "Status=closed").fault(), (403, 20006));
     assert_eq!(world.ask("POST", &path(sid, ""), "Status=suspended").json()["status"], "suspended");
     assert_eq!(as_sub("GET", &path(sid, ""), "").fault(), (403, 20005));
+    // Nobody calls for it, and who is below it does not sign in either.
+    let call = "To=1&From=2&Url=http://a";
+    assert_eq!(world.ask("POST", &path(sid, "/Calls"), call).fault(), (403, 10001));
+    assert_eq!(world.ask("POST", &path(sid, "/Messages"), "To=1&From=2&Body=a").fault(), (403, 10001));
+    let below = grandchild["sid"].as_str().unwrap();
+    let as_below = (below, grandchild["auth_token"].as_str().unwrap());
+    assert_eq!(world.as_who(as_below, "GET", &path(below, ""), "").fault(), (403, 20005));
     assert_eq!(world.ask("DELETE", &path(sid, ""), "").status, 204);
     assert_eq!(world.ask("POST", &path(sid, ""), "Status=active").fault(), (400, 20400));
 }

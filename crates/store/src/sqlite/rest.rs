@@ -23,9 +23,8 @@ pub(super) fn write(conn: &Connection, write: &RestWrite) -> Result<WriteDone, F
             changed_one(conn.prepare_cached(sql)?.execute(params![sid, *kind as u8])?, sid)
         }
         RestWrite::Forget { kind, before } => {
-            // The table grows in order of time: the oldest rows have the lowest ids.
             let sql = "DELETE FROM rest WHERE id IN (SELECT id FROM rest WHERE kind = ?1 AND created_at < ?2 \
-                       ORDER BY id LIMIT ?3)";
+                       ORDER BY created_at LIMIT ?3)";
             let rows = conn.prepare_cached(sql)?.execute(params![
                 *kind as u8,
                 micros(*before),

@@ -1,0 +1,170 @@
+//! Rows of the REST interface: written, found, filtered, summed, forgotten.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use stdx::Instant;
+use store::rest::types::{Common, IncomingNumber, Queue, RestCall, TextMessage};
+use store::rest::{
+    Kind, Period, Resource, RestFilter, RestLoaded, RestRead, RestWrite, Row, SortBy, Sum, UsageFilter,
+};
+use store::{Admin, Loaded, Read, Sqlite, StoreError, Write, WriteDone, limits};
+use tempfile::TempDir;
+
+fn admin() -> (TempDir, Admin) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Sqlite::open(dir.path().join("belfry.db")).unwrap();
+    (dir, Admin::new(&store).unwrap())
+}
+
+fn common(sid: &str, account: &str, seconds: u64) -> Common {
+    let at = Instant::from_unix_seconds(seconds);
+    Common { sid: sid.into(), account: account.into(), created_at: at, updated_at: at }
+}
+
+fn insert(admin: &mut Admin, resource: &impl Resource) -> Result<WriteDone, StoreError> {
+    admin.write(&Write::Rest(RestWrite::Insert(Box::new(resource.row().unwrap()))))
+}
+
+fn read(admin: &mut Admin, read: RestRead) -> RestLoaded {
+    match admin.read(&Read::Rest(read)).unwrap() {
+        Loaded::Rest(loaded) => loaded,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn list(admin: &mut Admin, filter: RestFilter) -> (Vec<Row>, u64) {
+    match read(admin, RestRead::List(filter)) {
+        RestLoaded::Page { rows, total } => (rows, total),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn call(sid: &str, seconds: u64, duration: u32) -> RestCall {
+    RestCall {
+        common: common(sid, "AC1", seconds),
+        from: "alice".into(),
+        status: "completed".into(),
+        direction: "inbound".into(),
+        duration: Some(duration),
+        ..RestCall::default()
+    }
+}
+
+#[test]
+fn a_resource_comes_back_as_it_was_and_can_be_replaced() {
+    let (_dir, mut admin) = admin();
+    let mut one = call("CA1", 5, 7);
+    one.ended_at = Some(Instant::from_micros(12_345_678));
+    insert(&mut admin, &one).unwrap();
+    let sid = || RestRead::Sid { kind: Kind::Call, sid: "CA1".into() };
+    let RestLoaded::Row(Some(row)) = read(&mut admin, sid()) else { panic!() };
+    assert_eq!(RestCall::from_row(&row).unwrap(), one);
+    assert_eq!(*row, one.row().unwrap());
+    one.status = "failed".into();
+    admin.write(&Write::Rest(RestWrite::Replace(Box::new(one.row().unwrap())))).unwrap();
+    let RestLoaded::Row(Some(row)) = read(&mut admin, sid()) else { panic!() };
+    assert_eq!(RestCall::from_row(&row).unwrap().status, "failed");
+    // Of another kind there is nothing under this sid.
+    let other = RestRead::Sid { kind: Kind::Queue, sid: "CA1".into() };
+    assert_eq!(read(&mut admin, other), RestLoaded::Row(None));
+    let remove = Write::Rest(RestWrite::Remove { kind: Kind::Call, sid: "CA1".into() });
+    admin.write(&remove).unwrap();
+    assert_eq!(admin.write(&remove), Err(StoreError::NotFound { what: "CA1".into() }));
+    let replace = Write::Rest(RestWrite::Replace(Box::new(one.row().unwrap())));
+    assert_eq!(admin.write(&replace), Err(StoreError::NotFound { what: "CA1".into() }));
+}
+
+#[test]
+fn numbers_are_unique_in_all_and_queues_in_their_account() {
+    let (_dir, mut admin) = admin();
+    let number = |sid: &str, account: &str| IncomingNumber {
+        common: common(sid, account, 1),
+        phone_number: "+1234".into(),
+        ..IncomingNumber::default()
+    };
+    insert(&mut admin, &number("PN1", "AC1")).unwrap();
+    let taken = Err(StoreError::Exists { what: "+1234".into() });
+    assert_eq!(insert(&mut admin, &number("PN2", "AC2")), taken);
+    let queue = |sid: &str, account: &str| Queue {
+        common: common(sid, account, 1),
+        friendly_name: "support".into(),
+        max_size: 1,
+    };
+    insert(&mut admin, &queue("QU1", "AC1")).unwrap();
+    insert(&mut admin, &queue("QU2", "AC2")).unwrap();
+    assert_eq!(insert(&mut admin, &queue("QU3", "AC1")), Err(StoreError::Exists { what: "support".into() }));
+    let name = RestRead::Name { kind: Kind::Queue, account: Some("AC2".into()), name: "support".into() };
+    let RestLoaded::Row(Some(row)) = read(&mut admin, name) else { panic!() };
+    assert_eq!(&*row.sid, "QU2");
+}
+
+#[test]
+fn lists_are_filtered_sorted_and_cut() {
+    let (_dir, mut admin) = admin();
+    for number in 0..5 {
+        insert(&mut admin, &call(&format!("CA{number}"), 100 + number, 10 - u32::try_from(number).unwrap()))
+            .unwrap();
+    }
+    let filter =
+        RestFilter { account: Some("AC1".into()), limit: 2, offset: 1, ..RestFilter::all(Kind::Call) };
+    let (rows, total) = list(&mut admin, filter.clone());
+    let sids = |rows: &[Row]| rows.iter().map(|row| row.sid.to_string()).collect::<Vec<_>>();
+    assert_eq!((sids(&rows), total), (vec!["CA3".to_owned(), "CA2".to_owned()], 5));
+    let by_amount = RestFilter { sort: SortBy::Amount, ascending: true, offset: 0, ..filter.clone() };
+    assert_eq!(sids(&list(&mut admin, by_amount).0), ["CA4", "CA3"]);
+    let from = Some(Instant::from_unix_seconds(103));
+    assert_eq!(list(&mut admin, RestFilter { created_from: from, ..filter.clone() }).1, 2);
+    assert_eq!(list(&mut admin, RestFilter { created_to: from, ..filter.clone() }).1, 4);
+    assert_eq!(list(&mut admin, RestFilter { from: Some("bob".into()), ..filter.clone() }).1, 0);
+    assert_eq!(list(&mut admin, RestFilter { account: Some("AC2".into()), ..filter }).1, 0);
+}
+
+#[test]
+fn usage_adds_up_by_day_and_minutes_are_rounded_up() {
+    let (_dir, mut admin) = admin();
+    let day = 86_400;
+    for (sid, at, seconds) in [("CA1", 0, 1), ("CA2", 1, 61), ("CA3", day, 0)] {
+        insert(&mut admin, &call(sid, at, seconds)).unwrap();
+    }
+    let message =
+        TextMessage { common: common("SM1", "AC1", 0), body: "x".repeat(161), ..TextMessage::default() };
+    insert(&mut admin, &message).unwrap();
+    let filter = UsageFilter { account: "AC1".into(), from: None, to: None, by: Period::Day };
+    let RestLoaded::Sums(sums) = read(&mut admin, RestRead::Usage(filter.clone())) else { panic!() };
+    let sum = |kind, direction: Option<&str>, period: &str, count, amount, minutes| Sum {
+        kind,
+        direction: direction.map(Box::from),
+        period: period.into(),
+        count,
+        amount,
+        minutes,
+    };
+    let expected = [
+        sum(Kind::Call, Some("inbound"), "1970-01-02", 1, 0, 0),
+        sum(Kind::Call, Some("inbound"), "1970-01-01", 2, 62, 3),
+        sum(Kind::Message, None, "1970-01-01", 1, 2, 1),
+    ];
+    assert_eq!(sums, expected);
+    let to = Some(Instant::from_unix_seconds(1));
+    let RestLoaded::Sums(sums) =
+        read(&mut admin, RestRead::Usage(UsageFilter { to, by: Period::All, ..filter }))
+    else {
+        panic!()
+    };
+    assert_eq!(sums[0], sum(Kind::Call, Some("inbound"), "", 1, 1, 1));
+}
+
+#[test]
+fn old_rows_of_a_kind_are_forgotten_and_a_body_has_a_limit() {
+    let (_dir, mut admin) = admin();
+    for number in 0..4 {
+        insert(&mut admin, &call(&format!("CA{number}"), number, 0)).unwrap();
+    }
+    let before = Instant::from_unix_seconds(3);
+    let forget = |kind| Write::Rest(RestWrite::Forget { kind, before });
+    assert_eq!(admin.write(&forget(Kind::Message)), Ok(WriteDone::Changed { rows: 0 }));
+    assert_eq!(admin.write(&forget(Kind::Call)), Ok(WriteDone::Changed { rows: 3 }));
+    assert_eq!(list(&mut admin, RestFilter::all(Kind::Call)).1, 1);
+    let long = TextMessage { body: "x".repeat(limits::MAX_REST_BODY), ..TextMessage::default() };
+    assert!(matches!(long.row(), Err(StoreError::Invalid { .. })));
+}
