@@ -14,7 +14,7 @@ use stdx::time::Instant;
 use super::calls::{Calls, Link, Timers};
 use super::clock::Clock;
 use super::hub::{Command, Far, Hub, Inbox, Phase};
-use super::limits::{BUSY, LATE, NAP, STARTS_A_TURN, UNSTAMPED_NAP, WINDOW};
+use super::limits::{BUSY, LATE, MEDIA_NAP, NAP, STARTS_A_TURN, UNSTAMPED_NAP, WINDOW};
 use super::net::Net;
 use super::report::{Report, Reporter};
 use super::schedule::Arrivals;
@@ -148,7 +148,7 @@ impl Shard {
     fn rest(&mut self, events: &mut Events) {
         let now = self.clock.now();
         let timeout = if self.rhythm.naps() {
-            let nap = if self.net.streams.are_stamped() { NAP } else { UNSTAMPED_NAP };
+            let nap = self.nap(now);
             std::thread::sleep(nap);
             self.rhythm.planned = now + nap;
             Duration::ZERO
@@ -163,6 +163,15 @@ impl Shard {
         // Interrupted by a signal: an empty turn.
         if self.poll.poll(events, Some(timeout)).is_err() {
             events.clear();
+        }
+    }
+
+    /// Media is paced, so it is not kept waiting as messages are.
+    fn nap(&self, now: Instant) -> Duration {
+        let nap = if self.net.streams.are_stamped() { NAP } else { UNSTAMPED_NAP };
+        match self.media.deadline() {
+            Some(media) => nap.min(media.since(now).max(MEDIA_NAP)),
+            None => nap,
         }
     }
 
