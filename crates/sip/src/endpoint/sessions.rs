@@ -102,7 +102,7 @@ impl Endpoint {
         sdp: Bytes,
         out: &mut Outbox,
     ) -> Result<(), CommandError> {
-        self.with_sessions(now, out, |sessions, effects| sessions.offer(session, sdp, effects))
+        self.with_sessions(now, out, |sessions, effects| sessions.offer(session, &sdp, effects))
     }
 
     pub fn accept_offer(
@@ -226,7 +226,7 @@ impl Endpoint {
                 self.reply_for_session(now, transaction, status, bytes, out);
             }
             SessionEffect::Request { id, bytes, onward } => {
-                self.send_for_session(now, id, bytes, &onward, out)
+                self.send_for_session(now, id, bytes, &onward, out);
             }
             SessionEffect::Ack { bytes, onward } => self.send_ack(now, bytes, &onward, out),
             SessionEffect::Cancel { id } => {

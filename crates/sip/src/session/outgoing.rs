@@ -131,7 +131,7 @@ impl Sessions {
             }
             return;
         }
-        let Some(pending) = self.requests.remove(&id.0) else { return };
+        let Some(pending) = self.take_request(id) else { return };
         let Some(pending) = self.prove(pending, response, out) else { return };
         let end = Final { status: response.status(), response: Some(response) };
         self.handle_final(now, id.0, &pending, &end, out);
@@ -139,7 +139,7 @@ impl Sessions {
 
     /// No response came (408), or it could not be sent (503).
     pub(crate) fn handle_failure(&mut self, now: Instant, id: RequestId, status: u16, out: &mut Out) {
-        let Some(pending) = self.requests.remove(&id.0) else { return };
+        let Some(pending) = self.take_request(id) else { return };
         self.handle_final(now, id.0, &pending, &Final { status, response: None }, out);
     }
 
@@ -204,7 +204,7 @@ impl Sessions {
             Purpose::Offer { .. } => self.note_offer_request(key, id),
             _ => {}
         }
-        self.requests.insert(id, pending);
+        self.insert_request(id, pending);
         out.push(SessionEffect::Request { id: RequestId(id), bytes, onward });
     }
 
