@@ -73,7 +73,8 @@ impl Sessions {
         invite: Invite,
         out: &mut Out,
     ) -> Result<SessionId, CommandError> {
-        if self.sessions.len() >= limits::SESSIONS {
+        // Without an offer the answer to theirs would have to go with the ACK, which is sent at once.
+        if self.sessions.len() >= limits::SESSIONS || invite.offer.is_empty() {
             return Err(CommandError::Refused);
         }
         let tag = self.tag();
@@ -82,7 +83,8 @@ impl Sessions {
             given => given.as_bytes().into(),
         };
         let dialog = Dialog::calling(&invite, call_id, tag.clone()).ok_or(CommandError::Refused)?;
-        let deadline = if invite.timeout.is_zero() { Instant::FAR_FUTURE } else { now + invite.timeout };
+        let patience = if invite.timeout.is_zero() { limits::RING_PATIENCE } else { invite.timeout };
+        let deadline = now + patience;
         let calling = Calling { request: 0, early: Vec::new(), heard: false, cancel: Cancel::No, deadline };
         let mut session = Session::new(dialog, Stage::Calling(Box::new(calling)));
         session.owns_call_id = true;
@@ -96,8 +98,7 @@ impl Sessions {
         for (name, value) in &invite.headers {
             request.header(name, value.as_bytes());
         }
-        let bytes =
-            if invite.offer.is_empty() { request.finish() } else { request.finish_with(SDP, &invite.offer) };
+        let bytes = request.finish_with(SDP, &invite.offer);
         // What was put into it by others must leave it a message.
         if Message::parse(bytes.clone()).is_err() {
             return Err(CommandError::Refused);
