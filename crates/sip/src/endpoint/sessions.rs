@@ -99,10 +99,10 @@ impl Endpoint {
         &mut self,
         now: Instant,
         session: SessionId,
-        sdp: Bytes,
+        sdp: &Bytes,
         out: &mut Outbox,
     ) -> Result<(), CommandError> {
-        self.with_sessions(now, out, |sessions, effects| sessions.offer(session, &sdp, effects))
+        self.with_sessions(now, out, |sessions, effects| sessions.offer(session, sdp, effects))
     }
 
     pub fn accept_offer(
