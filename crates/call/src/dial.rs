@@ -150,6 +150,7 @@ impl Dial {
     /// A leg picked up. One that comes too late is hung up.
     pub fn handle_answered(&mut self, now: Instant, leg: LegId, out: &mut Vec<DialEffect>) {
         let is_ringing = matches!(self.state, State::Ringing { .. });
+        let is_joined = self.is_joined(leg);
         match self.leg_mut(leg) {
             Some(known @ Leg::Ringing) if is_ringing => {
                 *known = Leg::Screening;
@@ -161,7 +162,7 @@ impl Dial {
             }
             // Said twice, or after it was hung up: whoever has ended stays so.
             Some(_) if is_ringing => {}
-            _ if self.is_joined(leg) => {}
+            _ if is_joined => {}
             _ => out.push(DialEffect::HangUp(leg)),
         }
     }
