@@ -248,7 +248,7 @@ impl Sessions {
         let Some(rseq) = rseq.filter(|_| is_reliable) else { return true };
         let early = &mut calling.early[index];
         // RFC 3262 §4: in order, and each once; the PRACK's own transaction repeats it.
-        if early.rseq != 0 && rseq != early.rseq + 1 {
+        if early.rseq != 0 && early.rseq.checked_add(1) != Some(rseq) {
             return false;
         }
         early.rseq = rseq;
