@@ -1,5 +1,6 @@
-//! Call control: the routing plan and the ledger of calls.
+//! Call control: the routing plan, the ledger of calls, and who is joined with whom.
 
+pub mod dial;
 mod dice;
 pub mod health;
 pub mod ledger;
@@ -8,6 +9,7 @@ mod pattern;
 pub mod plan;
 pub mod target;
 
+pub use dial::{Dial, DialEffect, DialEnd, DialSettings, DialStatus, LegEnd, LegId};
 pub use health::{Health, HealthEffect, HealthSettings};
 pub use ledger::{CallEvent, CallEventKind, CallRecord, EndedBy, Ledger, LedgerCounts, LedgerSettings};
 pub use plan::{Caller, Decision, Plan, PlanError, PlanRequest, PlanSettings, Route, TargetGroup};

@@ -163,3 +163,7 @@ pub const REFERS: usize = 4;
 
 /// How long an application may think about an offer. Then 500; well under the 32 s of timer B.
 pub const OFFER_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a call may go without an answer, or an application without a word to its caller: Timer C (RFC 3261
+/// §16.6 step 11), after which a proxy gives up as well. Then 480, or CANCEL.
+pub const RING_PATIENCE: Duration = Duration::from_secs(181);

@@ -21,7 +21,7 @@ fn do_something(rng: &mut Rng, now: Instant, session: SessionId, endpoint: &mut 
         0 => endpoint.ring(now, session, 180, Bytes::new(), out),
         1 => endpoint.ring(now, session, 183, sdp(), out),
         2..5 => endpoint.answer(now, session, sdp(), NO_HEADERS, out),
-        5 => endpoint.offer(now, session, sdp(), out),
+        5 => endpoint.offer(now, session, &sdp(), out),
         6 => endpoint.tell_peer(now, session, Method::Info, "application/dtmf", &"5".into(), out),
         7 => endpoint.refer(now, session, "sip:carol@10.0.0.4", None, out),
         8 if rng.chance(300) => endpoint.reject(now, session, 486, "Busy Here", &[], out),

@@ -80,7 +80,7 @@ fn offers_cross() {
     let mut pair = up(agrees);
     let theirs = pair.theirs();
     pair.offer("v=0 ours").unwrap();
-    pair.do_them(|endpoint, now, out| endpoint.offer(now, theirs, "v=0 theirs".into(), out)).unwrap();
+    pair.do_them(|endpoint, now, out| endpoint.offer(now, theirs, &"v=0 theirs".into(), out)).unwrap();
     pair.run(100);
     assert_snapshot!(pair.world.ladder(), @r"
      0ms  us ──INVITE──────▶ them

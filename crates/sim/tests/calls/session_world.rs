@@ -103,7 +103,7 @@ impl Pair {
 
     pub(crate) fn offer(&mut self, sdp: &'static str) -> Result<(), CommandError> {
         let session = self.session;
-        self.do_us(|endpoint, now, out| endpoint.offer(now, session, sdp.into(), out))
+        self.do_us(|endpoint, now, out| endpoint.offer(now, session, &sdp.into(), out))
     }
 
     pub(crate) fn server(&self, node: NodeId) -> &Server {

@@ -9,7 +9,7 @@ use sip::session::{Cause, Invite, Login, SessionEvent, SessionId};
 use crate::phone::Phone;
 use crate::server::{self, Server};
 use crate::session_world::{ANSWER, NO_HEADERS, Pair, agent, answers, assert_at_rest, heard, invite_to};
-use crate::{SERVER, Scene, address, bob, carol, targets};
+use crate::{Scene, address, bob, carol, targets};
 
 #[test]
 fn a_call_from_one_to_the_other() {
@@ -418,5 +418,44 @@ fn a_phone_calls_an_application() {
     scene.run(500);
     let alice: &Phone = scene.world.node(scene.alice);
     assert_eq!(alice.finals.last().unwrap().0, 481);
-    let _ = SERVER;
+}
+
+/// What an INVITE may not ask: RFC 3261 §8.2.2.3, RFC 4028 §9.
+#[test]
+fn what_cannot_be_done_is_refused() {
+    let lines = [
+        ("Require: precondition\r\n", 420),
+        ("Session-Expires: 30\r\nSupported: timer\r\n", 422),
+        ("Require: timer\r\nSession-Expires: 90;refresher=uac\r\nSupported: timer\r\n", 200),
+    ];
+    for (lines, status) in lines {
+        let mut scene = Scene::build(1, agent(1).with_app(answers), vec![]);
+        scene.world.act(scene.alice, |phone: &mut Phone, now, out| {
+            phone.call_with(now, "sip:1234@10.0.0.1", lines, out);
+        });
+        scene.run(500);
+        assert_eq!(scene.status(), status, "{lines}");
+        if status == 200 {
+            scene.hang_up();
+        }
+        scene.rest();
+        assert_at_rest(scene.server());
+    }
+}
+
+/// An application that says nothing is answered for.
+#[test]
+fn an_application_sleeps() {
+    let mut pair = Pair::with(|_, _, _, _| {});
+    pair.call();
+    pair.run(180_900);
+    assert_eq!(pair.others(), "invited");
+    pair.run(32_000);
+    assert_eq!(pair.others(), "invited, ended: cancelled");
+    pair.rest();
+    let mut scene = Scene::build(1, agent(1).with_app(|_, _, _, _| {}), vec![]);
+    scene.call("sip:1234@10.0.0.1");
+    scene.run(182_000);
+    assert_eq!((scene.status(), heard(scene.server())), (480, "invited, ended: timeout".into()));
+    scene.rest();
 }

@@ -18,12 +18,7 @@ const PROXY_REQUIRE_KNOWN: &[&str] = &["path", "outbound", "gruu", "sec-agree"];
 
 impl Endpoint {
     pub(super) fn dispatch(&mut self, now: Instant, key: Key, out: &mut Outbox) {
-        let Some(context) = self.contexts.get(key) else { return };
-        let restored = self.restore_strictly_routed(&context.request);
-        let Some(context) = self.contexts.get_mut(key) else { return };
-        if let Some(restored) = restored {
-            context.request = restored;
-        }
+        self.restore_route(key);
         let Some(context) = self.contexts.get(key) else { return };
         let request = &context.request;
         let unsupported = Self::unsupported(request, Header::ProxyRequire, PROXY_REQUIRE_KNOWN);
@@ -79,6 +74,14 @@ impl Endpoint {
         }
         self.set_stage(key, Stage::Planning { own_routes: own.count });
         self.plan(key, Caller::Stranger, out);
+    }
+
+    fn restore_route(&mut self, key: Key) {
+        let Some(context) = self.contexts.get(key) else { return };
+        let restored = self.restore_strictly_routed(&context.request);
+        if let (Some(restored), Some(context)) = (restored, self.contexts.get_mut(key)) {
+            context.request = restored;
+        }
     }
 
     /// Asks where the request goes. A caller is a stranger until it has proved to be somebody.

@@ -99,7 +99,7 @@ impl Endpoint {
         &mut self,
         now: Instant,
         session: SessionId,
-        sdp: Bytes,
+        sdp: &Bytes,
         out: &mut Outbox,
     ) -> Result<(), CommandError> {
         self.with_sessions(now, out, |sessions, effects| sessions.offer(session, sdp, effects))
@@ -226,7 +226,7 @@ impl Endpoint {
                 self.reply_for_session(now, transaction, status, bytes, out);
             }
             SessionEffect::Request { id, bytes, onward } => {
-                self.send_for_session(now, id, bytes, &onward, out)
+                self.send_for_session(now, id, bytes, &onward, out);
             }
             SessionEffect::Ack { bytes, onward } => self.send_ack(now, bytes, &onward, out),
             SessionEffect::Cancel { id } => {
@@ -281,7 +281,8 @@ impl Endpoint {
             source: &source,
             contact: &contact,
         };
-        let session = self.sessions.handle_invite(&arrived, caller.unwrap_or(Caller::Stranger), &mut effects);
+        let session =
+            self.sessions.handle_invite(now, &arrived, caller.unwrap_or(Caller::Stranger), &mut effects);
         if let Some(session) = session {
             self.set_stage(key, Stage::Session(session));
         }
@@ -442,7 +443,9 @@ impl Endpoint {
         rewrite.push_front(Header::Via, |text| {
             self.write_via(text, listener, |text| self.write_branch(text, message, index, attempt));
         });
-        if !matches!(message.method(), Method::Ack | Method::Bye | Method::Prack) {
+        // RFC 3261 table 2; RFC 3428 §4 forbids it in a MESSAGE.
+        let has_none = [Method::Ack, Method::Bye, Method::Prack, Method::Info, Method::Message];
+        if !has_none.contains(&message.method()) {
             let uri = &self.texts[listener].uri;
             rewrite.append("Contact", |text| text.extend_from_slice(&[b"<", &uri[..], b">"].concat()));
         }

@@ -130,7 +130,7 @@ pub enum Cause {
     Cancelled,
     /// Our INVITE came to nothing; 408 and 503 are also ours. A 3xx has its contacts in `response`.
     Failed { status: u16, response: Option<Box<Message>> },
-    /// Nobody answered in the time given.
+    /// Nobody answered in the time given; of an `Invited` session, its application.
     Timeout,
     /// Our 2xx was never acknowledged, or our reliable provisional never had its PRACK.
     Unacknowledged,
@@ -170,10 +170,10 @@ pub struct Invite {
     pub call_id: Box<str>,
     /// Further headers, as they are to stand.
     pub headers: Vec<(Box<str>, Box<str>)>,
-    /// SDP.
+    /// SDP; must not be empty.
     pub offer: Bytes,
     pub login: Option<Login>,
-    /// How long it may ring before it is cancelled; forever when zero.
+    /// How long it may take to be answered before it is cancelled; `limits::RING_PATIENCE` when zero.
     pub timeout: Duration,
 }
 

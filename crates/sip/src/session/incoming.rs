@@ -35,6 +35,8 @@ pub(super) struct Incoming {
     parked: Option<Parked>,
     /// Our SDP has reached the peer in a reliable provisional.
     pub(super) has_answered_offer: bool,
+    /// The application's patience; each provisional renews it.
+    until: Instant,
 }
 
 type Parked = (Bytes, Vec<(Box<str>, Box<str>)>);
@@ -81,7 +83,7 @@ impl Unacked {
 
 impl Incoming {
     pub(super) fn deadline(&self) -> Instant {
-        self.provisional.as_ref().map_or(Instant::FAR_FUTURE, |sent| sent.repeated.deadline())
+        self.provisional.as_ref().map_or(self.until, |sent| sent.repeated.deadline().min(self.until))
     }
 
     fn wants_reliable(&self, has_sdp: bool) -> bool {
@@ -94,6 +96,7 @@ impl Sessions {
     /// An INVITE without To tag that the plan gave to an application. `None`: it was refused at once.
     pub(crate) fn handle_invite(
         &mut self,
+        now: Instant,
         arrived: &Arrived<'_>,
         caller: Caller,
         out: &mut Out,
@@ -120,6 +123,7 @@ impl Sessions {
             provisional: None,
             parked: None,
             has_answered_offer: false,
+            until: now + limits::RING_PATIENCE,
         };
         let call_id = dialog.call_id.clone();
         let mut session = Session::new(dialog, Stage::Invited(Box::new(incoming)));
@@ -130,6 +134,7 @@ impl Sessions {
         out.push(SessionEffect::Call { call_id, kind: started(request, &caller) });
         let invited = Box::new(Invited { request: request.clone(), source: *arrived.source, caller });
         out.push(SessionEffect::Event(SessionEvent::Invited { session: id, invited }));
+        self.arm(key);
         Some(id)
     }
 
@@ -179,6 +184,7 @@ impl Sessions {
             // RFC 3262 §3: the next only after the PRACK of the first.
             return Err(CommandError::NotNow);
         }
+        incoming.until = now + limits::RING_PATIENCE;
         let mut reply = response(&session.dialog, incoming, status);
         if reliable {
             incoming.rseq += 1;
@@ -367,6 +373,10 @@ impl Sessions {
     pub(super) fn wake_incoming(&mut self, now: Instant, key: Key, out: &mut Out) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let Stage::Invited(incoming) = &mut session.stage else { return };
+        if incoming.until <= now {
+            let status = 480;
+            return self.refuse_call(key, status, "Temporarily Unavailable", Cause::Timeout, &[], out);
+        }
         let transaction = incoming.transaction;
         let Some(sent) = &mut incoming.provisional else { return };
         match sent.repeated.wake(now, Duration::MAX) {

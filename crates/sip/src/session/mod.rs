@@ -18,6 +18,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 use stdx::Instant;
 use stdx::rng::Rng;
 use stdx::slab::{Key, Slab};
@@ -94,6 +95,8 @@ struct Session {
     unacked: Option<Box<Unacked>>,
     refresh: Refresh,
     refers: Vec<Refer>,
+    /// Requests of ours without a final response.
+    requests: SmallVec<[u64; 2]>,
     /// A REFER of ours went out: its NOTIFYs are awaited.
     is_referring: bool,
     /// The application has heard of the end.
@@ -249,7 +252,7 @@ impl Sessions {
         let Some(session) = self.sessions.get(key) else { return };
         match session.stage {
             Stage::Invited(_) => {
-                self.refuse_call(key, 480, "Temporarily Unavailable", Cause::Local, &[], out)
+                self.refuse_call(key, 480, "Temporarily Unavailable", Cause::Local, &[], out);
             }
             Stage::Calling(_) => self.give_up_calling(now, key, Cause::Local, out),
             Stage::Up => self.leave(now, key, Cause::Local, reason, out),
@@ -311,11 +314,10 @@ impl Sessions {
     fn remove(&mut self, key: Key, out: &mut Out) {
         let Some(session) = self.sessions.remove(key) else { return };
         self.by_tag.remove(&*session.dialog.local_tag);
-        let requests: Vec<u64> =
-            self.requests.iter().filter(|(_, pending)| pending.key == key).map(|(&id, _)| id).collect();
-        for id in requests {
-            self.requests.remove(&id);
-            out.push(SessionEffect::Forget { id: RequestId(id) });
+        for id in session.requests {
+            if self.requests.remove(&id).is_some() {
+                out.push(SessionEffect::Forget { id: RequestId(id) });
+            }
         }
     }
 
@@ -343,10 +345,26 @@ impl Sessions {
         let id = self.next_id();
         if let Ok(message) = Message::parse(bytes.clone()) {
             let pending = Pending { key, purpose, message, onward: onward.clone(), challenges: 0 };
-            self.requests.insert(id, pending);
+            self.insert_request(id, pending);
         }
         out.push(SessionEffect::Request { id: RequestId(id), bytes, onward });
         id
+    }
+
+    fn insert_request(&mut self, id: u64, pending: Pending) {
+        if let Some(session) = self.sessions.get_mut(pending.key) {
+            session.requests.push(id);
+        }
+        self.requests.insert(id, pending);
+    }
+
+    /// It has its final response.
+    fn take_request(&mut self, id: RequestId) -> Option<Pending> {
+        let pending = self.requests.remove(&id.0)?;
+        if let Some(session) = self.sessions.get_mut(pending.key) {
+            session.requests.retain(|known| *known != id.0);
+        }
+        Some(pending)
     }
 
     fn tag(&mut self) -> Box<str> {
@@ -375,6 +393,7 @@ impl Session {
             unacked: None,
             refresh: Refresh::Never,
             refers: Vec::new(),
+            requests: SmallVec::new(),
             has_ended: false,
             was_up: false,
             armed: Instant::FAR_FUTURE,

@@ -55,7 +55,7 @@ impl Exchange {
 
 impl Sessions {
     /// Offers new media by a re-INVITE.
-    pub(crate) fn offer(&mut self, id: SessionId, sdp: Bytes, out: &mut Out) -> Result<(), CommandError> {
+    pub(crate) fn offer(&mut self, id: SessionId, sdp: &Bytes, out: &mut Out) -> Result<(), CommandError> {
         let (key, session) = self.get(id)?;
         if !matches!(session.stage, Stage::Up) || sdp.is_empty() {
             return Err(CommandError::NotNow);
@@ -71,7 +71,7 @@ impl Sessions {
             request.header("Session-Expires", expires.as_bytes());
         }
         session.local_sdp = sdp.clone();
-        let bytes = request.finish_with(SDP, &sdp);
+        let bytes = request.finish_with(SDP, sdp);
         let request = self.send(key, Purpose::Offer { refresh: false }, bytes, onward, out);
         if let Some(session) = self.sessions.get_mut(key) {
             session.exchange = Exchange::Ours { request };

@@ -73,7 +73,8 @@ impl Sessions {
         invite: Invite,
         out: &mut Out,
     ) -> Result<SessionId, CommandError> {
-        if self.sessions.len() >= limits::SESSIONS {
+        // Without an offer the answer to theirs would have to go with the ACK, which is sent at once.
+        if self.sessions.len() >= limits::SESSIONS || invite.offer.is_empty() {
             return Err(CommandError::Refused);
         }
         let tag = self.tag();
@@ -82,7 +83,8 @@ impl Sessions {
             given => given.as_bytes().into(),
         };
         let dialog = Dialog::calling(&invite, call_id, tag.clone()).ok_or(CommandError::Refused)?;
-        let deadline = if invite.timeout.is_zero() { Instant::FAR_FUTURE } else { now + invite.timeout };
+        let patience = if invite.timeout.is_zero() { limits::RING_PATIENCE } else { invite.timeout };
+        let deadline = now + patience;
         let calling = Calling { request: 0, early: Vec::new(), heard: false, cancel: Cancel::No, deadline };
         let mut session = Session::new(dialog, Stage::Calling(Box::new(calling)));
         session.owns_call_id = true;
@@ -96,8 +98,7 @@ impl Sessions {
         for (name, value) in &invite.headers {
             request.header(name, value.as_bytes());
         }
-        let bytes =
-            if invite.offer.is_empty() { request.finish() } else { request.finish_with(SDP, &invite.offer) };
+        let bytes = request.finish_with(SDP, &invite.offer);
         // What was put into it by others must leave it a message.
         if Message::parse(bytes.clone()).is_err() {
             return Err(CommandError::Refused);
@@ -131,7 +132,7 @@ impl Sessions {
             }
             return;
         }
-        let Some(pending) = self.requests.remove(&id.0) else { return };
+        let Some(pending) = self.take_request(id) else { return };
         let Some(pending) = self.prove(pending, response, out) else { return };
         let end = Final { status: response.status(), response: Some(response) };
         self.handle_final(now, id.0, &pending, &end, out);
@@ -139,7 +140,7 @@ impl Sessions {
 
     /// No response came (408), or it could not be sent (503).
     pub(crate) fn handle_failure(&mut self, now: Instant, id: RequestId, status: u16, out: &mut Out) {
-        let Some(pending) = self.requests.remove(&id.0) else { return };
+        let Some(pending) = self.take_request(id) else { return };
         self.handle_final(now, id.0, &pending, &Final { status, response: None }, out);
     }
 
@@ -204,7 +205,7 @@ impl Sessions {
             Purpose::Offer { .. } => self.note_offer_request(key, id),
             _ => {}
         }
-        self.requests.insert(id, pending);
+        self.insert_request(id, pending);
         out.push(SessionEffect::Request { id: RequestId(id), bytes, onward });
     }
 
@@ -247,7 +248,7 @@ impl Sessions {
         let Some(rseq) = rseq.filter(|_| is_reliable) else { return true };
         let early = &mut calling.early[index];
         // RFC 3262 §4: in order, and each once; the PRACK's own transaction repeats it.
-        if early.rseq != 0 && rseq != early.rseq + 1 {
+        if early.rseq != 0 && early.rseq.checked_add(1) != Some(rseq) {
             return false;
         }
         early.rseq = rseq;

@@ -86,7 +86,7 @@ pub(super) fn grant(now: Instant, rules: SessionRules, request: &Message, reply:
     };
     let seconds = seconds.max(min_se(request).unwrap_or(MIN_SE)).max(MIN_SE);
     let knows = request.lists(Header::Supported, "timer");
-    let theirs = knows && !asked.and_then(|(_, refresher)| refresher).is_some_and(|who| who == b"uas");
+    let theirs = knows && asked.and_then(|(_, refresher)| refresher).is_none_or(|who| who != b"uas");
     let interval = Duration::from_secs(seconds.into());
     if theirs {
         reply.header("Require", b"timer");
