@@ -118,6 +118,10 @@ fn attempt(
             verify(call, ctx, message, *to, (username, password))?;
         }
         ActionKind::SetDest { host, port, protocol } => set_destination(call, ctx, host, port, protocol)?,
+        ActionKind::StepNumber { to } => {
+            let position = u32::try_from(call.position).unwrap_or(u32::MAX);
+            value::set(call, ctx, *to, Value::Number(f64::from(position)));
+        }
         ActionKind::Index { .. }
         | ActionKind::Lookup { .. }
         | ActionKind::Insert { .. }

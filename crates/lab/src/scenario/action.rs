@@ -49,6 +49,10 @@ pub enum ActionKind {
         seconds: VarRef,
         micros: VarRef,
     },
+    /// `<index assign_to>`: the number of the step, from 0.
+    StepNumber {
+        to: VarRef,
+    },
     Index {
         file: Template,
         field: u32,

@@ -152,8 +152,12 @@ pub(super) const ACTIONS: &[ActionDoc] = &[
     action(
         "index",
         ActionName::Index,
-        &[FILE, attr("field", "number", "From 0.")],
-        "Indexes a file by a field for `lookup`, as `-infindex` does.",
+        &[
+            attr("assign_to", "variable", "Gets the number of this step, from 0; without `file`."),
+            FILE,
+            attr("field", "number", "From 0."),
+        ],
+        "The number of the step; with `file` and `field` instead, indexes a file by a field for `lookup`, as `-infindex` does.",
     ),
     action(
         "lookup",

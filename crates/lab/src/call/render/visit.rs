@@ -38,6 +38,7 @@ pub(super) fn templates_of(kind: &ActionKind) -> Vec<&Template> {
         | ActionKind::PauseRestore(_)
         | ActionKind::GetTimeOfDay { .. }
         | ActionKind::CloseCon
+        | ActionKind::StepNumber { .. }
         | ActionKind::RtpEcho(_)
         | ActionKind::Internal(_)
         | ActionKind::RtpStream(_) => Vec::new(),

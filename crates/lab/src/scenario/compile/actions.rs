@@ -50,6 +50,9 @@ fn kind(context: &mut Context, node: Node<'_>, name: ActionName) -> Option<Actio
         ActionName::CloseCon => ActionKind::CloseCon,
         ActionName::Exec => exec(context, node)?,
         ActionName::RtpCheck => ActionKind::RtpCheck(Box::new(rtpcheck(context, node)?)),
+        ActionName::Index if node.get("file").is_none() => {
+            ActionKind::StepNumber { to: context.required_variable(node, "assign_to")? }
+        }
         ActionName::Index | ActionName::Lookup | ActionName::Insert | ActionName::Replace => {
             injection(context, node, name)?
         }

@@ -138,6 +138,7 @@ fn control() {
     assert!(matches!(kind("<jump value='3'/>"), ActionKind::Jump(Operand::Value(3.0))));
     assert!(matches!(kind("<jump variable='a'/>"), ActionKind::Jump(Operand::Variable(_))));
     assert!(matches!(kind("<pauserestore variable='a'/>"), ActionKind::PauseRestore(Operand::Variable(_))));
+    assert!(matches!(kind("<index assign_to='v'/>"), ActionKind::StepNumber { .. }));
     assert!(matches!(kind("<closecon/>"), ActionKind::CloseCon));
     assert!(matches!(kind("<rtp_echo value='1'/>"), ActionKind::RtpEcho(Operand::Value(1.0))));
     assert!(matches!(kind("<setdest host='h' port='[field0]' protocol='udp'/>"), ActionKind::SetDest { .. }));
