@@ -101,6 +101,7 @@ fn attempt(
         | ActionKind::Trim(_)
         | ActionKind::UrlEncode(_)
         | ActionKind::UrlDecode(_)
+        | ActionKind::StepNumber { .. }
         | ActionKind::GetTimeOfDay { .. } => compute(call, ctx, kind)?,
         ActionKind::Jump(to) => return jump(call, ctx, *to),
         ActionKind::PauseRestore(until) => {
@@ -118,10 +119,6 @@ fn attempt(
             verify(call, ctx, message, *to, (username, password))?;
         }
         ActionKind::SetDest { host, port, protocol } => set_destination(call, ctx, host, port, protocol)?,
-        ActionKind::StepNumber { to } => {
-            let position = u32::try_from(call.position).unwrap_or(u32::MAX);
-            value::set(call, ctx, *to, Value::Number(f64::from(position)));
-        }
         ActionKind::Index { .. }
         | ActionKind::Lookup { .. }
         | ActionKind::Insert { .. }
@@ -138,6 +135,10 @@ fn attempt(
 /// Actions that put a value into a variable; nothing for the others.
 fn compute(call: &mut Call, ctx: &mut Ctx<'_>, kind: &ActionKind) -> Result<(), Trouble> {
     match kind {
+        ActionKind::StepNumber { to } => {
+            let position = u32::try_from(call.position).unwrap_or(u32::MAX);
+            value::set(call, ctx, *to, Value::Number(f64::from(position)));
+        }
         ActionKind::Assign { to, value } => {
             let number = value::operand(call, ctx, *value);
             value::set(call, ctx, *to, Value::Number(number));
