@@ -1,5 +1,6 @@
 //! `ringer find`: the search on the command line.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::output::{ReportFiles, write_reports};
@@ -101,14 +102,17 @@ fn of_plan(words: &[String]) -> Result<Wanted, String> {
     let prepared = words.prepare(plan)?;
     let load = prepared.loads.iter().find(|load| load.generator.name == find.generator);
     let load = load.ok_or_else(|| format!("no generator is called {:?}", find.generator))?;
-    let setup = load.setup.clone();
+    let mut setup = load.setup.clone();
+    if let Some(rate) = find.rate {
+        let mut options = (*setup.options).clone();
+        options.rate.calls = rate * options.rate.period.as_secs_f64();
+        setup.options = Arc::new(options);
+    }
     let outputs = Outputs { thresholds: load.generator.thresholds.clone(), ..words.outputs() };
     arguments.vary = find.vary;
     (arguments.search.from, arguments.search.to) = (find.from, find.to);
     arguments.search.whole = find.vary == Vary::Open;
-    if let Some(seconds) = find.seconds {
-        arguments.step = Duration::from_secs(seconds);
-    }
+    arguments.step = arguments.step.or(find.seconds.map(Duration::from_secs));
     let seed = prepared.plan.seed.clone();
     Ok(Wanted { arguments, setup, outputs, seed, _plan: Some(prepared) })
 }

@@ -10,14 +10,17 @@ use crate::plan::model::Vary;
 pub struct Arguments {
     pub vary: Vary,
     pub search: Settings,
-    /// How long calls are placed in one run.
-    pub step: Duration,
+    /// How long calls are placed in one run; `None`: the plan's, else [`STEP`].
+    pub step: Option<Duration>,
     /// Calls of the confirming run (RFC 7502 §6.1 takes 50,000), and the most time it may take.
     pub confirm_calls: u64,
     pub confirm_at_most: Duration,
     /// `ringer sip`'s own, without the ranges.
     pub sip: Vec<String>,
 }
+
+/// Long enough for the transients of a call's start and end to be a small part.
+pub const STEP: Duration = Duration::from_secs(10);
 
 /// `NAME VALUE` pairs of `ringer find` itself, for its help.
 pub const OPTIONS: &[(&str, &str)] = &[
@@ -44,7 +47,7 @@ impl Arguments {
                 confirmations: 10,
                 whole: false,
             },
-            step: Duration::from_secs(10),
+            step: None,
             confirm_calls: 50_000,
             confirm_at_most: Duration::from_secs(120),
             sip: Vec::new(),
@@ -54,7 +57,7 @@ impl Arguments {
             let mut value =
                 || words.next().map(String::as_str).ok_or_else(|| format!("{word}: expected a value"));
             match word.as_str() {
-                "--step" => arguments.step = seconds(word, value()?)?,
+                "--step" => arguments.step = Some(seconds(word, value()?)?),
                 "--factor" => arguments.search.factor = number(word, value()?, 1.01)?,
                 "--precision" => arguments.search.precision = number(word, value()?, 0.01)? / 100.0,
                 "--repeats" => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::args::Arguments;
+use super::args::{Arguments, STEP};
 use super::search::{Found, Phase, Search, Trial, Verdict};
 use super::table;
 use crate::engine::{Change, Run, Setup};
@@ -71,9 +71,9 @@ impl<M: Meter + 'static> Searcher<'_, M> {
         if trial.phase == Phase::Confirm {
             rate.total = Some(self.arguments.confirm_calls);
             rate.duration = Some(self.arguments.confirm_at_most);
-        } else if rate.total.is_none() || self.arguments.vary == Vary::Rate {
+        } else {
             rate.total = None;
-            rate.duration = Some(self.arguments.step);
+            rate.duration = Some(self.arguments.step.unwrap_or(STEP));
         }
         let limit = rate.limit.unwrap_or(NO_LIMIT);
         (Setup { options: Arc::new(options), ..self.setup.clone() }, per_second, limit)
@@ -88,9 +88,20 @@ impl<M: Meter + 'static> Searcher<'_, M> {
         observers.push(Box::new(recorder));
         let controls: &mut [Box<dyn Control>] = &mut [Box::new(HardStop(Arc::clone(self.stop)))];
         session::drive(setup, &mut run, &mut observers, controls);
-        let report = report.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let mut report = report.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        if self.arguments.vary == Vary::Open {
+            report.limited_by_ringer.extend(never_open(&report, trial.value));
+        }
         Ok(report)
     }
+}
+
+/// A number of open calls is not carried by a server that never had it.
+fn never_open(report: &Report, wanted: f64) -> Option<String> {
+    #[expect(clippy::cast_precision_loss, reason = "open calls")]
+    let peak = report.totals.peak_open as f64;
+    (report.totals.failed == 0 && peak < wanted * 0.95)
+        .then(|| format!("only {peak} of {wanted} calls were ever open: raise -r or --step"))
 }
 
 /// A run is good when no session failed (RFC 7502 §6.1) and every threshold was kept.

@@ -86,6 +86,9 @@ pub struct Find {
     /// Seconds calls are placed in each try.
     #[serde(default)]
     pub seconds: Option<u64>,
+    /// Calls a second while open calls are searched: enough to have them all open at once.
+    #[serde(default)]
+    pub rate: Option<f64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
