@@ -20,7 +20,7 @@ pub struct Arguments {
 }
 
 /// Long enough for the transients of a call's start and end to be a small part.
-pub const STEP: Duration = Duration::from_secs(10);
+pub(super) const STEP: Duration = Duration::from_secs(10);
 
 /// `NAME VALUE` pairs of `ringer find` itself, for its help.
 pub const OPTIONS: &[(&str, &str)] = &[
@@ -127,8 +127,8 @@ mod tests {
             split("-sn uac 127.0.0.1:5060 -l 5000 -d 100 --step 2 --confirm 1_000").expect("right");
         assert_eq!(arguments.sip.join(" "), "-sn uac 127.0.0.1:5060 -l 5000 -d 100");
         assert_eq!(
-            (arguments.vary, arguments.step.as_secs(), arguments.confirm_calls),
-            (Vary::Rate, 2, 1_000)
+            (arguments.vary, arguments.step.map(|step| step.as_secs()), arguments.confirm_calls),
+            (Vary::Rate, Some(2), 1_000)
         );
     }
 
