@@ -274,7 +274,7 @@ impl Shard {
             Letter::Loaded(done) => self.handle_loaded(now, done),
             Letter::Plan(plan) => self.replan(now, plan),
             Letter::Down(down) => self.down = down,
-            Letter::Voice(ticket, done) => self.voice_done(now, ticket, done),
+            Letter::Voice(posted) => self.voice_done(now, posted),
             Letter::Command(command) => self.handle_command(command),
         }
     }

@@ -6,7 +6,7 @@ use stdx::Instant;
 
 use super::{Letter, Shard};
 use crate::voice::helpers::{Deliver, Done, Ticket};
-use crate::voice::{Voice, VoiceCounts, World};
+use crate::voice::{Posted, Voice, VoiceCounts, World};
 
 /// Posts what the helpers have done to the shard that asked.
 pub(crate) struct Post(pub(crate) Vec<Outlet<Letter>>);
@@ -14,7 +14,7 @@ pub(crate) struct Post(pub(crate) Vec<Outlet<Letter>>);
 impl Deliver for Post {
     fn deliver(&self, ticket: Ticket, done: Done) {
         if let Some(outlet) = self.0.get(usize::from(ticket.shard)) {
-            outlet.answer_all(&mut vec![Letter::Voice(ticket.id, done)]);
+            outlet.answer_all(&mut vec![Letter::Voice(Posted::new(ticket, done))]);
         }
     }
 }
@@ -33,8 +33,8 @@ impl Shard {
         self.with_voice(|voice, world| voice.handle_event(now, event, world));
     }
 
-    pub(super) fn voice_done(&mut self, now: Instant, ticket: u64, done: Done) {
-        self.with_voice(|voice, world| voice.handle_done(now, ticket, done, world));
+    pub(super) fn voice_done(&mut self, now: Instant, posted: Posted) {
+        self.with_voice(|voice, world| voice.handle_done(now, posted, world));
     }
 
     pub(super) fn expire_voice(&mut self, now: Instant) {

@@ -11,3 +11,6 @@ pub(super) const DIGIT_MS: u32 = 160;
 
 /// Ticks made up for when the shard was late; older ones are left out, and the peer conceals them.
 pub(super) const LATE_TICKS: u32 = 5;
+
+/// Times one socket is read in a tick, each for a batch. More come from nobody who talks.
+pub(super) const READS: usize = 8;

@@ -40,6 +40,19 @@ pub(crate) struct World<'a> {
     pub(crate) out: &'a mut sip::endpoint::Outbox,
 }
 
+/// What the helpers have done, on its way to the shard that asked.
+#[derive(Debug)]
+pub struct Posted {
+    ticket: u64,
+    done: Done,
+}
+
+impl Posted {
+    pub(crate) fn new(ticket: helpers::Ticket, done: Done) -> Posted {
+        Posted { ticket: ticket.id, done }
+    }
+}
+
 /// What one shard's calls have now, and have done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VoiceCounts {
@@ -168,8 +181,8 @@ impl Voice {
     }
 
     /// From the helpers.
-    pub(crate) fn handle_done(&mut self, now: Instant, ticket: u64, done: Done, world: &mut World<'_>) {
-        match (self.asks.take(ticket), done) {
+    pub(crate) fn handle_done(&mut self, now: Instant, posted: Posted, world: &mut World<'_>) {
+        match (self.asks.take(posted.ticket), posted.done) {
             (Some(Wanted::Document(key, id)), Done::Fetched(result)) => {
                 self.drive(now, key, world, |script, out| script.handle_fetched(now, id, result, out));
             }

@@ -104,8 +104,8 @@ impl Clockwork {
         let Some(pair) = &leg.pair else { return };
         let Clockwork { work, receiver, events, .. } = self;
         let mut line = Line { leg: key, pair, events, counts };
-        // The epoll tells of a socket once, so it is emptied.
-        loop {
+        // The epoll tells of a socket once, so it is emptied; what is beyond a flood's share waits for its next datagram.
+        for _ in 0..limits::READS {
             let received = receiver.receive(pair.socket(wire).as_fd(), |datagram| {
                 let Some(media) = &mut leg.media else { return };
                 let handled = media.handle_packet(now, datagram.remote, datagram.bytes, work, &mut line);
