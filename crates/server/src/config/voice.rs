@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
 use ivr::request::Method;
 use toml::de::DeValue;
@@ -21,6 +22,9 @@ pub struct Voice {
     pub numbers: Vec<Number>,
     pub open: bool,
     pub allow_private: bool,
+    pub prompts: Option<PathBuf>,
+    /// Empty: flite and espeak-ng.
+    pub speech: Vec<Box<str>>,
     /// In whose name the applications are asked.
     pub account: Box<str>,
     /// Signs the requests to them.
@@ -54,7 +58,10 @@ impl Voice {
             section.mistake("media", "`media` is every address", "one address, which callers are told");
         }
         let advertise = section
-            .optional("media_advertise", "Address callers are told to send media to, where it is not `media` (behind NAT).")
+            .optional(
+                "media_advertise",
+                "Address callers are told to send media to, where it is not `media` (behind NAT).",
+            )
             .map(|Address(ip)| ip);
         let Ports(ports) = section.key(
             "media_ports",
@@ -82,7 +89,13 @@ impl Voice {
             allow_private: section.key(
                 "allow_private",
                 false,
-                "Whether documents may name URLs in this machine's own network (loopback, private and link-local addresses).",
+                "Whether applications and the URLs that they name may be in this machine's own network (loopback, private and link-local addresses).",
+            ),
+            prompts: section.optional("prompts", "Folder of sounds that documents name as `file:NAME`."),
+            speech: section.list(
+                "speech",
+                Vec::new(),
+                "Program that speaks, and its arguments, in which `{voice}` and `{language}` are replaced: text in, WAV out. flite and espeak-ng when empty.",
             ),
             account: section.key("account", ACCOUNT.into(), "`AccountSid` of requests to applications."),
             auth_token: section.optional("auth_token", "Secret that signs requests to applications: `X-Twilio-Signature`."),
@@ -129,8 +142,7 @@ impl Value for Ports {
 }
 
 impl Value for Number {
-    const EXPECTED: &'static str =
-        "{ number = \"1234\", url = \"http://…\" }, and perhaps `method` (\"GET\" or \"POST\") and `fallback`, a URL";
+    const EXPECTED: &'static str = "{ number = \"1234\", url = \"http://…\" }, and perhaps `method` (\"GET\" or \"POST\") and `fallback`, a URL";
 
     fn read(value: &DeValue<'_>) -> Option<Self> {
         let table = value.as_table()?;

@@ -56,11 +56,15 @@ const SHARD: &[ShardMetric] = &[
     gauge("belfry_accounts_cached", "Accounts in the cache", |s| s.accounts_cached),
     gauge("belfry_connections", "TCP, TLS and WebSocket connections open", |s| s.connections),
     gauge("belfry_voice_calls", "Calls that applications answer, or are asked about", |s| s.voice_calls),
-    gauge("belfry_voice_sessions", "Dialogs of our own, also those that wait for the answer to their BYE", |s| {
-        s.voice_sessions
-    }),
+    gauge(
+        "belfry_voice_sessions",
+        "Dialogs of our own, also those that wait for the answer to their BYE",
+        |s| s.voice_sessions,
+    ),
     gauge("belfry_voice_ports", "Pairs of media ports in use", |s| s.voice_ports),
-    gauge("belfry_voice_prompts", "Calls that speak, or wait for what they are to speak", |s| s.voice_prompts),
+    gauge("belfry_voice_prompts", "Calls that speak, or wait for what they are to speak", |s| {
+        s.voice_prompts
+    }),
     gauge("belfry_voice_asks", "Documents and sounds on their way", |s| s.voice_asks),
     counter("belfry_calls_started_total", "Calls placed", |s| s.calls_started),
     counter("belfry_calls_answered_total", "Calls answered", |s| s.calls_answered),
@@ -148,7 +152,9 @@ const SHARD: &[ShardMetric] = &[
     counter("belfry_media_packets_dropped_total", "Packets of strangers, and malformed ones", |s| {
         s.media_packets_dropped
     }),
-    counter("belfry_media_packets_unsent_total", "Packets the kernel would not take", |s| s.media_packets_unsent),
+    counter("belfry_media_packets_unsent_total", "Packets the kernel would not take", |s| {
+        s.media_packets_unsent
+    }),
     counter("belfry_media_ticks_missed_total", "Ticks of 20 ms left out because the shard was late", |s| {
         s.media_ticks_missed
     }),

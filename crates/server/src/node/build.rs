@@ -20,7 +20,7 @@ use crate::net::{Io, Listener, NetSettings};
 use crate::routes;
 use crate::shard::voice::Post;
 use crate::shard::{CallerProof, Letter, Parts, Reload, Shard, run_on_this_thread};
-use crate::voice::helpers::Helpers;
+use crate::voice::helpers::{self, Helpers};
 use crate::voice::{Common, Voice};
 
 /// What all shards are made from.
@@ -304,7 +304,15 @@ pub(crate) fn voice_common(config: &Config, outlets: &[Outlet<Letter>]) -> Resul
     if !config.voice.is_on() {
         return Ok(None);
     }
-    let helpers = Helpers::start(Arc::new(Post(outlets.to_vec()))).context("helpers cannot begin")?;
+    let voice = &config.voice;
+    let settings = helpers::Settings {
+        allow_private: voice.allow_private,
+        prompts: voice.prompts.clone(),
+        command: (!voice.speech.is_empty()).then(|| voice.speech.iter().map(ToString::to_string).collect()),
+        ..helpers::Settings::default()
+    };
+    let post = Arc::new(Post(outlets.to_vec()));
+    let helpers = Helpers::start(settings, post).context("what speaks and asks cannot begin")?;
     Ok(Some(Common::new(config.voice.clone(), Arc::new(helpers))))
 }
 

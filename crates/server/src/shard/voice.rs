@@ -23,8 +23,7 @@ impl Shard {
     /// Nothing, where there is no programmable voice.
     fn with_voice(&mut self, act: impl FnOnce(&mut Voice, &mut World<'_>)) {
         if let Some(voice) = &mut self.parts.voice {
-            let mut world =
-                World { endpoint: &mut self.parts.endpoint, out: &mut self.scratch.effects };
+            let mut world = World { endpoint: &mut self.parts.endpoint, out: &mut self.scratch.effects };
             act(voice, &mut world);
         }
     }

@@ -11,7 +11,13 @@ use super::{Voice, World};
 use crate::config::Number;
 
 impl Voice {
-    pub(super) fn begin(&mut self, now: Instant, session: SessionId, invited: &Invited, world: &mut World<'_>) {
+    pub(super) fn begin(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        invited: &Invited,
+        world: &mut World<'_>,
+    ) {
         let request = &invited.request;
         let user = user_of(request.uri());
         let Some(number) = self.numbers.get(&user).cloned() else {

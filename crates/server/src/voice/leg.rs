@@ -43,7 +43,13 @@ pub(super) struct Leg {
 const CODECS: [Codec; 4] = [Codec::Opus, Codec::G722, Codec::Pcma, Codec::Pcmu];
 
 impl Leg {
-    pub(super) fn new(session: SessionId, script: Script, sid: String, trusted: IpAddr, rng: &mut Rng) -> Leg {
+    pub(super) fn new(
+        session: SessionId,
+        script: Script,
+        sid: String,
+        trusted: IpAddr,
+        rng: &mut Rng,
+    ) -> Leg {
         let mut key = [0; KEY_LEN];
         rng.fill(&mut key);
         Leg {

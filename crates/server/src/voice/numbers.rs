@@ -31,12 +31,18 @@ impl Numbers {
     }
 
     /// `None`: no number of an application; the routing plan decides.
-    pub(super) fn decide(&self, plan: &call::Plan, proof: CallerProof, request: &PlanRequest) -> Option<Decision> {
+    pub(super) fn decide(
+        &self,
+        plan: &call::Plan,
+        proof: CallerProof,
+        request: &PlanRequest,
+    ) -> Option<Decision> {
         self.get(&request.user)?;
         if !request.host.is_empty() {
             plan.domain_of(&request.host, request.port)?;
         }
-        let is_known = matches!(request.caller, Caller::Account(_)) || plan.trunk_of(request.source).is_some();
+        let is_known =
+            matches!(request.caller, Caller::Account(_)) || plan.trunk_of(request.source).is_some();
         Some(if is_known || self.open {
             Decision::Agent
         } else if request.claims.is_some() && proof == CallerProof::Required {
@@ -82,7 +88,11 @@ mod tests {
     fn a_number_is_reached_in_a_domain_of_ours_or_at_our_address_with_or_without_plus() {
         let numbers = numbers(true);
         for (user, host) in [("1234", "example.test"), ("+1234", "127.0.0.1"), ("1234", "")] {
-            assert_eq!(ask(&numbers, user, host, Caller::Stranger, false), Some(Decision::Agent), "{user}@{host}");
+            assert_eq!(
+                ask(&numbers, user, host, Caller::Stranger, false),
+                Some(Decision::Agent),
+                "{user}@{host}"
+            );
         }
         for (user, host) in [("1234", "elsewhere.test"), ("12345", "example.test"), ("", "127.0.0.1")] {
             assert_eq!(ask(&numbers, user, host, Caller::Stranger, false), None, "{user}@{host}");

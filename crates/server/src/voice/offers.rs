@@ -89,7 +89,13 @@ impl Voice {
     }
 
     /// Our 200 was acknowledged; with the answer, when it was an offer.
-    pub(super) fn confirmed(&mut self, now: Instant, session: SessionId, sdp: Option<Bytes>, world: &mut World<'_>) {
+    pub(super) fn confirmed(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        sdp: Option<Bytes>,
+        world: &mut World<'_>,
+    ) {
         let Some(&key) = self.by_session.get(&session) else { return };
         if let Some(sdp) = sdp {
             self.settled(session, &sdp);

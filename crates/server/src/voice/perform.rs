@@ -39,7 +39,11 @@ impl Voice {
             Effect::Echo { on } => self.echo(key, on),
             Effect::Ended(status) => {
                 if let Some(leg) = self.legs.get(key) {
-                    tracing::debug!(sid = leg.sid, status = status.as_str(), "a call of an application is over");
+                    tracing::debug!(
+                        sid = leg.sid,
+                        status = status.as_str(),
+                        "a call of an application is over"
+                    );
                 }
                 self.remove(now, key, world);
             }
@@ -47,7 +51,14 @@ impl Voice {
         }
     }
 
-    fn perform_sip(&mut self, now: Instant, key: Key, effect: Effect, world: &mut World<'_>, new: &mut Outbox) {
+    fn perform_sip(
+        &mut self,
+        now: Instant,
+        key: Key,
+        effect: Effect,
+        world: &mut World<'_>,
+        new: &mut Outbox,
+    ) {
         let Some(leg) = self.legs.get_mut(key) else { return };
         let session = leg.session;
         // Whatever cannot be done any more: the session's end is on its way here.
@@ -135,13 +146,21 @@ impl Voice {
         world: &mut World<'_>,
     ) {
         let Some(leg) = self.legs.get_mut(waiter.leg) else { return };
-        let Some(speaking) = leg.speaking.as_mut().filter(|speaking| speaking.id == waiter.prompt) else { return };
+        let Some(speaking) = leg.speaking.as_mut().filter(|speaking| speaking.id == waiter.prompt) else {
+            return;
+        };
         speaking.put(waiter.place, prompt);
         self.continue_prompt(now, waiter.leg, world);
     }
 
     /// `playing`: which piece; none for keys.
-    pub(super) fn piece_ended(&mut self, now: Instant, key: Key, playing: Option<u64>, world: &mut World<'_>) {
+    pub(super) fn piece_ended(
+        &mut self,
+        now: Instant,
+        key: Key,
+        playing: Option<u64>,
+        world: &mut World<'_>,
+    ) {
         let Some(leg) = self.legs.get_mut(key) else { return };
         if playing.is_some_and(|id| id != leg.playing) {
             return;

@@ -51,12 +51,7 @@ const TRIES: usize = 16;
 
 impl Ports {
     /// The share of shard `shard` of `shards`.
-    pub(super) fn new(
-        ip: IpAddr,
-        range: &RangeInclusive<u16>,
-        shard: u16,
-        shards: u16,
-    ) -> io::Result<Ports> {
+    pub(super) fn new(ip: IpAddr, range: &RangeInclusive<u16>, shard: u16, shards: u16) -> io::Result<Ports> {
         let first = range.start().next_multiple_of(2);
         let pairs = (first..*range.end()).step_by(2).enumerate();
         let own = pairs.filter(|(index, _)| index % usize::from(shards) == usize::from(shard));

@@ -46,9 +46,7 @@ impl Frames {
     /// Speech that was spoken before. Audio is asked for each time: its owner may have changed it.
     pub(super) fn spoken(&self, sound: &Sound, codec: Codec) -> Option<Prompt> {
         match sound {
-            Sound::Speech { .. } => {
-                self.cache.get(&(sound.clone(), codec)).map(|(_, prompt)| prompt.clone())
-            }
+            Sound::Speech { .. } => self.cache.get(&(sound.clone(), codec)).map(|(_, prompt)| prompt.clone()),
             Sound::Audio { .. } => None,
         }
     }
@@ -111,8 +109,7 @@ impl Speaking {
         codec: Codec,
         mut fetch: impl FnMut((usize, usize), Sound) -> Option<Prompt>,
     ) -> Speaking {
-        let mut speaking =
-            Speaking { id, pieces: VecDeque::new(), over: 0, is_playing: false, failed: None };
+        let mut speaking = Speaking { id, pieces: VecDeque::new(), over: 0, is_playing: false, failed: None };
         for (at, piece) in pieces.iter().enumerate() {
             let keys_only = piece.items.iter().all(|item| matches!(item, Item::Digits(_)));
             let part = |(index, item): (usize, &Item)| match (item, Sound::of(item)) {

@@ -30,6 +30,15 @@ pub(crate) trait Deliver: Send + Sync {
     fn deliver(&self, ticket: Ticket, done: Done);
 }
 
+/// What an operator may say.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Settings {
+    pub(crate) allow_private: bool,
+    pub(crate) prompts: Option<std::path::PathBuf>,
+    pub(crate) command: Option<Vec<String>>,
+    pub(crate) fetch_timeout: Duration,
+}
+
 pub(crate) struct Helpers {
     jobs: SyncSender<(Ticket, Wire)>,
     deliver: Arc<dyn Deliver>,
@@ -39,7 +48,7 @@ pub(crate) struct Helpers {
 const WAITING: usize = 1_024;
 
 impl Helpers {
-    pub(crate) fn start(deliver: Arc<dyn Deliver>) -> std::io::Result<Helpers> {
+    pub(crate) fn start(_settings: Settings, deliver: Arc<dyn Deliver>) -> std::io::Result<Helpers> {
         let (jobs, todo) = sync_channel(WAITING);
         let answers = Arc::clone(&deliver);
         std::thread::Builder::new().name("voice-http".into()).spawn(move || run(&todo, &*answers))?;
