@@ -72,6 +72,10 @@ pub struct Receiver {
     headers: Vec<mmsghdr>,
 }
 
+// SAFETY: the pointers lead into the vectors of the struct itself, whose memory stays where it is when the struct moves
+// and is used by nobody else.
+unsafe impl Send for Receiver {}
+
 impl Receiver {
     #[expect(
         clippy::new_without_default,

@@ -16,3 +16,4 @@ pub mod shard;
 pub mod signals;
 #[cfg(test)]
 mod testing;
+pub mod voice;

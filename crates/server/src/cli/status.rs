@@ -67,6 +67,12 @@ fn print(status: &Status, out: &mut impl Write) -> Result<(), CliError> {
         sum(|s| s.calls_up),
         sum(|s| s.calls - s.calls_up.min(s.calls))
     )?;
+    let voice = status.sum(|s| s.voice_calls_started + s.voice_calls);
+    if voice > 0 {
+        let (calls, ports, prompts) =
+            (sum(|s| s.voice_calls), sum(|s| s.voice_ports), sum(|s| s.voice_prompts));
+        writeln!(out, "voice          {calls} calls with {ports} pairs of ports, {prompts} speak")?;
+    }
     writeln!(out, "registrations  {} contacts of {} addresses", sum(|s| s.bindings), sum(|s| s.addresses))?;
     writeln!(out, "transactions   {}", sum(|s| s.transactions))?;
     writeln!(out, "connections    {}", sum(|s| s.connections))?;

@@ -8,6 +8,7 @@ mod sections;
 #[cfg(test)]
 mod tests;
 mod value;
+mod voice;
 
 use std::path::{Path, PathBuf};
 
@@ -15,6 +16,7 @@ pub use mistake::{ConfigError, Mistake};
 pub use reference::reference;
 pub use sections::{Calls, Http, Limits, Log, LogFormat, Routes, Server, Sip, Tls};
 pub use value::{duration_text, listener_text, parse_duration};
+pub use voice::{Number, Voice};
 
 use reader::{KeyDoc, Reader};
 
@@ -31,6 +33,7 @@ pub struct Config {
     pub calls: Calls,
     pub routes: Routes,
     pub limits: Limits,
+    pub voice: Voice,
 }
 
 /// Used when no file is named and it is there.
@@ -89,6 +92,7 @@ impl Config {
             ("log.format", self.log.format != new.log.format),
             ("routes", self.routes != new.routes),
             ("limits", self.limits != new.limits),
+            ("voice", self.voice != new.voice),
         ];
         differ.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
     }
@@ -113,6 +117,7 @@ impl Config {
             log: Log { format: old.log.format, ..self.log },
             routes: old.routes,
             limits: old.limits,
+            voice: old.voice,
             ..self
         }
     }
@@ -120,7 +125,7 @@ impl Config {
     fn resolve_paths(&mut self, folder: &Path) {
         let tls = [&mut self.tls.certificate, &mut self.tls.key, &mut self.tls.ca];
         let paths = [&mut self.server.data, &mut self.server.control];
-        for path in paths.into_iter().chain(tls.into_iter().flatten()) {
+        for path in paths.into_iter().chain(tls.into_iter().flatten()).chain(&mut self.voice.prompts) {
             *path = folder.join(&*path);
         }
     }
@@ -144,6 +149,7 @@ fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<Key
         calls: Calls::read(&mut reader),
         routes: Routes::read(&mut reader),
         limits: Limits::read(&mut reader),
+        voice: Voice::read(&mut reader),
     };
     let (mistakes, reference) = reader.finish();
     (config, mistakes, reference)

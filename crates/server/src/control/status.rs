@@ -71,6 +71,11 @@ pub struct ShardCounters {
     pub messages_waiting: u64,
     pub accounts_cached: u64,
     pub connections: u64,
+    pub voice_calls: u64,
+    pub voice_sessions: u64,
+    pub voice_ports: u64,
+    pub voice_prompts: u64,
+    pub voice_asks: u64,
 
     // Since the start.
     pub calls_started: u64,
@@ -114,6 +119,13 @@ pub struct ShardCounters {
     pub connect_failures: u64,
     pub send_failures: u64,
     pub queue_overflows: u64,
+    pub voice_calls_started: u64,
+    pub voice_digits: u64,
+    pub media_packets_in: u64,
+    pub media_packets_out: u64,
+    pub media_packets_dropped: u64,
+    pub media_packets_unsent: u64,
+    pub media_ticks_missed: u64,
 }
 
 impl ShardCounters {
@@ -174,6 +186,23 @@ impl ShardCounters {
         self.publications = router.publications as u64;
         self.messages_waiting = router.kept_messages as u64;
         self.binding_bytes = router.memory as u64;
+        self
+    }
+
+    #[must_use]
+    pub fn with_voice(mut self, voice: &crate::voice::VoiceCounts) -> Self {
+        self.voice_calls = voice.calls;
+        self.voice_sessions = voice.sessions;
+        self.voice_ports = voice.ports;
+        self.voice_prompts = voice.prompts;
+        self.voice_asks = voice.asks;
+        self.voice_calls_started = voice.calls_total;
+        self.voice_digits = voice.digits_total;
+        self.media_packets_in = voice.packets_in;
+        self.media_packets_out = voice.packets_out;
+        self.media_packets_dropped = voice.packets_dropped;
+        self.media_packets_unsent = voice.packets_unsent;
+        self.media_ticks_missed = voice.ticks_missed;
         self
     }
 

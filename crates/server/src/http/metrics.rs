@@ -55,6 +55,17 @@ const SHARD: &[ShardMetric] = &[
     gauge("belfry_messages_waiting", "Messages kept until their address registers", |s| s.messages_waiting),
     gauge("belfry_accounts_cached", "Accounts in the cache", |s| s.accounts_cached),
     gauge("belfry_connections", "TCP, TLS and WebSocket connections open", |s| s.connections),
+    gauge("belfry_voice_calls", "Calls that applications answer, or are asked about", |s| s.voice_calls),
+    gauge(
+        "belfry_voice_sessions",
+        "Dialogs of our own, also those that wait for the answer to their BYE",
+        |s| s.voice_sessions,
+    ),
+    gauge("belfry_voice_ports", "Pairs of media ports in use", |s| s.voice_ports),
+    gauge("belfry_voice_prompts", "Calls that speak, or wait for what they are to speak", |s| {
+        s.voice_prompts
+    }),
+    gauge("belfry_voice_asks", "Documents and sounds on their way", |s| s.voice_asks),
     counter("belfry_calls_started_total", "Calls placed", |s| s.calls_started),
     counter("belfry_calls_answered_total", "Calls answered", |s| s.calls_answered),
     counter("belfry_calls_failed_total", "Calls that ended without an answer", |s| s.calls_failed),
@@ -134,6 +145,19 @@ const SHARD: &[ShardMetric] = &[
     counter("belfry_connect_failures_total", "Connections that could not be made", |s| s.connect_failures),
     counter("belfry_send_failures_total", "Messages that certainly were not sent", |s| s.send_failures),
     counter("belfry_queue_overflows_total", "Of these, because a queue was full", |s| s.queue_overflows),
+    counter("belfry_voice_calls_started_total", "Calls given to applications", |s| s.voice_calls_started),
+    counter("belfry_voice_digits_total", "Keys heard in them, as events, tones or INFO", |s| s.voice_digits),
+    counter("belfry_media_packets_received_total", "RTP and RTCP packets received", |s| s.media_packets_in),
+    counter("belfry_media_packets_sent_total", "RTP and RTCP packets sent", |s| s.media_packets_out),
+    counter("belfry_media_packets_dropped_total", "Packets of strangers, and malformed ones", |s| {
+        s.media_packets_dropped
+    }),
+    counter("belfry_media_packets_unsent_total", "Packets the kernel would not take", |s| {
+        s.media_packets_unsent
+    }),
+    counter("belfry_media_ticks_missed_total", "Ticks of 20 ms left out because the shard was late", |s| {
+        s.media_ticks_missed
+    }),
 ];
 
 /// One number of the node.

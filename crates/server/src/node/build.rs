@@ -6,7 +6,7 @@ use std::thread::{Builder, JoinHandle};
 
 use anyhow::{Context, Result, anyhow};
 use call::{Health, HealthSettings, Ledger, LedgerSettings, Plan, PlanSettings};
-use cluster::{Bucket, Inbox};
+use cluster::{Bucket, Inbox, Outlet};
 use router::{Edge, Router, RouterSettings};
 use sip::endpoint::{Endpoint, Settings};
 use stdx::Instant;
@@ -18,7 +18,10 @@ use crate::config::Config;
 use crate::net::tls::{self, Tls, TlsFiles};
 use crate::net::{Io, Listener, NetSettings};
 use crate::routes;
+use crate::shard::voice::Post;
 use crate::shard::{CallerProof, Letter, Parts, Reload, Shard, run_on_this_thread};
+use crate::voice::helpers::{self, Helpers};
+use crate::voice::{Common, Voice};
 
 /// What all shards are made from.
 pub(crate) struct Shared {
@@ -257,6 +260,7 @@ pub(crate) fn start_shard(
         inbox,
         outlets: node.outlets.clone(),
         board: Arc::clone(&node.board),
+        voice: voice(node, number)?,
         traces: node.traces.clone(),
     };
     let net = net_settings(&shared.config, node.tls.clone());
@@ -286,6 +290,30 @@ pub(crate) fn start_shard(
     })?;
     is_ready.recv().context("a shard ended before it began")??;
     Ok(thread)
+}
+
+/// A shard's part of programmable voice, where it is configured.
+fn voice(node: &Node, number: usize) -> Result<Option<Voice>> {
+    let Some(common) = &node.voice else { return Ok(None) };
+    let shard = u16::try_from(number).context("a node has at most limits::SHARDS shards")?;
+    Voice::new(common, shard, node.shared.config.server.shards).context("media cannot begin")
+}
+
+/// What all shards' calls have in common; `None`: programmable voice is off.
+pub(crate) fn voice_common(config: &Config, outlets: &[Outlet<Letter>]) -> Result<Option<Common>> {
+    if !config.voice.is_on() {
+        return Ok(None);
+    }
+    let voice = &config.voice;
+    let settings = helpers::Settings {
+        allow_private: voice.allow_private,
+        prompts: voice.prompts.clone(),
+        command: (!voice.speech.is_empty()).then(|| voice.speech.iter().map(ToString::to_string).collect()),
+        ..helpers::Settings::default()
+    };
+    let post = Arc::new(Post(outlets.to_vec()));
+    let helpers = Helpers::start(settings, post).context("what speaks and asks cannot begin")?;
+    Ok(Some(Common::new(config.voice.clone(), Arc::new(helpers))))
 }
 
 fn bind(io: &mut Io, listener: &Listener, wanted: usize, shard: u16) -> Result<()> {

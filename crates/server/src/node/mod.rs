@@ -19,6 +19,7 @@ use crate::limits;
 use crate::net::tls::Tls;
 use crate::record;
 use crate::shard::{Command, Letter, StatusBoard};
+use crate::voice::Common;
 pub(crate) use build::Shared;
 pub(crate) use completions::Desk;
 pub use operator::run;
@@ -33,6 +34,8 @@ pub struct Node {
     pub(crate) traces: tokio::sync::broadcast::Sender<Arc<sip::endpoint::TraceEvent>>,
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) clock: Clock,
+    /// `None`: no applications answer calls here.
+    pub(crate) voice: Option<Common>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -63,7 +66,9 @@ impl Node {
         let board = Arc::new(StatusBoard::new(shards));
         let (traces, _) = tokio::sync::broadcast::channel(limits::TRACE_QUEUE);
         let routers = build::routers(&shared, &mut *sqlite.reader()?, clock.now())?;
-        let mut node = Node { shared, store, desk, board, outlets, traces, tls, clock, threads: Vec::new() };
+        let voice = build::voice_common(&shared.config, &outlets)?;
+        let threads = Vec::new();
+        let mut node = Node { shared, store, desk, board, outlets, traces, tls, clock, voice, threads };
         build::check_addresses(&node.shared.config)?;
         for (number, (router, inbox)) in routers.into_iter().zip(inboxes).enumerate() {
             let thread = build::start_shard(&node, number, router, inbox)?;

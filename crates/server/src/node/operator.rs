@@ -341,6 +341,7 @@ fn counters(shard: u16, now: &crate::shard::ShardStatus) -> ShardCounters {
             .with_sip(&now.sip)
             .with_router(&now.router)
             .with_ledger(&now.calls)
+            .with_voice(&now.voice)
     }
 }
 

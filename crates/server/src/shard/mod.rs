@@ -12,6 +12,7 @@ mod perform;
 mod planning;
 mod reports;
 mod status;
+pub(crate) mod voice;
 mod worker;
 
 use std::future::poll_fn;
@@ -59,6 +60,8 @@ pub struct Parts {
     /// To every shard of the node, this one included, by number.
     pub outlets: Vec<Outlet<Letter>>,
     pub board: Arc<StatusBoard>,
+    /// `None`: no applications answer calls here.
+    pub(crate) voice: Option<crate::voice::Voice>,
     pub traces: tokio::sync::broadcast::Sender<Arc<sip::endpoint::TraceEvent>>,
 }
 
@@ -182,7 +185,8 @@ impl Shard {
     fn deadline(&self, now: Instant) -> Instant {
         let parts = &self.parts;
         let health = parts.health.as_ref().and_then(Health::deadline);
-        [parts.endpoint.deadline(), parts.router.deadline(), parts.ledger.deadline(), health]
+        let voice = parts.voice.as_ref().and_then(crate::voice::Voice::deadline);
+        [parts.endpoint.deadline(), parts.router.deadline(), parts.ledger.deadline(), health, voice]
             .into_iter()
             .flatten()
             .fold(now + REPORT_EVERY, Instant::min)
@@ -198,6 +202,7 @@ impl Shard {
         if let Some(health) = &mut self.parts.health {
             health.expire(now, &mut self.scratch.health_effects);
         }
+        self.expire_voice(now);
         self.settle(now);
         self.hand_over(now);
         // What could not be handed over has failed, and that may have consequences.
@@ -269,6 +274,7 @@ impl Shard {
             Letter::Loaded(done) => self.handle_loaded(now, done),
             Letter::Plan(plan) => self.replan(now, plan),
             Letter::Down(down) => self.down = down,
+            Letter::Voice(posted) => self.voice_done(now, posted),
             Letter::Command(command) => self.handle_command(command),
         }
     }
@@ -379,6 +385,7 @@ impl Shard {
     /// Writes down the calls that are open.
     fn end(mut self) {
         let now = self.parts.clock.now();
+        self.hang_up_all(now);
         self.parts.ledger.drain(now, &mut self.scratch.records);
         self.write_records();
         self.io.flush();

@@ -46,8 +46,7 @@ impl Shard {
             Effect::Call(event) => self.note_call(now, event),
             // Nobody may be listening any more; the shard is told so a moment later.
             Effect::Trace(event) => drop(self.parts.traces.send(std::sync::Arc::new(event))),
-            // No plan gives a call to an application yet.
-            Effect::Session(_) => {}
+            Effect::Session(event) => self.session_event(now, event),
             Effect::Probed { id, status } => self.handle_probed(id, status),
             Effect::AuthenticationFailed { source } => {
                 tracing::debug!(%source, "wrong password");
@@ -70,8 +69,11 @@ impl Shard {
 
     fn plan(&mut self, now: Instant, id: AskId, request: &PlanRequest) {
         let random = stdx::hash::Keyed::new(*b"weights of plans").hash(&id.0.to_le_bytes());
-        let decision: Decision =
-            planning::decide(&self.parts.plan, request, self.parts.proof, random, &self.down);
+        let parts = &self.parts;
+        let voice = parts.voice.as_ref();
+        let decision: Decision = voice
+            .and_then(|voice| voice.decide(&parts.plan, parts.proof, request))
+            .unwrap_or_else(|| planning::decide(&parts.plan, request, parts.proof, random, &self.down));
         self.parts.endpoint.handle_plan(now, id, decision, &mut self.scratch.effects);
     }
 

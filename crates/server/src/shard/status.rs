@@ -19,6 +19,7 @@ pub struct ShardStatus {
     pub transactions: usize,
     pub contexts: usize,
     pub cached_accounts: usize,
+    pub voice: crate::voice::VoiceCounts,
 }
 
 /// Written by shards, read by whoever asks how the node is.
@@ -89,6 +90,7 @@ impl Shard {
             transactions,
             contexts,
             cached_accounts: self.accounts.len(),
+            voice: self.voice_counts(),
         };
         parts.board.put(parts.edge.shard, status);
     }

@@ -15,6 +15,7 @@ mod place;
 mod presence;
 mod registrar;
 mod transports;
+mod voice;
 
 use std::time::Duration;
 

@@ -1,0 +1,108 @@
+//! What a shard has asked the helpers for, and who waits for it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ivr::document::Voice;
+use ivr::request::Wire;
+use ivr::script::Id;
+use media::codec::Codec;
+use media::prompt::Prompt;
+use stdx::slab::Key;
+
+use super::helpers::{Helpers, Ticket};
+use super::prompts::{Frames, Sound};
+
+/// A part of a call's prompt.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiter {
+    pub(super) leg: Key,
+    pub(super) prompt: Id,
+    pub(super) place: (usize, usize),
+    pub(super) codec: Codec,
+}
+
+/// What became of a ticket.
+pub(super) enum Wanted {
+    /// For the script of that call.
+    Document(Key, Id),
+    Sound(Sound, Vec<Waiter>),
+}
+
+pub(super) struct Asks {
+    shard: u16,
+    helpers: Arc<Helpers>,
+    pub(super) frames: Frames,
+    documents: HashMap<u64, (Key, Id)>,
+    sounds: HashMap<u64, (Sound, Vec<Waiter>)>,
+    /// The ticket of a sound that is on its way: calls that want the same one share it.
+    under_way: HashMap<Sound, u64>,
+    last: u64,
+}
+
+impl Asks {
+    pub(super) fn new(shard: u16, helpers: Arc<Helpers>) -> Asks {
+        Asks {
+            shard,
+            helpers,
+            frames: Frames::new(),
+            documents: HashMap::new(),
+            sounds: HashMap::new(),
+            under_way: HashMap::new(),
+            last: 0,
+        }
+    }
+
+    fn ticket(&mut self) -> Ticket {
+        self.last += 1;
+        Ticket { shard: self.shard, id: self.last }
+    }
+
+    pub(super) fn document(&mut self, leg: Key, id: Id, wire: Wire) {
+        let ticket = self.ticket();
+        self.documents.insert(ticket.id, (leg, id));
+        self.helpers.fetch(ticket, wire);
+    }
+
+    /// Nobody waits for the answer.
+    pub(super) fn tell(&mut self, wire: Wire) {
+        let ticket = self.ticket();
+        self.helpers.fetch(ticket, wire);
+    }
+
+    /// The sound's frames when they are at hand; else the waiter is told of later.
+    pub(super) fn sound(&mut self, sound: Sound, waiter: Waiter) -> Option<Prompt> {
+        if let Some(prompt) = self.frames.spoken(&sound, waiter.codec) {
+            return Some(prompt);
+        }
+        if let Some((_, waiters)) = self.under_way.get(&sound).and_then(|id| self.sounds.get_mut(id)) {
+            waiters.push(waiter);
+            return None;
+        }
+        let ticket = self.ticket();
+        self.under_way.insert(sound.clone(), ticket.id);
+        self.sounds.insert(ticket.id, (sound.clone(), vec![waiter]));
+        match sound {
+            Sound::Speech { text, is_man, language } => {
+                let voice = if is_man { Voice::Man } else { Voice::Woman };
+                self.helpers.speech(ticket, text, voice, language);
+            }
+            Sound::Audio { url } => self.helpers.audio(ticket, url),
+        }
+        None
+    }
+
+    /// Ends the wait for a ticket.
+    pub(super) fn take(&mut self, id: u64) -> Option<Wanted> {
+        if let Some((leg, id)) = self.documents.remove(&id) {
+            return Some(Wanted::Document(leg, id));
+        }
+        let (sound, waiters) = self.sounds.remove(&id)?;
+        self.under_way.remove(&sound);
+        Some(Wanted::Sound(sound, waiters))
+    }
+
+    pub(super) fn open(&self) -> usize {
+        self.documents.len() + self.sounds.len()
+    }
+}

@@ -1,0 +1,82 @@
+//! A call comes in: its number's application is asked what to do.
+
+use ivr::request::Target;
+use ivr::script::{Call, Direction, Plan, Role, Script, Start};
+use sip::session::{Invited, SessionId};
+use sip::wire::{Header, Uri};
+use stdx::Instant;
+
+use super::leg::Leg;
+use super::{Voice, World};
+use crate::config::Number;
+
+impl Voice {
+    pub(super) fn begin(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        invited: &Invited,
+        world: &mut World<'_>,
+    ) {
+        let request = &invited.request;
+        let user = user_of(request.uri());
+        let Some(number) = self.numbers.get(&user).cloned() else {
+            // The number was there when the plan was asked; nothing else leads here.
+            let _ = world.endpoint.reject(now, session, 404, "Not Found", &[], world.out);
+            return;
+        };
+        let random = (u128::from(self.rng.next_u64()) << 64) | u128::from(self.rng.next_u64());
+        let sid = ivr::sid::new(ivr::sid::CALL, random);
+        let call = self.call_of(&sid, user, invited);
+        tracing::debug!(sid, from = call.from, to = call.to, "a call for an application");
+        let script = Script::new(call, plan_of(&number));
+        let trusted = invited.source.remote.ip();
+        let mut leg = Leg::new(session, script, sid, trusted, &mut self.rng);
+        let is_sdp = request.header(Header::ContentType).is_some();
+        leg.offer = sip::session::body_of(request).filter(|_| is_sdp).unwrap_or_default();
+        if self.legs.is_empty() {
+            self.clockwork.start(now);
+        }
+        let key = self.legs.insert(leg);
+        self.by_session.insert(session, key);
+        self.counts.calls_total += 1;
+        self.drive(now, key, world, |script, out| script.start(now, out));
+    }
+
+    fn call_of(&self, sid: &str, to: String, invited: &Invited) -> Call {
+        let request = &invited.request;
+        let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
+        let from = request.from();
+        let name = from.map(|from| text(Some(from.display))).unwrap_or_default();
+        let name = name.trim_matches('"').to_owned();
+        Call {
+            sid: sid.to_owned(),
+            account_sid: self.account.to_string(),
+            from: from.map(|from| user_of(from.uri)).unwrap_or_default(),
+            to,
+            direction: Direction::Inbound,
+            caller_name: (!name.is_empty()).then_some(name),
+            forwarded_from: None,
+            parent_sid: None,
+            api_version: "2012-04-24".to_owned(),
+            extra: vec![("SipCallId".to_owned(), text(request.call_id()))],
+            answered: false,
+        }
+    }
+}
+
+fn plan_of(number: &Number) -> Plan {
+    let target = |url: &str| Target { url: url.to_owned(), method: number.method };
+    Plan {
+        role: Role::Call,
+        start: Start::Url(target(&number.url)),
+        fallback: number.fallback.as_deref().map(target),
+        status: None,
+        answer_on_bridge: false,
+        time_limit: None,
+    }
+}
+
+fn user_of(uri: &[u8]) -> String {
+    Uri::parse(uri).ok().and_then(|uri| uri.user_decoded()).unwrap_or_default()
+}

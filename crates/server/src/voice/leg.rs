@@ -1,0 +1,88 @@
+//! One call of an application.
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use ivr::script::{Id, Script};
+use media::codec::Codec;
+use media::sdp::{Description, Direction, Local, SrtpPolicy, Versions};
+use media::session::MediaSession;
+use media::srtp::KEY_LEN;
+use sip::session::SessionId;
+use stdx::rng::Rng;
+
+use super::ports::Pair;
+use super::prompts::Speaking;
+
+pub(super) struct Leg {
+    pub(super) session: SessionId,
+    /// The dialog is over; the script may still have something to finish.
+    pub(super) is_gone: bool,
+    pub(super) sid: String,
+    pub(super) script: Script,
+    /// Of the INVITE; empty when the caller wants ours.
+    pub(super) offer: Bytes,
+    /// Where the signalling comes from.
+    pub(super) trusted: IpAddr,
+    pub(super) pair: Option<Pair>,
+    pub(super) media: Option<Box<MediaSession>>,
+    /// Our last description that waits for its answer.
+    pub(super) offered: Option<Box<Description>>,
+    pub(super) versions: Versions,
+    pub(super) sdp_id: u64,
+    pub(super) key: [u8; KEY_LEN],
+    pub(super) speaking: Option<Box<Speaking>>,
+    /// Number of the piece that plays: what an earlier one reports is nobody's.
+    pub(super) playing: u64,
+    pub(super) is_echoing: bool,
+    /// A transfer of the caller that has no answer.
+    pub(super) referring: Option<Id>,
+}
+
+/// Offered in this order.
+const CODECS: [Codec; 4] = [Codec::Opus, Codec::G722, Codec::Pcma, Codec::Pcmu];
+
+impl Leg {
+    pub(super) fn new(
+        session: SessionId,
+        script: Script,
+        sid: String,
+        trusted: IpAddr,
+        rng: &mut Rng,
+    ) -> Leg {
+        let mut key = [0; KEY_LEN];
+        rng.fill(&mut key);
+        Leg {
+            session,
+            is_gone: false,
+            sid,
+            script,
+            offer: Bytes::new(),
+            trusted,
+            pair: None,
+            media: None,
+            offered: None,
+            versions: Versions::default(),
+            // As RFC 8866 §5.2 asks: a number that fits what others make of it.
+            sdp_id: rng.next_u64() >> 2,
+            key,
+            speaking: None,
+            playing: 0,
+            is_echoing: false,
+            referring: None,
+        }
+    }
+
+    /// What this side brings to an offer or answer; `ip` is what the peer is told.
+    pub(super) fn local(&self, ip: IpAddr) -> Option<Local<'static>> {
+        Some(Local {
+            ip,
+            port: self.pair.as_ref()?.port,
+            session_id: self.sdp_id,
+            codecs: &CODECS,
+            direction: Direction::SendRecv,
+            srtp: SrtpPolicy::IfOffered,
+            key: self.key,
+        })
+    }
+}

@@ -1,0 +1,16 @@
+//! Limits of programmable voice, with their reasons and what happens at them.
+
+/// Prompts a shard keeps encoded. Those not played lately make room.
+pub(super) const PROMPTS: usize = 1_024;
+
+/// Bytes of one of them: two minutes of G.711. Longer ones are encoded for each call.
+pub(super) const PROMPT_CACHED: usize = 1 << 20;
+
+/// Of each key among the sounds of a prompt.
+pub(super) const DIGIT_MS: u32 = 160;
+
+/// Ticks made up for when the shard was late; older ones are left out, and the peer conceals them.
+pub(super) const LATE_TICKS: u32 = 5;
+
+/// Times one socket is read in a tick, each for a batch. More come from nobody who talks.
+pub(super) const READS: usize = 8;
