@@ -1,6 +1,8 @@
 //! What takes time, off the shards: documents over HTTP, and speech. A small one: plain HTTP, one request at a time,
 //! and a tone for every word.
 
+#![allow(clippy::needless_pass_by_value, reason = "what is asked for is the helper's")]
+
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
