@@ -1,0 +1,3 @@
+//! Programmable voice: what the shards do for calls that reach an application.
+
+pub(crate) mod helpers;
