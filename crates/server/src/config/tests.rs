@@ -109,7 +109,43 @@ const MISTAKES: &[(&str, &str)] = &[
         "2:16: `nameservers` is \"dns.example\"; expected an address, as \"192.0.2.53\", \
              or with a port, \"192.0.2.53:5353\"",
     ),
+    (
+        "[voice]\nmedia = \"0.0.0.0\"\n",
+        "2:9: `media` is every address; expected one address, which callers are told",
+    ),
+    (
+        "[voice]\nnumbers = [{ number = \"1\", url = \"http://a/\" }]\n",
+        "2:11: `numbers` without `media`; expected `media`, the address for their sound",
+    ),
+    (
+        "[voice]\nmedia_ports = \"20000\"\n",
+        "2:15: `media_ports` is \"20000\"; expected a range of at least two ports, as \"20000-39999\"",
+    ),
 ];
+
+#[test]
+fn a_number_has_a_url_and_perhaps_more() {
+    let numbers = |entry: &str| {
+        let text = format!("[voice]\nmedia = \"127.0.0.1\"\nnumbers = [{entry}]\n");
+        Config::parse(&text, Path::new("belfry.toml")).map(|config| config.voice.numbers)
+    };
+    let full =
+        numbers("{ number = \"+1234\", url = \"http://a\", method = \"get\", fallback = \"https://b/c\" }");
+    let full = full.unwrap();
+    assert_eq!((&*full[0].number, &*full[0].url), ("1234", "http://a/"));
+    assert_eq!(full[0].method, ivr::request::Method::Get);
+    assert_eq!(full[0].fallback.as_deref(), Some("https://b/c"));
+    for wrong in [
+        "{ number = \"1\" }",
+        "{ number = \"\", url = \"http://a\" }",
+        "{ number = \"1\", url = \"ftp://a\" }",
+        "{ number = \"1\", url = \"http://a\", method = \"PUT\" }",
+        "{ number = \"1\", url = \"http://a\", uri = \"http://a\" }",
+        "\"1\"",
+    ] {
+        assert!(numbers(wrong).is_err(), "{wrong}");
+    }
+}
 
 #[test]
 fn each_mistake_names_its_place_and_what_was_expected() {

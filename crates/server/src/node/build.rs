@@ -312,7 +312,7 @@ pub(crate) fn voice_common(config: &Config, outlets: &[Outlet<Letter>]) -> Resul
         ..helpers::Settings::default()
     };
     let post = Arc::new(Post(outlets.to_vec()));
-    let helpers = Helpers::start(settings, post).context("what speaks and asks cannot begin")?;
+    let helpers = Helpers::start(&settings, post).context("what speaks and asks cannot begin")?;
     Ok(Some(Common::new(config.voice.clone(), Arc::new(helpers))))
 }
 

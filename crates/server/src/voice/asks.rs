@@ -85,9 +85,9 @@ impl Asks {
         match sound {
             Sound::Speech { text, is_man, language } => {
                 let voice = if is_man { Voice::Man } else { Voice::Woman };
-                self.helpers.speech(ticket, text, voice, language);
+                self.helpers.speech(ticket, &text, voice, &language);
             }
-            Sound::Audio { url } => self.helpers.audio(ticket, url),
+            Sound::Audio { url } => self.helpers.audio(ticket, &url),
         }
         None
     }

@@ -98,8 +98,10 @@ impl Ports {
     }
 
     pub(super) fn close(&mut self, pair: Pair) {
+        let Pair { port, rtp, rtcp } = pair;
         // A closed socket leaves the epoll by itself.
-        self.free.push_back(pair.port);
+        drop((rtp, rtcp));
+        self.free.push_back(port);
         self.used -= 1;
     }
 

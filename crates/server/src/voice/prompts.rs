@@ -35,7 +35,13 @@ impl Sound {
 
 /// Samples of 8 kHz as frames of a codec.
 pub(super) struct Frames {
-    cache: Cache<(Sound, Codec), (Arc<[i16]>, Prompt)>,
+    cache: Cache<(Sound, Codec), Encoded>,
+}
+
+/// The frames, and the samples of which they are made: other samples make others.
+struct Encoded {
+    samples: Arc<[i16]>,
+    prompt: Prompt,
 }
 
 impl Frames {
@@ -46,7 +52,7 @@ impl Frames {
     /// Speech that was spoken before. Audio is asked for each time: its owner may have changed it.
     pub(super) fn spoken(&self, sound: &Sound, codec: Codec) -> Option<Prompt> {
         match sound {
-            Sound::Speech { .. } => self.cache.get(&(sound.clone(), codec)).map(|(_, prompt)| prompt.clone()),
+            Sound::Speech { .. } => self.cache.get(&(sound.clone(), codec)).map(|known| known.prompt.clone()),
             Sound::Audio { .. } => None,
         }
     }
@@ -58,14 +64,14 @@ impl Frames {
         samples: &Arc<[i16]>,
     ) -> Result<Prompt, String> {
         let key = (sound.clone(), codec);
-        if let Some((known, prompt)) = self.cache.get(&key)
-            && Arc::ptr_eq(known, samples)
+        if let Some(known) = self.cache.get(&key)
+            && Arc::ptr_eq(&known.samples, samples)
         {
-            return Ok(prompt.clone());
+            return Ok(known.prompt.clone());
         }
         let prompt = Prompt::encode(codec, samples, 8_000).map_err(|error| error.to_string())?;
         if prompt.size() <= limits::PROMPT_CACHED {
-            self.cache.insert(key, (Arc::clone(samples), prompt.clone()));
+            self.cache.insert(key, Encoded { samples: Arc::clone(samples), prompt: prompt.clone() });
         }
         Ok(prompt)
     }

@@ -1,15 +1,35 @@
-//! What takes time, off the shards: documents over HTTP, and speech. A small one: plain HTTP, one request at a time,
-//! and a tone for every word.
+//! What is slow about programmable voice, away from the shards: requests to applications, texts spoken, files fetched and
+//! decoded. One thread with a runtime of its own; every queue has a bound, and every question an answer.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
+mod address;
+mod audio;
+mod cache;
+mod http;
+mod limits;
+mod settings;
+mod speech;
+#[cfg(test)]
+mod tests;
+
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::Duration;
+use std::thread::JoinHandle;
 
+use anyhow::Context;
 use ivr::document::{Voice, code};
 use ivr::request::Wire;
 use ivr::script::{Answer, Failure};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::{LocalSet, spawn_blocking, spawn_local};
+
+use crate::clock::Clock;
+use audio::{Check, Got};
+use cache::{Cache, Samples};
+use http::Http;
+use speech::Words;
+
+pub(crate) use settings::Settings;
 
 /// Who asked, and its number for the question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,88 +45,226 @@ pub(crate) enum Done {
     Samples(Result<Arc<[i16]>, String>),
 }
 
-/// Where answers go.
+/// Where answers go. Called by the helpers' thread, and by the asking one when there is no room for the question: it
+/// must not wait.
 pub(crate) trait Deliver: Send + Sync {
     fn deliver(&self, ticket: Ticket, done: Done);
 }
 
-/// What an operator may say.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Settings {
-    pub(crate) allow_private: bool,
-    pub(crate) prompts: Option<std::path::PathBuf>,
-    pub(crate) command: Option<Vec<String>>,
-    pub(crate) fetch_timeout: Duration,
-}
-
+/// Ends, with all that it does, when it is dropped.
 pub(crate) struct Helpers {
-    jobs: SyncSender<(Ticket, Wire)>,
+    jobs: Option<mpsc::Sender<Job>>,
+    fetches: Arc<Semaphore>,
+    prompts: Arc<Semaphore>,
     deliver: Arc<dyn Deliver>,
+    thread: Option<JoinHandle<()>>,
 }
 
-/// Requests that wait. More fail at once.
-const WAITING: usize = 1_024;
+/// A question, and its place among those that are open.
+struct Job {
+    ticket: Ticket,
+    place: OwnedSemaphorePermit,
+    what: What,
+}
+
+enum What {
+    Fetch(Wire),
+    Speech(Words),
+    Audio(String),
+}
 
 impl Helpers {
-    pub(crate) fn start(_settings: Settings, deliver: Arc<dyn Deliver>) -> std::io::Result<Helpers> {
-        let (jobs, todo) = sync_channel(WAITING);
-        let answers = Arc::clone(&deliver);
-        std::thread::Builder::new().name("voice-http".into()).spawn(move || run(&todo, &*answers))?;
-        Ok(Helpers { jobs, deliver })
+    pub(crate) fn start(settings: &Settings, deliver: Arc<dyn Deliver>) -> anyhow::Result<Helpers> {
+        for (program, package) in [(&settings.flite, "flite"), (&settings.espeak, "espeak-ng")] {
+            if settings.command.is_none() && !speech::is_installed(program) {
+                tracing::warn!(program = %program.display(), "not there to speak: install Debian's package {package}");
+            }
+        }
+        // Each job has a place already: the queue is never full.
+        let (jobs, todo) = mpsc::channel(limits::FETCHES + limits::PROMPTS);
+        let http = Http::new(settings)?;
+        let (settings, answers) = (settings.clone(), Arc::clone(&deliver));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(limits::BLOCKING)
+            .build()
+            .context("no runtime for requests and speech")?;
+        let run = move || {
+            let worker = Rc::new(Worker::new(settings, http, answers));
+            LocalSet::new().block_on(&runtime, work(worker, todo));
+            // A name server that does not answer is not waited for.
+            runtime.shutdown_background();
+        };
+        let thread = std::thread::Builder::new().name("voice-helpers".into()).spawn(run)?;
+        Ok(Helpers {
+            jobs: Some(jobs),
+            fetches: Arc::new(Semaphore::new(limits::FETCHES)),
+            prompts: Arc::new(Semaphore::new(limits::PROMPTS)),
+            deliver,
+            thread: Some(thread),
+        })
     }
 
+    /// A document, answered by `Done::Fetched`.
     pub(crate) fn fetch(&self, ticket: Ticket, wire: Wire) {
-        if self.jobs.try_send((ticket, wire)).is_err() {
-            self.deliver.deliver(ticket, Done::Fetched(Err(unreachable("too many requests wait"))));
+        if !self.ask(&self.fetches, ticket, What::Fetch(wire)) {
+            let failure = Failure { code: code::UNREACHABLE, text: "too many requests are open".to_owned() };
+            self.deliver.deliver(ticket, Done::Fetched(Err(failure)));
         }
     }
 
-    pub(crate) fn speech(&self, ticket: Ticket, text: String, _voice: Voice, _language: String) {
-        let words = text.split_whitespace().count();
-        let tone = media::tone::beep(8_000);
-        let samples: Vec<i16> = std::iter::repeat_n(tone, words).flatten().collect();
-        self.deliver.deliver(ticket, Done::Samples(Ok(samples.into())));
+    /// A text to be spoken, answered by `Done::Samples`.
+    pub(crate) fn speech(&self, ticket: Ticket, text: &str, voice: Voice, language: &str) {
+        self.prompt(ticket, What::Speech(Words::new(text, voice, language)));
     }
 
-    pub(crate) fn audio(&self, ticket: Ticket, url: String) {
-        self.deliver.deliver(ticket, Done::Samples(Err(format!("{url}: audio files are not built yet"))));
+    /// A file of `http:`, `https:` or, by its name in the folder of prompts, `file:`. Answered by `Done::Samples`.
+    pub(crate) fn audio(&self, ticket: Ticket, url: &str) {
+        self.prompt(ticket, What::Audio(url.to_owned()));
+    }
+
+    fn prompt(&self, ticket: Ticket, what: What) {
+        if !self.ask(&self.prompts, ticket, what) {
+            self.deliver.deliver(ticket, Done::Samples(Err("too many prompts are being made".to_owned())));
+        }
+    }
+
+    fn ask(&self, places: &Arc<Semaphore>, ticket: Ticket, what: What) -> bool {
+        let Ok(place) = Arc::clone(places).try_acquire_owned() else { return false };
+        let jobs = self.jobs.as_ref();
+        jobs.is_some_and(|jobs| jobs.try_send(Job { ticket, place, what }).is_ok())
     }
 }
 
-fn run(todo: &Receiver<(Ticket, Wire)>, deliver: &dyn Deliver) {
-    while let Ok((ticket, wire)) = todo.recv() {
-        let result = ask(&wire).map_err(|error| unreachable(&error.to_string()));
-        deliver.deliver(ticket, Done::Fetched(result));
+impl Drop for Helpers {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }
 
-fn unreachable(text: &str) -> Failure {
-    Failure { code: code::UNREACHABLE, text: text.to_owned() }
+type Waiter = (Ticket, OwnedSemaphorePermit);
+
+struct Worker {
+    settings: Settings,
+    http: Http,
+    deliver: Arc<dyn Deliver>,
+    clock: Clock,
+    spoken: RefCell<Cache<Words, (), Waiter>>,
+    sounds: RefCell<Cache<String, Check, Waiter>>,
+    processes: Semaphore,
+    decoders: Semaphore,
 }
 
-fn ask(wire: &Wire) -> std::io::Result<Answer> {
-    let wrong = || std::io::Error::other("not an HTTP answer");
-    let rest = wire.url.strip_prefix("http://").ok_or_else(wrong)?;
-    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let mut stream = TcpStream::connect(host)?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    let method = if wire.body.is_some() { "POST" } else { "GET" };
-    let body = wire.body.as_deref().unwrap_or_default();
-    write!(
-        stream,
-        "{method} /{path} HTTP/1.0\r\nHost: {host}\r\nX-Twilio-Signature: {}\r\n\
-         Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{body}",
-        wire.signature,
-        body.len()
-    )?;
-    let mut answer = Vec::new();
-    stream.take(1 << 20).read_to_end(&mut answer)?;
-    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").ok_or_else(wrong)?;
-    let head = String::from_utf8_lossy(&answer[..end]).into_owned();
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(wrong)?;
-    let content_type = head.lines().find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("content-type").then(|| value.trim().to_owned())
-    });
-    Ok(Answer { status, content_type, body: answer[end + 4..].to_vec(), url: None })
+async fn work(worker: Rc<Worker>, mut todo: mpsc::Receiver<Job>) {
+    while let Some(Job { ticket, place, what }) = todo.recv().await {
+        match what {
+            What::Fetch(wire) => {
+                let worker = Rc::clone(&worker);
+                spawn_local(async move {
+                    let answer = worker.http.fetch(wire).await;
+                    drop(place);
+                    worker.deliver.deliver(ticket, Done::Fetched(answer));
+                });
+            }
+            What::Speech(words) => worker.speech((ticket, place), words),
+            What::Audio(url) => worker.audio((ticket, place), url),
+        }
+    }
+}
+
+impl Worker {
+    fn new(settings: Settings, http: Http, deliver: Arc<dyn Deliver>) -> Worker {
+        Worker {
+            http,
+            deliver,
+            clock: Clock::new(),
+            spoken: RefCell::new(Cache::new(settings.cache)),
+            sounds: RefCell::new(Cache::new(settings.cache)),
+            processes: Semaphore::new(settings.processes.max(1)),
+            decoders: Semaphore::new(limits::DECODERS),
+            settings,
+        }
+    }
+
+    fn speech(self: &Rc<Self>, who: Waiter, words: Words) {
+        let mut spoken = self.spoken.borrow_mut();
+        if let Some((samples, ())) = spoken.get(&words) {
+            self.tell(vec![who], &Ok(samples));
+        } else if spoken.wait(&words, who) {
+            let worker = Rc::clone(self);
+            spawn_local(async move {
+                let _turn = worker.processes.acquire().await;
+                let result = speech::speak(&worker.settings, &words).await;
+                let waited = worker.spoken.borrow_mut().done(&words);
+                worker.tell(waited, &result);
+                if let Ok(samples) = result {
+                    worker.spoken.borrow_mut().keep(words, samples, ());
+                }
+            });
+        }
+    }
+
+    fn audio(self: &Rc<Self>, who: Waiter, url: String) {
+        let mut sounds = self.sounds.borrow_mut();
+        let old = sounds.get(&url);
+        match &old {
+            Some((samples, check)) if check.until > self.clock.now() => {
+                self.tell(vec![who], &Ok(Arc::clone(samples)));
+            }
+            _ if sounds.wait(&url, who) => {
+                let worker = Rc::clone(self);
+                spawn_local(async move {
+                    let result = worker.sound(&url, old).await;
+                    let waited = worker.sounds.borrow_mut().done(&url);
+                    worker.tell(
+                        waited,
+                        &result.as_ref().map(|(samples, _)| Arc::clone(samples)).map_err(String::clone),
+                    );
+                    if let Ok((samples, Some(check))) = result {
+                        worker.sounds.borrow_mut().keep(url, samples, check);
+                    }
+                });
+            }
+            _ => {}
+        }
+    }
+
+    async fn sound(
+        &self,
+        url: &str,
+        old: Option<(Samples, Check)>,
+    ) -> Result<(Samples, Option<Check>), String> {
+        let now = self.clock.now();
+        let (file, check) = match reqwest::Url::parse(url) {
+            Ok(parsed) if parsed.scheme() == "file" => {
+                let folder = self.settings.prompts.clone();
+                let read = spawn_blocking(move || audio::read(folder.as_deref(), &parsed, now));
+                read.await.map_err(|error| error.to_string())??
+            }
+            _ => {
+                match audio::get(&self.http, now, url, old.as_ref().map(|(_, check)| check.clone())).await? {
+                    Got::File(file, check) => (file, check),
+                    Got::Same(check) => {
+                        let (samples, _) =
+                            old.ok_or_else(|| format!("{url}: status 304 without a question"))?;
+                        return Ok((samples, Some(check)));
+                    }
+                }
+            }
+        };
+        let _turn = self.decoders.acquire().await;
+        let decoded = spawn_blocking(move || audio::decode(file)).await.map_err(|error| error.to_string())?;
+        let samples = decoded.map_err(|error| format!("{url}: {error}"))?;
+        Ok((samples, check))
+    }
+
+    fn tell(&self, waited: Vec<Waiter>, result: &Result<Samples, String>) {
+        for (ticket, place) in waited {
+            drop(place);
+            self.deliver.deliver(ticket, Done::Samples(result.clone()));
+        }
+    }
 }

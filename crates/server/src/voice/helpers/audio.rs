@@ -1,0 +1,146 @@
+//! Audio files: fetched over HTTP or read from the operator's folder, decoded to 8 kHz mono.
+
+use std::io::Cursor;
+use std::path::{Component, Path};
+
+use media::wav::Wav;
+use reqwest::header::{self, HeaderMap, HeaderValue};
+use reqwest::{StatusCode, Url};
+use stdx::Instant;
+use symphonia::core::codecs::audio::AudioDecoderOptions;
+use symphonia::core::errors::Error;
+use symphonia::core::formats::probe::Hint;
+use symphonia::core::formats::{FormatOptions, TrackType};
+use symphonia::core::io::MediaSourceStream;
+use symphonia::core::meta::MetadataOptions;
+
+use super::cache::Samples;
+use super::http::{Ask, Http, text};
+use super::limits;
+
+/// Until when it is played without a question, and what then tells whether it changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Check {
+    pub(super) until: Instant,
+    etag: Option<HeaderValue>,
+    modified: Option<HeaderValue>,
+}
+
+/// A file that has to be decoded, or that is as it was.
+pub(super) enum Got {
+    File(Vec<u8>, Option<Check>),
+    Same(Check),
+}
+
+/// `old` is what is known of the file as it is kept.
+pub(super) async fn get(http: &Http, now: Instant, url: &str, old: Option<Check>) -> Result<Got, String> {
+    let mut headers = HeaderMap::new();
+    if let Some(etag) = old.as_ref().and_then(|old| old.etag.clone()) {
+        headers.insert(header::IF_NONE_MATCH, etag);
+    }
+    if let Some(modified) = old.as_ref().and_then(|old| old.modified.clone()) {
+        headers.insert(header::IF_MODIFIED_SINCE, modified);
+    }
+    let ask = Ask { url: url.to_owned(), body: None, headers, most: limits::AUDIO_FILE, wants_sound: true };
+    let reply = http.ask(ask).await.map_err(|failure| failure.text)?;
+    let control = text(&reply.headers, &header::CACHE_CONTROL).unwrap_or_default().to_ascii_lowercase();
+    let until = now + fresh(&control);
+    match reply.status {
+        // RFC 9110 §15.4.5: what it does not repeat is as before.
+        StatusCode::NOT_MODIFIED if old.is_some() => {
+            let (etag, modified) = old.map(|old| (old.etag, old.modified)).unwrap_or_default();
+            Ok(Got::Same(Check { until, etag, modified }))
+        }
+        StatusCode::OK => {
+            let check = Check {
+                until,
+                etag: reply.headers.get(header::ETAG).cloned(),
+                modified: reply.headers.get(header::LAST_MODIFIED).cloned(),
+            };
+            Ok(Got::File(reply.body, (!control.contains("no-store")).then_some(check)))
+        }
+        status => Err(format!("{url}: status {}", status.as_u16())),
+    }
+}
+
+/// RFC 9111 §5.2.2.
+fn fresh(control: &str) -> std::time::Duration {
+    if control.contains("no-cache") || control.contains("no-store") {
+        return std::time::Duration::ZERO;
+    }
+    let age = control.split(',').find_map(|part| part.trim().strip_prefix("max-age=")?.parse().ok());
+    age.map_or(limits::AUDIO_FRESH, std::time::Duration::from_secs).min(limits::AUDIO_FRESH_MOST)
+}
+
+/// `file:NAME` in the operator's folder; nothing leads out of it.
+pub(super) fn read(
+    folder: Option<&Path>,
+    url: &Url,
+    now: Instant,
+) -> Result<(Vec<u8>, Option<Check>), String> {
+    let Some(folder) = folder else { return Err(format!("{url}: no folder of prompts is set")) };
+    let name = url.path().trim_start_matches('/');
+    let path = Path::new(name);
+    let is_inside = path.components().all(|part| matches!(part, Component::Normal(_)));
+    let told = |error: std::io::Error| format!("{url}: {error}");
+    if name.is_empty() || url.has_host() || !is_inside {
+        return Err(format!("{url} is no file of the folder of prompts"));
+    }
+    let file = folder.join(path).canonicalize().map_err(told)?;
+    if !file.starts_with(folder.canonicalize().map_err(told)?) || !file.is_file() {
+        return Err(format!("{url} is no file of the folder of prompts"));
+    }
+    if file.metadata().map_err(told)?.len() > limits::AUDIO_FILE as u64 {
+        return Err(format!("{url} has more than {} bytes", limits::AUDIO_FILE));
+    }
+    let check = Check { until: now + limits::AUDIO_FRESH, etag: None, modified: None };
+    Ok((std::fs::read(&file).map_err(told)?, Some(check)))
+}
+
+/// Which format it is its first bytes say: names and content types lie.
+pub(super) fn decode(file: Vec<u8>) -> Result<Samples, String> {
+    let wav = if file.starts_with(b"RIFF") {
+        Wav::parse(&file).map_err(|error| error.to_string())?
+    } else {
+        decode_packed(file).map_err(|error| format!("neither WAV, MP3, FLAC nor OGG Vorbis: {error}"))?
+    };
+    let mut samples = wav.to_mono_at(8_000);
+    samples.truncate(limits::SAMPLES);
+    Ok(samples.into())
+}
+
+fn decode_packed(file: Vec<u8>) -> Result<Wav, Error> {
+    let stream = MediaSourceStream::new(Box::new(Cursor::new(file)), Default::default());
+    let (hint, options) = (Hint::new(), FormatOptions::default());
+    let mut format =
+        symphonia::default::get_probe().probe(&hint, stream, options, MetadataOptions::default())?;
+    let track = format.default_track(TrackType::Audio).ok_or(Error::Unsupported("no sound in it"))?;
+    let (id, params) = (track.id, track.codec_params.as_ref().and_then(|params| params.audio()));
+    let params = params.ok_or(Error::Unsupported("no sound in it"))?;
+    let mut decoder =
+        symphonia::default::get_codecs().make_audio_decoder(params, &AudioDecoderOptions::default())?;
+    let (mut wav, mut part) = (Wav::default(), Vec::<i16>::new());
+    while let Some(packet) = format.next_packet()? {
+        if packet.track_id != id {
+            continue;
+        }
+        let buffer = match decoder.decode(&packet) {
+            Ok(buffer) => buffer,
+            // One frame that is damaged is left out, as players do.
+            Err(Error::DecodeError(_)) => continue,
+            Err(error) => return Err(error),
+        };
+        wav.rate = buffer.spec().rate();
+        wav.channels = u16::try_from(buffer.num_planes()).unwrap_or(u16::MAX);
+        buffer.copy_to_vec_interleaved(&mut part);
+        wav.samples.append(&mut part);
+        let frames = wav.samples.len() / usize::from(wav.channels.max(1));
+        if frames / wav.rate.max(1) as usize > limits::SAMPLES / 8_000 {
+            break;
+        }
+    }
+    if wav.samples.is_empty() {
+        return Err(Error::Unsupported("no sound in it"));
+    }
+    Ok(wav)
+}

@@ -1,0 +1,94 @@
+//! Samples that were spoken or decoded, bounded in bytes, and who waits for those that are being made: each is made
+//! once however many ask.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+
+pub(super) type Samples = Arc<[i16]>;
+
+pub(super) struct Cache<K, V, W> {
+    kept: HashMap<K, Kept<V>>,
+    waiting: HashMap<K, Vec<W>>,
+    bytes: usize,
+    most: usize,
+    uses: u64,
+}
+
+struct Kept<V> {
+    samples: Samples,
+    about: V,
+    used: u64,
+}
+
+impl<K: Hash + Eq + Clone, V: Clone, W> Cache<K, V, W> {
+    /// `most` counts the bytes of the samples.
+    pub(super) fn new(most: usize) -> Self {
+        Cache { kept: HashMap::new(), waiting: HashMap::new(), bytes: 0, most, uses: 0 }
+    }
+
+    pub(super) fn get(&mut self, key: &K) -> Option<(Samples, V)> {
+        self.uses += 1;
+        let kept = self.kept.get_mut(key)?;
+        kept.used = self.uses;
+        Some((Arc::clone(&kept.samples), kept.about.clone()))
+    }
+
+    /// Whether it is to be made now; else it is being made.
+    pub(super) fn wait(&mut self, key: &K, who: W) -> bool {
+        if let Some(others) = self.waiting.get_mut(key) {
+            others.push(who);
+            return false;
+        }
+        self.waiting.insert(key.clone(), vec![who]);
+        true
+    }
+
+    /// Who waited.
+    pub(super) fn done(&mut self, key: &K) -> Vec<W> {
+        self.waiting.remove(key).unwrap_or_default()
+    }
+
+    pub(super) fn keep(&mut self, key: K, samples: Samples, about: V) {
+        self.forget(&key);
+        let bytes = size_of_val(&*samples);
+        if bytes > self.most {
+            return;
+        }
+        // Every miss costs more than to look at all that is kept: a process or a request.
+        while self.bytes + bytes > self.most
+            && let Some(oldest) =
+                self.kept.iter().min_by_key(|(_, kept)| kept.used).map(|(key, _)| key.clone())
+        {
+            self.forget(&oldest);
+        }
+        self.uses += 1;
+        self.bytes += bytes;
+        self.kept.insert(key, Kept { samples, about, used: self.uses });
+    }
+
+    fn forget(&mut self, key: &K) {
+        if let Some(kept) = self.kept.remove(key) {
+            self.bytes -= size_of_val(&*kept.samples);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_used_make_room_and_the_too_large_do_not_come_in() {
+        let mut cache: Cache<u8, (), ()> = Cache::new(20);
+        cache.keep(1, vec![0; 5].into(), ());
+        cache.keep(2, vec![0; 5].into(), ());
+        assert!(cache.get(&1).is_some());
+        cache.keep(3, vec![0; 5].into(), ());
+        assert!(cache.get(&2).is_none() && cache.get(&1).is_some() && cache.get(&3).is_some());
+        cache.keep(4, vec![0; 11].into(), ());
+        assert!(cache.get(&4).is_none() && cache.get(&1).is_some());
+        cache.keep(1, vec![0; 10].into(), ());
+        assert_eq!((cache.bytes, cache.kept.len()), (20, 1));
+    }
+}

@@ -1,0 +1,183 @@
+//! Requests to applications and for prompts: one pooled client, bounded in time, size and redirects.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use anyhow::Context;
+use ivr::document::code;
+use ivr::request::Wire;
+use ivr::script::{Answer, Failure};
+use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, Response, StatusCode, Url, redirect};
+use tokio::time::timeout;
+
+use super::address::{Checked, Private, is_private};
+use super::limits;
+use super::settings::Settings;
+
+const SIGNATURE: HeaderName = HeaderName::from_static("x-twilio-signature");
+const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded; charset=utf-8");
+
+pub(super) struct Http {
+    client: Client,
+    allow_private: bool,
+    timeout: Duration,
+}
+
+/// One request. A body makes it a POST.
+pub(super) struct Ask {
+    pub(super) url: String,
+    pub(super) body: Option<String>,
+    pub(super) headers: HeaderMap,
+    /// Bytes of an answer.
+    pub(super) most: usize,
+    /// An answer that is sound is fetched again to be played, so that its bytes are not wanted here.
+    pub(super) wants_sound: bool,
+}
+
+pub(super) struct Reply {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Vec<u8>,
+    /// When redirects were followed.
+    pub(super) url: Option<String>,
+}
+
+impl Http {
+    pub(super) fn new(settings: &Settings) -> anyhow::Result<Http> {
+        // Another part of the process may have named the same provider already.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let client = Client::builder()
+            .user_agent(concat!("Belfry/", env!("CARGO_PKG_VERSION")))
+            .redirect(redirect::Policy::none())
+            // A proxy of the environment would go around the check of addresses.
+            .no_proxy()
+            .dns_resolver(Checked { allow_private: settings.allow_private })
+            .connect_timeout(limits::CONNECT_TIMEOUT)
+            .pool_idle_timeout(limits::POOL_IDLE)
+            .pool_max_idle_per_host(limits::POOL_PER_HOST)
+            .build()
+            .context(
+                "no HTTP client: are the certificates of authorities there (Debian's ca-certificates)?",
+            )?;
+        Ok(Http { client, allow_private: settings.allow_private, timeout: settings.fetch_timeout })
+    }
+
+    /// A document.
+    pub(super) async fn fetch(&self, wire: Wire) -> Result<Answer, Failure> {
+        let mut headers = HeaderMap::new();
+        if let Ok(signature) = HeaderValue::from_str(&wire.signature) {
+            headers.insert(SIGNATURE, signature);
+        }
+        let most = ivr::limits::DOCUMENT_BYTES;
+        let reply =
+            self.ask(Ask { url: wire.url, body: wire.body, headers, most, wants_sound: false }).await?;
+        let content_type = text(&reply.headers, &header::CONTENT_TYPE).map(str::to_owned);
+        Ok(Answer { status: reply.status.as_u16(), content_type, body: reply.body, url: reply.url })
+    }
+
+    pub(super) async fn ask(&self, ask: Ask) -> Result<Reply, Failure> {
+        let first = ask.url.clone();
+        timeout(self.timeout, self.follow(ask)).await.unwrap_or_else(|_| {
+            let seconds = self.timeout.as_secs_f32();
+            fail(code::UNREACHABLE, format!("no whole answer from {first} in {seconds} s"))
+        })
+    }
+
+    async fn follow(&self, mut ask: Ask) -> Result<Reply, Failure> {
+        let first = ask.url.clone();
+        for hop in 0..=limits::REDIRECTS {
+            let response = self.send(&ask).await?;
+            let Some(location) = redirected(&response) else {
+                let mut reply = read(response, &ask).await?;
+                reply.url = (hop > 0).then_some(ask.url);
+                return Ok(reply);
+            };
+            let Some(next) = ivr::request::resolve(Some(&ask.url), location, &["http", "https"]) else {
+                return fail(
+                    code::URL,
+                    format!("{} redirects to {location}, which is no URL of HTTP", ask.url),
+                );
+            };
+            // RFC 9110 §15.4: all but 307 and 308 are followed with a GET, as browsers do.
+            if !matches!(response.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
+                ask.body = None;
+            }
+            // It signs the URL that was asked first.
+            ask.headers.remove(SIGNATURE);
+            ask.url = next;
+        }
+        fail(
+            code::CIRCLE,
+            format!("{first} redirects more than {} times, at last to {}", limits::REDIRECTS, ask.url),
+        )
+    }
+
+    async fn send(&self, ask: &Ask) -> Result<Response, Failure> {
+        let url = self.checked(&ask.url)?;
+        let request = match &ask.body {
+            Some(body) => self.client.post(url).header(header::CONTENT_TYPE, FORM).body(body.clone()),
+            None => self.client.get(url),
+        };
+        request.headers(ask.headers.clone()).send().await.or_else(|error| unreachable(&ask.url, &error))
+    }
+
+    /// A host that is an address is asked of no resolver.
+    fn checked(&self, written: &str) -> Result<Url, Failure> {
+        let Ok(url) = Url::parse(written) else { return fail(code::URL, format!("{written} is no URL")) };
+        if !matches!(url.scheme(), "http" | "https") {
+            return fail(code::URL, format!("{written} is no URL of HTTP"));
+        }
+        let host = url.host_str().unwrap_or_default();
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        match bare.parse::<IpAddr>() {
+            Ok(address) if !self.allow_private && is_private(address) => {
+                fail(code::UNREACHABLE, Private { host: host.to_owned(), address }.to_string())
+            }
+            _ => Ok(url),
+        }
+    }
+}
+
+pub(super) fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
+    headers.get(name)?.to_str().ok()
+}
+
+fn redirected(response: &Response) -> Option<&str> {
+    let follows = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
+    text(response.headers(), &header::LOCATION).filter(|_| follows)
+}
+
+async fn read(mut response: Response, ask: &Ask) -> Result<Reply, Failure> {
+    let mut body = Vec::new();
+    let kind = text(response.headers(), &header::CONTENT_TYPE).unwrap_or_default();
+    let is_sound = kind.get(..6).is_some_and(|kind| kind.eq_ignore_ascii_case("audio/"));
+    let too_large = || fail(code::TOO_LARGE, format!("{} has more than {} bytes", ask.url, ask.most));
+    if ask.wants_sound || !is_sound {
+        if response.content_length().is_some_and(|length| length > ask.most as u64) {
+            return too_large();
+        }
+        loop {
+            match response.chunk().await {
+                Ok(Some(chunk)) if body.len() + chunk.len() > ask.most => return too_large(),
+                Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+                Ok(None) => break,
+                Err(error) => return unreachable(&ask.url, &error),
+            }
+        }
+    }
+    Ok(Reply { status: response.status(), headers: std::mem::take(response.headers_mut()), body, url: None })
+}
+
+/// The innermost cause says what happened; what is around it says that something did.
+fn unreachable<T>(url: &str, error: &reqwest::Error) -> Result<T, Failure> {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    fail(code::UNREACHABLE, format!("{url}: {cause}"))
+}
+
+fn fail<T>(code: u32, text: String) -> Result<T, Failure> {
+    Err(Failure { code, text })
+}

@@ -1,0 +1,54 @@
+//! Limits of what is fetched, spoken and decoded, with their reasons and what happens at them.
+
+use std::time::Duration;
+
+/// Requests to applications that are open or wait. More: code 11205 at once.
+pub(super) const FETCHES: usize = 8_192;
+
+/// Prompts asked for and not there yet, of each kind. More: not played, with a word.
+pub(super) const PROMPTS: usize = 8_192;
+
+/// For an answer of an application, redirects and all: Twilio's own. Longer: code 11205.
+pub(super) const FETCH_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// For a connection to be made. Longer: code 11205.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Redirects of one request. More: code 11215.
+pub(super) const REDIRECTS: usize = 5;
+
+/// Silence after which a connection is closed: Node.js closes after five seconds, and a request must not meet that.
+pub(super) const POOL_IDLE: Duration = Duration::from_secs(4);
+
+/// Silent connections kept to one application. More are closed.
+pub(super) const POOL_PER_HOST: usize = 256;
+
+/// Bytes of an audio file: an hour of MP3, six minutes of WAV at 44.1 kHz. Larger ones are not played.
+pub(super) const AUDIO_FILE: usize = 32 << 20;
+
+/// Samples of one prompt: an hour at 8 kHz; what a small file may decode to is bounded with it. What is beyond is not played.
+pub(super) const SAMPLES: usize = 3_600 * 8_000;
+
+/// How long an audio file without `Cache-Control` is played without asking whether it changed.
+pub(super) const AUDIO_FRESH: Duration = Duration::from_secs(1);
+
+/// `Cache-Control` is believed up to this.
+pub(super) const AUDIO_FRESH_MOST: Duration = Duration::from_hours(24);
+
+/// Files decoded at the same time. More wait.
+pub(super) const DECODERS: usize = 2;
+
+/// Threads for what blocks: names looked up, files read, sounds decoded. More wait.
+pub(super) const BLOCKING: usize = 8;
+
+/// For one text to be spoken: the longest takes a second. Longer: the engine is killed, and the text not spoken.
+pub(super) const SPEECH_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Bytes of a text. More are not spoken; the interpreter's own limit is 4,096 characters.
+pub(super) const SPEECH_TEXT: usize = 16 * 1024;
+
+/// Bytes of what an engine tells of its mistakes that are read.
+pub(super) const SPEECH_WORDS: u64 = 1_024;
+
+/// Bytes kept decoded of spoken texts, and as many of audio files: an hour of each. Those not played lately make room.
+pub(super) const CACHE: usize = 64 << 20;

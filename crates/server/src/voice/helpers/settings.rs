@@ -1,0 +1,44 @@
+//! What an operator may say about requests, speech and prompts.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::limits;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Settings {
+    /// Whether URLs may lead to loopback, private and link-local addresses.
+    pub(crate) allow_private: bool,
+    /// For one answer, redirects and all.
+    pub(crate) fetch_timeout: Duration,
+    /// Where `file:NAME` is; `None`: nowhere.
+    pub(crate) prompts: Option<PathBuf>,
+    /// Speaks instead of flite and espeak-ng: a program and its arguments, in which `{voice}` (man, woman) and `{language}`
+    /// are replaced. It reads UTF-8 from its input and writes WAV to its output.
+    pub(crate) command: Option<Vec<String>>,
+    /// The program for English.
+    pub(crate) flite: PathBuf,
+    /// The program for other languages.
+    pub(crate) espeak: PathBuf,
+    /// Engines that run at the same time.
+    pub(crate) processes: usize,
+    pub(crate) speech_timeout: Duration,
+    /// Bytes of decoded speech kept, and as many of decoded files.
+    pub(crate) cache: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            allow_private: false,
+            fetch_timeout: limits::FETCH_TIMEOUT,
+            prompts: None,
+            command: None,
+            flite: "flite".into(),
+            espeak: "espeak-ng".into(),
+            processes: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            speech_timeout: limits::SPEECH_TIMEOUT,
+            cache: limits::CACHE,
+        }
+    }
+}
