@@ -14,6 +14,6 @@ pub mod record;
 pub mod routes;
 pub mod shard;
 pub mod signals;
-mod voice;
 #[cfg(test)]
 mod testing;
+mod voice;

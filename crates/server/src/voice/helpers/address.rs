@@ -32,7 +32,8 @@ impl Resolve for Checked {
         Box::pin(async move {
             let host = name.as_str().to_owned();
             let found: Vec<_> = tokio::net::lookup_host((host.as_str(), 0)).await?.collect();
-            let refused = found.iter().map(|address| address.ip()).find(|ip| !allow_private && is_private(*ip));
+            let refused =
+                found.iter().map(|address| address.ip()).find(|ip| !allow_private && is_private(*ip));
             let left: Vec<_> = found.into_iter().filter(|a| allow_private || !is_private(a.ip())).collect();
             match refused {
                 Some(address) if left.is_empty() => Err(Private { host, address }.into()),

@@ -73,7 +73,11 @@ fn fresh(control: &str) -> std::time::Duration {
 }
 
 /// `file:NAME` in the operator's folder; nothing leads out of it.
-pub(super) fn read(folder: Option<&Path>, url: &Url, now: Instant) -> Result<(Vec<u8>, Option<Check>), String> {
+pub(super) fn read(
+    folder: Option<&Path>,
+    url: &Url,
+    now: Instant,
+) -> Result<(Vec<u8>, Option<Check>), String> {
     let Some(folder) = folder else { return Err(format!("{url}: no folder of prompts is set")) };
     let name = url.path().trim_start_matches('/');
     let path = Path::new(name);
@@ -108,11 +112,13 @@ pub(super) fn decode(file: Vec<u8>) -> Result<Samples, String> {
 fn decode_packed(file: Vec<u8>) -> Result<Wav, Error> {
     let stream = MediaSourceStream::new(Box::new(Cursor::new(file)), Default::default());
     let (hint, options) = (Hint::new(), FormatOptions::default());
-    let mut format = symphonia::default::get_probe().probe(&hint, stream, options, MetadataOptions::default())?;
+    let mut format =
+        symphonia::default::get_probe().probe(&hint, stream, options, MetadataOptions::default())?;
     let track = format.default_track(TrackType::Audio).ok_or(Error::Unsupported("no sound in it"))?;
     let (id, params) = (track.id, track.codec_params.as_ref().and_then(|params| params.audio()));
     let params = params.ok_or(Error::Unsupported("no sound in it"))?;
-    let mut decoder = symphonia::default::get_codecs().make_audio_decoder(params, &AudioDecoderOptions::default())?;
+    let mut decoder =
+        symphonia::default::get_codecs().make_audio_decoder(params, &AudioDecoderOptions::default())?;
     let (mut wav, mut part) = (Wav::default(), Vec::<i16>::new());
     while let Some(packet) = format.next_packet()? {
         if packet.track_id != id {

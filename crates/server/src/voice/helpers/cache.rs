@@ -57,7 +57,8 @@ impl<K: Hash + Eq + Clone, V: Clone, W> Cache<K, V, W> {
         }
         // Every miss costs more than to look at all that is kept: a process or a request.
         while self.bytes + bytes > self.most
-            && let Some(oldest) = self.kept.iter().min_by_key(|(_, kept)| kept.used).map(|(key, _)| key.clone())
+            && let Some(oldest) =
+                self.kept.iter().min_by_key(|(_, kept)| kept.used).map(|(key, _)| key.clone())
         {
             self.forget(&oldest);
         }

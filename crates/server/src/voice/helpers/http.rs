@@ -57,7 +57,9 @@ impl Http {
             .pool_idle_timeout(limits::POOL_IDLE)
             .pool_max_idle_per_host(limits::POOL_PER_HOST)
             .build()
-            .context("no HTTP client: are the certificates of authorities there (Debian's ca-certificates)?")?;
+            .context(
+                "no HTTP client: are the certificates of authorities there (Debian's ca-certificates)?",
+            )?;
         Ok(Http { client, allow_private: settings.allow_private, timeout: settings.fetch_timeout })
     }
 
@@ -92,7 +94,10 @@ impl Http {
                 return Ok(reply);
             };
             let Some(next) = ivr::request::resolve(Some(&ask.url), location, &["http", "https"]) else {
-                return fail(code::URL, format!("{} redirects to {location}, which is no URL of HTTP", ask.url));
+                return fail(
+                    code::URL,
+                    format!("{} redirects to {location}, which is no URL of HTTP", ask.url),
+                );
             };
             // RFC 9110 §15.4: all but 307 and 308 are followed with a GET, as browsers do.
             if !matches!(response.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
@@ -102,7 +107,10 @@ impl Http {
             ask.headers.remove(SIGNATURE);
             ask.url = next;
         }
-        fail(code::CIRCLE, format!("{first} redirects more than {} times, at last to {}", limits::REDIRECTS, ask.url))
+        fail(
+            code::CIRCLE,
+            format!("{first} redirects more than {} times, at last to {}", limits::REDIRECTS, ask.url),
+        )
     }
 
     async fn send(&self, ask: &Ask) -> Result<Response, Failure> {

@@ -219,7 +219,10 @@ impl Worker {
                 spawn_local(async move {
                     let result = worker.sound(&url, old).await;
                     let waited = worker.sounds.borrow_mut().done(&url);
-                    worker.tell(waited, &result.as_ref().map(|(samples, _)| Arc::clone(samples)).map_err(String::clone));
+                    worker.tell(
+                        waited,
+                        &result.as_ref().map(|(samples, _)| Arc::clone(samples)).map_err(String::clone),
+                    );
                     if let Ok((samples, Some(check))) = result {
                         worker.sounds.borrow_mut().keep(url, samples, check);
                     }
@@ -241,13 +244,16 @@ impl Worker {
                 let read = spawn_blocking(move || audio::read(folder.as_deref(), &parsed, now));
                 read.await.map_err(|error| error.to_string())??
             }
-            _ => match audio::get(&self.http, now, url, old.as_ref().map(|(_, check)| check.clone())).await? {
-                Got::File(file, check) => (file, check),
-                Got::Same(check) => {
-                    let (samples, _) = old.ok_or_else(|| format!("{url}: status 304 without a question"))?;
-                    return Ok((samples, Some(check)));
+            _ => {
+                match audio::get(&self.http, now, url, old.as_ref().map(|(_, check)| check.clone())).await? {
+                    Got::File(file, check) => (file, check),
+                    Got::Same(check) => {
+                        let (samples, _) =
+                            old.ok_or_else(|| format!("{url}: status 304 without a question"))?;
+                        return Ok((samples, Some(check)));
+                    }
                 }
-            },
+            }
         };
         let _turn = self.decoders.acquire().await;
         let decoded = spawn_blocking(move || audio::decode(file)).await.map_err(|error| error.to_string())?;

@@ -116,7 +116,12 @@ fn engine(settings: &Settings, words: &Words) -> Result<Engine, String> {
         let voice = if words.is_man { "kal" } else { "slt" };
         // From its input flite reads no further than it writes when its output is a pipe, and waits for ever.
         let arguments = ["-voice", voice, "-t", &words.text, "-o", "/dev/stdout"].map(str::to_owned).to_vec();
-        return Ok(Engine { program: settings.flite.clone(), arguments, input: None, package: Some("flite") });
+        return Ok(Engine {
+            program: settings.flite.clone(),
+            arguments,
+            input: None,
+            package: Some("flite"),
+        });
     }
     let language =
         espeak_name(&words.language).ok_or_else(|| format!("no voice speaks `{}`", words.language))?;
@@ -143,7 +148,10 @@ async fn run(engine: &Engine, settings: &Settings) -> Result<Vec<u8>, String> {
         Err(_) => {
             // By its process, and waited for: none stays behind.
             let _ = child.kill().await;
-            Err(format!("{name} spoke longer than {} s and was killed", settings.speech_timeout.as_secs_f32()))
+            Err(format!(
+                "{name} spoke longer than {} s and was killed",
+                settings.speech_timeout.as_secs_f32()
+            ))
         }
         Ok(Err(error)) => {
             let _ = child.kill().await;
