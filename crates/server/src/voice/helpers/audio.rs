@@ -119,7 +119,7 @@ fn decode_packed(file: Vec<u8>) -> Result<Wav, Error> {
     let params = params.ok_or(Error::Unsupported("no sound in it"))?;
     let mut decoder =
         symphonia::default::get_codecs().make_audio_decoder(params, &AudioDecoderOptions::default())?;
-    let (mut wav, mut part) = (Wav::default(), Vec::<i16>::new());
+    let (mut wav, mut part) = (Wav { channels: 1, ..Wav::default() }, Vec::<i16>::new());
     while let Some(packet) = format.next_packet()? {
         if packet.track_id != id {
             continue;
@@ -131,11 +131,11 @@ fn decode_packed(file: Vec<u8>) -> Result<Wav, Error> {
             Err(error) => return Err(error),
         };
         wav.rate = buffer.spec().rate();
-        wav.channels = u16::try_from(buffer.num_planes()).unwrap_or(u16::MAX);
+        let channels = u16::try_from(buffer.num_planes()).unwrap_or(u16::MAX);
         buffer.copy_to_vec_interleaved(&mut part);
-        wav.samples.append(&mut part);
-        let frames = wav.samples.len() / usize::from(wav.channels.max(1));
-        if frames / wav.rate.max(1) as usize > limits::SAMPLES / 8_000 {
+        let packet = Wav { rate: wav.rate, channels, samples: std::mem::take(&mut part) };
+        wav.samples.extend(packet.to_mono());
+        if wav.samples.len() > limits::DECODED {
             break;
         }
     }

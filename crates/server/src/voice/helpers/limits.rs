@@ -26,8 +26,12 @@ pub(super) const POOL_PER_HOST: usize = 256;
 /// Bytes of an audio file: an hour of MP3, six minutes of WAV at 44.1 kHz. Larger ones are not played.
 pub(super) const AUDIO_FILE: usize = 32 << 20;
 
-/// Samples of one prompt: an hour at 8 kHz; what a small file may decode to is bounded with it. What is beyond is not played.
+/// Samples of one prompt: an hour at 8 kHz. What is beyond is not played.
 pub(super) const SAMPLES: usize = 3_600 * 8_000;
+
+/// Samples of one file at its own rate, 25 minutes at 44.1 kHz: a small file may say that it holds days of silence. What is
+/// beyond is not played.
+pub(super) const DECODED: usize = 64 << 20;
 
 /// How long an audio file without `Cache-Control` is played without asking whether it changed.
 pub(super) const AUDIO_FRESH: Duration = Duration::from_secs(1);
