@@ -321,6 +321,28 @@ fn an_application_without_a_document_is_an_error_of_the_server() {
 }
 
 #[test]
+fn a_caller_who_gives_up_before_the_document_leaves_nothing() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let app = App { address: silent.local_addr().unwrap(), asked: Arc::default() };
+    let place = Place::new(&app.voice("/", ""));
+    let mut node = place.start();
+    let mut caller = Caller::new(&place);
+    let sdp = caller.sdp("8", "sendrecv");
+    let invite = caller.invite(sdp);
+    until("the application is asked", || (sum(&node, |shard| shard.voice.asks) == 1).then_some(()));
+    let to = invite.sent.header(Header::To).unwrap().to_vec();
+    let cancel = sip::wire::Request::from_invite("CANCEL", &invite.sent, &to);
+    caller.phone.send(&cancel);
+    caller.phone.expect("the answer to CANCEL", |message| {
+        message.status() == 200 && message.cseq().is_some_and(|(_, method)| method == b"CANCEL")
+    });
+    assert_eq!(caller.phone.outcome(&invite).status(), 487);
+    drop(silent);
+    nothing_left(&node, 1);
+    node.stop();
+}
+
+#[test]
 fn verbs_that_cannot_be_performed_take_the_way_of_their_failure() {
     let app = App::new(&[
         ("/", "<Response><Record action='/recorded'/><Dial action='/dialed'>1</Dial></Response>"),
