@@ -368,6 +368,8 @@ fn a_call_is_hung_up_when_the_node_leaves() {
     let mut node = place.start();
     let mut caller = Caller::new(&place);
     caller.call();
+    // RFC 3261 §15: no BYE before the ACK, so the node must have it. It speaks from then on.
+    until("the call is up", || (sum(&node, |shard| shard.voice.packets_out) > 0).then_some(()));
     node.stop();
     caller.phone.expect_request("BYE");
 }
