@@ -7,7 +7,7 @@ use router::{Answer, AskId, Edge, Push, Query};
 use sip::transport::{Packet, Transmit, TransmitId};
 use store::{Loaded, StoreError, WriteDone};
 
-use crate::voice::Posted;
+use crate::voice::VoiceLetter;
 
 /// One letter in a shard's inbox.
 #[derive(Debug)]
@@ -38,8 +38,8 @@ pub enum Letter {
     Plan(Arc<Plan>),
     /// These targets do not answer their probes.
     Down(Arc<DownTargets>),
-    /// What became of something that a call of an application needs.
-    Voice(Posted),
+    /// For the calls of applications.
+    Voice(VoiceLetter),
     Command(Command),
 }
 

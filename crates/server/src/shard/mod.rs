@@ -107,6 +107,7 @@ struct Scratch {
     router_effects: Vec<router::Effect>,
     health_effects: Vec<call::HealthEffect>,
     records: Vec<call::CallRecord>,
+    wishes: Vec<crate::voice::Wish>,
 }
 
 /// How often the numbers for status and metrics are put on the board.
@@ -274,7 +275,7 @@ impl Shard {
             Letter::Loaded(done) => self.handle_loaded(now, done),
             Letter::Plan(plan) => self.replan(now, plan),
             Letter::Down(down) => self.down = down,
-            Letter::Voice(posted) => self.voice_done(now, posted),
+            Letter::Voice(letter) => self.voice_letter(now, letter),
             Letter::Command(command) => self.handle_command(command),
         }
     }

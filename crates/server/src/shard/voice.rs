@@ -6,7 +6,7 @@ use stdx::Instant;
 
 use super::{Letter, Shard};
 use crate::voice::helpers::{Deliver, Done, Ticket};
-use crate::voice::{Posted, Voice, VoiceCounts, World};
+use crate::voice::{Posted, Voice, VoiceCounts, VoiceLetter, Wish, World};
 
 /// Posts what the helpers have done to the shard that asked.
 pub(crate) struct Post(pub(crate) Vec<Outlet<Letter>>);
@@ -14,7 +14,7 @@ pub(crate) struct Post(pub(crate) Vec<Outlet<Letter>>);
 impl Deliver for Post {
     fn deliver(&self, ticket: Ticket, done: Done) {
         if let Some(outlet) = self.0.get(usize::from(ticket.shard)) {
-            outlet.answer_all(&mut vec![Letter::Voice(Posted::new(ticket, done))]);
+            outlet.answer_all(&mut vec![Letter::Voice(VoiceLetter::Done(Posted::new(ticket, done)))]);
         }
     }
 }
@@ -22,9 +22,29 @@ impl Deliver for Post {
 impl Shard {
     /// Nothing, where there is no programmable voice.
     fn with_voice(&mut self, act: impl FnOnce(&mut Voice, &mut World<'_>)) {
-        if let Some(voice) = &mut self.parts.voice {
-            let mut world = World { endpoint: &mut self.parts.endpoint, out: &mut self.scratch.effects };
-            act(voice, &mut world);
+        let Some(voice) = &mut self.parts.voice else { return };
+        let mut wishes = std::mem::take(&mut self.scratch.wishes);
+        let mut world =
+            World { endpoint: &mut self.parts.endpoint, out: &mut self.scratch.effects, wishes: &mut wishes };
+        act(voice, &mut world);
+        for wish in wishes.drain(..) {
+            self.grant(wish);
+        }
+        self.scratch.wishes = wishes;
+    }
+
+    fn grant(&mut self, wish: Wish) {
+        match wish {
+            Wish::Post { shard, letter } => {
+                if let Some(post) = self.post.get_mut(usize::from(shard)) {
+                    post.push(Letter::Voice(letter));
+                }
+            }
+            Wish::Write(write) => {
+                if self.parts.store.write(write, None).is_err() {
+                    self.parts.board.count_lost_record();
+                }
+            }
         }
     }
 
@@ -32,8 +52,8 @@ impl Shard {
         self.with_voice(|voice, world| voice.handle_event(now, event, world));
     }
 
-    pub(super) fn voice_done(&mut self, now: Instant, posted: Posted) {
-        self.with_voice(|voice, world| voice.handle_done(now, posted, world));
+    pub(super) fn voice_letter(&mut self, now: Instant, letter: VoiceLetter) {
+        self.with_voice(|voice, world| voice.handle_letter(now, letter, world));
     }
 
     pub(super) fn expire_voice(&mut self, now: Instant) {

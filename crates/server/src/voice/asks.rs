@@ -16,7 +16,8 @@ use super::prompts::{Frames, Sound};
 /// A part of a call's prompt.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiter {
-    pub(super) leg: Key,
+    /// Whose script wants it.
+    pub(super) actor: Key,
     pub(super) prompt: Id,
     pub(super) place: (usize, usize),
     pub(super) codec: Codec,
@@ -24,7 +25,7 @@ pub(super) struct Waiter {
 
 /// What became of a ticket.
 pub(super) enum Wanted {
-    /// For the script of that call.
+    /// For that script.
     Document(Key, Id),
     Sound(Sound, Vec<Waiter>),
 }
@@ -58,9 +59,9 @@ impl Asks {
         Ticket { shard: self.shard, id: self.last }
     }
 
-    pub(super) fn document(&mut self, leg: Key, id: Id, wire: Wire) {
+    pub(super) fn document(&mut self, actor: Key, id: Id, wire: Wire) {
         let ticket = self.ticket();
-        self.documents.insert(ticket.id, (leg, id));
+        self.documents.insert(ticket.id, (actor, id));
         self.helpers.fetch(ticket, wire);
     }
 
@@ -94,8 +95,8 @@ impl Asks {
 
     /// Ends the wait for a ticket.
     pub(super) fn take(&mut self, id: u64) -> Option<Wanted> {
-        if let Some((leg, id)) = self.documents.remove(&id) {
-            return Some(Wanted::Document(leg, id));
+        if let Some((actor, id)) = self.documents.remove(&id) {
+            return Some(Wanted::Document(actor, id));
         }
         let (sound, waiters) = self.sounds.remove(&id)?;
         self.under_way.remove(&sound);

@@ -5,7 +5,9 @@ use ivr::script::{Call, Direction, Plan, Role, Script, Start};
 use sip::session::{Invited, SessionId};
 use sip::wire::{Header, Uri};
 use stdx::Instant;
+use stdx::slab::Key;
 
+use super::actor::{Actor, Part};
 use super::leg::Leg;
 use super::{Voice, World};
 use crate::config::Number;
@@ -31,16 +33,37 @@ impl Voice {
         tracing::debug!(sid, from = call.from, to = call.to, "a call for an application");
         let script = Script::new(call, plan_of(&number));
         let trusted = invited.source.remote.ip();
-        let mut leg = Leg::new(session, script, sid, trusted, &mut self.rng);
+        let owner = std::sync::Arc::clone(&self.owner);
+        let mut leg = Leg::new(session, sid, owner, trusted, &mut self.rng);
         let is_sdp = request.header(Header::ContentType).is_some();
         leg.offer = sip::session::body_of(request).filter(|_| is_sdp).unwrap_or_default();
+        let leg = self.add_leg(now, leg);
+        let actor = self.add_actor(Actor { script, leg, part: Part::Main });
+        self.drive(now, actor, world, |script, out| script.start(now, out));
+    }
+
+    pub(super) fn add_leg(&mut self, now: Instant, leg: Leg) -> Key {
         if self.legs.is_empty() {
             self.clockwork.start(now);
         }
+        let session = leg.session;
         let key = self.legs.insert(leg);
         self.by_session.insert(session, key);
         self.counts.calls_total += 1;
-        self.drive(now, key, world, |script, out| script.start(now, out));
+        key
+    }
+
+    /// A script for a leg; `drive` it with `start`.
+    pub(super) fn add_actor(&mut self, actor: Actor) -> Key {
+        let (leg, part) = (actor.leg, actor.part);
+        let key = self.actors.insert(actor);
+        if let Some(leg) = self.legs.get_mut(leg) {
+            match part {
+                Part::Main => leg.main = Some(key),
+                Part::Screening { .. } | Part::Waiting { .. } => leg.aside = Some(key),
+            }
+        }
+        key
     }
 
     fn call_of(&self, sid: &str, to: String, invited: &Invited) -> Call {
@@ -51,7 +74,7 @@ impl Voice {
         let name = name.trim_matches('"').to_owned();
         Call {
             sid: sid.to_owned(),
-            account_sid: self.account.to_string(),
+            account_sid: self.owner.account.to_string(),
             from: from.map(|from| user_of(from.uri)).unwrap_or_default(),
             to,
             direction: Direction::Inbound,

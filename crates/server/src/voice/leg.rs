@@ -1,25 +1,35 @@
 //! One call of an application.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use ivr::script::{Id, Script};
+use ivr::script::Id;
 use media::codec::Codec;
 use media::sdp::{Description, Direction, Local, SrtpPolicy, Versions};
 use media::session::MediaSession;
 use media::srtp::KEY_LEN;
 use sip::session::SessionId;
 use stdx::rng::Rng;
+use stdx::slab::Key;
 
+use super::Owner;
 use super::ports::Pair;
 use super::prompts::Speaking;
+use super::record::Recording;
+use super::rooms::Seat;
+use super::stream::Stream;
 
 pub(super) struct Leg {
     pub(super) session: SessionId,
     /// The dialog is over; the script may still have something to finish.
     pub(super) is_gone: bool,
     pub(super) sid: String,
-    pub(super) script: Script,
+    pub(super) owner: Arc<Owner>,
+    /// The script that the call belongs to. `None`: it belongs to the Dial that made it.
+    pub(super) main: Option<Key>,
+    /// One that performs while the other waits.
+    pub(super) aside: Option<Key>,
     /// Of the INVITE; empty when the caller wants ours.
     pub(super) offer: Bytes,
     /// Where the signalling comes from.
@@ -34,9 +44,23 @@ pub(super) struct Leg {
     pub(super) speaking: Option<Box<Speaking>>,
     /// Number of the piece that plays: what an earlier one reports is nobody's.
     pub(super) playing: u64,
-    pub(super) is_echoing: bool,
-    /// A transfer of the caller that has no answer.
-    pub(super) referring: Option<Id>,
+    /// Whom it hears when nothing is played.
+    pub(super) partner: Partner,
+    pub(super) recording: Option<Box<Recording>>,
+    pub(super) stream: Option<Box<Stream>>,
+    /// A transfer of ours that has no answer, and whose script wants it.
+    pub(super) referring: Option<(Key, Id)>,
+}
+
+/// Whom a leg hears, and who hears it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Partner {
+    #[default]
+    Nobody,
+    Itself,
+    /// Of the same shard.
+    Leg(Key),
+    Seat(Seat),
 }
 
 /// Offered in this order.
@@ -45,8 +69,8 @@ const CODECS: [Codec; 4] = [Codec::Opus, Codec::G722, Codec::Pcma, Codec::Pcmu];
 impl Leg {
     pub(super) fn new(
         session: SessionId,
-        script: Script,
         sid: String,
+        owner: Arc<Owner>,
         trusted: IpAddr,
         rng: &mut Rng,
     ) -> Leg {
@@ -56,7 +80,9 @@ impl Leg {
             session,
             is_gone: false,
             sid,
-            script,
+            owner,
+            main: None,
+            aside: None,
             offer: Bytes::new(),
             trusted,
             pair: None,
@@ -68,7 +94,9 @@ impl Leg {
             key,
             speaking: None,
             playing: 0,
-            is_echoing: false,
+            partner: Partner::Nobody,
+            recording: None,
+            stream: None,
             referring: None,
         }
     }

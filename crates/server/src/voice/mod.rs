@@ -3,23 +3,32 @@
 //! The pure parts say what to do (`ivr::script`, `sip::session`, `media::session`) and this performs it. What takes
 //! time (documents, speech, audio files) the helpers do, and post it back as letters.
 
+mod actor;
 mod asks;
 mod begin;
+mod bridge;
+mod dial;
 pub(crate) mod helpers;
 mod leg;
+mod letter;
 mod limits;
+mod messages;
 mod numbers;
 mod offers;
 mod perform;
 mod ports;
 mod prompts;
+mod record;
+mod rooms;
+mod speak;
+mod stream;
 mod tick;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ivr::script::Script;
+use ivr::script::{Effect, Script};
 use sip::endpoint::{Decision, Endpoint, PlanRequest};
 use sip::session::{SessionEvent, SessionId};
 use stdx::Instant;
@@ -28,16 +37,21 @@ use stdx::slab::{Key, Slab};
 
 use crate::config;
 use crate::shard::CallerProof;
+use actor::{Actor, Part};
 use asks::{Asks, Wanted};
 use helpers::{Done, Helpers};
 use leg::Leg;
 use numbers::Numbers;
 use ports::Ports;
 
+pub use letter::VoiceLetter;
+pub(crate) use letter::Wish;
+
 /// What calls cause in the shard's SIP.
 pub(crate) struct World<'a> {
     pub(crate) endpoint: &'a mut Endpoint,
     pub(crate) out: &'a mut sip::endpoint::Outbox,
+    pub(crate) wishes: &'a mut Vec<Wish>,
 }
 
 /// What the helpers have done, on its way to the shard that asked.
@@ -93,18 +107,33 @@ impl Common {
     }
 }
 
+/// In whose name an application is asked.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    /// `AccountSid`.
+    pub(crate) account: Box<str>,
+    /// Signs requests; empty: unsigned.
+    pub(crate) signing_key: Box<str>,
+}
+
 /// One shard's calls.
 pub(crate) struct Voice {
     /// What peers are told.
     ip: IpAddr,
-    account: Box<str>,
-    token: Box<str>,
+    /// Of numbers that the configuration binds.
+    owner: Arc<Owner>,
     numbers: Arc<Numbers>,
     asks: Asks,
     ports: Ports,
     rng: Rng,
     legs: Slab<Leg>,
+    actors: Slab<Actor>,
+    rooms: rooms::Rooms,
     by_session: HashMap<SessionId, Key>,
+    /// What scripts want done, in their order.
+    todo: VecDeque<(Key, Effect)>,
+    /// Somebody further up the stack takes it from there.
+    is_performing: bool,
     clockwork: tick::Clockwork,
     counts: VoiceCounts,
 }
@@ -119,14 +148,20 @@ impl Voice {
         getrandom::fill(&mut seed).map_err(|error| std::io::Error::other(error.to_string()))?;
         Ok(Some(Voice {
             ip: config.advertise.unwrap_or(media),
-            account: config.account.clone(),
-            token: config.auth_token.clone().unwrap_or_default(),
+            owner: Arc::new(Owner {
+                account: config.account.clone(),
+                signing_key: config.auth_token.clone().unwrap_or_default(),
+            }),
             numbers: Arc::clone(&common.numbers),
             asks: Asks::new(shard, Arc::clone(&common.helpers)),
             ports: Ports::new(media, &config.ports, shard, shards)?,
             rng: Rng::from_seed(seed),
             legs: Slab::new(),
+            actors: Slab::new(),
+            rooms: rooms::Rooms::default(),
             by_session: HashMap::new(),
+            todo: VecDeque::new(),
+            is_performing: false,
             clockwork: tick::Clockwork::new(),
             counts: VoiceCounts::default(),
         }))
@@ -165,26 +200,26 @@ impl Voice {
             SessionEvent::Info { session, content_type, body } => {
                 return self.informed(now, session, &content_type, &body, world);
             }
-            SessionEvent::Referred { session, refer, .. } => {
-                // The session may have ended meanwhile.
-                let _ = world.endpoint.refuse_refer(now, session, refer, 603, "Decline", world.out);
-                return;
-            }
             SessionEvent::ReferAnswered { session, status } => (session, status),
-            _ => return,
+            other => return self.handle_outgoing(now, other, world),
         };
-        if let Some(&key) = self.by_session.get(&session)
-            && let Some(id) = self.legs.get_mut(key).and_then(|leg| leg.referring.take())
-        {
-            self.drive(now, key, world, |script, out| script.handle_referred(now, id, event, out));
+        let Some(&key) = self.by_session.get(&session) else { return };
+        if let Some((actor, id)) = self.legs.get_mut(key).and_then(|leg| leg.referring.take()) {
+            self.drive(now, actor, world, |script, out| script.handle_referred(now, id, event, out));
+        }
+    }
+
+    pub(crate) fn handle_letter(&mut self, now: Instant, letter: VoiceLetter, world: &mut World<'_>) {
+        match letter {
+            VoiceLetter::Done(posted) => self.handle_done(now, posted, world),
         }
     }
 
     /// From the helpers.
-    pub(crate) fn handle_done(&mut self, now: Instant, posted: Posted, world: &mut World<'_>) {
+    fn handle_done(&mut self, now: Instant, posted: Posted, world: &mut World<'_>) {
         match (self.asks.take(posted.ticket), posted.done) {
-            (Some(Wanted::Document(key, id)), Done::Fetched(result)) => {
-                self.drive(now, key, world, |script, out| script.handle_fetched(now, id, result, out));
+            (Some(Wanted::Document(actor, id)), Done::Fetched(result)) => {
+                self.drive(now, actor, world, |script, out| script.handle_fetched(now, id, result, out));
             }
             (Some(Wanted::Sound(sound, waiters)), Done::Samples(result)) => {
                 for waiter in waiters {
@@ -206,7 +241,7 @@ impl Voice {
             leg.is_gone = true;
         }
         self.close_media(now, key);
-        self.drive(now, key, world, |script, out| script.handle_hangup(now, out));
+        self.drive_leg(now, key, world, |script, out| script.handle_hangup(now, out));
     }
 
     fn informed(
@@ -226,33 +261,58 @@ impl Voice {
 
     fn digit(&mut self, now: Instant, key: Key, digit: char, world: &mut World<'_>) {
         self.counts.digits_total += 1;
-        self.drive(now, key, world, |script, out| script.handle_digit(now, digit, out));
+        self.drive_leg(now, key, world, |script, out| script.handle_digit(now, digit, out));
     }
 
     /// The node leaves: every call gets its BYE.
     pub(crate) fn hang_up_all(&mut self, now: Instant, world: &mut World<'_>) {
         let keys: Vec<Key> = self.legs.iter().map(|(key, _)| key).collect();
         for key in keys {
-            self.drive(now, key, world, |script, out| script.hang_up(now, out));
+            self.drive_leg(now, key, world, |script, out| script.hang_up(now, out));
         }
     }
 
-    /// Tells a script something and performs what it makes of it, in order.
+    /// Tells all scripts of a leg: first the one beside the call's own.
+    fn drive_leg(
+        &mut self,
+        now: Instant,
+        leg: Key,
+        world: &mut World<'_>,
+        tell: impl Fn(&mut Script, &mut ivr::script::Outbox),
+    ) {
+        let Some(leg) = self.legs.get(leg) else { return };
+        for actor in [leg.aside, leg.main].into_iter().flatten() {
+            self.drive(now, actor, world, &tell);
+        }
+    }
+
+    /// Tells a script something and performs what it makes of it, in order. Called again while that goes on, what comes
+    /// of it is performed after what is to be done already.
     fn drive(
         &mut self,
         now: Instant,
-        key: Key,
+        actor: Key,
         world: &mut World<'_>,
         tell: impl FnOnce(&mut Script, &mut ivr::script::Outbox),
     ) {
-        let Some(leg) = self.legs.get_mut(key) else { return };
-        let mut new = Vec::new();
-        tell(&mut leg.script, &mut new);
-        let mut todo = VecDeque::from(std::mem::take(&mut new));
-        while let Some(effect) = todo.pop_front() {
-            self.perform(now, key, effect, world, &mut new);
-            todo.extend(new.drain(..));
+        let Some(told) = self.actors.get_mut(actor) else { return };
+        let mut effects = Vec::new();
+        tell(&mut told.script, &mut effects);
+        self.todo.extend(effects.into_iter().map(|effect| (actor, effect)));
+        if self.is_performing {
+            return;
         }
+        self.is_performing = true;
+        while let Some((actor, effect)) = self.todo.pop_front() {
+            self.perform(now, actor, effect, world);
+        }
+        self.is_performing = false;
+    }
+
+    /// The leg on which an actor performs.
+    fn leg_of(&mut self, actor: Key) -> Option<(Key, &mut Leg)> {
+        let key = self.actors.get(actor)?.leg;
+        self.legs.get_mut(key).map(|leg| (key, leg))
     }
 
     /// RTCP's goodbye, and the ports are free.
@@ -267,9 +327,27 @@ impl Voice {
         self.ports.close(pair);
     }
 
+    /// A script has ended, and what it was for.
+    fn actor_ended(&mut self, now: Instant, actor: Key, world: &mut World<'_>) {
+        let Some(Actor { leg, part, .. }) = self.actors.remove(actor) else { return };
+        match part {
+            Part::Main => self.remove(now, leg, world),
+            Part::Screening { .. } | Part::Waiting { .. } => {
+                if let Some(leg) = self.legs.get_mut(leg) {
+                    leg.aside = leg.aside.filter(|aside| *aside != actor);
+                }
+            }
+        }
+    }
+
+    /// Whatever is left of a leg.
     fn remove(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
+        self.part(now, key, world);
         self.close_media(now, key);
         let Some(leg) = self.legs.remove(key) else { return };
+        for actor in [leg.main, leg.aside].into_iter().flatten() {
+            self.actors.remove(actor);
+        }
         self.by_session.remove(&leg.session);
         if !leg.is_gone {
             world.endpoint.hang_up(now, leg.session, None, world.out);

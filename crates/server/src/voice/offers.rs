@@ -102,9 +102,9 @@ impl Voice {
         }
         if self.legs.get(key).is_some_and(|leg| leg.media.is_none()) {
             // No answer to our offer, or none that fits: there is nothing to talk through.
-            return self.drive(now, key, world, |script, out| script.hang_up(now, out));
+            return self.drive_leg(now, key, world, |script, out| script.hang_up(now, out));
         }
-        self.drive(now, key, world, |script, out| script.handle_answered(now, out));
+        self.drive_leg(now, key, world, |script, out| script.handle_answered(now, out));
     }
 
     /// The answer to an offer of ours.

@@ -1,65 +1,76 @@
 //! What scripts ask, done.
 
-use ivr::document::{Piece, Severity, code};
-use ivr::script::{
-    CallStatus, ConferenceEvent, Effect, Failure, Id, LegEvent, LegFailure, Outbox, QueueEvent, QueueResult,
-    Refusal, StreamEvent,
-};
-use media::prompt::Prompt;
-use media::session::PlayOptions;
+use ivr::document::Severity;
+use ivr::script::{Effect, Refusal};
 use stdx::Instant;
 use stdx::slab::Key;
 
-use super::asks::Waiter;
-use super::prompts::{Next, Speaking};
+use super::leg::Partner;
 use super::{Voice, World};
 
 impl Voice {
-    /// What comes of it at once is put into `new`.
-    pub(super) fn perform(
-        &mut self,
-        now: Instant,
-        key: Key,
-        effect: Effect,
-        world: &mut World<'_>,
-        new: &mut Outbox,
-    ) {
+    pub(super) fn perform(&mut self, now: Instant, actor: Key, effect: Effect, world: &mut World<'_>) {
+        let Some((key, leg)) = self.leg_of(actor) else { return };
         match effect {
-            Effect::Fetch { id, request } => self.asks.document(key, id, request.to_wire(&self.token)),
-            Effect::Tell { request } => self.asks.tell(request.to_wire(&self.token)),
+            Effect::Fetch { id, request } => {
+                let wire = request.to_wire(&leg.owner.signing_key);
+                self.asks.document(actor, id, wire);
+            }
+            Effect::Tell { request } => {
+                let wire = request.to_wire(&leg.owner.signing_key);
+                self.asks.tell(wire);
+            }
             Effect::Notify(notification) => self.note(key, &notification),
             Effect::Answer => self.answer(now, key, world),
             Effect::Ring | Effect::Reject(_) | Effect::Hangup | Effect::Refer { .. } => {
-                self.perform_sip(now, key, effect, world, new);
+                self.perform_sip(now, actor, effect, world);
             }
-            Effect::Prompt { id, pieces } => self.speak(now, key, id, &pieces, new),
-            Effect::StopPrompt { id } => self.stop_prompt(now, key, id, new),
+            Effect::Prompt { id, pieces } => self.speak(now, actor, id, &pieces, world),
+            Effect::StopPrompt { id } => self.stop_prompt(now, actor, id, world),
             // Every digit is told, and those nobody listens to are passed over.
-            Effect::Listen { speech: None, .. } | Effect::StopListening => {}
+            Effect::Listen { speech: None, .. } => {}
             Effect::Echo { on } => self.echo(key, on),
             Effect::Ended(status) => {
-                if let Some(leg) = self.legs.get(key) {
-                    tracing::debug!(
-                        sid = leg.sid,
-                        status = status.as_str(),
-                        "a call of an application is over"
-                    );
-                }
-                self.remove(now, key, world);
+                tracing::debug!(sid = leg.sid, status = status.as_str(), "a call of an application is over");
+                self.actor_ended(now, actor, world);
             }
-            other => self.decline(now, key, other, new),
+            other => self.perform_more(now, actor, other, world),
         }
     }
 
-    fn perform_sip(
-        &mut self,
-        now: Instant,
-        key: Key,
-        effect: Effect,
-        world: &mut World<'_>,
-        new: &mut Outbox,
-    ) {
-        let Some(leg) = self.legs.get_mut(key) else { return };
+    /// What concerns other legs, other parties, or files.
+    fn perform_more(&mut self, now: Instant, actor: Key, effect: Effect, world: &mut World<'_>) {
+        match effect {
+            Effect::Listen { speech: Some(how), .. } => self.recognise(now, actor, *how, world),
+            Effect::StopListening => self.stop_recognising(now, actor, world),
+            Effect::Record { id, recording } => self.record(now, actor, id, *recording, world),
+            Effect::StopRecording { id } => self.stop_recording(now, actor, id, world),
+            Effect::Transcribe { recording_sid, callback } => {
+                self.transcribe(now, actor, &recording_sid, callback, world);
+            }
+            Effect::StartStream { id, stream } => self.start_stream(now, actor, id, *stream, world),
+            Effect::StopStream { id } => self.stop_stream(now, actor, id, world),
+            Effect::Dial { legs, options } => self.dial(now, actor, legs, *options, world),
+            Effect::Screen { leg, target } => self.screen(now, actor, leg, target, world),
+            Effect::Bridge { leg } => self.bridge(now, actor, leg, world),
+            Effect::HangupLeg { leg } => self.hang_up_leg(now, actor, leg, world),
+            Effect::JoinConference { id, conference, record } => {
+                self.join_conference(now, actor, id, *conference, record.map(|record| *record), world);
+            }
+            Effect::LeaveConference { id } => self.leave_conference(now, actor, id, world),
+            Effect::Enqueue { id, name, wait, max_size } => {
+                self.enqueue(now, actor, id, &name, (wait, max_size), world);
+            }
+            Effect::LeaveQueue { id } => self.leave_queue(now, actor, id, world),
+            Effect::SendMessage { id, message } => self.send_message(now, actor, id, *message, world),
+            Effect::SendMail { id, mail } => self.send_mail(now, actor, id, *mail, world),
+            Effect::Done => self.actor_done(now, actor, world),
+            _ => {}
+        }
+    }
+
+    fn perform_sip(&mut self, now: Instant, actor: Key, effect: Effect, world: &mut World<'_>) {
+        let Some((_, leg)) = self.leg_of(actor) else { return };
         let session = leg.session;
         // Whatever cannot be done any more: the session's end is on its way here.
         match effect {
@@ -76,10 +87,10 @@ impl Voice {
             }
             Effect::Hangup => world.endpoint.hang_up(now, session, None, world.out),
             Effect::Refer { id, uri } => {
-                leg.referring = Some(id);
+                leg.referring = Some((actor, id));
                 if world.endpoint.refer(now, session, &uri, None, world.out).is_err() {
                     leg.referring = None;
-                    leg.script.handle_referred(now, id, 400, new);
+                    self.drive(now, actor, world, |script, out| script.handle_referred(now, id, 400, out));
                 }
             }
             _ => {}
@@ -96,154 +107,11 @@ impl Voice {
         }
     }
 
-    fn speak(&mut self, now: Instant, key: Key, id: Id, pieces: &[Piece], new: &mut Outbox) {
-        let Some(leg) = self.legs.get_mut(key) else { return };
-        let Some(media) = &leg.media else {
-            let failed = Failure { code: code::PROMPT, text: "the call has no sound".to_owned() };
-            return leg.script.handle_prompt(now, id, Some(failed), new);
-        };
-        let codec = media.negotiated().audio.codec;
-        let asks = &mut self.asks;
-        leg.speaking = Some(Box::new(Speaking::new(id, pieces, codec, |place, sound| {
-            asks.sound(sound, Waiter { leg: key, prompt: id, place, codec })
-        })));
-        self.go_on(now, key, new);
-    }
-
-    /// The next piece of the prompt, when it is here; its end, when there is none.
-    fn go_on(&mut self, now: Instant, key: Key, new: &mut Outbox) {
-        let Some(leg) = self.legs.get_mut(key) else { return };
-        let (Some(speaking), Some(media)) = (&mut leg.speaking, &mut leg.media) else { return };
-        match speaking.next() {
-            Next::Wait => {}
-            Next::Play(prompt, loops) => {
-                leg.playing += 1;
-                media.play(prompt, PlayOptions { id: leg.playing, loops, offset_ms: 0 });
-            }
-            Next::Dial(digits) => match media.send_digits(&digits) {
-                Ok(true) => {}
-                Ok(false) | Err(_) => {
-                    speaking.is_playing = false;
-                    speaking.failed =
-                        Some(Failure { code: code::PROMPT, text: "too many digits to send".to_owned() });
-                    self.go_on(now, key, new);
-                }
-            },
-            Next::Over => {
-                let (id, failed) = (speaking.id, speaking.failed.take());
-                leg.speaking = None;
-                leg.script.handle_prompt(now, id, failed, new);
-            }
-        }
-    }
-
-    /// A part of a prompt is here, or will not be.
-    pub(super) fn sound_came(
-        &mut self,
-        now: Instant,
-        waiter: Waiter,
-        prompt: Result<Prompt, String>,
-        world: &mut World<'_>,
-    ) {
-        let Some(leg) = self.legs.get_mut(waiter.leg) else { return };
-        let Some(speaking) = leg.speaking.as_mut().filter(|speaking| speaking.id == waiter.prompt) else {
-            return;
-        };
-        speaking.put(waiter.place, prompt);
-        self.continue_prompt(now, waiter.leg, world);
-    }
-
-    /// `playing`: which piece; none for keys.
-    pub(super) fn piece_ended(
-        &mut self,
-        now: Instant,
-        key: Key,
-        playing: Option<u64>,
-        world: &mut World<'_>,
-    ) {
-        let Some(leg) = self.legs.get_mut(key) else { return };
-        if playing.is_some_and(|id| id != leg.playing) {
-            return;
-        }
-        let Some(speaking) = &mut leg.speaking else { return };
-        speaking.is_playing = false;
-        self.continue_prompt(now, key, world);
-    }
-
-    fn continue_prompt(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
-        let mut new = Vec::new();
-        self.go_on(now, key, &mut new);
-        if !new.is_empty() {
-            self.drive(now, key, world, |_, out| out.append(&mut new));
-        }
-    }
-
-    fn stop_prompt(&mut self, now: Instant, key: Key, id: Id, new: &mut Outbox) {
-        let Some(leg) = self.legs.get_mut(key) else { return };
-        if leg.speaking.as_ref().is_none_or(|speaking| speaking.id != id) {
-            return;
-        }
-        leg.speaking = None;
-        if let Some(media) = &mut leg.media {
-            media.stop();
-        }
-        leg.script.handle_prompt(now, id, None, new);
-    }
-
     fn echo(&mut self, key: Key, on: bool) {
         let Some(leg) = self.legs.get_mut(key) else { return };
-        leg.is_echoing = on;
+        leg.partner = if on { Partner::Itself } else { Partner::Nobody };
         if let Some(media) = &mut leg.media {
-            media.listen_decoded(on);
-        }
-    }
-
-    /// What is not built yet takes the way that the script has for its failure.
-    fn decline(&mut self, now: Instant, key: Key, effect: Effect, new: &mut Outbox) {
-        let Some(leg) = self.legs.get_mut(key) else { return };
-        let script = &mut leg.script;
-        let verb = match &effect {
-            Effect::Record { .. } => "Record",
-            Effect::Transcribe { .. } => "transcriptions",
-            Effect::StartStream { .. } => "Stream",
-            Effect::Dial { .. } => "Dial",
-            Effect::JoinConference { .. } => "Conference",
-            Effect::Enqueue { .. } => "Enqueue",
-            Effect::SendMessage { .. } => "Sms",
-            Effect::SendMail { .. } => "Email",
-            Effect::Listen { .. } => "speech input",
-            // Ends of what never began.
-            _ => return,
-        };
-        let text = format!("{verb}: not built yet");
-        tracing::warn!(sid = leg.sid, "{text}");
-        let failure = |code: u32| Failure { code, text: text.clone() };
-        match effect {
-            Effect::Record { id, .. } => script.handle_recorded(now, id, Err(failure(code::RECORDING)), new),
-            Effect::StartStream { id, .. } => {
-                script.handle_stream(now, id, StreamEvent::Failed { reason: text }, new);
-            }
-            Effect::Dial { legs, .. } => {
-                for leg in legs {
-                    let failed = LegFailure {
-                        status: CallStatus::Failed,
-                        code: None,
-                        call_id: None,
-                        headers: Vec::new(),
-                    };
-                    script.handle_leg(now, leg.id, LegEvent::Failed(failed), new);
-                }
-            }
-            Effect::JoinConference { id, .. } => {
-                script.handle_conference(now, id, ConferenceEvent::Refused { reason: text }, new);
-            }
-            Effect::Enqueue { id, .. } => {
-                script.handle_queue(now, id, QueueEvent::Left(QueueResult::Error), new);
-            }
-            Effect::SendMessage { id, .. } | Effect::SendMail { id, .. } => {
-                script.handle_sent(now, id, Err(failure(code::MESSAGE)), new);
-            }
-            _ => {}
+            media.listen(on);
         }
     }
 }

@@ -9,6 +9,7 @@ use media::codec::Codec;
 use media::events::Digit;
 use media::prompt::Prompt;
 use stdx::cache::Cache;
+use stdx::slab::Key;
 
 use super::limits;
 
@@ -88,6 +89,8 @@ enum Part {
 
 /// The prompt a call speaks, or waits for.
 pub(super) struct Speaking {
+    /// Whose script it is.
+    pub(super) actor: Key,
     pub(super) id: Id,
     pieces: VecDeque<(Vec<Part>, u32)>,
     /// Pieces that are over, so that parts keep their numbers.
@@ -110,12 +113,14 @@ pub(super) enum Next {
 impl Speaking {
     /// `fetch` gives what is at hand, and notes what is not: by piece and part.
     pub(super) fn new(
+        actor: Key,
         id: Id,
         pieces: &[Piece],
         codec: Codec,
         mut fetch: impl FnMut((usize, usize), Sound) -> Option<Prompt>,
     ) -> Speaking {
-        let mut speaking = Speaking { id, pieces: VecDeque::new(), over: 0, is_playing: false, failed: None };
+        let mut speaking =
+            Speaking { actor, id, pieces: VecDeque::new(), over: 0, is_playing: false, failed: None };
         for (at, piece) in pieces.iter().enumerate() {
             let keys_only = piece.items.iter().all(|item| matches!(item, Item::Digits(_)));
             let part = |(index, item): (usize, &Item)| match (item, Sound::of(item)) {

@@ -4,12 +4,16 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use media::session::{Event, Feed, Handled, MediaSession, Outbox, Work};
+use media::session::{Event, Handled, MediaSession, Outbox, Work};
 use stdx::Instant;
 use stdx::slab::{Key, Slab};
 
-use super::leg::Leg;
+use super::bridge::Heard;
+use super::leg::{Leg, Partner};
 use super::ports::{Pair, Ports, Wire};
+use super::record::Recording;
+use super::rooms::Rooms;
+use super::stream::Stream;
 use super::{Voice, VoiceCounts, World, limits};
 
 const TICK: Duration = Duration::from_millis(media::limits::FRAME_MS as u64);
@@ -22,7 +26,8 @@ pub(super) struct Clockwork {
     ready: Vec<(Key, Wire)>,
     events: Vec<(Key, Event)>,
     due: Vec<Key>,
-    echo: Vec<i16>,
+    heard: Heard,
+    keys: Vec<Key>,
 }
 
 /// A call's sockets, as its media sees them.
@@ -31,6 +36,8 @@ struct Line<'a> {
     pair: &'a Pair,
     events: &'a mut Vec<(Key, Event)>,
     counts: &'a mut VoiceCounts,
+    recording: Option<&'a mut Recording>,
+    stream: Option<&'a mut Stream>,
 }
 
 impl Outbox for Line<'_> {
@@ -44,6 +51,18 @@ impl Outbox for Line<'_> {
 
     fn event(&mut self, event: Event) {
         self.events.push((self.leg, event));
+    }
+
+    fn recorded(&mut self, samples: &[i16]) {
+        if let Some(recording) = &mut self.recording {
+            recording.put(samples);
+        }
+    }
+
+    fn tapped(&mut self, heard: &[i16], said: &[i16]) {
+        if let Some(stream) = &mut self.stream {
+            stream.put(heard, said);
+        }
     }
 }
 
@@ -66,7 +85,8 @@ impl Clockwork {
             ready: Vec::new(),
             events: Vec::new(),
             due: Vec::new(),
-            echo: Vec::new(),
+            heard: Heard::default(),
+            keys: Vec::new(),
         }
     }
 
@@ -83,7 +103,7 @@ impl Clockwork {
         pair: &Pair,
         counts: &mut VoiceCounts,
     ) {
-        let mut line = Line { leg, pair, events: &mut self.events, counts };
+        let mut line = Line { leg, pair, events: &mut self.events, counts, recording: None, stream: None };
         media.finish(now, &mut self.work, &mut line);
     }
 
@@ -101,13 +121,12 @@ impl Clockwork {
     }
 
     fn read(&mut self, now: Instant, key: Key, wire: Wire, leg: &mut Leg, counts: &mut VoiceCounts) {
-        let Some(pair) = &leg.pair else { return };
         let Clockwork { work, receiver, events, .. } = self;
-        let mut line = Line { leg: key, pair, events, counts };
+        let Some((media, mut line)) = parts(key, leg, events, counts) else { return };
+        let socket = line.pair.socket(wire).as_fd();
         // The epoll tells of a socket once, so it is emptied; what is beyond a flood's share waits for its next datagram.
         for _ in 0..limits::READS {
-            let received = receiver.receive(pair.socket(wire).as_fd(), |datagram| {
-                let Some(media) = &mut leg.media else { return };
+            let received = receiver.receive(socket, |datagram| {
                 let handled = media.handle_packet(now, datagram.remote, datagram.bytes, work, &mut line);
                 line.counts.packets_in += 1;
                 line.counts.packets_dropped +=
@@ -122,23 +141,53 @@ impl Clockwork {
         }
     }
 
-    fn say(&mut self, now: Instant, legs: &mut Slab<Leg>, counts: &mut VoiceCounts) {
-        let Clockwork { work, events, echo, .. } = self;
+    /// All hear, then all say.
+    fn say(&mut self, now: Instant, legs: &mut Slab<Leg>, rooms: &mut Rooms, counts: &mut VoiceCounts) {
+        let Clockwork { work, events, heard, .. } = self;
         for (key, leg) in legs.iter_mut() {
-            let (Some(media), Some(pair)) = (&mut leg.media, &leg.pair) else { continue };
-            let mut line = Line { leg: key, pair, events, counts };
+            let partner = leg.partner;
+            let Some((media, mut line)) = parts(key, leg, events, counts) else { continue };
             media.hear(now, work, &mut line);
-            if !leg.is_echoing {
-                media.say(now, Feed::None, work, &mut line);
-                continue;
+            if let Partner::Seat(seat) = partner {
+                rooms.put(key, seat, media);
             }
-            echo.clear();
-            echo.extend_from_slice(media.heard_samples());
-            let rate = media.rate();
-            let feed = if echo.is_empty() { Feed::None } else { Feed::Samples { rate, samples: echo } };
+        }
+        rooms.mix(now);
+        self.keys.clear();
+        self.keys.extend(legs.iter().map(|(key, _)| key));
+        for &key in &self.keys {
+            let Some(leg) = legs.get(key) else { continue };
+            let partner = leg.partner;
+            heard.clear();
+            let whom = match partner {
+                Partner::Itself => Some(key),
+                Partner::Leg(other) => Some(other),
+                Partner::Nobody | Partner::Seat(_) => None,
+            };
+            if let Some(media) = whom.and_then(|key| legs.get(key)).and_then(|leg| leg.media.as_ref()) {
+                heard.take(media);
+            }
+            let Some(leg) = legs.get_mut(key) else { continue };
+            let Some((media, mut line)) = parts(key, leg, events, counts) else { continue };
+            let feed = match partner {
+                Partner::Seat(seat) => rooms.feed(key, seat),
+                _ => heard.feed(),
+            };
             media.say(now, feed, work, &mut line);
         }
     }
+}
+
+/// A leg's media, and what it speaks through.
+fn parts<'a>(
+    key: Key,
+    leg: &'a mut Leg,
+    events: &'a mut Vec<(Key, Event)>,
+    counts: &'a mut VoiceCounts,
+) -> Option<(&'a mut MediaSession, Line<'a>)> {
+    let (media, pair) = (leg.media.as_deref_mut()?, leg.pair.as_ref()?);
+    let (recording, stream) = (leg.recording.as_deref_mut(), leg.stream.as_deref_mut());
+    Some((media, Line { leg: key, pair, events, counts, recording, stream }))
 }
 
 impl Voice {
@@ -155,7 +204,7 @@ impl Voice {
         let mut ticks = 0;
         while self.clockwork.next <= now && ticks < limits::LATE_TICKS {
             self.clockwork.next = self.clockwork.next + TICK;
-            self.clockwork.say(now, &mut self.legs, &mut self.counts);
+            self.clockwork.say(now, &mut self.legs, &mut self.rooms, &mut self.counts);
             ticks += 1;
         }
         if self.clockwork.next <= now {
@@ -182,7 +231,7 @@ impl Voice {
 
     fn wake(&mut self, now: Instant, world: &mut World<'_>) {
         let mut due = std::mem::take(&mut self.clockwork.due);
-        let late = self.legs.iter().filter(|(_, leg)| leg.script.deadline() <= now);
+        let late = self.actors.iter().filter(|(_, actor)| actor.script.deadline() <= now);
         due.extend(late.map(|(key, _)| key));
         for key in due.drain(..) {
             self.drive(now, key, world, |script, out| script.handle_wake(now, out));

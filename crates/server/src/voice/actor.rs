@@ -1,0 +1,22 @@
+//! A script at work: on whose leg, and what its end means there.
+
+use ivr::script::{Id, Script};
+use stdx::slab::Key;
+
+/// A leg has at most one of its own and one beside it, which performs while the first waits.
+pub(super) struct Actor {
+    pub(super) script: Script,
+    pub(super) leg: Key,
+    pub(super) part: Part,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// The leg's own: with it ends the call.
+    Main,
+    /// Lets the callee hear what he is called for. `caller` is the actor whose Dial made the leg `id`; `accepted` once the
+    /// document came to its end.
+    Screening { caller: Key, id: Id, accepted: bool },
+    /// Music and words for one who waits. `main` is the actor that waits, for its conference or queue `id`.
+    Waiting { main: Key, id: Id },
+}

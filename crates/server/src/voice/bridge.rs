@@ -1,0 +1,66 @@
+//! Two legs of one shard that hear each other.
+
+use media::codec::Codec;
+use media::session::{Feed, MediaSession};
+use stdx::Instant;
+use stdx::slab::Key;
+
+use super::leg::Partner;
+use super::{Voice, World};
+
+/// What a leg is given to say, copied out of who said it.
+#[derive(Default)]
+pub(super) struct Heard {
+    codec: Option<Codec>,
+    payload: Vec<u8>,
+}
+
+impl Heard {
+    pub(super) fn take(&mut self, from: &MediaSession) {
+        self.payload.clear();
+        self.codec = None;
+        if let Feed::Payload { codec, payload } = from.heard() {
+            self.codec = Some(codec);
+            self.payload.extend_from_slice(payload);
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.codec = None;
+    }
+
+    pub(super) fn feed(&self) -> Feed<'_> {
+        self.codec.map_or(Feed::None, |codec| Feed::Payload { codec, payload: &self.payload })
+    }
+}
+
+impl Voice {
+    /// From now on the two hear each other, whatever they heard before.
+    pub(super) fn join(&mut self, a: Key, b: Key) {
+        for (key, other) in [(a, b), (b, a)] {
+            let Some(leg) = self.legs.get_mut(key) else { continue };
+            leg.partner = Partner::Leg(other);
+            if let Some(media) = &mut leg.media {
+                media.listen(true);
+            }
+        }
+    }
+
+    /// Whoever hears `leg` does so no more, and the other way round.
+    pub(super) fn part(&mut self, now: Instant, leg: Key, world: &mut World<'_>) {
+        let Some(left) = self.legs.get_mut(leg) else { return };
+        match std::mem::take(&mut left.partner) {
+            Partner::Leg(other) => {
+                for key in [leg, other] {
+                    let Some(leg) = self.legs.get_mut(key) else { continue };
+                    leg.partner = Partner::Nobody;
+                    if let Some(media) = &mut leg.media {
+                        media.listen(false);
+                    }
+                }
+            }
+            Partner::Seat(seat) => self.leave_room(now, leg, seat, world),
+            Partner::Nobody | Partner::Itself => {}
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Recordings: samples of a leg on their way to a file.
+
+use ivr::document::code;
+use ivr::request::Target;
+use ivr::script::{Failure, Id, Recognition, Recording as Wanted};
+use stdx::Instant;
+use stdx::slab::Key;
+
+use super::{Voice, World};
+
+/// One that is under way.
+pub(super) struct Recording {}
+
+impl Recording {
+    /// The next samples, at the media session's `record_rate`.
+    pub(super) fn put(&mut self, _samples: &[i16]) {}
+}
+
+impl Voice {
+    pub(super) fn record(
+        &mut self,
+        now: Instant,
+        actor: Key,
+        id: Id,
+        _wanted: Wanted,
+        world: &mut World<'_>,
+    ) {
+        let failure = Failure { code: code::RECORDING, text: "Record: not built yet".to_owned() };
+        self.drive(now, actor, world, |script, out| script.handle_recorded(now, id, Err(failure), out));
+    }
+
+    pub(super) fn stop_recording(&mut self, _now: Instant, _actor: Key, _id: Id, _world: &mut World<'_>) {}
+
+    pub(super) fn transcribe(
+        &mut self,
+        _now: Instant,
+        _actor: Key,
+        _recording: &str,
+        _callback: Option<Target>,
+        _world: &mut World<'_>,
+    ) {
+    }
+
+    /// Speech input, besides digits.
+    pub(super) fn recognise(
+        &mut self,
+        _now: Instant,
+        _actor: Key,
+        _how: Recognition,
+        _world: &mut World<'_>,
+    ) {
+    }
+
+    pub(super) fn stop_recognising(&mut self, _now: Instant, _actor: Key, _world: &mut World<'_>) {}
+}

@@ -1,0 +1,111 @@
+//! Prompts: their parts are fetched at once and played in order.
+
+use ivr::document::{Piece, code};
+use ivr::script::{Failure, Id};
+use media::prompt::Prompt;
+use media::session::PlayOptions;
+use stdx::Instant;
+use stdx::slab::Key;
+
+use super::asks::Waiter;
+use super::prompts::{Next, Speaking};
+use super::{Voice, World};
+
+impl Voice {
+    pub(super) fn speak(
+        &mut self,
+        now: Instant,
+        actor: Key,
+        id: Id,
+        pieces: &[Piece],
+        world: &mut World<'_>,
+    ) {
+        let Some(leg_key) = self.actors.get(actor).map(|actor| actor.leg) else { return };
+        let Some(leg) = self.legs.get_mut(leg_key) else { return };
+        let Some(media) = &mut leg.media else {
+            let failed = Failure { code: code::PROMPT, text: "the call has no sound".to_owned() };
+            return self
+                .drive(now, actor, world, |script, out| script.handle_prompt(now, id, Some(failed), out));
+        };
+        // One at a time: that of another script of the leg ends here.
+        media.stop();
+        let codec = media.negotiated().audio.codec;
+        let asks = &mut self.asks;
+        leg.speaking = Some(Box::new(Speaking::new(actor, id, pieces, codec, |place, sound| {
+            asks.sound(sound, Waiter { actor, prompt: id, place, codec })
+        })));
+        self.go_on(now, leg_key, world);
+    }
+
+    /// The next piece of the prompt, when it is here; its end, when there is none.
+    fn go_on(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
+        let Some(leg) = self.legs.get_mut(key) else { return };
+        let (Some(speaking), Some(media)) = (&mut leg.speaking, &mut leg.media) else { return };
+        match speaking.next() {
+            Next::Wait => {}
+            Next::Play(prompt, loops) => {
+                leg.playing += 1;
+                media.play(prompt, PlayOptions { id: leg.playing, loops, offset_ms: 0 });
+            }
+            Next::Dial(digits) => match media.send_digits(&digits) {
+                Ok(true) => {}
+                Ok(false) | Err(_) => {
+                    speaking.is_playing = false;
+                    speaking.failed =
+                        Some(Failure { code: code::PROMPT, text: "too many digits to send".to_owned() });
+                    self.go_on(now, key, world);
+                }
+            },
+            Next::Over => {
+                let (actor, id, failed) = (speaking.actor, speaking.id, speaking.failed.take());
+                leg.speaking = None;
+                self.drive(now, actor, world, |script, out| script.handle_prompt(now, id, failed, out));
+            }
+        }
+    }
+
+    /// A part of a prompt is here, or will not be.
+    pub(super) fn sound_came(
+        &mut self,
+        now: Instant,
+        waiter: Waiter,
+        prompt: Result<Prompt, String>,
+        world: &mut World<'_>,
+    ) {
+        let Some((key, leg)) = self.leg_of(waiter.actor) else { return };
+        let is_wanted =
+            |speaking: &&mut Box<Speaking>| speaking.actor == waiter.actor && speaking.id == waiter.prompt;
+        let Some(speaking) = leg.speaking.as_mut().filter(is_wanted) else { return };
+        speaking.put(waiter.place, prompt);
+        self.go_on(now, key, world);
+    }
+
+    /// `playing`: which piece; none for keys.
+    pub(super) fn piece_ended(
+        &mut self,
+        now: Instant,
+        key: Key,
+        playing: Option<u64>,
+        world: &mut World<'_>,
+    ) {
+        let Some(leg) = self.legs.get_mut(key) else { return };
+        if playing.is_some_and(|id| id != leg.playing) {
+            return;
+        }
+        let Some(speaking) = &mut leg.speaking else { return };
+        speaking.is_playing = false;
+        self.go_on(now, key, world);
+    }
+
+    pub(super) fn stop_prompt(&mut self, now: Instant, actor: Key, id: Id, world: &mut World<'_>) {
+        let Some((_, leg)) = self.leg_of(actor) else { return };
+        if leg.speaking.as_ref().is_none_or(|speaking| speaking.actor != actor || speaking.id != id) {
+            return;
+        }
+        leg.speaking = None;
+        if let Some(media) = &mut leg.media {
+            media.stop();
+        }
+        self.drive(now, actor, world, |script, out| script.handle_prompt(now, id, None, out));
+    }
+}
