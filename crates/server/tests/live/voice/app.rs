@@ -1,0 +1,79 @@
+//! An application that speaks HTTP, and remembers what it was asked.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use crate::PATIENCE;
+
+pub(crate) type Form = HashMap<String, String>;
+
+/// An application: documents by path, and what it was asked.
+pub(crate) struct App {
+    pub(crate) address: SocketAddr,
+    pub(crate) asked: Arc<Mutex<Vec<(String, Form)>>>,
+}
+
+impl App {
+    pub(crate) fn new(documents: &'static [(&'static str, &'static str)]) -> App {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let app = App { address: listener.local_addr().unwrap(), asked: Arc::default() };
+        let asked = Arc::clone(&app.asked);
+        // Ends with the process: it owns nothing but its socket.
+        std::thread::Builder::new()
+            .spawn(move || {
+                for stream in listener.incoming().flatten() {
+                    serve(stream, documents, &asked);
+                }
+            })
+            .unwrap();
+        app
+    }
+
+    /// The configuration that binds 1234 to the document at `path`.
+    pub(crate) fn voice(&self, path: &str, more: &str) -> String {
+        format!(
+            "[voice]\nmedia = \"127.0.0.77\"\nmedia_ports = \"20000-29999\"\nopen = true\nallow_private = true\n\
+             numbers = [{{ number = \"1234\", url = \"http://{}{path}\" }}]\n{more}",
+            self.address
+        )
+    }
+
+    pub(crate) fn asked_for(&self, path: &str) -> Option<Form> {
+        let asked = self.asked.lock().unwrap();
+        asked.iter().find(|(asked, _)| asked == path).map(|(_, form)| form.clone())
+    }
+}
+
+fn serve(mut stream: TcpStream, documents: &[(&str, &str)], asked: &Mutex<Vec<(String, Form)>>) {
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    if let Some((path, body)) = request(&mut stream) {
+        let form = url::form_urlencoded::parse(&body).into_owned().collect();
+        let document = documents.iter().find(|(at, _)| *at == path).map(|(_, document)| *document);
+        asked.lock().unwrap().push((path, form));
+        let (status, body) = document.map_or(("404 Not Found", ""), |document| ("200 OK", document));
+        let length = body.len();
+        let head = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: text/xml\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+        );
+        // The server may have lost interest.
+        let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
+    }
+}
+
+fn request(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
+    let mut bytes = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        let count = stream.read(&mut piece).ok().filter(|count| *count > 0)?;
+        bytes.extend_from_slice(&piece[..count]);
+        let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
+        let head = String::from_utf8_lossy(&bytes[..end]).to_lowercase();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
+        let body = &bytes[end + 4..];
+        if body.len() >= length.unwrap_or(0) {
+            return Some((head.split(' ').nth(1)?.to_owned(), body.to_vec()));
+        }
+    }
+}

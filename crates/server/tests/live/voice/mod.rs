@@ -1,0 +1,27 @@
+//! Calls that an application answers: a caller with sound and keys, an application that speaks HTTP, and nothing left
+//! of the call afterwards.
+
+mod answer;
+mod app;
+mod caller;
+
+use server::node::Node;
+use server::shard::ShardStatus;
+
+use crate::until;
+
+pub(crate) fn sum(node: &Node, read: impl Fn(&ShardStatus) -> u64) -> u64 {
+    node.board().shards().iter().map(read).sum()
+}
+
+/// Calls, dialogs, ports, prompts and questions: of all that nothing is left.
+#[track_caller]
+pub(crate) fn nothing_left(node: &Node, calls: u64) {
+    until("nothing is left", || {
+        let left = |shard: &ShardStatus| {
+            let voice = shard.voice;
+            voice.calls + voice.sessions + voice.ports + voice.prompts + voice.asks
+        };
+        (sum(node, |shard| shard.voice.calls_total) == calls && sum(node, left) == 0).then_some(())
+    });
+}
