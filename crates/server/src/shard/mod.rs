@@ -269,7 +269,7 @@ impl Shard {
             Letter::Ask { from, id, query } => {
                 self.parts.router.handle_query(now, from, id, query, &mut self.scratch.router_effects);
             }
-            Letter::Answer { id, answer } => self.parts.endpoint.handle_answer(now, id, answer, effects),
+            Letter::Answer { id, answer } => self.give_answer(now, id, answer),
             Letter::Push(push) => self.parts.endpoint.handle_push(now, push, effects),
             Letter::Written(done) => self.handle_written(now, done),
             Letter::Loaded(done) => self.handle_loaded(now, done),
@@ -373,7 +373,7 @@ impl Shard {
         match letter {
             Letter::Ask { id, query, .. } => {
                 if let Some(answer) = refusal_of(&query) {
-                    self.parts.endpoint.handle_answer(now, id, answer, effects);
+                    self.give_answer(now, id, answer);
                 }
             }
             Letter::Transmit { transmit: Transmit { report: Some(report), .. }, .. } => {

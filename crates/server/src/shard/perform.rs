@@ -77,7 +77,7 @@ impl Shard {
         self.parts.endpoint.handle_plan(now, id, decision, &mut self.scratch.effects);
     }
 
-    fn ask(&mut self, now: Instant, id: AskId, query: Query) {
+    pub(super) fn ask(&mut self, now: Instant, id: AskId, query: Query) {
         let shards = u16::try_from(self.post.len()).unwrap_or(1);
         let owner = Bucket::of(query.aor()).shard(shards);
         let from = self.parts.edge;
@@ -88,11 +88,11 @@ impl Shard {
         }
     }
 
-    fn find_account(&mut self, now: Instant, id: AskId, user: Box<str>, domain: Box<str>) {
+    pub(super) fn find_account(&mut self, now: Instant, id: AskId, user: Box<str>, domain: Box<str>) {
         let address = format!("{user}@{domain}");
         if let Some(known) = self.accounts.get(now, &address) {
             let account = known.as_deref().map(|found| self.parts.account(found));
-            return self.parts.endpoint.handle_account(now, id, Ok(account), &mut self.scratch.effects);
+            return self.account_found(now, id, Ok(account));
         }
         self.last_ticket += 1;
         let ticket = self.last_ticket;
@@ -111,7 +111,7 @@ impl Shard {
         let Some(waiting) = self.accounts.loaded(now, ticket, known) else { return };
         for id in waiting {
             let result = account.clone().ok_or(StoreUnavailable);
-            self.parts.endpoint.handle_account(now, id, result, &mut self.scratch.effects);
+            self.account_found(now, id, result);
         }
     }
 
@@ -146,7 +146,7 @@ impl Shard {
     fn perform_router(&mut self, now: Instant, effect: router::Effect) {
         match effect {
             router::Effect::Answer { to, id, answer } if to == self.parts.edge => {
-                self.parts.endpoint.handle_answer(now, id, answer, &mut self.scratch.effects);
+                self.give_answer(now, id, answer);
             }
             router::Effect::Answer { to, id, answer } => self.send_answer(to, Letter::Answer { id, answer }),
             router::Effect::Push { to, push } if to == self.parts.edge => {

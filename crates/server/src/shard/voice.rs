@@ -1,12 +1,15 @@
 //! The shard's calls of applications: their inputs, and the way back for what the helpers have done.
 
 use cluster::Outlet;
+use router::{Answer, AskId, Query};
+use sip::endpoint::{Account, StoreUnavailable};
 use sip::session::SessionEvent;
 use stdx::Instant;
 
+use super::planning;
 use super::{Letter, Shard};
 use crate::voice::helpers::{Deliver, Done, Ticket};
-use crate::voice::{Posted, Voice, VoiceCounts, VoiceLetter, Wish, World};
+use crate::voice::{Address, Posted, Reach, Resolved, Voice, VoiceCounts, VoiceLetter, Wish, World};
 
 /// Posts what the helpers have done to the shard that asked.
 pub(crate) struct Post(pub(crate) Vec<Outlet<Letter>>);
@@ -19,21 +22,32 @@ impl Deliver for Post {
     }
 }
 
+/// Questions of calls, told from the endpoint's, which counts from zero.
+const VOICE: u64 = 1 << 63;
+
+fn of_voice(ticket: u64) -> AskId {
+    AskId(ticket | VOICE)
+}
+
+fn ticket_of(id: AskId) -> Option<u64> {
+    (id.0 & VOICE != 0).then_some(id.0 & !VOICE)
+}
+
 impl Shard {
     /// Nothing, where there is no programmable voice.
-    fn with_voice(&mut self, act: impl FnOnce(&mut Voice, &mut World<'_>)) {
+    fn with_voice(&mut self, now: Instant, act: impl FnOnce(&mut Voice, &mut World<'_>)) {
         let Some(voice) = &mut self.parts.voice else { return };
         let mut wishes = std::mem::take(&mut self.scratch.wishes);
         let mut world =
             World { endpoint: &mut self.parts.endpoint, out: &mut self.scratch.effects, wishes: &mut wishes };
         act(voice, &mut world);
         for wish in wishes.drain(..) {
-            self.grant(wish);
+            self.grant(now, wish);
         }
         self.scratch.wishes = wishes;
     }
 
-    fn grant(&mut self, wish: Wish) {
+    fn grant(&mut self, now: Instant, wish: Wish) {
         match wish {
             Wish::Post { shard, letter } => {
                 if let Some(post) = self.post.get_mut(usize::from(shard)) {
@@ -45,19 +59,77 @@ impl Shard {
                     self.parts.board.count_lost_record();
                 }
             }
+            Wish::Resolve { ticket, address } => self.resolve(now, ticket, &address),
         }
     }
 
+    /// Where a call or text of an application goes: by the routing plan, as for an account's.
+    fn resolve(&mut self, now: Instant, ticket: u64, address: &Address) {
+        let question = call::PlanRequest {
+            user: &address.user,
+            host: &address.host,
+            port: address.port,
+            caller: call::Caller::Account(""),
+        };
+        match self.parts.plan.decide(&question, ticket, &self.down) {
+            call::Decision::Local { user, domain } => self.find_account(now, of_voice(ticket), user, domain),
+            call::Decision::Targets { user, groups, .. } => {
+                // Targets of one priority are alternatives, not to ring at once.
+                let targets = groups.iter().flat_map(|group| &group.targets);
+                let reach =
+                    |target| Reach { uri: planning::uri_of(target, &user), path: "".into(), received: None };
+                self.resolved(now, ticket, Ok(targets.map(|target| vec![reach(target)]).collect()));
+            }
+            call::Decision::Refuse { code, .. } => self.resolved(now, ticket, Err(code)),
+        }
+    }
+
+    fn resolved(&mut self, now: Instant, ticket: u64, resolved: Resolved) {
+        self.with_voice(now, |voice, world| voice.handle_resolved(now, ticket, resolved, world));
+    }
+
+    /// An account that the endpoint or a call waits for.
+    pub(super) fn account_found(
+        &mut self,
+        now: Instant,
+        id: AskId,
+        result: Result<Option<Account>, StoreUnavailable>,
+    ) {
+        let Some(ticket) = ticket_of(id) else {
+            return self.parts.endpoint.handle_account(now, id, result, &mut self.scratch.effects);
+        };
+        match result {
+            Ok(Some(account)) if !account.disabled => self.ask(now, id, Query::Lookup { aor: account.aor }),
+            Ok(_) => self.resolved(now, ticket, Err(404)),
+            Err(StoreUnavailable) => self.resolved(now, ticket, Err(500)),
+        }
+    }
+
+    /// A router's answer for the endpoint or a call.
+    pub(super) fn give_answer(&mut self, now: Instant, id: AskId, answer: Answer) {
+        let Some(ticket) = ticket_of(id) else {
+            return self.parts.endpoint.handle_answer(now, id, answer, &mut self.scratch.effects);
+        };
+        let Answer::Bindings(bindings) = answer else { return };
+        let reach = |binding: router::Binding| Reach {
+            uri: binding.contact.uri,
+            path: binding.contact.path,
+            received: binding.contact.received,
+        };
+        let all: Vec<Reach> = bindings.into_iter().map(reach).collect();
+        self.resolved(now, ticket, if all.is_empty() { Err(480) } else { Ok(vec![all]) });
+    }
+
     pub(super) fn session_event(&mut self, now: Instant, event: SessionEvent) {
-        self.with_voice(|voice, world| voice.handle_event(now, event, world));
+        self.with_voice(now, |voice, world| voice.handle_event(now, event, world));
     }
 
     pub(super) fn voice_letter(&mut self, now: Instant, letter: VoiceLetter) {
-        self.with_voice(|voice, world| voice.handle_letter(now, letter, world));
+        self.with_voice(now, |voice, world| voice.handle_letter(now, letter, world));
     }
 
     pub(super) fn expire_voice(&mut self, now: Instant) {
-        self.with_voice(|voice, world| voice.expire(now, world));
+        self.with_voice(now, |voice, world| voice.expire(now, world));
     }
 
     pub(super) fn voice_counts(&self) -> VoiceCounts {
@@ -67,7 +139,7 @@ impl Shard {
     }
 
     pub(super) fn hang_up_all(&mut self, now: Instant) {
-        self.with_voice(|voice, world| voice.hang_up_all(now, world));
+        self.with_voice(now, |voice, world| voice.hang_up_all(now, world));
         self.settle(now);
     }
 }

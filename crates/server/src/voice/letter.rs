@@ -1,5 +1,7 @@
 //! What the calls of one shard are sent from elsewhere, and what they want of their shard.
 
+use router::Received;
+
 use super::Posted;
 
 /// One letter for the calls of a shard.
@@ -16,4 +18,29 @@ pub(crate) enum Wish {
     Post { shard: u16, letter: VoiceLetter },
     /// Into the record; nobody waits for it.
     Write(store::Write),
+    /// Answered by `Voice::handle_resolved`.
+    Resolve { ticket: u64, address: Address },
 }
+
+/// Whom to reach: a user of ours, or whatever the routing plan says of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Address {
+    /// Unescaped: a name or a number.
+    pub(crate) user: Box<str>,
+    /// Empty: the default domain.
+    pub(crate) host: Box<str>,
+    pub(crate) port: Option<u16>,
+}
+
+/// One place where somebody is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reach {
+    /// The Request-URI.
+    pub(crate) uri: Box<str>,
+    /// Route values before it.
+    pub(crate) path: Box<str>,
+    pub(crate) received: Option<Received>,
+}
+
+/// Groups in the order to be tried, each of which is reached at once; or the status that says why there is none.
+pub(crate) type Resolved = Result<Vec<Vec<Reach>>, u16>;

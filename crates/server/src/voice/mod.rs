@@ -45,7 +45,7 @@ use numbers::Numbers;
 use ports::Ports;
 
 pub use letter::VoiceLetter;
-pub(crate) use letter::Wish;
+pub(crate) use letter::{Address, Reach, Resolved, Wish};
 
 /// What calls cause in the shard's SIP.
 pub(crate) struct World<'a> {

@@ -1,9 +1,10 @@
 //! Rooms: conferences, and the two of a queue's connection. A room lives on the shard that its name hashes to; members of
 //! other shards send it what they hear on every tick, and get back what they are to hear.
 
+use admin::control::{ConferenceChange, ControlError, Participant, ParticipantChange, QueueMember};
 use ivr::document::{BridgeRecording, Conference};
 use ivr::request::Target;
-use ivr::script::Id;
+use ivr::script::{Id, Start};
 use media::session::{Feed, MediaSession};
 use stdx::Instant;
 use stdx::slab::Key;
@@ -77,4 +78,47 @@ impl Voice {
 
     /// The leg is in no room any more; its script is not told.
     pub(super) fn leave_room(&mut self, _now: Instant, _leg: Key, _seat: Seat, _world: &mut World<'_>) {}
+
+    // What the REST interface asks. Sids and names that are not of this shard are `NotFound`.
+
+    /// In the order they came.
+    pub(super) fn participants(&self, _conference: &str) -> Result<Vec<Participant>, ControlError> {
+        Err(ControlError::NotFound)
+    }
+
+    pub(super) fn modify_conference(
+        &mut self,
+        _now: Instant,
+        _conference: &str,
+        _change: ConferenceChange,
+        _world: &mut World<'_>,
+    ) -> Result<(), ControlError> {
+        Err(ControlError::NotFound)
+    }
+
+    pub(super) fn modify_participant(
+        &mut self,
+        _now: Instant,
+        (_conference, _call): (&str, &str),
+        _change: ParticipantChange,
+        _world: &mut World<'_>,
+    ) -> Result<(), ControlError> {
+        Err(ControlError::NotFound)
+    }
+
+    /// The first in line first. `queue` is a sid.
+    pub(super) fn queue_members(&self, _queue: &str) -> Result<Vec<QueueMember>, ControlError> {
+        Err(ControlError::NotFound)
+    }
+
+    /// Takes a call (`None`: the first) out of its queue; its script goes on with that document.
+    pub(super) fn dequeue(
+        &mut self,
+        _now: Instant,
+        (_queue, _call): (&str, Option<&str>),
+        _to: Start,
+        _world: &mut World<'_>,
+    ) -> Result<QueueMember, ControlError> {
+        Err(ControlError::NotFound)
+    }
 }
