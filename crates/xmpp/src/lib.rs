@@ -1,0 +1,10 @@
+//! XMPP: XML streams, addresses, stanzas. Bytes and time in, effects out; no clock, no socket, no thread.
+
+pub mod jid;
+pub mod limits;
+pub mod ns;
+pub mod stanza;
+pub mod xml;
+
+pub use jid::{Bare, Jid};
+pub use xml::Element;
