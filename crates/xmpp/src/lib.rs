@@ -3,6 +3,7 @@
 pub mod jid;
 pub mod limits;
 pub mod ns;
+pub mod sasl;
 pub mod stanza;
 pub mod xml;
 
