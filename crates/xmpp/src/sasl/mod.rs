@@ -231,6 +231,15 @@ impl Exchange {
         (exchange, step)
     }
 
+    /// Whether the account's word is awaited.
+    pub fn is_finding(&self) -> bool {
+        match &self.state {
+            State::Password(_) => true,
+            State::Scram(scram) => !scram.has_challenged(),
+            State::First(_) | State::Over => false,
+        }
+    }
+
     /// The client answered a challenge.
     pub fn respond(&mut self, response: &[u8]) -> Step {
         let step = match std::mem::replace(&mut self.state, State::Over) {

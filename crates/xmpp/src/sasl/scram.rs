@@ -156,6 +156,10 @@ impl Scram {
         &self.user
     }
 
+    pub(super) fn has_challenged(&self) -> bool {
+        !self.server_first.is_empty()
+    }
+
     pub(super) fn challenge(&mut self, keys: Option<Keys>, context: &Context) -> Vec<u8> {
         self.nonce = format!("{}{}", self.client_nonce, context.nonce);
         let fake = Hash::Sha256.mac(&context.secret, self.user.as_bytes());
