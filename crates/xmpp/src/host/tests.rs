@@ -1,0 +1,212 @@
+//! A world with one host: clients, a record in memory, and nobody else.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::effect::{RecordError, UserRecord};
+use super::*;
+use crate::c2s::{BindRequest, Bound};
+use crate::ns;
+
+pub(super) const START: Instant = Instant::from_unix_seconds(1_800_000_000);
+
+pub(super) fn settings() -> Settings {
+    Settings {
+        domains: vec!["example.org".into()],
+        rooms: "conference".into(),
+        software: "Belfry".into(),
+        version: "1".into(),
+        resume_for: Duration::from_secs(300),
+        contacts: Vec::new(),
+    }
+}
+
+/// Clients by number; what each was sent. Everything is routed back here, and the record answers at once.
+pub(super) struct World {
+    pub(super) host: Host,
+    pub(super) now: Instant,
+    pub(super) record: Record,
+    pub(super) got: HashMap<u64, Vec<Element>>,
+    /// Connections that the host closed, and why.
+    pub(super) closed: Vec<(u64, &'static str)>,
+    /// What went to addresses that are not ours.
+    pub(super) abroad: Vec<Element>,
+    pub(super) bound: HashMap<u64, Bound>,
+    next: u64,
+}
+
+/// What the record of a test does; features add what theirs need.
+#[derive(Default)]
+pub(super) struct Record {
+    pub(super) users: HashMap<Bare, UserRecord>,
+    pub(super) changes: Vec<Change>,
+    pub(super) is_broken: bool,
+}
+
+impl Record {
+    fn load(&mut self, load: &Load) -> Result<Loaded, RecordError> {
+        if self.is_broken {
+            return Err(RecordError::Unavailable);
+        }
+        Ok(match load {
+            Load::User { user } => Loaded::User(self.users.get(user).cloned().map(Box::new)),
+            Load::Items { .. } | Load::Nodes { .. } | Load::Rooms { .. } => Loaded::Items(Vec::new()),
+            Load::Offline { .. } => Loaded::Stanzas(Vec::new()),
+            Load::Archive { .. } => Loaded::Page(Default::default()),
+            Load::Room { .. } => Loaded::Room(None),
+        })
+    }
+
+    fn change(&mut self, change: Change) -> Result<Loaded, RecordError> {
+        if self.is_broken {
+            return Err(RecordError::Unavailable);
+        }
+        self.changes.push(change);
+        Ok(Loaded::Done)
+    }
+}
+
+impl World {
+    pub(super) fn new(users: &[&str]) -> World {
+        let mut record = Record::default();
+        for user in users {
+            record.users.insert(Bare::parse(user).unwrap(), UserRecord::default());
+        }
+        World {
+            host: Host::new(Arc::new(settings()), [1; 32]),
+            now: START,
+            record,
+            got: HashMap::new(),
+            closed: Vec::new(),
+            abroad: Vec::new(),
+            bound: HashMap::new(),
+            next: 0,
+        }
+    }
+
+    /// Performs what comes of it until nothing is left.
+    pub(super) fn tell(&mut self, act: impl FnOnce(&mut Host, Instant, &mut Outbox)) {
+        let mut out = Outbox::new();
+        act(&mut self.host, self.now, &mut out);
+        let mut todo = std::collections::VecDeque::from(out);
+        while let Some(effect) = todo.pop_front() {
+            let mut out = Outbox::new();
+            match effect {
+                Effect::Bound { edge, bound } => drop(self.bound.insert(edge.connection, bound)),
+                Effect::Deliver { edge, element } => {
+                    self.got.entry(edge.connection).or_default().push(element);
+                }
+                Effect::Close { edge, condition } => self.closed.push((edge.connection, condition)),
+                Effect::Route(stanza) => {
+                    let to = Jid::parse(stanza.attr("to").unwrap()).unwrap();
+                    let is_ours = self.host.settings().is_local(to.domain())
+                        || self.host.settings().rooms_of(to.domain()).is_some();
+                    if is_ours {
+                        self.host.handle_routed(self.now, *stanza, &mut out);
+                    } else {
+                        self.abroad.push(*stanza);
+                    }
+                }
+                Effect::Load { ticket, load } => {
+                    let loaded = self.record.load(&load);
+                    self.host.handle_record(self.now, ticket, loaded, &mut out);
+                }
+                Effect::Change { ticket, change } => {
+                    let done = self.record.change(change);
+                    self.host.handle_record(self.now, ticket, done, &mut out);
+                }
+                Effect::Text { .. } => {}
+            }
+            todo.extend(out);
+        }
+    }
+
+    /// A client signs in as that full address.
+    pub(super) fn sign_in(&mut self, jid: &str) -> u64 {
+        self.next += 1;
+        let number = self.next;
+        let jid = Jid::parse(jid).unwrap();
+        let request = BindRequest {
+            user: jid.bare().into_jid(),
+            is_anonymous: false,
+            resource: jid.resource().map(Box::from),
+            tag: None,
+            inline: Vec::new(),
+        };
+        self.tell(|host, now, out| host.handle_bind(now, edge(number), request, out));
+        assert!(matches!(&self.bound[&number], Bound::Session { jid: bound, .. } if *bound == jid));
+        number
+    }
+
+    /// The client sends a stanza; `from` is stamped as its stream does.
+    pub(super) fn say(&mut self, client: u64, xml: &str) {
+        let prefixes = crate::xml::Prefixes::of_default(ns::CLIENT);
+        let mut element = crate::xml::parse(xml.as_bytes(), &prefixes).unwrap();
+        let Some(Bound::Session { jid, .. } | Bound::Resumed { jid, .. }) = self.bound.get(&client) else {
+            panic!("client {client} is not bound");
+        };
+        element.set("from", jid.as_str());
+        self.tell(|host, now, out| match crate::stanza::kind_of(&element) {
+            Some(_) => host.handle_stanza(now, edge(client), element, out),
+            None => host.handle_nonza(now, edge(client), &element, out),
+        });
+    }
+
+    /// What the client got since it was asked last, as text.
+    pub(super) fn hear(&mut self, client: u64) -> Vec<String> {
+        let got = self.got.remove(&client).unwrap_or_default();
+        got.iter().map(|element| String::from_utf8(element.to_bytes(ns::CLIENT)).unwrap()).collect()
+    }
+}
+
+pub(super) fn edge(connection: u64) -> Edge {
+    Edge { shard: 0, connection }
+}
+
+#[test]
+fn a_ping_to_the_server_or_oneself_is_answered_and_to_others_is_not() {
+    let mut world = World::new(&["alice@example.org", "bob@example.org"]);
+    let alice = world.sign_in("alice@example.org/desk");
+    for to in ["to='example.org'", "to='alice@example.org'", ""] {
+        world.say(alice, &format!("<iq type='get' id='1' {to}><ping xmlns='urn:xmpp:ping'/></iq>"));
+        let heard = world.hear(alice);
+        assert!(heard.len() == 1 && heard[0].contains("type='result'"), "{to}: {heard:?}");
+    }
+    world.say(alice, "<iq type='get' id='1' to='bob@example.org'><ping xmlns='urn:xmpp:ping'/></iq>");
+    assert!(world.hear(alice)[0].contains("service-unavailable"));
+}
+
+#[test]
+fn a_question_that_nobody_knows_is_answered_so() {
+    let mut world = World::new(&["alice@example.org"]);
+    let alice = world.sign_in("alice@example.org/desk");
+    for (iq, condition) in [
+        ("<iq type='get' id='1'><q xmlns='urn:x'/></iq>", "service-unavailable"),
+        ("<iq type='get' id='1' to='ghost@example.org'><q xmlns='urn:x'/></iq>", "service-unavailable"),
+        ("<iq type='what' id='1'><q xmlns='urn:x'/></iq>", "bad-request"),
+        ("<iq type='get' id='1'/>", "bad-request"),
+        ("<iq type='get' id='1' to='@'><q xmlns='urn:x'/></iq>", "jid-malformed"),
+    ] {
+        world.say(alice, iq);
+        let heard = world.hear(alice);
+        assert!(heard.len() == 1 && heard[0].contains(condition), "{iq}: {heard:?}");
+    }
+}
+
+#[test]
+fn a_record_that_cannot_be_read_ends_its_sessions() {
+    let mut world = World::new(&["alice@example.org"]);
+    world.record.is_broken = true;
+    let alice = world.sign_in("alice@example.org/desk");
+    assert_eq!(world.closed, [(alice, "internal-server-error")]);
+    assert_eq!(world.host.sessions(), 0);
+}
+
+#[test]
+fn a_second_session_of_the_same_name_replaces_the_first() {
+    let mut world = World::new(&["alice@example.org"]);
+    let old = world.sign_in("alice@example.org/desk");
+    world.sign_in("alice@example.org/desk");
+    assert_eq!(world.closed, [(old, "conflict")]);
+    assert_eq!(world.host.sessions(), 1);
+}
