@@ -197,6 +197,9 @@ pub fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus")
 }
 
+/// How often a run may begin anew: each time a few dozen of some thirty thousand process ids will not do.
+const TRIES: usize = 5;
+
 /// What every end of a run is told about the others.
 struct Places {
     ports: BTreeMap<String, u16>,
@@ -258,12 +261,22 @@ impl Case {
         assert!(!silent, "{}: nobody wrote the file", self.name);
     }
 
+    /// Process ids are for the system to choose, so a run in which one means something else is done once more.
     fn run(&self, tools: &[Tool]) -> Vec<Seen> {
+        (0..TRIES).find_map(|_| self.run_once(tools)).unwrap_or_else(|| {
+            panic!("{}: {TRIES} times a process id was one of the run's other numbers", self.name)
+        })
+    }
+
+    fn run_once(&self, tools: &[Tool]) -> Option<Vec<Seen>> {
         let ports = || self.ends.iter().map(|(name, _)| (name.clone(), own_port())).collect();
         let places = Places { ports: ports(), twin: own_port(), free: own_port(), media: ports() };
         let mut running: Vec<End> = Vec::new();
         for (index, (name, words)) in self.ends.iter().enumerate() {
             let end = End::start(self, tools[index], name, words, &places);
+            if places.names().contains_key(&end.peer.id().to_string()) || self.says(end.peer.id()) {
+                return None;
+            }
             if index + 1 < self.ends.len() {
                 end.wait_until_bound(words, &places);
             }
@@ -274,7 +287,18 @@ impl Case {
         let mut seen: Vec<Seen> =
             running.into_iter().rev().map(|end| end.seen(self, &places, &pids)).collect();
         seen.reverse();
-        seen
+        Some(seen)
+    }
+
+    /// Whether its scenarios have this number.
+    fn says(&self, number: u32) -> bool {
+        let own = format!("{}.", self.name);
+        let files = std::fs::read_dir(corpus()).expect("the corpus is part of the sources");
+        files
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&own)))
+            .flat_map(|path| lines_in(&path))
+            .any(|line| has_number(&line, number))
     }
 }
 
@@ -290,6 +314,20 @@ fn own_port() -> u16 {
 }
 
 impl Places {
+    /// Ports that may stand in messages, and what each is called.
+    fn names(&self) -> BTreeMap<String, String> {
+        let mut names = BTreeMap::from([(self.twin.to_string(), "TWIN".to_owned())]);
+        // Ports of signalling last: should a range of media ports reach into them, they win.
+        for (kind, ports, range) in [("MEDIA", &self.media, 16), ("PORT", &self.ports, 2)] {
+            for (end, port) in ports {
+                for offset in 0..range {
+                    names.insert((port + offset).to_string(), format!("<{kind} of {end}+{offset}>"));
+                }
+            }
+        }
+        names
+    }
+
     fn fill(&self, text: &str, folder: &Path) -> String {
         let mut text = text
             .replace("{here}", &corpus().display().to_string())
@@ -462,16 +500,7 @@ fn counts(table: &str, case: &Case) -> BTreeMap<String, String> {
 
 /// Process ids and ports become names, and what the case says varies becomes `#`.
 fn normalise(text: &str, places: &Places, pids: &[u32], varies: &[&str]) -> String {
-    let mut names: BTreeMap<String, String> = BTreeMap::new();
-    names.insert(places.twin.to_string(), "TWIN".to_owned());
-    // Ports of signalling last: should a range of media ports reach into them, they win.
-    for (kind, ports, range) in [("MEDIA", &places.media, 16), ("PORT", &places.ports, 2)] {
-        for (end, port) in ports {
-            for offset in 0..range {
-                names.insert((port + offset).to_string(), format!("<{kind} of {end}+{offset}>"));
-            }
-        }
-    }
+    let mut names = places.names();
     for (number, pid) in pids.iter().enumerate() {
         names.insert(pid.to_string(), format!("<PID {number}>"));
     }
@@ -503,6 +532,12 @@ fn with_names(line: &str, names: &BTreeMap<String, String>) -> String {
     out
 }
 
+/// Whether `number` stands in it as a number of its own.
+fn has_number(text: &str, number: u32) -> bool {
+    let number = number.to_string();
+    text.split(|character: char| !character.is_ascii_digit()).any(|digits| digits == number)
+}
+
 fn is_root() -> bool {
     // The shell's own `id`: std has no user ids.
     Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
@@ -526,4 +561,26 @@ pub fn sipp_version() -> String {
         .find(|line| line.contains("SIPp v"))
         .unwrap_or_default()
         .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_id_must_not_be_a_number_of_the_run() {
+        let places = Places {
+            ports: BTreeMap::from([("client".to_owned(), 20_000)]),
+            twin: 20_040,
+            free: 20_060,
+            media: BTreeMap::from([("client".to_owned(), 20_020)]),
+        };
+        let names = places.names();
+        let taken = |number: u16| names.contains_key(&number.to_string());
+        assert!([20_000, 20_001, 20_020, 20_035, 20_040].into_iter().all(taken));
+        assert!(![19_999, 20_002, 20_036, 2_000].into_iter().any(taken));
+        assert!(has_number("a=rtpmap:0 PCMU/8000", 8_000) && !has_number("a=rtpmap:0 PCMU/8000", 800));
+        let case = Case::read("unexpected_final");
+        assert!(case.says(486) && !case.says(48));
+    }
 }
