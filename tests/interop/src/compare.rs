@@ -22,6 +22,8 @@
 //! `{here}` is the corpus folder, `{port:END}` and `{to:END}` are an end's port and `address:port`, `{twin}` is a free
 //! TCP port that is waited for, `{free}` one that is not, `{copy:FILE}` is a copy of a file with these filled in.
 
+mod files;
+
 use std::collections::BTreeMap;
 use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -33,6 +35,7 @@ use tempfile::TempDir;
 
 use crate::peer::Peer;
 use crate::wait::{lines_in, wait_until};
+use files::{by_call, counts, normalise};
 
 /// Which program plays an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,37 +67,6 @@ struct Case {
 
 const KEYS: &[&str] =
     &["exit", "varies", "ignore", "also", "warns", "writes", "needs", "only", "received", "crashes"];
-
-/// Columns of the statistics that must agree, as SIPp names them; `(C)` is the total.
-const COUNTS: &[&str] = &[
-    "IncomingCall(C)",
-    "OutgoingCall(C)",
-    "TotalCallCreated",
-    "SuccessfulCall(C)",
-    "FailedCall(C)",
-    "FailedCannotSendMessage(C)",
-    "FailedMaxUDPRetrans(C)",
-    "FailedTcpConnect(C)",
-    "FailedTcpClosed(C)",
-    "FailedUnexpectedMessage(C)",
-    "FailedCallRejected(C)",
-    "FailedCmdNotSent(C)",
-    "FailedRegexpDoesntMatch(C)",
-    "FailedRegexpShouldntMatch(C)",
-    "FailedRegexpHdrNotFound(C)",
-    "FailedOutboundCongestion(C)",
-    "FailedTimeoutOnRecv(C)",
-    "FailedTimeoutOnSend(C)",
-    "FailedTestDoesntMatch(C)",
-    "FailedTestShouldntMatch(C)",
-    "FailedStrcmpDoesntMatch(C)",
-    "FailedStrcmpShouldntMatch(C)",
-    "OutOfCallMsgs(C)",
-    "DeadCallMsgs(C)",
-    "Retransmissions(C)",
-    "AutoAnswered(C)",
-    "GenericCounter",
-];
 
 /// Given to every end. Its files have fixed names in a folder of its own.
 const FIXED: &str = "-nostdin -timer_resol 1 -trace_msg -message_file messages.txt -trace_stat -stf stat.csv -fd 1 \
@@ -391,14 +363,12 @@ impl End {
         if words.iter().any(|word| word.contains("{twin}")) {
             ports.push(places.twin);
         }
-        // Linux lists bound sockets by the port in hexadecimal.
-        let entries: Vec<String> = ports.iter().map(|port| format!(":{port:04X} ")).collect();
         let are_bound = || {
             let listed: Vec<String> = ["udp", "tcp", "udp6", "tcp6"]
                 .iter()
                 .flat_map(|list| lines_in(&Path::new("/proc/net").join(list)))
                 .collect();
-            entries.iter().all(|entry| listed.iter().any(|line| line.contains(entry)))
+            ports.iter().all(|port| listed.iter().any(|line| is_open_at(line, *port)))
         };
         wait_until(&format!("the {} to listen", self.name), Duration::from_secs(20), are_bound, || {
             self.explain()
@@ -433,103 +403,15 @@ impl End {
     }
 }
 
-/// Messages of a `-trace_msg` file by call, each as `→ text` or `← text`.
-fn by_call(trace: &str, received_only: bool, plain: &dyn Fn(&str) -> String) -> Vec<Vec<String>> {
-    let mut calls: Vec<(String, Vec<String>)> = Vec::new();
-    // `----…---- 2026-11-21 10:00:00.000000` then `UDP message sent (123 bytes):`, an empty line, the message.
-    for block in trace.split("-----------------------------------------------") {
-        let Some((head, message)) = block.split_once("\n\n").map(|(head, rest)| (head, rest.trim_end()))
-        else {
-            continue;
-        };
-        let arrow = match (head.contains(" sent"), head.contains(" received")) {
-            (true, _) => "→",
-            (_, true) => "←",
-            _ => continue,
-        };
-        // Said beside the wire: SIPp tells of what came too late, and of commands between controllers.
-        let is_sip = message.lines().next().is_some_and(|line| line.contains("SIP/2.0"));
-        let is_late = head.contains("Dead call") || head.contains("Unexpected");
-        let is_unheard = received_only && arrow == "→";
-        if !is_sip || is_late || is_unheard {
-            continue;
-        }
-        let id = message
-            .lines()
-            .find_map(|line| {
-                let (name, value) = line.split_once(':')?;
-                (name.eq_ignore_ascii_case("call-id") || name == "i").then(|| value.trim().to_owned())
-            })
-            .unwrap_or_default();
-        let message: String =
-            message.split_inclusive('\n').filter(|line| !line.starts_with("Discarded")).collect();
-        let text = format!("{arrow} {}", plain(message.trim_end()));
-        match calls.iter_mut().find(|(known, _)| *known == id) {
-            Some((_, messages)) => messages.push(text),
-            None => calls.push((id, vec![text])),
-        }
-    }
-    // By number: several threads may begin them in any order.
-    calls.sort_by_key(|(id, _)| {
-        let digits: String = id.chars().take_while(char::is_ascii_digit).collect();
-        (digits.parse::<u64>().unwrap_or(u64::MAX), id.len())
-    });
-    calls.into_iter().map(|(_, messages)| messages).collect()
-}
-
-/// The last line of a statistics file, by column; and the names of all columns, whose positions count too.
-fn counts(table: &str, case: &Case) -> BTreeMap<String, String> {
-    let mut lines = table.lines().filter(|line| !line.is_empty());
-    let names: Vec<&str> = lines.next().unwrap_or_default().split(';').collect();
-    let last: Vec<&str> = lines.next_back().unwrap_or_default().split(';').collect();
-    let (ignore, also) = (case.words("ignore"), case.words("also"));
-    let compared = |name: &&str| {
-        let is_total = COUNTS.contains(name) || (name.starts_with("GenericCounter") && name.ends_with("(C)"));
-        (is_total && !ignore.iter().any(|ignored| name.strip_suffix("(C)").unwrap_or(name) == *ignored))
-            || also.iter().any(|more| name.starts_with(more))
-    };
-    let mut counts: BTreeMap<String, String> = names
-        .iter()
-        .zip(&last)
-        .filter(|(name, _)| compared(name))
-        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-        .collect();
-    counts.insert("columns".to_owned(), names.join(";"));
-    counts
-}
-
-/// Process ids and ports become names, and what the case says varies becomes `#`.
-fn normalise(text: &str, places: &Places, pids: &[u32], varies: &[&str]) -> String {
-    let mut names = places.names();
-    for (number, pid) in pids.iter().enumerate() {
-        names.insert(pid.to_string(), format!("<PID {number}>"));
-    }
-    let lines = text.lines().map(|line| {
-        let line = line.trim_end_matches('\r');
-        match varies.iter().find(|name| line.starts_with(*name)) {
-            Some(name) => format!("{name} #"),
-            None => with_names(line, &names),
-        }
-    });
-    lines.collect::<Vec<_>>().join("\n")
-}
-
-/// Every number that has a name is replaced by it.
-fn with_names(line: &str, names: &BTreeMap<String, String>) -> String {
-    let mut out = String::with_capacity(line.len());
-    let mut digits = String::new();
-    for character in line.chars().chain(std::iter::once('\n')) {
-        if character.is_ascii_digit() {
-            digits.push(character);
-            continue;
-        }
-        out.push_str(names.get(&digits).unwrap_or(&digits));
-        digits.clear();
-        if character != '\n' {
-            out.push(character);
-        }
-    }
-    out
+/// Whether a line of `/proc/net/tcp` or `udp` is of a socket that takes what comes to this port: not one that is still
+/// remembered of a run before, which had the same.
+fn is_open_at(line: &str, port: u16) -> bool {
+    const LISTENS: &str = "0A";
+    const UDP_UNCONNECTED: &str = "07";
+    let mut columns = line.split_whitespace().skip(1);
+    let (local, _remote, state) = (columns.next(), columns.next(), columns.next());
+    local.is_some_and(|local| local.ends_with(&format!(":{port:04X}")))
+        && state.is_some_and(|state| [LISTENS, UDP_UNCONNECTED].contains(&state))
 }
 
 /// Whether `number` stands in it as a number of its own.
@@ -582,5 +464,15 @@ mod tests {
         assert!(has_number("a=rtpmap:0 PCMU/8000", 8_000) && !has_number("a=rtpmap:0 PCMU/8000", 800));
         let case = Case::read("unexpected_final");
         assert!(case.says(486) && !case.says(48));
+    }
+
+    #[test]
+    fn a_port_is_open_where_something_listens() {
+        let listens = "0: 0100007F:7878 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 6371 1";
+        let was_closed = "1: 0100007F:7878 0100007F:C350 06 00000000:00000000 03:00001770 00000000 0 0 0 3";
+        let is_a_peer = "2: 0100007F:C350 0100007F:7878 01 00000000:00000000 00:00000000 00000000 0 0 6372 1";
+        let datagrams = "3: 00000000:7878 00000000:0000 07 00000000:00000000 00:00000000 00000000 0 0 6373 2";
+        let open = [listens, was_closed, is_a_peer, datagrams].map(|line| is_open_at(line, 30_840));
+        assert_eq!(open, [true, false, false, true]);
     }
 }
