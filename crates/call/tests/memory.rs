@@ -1,38 +1,11 @@
 //! What a call that is up costs in the ledger, everything included: 300 bytes.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use call::{CallEvent, CallEventKind, Ledger, LedgerSettings};
+use sim::Counting;
 use stdx::Instant;
 
-/// Counts what is allocated now, as the usual allocators round it: to 16 bytes, with 8 of their own.
-struct Counting;
-
-static BYTES: AtomicUsize = AtomicUsize::new(0);
-
-fn cost(layout: Layout) -> usize {
-    (layout.size() + 8).next_multiple_of(16).max(32)
-}
-
-#[expect(unsafe_code, reason = "an allocator can only be written so; it hands everything on to the system's")]
-// SAFETY: every call goes to the system's allocator with the arguments it came with.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        BYTES.fetch_add(cost(layout), Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        BYTES.fetch_sub(cost(layout), Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: Counting = Counting::new();
 
 const CALLS: u64 = 200_000;
 const START: Instant = Instant::from_unix_seconds(1_800_000_000);
@@ -54,20 +27,20 @@ fn key(n: u64) -> u64 {
 
 #[test]
 fn a_live_call_costs_at_most_300_bytes_and_a_finished_one_nothing() {
-    let before = BYTES.load(Ordering::Relaxed);
+    let before = ALLOCATOR.bytes();
     let mut ledger = Ledger::new(LedgerSettings::default(), START);
     let mut out = Vec::new();
     for n in 0..CALLS {
         ledger.handle_event(START, started(n), &mut out);
     }
-    let each = (BYTES.load(Ordering::Relaxed) - before) / CALLS as usize;
+    let each = (ALLOCATOR.bytes() - before) / CALLS as usize;
     println!("live: {each} bytes each");
     assert!(each <= 300, "{each} bytes a call");
 
     // An hour later they are still up, and have one timer each.
     let hour = Instant::from_unix_seconds(START.unix_seconds() + 3600);
     ledger.expire(hour, &mut out);
-    let each = (BYTES.load(Ordering::Relaxed) - before) / CALLS as usize;
+    let each = (ALLOCATOR.bytes() - before) / CALLS as usize;
     assert!(each <= 300, "{each} bytes a call after an hour");
     for n in 0..CALLS {
         ledger.handle_event(hour, CallEvent { key: key(n), kind: CallEventKind::Answered }, &mut out);
@@ -75,6 +48,6 @@ fn a_live_call_costs_at_most_300_bytes_and_a_finished_one_nothing() {
     ledger.drain(hour, &mut out);
     out = Vec::new();
     ledger.expire(Instant::from_unix_seconds(hour.unix_seconds() + 61), &mut out);
-    let each = (BYTES.load(Ordering::Relaxed) - before) / CALLS as usize;
+    let each = (ALLOCATOR.bytes() - before) / CALLS as usize;
     assert!(each <= 40, "{each} bytes left of a call that is over");
 }

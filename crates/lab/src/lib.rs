@@ -11,6 +11,7 @@ pub mod fd;
 pub mod find;
 pub mod inject;
 pub mod live;
+mod local_time;
 pub mod options;
 pub mod plan;
 pub mod prometheus;

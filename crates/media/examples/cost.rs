@@ -75,8 +75,7 @@ fn time(tick: u64) -> Instant {
 
 /// Runs `one` for every leg of every tick and tells nanoseconds of each.
 fn measure(name: &str, legs: u64, mut one: impl FnMut(u64)) {
-    // The example measures, and is no part of the library: it may read the clock.
-    #[allow(clippy::disallowed_methods)]
+    #[expect(clippy::disallowed_methods, reason = "an example measures; it is no part of the library")]
     let started = SystemTime::now();
     (0..TICKS).for_each(&mut one);
     let spent = started.elapsed().unwrap_or_default();

@@ -1,40 +1,13 @@
 //! What a binding costs, everything included: DESIGN §2 allows 300 bytes.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use router::{
     AskId, Change, Contact, Edge, Effect, Query, Received, Register, Router, RouterSettings, Transport,
 };
+use sim::Counting;
 use stdx::Instant;
 
-/// Counts what is allocated now, as the usual allocators round it: to 16 bytes, with 8 of their own.
-struct Counting;
-
-static BYTES: AtomicUsize = AtomicUsize::new(0);
-
-fn cost(layout: Layout) -> usize {
-    (layout.size() + 8).next_multiple_of(16).max(32)
-}
-
-#[expect(unsafe_code, reason = "an allocator can only be written so; it hands everything on to the system's")]
-// SAFETY: every call goes to the system's allocator with the arguments it came with.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        BYTES.fetch_add(cost(layout), Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        BYTES.fetch_sub(cost(layout), Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: Counting = Counting::new();
 
 const BINDINGS: usize = 200_000;
 const START: Instant = Instant::from_unix_seconds(1_800_000_000);
@@ -78,10 +51,10 @@ fn bind_all(router: &mut Router, now: Instant, cseq: u32) {
 
 #[test]
 fn a_binding_costs_at_most_300_bytes() {
-    let before = BYTES.load(Ordering::Relaxed);
+    let before = ALLOCATOR.bytes();
     let mut router = Router::new(RouterSettings::default(), [3; 16], START);
     bind_all(&mut router, START, 1);
-    let each = (BYTES.load(Ordering::Relaxed) - before) / BINDINGS;
+    let each = (ALLOCATOR.bytes() - before) / BINDINGS;
     println!("bound once: {each} bytes each, by its own estimate {}", router.counts().memory / BINDINGS);
     assert!(each <= 300, "{each} bytes a binding");
 
@@ -91,7 +64,7 @@ fn a_binding_costs_at_most_300_bytes() {
         router.expire(now, &mut Vec::new());
         bind_all(&mut router, now, 1 + round as u32);
     }
-    let each = (BYTES.load(Ordering::Relaxed) - before) / BINDINGS;
+    let each = (ALLOCATOR.bytes() - before) / BINDINGS;
     println!("after two refreshes: {each} bytes each");
     assert!(each <= 300, "{each} bytes a binding");
     assert_eq!(router.counts().bindings, BINDINGS);

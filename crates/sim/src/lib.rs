@@ -6,11 +6,13 @@
 pub mod ladder;
 pub mod limits;
 pub mod mailbox;
+pub mod memory;
 pub mod network;
 pub mod seeds;
 pub mod world;
 
 pub use mailbox::{Letter, Mailbox};
+pub use memory::Counting;
 pub use network::Link;
 pub use seeds::for_seeds;
 pub use world::{Datagram, Node, NodeId, World};

@@ -2,13 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use router::Edge;
+use sim::Counting;
 use sip::digest;
 use sip::endpoint::{Decision, Effect, Endpoint, Listener, Settings};
 use sip::events::EventRules;
@@ -17,33 +16,8 @@ use sip::transport::{Packet, Source, Transport};
 use sip::wire::{Header, Message};
 use stdx::Instant;
 
-/// Counts what is allocated now, as the usual allocators round it: to 16 bytes, with 8 of their own.
-struct Counting;
-
-static BYTES: AtomicUsize = AtomicUsize::new(0);
-
-fn cost(layout: Layout) -> usize {
-    (layout.size() + 8).next_multiple_of(16).max(32)
-}
-
-#[expect(unsafe_code, reason = "an allocator can only be written so; it hands everything on to the system's")]
-// SAFETY: every call goes to the system's allocator with the arguments it came with.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        BYTES.fetch_add(cost(layout), Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        BYTES.fetch_sub(cost(layout), Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: Counting = Counting::new();
 
 const US: &str = "192.0.2.1:5060";
 const ALICE: &str = "192.0.2.10:5060";
@@ -149,13 +123,13 @@ fn a_lingering_transaction_costs_at_most_600_bytes() {
     let mut shard = Shard::new();
     // What is there once: buffers, tables.
     shard.call(CALLS);
-    let before = BYTES.load(Ordering::Relaxed);
+    let before = ALLOCATOR.bytes();
     for number in 0..CALLS {
         shard.call(number);
         shard.wait(Duration::from_millis(3));
     }
     let (transactions, contexts) = shard.endpoint.load();
-    let bytes = BYTES.load(Ordering::Relaxed) - before;
+    let bytes = ALLOCATOR.bytes() - before;
     let each = bytes / transactions;
     println!("{transactions} transactions linger, {contexts} requests wait, {each} bytes each");
     assert!(transactions as u64 > 3 * CALLS);

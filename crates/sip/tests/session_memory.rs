@@ -2,13 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use router::Edge;
+use sim::Counting;
 use sip::digest;
 use sip::endpoint::{Decision, Effect, Endpoint, Listener, Settings};
 use sip::events::EventRules;
@@ -18,33 +17,8 @@ use sip::transport::{Packet, Source, Transport};
 use sip::wire::Message;
 use stdx::Instant;
 
-/// Counts what is allocated now, as the usual allocators round it: to 16 bytes, with 8 of their own.
-struct Counting;
-
-static BYTES: AtomicUsize = AtomicUsize::new(0);
-
-fn cost(layout: Layout) -> usize {
-    (layout.size() + 8).next_multiple_of(16).max(32)
-}
-
-#[expect(unsafe_code, reason = "an allocator can only be written so; it hands everything on to the system's")]
-// SAFETY: every call goes to the system's allocator with the arguments it came with.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        BYTES.fetch_add(cost(layout), Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        BYTES.fetch_sub(cost(layout), Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: Counting = Counting::new();
 
 const US: &str = "192.0.2.1:5060";
 const ALICE: &str = "192.0.2.10:5060";
@@ -137,7 +111,7 @@ fn a_call_that_is_up_costs_at_most_2_kilobytes() {
     let mut shard = Shard::new();
     // What is there once: buffers, tables.
     shard.call(CALLS);
-    let before = BYTES.load(Ordering::Relaxed);
+    let before = ALLOCATOR.bytes();
     for number in 0..CALLS {
         shard.call(number);
     }
@@ -147,7 +121,7 @@ fn a_call_that_is_up_costs_at_most_2_kilobytes() {
     }
     assert_eq!(shard.endpoint.load(), (0, 0));
     assert_eq!(shard.endpoint.session_counts().sessions as u64, CALLS + 1);
-    let each = (BYTES.load(Ordering::Relaxed) - before) / usize::try_from(CALLS).unwrap();
+    let each = (ALLOCATOR.bytes() - before) / usize::try_from(CALLS).unwrap();
     println!("{each} bytes a session");
     assert!(each <= 2_048, "{each} bytes a session");
     let sessions = std::mem::take(&mut shard.answered);

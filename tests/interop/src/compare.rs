@@ -22,6 +22,8 @@
 //! `{here}` is the corpus folder, `{port:END}` and `{to:END}` are an end's port and `address:port`, `{twin}` is a free
 //! TCP port that is waited for, `{free}` one that is not, `{copy:FILE}` is a copy of a file with these filled in.
 
+mod files;
+
 use std::collections::BTreeMap;
 use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -33,6 +35,7 @@ use tempfile::TempDir;
 
 use crate::peer::Peer;
 use crate::wait::{lines_in, wait_until};
+use files::{by_call, counts, normalise};
 
 /// Which program plays an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,37 +67,6 @@ struct Case {
 
 const KEYS: &[&str] =
     &["exit", "varies", "ignore", "also", "warns", "writes", "needs", "only", "received", "crashes"];
-
-/// Columns of the statistics that must agree, as SIPp names them; `(C)` is the total.
-const COUNTS: &[&str] = &[
-    "IncomingCall(C)",
-    "OutgoingCall(C)",
-    "TotalCallCreated",
-    "SuccessfulCall(C)",
-    "FailedCall(C)",
-    "FailedCannotSendMessage(C)",
-    "FailedMaxUDPRetrans(C)",
-    "FailedTcpConnect(C)",
-    "FailedTcpClosed(C)",
-    "FailedUnexpectedMessage(C)",
-    "FailedCallRejected(C)",
-    "FailedCmdNotSent(C)",
-    "FailedRegexpDoesntMatch(C)",
-    "FailedRegexpShouldntMatch(C)",
-    "FailedRegexpHdrNotFound(C)",
-    "FailedOutboundCongestion(C)",
-    "FailedTimeoutOnRecv(C)",
-    "FailedTimeoutOnSend(C)",
-    "FailedTestDoesntMatch(C)",
-    "FailedTestShouldntMatch(C)",
-    "FailedStrcmpDoesntMatch(C)",
-    "FailedStrcmpShouldntMatch(C)",
-    "OutOfCallMsgs(C)",
-    "DeadCallMsgs(C)",
-    "Retransmissions(C)",
-    "AutoAnswered(C)",
-    "GenericCounter",
-];
 
 /// Given to every end. Its files have fixed names in a folder of its own.
 const FIXED: &str = "-nostdin -timer_resol 1 -trace_msg -message_file messages.txt -trace_stat -stf stat.csv -fd 1 \
@@ -197,6 +169,9 @@ pub fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus")
 }
 
+/// How often a run may begin anew: each time a few dozen of some thirty thousand process ids will not do.
+const TRIES: usize = 5;
+
 /// What every end of a run is told about the others.
 struct Places {
     ports: BTreeMap<String, u16>,
@@ -258,12 +233,22 @@ impl Case {
         assert!(!silent, "{}: nobody wrote the file", self.name);
     }
 
+    /// Process ids are for the system to choose, so a run in which one means something else is done once more.
     fn run(&self, tools: &[Tool]) -> Vec<Seen> {
+        (0..TRIES).find_map(|_| self.run_once(tools)).unwrap_or_else(|| {
+            panic!("{}: {TRIES} times a process id was one of the run's other numbers", self.name)
+        })
+    }
+
+    fn run_once(&self, tools: &[Tool]) -> Option<Vec<Seen>> {
         let ports = || self.ends.iter().map(|(name, _)| (name.clone(), own_port())).collect();
         let places = Places { ports: ports(), twin: own_port(), free: own_port(), media: ports() };
         let mut running: Vec<End> = Vec::new();
         for (index, (name, words)) in self.ends.iter().enumerate() {
             let end = End::start(self, tools[index], name, words, &places);
+            if places.names().contains_key(&end.peer.id().to_string()) || self.says(end.peer.id()) {
+                return None;
+            }
             if index + 1 < self.ends.len() {
                 end.wait_until_bound(words, &places);
             }
@@ -274,7 +259,18 @@ impl Case {
         let mut seen: Vec<Seen> =
             running.into_iter().rev().map(|end| end.seen(self, &places, &pids)).collect();
         seen.reverse();
-        seen
+        Some(seen)
+    }
+
+    /// Whether its scenarios have this number.
+    fn says(&self, number: u32) -> bool {
+        let own = format!("{}.", self.name);
+        let files = std::fs::read_dir(corpus()).expect("the corpus is part of the sources");
+        files
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&own)))
+            .flat_map(|path| lines_in(&path))
+            .any(|line| has_number(&line, number))
     }
 }
 
@@ -290,6 +286,20 @@ fn own_port() -> u16 {
 }
 
 impl Places {
+    /// Ports that may stand in messages, and what each is called.
+    fn names(&self) -> BTreeMap<String, String> {
+        let mut names = BTreeMap::from([(self.twin.to_string(), "TWIN".to_owned())]);
+        // Ports of signalling last: should a range of media ports reach into them, they win.
+        for (kind, ports, range) in [("MEDIA", &self.media, 16), ("PORT", &self.ports, 2)] {
+            for (end, port) in ports {
+                for offset in 0..range {
+                    names.insert((port + offset).to_string(), format!("<{kind} of {end}+{offset}>"));
+                }
+            }
+        }
+        names
+    }
+
     fn fill(&self, text: &str, folder: &Path) -> String {
         let mut text = text
             .replace("{here}", &corpus().display().to_string())
@@ -353,14 +363,12 @@ impl End {
         if words.iter().any(|word| word.contains("{twin}")) {
             ports.push(places.twin);
         }
-        // Linux lists bound sockets by the port in hexadecimal.
-        let entries: Vec<String> = ports.iter().map(|port| format!(":{port:04X} ")).collect();
         let are_bound = || {
             let listed: Vec<String> = ["udp", "tcp", "udp6", "tcp6"]
                 .iter()
                 .flat_map(|list| lines_in(&Path::new("/proc/net").join(list)))
                 .collect();
-            entries.iter().all(|entry| listed.iter().any(|line| line.contains(entry)))
+            ports.iter().all(|port| listed.iter().any(|line| is_open_at(line, *port)))
         };
         wait_until(&format!("the {} to listen", self.name), Duration::from_secs(20), are_bound, || {
             self.explain()
@@ -395,112 +403,21 @@ impl End {
     }
 }
 
-/// Messages of a `-trace_msg` file by call, each as `→ text` or `← text`.
-fn by_call(trace: &str, received_only: bool, plain: &dyn Fn(&str) -> String) -> Vec<Vec<String>> {
-    let mut calls: Vec<(String, Vec<String>)> = Vec::new();
-    // `----…---- 2026-11-21 10:00:00.000000` then `UDP message sent (123 bytes):`, an empty line, the message.
-    for block in trace.split("-----------------------------------------------") {
-        let Some((head, message)) = block.split_once("\n\n").map(|(head, rest)| (head, rest.trim_end()))
-        else {
-            continue;
-        };
-        let arrow = match (head.contains(" sent"), head.contains(" received")) {
-            (true, _) => "→",
-            (_, true) => "←",
-            _ => continue,
-        };
-        // Said beside the wire: SIPp tells of what came too late, and of commands between controllers.
-        let is_sip = message.lines().next().is_some_and(|line| line.contains("SIP/2.0"));
-        let is_late = head.contains("Dead call") || head.contains("Unexpected");
-        let is_unheard = received_only && arrow == "→";
-        if !is_sip || is_late || is_unheard {
-            continue;
-        }
-        let id = message
-            .lines()
-            .find_map(|line| {
-                let (name, value) = line.split_once(':')?;
-                (name.eq_ignore_ascii_case("call-id") || name == "i").then(|| value.trim().to_owned())
-            })
-            .unwrap_or_default();
-        let message: String =
-            message.split_inclusive('\n').filter(|line| !line.starts_with("Discarded")).collect();
-        let text = format!("{arrow} {}", plain(message.trim_end()));
-        match calls.iter_mut().find(|(known, _)| *known == id) {
-            Some((_, messages)) => messages.push(text),
-            None => calls.push((id, vec![text])),
-        }
-    }
-    // By number: several threads may begin them in any order.
-    calls.sort_by_key(|(id, _)| {
-        let digits: String = id.chars().take_while(char::is_ascii_digit).collect();
-        (digits.parse::<u64>().unwrap_or(u64::MAX), id.len())
-    });
-    calls.into_iter().map(|(_, messages)| messages).collect()
+/// Whether a line of `/proc/net/tcp` or `udp` is of a socket that takes what comes to this port: not one that is still
+/// remembered of a run before, which had the same.
+fn is_open_at(line: &str, port: u16) -> bool {
+    const LISTENS: &str = "0A";
+    const UDP_UNCONNECTED: &str = "07";
+    let mut columns = line.split_whitespace().skip(1);
+    let (local, _remote, state) = (columns.next(), columns.next(), columns.next());
+    local.is_some_and(|local| local.ends_with(&format!(":{port:04X}")))
+        && state.is_some_and(|state| [LISTENS, UDP_UNCONNECTED].contains(&state))
 }
 
-/// The last line of a statistics file, by column; and the names of all columns, whose positions count too.
-fn counts(table: &str, case: &Case) -> BTreeMap<String, String> {
-    let mut lines = table.lines().filter(|line| !line.is_empty());
-    let names: Vec<&str> = lines.next().unwrap_or_default().split(';').collect();
-    let last: Vec<&str> = lines.next_back().unwrap_or_default().split(';').collect();
-    let (ignore, also) = (case.words("ignore"), case.words("also"));
-    let compared = |name: &&str| {
-        let is_total = COUNTS.contains(name) || (name.starts_with("GenericCounter") && name.ends_with("(C)"));
-        (is_total && !ignore.iter().any(|ignored| name.strip_suffix("(C)").unwrap_or(name) == *ignored))
-            || also.iter().any(|more| name.starts_with(more))
-    };
-    let mut counts: BTreeMap<String, String> = names
-        .iter()
-        .zip(&last)
-        .filter(|(name, _)| compared(name))
-        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-        .collect();
-    counts.insert("columns".to_owned(), names.join(";"));
-    counts
-}
-
-/// Process ids and ports become names, and what the case says varies becomes `#`.
-fn normalise(text: &str, places: &Places, pids: &[u32], varies: &[&str]) -> String {
-    let mut names: BTreeMap<String, String> = BTreeMap::new();
-    names.insert(places.twin.to_string(), "TWIN".to_owned());
-    // Ports of signalling last: should a range of media ports reach into them, they win.
-    for (kind, ports, range) in [("MEDIA", &places.media, 16), ("PORT", &places.ports, 2)] {
-        for (end, port) in ports {
-            for offset in 0..range {
-                names.insert((port + offset).to_string(), format!("<{kind} of {end}+{offset}>"));
-            }
-        }
-    }
-    for (number, pid) in pids.iter().enumerate() {
-        names.insert(pid.to_string(), format!("<PID {number}>"));
-    }
-    let lines = text.lines().map(|line| {
-        let line = line.trim_end_matches('\r');
-        match varies.iter().find(|name| line.starts_with(*name)) {
-            Some(name) => format!("{name} #"),
-            None => with_names(line, &names),
-        }
-    });
-    lines.collect::<Vec<_>>().join("\n")
-}
-
-/// Every number that has a name is replaced by it.
-fn with_names(line: &str, names: &BTreeMap<String, String>) -> String {
-    let mut out = String::with_capacity(line.len());
-    let mut digits = String::new();
-    for character in line.chars().chain(std::iter::once('\n')) {
-        if character.is_ascii_digit() {
-            digits.push(character);
-            continue;
-        }
-        out.push_str(names.get(&digits).unwrap_or(&digits));
-        digits.clear();
-        if character != '\n' {
-            out.push(character);
-        }
-    }
-    out
+/// Whether `number` stands in it as a number of its own.
+fn has_number(text: &str, number: u32) -> bool {
+    let number = number.to_string();
+    text.split(|character: char| !character.is_ascii_digit()).any(|digits| digits == number)
 }
 
 fn is_root() -> bool {
@@ -526,4 +443,36 @@ pub fn sipp_version() -> String {
         .find(|line| line.contains("SIPp v"))
         .unwrap_or_default()
         .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_id_must_not_be_a_number_of_the_run() {
+        let places = Places {
+            ports: BTreeMap::from([("client".to_owned(), 20_000)]),
+            twin: 20_040,
+            free: 20_060,
+            media: BTreeMap::from([("client".to_owned(), 20_020)]),
+        };
+        let names = places.names();
+        let taken = |number: u16| names.contains_key(&number.to_string());
+        assert!([20_000, 20_001, 20_020, 20_035, 20_040].into_iter().all(taken));
+        assert!(![19_999, 20_002, 20_036, 2_000].into_iter().any(taken));
+        assert!(has_number("a=rtpmap:0 PCMU/8000", 8_000) && !has_number("a=rtpmap:0 PCMU/8000", 800));
+        let case = Case::read("unexpected_final");
+        assert!(case.says(486) && !case.says(48));
+    }
+
+    #[test]
+    fn a_port_is_open_where_something_listens() {
+        let listens = "0: 0100007F:7878 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 6371 1";
+        let was_closed = "1: 0100007F:7878 0100007F:C350 06 00000000:00000000 03:00001770 00000000 0 0 0 3";
+        let is_a_peer = "2: 0100007F:C350 0100007F:7878 01 00000000:00000000 00:00000000 00000000 0 0 6372 1";
+        let datagrams = "3: 00000000:7878 00000000:0000 07 00000000:00000000 00:00000000 00000000 0 0 6373 2";
+        let open = [listens, was_closed, is_a_peer, datagrams].map(|line| is_open_at(line, 30_840));
+        assert_eq!(open, [true, false, false, true]);
+    }
 }

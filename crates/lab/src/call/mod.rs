@@ -12,6 +12,7 @@ mod state;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use stdx::rng::Rng;
 use stdx::time::Instant;
@@ -79,6 +80,8 @@ pub enum Effect {
         start: usize,
         end: usize,
         to: SendTo,
+        /// How long it may wait for its connection; `None`: for ever.
+        patience: Option<Duration>,
     },
     /// 3PCC: `outbox.bytes[start..end]` to the twin (`None`) or to the named peer.
     Command {
@@ -125,7 +128,7 @@ pub enum TransportFault {
     Closed,
     CannotSend,
     Congestion,
-    /// A message waited longer for its connection than `-send_timeout` allows.
+    /// A message waited longer for its connection than it was told to.
     SendTimeout,
     /// 3PCC: the other instance cannot be reached.
     CommandNotSent,

@@ -13,6 +13,7 @@ use stdx::time::Instant;
 use super::calls::Link;
 use super::limits::HANDOVER_BYTES;
 use super::schedule::Schedule;
+use super::stream::Sender;
 use crate::call::TransportFault;
 
 /// How far the end is.
@@ -221,9 +222,8 @@ pub(super) struct FarWrite {
     pub(super) start: usize,
     pub(super) end: usize,
     pub(super) to: Far,
-    /// Who sends it, to be told when it cannot leave.
-    pub(super) shard: u16,
-    pub(super) call: Key,
+    /// To be told when it cannot leave.
+    pub(super) sender: Sender,
 }
 
 /// Which connection.
@@ -241,10 +241,10 @@ impl Inbox {
         self.parcels.push(Parcel { start, end: self.bytes.len(), from, received, link });
     }
 
-    pub(super) fn put_write(&mut self, bytes: &[u8], to: Far, shard: u16, call: Key) {
+    pub(super) fn put_write(&mut self, bytes: &[u8], to: Far, sender: Sender) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
-        self.writes.push(FarWrite { start, end: self.bytes.len(), to, shard, call });
+        self.writes.push(FarWrite { start, end: self.bytes.len(), to, sender });
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -293,11 +293,11 @@ impl Door {
             }
             for write in parcels.writes.drain(..) {
                 if inbox.bytes.len() > HANDOVER_BYTES {
-                    refused_calls.push(write.call);
+                    refused_calls.push(write.sender.call);
                     continue;
                 }
                 let bytes = &parcels.bytes[write.start..write.end];
-                inbox.put_write(bytes, write.to, write.shard, write.call);
+                inbox.put_write(bytes, write.to, write.sender);
             }
             // At most one for each message above, and one for each connection there was.
             inbox.faults.append(&mut parcels.faults);
@@ -341,7 +341,8 @@ mod tests {
         for _ in 0..8 {
             out.put(&big, from, Instant::default(), None);
         }
-        out.put_write(b"late", Far::Target(from), 1, Key::from_u64(7));
+        let sender = Sender { shard: 1, call: Key::from_u64(7), patience: None };
+        out.put_write(b"late", Far::Target(from), sender);
         let mut refused = Vec::new();
         assert_eq!(door.deliver(&mut out, &mut refused), 3);
         assert_eq!(refused, [Key::from_u64(7)]);

@@ -1,5 +1,5 @@
 //! What the kernel knows of this process and has no safe wrapper: processor time of a thread.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "std has no wrapper that asks for a thread's processor time")]
 
 use std::mem::MaybeUninit;
 use std::time::Duration;

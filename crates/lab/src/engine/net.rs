@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 use std::sync::Arc;
 
 use mio::Poll;
@@ -229,24 +230,20 @@ impl Net {
         key.map(Link::Stream).map_err(|_| TransportFault::ConnectFailed)
     }
 
-    /// `bytes[start..end]` leaves at the end of the turn.
+    /// `bytes[range]` leaves at the end of the turn.
     pub(super) fn send(
         &mut self,
         link: Link,
         bytes: &[u8],
-        start: usize,
-        end: usize,
+        range: Range<usize>,
         to: SocketAddr,
-        call: Key,
+        sender: Sender,
     ) -> Result<(), TransportFault> {
         match link {
             Link::Udp(_) if bytes.len() > BACKLOG_BYTES => Err(TransportFault::Congestion),
-            Link::Udp(key) if self.udp.queue(key, start, end, to, call) => Ok(()),
+            Link::Udp(key) if self.udp.queue(key, range.start, range.end, to, sender.call) => Ok(()),
             Link::Udp(_) | Link::Far(..) | Link::Shared | Link::None => Err(TransportFault::CannotSend),
-            Link::Stream(key) => {
-                let sender = Sender { shard: self.shard, call };
-                self.streams.write(key, &bytes[start..end], sender)
-            }
+            Link::Stream(key) => self.streams.write(key, &bytes[range], sender),
         }
     }
 

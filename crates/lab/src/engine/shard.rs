@@ -228,14 +228,15 @@ impl Shard {
     fn take_far(&mut self, inbox: &Inbox) {
         for write in &inbox.writes {
             let bytes = &inbox.bytes[write.start..write.end];
-            let sender = Sender { shard: write.shard, call: write.call };
             let connection = match write.to {
                 Far::Connection(key) => Ok(key),
                 Far::Target(target) => self.net.shared_stream(target, &self.poll),
             };
-            let written = connection.and_then(|key| self.net.streams.write_from_afar(key, bytes, sender));
+            let written =
+                connection.and_then(|key| self.net.streams.write_from_afar(key, bytes, write.sender));
             if let Err(fault) = written {
-                self.outgoing[usize::from(write.shard)].faults.push((write.call, fault));
+                let Sender { shard, call, .. } = write.sender;
+                self.outgoing[usize::from(shard)].faults.push((call, fault));
             }
         }
         self.faults.extend_from_slice(&inbox.faults);

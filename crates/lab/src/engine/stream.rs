@@ -28,13 +28,22 @@ struct Connection {
     /// Messages that wait, and where each ends.
     out: Vec<u8>,
     ends: Vec<usize>,
-    /// Who waits since when, a message each; kept only with `-send_timeout`.
-    waiting: VecDeque<(Sender, Instant)>,
+    /// Messages there ever were: the number of the last one.
+    queued: u64,
+    /// Those that may not wait for ever, by number.
+    waiting: VecDeque<Waiting>,
     calls: u32,
     /// Calls of other shards use it too.
     far: bool,
     /// Made for one call: closed with it.
     own: bool,
+}
+
+/// A message that may wait until a time.
+struct Waiting {
+    sender: Sender,
+    number: u64,
+    until: Instant,
 }
 
 impl Drop for Connection {
@@ -75,15 +84,18 @@ pub(super) struct Streams {
     pub(super) exhausted: bool,
     /// Connections that ended, to be told to their calls.
     pub(super) ended: Vec<Ended>,
-    /// Calls whose message waited longer than `-send_timeout`.
+    /// No message's time to wait is over before this; what left meanwhile makes it too early, never too late.
+    impatient: Instant,
+    /// Calls whose message waited too long.
     pub(super) late: Vec<Sender>,
 }
 
-/// A call, by its shard.
+/// The call that sends a message, by its shard, and how long the message may wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sender {
     pub(super) shard: u16,
     pub(super) call: Key,
+    pub(super) patience: Option<Duration>,
 }
 
 /// A connection that is no more.
@@ -121,6 +133,7 @@ impl Streams {
             sleeping: Vec::new(),
             exhausted: false,
             ended: Vec::new(),
+            impatient: Instant::FAR_FUTURE,
             late: Vec::new(),
         }
     }
@@ -227,10 +240,7 @@ impl Streams {
             State::Waiting(_, begin) => Some(*begin),
             _ => None,
         });
-        let begins = begins.min().unwrap_or(Instant::FAR_FUTURE);
-        let Some(limit) = self.options.timers.send_timeout else { return begins };
-        let since = self.connections.iter().filter_map(|(_, connection)| connection.waiting.front());
-        since.map(|(_, since)| *since + limit).fold(begins, Instant::min)
+        begins.fold(self.impatient, Instant::min)
     }
 
     /// Begins connections that slept, finds messages that waited too long.
@@ -251,14 +261,24 @@ impl Streams {
                 }
             }
         }
-        let Some(limit) = self.options.timers.send_timeout else { return };
-        let keys: Vec<Key> = self.connections.iter().map(|(key, _)| key).collect();
-        for key in keys {
-            let Some(connection) = self.connections.get_mut(key) else { continue };
-            // A message that has begun to leave cannot be taken back: what is behind it stays as well.
-            while connection.waiting.front().is_some_and(|(_, since)| *since + limit <= now) {
-                self.late.extend(connection.waiting.pop_front().map(|(sender, _)| sender));
-            }
+        if self.impatient <= now {
+            self.find_late(now);
+        }
+    }
+
+    /// Their bytes stay: what is behind them in the connection cannot overtake, and part may have left.
+    fn find_late(&mut self, now: Instant) {
+        self.impatient = Instant::FAR_FUTURE;
+        for (_, connection) in self.connections.iter_mut() {
+            connection.waiting.retain(|waiting| {
+                let is_late = waiting.until <= now;
+                if is_late {
+                    self.late.push(waiting.sender);
+                } else {
+                    self.impatient = self.impatient.min(waiting.until);
+                }
+                !is_late
+            });
         }
     }
 
@@ -322,7 +342,7 @@ impl Streams {
         own: bool,
     ) -> Key {
         let (out, ends) = (Vec::new(), Vec::new());
-        let waiting = VecDeque::new();
+        let (queued, waiting) = (0, VecDeque::new());
         self.connections.insert(Connection {
             wire,
             remote,
@@ -330,6 +350,7 @@ impl Streams {
             protocol,
             out,
             ends,
+            queued,
             waiting,
             calls: 0,
             far: false,
@@ -375,7 +396,6 @@ impl Streams {
 
     /// Leaves with the next flush, once the connection is up.
     pub(super) fn write(&mut self, key: Key, bytes: &[u8], sender: Sender) -> Result<(), TransportFault> {
-        let limited = self.options.timers.send_timeout.is_some();
         let connection = self.connections.get_mut(key).ok_or(TransportFault::Closed)?;
         if connection.out.len() > STREAM_BACKLOG {
             return Err(TransportFault::Congestion);
@@ -385,8 +405,11 @@ impl Streams {
         }
         connection.out.extend_from_slice(bytes);
         connection.ends.push(connection.out.len());
-        if limited {
-            connection.waiting.push_back((sender, self.now));
+        connection.queued += 1;
+        if let Some(patience) = sender.patience {
+            let until = self.now + patience;
+            connection.waiting.push_back(Waiting { sender, number: connection.queued, until });
+            self.impatient = self.impatient.min(until);
         }
         Ok(())
     }
@@ -427,7 +450,8 @@ impl Streams {
                     *end = end.saturating_sub(done);
                     stays
                 });
-                while connection.waiting.len() > connection.ends.len() {
+                let left = connection.queued - connection.ends.len() as u64;
+                while connection.waiting.front().is_some_and(|waiting| waiting.number <= left) {
                     connection.waiting.pop_front();
                 }
                 if connection.out.is_empty() && connection.own && connection.calls == 0 {

@@ -1,6 +1,7 @@
 //! What a shard does with what comes in: messages to their calls, arrivals to new calls, effects to sockets.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use super::hub::{Far, Phase};
 use super::limits::BATCHES_A_TURN;
 use super::shard::Shard;
 use super::shell;
+use super::stream::Sender;
 use crate::call::message::{Incoming, StartLine};
 use crate::call::render::call_id;
 use crate::call::{Call, Ctx, Effect, Identity, Outcome, SendTo, TransportFault, Which};
@@ -408,7 +410,7 @@ impl Shard {
 
     fn perform(&mut self, key: Key, effect: Effect, now: Instant) {
         match effect {
-            Effect::Send { start, end, to } => self.send(key, start, end, to, now),
+            Effect::Send { start, end, to, patience } => self.send(key, start..end, to, patience, now),
             Effect::Command { start, end, peer } => self.command(key, start, end, peer.as_deref()),
             Effect::SetDestination { address, protocol } => {
                 let Some(entry) = self.calls.get_mut(key) else { return };
@@ -437,32 +439,33 @@ impl Shard {
         }
     }
 
-    fn send(&mut self, key: Key, start: usize, end: usize, to: SendTo, now: Instant) {
+    fn send(&mut self, key: Key, bytes: Range<usize>, to: SendTo, patience: Option<Duration>, now: Instant) {
         let Some(entry) = self.calls.get(key) else { return };
         let target = match to {
             SendTo::Flow => entry.peer,
             SendTo::Source(address) => self.envs.main.options.network.remote_sending.unwrap_or(address),
         };
         self.stats.count(Count::MessagesSent);
-        self.stats.add(Count::BytesSent, (end - start) as u64);
+        self.stats.add(Count::BytesSent, bytes.len() as u64);
         let tracer = &self.envs.main.tracer;
         if tracer.wants_messages() {
             let transport = self.envs.main.options.network.transport;
             let call_id = &entry.call.identity.call_id;
-            tracer.message(now, Direction::Sent, transport, call_id, &self.out.bytes[start..end]);
+            tracer.message(now, Direction::Sent, transport, call_id, &self.out.bytes[bytes.clone()]);
         }
         let link = match entry.link {
             Link::None if entry.open => self.reconnect(key, target),
             Link::None => Ok(self.net.default_link()),
             link => Ok(link),
         };
+        let sender = Sender { shard: self.index, call: key, patience };
         let sent = link.and_then(|link| {
             let (shard, to) = match link {
                 Link::Far(shard, connection) => (shard, Far::Connection(connection)),
                 Link::Shared => (0, Far::Target(target)),
-                link => return self.net.send(link, &self.out.bytes, start, end, target, key),
+                link => return self.net.send(link, &self.out.bytes, bytes, target, sender),
             };
-            self.outgoing[usize::from(shard)].put_write(&self.out.bytes[start..end], to, self.index, key);
+            self.outgoing[usize::from(shard)].put_write(&self.out.bytes[bytes], to, sender);
             Ok(())
         });
         if let Err(fault) = sent {

@@ -121,7 +121,7 @@ pub(super) const ELEMENTS: &[ElementDoc] = &[
         true,
         &[
             attr("retrans", "ms", "T1 of retransmissions over UDP; without it the message is sent once."),
-            attr("timeout", "ms", "How long an answer is waited for before `ontimeout`."),
+            attr("timeout", "ms", "How long it may wait to be sent; default `-send_timeout`."),
             attr("start_txn", "name", "This request opens the transaction of that name."),
             attr("ack_txn", "name", "This ACK belongs to that transaction's INVITE."),
             attr("response_txn", "name", "A mistake here: it is for `recv`."),

@@ -140,7 +140,7 @@ pub struct Send {
     pub what: SentKind,
     /// `retrans`: T1 over UDP. `None`: not retransmitted.
     pub retrans: Option<Duration>,
-    /// `timeout`: how long an answer is waited for before `ontimeout`.
+    /// `timeout`: how long it may wait to be sent; `None` means `-send_timeout`.
     pub timeout: Option<Duration>,
     /// `start_txn`: this request opens the named transaction.
     pub start_txn: Option<u16>,

@@ -5,7 +5,6 @@
 
 mod call_debug;
 mod counts;
-mod local_time;
 mod log;
 mod stat;
 #[cfg(test)]

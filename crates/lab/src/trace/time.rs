@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use stdx::time::Instant;
 
-use super::local_time::{Broken, local};
+use crate::local_time::{Broken, local};
 
 /// A moment, and how it is written.
 #[derive(Debug, Clone, Copy)]

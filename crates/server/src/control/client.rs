@@ -96,8 +96,11 @@ impl Client {
     fn send(&mut self, request: &Request) -> Result<(), ClientError> {
         let mut line = serde_json::to_vec(request).map_err(|error| self.broken(error.into()))?;
         line.push(b'\n');
-        let sent = self.reader.get_mut().write_all(&line);
-        sent.map_err(|error| self.broken(error))
+        match self.reader.get_mut().write_all(&line) {
+            // It hung up. What it said before that waits to be read; if it said nothing, reading tells.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            sent => sent.map_err(|error| self.broken(error)),
+        }
     }
 
     fn receive(&mut self) -> Result<Response, ClientError> {
@@ -141,3 +144,30 @@ impl fmt::Display for ClientError {
 }
 
 impl std::error::Error for ClientError {}
+
+#[cfg(test)]
+mod tests {
+    use super::super::protocol::FailureKind;
+    use super::*;
+
+    #[test]
+    fn a_node_that_hangs_up_is_heard_to_the_end() {
+        for said in [Some(Failure::new(FailureKind::Busy, "too many")), None] {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            if let Some(failure) = said.clone() {
+                let line = serde_json::to_string(&Response::Failed(failure)).unwrap();
+                writeln!(theirs, "{line}").unwrap();
+            }
+            drop(theirs);
+            let socket = PathBuf::from("control");
+            let mut client = Client { reader: BufReader::new(ours), socket, node: Hello::ours() };
+            match (client.ask(&Request::Status), said) {
+                (Err(ClientError::Failed(failure)), Some(said)) => assert_eq!(failure.kind, said.kind),
+                (Err(ClientError::Io { error, .. }), None) => {
+                    assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+                }
+                (answer, said) => panic!("{said:?}: {answer:?}"),
+            }
+        }
+    }
+}

@@ -4,14 +4,32 @@ use std::time::Duration;
 
 use server::node::Node;
 use sip::transport::Transport::{Tcp, Udp, Ws};
+use sip::wire::Message;
 use stdx::rng::Rng;
 
 use crate::call::talk;
 use crate::place::Place;
 use crate::{Deadline, until};
 
+/// What was thrown may have filled a socket and put shards behind, which drop and refuse until they have caught up.
+fn until_caught_up(place: &Place) {
+    let mut asker = place.udp("asker");
+    // Each shard catches up in its own time; a Call-ID asks one of them.
+    let mut is_answered = |_| {
+        let ask = asker.ask("OPTIONS", "sip:nobody@example.test");
+        let message = asker.write(&ask);
+        asker.send(message.as_bytes());
+        let is_final =
+            |answer: &Message| answer.call_id() == Some(ask.call_id.as_bytes()) && answer.status() >= 200;
+        let answer = asker.wait(Deadline::after(Duration::from_millis(500)), is_final);
+        answer.is_some_and(|answer| answer.status() != 503)
+    };
+    until("every shard takes requests again", || (0..8).all(&mut is_answered).then_some(()));
+}
+
 /// The node with what was thrown at it has neither panicked nor stopped.
 fn still_serves(place: &Place, mut node: Node) {
+    until_caught_up(place);
     let (mut alice, mut bob) = (place.udp("alice"), place.udp("bob"));
     alice.register();
     bob.register();

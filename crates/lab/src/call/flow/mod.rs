@@ -417,7 +417,9 @@ fn fault_text(fault: TransportFault) -> &'static str {
         TransportFault::Closed => "the peer closed the connection",
         TransportFault::CannotSend => "the message could not be sent",
         TransportFault::Congestion => "the connection takes no more bytes",
-        TransportFault::SendTimeout => "the connection took no bytes for as long as -send_timeout allows",
+        TransportFault::SendTimeout => {
+            "the connection took no bytes for as long as the message's timeout or -send_timeout allows"
+        }
         TransportFault::CommandNotSent => "the other instance (3PCC) cannot be reached",
     }
 }

@@ -41,7 +41,8 @@ pub(super) fn scenario_message(
     if loses(ctx, at) {
         ctx.out.bytes.truncate(start);
     } else {
-        ctx.out.effects.push(Effect::Send { start, end, to: SendTo::Flow });
+        let patience = message.timeout.or(ctx.env.options.timers.send_timeout);
+        ctx.out.effects.push(Effect::Send { start, end, to: SendTo::Flow, patience });
     }
     count_step(ctx, at, |counts| counts.messages += 1);
     let sent = sent.as_deref().and_then(|bytes| Incoming::parse(bytes).ok());
@@ -104,7 +105,8 @@ fn rendered(call: &mut Call, ctx: &mut Ctx<'_>, at: StepIndex) -> Option<(usize,
 /// Sends a step's message once more, made anew from what the call remembers.
 pub(super) fn again(call: &mut Call, ctx: &mut Ctx<'_>, at: StepIndex) {
     if let Some((start, end)) = rendered(call, ctx, at) {
-        ctx.out.effects.push(Effect::Send { start, end, to: SendTo::Flow });
+        let patience = ctx.env.options.timers.send_timeout;
+        ctx.out.effects.push(Effect::Send { start, end, to: SendTo::Flow, patience });
     }
 }
 
@@ -132,7 +134,7 @@ pub(super) fn retransmit(call: &mut Call, ctx: &mut Ctx<'_>) {
         let start = ctx.out.bytes.len();
         ctx.out.bytes.extend_from_slice(&unanswered.bytes);
         let end = ctx.out.bytes.len();
-        ctx.out.effects.push(Effect::Send { start, end, to: SendTo::Flow });
+        ctx.out.effects.push(Effect::Send { start, end, to: SendTo::Flow, patience: timers.send_timeout });
         debug(call, ctx, "sends again, for want of an answer", b"");
     }
     count_step(ctx, at, |counts| counts.retransmissions += 1);

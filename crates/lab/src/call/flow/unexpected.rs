@@ -189,7 +189,8 @@ fn tell_twin(call: &mut Call, ctx: &mut Ctx<'_>) {
 fn own_message(call: &mut Call, ctx: &mut Ctx<'_>, which: Default) {
     if let Some((start, end)) = made(call, ctx, which, true) {
         debug(call, ctx, "sends on its own", &ctx.out.bytes[start..end]);
-        ctx.out.effects.push(Effect::Send { start, end, to: SendTo::Flow });
+        let patience = ctx.env.options.timers.send_timeout;
+        ctx.out.effects.push(Effect::Send { start, end, to: SendTo::Flow, patience });
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use stdx::time::Instant;
 
-use super::localtime;
+use crate::local_time::{Broken, local};
 
 const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 const MONTHS: [&str; 12] =
@@ -32,15 +32,10 @@ pub(super) fn write_http_date(out: &mut Vec<u8>, now: Instant) {
 pub(super) fn write_timestamp(out: &mut Vec<u8>, now: Instant) {
     let seconds = now.unix_seconds();
     let micros = now.as_micros() % 1_000_000;
-    let local = seconds.saturating_add_signed(localtime::offset_at(seconds));
-    let (year, month, day) = civil(local / 86_400);
-    let of_day = local % 86_400;
+    let Broken { year, month, day, hour, minute, second, .. } = local(seconds);
     write!(
         out,
-        "{year:04}-{month:02}-{day:02}\t{:02}:{:02}:{:02}.{micros:06}\t{seconds:010}.{micros:06}",
-        of_day / 3_600,
-        of_day / 60 % 60,
-        of_day % 60,
+        "{year:04}-{month:02}-{day:02}\t{hour:02}:{minute:02}:{second:02}.{micros:06}\t{seconds:010}.{micros:06}",
     )
     .expect("a vector takes every byte");
 }

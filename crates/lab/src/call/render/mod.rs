@@ -11,7 +11,6 @@ mod date;
 mod fold;
 mod header;
 mod keyword;
-mod localtime;
 mod number;
 #[cfg(test)]
 mod properties;

@@ -3,8 +3,12 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 
+use stdx::slab::Key;
+use stdx::time::Instant;
+
 use super::*;
 use crate::engine::clock::Clock;
+use crate::engine::stream::{Sender, Streams};
 use crate::engine::tls::Tls;
 
 fn tcp(threads: usize) -> Options {
@@ -145,20 +149,93 @@ fn without_reconnect_close_calls_outlive_their_connection() {
     assert_eq!((outcome.end, outcome.progress.total.counts[Count::FailedCall]), (End::Normal, 0));
 }
 
+/// A listener that takes no more connections: whoever connects waits.
+struct Full {
+    address: SocketAddr,
+    _listener: socket2::Socket,
+    _taken: Vec<TcpStream>,
+}
+
+impl Full {
+    fn new() -> Full {
+        let listener = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        listener.listen(0).unwrap();
+        let address = listener.local_addr().unwrap().as_socket().unwrap();
+        let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(200)).ok();
+        let taken = std::iter::from_fn(connect).take(10).collect();
+        Full { address, _listener: listener, _taken: taken }
+    }
+}
+
 #[test]
 fn a_message_may_wait_only_as_long_as_it_was_told() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut client = caller(tcp(2), listener.local_addr().unwrap());
+    let listener = Full::new();
+    let mut client = caller(tcp(2), listener.address);
     client.rate.total = Some(2);
-    client.rate.calls = 5.0;
-    client.network.reconnect_sleep = Duration::from_secs(60);
     client.timers.send_timeout = Some(Duration::from_millis(150));
-    let mut run = Run::start(setup("uac", client)).unwrap();
-    drop(listener.accept().unwrap());
-    let counts = end(&mut run).progress.total.counts;
-    // The first may go with the connection; the next finds one that is not to begin for a minute.
-    assert!(counts[Count::FailedTimeoutOnSend] >= 1, "{counts:?}");
-    assert_eq!(counts[Count::FailedTimeoutOnSend] + counts[Count::FailedTcpClosed], 2, "{counts:?}");
+    let counts = end(&mut Run::start(setup("uac", client)).unwrap()).progress.total.counts;
+    assert_eq!(counts[Count::FailedTimeoutOnSend], 2, "{counts:?}");
+}
+
+#[test]
+fn a_message_may_wait_as_long_as_its_step_says_instead() {
+    let listener = Full::new();
+    for all in [None, Some(Duration::from_secs(60))] {
+        let mut client = caller(tcp(2), listener.address);
+        client.rate.total = Some(2);
+        client.timers.send_timeout = all;
+        let mut setup = setup("uac", client);
+        setup.scenario = outside::scenario(
+            r#"<scenario name="impatient"><send timeout="150"><![CDATA[
+              OPTIONS sip:a SIP/2.0
+              Via: SIP/2.0/TCP [local_ip]:[local_port];branch=[branch]
+              From: <sip:m>;tag=1
+              To: <sip:a>
+              Call-ID: [call_id]
+              CSeq: [cseq] OPTIONS
+              Content-Length: 0
+            ]]></send><recv response="200"/></scenario>"#,
+        );
+        let counts = end(&mut Run::start(setup).unwrap()).progress.total.counts;
+        assert_eq!(counts[Count::FailedTimeoutOnSend], 2, "{all:?}: {counts:?}");
+    }
+}
+
+#[test]
+fn who_waits_too_long_is_told_in_whatever_order_and_who_left_is_not() {
+    let mut poll = mio::Poll::new().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut streams = Streams::new(Arc::new(tcp(1)), None);
+    let key = streams.for_call(listener.local_addr().unwrap(), Sockets::Shared, poll.registry()).unwrap();
+    let by = |call, patience: Option<u64>| Sender {
+        shard: 0,
+        call: Key::from_u64(call),
+        patience: patience.map(Duration::from_millis),
+    };
+    let at = |millis| Instant::default() + Duration::from_millis(millis);
+    let told = |streams: &mut Streams| -> Vec<u64> {
+        std::mem::take(&mut streams.late).iter().map(|sender| sender.call.to_u64()).collect()
+    };
+    for sender in [by(1, None), by(2, Some(300)), by(3, Some(100)), by(4, Some(500))] {
+        streams.write(key, b"x", sender).unwrap();
+    }
+    assert_eq!(streams.deadline(), at(100));
+    streams.wake(at(150), poll.registry());
+    assert_eq!(told(&mut streams), [3]);
+    assert_eq!(streams.deadline(), at(300));
+    streams.wake(at(300), poll.registry());
+    assert_eq!(told(&mut streams), [2]);
+    // The connection comes up: all bytes leave, in their order.
+    let mut events = mio::Events::with_capacity(8);
+    poll.poll(&mut events, Some(Duration::from_secs(10))).unwrap();
+    for event in &events {
+        streams.event(key, event, |_, _| {});
+    }
+    let mut bytes = [0; 4];
+    listener.accept().unwrap().0.read_exact(&mut bytes).unwrap();
+    streams.wake(at(5_000), poll.registry());
+    assert_eq!((told(&mut streams), streams.deadline()), (Vec::new(), Instant::FAR_FUTURE));
 }
 
 #[test]

@@ -1,20 +1,23 @@
 //! The C library's calendar: which local date and time a second is.
-#![allow(unsafe_code)]
+#![allow(
+    unsafe_code,
+    reason = "localtime_r(3) has no wrapper in std, and the zone files are the C library's to read"
+)]
 
 /// A local date and time; `offset` is seconds east of UTC.
-pub(super) struct Broken {
-    pub(super) year: i32,
-    pub(super) month: i32,
-    pub(super) day: i32,
-    pub(super) hour: i32,
-    pub(super) minute: i32,
-    pub(super) second: i32,
-    pub(super) offset: i64,
+pub(crate) struct Broken {
+    pub(crate) year: i32,
+    pub(crate) month: i32,
+    pub(crate) day: i32,
+    pub(crate) hour: i32,
+    pub(crate) minute: i32,
+    pub(crate) second: i32,
+    pub(crate) offset: i64,
 }
 
-pub(super) fn local(unix_seconds: u64) -> Broken {
+pub(crate) fn local(unix_seconds: u64) -> Broken {
     let seconds = libc::time_t::try_from(unix_seconds).unwrap_or(libc::time_t::MAX);
-    // SAFETY: a zeroed tm is a valid one; both pointers are to live locals. On an error it stays zero.
+    // SAFETY: a zeroed tm is a valid one; both pointers are to live locals. It stays zero on an error.
     let tm = unsafe {
         let mut tm: libc::tm = std::mem::zeroed();
         libc::localtime_r(&raw const seconds, &raw mut tm);

@@ -1,0 +1,42 @@
+//! What is allocated now, for tests that say what a thing costs.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The system's allocator, and how many bytes it has given out, rounded as the usual allocators do it: to 16 bytes,
+/// with 8 of their own. A test installs it with `#[global_allocator]` and is the only one in its file: others count too.
+#[derive(Debug, Default)]
+pub struct Counting {
+    bytes: AtomicUsize,
+}
+
+impl Counting {
+    pub const fn new() -> Counting {
+        Counting { bytes: AtomicUsize::new(0) }
+    }
+
+    /// Allocated now.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+fn cost(layout: Layout) -> usize {
+    (layout.size() + 8).next_multiple_of(16).max(32)
+}
+
+#[expect(unsafe_code, reason = "an allocator can only be written so; it hands everything on to the system's")]
+// SAFETY: every call goes to the system's allocator with the arguments it came with.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        self.bytes.fetch_add(cost(layout), Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        self.bytes.fetch_sub(cost(layout), Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
