@@ -10,6 +10,7 @@ use crate::types::{
     NewAccount, Route,
 };
 use crate::verifiers::Verifiers;
+use crate::xmpp::{XmppLoaded, XmppRead, XmppWrite};
 
 /// One change. All of a group are on disk together, or those that failed say so.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,6 +85,8 @@ pub enum Write {
 
     /// A resource of the REST interface.
     Rest(RestWrite),
+
+    Xmpp(XmppWrite),
 }
 
 /// What came of a write.
@@ -120,6 +123,8 @@ pub enum Read {
     KeptCounts,
     /// Resources of the REST interface. Answered with `Loaded::Rest`.
     Rest(RestRead),
+    /// Answered with `Loaded::Xmpp`.
+    Xmpp(XmppRead),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -134,6 +139,7 @@ pub enum Loaded {
     KeptMessages(Vec<KeptMessage>),
     KeptCounts(Vec<(Box<str>, u32)>),
     Rest(RestLoaded),
+    Xmpp(XmppLoaded),
 }
 
 /// One row of the log of bindings.
