@@ -79,7 +79,7 @@ mod tests {
         conn.pragma_update(None, "user_version", 99).unwrap();
         let error = apply(&mut conn, path(), MIGRATIONS).unwrap_err();
         assert_eq!(error, StoreError::NewerSchema { path: path().into(), found: 99, known: 3 });
-        assert!(error.to_string().contains("written by a newer belfry (schema 99, this one knows up to 2)"));
+        assert!(error.to_string().contains("written by a newer belfry (schema 99, this one knows up to 3)"));
     }
 
     #[test]
