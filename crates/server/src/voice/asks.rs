@@ -9,8 +9,10 @@ use ivr::script::Id;
 use media::codec::Codec;
 use media::prompt::Prompt;
 use stdx::slab::Key;
+use tokio::sync::mpsc::{Sender, channel};
 
-use super::helpers::{Helpers, Ticket};
+use super::helpers::limits::STREAM_FRAMES;
+use super::helpers::{Helpers, Opening, Order, Ticket};
 use super::prompts::{Frames, Sound};
 
 /// A part of a call's prompt.
@@ -36,6 +38,8 @@ pub(super) struct Asks {
     pub(super) frames: Frames,
     documents: HashMap<u64, (Key, Id)>,
     sounds: HashMap<u64, (Sound, Vec<Waiter>)>,
+    /// Media streams until their helper is done with them, and whose they are.
+    streams: HashMap<u64, Key>,
     /// The ticket of a sound that is on its way: calls that want the same one share it.
     under_way: HashMap<Sound, u64>,
     last: u64,
@@ -49,6 +53,7 @@ impl Asks {
             frames: Frames::new(),
             documents: HashMap::new(),
             sounds: HashMap::new(),
+            streams: HashMap::new(),
             under_way: HashMap::new(),
             last: 0,
         }
@@ -91,6 +96,24 @@ impl Asks {
             Sound::Audio { url } => self.helpers.audio(ticket, &url),
         }
         None
+    }
+
+    /// A media stream of that leg. It is over when what is given here is dropped.
+    pub(super) fn stream(&mut self, leg: Key, opening: Opening) -> (u64, Sender<Order>) {
+        let ticket = self.ticket();
+        let (orders, taken) = channel(STREAM_FRAMES);
+        self.streams.insert(ticket.id, leg);
+        self.helpers.stream(ticket, opening, taken);
+        (ticket.id, orders)
+    }
+
+    /// The leg whose stream it is; the last time that it is asked for.
+    pub(super) fn stream_of(&mut self, id: u64, is_last: bool) -> Option<Key> {
+        if is_last { self.streams.remove(&id) } else { self.streams.get(&id).copied() }
+    }
+
+    pub(super) fn streams(&self) -> usize {
+        self.streams.len()
     }
 
     /// Ends the wait for a ticket.

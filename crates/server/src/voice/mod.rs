@@ -78,6 +78,8 @@ pub struct VoiceCounts {
     pub prompts: u64,
     /// Documents and sounds on their way.
     pub asks: u64,
+    /// Media streams, until the last word of each is said.
+    pub streams: u64,
     /// Dialogs, those that only wait for the answer to their BYE among them.
     pub sessions: u64,
 
@@ -90,6 +92,8 @@ pub struct VoiceCounts {
     pub packets_dropped: u64,
     /// What the kernel would not take.
     pub packets_unsent: u64,
+    /// Frames that applications were too slow to be sent.
+    pub stream_frames_lost: u64,
     /// Ticks of 20 ms that were left out because the shard was late.
     pub ticks_missed: u64,
 }
@@ -184,6 +188,7 @@ impl Voice {
             ports: self.ports.used() as u64,
             prompts: prompts as u64,
             asks: self.asks.open() as u64,
+            streams: self.asks.streams() as u64,
             ..self.counts
         }
     }
@@ -217,6 +222,9 @@ impl Voice {
 
     /// From the helpers.
     fn handle_done(&mut self, now: Instant, posted: Posted, world: &mut World<'_>) {
+        if let Done::Stream(news) = posted.done {
+            return self.stream_news(now, posted.ticket, news, world);
+        }
         match (self.asks.take(posted.ticket), posted.done) {
             (Some(Wanted::Document(actor, id)), Done::Fetched(result)) => {
                 self.drive(now, actor, world, |script, out| script.handle_fetched(now, id, result, out));
@@ -233,6 +241,11 @@ impl Voice {
             // A callback's answer, which is nobody's.
             _ => {}
         }
+    }
+
+    /// For a name that nobody guesses.
+    fn random(&mut self) -> u128 {
+        (u128::from(self.rng.next_u64()) << 64) | u128::from(self.rng.next_u64())
     }
 
     fn session_ended(&mut self, now: Instant, session: SessionId, world: &mut World<'_>) {
@@ -261,6 +274,7 @@ impl Voice {
 
     fn digit(&mut self, now: Instant, key: Key, digit: char, world: &mut World<'_>) {
         self.counts.digits_total += 1;
+        self.stream_digit(key, digit);
         self.drive_leg(now, key, world, |script, out| script.handle_digit(now, digit, out));
     }
 

@@ -5,9 +5,10 @@ mod address;
 mod audio;
 mod cache;
 mod http;
-mod limits;
+pub(super) mod limits;
 mod settings;
 mod speech;
+mod websocket;
 #[cfg(test)]
 mod tests;
 
@@ -30,6 +31,7 @@ use http::Http;
 use speech::Words;
 
 pub(crate) use settings::Settings;
+pub(crate) use websocket::{News, Opening, Order, Said};
 
 /// Who asked, and its number for the question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +45,8 @@ pub(crate) struct Ticket {
 pub(crate) enum Done {
     Fetched(Result<Answer, Failure>),
     Samples(Result<Arc<[i16]>, String>),
+    /// Of a media stream, any number of times.
+    Stream(News),
 }
 
 /// Where answers go. Called by the helpers' thread, and by the asking one when there is no room for the question: it
@@ -56,6 +60,7 @@ pub(crate) struct Helpers {
     jobs: Option<mpsc::Sender<Job>>,
     fetches: Arc<Semaphore>,
     prompts: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
     deliver: Arc<dyn Deliver>,
     thread: Option<JoinHandle<()>>,
 }
@@ -71,6 +76,7 @@ enum What {
     Fetch(Wire),
     Speech(Words),
     Audio(String),
+    Stream(Box<Opening>, mpsc::Receiver<Order>),
 }
 
 impl Helpers {
@@ -81,7 +87,7 @@ impl Helpers {
             }
         }
         // Each job has a place already: the queue is never full.
-        let (jobs, todo) = mpsc::channel(limits::FETCHES + limits::PROMPTS);
+        let (jobs, todo) = mpsc::channel(limits::FETCHES + limits::PROMPTS + limits::STREAMS);
         let http = Http::new(settings)?;
         let (settings, answers) = (settings.clone(), Arc::clone(&deliver));
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -100,6 +106,7 @@ impl Helpers {
             jobs: Some(jobs),
             fetches: Arc::new(Semaphore::new(limits::FETCHES)),
             prompts: Arc::new(Semaphore::new(limits::PROMPTS)),
+            streams: Arc::new(Semaphore::new(limits::STREAMS)),
             deliver,
             thread: Some(thread),
         })
@@ -121,6 +128,14 @@ impl Helpers {
     /// A file of `http:`, `https:` or, by its name in the folder of prompts, `file:`. Answered by `Done::Samples`.
     pub(crate) fn audio(&self, ticket: Ticket, url: &str) {
         self.prompt(ticket, What::Audio(url.to_owned()));
+    }
+
+    /// A media stream, answered by `Done::Stream`; it stops when `orders` can send no more.
+    pub(crate) fn stream(&self, ticket: Ticket, opening: Opening, orders: mpsc::Receiver<Order>) {
+        if !self.ask(&self.streams, ticket, What::Stream(Box::new(opening), orders)) {
+            let over = News::Over(Err("too many media streams are open".to_owned()));
+            self.deliver.deliver(ticket, Done::Stream(over));
+        }
     }
 
     fn prompt(&self, ticket: Ticket, what: What) {
@@ -171,6 +186,14 @@ async fn work(worker: Rc<Worker>, mut todo: mpsc::Receiver<Job>) {
             }
             What::Speech(words) => worker.speech((ticket, place), words),
             What::Audio(url) => worker.audio((ticket, place), url),
+            What::Stream(opening, orders) => {
+                let worker = Rc::clone(&worker);
+                spawn_local(async move {
+                    let tell = |news| worker.deliver.deliver(ticket, Done::Stream(news));
+                    websocket::run(*opening, orders, worker.settings.allow_private, tell).await;
+                    drop(place);
+                });
+            }
         }
     }
 }
