@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ivr::document::Voice;
+use ivr::document::{Email, Voice};
 use ivr::request::Wire;
 use ivr::script::Id;
 use media::codec::Codec;
@@ -38,6 +38,8 @@ pub(super) struct Asks {
     pub(super) frames: Frames,
     documents: HashMap<u64, (Key, Id)>,
     sounds: HashMap<u64, (Sound, Vec<Waiter>)>,
+    /// Mails: whose script wants to know, and their sids.
+    mails: HashMap<u64, ((Key, Id), String)>,
     /// Media streams until their helper is done with them, and whose they are.
     streams: HashMap<u64, Key>,
     /// The ticket of a sound that is on its way: calls that want the same one share it.
@@ -53,6 +55,7 @@ impl Asks {
             frames: Frames::new(),
             documents: HashMap::new(),
             sounds: HashMap::new(),
+            mails: HashMap::new(),
             streams: HashMap::new(),
             under_way: HashMap::new(),
             last: 0,
@@ -98,6 +101,16 @@ impl Asks {
         None
     }
 
+    pub(super) fn mail(&mut self, script: (Key, Id), sid: String, mail: Email) {
+        let ticket = self.ticket();
+        self.mails.insert(ticket.id, (script, sid));
+        self.helpers.mail(ticket, mail);
+    }
+
+    pub(super) fn take_mail(&mut self, id: u64) -> Option<((Key, Id), String)> {
+        self.mails.remove(&id)
+    }
+
     /// A media stream of that leg. It is over when what is given here is dropped.
     pub(super) fn stream(&mut self, leg: Key, opening: Opening) -> (u64, Sender<Order>) {
         let ticket = self.ticket();
@@ -127,6 +140,6 @@ impl Asks {
     }
 
     pub(super) fn open(&self) -> usize {
-        self.documents.len() + self.sounds.len()
+        self.documents.len() + self.sounds.len() + self.mails.len()
     }
 }

@@ -19,6 +19,7 @@ mod perform;
 mod ports;
 mod prompts;
 mod record;
+mod resolving;
 mod rooms;
 mod speak;
 mod stream;
@@ -76,7 +77,7 @@ pub struct VoiceCounts {
     pub ports: u64,
     /// Calls that speak, or wait for what they are to speak.
     pub prompts: u64,
-    /// Documents and sounds on their way.
+    /// Documents, sounds, texts and mails on their way.
     pub asks: u64,
     /// Media streams, until the last word of each is said.
     pub streams: u64,
@@ -101,13 +102,15 @@ pub struct VoiceCounts {
 /// What all shards' calls have in common.
 pub(crate) struct Common {
     pub(crate) config: config::Voice,
+    /// The default one.
+    domain: Box<str>,
     numbers: Arc<Numbers>,
     helpers: Arc<Helpers>,
 }
 
 impl Common {
-    pub(crate) fn new(config: config::Voice, helpers: Arc<Helpers>) -> Common {
-        Common { numbers: Arc::new(Numbers::new(&config)), config, helpers }
+    pub(crate) fn new(config: config::Voice, domain: Box<str>, helpers: Arc<Helpers>) -> Common {
+        Common { numbers: Arc::new(Numbers::new(&config)), config, domain, helpers }
     }
 }
 
@@ -133,6 +136,10 @@ pub(crate) struct Voice {
     legs: Slab<Leg>,
     actors: Slab<Actor>,
     rooms: rooms::Rooms,
+    /// Where names without a host are.
+    domain: Box<str>,
+    resolving: resolving::Resolving,
+    texts: messages::Texts,
     by_session: HashMap<SessionId, Key>,
     /// What scripts want done, in their order.
     todo: VecDeque<(Key, Effect)>,
@@ -163,6 +170,9 @@ impl Voice {
             legs: Slab::new(),
             actors: Slab::new(),
             rooms: rooms::Rooms::default(),
+            domain: common.domain.clone(),
+            resolving: resolving::Resolving::default(),
+            texts: messages::Texts::default(),
             by_session: HashMap::new(),
             todo: VecDeque::new(),
             is_performing: false,
@@ -187,7 +197,7 @@ impl Voice {
             calls: self.legs.len() as u64,
             ports: self.ports.used() as u64,
             prompts: prompts as u64,
-            asks: self.asks.open() as u64,
+            asks: (self.asks.open() + self.texts.open()) as u64,
             streams: self.asks.streams() as u64,
             ..self.counts
         }
@@ -204,6 +214,9 @@ impl Voice {
             SessionEvent::OfferAnswered { session, sdp: Some(sdp) } => return self.settled(session, &sdp),
             SessionEvent::Info { session, content_type, body } => {
                 return self.informed(now, session, &content_type, &body, world);
+            }
+            SessionEvent::MessageAnswered { message, status } => {
+                return self.message_answered(now, message, status, world);
             }
             SessionEvent::ReferAnswered { session, status } => (session, status),
             other => return self.handle_outgoing(now, other, world),
@@ -222,9 +235,6 @@ impl Voice {
 
     /// From the helpers.
     fn handle_done(&mut self, now: Instant, posted: Posted, world: &mut World<'_>) {
-        if let Done::Stream(news) = posted.done {
-            return self.stream_news(now, posted.ticket, news, world);
-        }
         match (self.asks.take(posted.ticket), posted.done) {
             (Some(Wanted::Document(actor, id)), Done::Fetched(result)) => {
                 self.drive(now, actor, world, |script, out| script.handle_fetched(now, id, result, out));
@@ -238,6 +248,8 @@ impl Voice {
                     self.sound_came(now, waiter, prompt, world);
                 }
             }
+            (None, Done::Stream(news)) => self.stream_news(now, posted.ticket, news, world),
+            (None, Done::Mailed(result)) => self.mailed(now, posted.ticket, result, world),
             // A callback's answer, which is nobody's.
             _ => {}
         }

@@ -156,8 +156,7 @@ impl Stream {
         for ((track, payload), chunks) in tracks.into_iter().zip(&mut self.chunks) {
             let Some(payload) = payload else { continue };
             *chunks += 1;
-            let media =
-                Order::Media { track, chunk: *chunks, at_ms: self.at_ms, payload: payload.clone() };
+            let media = Order::Media { track, chunk: *chunks, at_ms: self.at_ms, payload: payload.clone() };
             lost += u64::from(self.orders.try_send(media).is_err());
         }
         self.at_ms += u64::from(media::limits::FRAME_MS);
@@ -174,7 +173,8 @@ impl Stream {
         };
         if !fits {
             let is_first = !std::mem::replace(&mut queue.has_overflown, true);
-            return is_first.then(|| "a media stream sent more than is kept: what is beyond is lost".to_owned());
+            return is_first
+                .then(|| "a media stream sent more than is kept: what is beyond is lost".to_owned());
         }
         match said {
             Said::Sound(sound) => {
@@ -318,5 +318,84 @@ impl Voice {
         if let Some(streams) = self.legs.get(key).and_then(|leg| leg.streams.as_ref()) {
             streams.digit(digit);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stdx::slab::Slab;
+    use tokio::sync::mpsc::{Receiver, channel};
+
+    use super::*;
+
+    fn open(room: usize) -> (Streams, Receiver<Order>) {
+        let (orders, taken) = channel(room);
+        let mut keys = Slab::new();
+        let stream = Stream {
+            ticket: 1,
+            actor: keys.insert(()),
+            id: Id(1),
+            sid: String::new(),
+            orders,
+            track: Track::Both,
+            is_open: true,
+            at_ms: 0,
+            chunks: [0; 2],
+            queue: Some(Queue::default()),
+        };
+        (Streams { all: vec![stream], ..Streams::default() }, taken)
+    }
+
+    /// The tick goes on, and the application sees by the numbers what it has lost.
+    #[test]
+    fn a_slow_application_loses_frames() {
+        let (mut streams, mut taken) = open(3);
+        assert_eq!(streams.put(&[0; 160], &[0; 320]), 0);
+        assert_eq!(streams.put(&[0; 160], &[0; 320]), 1);
+        assert_eq!(streams.put(&[0; 160], &[]), 1);
+        for _ in 0..3 {
+            assert!(matches!(taken.try_recv(), Ok(Order::Media { payload, .. }) if payload.len() == 160));
+        }
+        assert_eq!(streams.put(&[0; 960], &[]), 0);
+        let Ok(Order::Media { track, chunk, at_ms, payload }) = taken.try_recv() else { panic!("no frame") };
+        assert_eq!((track, chunk, at_ms, payload.len()), ("inbound", 4, 60, 160));
+    }
+
+    #[test]
+    fn what_is_beyond_the_queue_is_lost_with_one_word() {
+        let (mut streams, mut taken) = open(8);
+        let stream = &mut streams.all[0];
+        assert_eq!(stream.take(Said::Sound(vec![0; limits::STREAM_QUEUE])), None);
+        assert!(stream.take(Said::Sound(vec![0])).is_some_and(|word| word.contains("more than is kept")));
+        assert_eq!(stream.take(Said::Sound(vec![0])), None);
+        for number in 0..limits::STREAM_MARKS + 5 {
+            assert_eq!(stream.take(Said::Mark(number.to_string().into())), None);
+        }
+        assert_eq!(stream.queue.as_ref().unwrap().marks.len(), limits::STREAM_MARKS);
+        // Cleared, all are told, as fast as they are taken.
+        stream.take(Said::Clear);
+        let mut heard = Heard::default();
+        for number in 0..limits::STREAM_MARKS {
+            streams.play(true, &mut heard);
+            assert_eq!(taken.try_recv(), Ok(Order::Mark(number.to_string().into())));
+        }
+        assert!(taken.try_recv().is_err() && !heard.is_streamed());
+    }
+
+    #[test]
+    fn a_mark_waits_for_what_is_before_it_and_for_prompts() {
+        let (mut streams, mut taken) = open(8);
+        let mut heard = Heard::default();
+        let stream = &mut streams.all[0];
+        stream.take(Said::Mark("first".into()));
+        stream.take(Said::Sound(vec![0; FRAME + 1]));
+        stream.take(Said::Mark("second".into()));
+        streams.play(false, &mut heard);
+        assert_eq!(taken.try_recv(), Ok(Order::Mark("first".into())));
+        assert!(!heard.is_streamed());
+        streams.play(true, &mut heard);
+        assert!(heard.is_streamed() && taken.try_recv().is_err());
+        streams.play(true, &mut heard);
+        assert_eq!(taken.try_recv(), Ok(Order::Mark("second".into())));
     }
 }

@@ -81,3 +81,21 @@ pub(super) const STREAM_TURN: Duration = Duration::from_millis(20);
 /// Messages, and bytes, that it is told at once: more than a second of sound. Beyond, the application waits.
 pub(super) const STREAM_TURN_MESSAGES: usize = 64;
 pub(super) const STREAM_TURN_BYTES: usize = 64 * 1024;
+
+/// Mails that are on their way to the relay. More: failed at once.
+pub(super) const MAILS: usize = 256;
+
+/// For one step with the relay, the connection among them. Longer: the mail fails.
+pub(super) const MAIL_STEP: Duration = Duration::from_secs(10);
+
+/// For a whole mail. Longer: it fails.
+pub(super) const MAIL_TIME: Duration = Duration::from_secs(30);
+
+/// Bytes of a mail's text: of a document's largest. More: it fails.
+pub(super) const MAIL_BYTES: usize = 256 * 1024;
+
+/// Bytes of a subject. More: the mail fails.
+pub(super) const MAIL_SUBJECT: usize = 998;
+
+/// Recipients of one mail: RFC 5321 §4.5.3.1.8 has every relay take 100. More: it fails.
+pub(super) const MAIL_RECIPIENTS: usize = 100;

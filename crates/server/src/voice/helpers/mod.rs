@@ -6,11 +6,12 @@ mod audio;
 mod cache;
 mod http;
 pub(super) mod limits;
+mod mail;
 mod settings;
 mod speech;
-mod websocket;
 #[cfg(test)]
 mod tests;
+mod websocket;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use anyhow::Context;
-use ivr::document::{Voice, code};
+use ivr::document::{Email, Voice, code};
 use ivr::request::Wire;
 use ivr::script::{Answer, Failure};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -28,6 +29,7 @@ use crate::clock::Clock;
 use audio::{Check, Got};
 use cache::{Cache, Samples};
 use http::Http;
+use mail::Mailer;
 use speech::Words;
 
 pub(crate) use settings::Settings;
@@ -45,6 +47,7 @@ pub(crate) struct Ticket {
 pub(crate) enum Done {
     Fetched(Result<Answer, Failure>),
     Samples(Result<Arc<[i16]>, String>),
+    Mailed(Result<(), String>),
     /// Of a media stream, any number of times.
     Stream(News),
 }
@@ -60,6 +63,7 @@ pub(crate) struct Helpers {
     jobs: Option<mpsc::Sender<Job>>,
     fetches: Arc<Semaphore>,
     prompts: Arc<Semaphore>,
+    mails: Arc<Semaphore>,
     streams: Arc<Semaphore>,
     deliver: Arc<dyn Deliver>,
     thread: Option<JoinHandle<()>>,
@@ -76,6 +80,7 @@ enum What {
     Fetch(Wire),
     Speech(Words),
     Audio(String),
+    Mail(Box<Email>),
     Stream(Box<Opening>, mpsc::Receiver<Order>),
 }
 
@@ -87,8 +92,9 @@ impl Helpers {
             }
         }
         // Each job has a place already: the queue is never full.
-        let (jobs, todo) = mpsc::channel(limits::FETCHES + limits::PROMPTS + limits::STREAMS);
+        let (jobs, todo) = mpsc::channel(limits::FETCHES + limits::PROMPTS + limits::MAILS + limits::STREAMS);
         let http = Http::new(settings)?;
+        let mailer = settings.mail.as_ref().map(Mailer::new).transpose()?;
         let (settings, answers) = (settings.clone(), Arc::clone(&deliver));
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -96,7 +102,7 @@ impl Helpers {
             .build()
             .context("no runtime for requests and speech")?;
         let run = move || {
-            let worker = Rc::new(Worker::new(settings, http, answers));
+            let worker = Rc::new(Worker::new(settings, http, mailer, answers));
             LocalSet::new().block_on(&runtime, work(worker, todo));
             // A name server that does not answer is not waited for.
             runtime.shutdown_background();
@@ -106,6 +112,7 @@ impl Helpers {
             jobs: Some(jobs),
             fetches: Arc::new(Semaphore::new(limits::FETCHES)),
             prompts: Arc::new(Semaphore::new(limits::PROMPTS)),
+            mails: Arc::new(Semaphore::new(limits::MAILS)),
             streams: Arc::new(Semaphore::new(limits::STREAMS)),
             deliver,
             thread: Some(thread),
@@ -128,6 +135,13 @@ impl Helpers {
     /// A file of `http:`, `https:` or, by its name in the folder of prompts, `file:`. Answered by `Done::Samples`.
     pub(crate) fn audio(&self, ticket: Ticket, url: &str) {
         self.prompt(ticket, What::Audio(url.to_owned()));
+    }
+
+    /// Answered by `Done::Mailed`.
+    pub(crate) fn mail(&self, ticket: Ticket, mail: Email) {
+        if !self.ask(&self.mails, ticket, What::Mail(Box::new(mail))) {
+            self.deliver.deliver(ticket, Done::Mailed(Err("too many mails are on their way".to_owned())));
+        }
     }
 
     /// A media stream, answered by `Done::Stream`; it stops when `orders` can send no more.
@@ -165,6 +179,8 @@ type Waiter = (Ticket, OwnedSemaphorePermit);
 struct Worker {
     settings: Settings,
     http: Http,
+    /// `None`: no relay is configured.
+    mailer: Option<Mailer>,
     deliver: Arc<dyn Deliver>,
     clock: Clock,
     spoken: RefCell<Cache<Words, (), Waiter>>,
@@ -186,6 +202,17 @@ async fn work(worker: Rc<Worker>, mut todo: mpsc::Receiver<Job>) {
             }
             What::Speech(words) => worker.speech((ticket, place), words),
             What::Audio(url) => worker.audio((ticket, place), url),
+            What::Mail(mail) => {
+                let worker = Rc::clone(&worker);
+                spawn_local(async move {
+                    let result = match &worker.mailer {
+                        Some(mailer) => mailer.send(&mail).await,
+                        None => Err("no mail relay is configured: set `voice.mail_relay`".to_owned()),
+                    };
+                    drop(place);
+                    worker.deliver.deliver(ticket, Done::Mailed(result));
+                });
+            }
             What::Stream(opening, orders) => {
                 let worker = Rc::clone(&worker);
                 spawn_local(async move {
@@ -199,9 +226,10 @@ async fn work(worker: Rc<Worker>, mut todo: mpsc::Receiver<Job>) {
 }
 
 impl Worker {
-    fn new(settings: Settings, http: Http, deliver: Arc<dyn Deliver>) -> Worker {
+    fn new(settings: Settings, http: Http, mailer: Option<Mailer>, deliver: Arc<dyn Deliver>) -> Worker {
         Worker {
             http,
+            mailer,
             deliver,
             clock: Clock::new(),
             spoken: RefCell::new(Cache::new(settings.cache)),

@@ -305,7 +305,9 @@ async fn in_time(limit: Duration, act: impl Future<Output = Result<(), Error>>) 
 fn reason_of(frame: Option<&CloseFrame>) -> Result<(), String> {
     match frame {
         None => Ok(()),
-        Some(frame) if matches!(frame.code, CloseCode::Normal | CloseCode::Away | CloseCode::Status) => Ok(()),
+        Some(frame) if matches!(frame.code, CloseCode::Normal | CloseCode::Away | CloseCode::Status) => {
+            Ok(())
+        }
         Some(frame) => Err(format!("closed with {}: {}", frame.code, frame.reason)),
     }
 }
@@ -339,9 +341,88 @@ fn understood(text: &str) -> Result<Option<Said>, String> {
             Said::Sound(sound)
         }
         ("mark", _, Some(mark)) if mark.name.len() <= limits::STREAM_MARK => Said::Mark(mark.name),
-        ("mark", _, Some(_)) => return Err(format!("a mark's name has more than {} bytes", limits::STREAM_MARK)),
+        ("mark", _, Some(_)) => {
+            return Err(format!("a mark's name has more than {} bytes", limits::STREAM_MARK));
+        }
         ("clear", ..) => Said::Clear,
         (name @ ("media" | "mark"), ..) => return Err(format!("`{name}` without its `{name}`")),
         _ => return Ok(None),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn outcome(url: &str, allow_private: bool) -> String {
+        let opening = Opening {
+            url: url.to_owned(),
+            signature: String::new(),
+            sid: "MZ1".to_owned(),
+            account: "AC1".to_owned(),
+            call: "CA1".to_owned(),
+            tracks: Vec::new(),
+            parameters: Vec::new(),
+            two_way: true,
+        };
+        let (_keep, orders) = tokio::sync::mpsc::channel(1);
+        let told = RefCell::new(Vec::new());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(run(opening, orders, allow_private, |news| told.borrow_mut().push(news)));
+        match told.into_inner().as_slice() {
+            [News::Over(Err(problem))] => problem.clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn our_own_network_is_not_connected_to() {
+        let site = TcpListener::bind("127.0.0.1:0").unwrap();
+        site.set_nonblocking(true).unwrap();
+        let port = site.local_addr().unwrap().port();
+        for host in ["127.0.0.1", "localhost", "[::1]", "2130706433", "[::ffff:127.0.0.1]", "10.0.0.1"] {
+            let told = outcome(&format!("ws://{host}:{port}/s"), false);
+            assert!(told.contains("our own network"), "{host}: {told}");
+        }
+        assert!(site.accept().is_err(), "nobody came");
+    }
+
+    #[test]
+    fn a_site_without_a_certificate_of_an_authority_is_not_spoken_to() {
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let key = rustls_pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+        let config = rustls::ServerConfig::builder().with_no_client_auth();
+        let config = config.with_single_cert(vec![made.cert.der().clone()], key).unwrap();
+        let site = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("wss://localhost:{}/s", site.local_addr().unwrap().port());
+        let serve = move || {
+            let (mut stream, _) = site.accept().unwrap();
+            let mut session = rustls::ServerConnection::new(config.into()).unwrap();
+            while session.complete_io(&mut stream).is_ok() {}
+        };
+        std::thread::Builder::new().spawn(serve).unwrap();
+        let told = outcome(&url, true);
+        assert!(told.contains("certificate"), "{told}");
+    }
+
+    #[test]
+    fn messages_of_applications_are_understood_or_named() {
+        let sound = r#"{"event":"media","streamSid":"MZ1","media":{"payload":"/38A"}}"#;
+        assert_eq!(understood(sound), Ok(Some(Said::Sound(vec![0xff, 0x7f, 0]))));
+        let mark = r#"{"event":"mark","mark":{"name":"a \"b\""}}"#;
+        assert_eq!(understood(mark), Ok(Some(Said::Mark("a \"b\"".into()))));
+        assert_eq!(understood(r#"{"event":"clear"}"#), Ok(Some(Said::Clear)));
+        assert_eq!(understood(r#"{"event":"later"}"#), Ok(None));
+        let long =
+            format!(r#"{{"event":"mark","mark":{{"name":"{}"}}}}"#, "x".repeat(limits::STREAM_MARK + 1));
+        for nonsense in
+            ["", "[]", r#"{"event":"media"}"#, r#"{"event":"media","media":{"payload":"?"}}"#, &long]
+        {
+            assert!(understood(nonsense).is_err(), "{nonsense}");
+        }
+    }
 }
