@@ -90,14 +90,6 @@ impl Caller {
         while self.rtp.recv_from(&mut buffer).is_ok() {}
     }
 
-    /// What has come so far.
-    pub(crate) fn drain_now(&self) {
-        let mut buffer = [0; 2048];
-        self.rtp.set_nonblocking(true).unwrap();
-        while self.rtp.recv_from(&mut buffer).is_ok() {}
-        self.rtp.set_nonblocking(false).unwrap();
-    }
-
     pub(crate) fn press(&self, key: char, to: SocketAddr) {
         let digit = Digit::from_char(key).unwrap();
         for packet in EventSender::new(digit, EventOptions::default(), 0x0e05_384e, 8_155, 43_200) {

@@ -9,7 +9,7 @@ use media::codec::{alaw_decode, alaw_encode, ulaw_decode, ulaw_encode};
 use media::rtp::{Header, Packet};
 use media::tone::tone;
 use serde_json::{Value, json};
-use tungstenite::handshake::server::{Request, Response};
+use tungstenite::handshake::server::{Callback, ErrorResponse, Request, Response};
 use tungstenite::protocol::CloseFrame;
 use tungstenite::protocol::frame::coding::CloseCode;
 use tungstenite::{Message, WebSocket};
@@ -25,6 +25,17 @@ struct Far {
     socket: WebSocket<TcpStream>,
     /// Of the handshake.
     signature: Option<String>,
+}
+
+/// Looks at the signature of a handshake.
+struct Sees<'a>(&'a mut Option<String>);
+
+impl Callback for Sees<'_> {
+    fn on_request(self, request: &Request, response: Response) -> Result<Response, ErrorResponse> {
+        let value = request.headers().get("x-twilio-signature");
+        *self.0 = value.map(|value| value.to_str().unwrap().to_owned());
+        Ok(response)
+    }
 }
 
 /// A site for WebSockets, and those that came.
@@ -44,11 +55,7 @@ impl Site {
                 for stream in listener.incoming().flatten() {
                     stream.set_read_timeout(Some(PATIENCE)).unwrap();
                     let mut signature = None;
-                    let socket = tungstenite::accept_hdr(stream, |request: &Request, response: Response| {
-                        let value = request.headers().get("x-twilio-signature");
-                        signature = value.map(|value| value.to_str().unwrap().to_owned());
-                        Ok(response)
-                    });
+                    let socket = tungstenite::accept_hdr(stream, Sees(&mut signature));
                     if let Ok(socket) = socket {
                         let _ = sender.send(Far { socket, signature });
                     }
@@ -174,21 +181,18 @@ fn heard_by(caller: &Caller, count: usize) -> Vec<i16> {
     heard
 }
 
+const CONNECT: &str = "<Response><Connect action='/after'><Stream url='ws://SITE/s' statusCallback='/status'>\
+    <Parameter name='room' value='blue &amp; green'/></Stream></Connect></Response>";
+const AFTER: (&str, &str) = ("/after", "<Response><Hangup/></Response>");
+
 #[test]
-fn an_application_hears_the_caller_and_is_heard() {
+fn an_application_hears_the_caller() {
     let site = Site::new();
-    let app = site.app(&[
-        (
-            "/",
-            "<Response><Connect action='/after'><Stream url='ws://SITE/s' statusCallback='/status'>\
-             <Parameter name='room' value='blue &amp; green'/></Stream></Connect></Response>",
-        ),
-        ("/after", "<Response><Hangup/></Response>"),
-    ]);
+    let app = site.app(&[("/", CONNECT), AFTER]);
     let place = Place::new(&app.voice("/", "auth_token = \"secret\"\n"));
     let mut node = place.start();
     let mut caller = Caller::new(&place);
-    let (_, remote) = caller.call();
+    let (mut dialog, remote) = caller.call();
     let mut far = site.next();
     let url = format!("ws://{}/s", site.address);
     assert_eq!(far.signature.clone().unwrap(), ivr::signature::sign("secret", &url, &[]));
@@ -201,13 +205,10 @@ fn an_application_hears_the_caller_and_is_heard() {
     assert_eq!(told["customParameters"], json!({ "room": "blue & green" }));
     assert_eq!(told["tracks"], json!(["inbound"]));
     let asked = app.asked_for("/").unwrap();
-    assert_eq!(
-        (&told["callSid"], &told["accountSid"]),
-        (&json!(asked["CallSid"]), &json!(asked["AccountSid"]))
-    );
-    assert!(
-        start["streamSid"].as_str().unwrap().starts_with("MZ") && told["streamSid"] == start["streamSid"]
-    );
+    assert_eq!(told["callSid"], json!(asked["CallSid"]));
+    assert_eq!(told["accountSid"], json!(asked["AccountSid"]));
+    assert!(start["streamSid"].as_str().unwrap().starts_with("MZ"));
+    assert_eq!(told["streamSid"], start["streamSid"]);
     let status = until("the start is told", || app.asked_for("/status"));
     assert_eq!(
         (&*status["StreamEvent"], &json!(status["StreamSid"])),
@@ -217,28 +218,41 @@ fn an_application_hears_the_caller_and_is_heard() {
     let heard = hear_caller(&mut far, &caller, remote);
     let tail = &heard[heard.len() / 2..];
     assert!(share(tail, 1_000.0) > 900, "{} of the sound is the caller's tone", share(tail, 1_000.0));
-
     caller.press('5', remote);
     assert_eq!(far.event("dtmf")["dtmf"], json!({ "track": "inbound_track", "digit": "5" }));
+    assert_eq!(caller.phone.within(&mut dialog, "BYE").status(), 200);
+    far.event("stop");
+    nothing_left(&node, 1);
+    node.stop();
+}
 
-    caller.drain_now();
+#[test]
+fn an_application_is_heard_until_it_clears() {
+    let site = Site::new();
+    let app = site.app(&[("/", CONNECT), AFTER]);
+    let place = Place::new(&app.voice("/", ""));
+    let mut node = place.start();
+    let mut caller = Caller::new(&place);
+    caller.call();
+    let mut far = site.next();
+    let start = far.start();
     far.say(&tone(440.0, 12_000, 8_000, 500));
     far.mark("said");
     let heard = heard_by(&caller, 3_200);
     assert!(share(&heard, 440.0) > 900, "{} of the sound is the application's", share(&heard, 440.0));
     assert_eq!(far.event("mark")["mark"], json!({ "name": "said" }));
 
-    // A minute of it, and the mark after it comes at once when it is cleared.
+    // Twenty seconds, and the mark after them comes at once when they are cleared.
     far.say(&tone(440.0, 12_000, 8_000, 20_000));
     far.mark("cut");
     heard_by(&caller, 160);
     far.send(&json!({ "event": "clear" }));
-    let mark = far.event("mark");
-    assert_eq!(mark["mark"]["name"], "cut");
+    assert_eq!(far.event("mark")["mark"], json!({ "name": "cut" }));
     let at = |message: &Value| message["media"]["timestamp"].as_str().unwrap().parse::<u64>().unwrap();
     let (first, next) = (far.event("media"), far.event("media"));
     assert_eq!(at(&next) - at(&first), 20);
     assert!(at(&first) < 20_000, "the mark did not wait for the sound");
+    caller.drain();
 
     far.socket.close(None).unwrap();
     let bye = caller.phone.expect_request("BYE");
