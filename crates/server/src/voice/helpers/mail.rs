@@ -73,9 +73,7 @@ impl Mailer {
                 lettre::address::Envelope::new(Some(sender.clone()), all.collect::<Result<_, _>>()?);
             message = message.envelope(envelope.map_err(|error| error.to_string())?);
         }
-        // A line end would be no part of a subject.
-        let subject = subject.split(char::is_control).collect::<Vec<_>>().join(" ");
-        let message = message.subject(subject).header(ContentType::TEXT_PLAIN).body(body.clone());
+        let message = message.subject(subject.clone()).header(ContentType::TEXT_PLAIN).body(body.clone());
         message.map_err(|error| error.to_string())
     }
 }
@@ -119,23 +117,29 @@ mod tests {
         address
     }
 
-    fn send(relay: SocketAddr, to: &str, body: &str) -> String {
-        let relay = MailRelay {
-            host: relay.ip().to_string().into(),
-            port: relay.port(),
+    fn relay_at(address: SocketAddr) -> MailRelay {
+        MailRelay {
+            host: address.ip().to_string().into(),
+            port: address.port(),
             security: MailSecurity::None,
             login: None,
             sender: None,
-        };
-        let split = |text: &str| text.split(',').filter(|one| !one.is_empty()).map(str::to_owned).collect();
-        let mail = Email {
-            to: split(to),
+        }
+    }
+
+    fn mail_to(to: &str, body: &str) -> Email {
+        Email {
+            to: to.split(',').map(str::to_owned).collect(),
             from: "ivr@belfry.test".to_owned(),
             cc: Vec::new(),
             bcc: Vec::new(),
             subject: "s".to_owned(),
             body: body.to_owned(),
-        };
+        }
+    }
+
+    fn send(relay: SocketAddr, to: &str, body: &str) -> String {
+        let (relay, mail) = (relay_at(relay), mail_to(to, body));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async { Mailer::new(&relay).unwrap().send(&mail).await }).unwrap_err()
     }
@@ -152,6 +156,22 @@ mod tests {
         assert!(send(closed, "a@b.test", "x").to_lowercase().contains("refused"));
         let full = send(relay("421 too busy", ""), "a@b.test", "x");
         assert!(full.contains("421") && full.contains("too busy"), "{full}");
+    }
+
+    #[test]
+    fn a_subject_is_one_header_whatever_is_in_it() {
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let relay = relay_at(closed);
+        for subject in
+            ["a\r\nBcc: c@d.test", "a\nBcc: c@d.test\n\nbody", "\r\n\r\nx", "a\rBcc: c@d.test", "ü\r\nBcc: x"]
+        {
+            let mail = Email { subject: subject.to_owned(), ..mail_to("a@b.test", "x") };
+            let text = Mailer::new(&relay).unwrap().message(&mail).unwrap().formatted();
+            let text = String::from_utf8(text).unwrap();
+            let (head, body) = text.split_once("\r\n\r\n").unwrap();
+            assert_eq!(body.trim_end(), "x", "{text}");
+            assert!(!head.contains("\nBcc") && !head.contains("\rBcc"), "{text}");
+        }
     }
 
     #[test]
