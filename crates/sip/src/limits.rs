@@ -151,6 +151,9 @@ pub const WRONG_PASSWORDS: Policy = Policy {
 
 // Sessions of applications (`session`).
 
+/// MESSAGEs of applications of one shard that wait for their final response. Over it none is sent.
+pub const SESSION_TEXTS: usize = 10_000;
+
 /// Sessions of one shard, about 2 KB each. Over it an INVITE is answered 503 with Retry-After, and none is placed.
 pub const SESSIONS: usize = 100_000;
 

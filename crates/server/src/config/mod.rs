@@ -16,7 +16,7 @@ pub use mistake::{ConfigError, Mistake};
 pub use reference::reference;
 pub use sections::{Calls, Http, Limits, Log, LogFormat, Routes, Server, Sip, Tls};
 pub use value::{duration_text, listener_text, parse_duration};
-pub use voice::{Number, Voice};
+pub use voice::{MailRelay, MailSecurity, Number, Voice};
 
 use reader::{KeyDoc, Reader};
 

@@ -121,6 +121,18 @@ const MISTAKES: &[(&str, &str)] = &[
         "[voice]\nmedia_ports = \"20000\"\n",
         "2:15: `media_ports` is \"20000\"; expected a range of at least two ports, as \"20000-39999\"",
     ),
+    (
+        "[voice]\nmail_relay = \"mail.test\"\n",
+        "2:14: `mail_relay` is \"mail.test\"; expected a host and port, as \"mail.example.org:587\"",
+    ),
+    (
+        "[voice]\nmail_relay = \"mail.test:25\"\nmail_security = \"ssl\"\n",
+        "3:17: `mail_security` is \"ssl\"; expected \"tls\", \"starttls\" or \"none\"",
+    ),
+    (
+        "[voice]\nmail_relay = \"mail.test:25\"\nmail_user = \"x\"\n",
+        "3:13: `mail_user` and `mail_password` belong together; expected both or none of them",
+    ),
 ];
 
 #[test]
@@ -145,6 +157,18 @@ fn a_number_has_a_url_and_perhaps_more() {
     ] {
         assert!(numbers(wrong).is_err(), "{wrong}");
     }
+}
+
+#[test]
+fn a_relay_for_mail_keeps_its_password_to_itself() {
+    let text = "[voice]\nmail_relay = \"[::1]:465\"\nmail_security = \"tls\"\nmail_user = \"ivr\"\n\
+                mail_password = \"hush\"\nmail_sender = \"ivr@a.test\"\n";
+    let mail = Config::parse(text, Path::new("belfry.toml")).unwrap().voice.mail.unwrap();
+    assert_eq!((&*mail.host, mail.port, mail.security), ("::1", 465, crate::config::MailSecurity::Tls));
+    assert_eq!(mail.login, Some(("ivr".into(), "hush".into())));
+    assert_eq!(mail.sender.as_deref(), Some("ivr@a.test"));
+    assert_eq!(format!("{mail:?}"), "MailRelay(::1:465, Tls)");
+    assert_eq!(Config::parse("", Path::new("belfry.toml")).unwrap().voice.mail, None);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use ivr::request::Method;
 use toml::de::DeValue;
 
-use super::reader::Reader;
+use super::reader::{Reader, Section};
 use super::value::Value;
 
 /// `[voice]`. Nothing of it costs anything while `media` is not given.
@@ -29,6 +29,34 @@ pub struct Voice {
     pub account: Box<str>,
     /// Signs the requests to them.
     pub auth_token: Option<Box<str>>,
+    /// `None`: no mail is sent.
+    pub mail: Option<MailRelay>,
+}
+
+/// Takes the mail of documents.
+#[derive(Clone, PartialEq, Eq)]
+pub struct MailRelay {
+    pub host: Box<str>,
+    pub port: u16,
+    pub security: MailSecurity,
+    /// User and password.
+    pub login: Option<(Box<str>, Box<str>)>,
+    /// Of the envelope: gets what comes back.
+    pub sender: Option<Box<str>>,
+}
+
+impl std::fmt::Debug for MailRelay {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "MailRelay({}:{}, {:?})", self.host, self.port, self.security)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MailSecurity {
+    /// TLS from the first byte.
+    Tls,
+    StartTls,
+    None,
 }
 
 /// A number, and the application that answers it.
@@ -76,6 +104,7 @@ impl Voice {
         if media.is_none() && !numbers.is_empty() {
             section.mistake("numbers", "`numbers` without `media`", "`media`, the address for their sound");
         }
+        let mail = read_mail(&mut section);
         let voice = Voice {
             media,
             advertise,
@@ -99,6 +128,7 @@ impl Voice {
             ),
             account: section.key("account", ACCOUNT.into(), "`AccountSid` of requests to applications."),
             auth_token: section.optional("auth_token", "Secret that signs requests to applications: `X-Twilio-Signature`."),
+            mail,
         };
         section.finish();
         voice
@@ -108,6 +138,96 @@ impl Voice {
 impl Default for Voice {
     fn default() -> Self {
         super::Config::default().voice
+    }
+}
+
+/// Keys of the relay for mail.
+fn read_mail(section: &mut Section<'_, '_>) -> Option<MailRelay> {
+    let relay = section
+        .optional("mail_relay", "SMTP server that takes the mail of documents. None is sent without it.")
+        .map(|Relay(host, port)| (host, port));
+    let security = section.key(
+        "mail_security",
+        MailSecurity::StartTls,
+        "How the relay is spoken with: `tls` from the first byte (port 465), `starttls` (port 587), or `none`.",
+    );
+    let user: Option<Box<str>> = section.optional("mail_user", "Name by which the relay knows this server.");
+    let password: Option<Box<str>> = section.optional("mail_password", "Password of `mail_user`.");
+    let MailAddress(sender) = section
+        .optional(
+            "mail_sender",
+            "Address that mail which cannot be delivered goes back to, where it is not the document's `from`.",
+        )
+        .unwrap_or(MailAddress(None));
+    if user.is_some() != password.is_some() {
+        section.mistake(
+            "mail_user",
+            "`mail_user` and `mail_password` belong together",
+            "both or none of them",
+        );
+    }
+    if relay.is_none() && user.is_some() {
+        section.mistake(
+            "mail_user",
+            "`mail_user` without `mail_relay`",
+            "`mail_relay`, the server it is for",
+        );
+    }
+    let (host, port) = relay?;
+    Some(MailRelay { host, port, security, login: user.zip(password), sender })
+}
+
+struct Relay(Box<str>, u16);
+
+impl Value for Relay {
+    const EXPECTED: &'static str = "a host and port, as \"mail.example.org:587\"";
+
+    fn read(value: &DeValue<'_>) -> Option<Self> {
+        let (host, port) = value.as_str()?.rsplit_once(':')?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let port = port.parse().ok().filter(|port| *port != 0)?;
+        (!host.is_empty()).then(|| Relay(host.into(), port))
+    }
+
+    fn show(&self) -> String {
+        format!("\"{}:{}\"", self.0, self.1)
+    }
+}
+
+struct MailAddress(Option<Box<str>>);
+
+impl Value for MailAddress {
+    const EXPECTED: &'static str = "a mail address, as \"belfry@example.org\"";
+
+    fn read(value: &DeValue<'_>) -> Option<Self> {
+        let text = value.as_str()?;
+        text.parse::<lettre::Address>().ok().map(|_| MailAddress(Some(text.into())))
+    }
+
+    fn show(&self) -> String {
+        format!("\"{}\"", self.0.as_deref().unwrap_or_default())
+    }
+}
+
+impl Value for MailSecurity {
+    const EXPECTED: &'static str = "\"tls\", \"starttls\" or \"none\"";
+
+    fn read(value: &DeValue<'_>) -> Option<Self> {
+        match value.as_str()? {
+            "tls" => Some(MailSecurity::Tls),
+            "starttls" => Some(MailSecurity::StartTls),
+            "none" => Some(MailSecurity::None),
+            _ => None,
+        }
+    }
+
+    fn show(&self) -> String {
+        let name = match self {
+            MailSecurity::Tls => "tls",
+            MailSecurity::StartTls => "starttls",
+            MailSecurity::None => "none",
+        };
+        format!("\"{name}\"")
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 use std::time::SystemTime;
 
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
@@ -139,11 +139,26 @@ fn client_config(files: &TlsFiles, provider: &Arc<CryptoProvider>) -> Result<Cli
         }
         None => add_system_roots(&mut roots),
     }
-    Ok(ClientConfig::builder_with_provider(Arc::clone(provider))
+    Ok(client_with(roots, Arc::clone(provider)))
+}
+
+/// For connections to peers that are certified by an authority of the system.
+pub(crate) fn system_client() -> Arc<ClientConfig> {
+    static CONFIG: OnceLock<Arc<ClientConfig>> = OnceLock::new();
+    let made = || {
+        let mut roots = RootCertStore::empty();
+        add_system_roots(&mut roots);
+        Arc::new(client_with(roots, Arc::new(aws_lc_rs::default_provider())))
+    };
+    Arc::clone(CONFIG.get_or_init(made))
+}
+
+fn client_with(roots: RootCertStore, provider: Arc<CryptoProvider>) -> ClientConfig {
+    ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("the provider has suites for TLS 1.2 and 1.3")
         .with_root_certificates(roots)
-        .with_no_client_auth())
+        .with_no_client_auth()
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {

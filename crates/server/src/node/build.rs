@@ -309,11 +309,12 @@ pub(crate) fn voice_common(config: &Config, outlets: &[Outlet<Letter>]) -> Resul
         allow_private: voice.allow_private,
         prompts: voice.prompts.clone(),
         command: (!voice.speech.is_empty()).then(|| voice.speech.iter().map(ToString::to_string).collect()),
+        mail: voice.mail.clone(),
         ..helpers::Settings::default()
     };
     let post = Arc::new(Post(outlets.to_vec()));
     let helpers = Helpers::start(&settings, post).context("what speaks and asks cannot begin")?;
-    Ok(Some(Common::new(config.voice.clone(), Arc::new(helpers))))
+    Ok(Some(Common::new(config.voice.clone(), config.sip.default_domain.clone(), Arc::new(helpers))))
 }
 
 fn bind(io: &mut Io, listener: &Listener, wanted: usize, shard: u16) -> Result<()> {

@@ -59,6 +59,7 @@ impl Shard {
                     self.parts.board.count_lost_record();
                 }
             }
+            Wish::Keep { ticket, message } => self.ask(now, of_voice(ticket), Query::Keep(message)),
             Wish::Resolve { ticket, address } => self.resolve(now, ticket, &address),
         }
     }
@@ -99,7 +100,10 @@ impl Shard {
             return self.parts.endpoint.handle_account(now, id, result, &mut self.scratch.effects);
         };
         match result {
-            Ok(Some(account)) if !account.disabled => self.ask(now, id, Query::Lookup { aor: account.aor }),
+            Ok(Some(account)) if !account.disabled => {
+                self.with_voice(now, |voice, _| voice.account_known(ticket, &account.aor));
+                self.ask(now, id, Query::Lookup { aor: account.aor });
+            }
             Ok(_) => self.resolved(now, ticket, Err(404)),
             Err(StoreUnavailable) => self.resolved(now, ticket, Err(500)),
         }
@@ -110,7 +114,13 @@ impl Shard {
         let Some(ticket) = ticket_of(id) else {
             return self.parts.endpoint.handle_answer(now, id, answer, &mut self.scratch.effects);
         };
-        let Answer::Bindings(bindings) = answer else { return };
+        let bindings = match answer {
+            Answer::Bindings(bindings) => bindings,
+            Answer::Kept(result) => {
+                return self.with_voice(now, |voice, world| voice.handle_kept(now, ticket, result, world));
+            }
+            _ => return,
+        };
         let reach = |binding: router::Binding| Reach {
             uri: binding.contact.uri,
             path: binding.contact.path,

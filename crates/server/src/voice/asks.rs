@@ -3,14 +3,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ivr::document::Voice;
+use ivr::document::{Email, Voice};
 use ivr::request::Wire;
 use ivr::script::Id;
 use media::codec::Codec;
 use media::prompt::Prompt;
 use stdx::slab::Key;
+use tokio::sync::mpsc::{Sender, channel};
 
-use super::helpers::{Helpers, Ticket};
+use super::helpers::limits::STREAM_FRAMES;
+use super::helpers::{Helpers, Opening, Order, Ticket};
 use super::prompts::{Frames, Sound};
 
 /// A part of a call's prompt.
@@ -36,6 +38,10 @@ pub(super) struct Asks {
     pub(super) frames: Frames,
     documents: HashMap<u64, (Key, Id)>,
     sounds: HashMap<u64, (Sound, Vec<Waiter>)>,
+    /// Mails: whose script wants to know, and their sids.
+    mails: HashMap<u64, ((Key, Id), String)>,
+    /// Media streams until their helper is done with them, and whose they are.
+    streams: HashMap<u64, Key>,
     /// The ticket of a sound that is on its way: calls that want the same one share it.
     under_way: HashMap<Sound, u64>,
     last: u64,
@@ -49,6 +55,8 @@ impl Asks {
             frames: Frames::new(),
             documents: HashMap::new(),
             sounds: HashMap::new(),
+            mails: HashMap::new(),
+            streams: HashMap::new(),
             under_way: HashMap::new(),
             last: 0,
         }
@@ -93,6 +101,34 @@ impl Asks {
         None
     }
 
+    pub(super) fn mail(&mut self, script: (Key, Id), sid: String, mail: Email) {
+        let ticket = self.ticket();
+        self.mails.insert(ticket.id, (script, sid));
+        self.helpers.mail(ticket, mail);
+    }
+
+    pub(super) fn take_mail(&mut self, id: u64) -> Option<((Key, Id), String)> {
+        self.mails.remove(&id)
+    }
+
+    /// A media stream of that leg. It is over when what is given here is dropped.
+    pub(super) fn stream(&mut self, leg: Key, opening: Opening) -> (u64, Sender<Order>) {
+        let ticket = self.ticket();
+        let (orders, taken) = channel(STREAM_FRAMES);
+        self.streams.insert(ticket.id, leg);
+        self.helpers.stream(ticket, opening, taken);
+        (ticket.id, orders)
+    }
+
+    /// The leg whose stream it is; the last time that it is asked for.
+    pub(super) fn stream_of(&mut self, id: u64, is_last: bool) -> Option<Key> {
+        if is_last { self.streams.remove(&id) } else { self.streams.get(&id).copied() }
+    }
+
+    pub(super) fn streams(&self) -> usize {
+        self.streams.len()
+    }
+
     /// Ends the wait for a ticket.
     pub(super) fn take(&mut self, id: u64) -> Option<Wanted> {
         if let Some((actor, id)) = self.documents.remove(&id) {
@@ -104,6 +140,6 @@ impl Asks {
     }
 
     pub(super) fn open(&self) -> usize {
-        self.documents.len() + self.sounds.len()
+        self.documents.len() + self.sounds.len() + self.mails.len()
     }
 }

@@ -27,7 +27,7 @@ impl Voice {
             let _ = world.endpoint.reject(now, session, 404, "Not Found", &[], world.out);
             return;
         };
-        let random = (u128::from(self.rng.next_u64()) << 64) | u128::from(self.rng.next_u64());
+        let random = self.random();
         let sid = ivr::sid::new(ivr::sid::CALL, random);
         let call = self.call_of(&sid, user, invited);
         tracing::debug!(sid, from = call.from, to = call.to, "a call for an application");

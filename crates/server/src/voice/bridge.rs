@@ -13,6 +13,8 @@ use super::{Voice, World};
 pub(super) struct Heard {
     codec: Option<Codec>,
     payload: Vec<u8>,
+    /// What it is given comes from an application's media stream.
+    is_streamed: bool,
 }
 
 impl Heard {
@@ -25,8 +27,21 @@ impl Heard {
         }
     }
 
+    /// A frame of an application.
+    pub(super) fn take_stream(&mut self, codec: Codec, payload: impl Iterator<Item = u8>) {
+        self.codec = Some(codec);
+        self.payload.clear();
+        self.payload.extend(payload);
+        self.is_streamed = true;
+    }
+
+    pub(super) fn is_streamed(&self) -> bool {
+        self.is_streamed
+    }
+
     pub(super) fn clear(&mut self) {
         self.codec = None;
+        self.is_streamed = false;
     }
 
     pub(super) fn feed(&self) -> Feed<'_> {

@@ -10,6 +10,7 @@ use sip::session::SessionEvent;
 use stdx::Instant;
 use stdx::slab::Key;
 
+use super::resolving::What;
 use super::{Owner, Resolved, Voice, World};
 
 /// A call that the REST interface asked for.
@@ -67,11 +68,15 @@ impl Voice {
     /// What `Wish::Resolve` came to.
     pub(crate) fn handle_resolved(
         &mut self,
-        _now: Instant,
-        _ticket: u64,
-        _resolved: Resolved,
-        _world: &mut World<'_>,
+        now: Instant,
+        ticket: u64,
+        resolved: Resolved,
+        world: &mut World<'_>,
     ) {
+        match self.resolving.take(ticket) {
+            Some(What::Text) => self.text_resolved(now, ticket, resolved, world),
+            None => {}
+        }
     }
 
     /// What happens to a session of ours that we began, and transfers.

@@ -18,7 +18,7 @@ use super::ports::Pair;
 use super::prompts::Speaking;
 use super::record::Recording;
 use super::rooms::Seat;
-use super::stream::Stream;
+use super::stream::Streams;
 
 pub(super) struct Leg {
     pub(super) session: SessionId,
@@ -47,7 +47,7 @@ pub(super) struct Leg {
     /// Whom it hears when nothing is played.
     pub(super) partner: Partner,
     pub(super) recording: Option<Box<Recording>>,
-    pub(super) stream: Option<Box<Stream>>,
+    pub(super) streams: Option<Box<Streams>>,
     /// A transfer of ours that has no answer, and whose script wants it.
     pub(super) referring: Option<(Key, Id)>,
 }
@@ -96,7 +96,7 @@ impl Leg {
             playing: 0,
             partner: Partner::Nobody,
             recording: None,
-            stream: None,
+            streams: None,
             referring: None,
         }
     }

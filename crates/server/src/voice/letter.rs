@@ -1,6 +1,6 @@
 //! What the calls of one shard are sent from elsewhere, and what they want of their shard.
 
-use router::Received;
+use router::{KeptMessage, Received};
 
 use super::Posted;
 
@@ -18,8 +18,10 @@ pub(crate) enum Wish {
     Post { shard: u16, letter: VoiceLetter },
     /// Into the record; nobody waits for it.
     Write(store::Write),
-    /// Answered by `Voice::handle_resolved`.
+    /// Answered by `Voice::handle_resolved`; `Voice::account_known` before it, when it is one of ours.
     Resolve { ticket: u64, address: Address },
+    /// For an account that is not there. Answered by `Voice::handle_kept`.
+    Keep { ticket: u64, message: Box<KeptMessage> },
 }
 
 /// Whom to reach: a user of ours, or whatever the routing plan says of it.

@@ -14,3 +14,18 @@ pub(super) const LATE_TICKS: u32 = 5;
 
 /// Times one socket is read in a tick, each for a batch. More come from nobody who talks.
 pub(super) const READS: usize = 8;
+
+/// Media streams of one call: Twilio's own. More: refused with a reason.
+pub(super) const STREAMS: usize = 4;
+
+/// Bytes of an application's sound that wait to be played, five minutes. What is beyond is lost, with a word.
+pub(super) const STREAM_QUEUE: usize = 5 * 60 * 8_000;
+
+/// Marks that wait until what is before them has been played. What is beyond is lost, with a word.
+pub(super) const STREAM_MARKS: usize = 1_024;
+
+/// Texts of a shard that have no outcome yet. More: failed at once.
+pub(super) const TEXTS: usize = 10_000;
+
+/// Bytes of a text: Twilio's 1,600 characters in UTF-8. A longer one fails.
+pub(super) const TEXT_BYTES: usize = 6_400;

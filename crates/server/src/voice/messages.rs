@@ -1,11 +1,56 @@
-//! Texts and mail that scripts send.
+//! Texts and mail that scripts, or the REST interface, send. A text is a MESSAGE (RFC 3428) to whoever its address leads to,
+//! or is kept for an account that is not there.
 
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
 use ivr::document::{Email, code};
-use ivr::script::{Failure, Id, Message};
+use ivr::request::{Method, Request};
+use ivr::script::{Failure, Id, Message, Sent};
+use ivr::sid;
+use router::{Aor, KeepRefused, KeptMessage};
+use sip::session::{MessageId, MessageOut};
+use sip::wire::{Uri, escape_user};
 use stdx::Instant;
 use stdx::slab::Key;
+use store::rest::types::{Common, TextMessage};
+use store::rest::{Resource, RestWrite};
 
-use super::{Voice, World};
+use super::resolving::What;
+use super::{Address, Owner, Reach, Resolved, Voice, Wish, World, limits};
+
+/// One that has no outcome yet.
+struct Text {
+    row: TextMessage,
+    owner: Arc<Owner>,
+    /// Told of the outcome.
+    status: Option<String>,
+    /// The script that may wait for it.
+    script: Option<(Key, Id)>,
+    /// Whose phones these are, when it is an account of ours.
+    aor: Option<Aor>,
+    /// Still to be tried, those of a group at once.
+    groups: VecDeque<Vec<Reach>>,
+    /// MESSAGEs without an answer.
+    open: usize,
+    last_status: u16,
+}
+
+/// A shard's texts, by the ticket of the search for their address.
+#[derive(Default)]
+pub(super) struct Texts {
+    open: HashMap<u64, Text>,
+    messages: HashMap<MessageId, u64>,
+}
+
+impl Texts {
+    pub(super) fn open(&self) -> usize {
+        self.open.len()
+    }
+}
+
+const PLAIN: &str = "text/plain;charset=UTF-8";
 
 impl Voice {
     pub(super) fn send_message(
@@ -13,22 +58,267 @@ impl Voice {
         now: Instant,
         actor: Key,
         id: Id,
-        _message: Message,
+        message: Message,
         world: &mut World<'_>,
     ) {
-        let failure = Failure { code: code::MESSAGE, text: "Sms: not built yet".to_owned() };
-        self.drive(now, actor, world, |script, out| script.handle_sent(now, id, Err(failure), out));
+        let sid = sid::new(sid::MESSAGE, self.random());
+        let Some((_, leg)) = self.leg_of(actor) else { return };
+        let owner = Arc::clone(&leg.owner);
+        let Message { from, to, body, status } = message;
+        let row = TextMessage {
+            common: Common { sid, account: owner.account.to_string(), created_at: now, updated_at: now },
+            from,
+            to,
+            body,
+            status: "sending".to_owned(),
+            direction: "outbound-call".to_owned(),
+            ..TextMessage::default()
+        };
+        if let Ok(row) = row.row() {
+            world.wishes.push(Wish::Write(store::Write::Rest(RestWrite::Insert(Box::new(row)))));
+        }
+        self.begin_text(now, row, owner, status, Some((actor, id)), world);
     }
 
-    pub(super) fn send_mail(
+    /// A text of the REST interface, whose row is in the record already.
+    pub(super) fn send_text(
         &mut self,
         now: Instant,
-        actor: Key,
-        id: Id,
-        _mail: Email,
+        row: TextMessage,
+        owner: Arc<Owner>,
+        status: Option<String>,
         world: &mut World<'_>,
     ) {
-        let failure = Failure { code: code::MESSAGE, text: "Email: not built yet".to_owned() };
-        self.drive(now, actor, world, |script, out| script.handle_sent(now, id, Err(failure), out));
+        self.begin_text(now, row, owner, status, None, world);
+    }
+
+    fn begin_text(
+        &mut self,
+        now: Instant,
+        row: TextMessage,
+        owner: Arc<Owner>,
+        status: Option<String>,
+        script: Option<(Key, Id)>,
+        world: &mut World<'_>,
+    ) {
+        let address = address_of(&row.to, &self.domain);
+        let is_too_much = self.texts.open() >= limits::TEXTS;
+        let is_too_long = row.body.len() > limits::TEXT_BYTES;
+        let ticket = self.resolving.add(What::Text);
+        let (aor, groups) = (None, VecDeque::new());
+        let text = Text { row, owner, status, script, aor, groups, open: 0, last_status: 480 };
+        self.texts.open.insert(ticket, text);
+        if is_too_long || is_too_much {
+            self.resolving.take(ticket);
+            return self.text_over(now, ticket, if is_too_long { 413 } else { 503 }, world);
+        }
+        world.wishes.push(Wish::Resolve { ticket, address });
+    }
+
+    /// The account that a ticket's address has led to.
+    pub(crate) fn account_known(&mut self, ticket: u64, aor: &Aor) {
+        if let Some(text) = self.texts.open.get_mut(&ticket) {
+            text.aor = Some(aor.clone());
+        }
+    }
+
+    pub(super) fn text_resolved(
+        &mut self,
+        now: Instant,
+        ticket: u64,
+        resolved: Resolved,
+        world: &mut World<'_>,
+    ) {
+        let from = self.texts.open.get(&ticket).map(|text| self.sender(&text.row.from));
+        let Some((from, text)) = from.zip(self.texts.open.get_mut(&ticket)) else { return };
+        match (resolved, &text.aor) {
+            (Ok(groups), _) => {
+                text.groups = groups.into();
+                self.text_onward(now, ticket, world);
+            }
+            (Err(480), Some(aor)) => {
+                let message = KeptMessage {
+                    id: 0,
+                    aor: aor.clone(),
+                    from: from.into(),
+                    content_type: PLAIN.into(),
+                    body: text.row.body.as_bytes().into(),
+                    sent_at: now,
+                };
+                world.wishes.push(Wish::Keep { ticket, message: Box::new(message) });
+            }
+            (Err(status), _) => self.text_over(now, ticket, status, world),
+        }
+    }
+
+    /// To all of the next group; when there is none, that was it.
+    fn text_onward(&mut self, now: Instant, ticket: u64, world: &mut World<'_>) {
+        let from = self.texts.open.get(&ticket).map(|text| self.sender(&text.row.from));
+        let Texts { open, messages } = &mut self.texts;
+        let Some((from, text)) = from.zip(open.get_mut(&ticket)) else { return };
+        while let Some(group) = text.groups.pop_front() {
+            for reach in group {
+                let out = MessageOut {
+                    target: reach.uri,
+                    path: reach.path,
+                    received: reach.received,
+                    from: format!("<{from}>").into(),
+                    to: text.aor.as_ref().map(|aor| format!("<{}>", uri_of(aor)).into()).unwrap_or_default(),
+                    content_type: PLAIN.into(),
+                    body: Bytes::copy_from_slice(text.row.body.as_bytes()),
+                    ..MessageOut::default()
+                };
+                match world.endpoint.message(now, out, world.out) {
+                    Ok(message) => {
+                        messages.insert(message, ticket);
+                        text.open += 1;
+                    }
+                    Err(_) => text.last_status = 503,
+                }
+            }
+            if text.open > 0 {
+                return;
+            }
+        }
+        let status = text.last_status;
+        self.text_over(now, ticket, status, world);
+    }
+
+    /// The final answer to one MESSAGE of a text.
+    pub(super) fn message_answered(
+        &mut self,
+        now: Instant,
+        message: MessageId,
+        status: u16,
+        world: &mut World<'_>,
+    ) {
+        let Some(ticket) = self.texts.messages.remove(&message) else { return };
+        // Another phone has taken it.
+        let Some(text) = self.texts.open.get_mut(&ticket) else { return };
+        text.open -= 1;
+        text.last_status = status;
+        if (200..300).contains(&status) {
+            self.text_over(now, ticket, status, world);
+        } else if text.open == 0 {
+            self.text_onward(now, ticket, world);
+        }
+    }
+
+    /// What became of `Wish::Keep`.
+    pub(crate) fn handle_kept(
+        &mut self,
+        now: Instant,
+        ticket: u64,
+        result: Result<(), KeepRefused>,
+        world: &mut World<'_>,
+    ) {
+        let status = match result {
+            Ok(()) => 202,
+            Err(KeepRefused::TooMany) => 480,
+            Err(KeepRefused::TooLarge) => 413,
+            Err(KeepRefused::StoreFailed) => 500,
+        };
+        self.text_over(now, ticket, status, world);
+    }
+
+    fn text_over(&mut self, now: Instant, ticket: u64, status: u16, world: &mut World<'_>) {
+        let Some(mut text) = self.texts.open.remove(&ticket) else { return };
+        let is_sent = (200..300).contains(&status);
+        let row = &mut text.row;
+        row.common.updated_at = now;
+        if is_sent {
+            row.status = "sent".to_owned();
+            row.sent_at = Some(now);
+        } else {
+            row.status = "failed".to_owned();
+            row.error_code = Some(code::MESSAGE);
+            row.error_message = format!("the message to {} was refused with {status}", row.to);
+        }
+        if let Ok(row) = row.row() {
+            world.wishes.push(Wish::Write(store::Write::Rest(RestWrite::Replace(Box::new(row)))));
+        }
+        if let Some(url) = &text.status {
+            self.asks.tell(outcome(&text, url).to_wire(&text.owner.signing_key));
+        }
+        let Some((actor, id)) = text.script else { return };
+        let TextMessage { common, status, error_message, .. } = text.row;
+        let result = if is_sent {
+            Ok(Sent { sid: common.sid, status })
+        } else {
+            Err(Failure { code: code::MESSAGE, text: error_message })
+        };
+        self.drive(now, actor, world, |script, out| script.handle_sent(now, id, result, out));
+    }
+
+    /// Whom a text is from: a URI as it is, whatever else in our domain.
+    fn sender(&self, from: &str) -> String {
+        match Uri::parse(from.as_bytes()) {
+            Ok(uri) if uri.is_sip() => from.to_owned(),
+            _ => uri_of(&format!("{}@{}", client(from), self.domain)),
+        }
+    }
+
+    pub(super) fn send_mail(&mut self, now: Instant, actor: Key, id: Id, mail: Email, world: &mut World<'_>) {
+        let sid = sid::new(sid::MAIL, self.random());
+        let _ = (now, world);
+        self.asks.mail((actor, id), sid, mail);
+    }
+
+    pub(super) fn mailed(
+        &mut self,
+        now: Instant,
+        ticket: u64,
+        result: Result<(), String>,
+        world: &mut World<'_>,
+    ) {
+        let Some(((actor, id), sid)) = self.asks.take_mail(ticket) else { return };
+        let result = match result {
+            Ok(()) => Ok(Sent { sid, status: "sent".to_owned() }),
+            Err(text) => Err(Failure { code: code::MESSAGE, text }),
+        };
+        self.drive(now, actor, world, |script, out| script.handle_sent(now, id, result, out));
+    }
+}
+
+fn outcome(text: &Text, url: &str) -> Request {
+    let TextMessage { common, from, to, status, error_code, .. } = &text.row;
+    let mut form = vec![
+        ("MessageSid", common.sid.clone()),
+        ("MessageStatus", status.clone()),
+        ("SmsSid", common.sid.clone()),
+        ("SmsStatus", status.clone()),
+        ("AccountSid", common.account.clone()),
+        ("From", from.clone()),
+        ("To", to.clone()),
+    ];
+    form.extend(error_code.map(|code| ("ErrorCode", code.to_string())));
+    let form = form.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    Request { url: url.to_owned(), method: Method::Post, form }
+}
+
+fn client(name: &str) -> &str {
+    name.strip_prefix("client:").unwrap_or(name)
+}
+
+fn uri_of(aor: &str) -> String {
+    match aor.rsplit_once('@') {
+        Some((user, host)) => format!("sip:{}@{host}", escape_user(user)),
+        None => format!("sip:{aor}"),
+    }
+}
+
+/// A number or a name of our domain, or a whole address.
+fn address_of(to: &str, domain: &str) -> Address {
+    let uri = Uri::parse(to.as_bytes()).ok().filter(Uri::is_sip);
+    let of_uri = uri.and_then(|uri| {
+        let user = uri.user_decoded()?;
+        Some((user, String::from_utf8_lossy(uri.host).into_owned(), uri.port))
+    });
+    match of_uri {
+        Some((user, host, port)) => Address { user: user.into(), host: host.into(), port },
+        None => {
+            let (user, host) = client(to).split_once('@').unwrap_or((client(to), domain));
+            Address { user: user.into(), host: host.into(), port: None }
+        }
     }
 }

@@ -19,6 +19,7 @@ mod perform;
 mod ports;
 mod prompts;
 mod record;
+mod resolving;
 mod rooms;
 mod speak;
 mod stream;
@@ -76,8 +77,10 @@ pub struct VoiceCounts {
     pub ports: u64,
     /// Calls that speak, or wait for what they are to speak.
     pub prompts: u64,
-    /// Documents and sounds on their way.
+    /// Documents, sounds, texts and mails on their way.
     pub asks: u64,
+    /// Media streams, until the last word of each is said.
+    pub streams: u64,
     /// Dialogs, those that only wait for the answer to their BYE among them.
     pub sessions: u64,
 
@@ -90,6 +93,8 @@ pub struct VoiceCounts {
     pub packets_dropped: u64,
     /// What the kernel would not take.
     pub packets_unsent: u64,
+    /// Frames that applications were too slow to be sent.
+    pub stream_frames_lost: u64,
     /// Ticks of 20 ms that were left out because the shard was late.
     pub ticks_missed: u64,
 }
@@ -97,13 +102,15 @@ pub struct VoiceCounts {
 /// What all shards' calls have in common.
 pub(crate) struct Common {
     pub(crate) config: config::Voice,
+    /// The default one.
+    domain: Box<str>,
     numbers: Arc<Numbers>,
     helpers: Arc<Helpers>,
 }
 
 impl Common {
-    pub(crate) fn new(config: config::Voice, helpers: Arc<Helpers>) -> Common {
-        Common { numbers: Arc::new(Numbers::new(&config)), config, helpers }
+    pub(crate) fn new(config: config::Voice, domain: Box<str>, helpers: Arc<Helpers>) -> Common {
+        Common { numbers: Arc::new(Numbers::new(&config)), config, domain, helpers }
     }
 }
 
@@ -129,6 +136,10 @@ pub(crate) struct Voice {
     legs: Slab<Leg>,
     actors: Slab<Actor>,
     rooms: rooms::Rooms,
+    /// Where names without a host are.
+    domain: Box<str>,
+    resolving: resolving::Resolving,
+    texts: messages::Texts,
     by_session: HashMap<SessionId, Key>,
     /// What scripts want done, in their order.
     todo: VecDeque<(Key, Effect)>,
@@ -159,6 +170,9 @@ impl Voice {
             legs: Slab::new(),
             actors: Slab::new(),
             rooms: rooms::Rooms::default(),
+            domain: common.domain.clone(),
+            resolving: resolving::Resolving::default(),
+            texts: messages::Texts::default(),
             by_session: HashMap::new(),
             todo: VecDeque::new(),
             is_performing: false,
@@ -183,7 +197,8 @@ impl Voice {
             calls: self.legs.len() as u64,
             ports: self.ports.used() as u64,
             prompts: prompts as u64,
-            asks: self.asks.open() as u64,
+            asks: (self.asks.open() + self.texts.open()) as u64,
+            streams: self.asks.streams() as u64,
             ..self.counts
         }
     }
@@ -199,6 +214,9 @@ impl Voice {
             SessionEvent::OfferAnswered { session, sdp: Some(sdp) } => return self.settled(session, &sdp),
             SessionEvent::Info { session, content_type, body } => {
                 return self.informed(now, session, &content_type, &body, world);
+            }
+            SessionEvent::MessageAnswered { message, status } => {
+                return self.message_answered(now, message, status, world);
             }
             SessionEvent::ReferAnswered { session, status } => (session, status),
             other => return self.handle_outgoing(now, other, world),
@@ -230,9 +248,16 @@ impl Voice {
                     self.sound_came(now, waiter, prompt, world);
                 }
             }
+            (None, Done::Stream(news)) => self.stream_news(now, posted.ticket, news, world),
+            (None, Done::Mailed(result)) => self.mailed(now, posted.ticket, result, world),
             // A callback's answer, which is nobody's.
             _ => {}
         }
+    }
+
+    /// For a name that nobody guesses.
+    fn random(&mut self) -> u128 {
+        (u128::from(self.rng.next_u64()) << 64) | u128::from(self.rng.next_u64())
     }
 
     fn session_ended(&mut self, now: Instant, session: SessionId, world: &mut World<'_>) {
@@ -261,6 +286,7 @@ impl Voice {
 
     fn digit(&mut self, now: Instant, key: Key, digit: char, world: &mut World<'_>) {
         self.counts.digits_total += 1;
+        self.stream_digit(key, digit);
         self.drive_leg(now, key, world, |script, out| script.handle_digit(now, digit, out));
     }
 

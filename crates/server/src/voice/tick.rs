@@ -13,7 +13,7 @@ use super::leg::{Leg, Partner};
 use super::ports::{Pair, Ports, Wire};
 use super::record::Recording;
 use super::rooms::Rooms;
-use super::stream::Stream;
+use super::stream::Streams;
 use super::{Voice, VoiceCounts, World, limits};
 
 const TICK: Duration = Duration::from_millis(media::limits::FRAME_MS as u64);
@@ -37,7 +37,7 @@ struct Line<'a> {
     events: &'a mut Vec<(Key, Event)>,
     counts: &'a mut VoiceCounts,
     recording: Option<&'a mut Recording>,
-    stream: Option<&'a mut Stream>,
+    streams: Option<&'a mut Streams>,
 }
 
 impl Outbox for Line<'_> {
@@ -60,8 +60,8 @@ impl Outbox for Line<'_> {
     }
 
     fn tapped(&mut self, heard: &[i16], said: &[i16]) {
-        if let Some(stream) = &mut self.stream {
-            stream.put(heard, said);
+        if let Some(streams) = &mut self.streams {
+            self.counts.stream_frames_lost += streams.put(heard, said);
         }
     }
 }
@@ -103,7 +103,7 @@ impl Clockwork {
         pair: &Pair,
         counts: &mut VoiceCounts,
     ) {
-        let mut line = Line { leg, pair, events: &mut self.events, counts, recording: None, stream: None };
+        let mut line = Line { leg, pair, events: &mut self.events, counts, recording: None, streams: None };
         media.finish(now, &mut self.work, &mut line);
     }
 
@@ -168,8 +168,12 @@ impl Clockwork {
                 heard.take(media);
             }
             let Some(leg) = legs.get_mut(key) else { continue };
+            if let (Some(streams), Some(media)) = (&mut leg.streams, &leg.media) {
+                streams.play(!media.is_playing(), heard);
+            }
             let Some((media, mut line)) = parts(key, leg, events, counts) else { continue };
             let feed = match partner {
+                _ if heard.is_streamed() => heard.feed(),
                 Partner::Seat(seat) => rooms.feed(key, seat),
                 _ => heard.feed(),
             };
@@ -186,8 +190,8 @@ fn parts<'a>(
     counts: &'a mut VoiceCounts,
 ) -> Option<(&'a mut MediaSession, Line<'a>)> {
     let (media, pair) = (leg.media.as_deref_mut()?, leg.pair.as_ref()?);
-    let (recording, stream) = (leg.recording.as_deref_mut(), leg.stream.as_deref_mut());
-    Some((media, Line { leg: key, pair, events, counts, recording, stream }))
+    let (recording, streams) = (leg.recording.as_deref_mut(), leg.streams.as_deref_mut());
+    Some((media, Line { leg: key, pair, events, counts, recording, streams }))
 }
 
 impl Voice {

@@ -14,6 +14,7 @@ mod session_chaos;
 mod session_offers;
 mod session_world;
 mod sessions;
+mod texts;
 mod waits;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

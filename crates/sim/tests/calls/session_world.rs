@@ -134,15 +134,23 @@ pub(crate) fn assert_at_rest(server: &Server) {
     assert_eq!(server.endpoint.load(), (0, 0), "nothing stays behind");
     assert_eq!(server.endpoint.session_counts(), SessionCounts::default(), "no session stays behind");
     let ended = |event: &&SessionEvent| matches!(event, SessionEvent::Ended { .. });
-    let mut sessions: Vec<SessionId> = server.events.iter().map(session_of).collect();
+    let mut sessions: Vec<SessionId> =
+        server.events.iter().filter(|event| is_of_session(event)).map(session_of).collect();
     sessions.sort();
     sessions.dedup();
     for session in sessions {
-        let of: Vec<&SessionEvent> =
-            server.events.iter().filter(|event| session_of(event) == session).collect();
+        let of: Vec<&SessionEvent> = server
+            .events
+            .iter()
+            .filter(|event| is_of_session(event) && session_of(event) == session)
+            .collect();
         assert_eq!(of.iter().copied().filter(ended).count(), 1, "each ends once: {of:?}");
         assert!(of.last().is_some_and(ended), "and hears nothing after: {of:?}");
     }
+}
+
+fn is_of_session(event: &SessionEvent) -> bool {
+    !matches!(event, SessionEvent::MessageAnswered { .. })
 }
 
 pub(crate) fn session_of(event: &SessionEvent) -> SessionId {
@@ -163,6 +171,7 @@ pub(crate) fn session_of(event: &SessionEvent) -> SessionId {
         | SessionEvent::ReferProgress { session, .. }
         | SessionEvent::Responded { session, .. }
         | SessionEvent::Ended { session, .. } => *session,
+        SessionEvent::MessageAnswered { .. } => panic!("of no session"),
     }
 }
 
@@ -193,6 +202,7 @@ fn name(event: &SessionEvent) -> String {
             format!("progress {:?} {over}", sip::session::sipfrag_status(body))
         }
         SessionEvent::Responded { method, status, .. } => format!("{method} {status}"),
+        SessionEvent::MessageAnswered { status, .. } => format!("message {status}"),
         SessionEvent::Ended { cause, .. } => match cause {
             Cause::HungUp { .. } => "ended: hung up".into(),
             Cause::Failed { status, .. } => format!("ended: failed {status}"),

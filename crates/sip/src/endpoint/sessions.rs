@@ -13,8 +13,8 @@ use super::{Caller, Effect, Endpoint, Outbox, Resolving, Stage, User};
 use crate::events::{Onward, RequestId, TxRef};
 use crate::resolve::{Hop, ResolveFault};
 use crate::session::{
-    Arrived, CommandError, Invite, OfferId, ReferId, SessionCounts, SessionEffect, SessionId, SessionRules,
-    Sessions,
+    Arrived, CommandError, Invite, MessageId, MessageOut, OfferId, ReferId, SessionCounts, SessionEffect,
+    SessionId, SessionRules, Sessions,
 };
 use crate::transport::{Source, Target, Transport};
 use crate::wire::{Header, Message, Method, Rewrite, Uri};
@@ -48,6 +48,16 @@ impl Endpoint {
         out: &mut Outbox,
     ) -> Result<SessionId, CommandError> {
         self.with_sessions(now, out, |sessions, effects| sessions.invite(now, invite, effects))
+    }
+
+    /// Sends a MESSAGE outside of any dialog; `MessageAnswered` tells its final status.
+    pub fn message(
+        &mut self,
+        now: Instant,
+        text: MessageOut,
+        out: &mut Outbox,
+    ) -> Result<MessageId, CommandError> {
+        self.with_sessions(now, out, |sessions, effects| sessions.message(text, effects))
     }
 
     /// A provisional response, 101 to 199, to a session that was `Invited`; `sdp` may be empty.

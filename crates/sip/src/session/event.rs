@@ -22,6 +22,10 @@ pub struct OfferId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ReferId(pub u32);
 
+/// A MESSAGE of ours outside of dialogs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MessageId(pub u64);
+
 /// An INVITE that came for an application.
 #[derive(Clone, Debug)]
 pub struct Invited {
@@ -110,6 +114,11 @@ pub enum SessionEvent {
     Responded {
         session: SessionId,
         method: Method,
+        status: u16,
+    },
+    /// The final response to a MESSAGE outside of dialogs, said once; 408 and 503 are also ours. Of no session.
+    MessageAnswered {
+        message: MessageId,
         status: u16,
     },
     /// Said once, and last.

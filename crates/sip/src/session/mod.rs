@@ -8,6 +8,7 @@ mod auth;
 mod dialog;
 mod event;
 mod incoming;
+mod message;
 mod offer;
 mod outgoing;
 mod refer;
@@ -32,10 +33,12 @@ use crate::transport::Source;
 use crate::wire::{Header, Message, Method, Reply, Request};
 use dialog::Dialog;
 pub use event::{
-    Cause, CommandError, Invite, Invited, Login, OfferId, ReferId, SessionEffect, SessionEvent, SessionId,
-    body_of, sipfrag_status,
+    Cause, CommandError, Invite, Invited, Login, MessageId, OfferId, ReferId, SessionEffect, SessionEvent,
+    SessionId, body_of, sipfrag_status,
 };
 use incoming::{Incoming, Unacked};
+pub use message::MessageOut;
+use message::Texting;
 use offer::Exchange;
 use outgoing::{Acknowledged, Calling};
 use refer::Refer;
@@ -74,6 +77,8 @@ pub struct Sessions {
     /// By our tag, which no two dialogs share.
     by_tag: HashMap<Box<str>, Key>,
     requests: HashMap<u64, Pending>,
+    /// MESSAGEs outside of dialogs, by request.
+    texts: HashMap<u64, Texting>,
     acknowledged: HashMap<u64, Acknowledged>,
     wheel: Wheel<Timer>,
     last_id: u64,
@@ -165,6 +170,7 @@ impl Sessions {
             sessions: Slab::new(),
             by_tag: HashMap::new(),
             requests: HashMap::new(),
+            texts: HashMap::new(),
             acknowledged: HashMap::new(),
             wheel: Wheel::new(now),
             last_id: 0,
@@ -178,7 +184,7 @@ impl Sessions {
     pub(crate) fn counts(&self) -> SessionCounts {
         SessionCounts {
             sessions: self.sessions.len(),
-            requests: self.requests.len(),
+            requests: self.requests.len() + self.texts.len(),
             acknowledged: self.acknowledged.len(),
         }
     }

@@ -17,7 +17,7 @@ use crate::transaction::TIMEOUT;
 use crate::wire::{Header, Message, Rewrite};
 
 /// How often one request is sent again with credentials: a nonce may be stale, and a proxy may ask as well.
-const CHALLENGES: u8 = 2;
+pub(super) const CHALLENGES: u8 = 2;
 
 /// Our INVITE that waits for its final response.
 pub(super) struct Calling {
@@ -124,6 +124,12 @@ impl Sessions {
         if self.acknowledged.contains_key(&id.0) {
             return self.handle_further_success(id.0, response, out);
         }
+        if self.is_text(id) {
+            if response.status() >= 200 {
+                self.handle_text_final(id, response.status(), Some(response), out);
+            }
+            return;
+        }
         let Some(pending) = self.requests.get(&id.0) else { return };
         let (key, purpose) = (pending.key, pending.purpose);
         if response.status() < 200 {
@@ -140,6 +146,9 @@ impl Sessions {
 
     /// No response came (408), or it could not be sent (503).
     pub(crate) fn handle_failure(&mut self, now: Instant, id: RequestId, status: u16, out: &mut Out) {
+        if self.handle_text_final(id, status, None, out) {
+            return;
+        }
         let Some(pending) = self.take_request(id) else { return };
         self.handle_final(now, id.0, &pending, &Final { status, response: None }, out);
     }

@@ -2,7 +2,7 @@
 //! connection is made to the address that was checked.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
@@ -30,16 +30,24 @@ impl Resolve for Checked {
     fn resolve(&self, name: Name) -> Resolving {
         let allow_private = self.allow_private;
         Box::pin(async move {
-            let host = name.as_str().to_owned();
-            let found: Vec<_> = tokio::net::lookup_host((host.as_str(), 0)).await?.collect();
-            let refused =
-                found.iter().map(|address| address.ip()).find(|ip| !allow_private && is_private(*ip));
-            let left: Vec<_> = found.into_iter().filter(|a| allow_private || !is_private(a.ip())).collect();
-            match refused {
-                Some(address) if left.is_empty() => Err(Private { host, address }.into()),
-                _ => Ok(Box::new(left.into_iter()) as Addrs),
-            }
+            let found = allowed(name.as_str(), 0, allow_private).await?;
+            Ok(Box::new(found.into_iter()) as Addrs)
         })
+    }
+}
+
+/// Where a name, or an address without brackets, may be connected to.
+pub(super) async fn allowed(
+    host: &str,
+    port: u16,
+    allow_private: bool,
+) -> Result<Vec<SocketAddr>, Box<dyn std::error::Error + Send + Sync>> {
+    let found: Vec<_> = tokio::net::lookup_host((host, port)).await?.collect();
+    let refused = found.iter().map(|address| address.ip()).find(|ip| !allow_private && is_private(*ip));
+    let left: Vec<_> = found.into_iter().filter(|a| allow_private || !is_private(a.ip())).collect();
+    match refused {
+        Some(address) if left.is_empty() => Err(Private { host: host.to_owned(), address }.into()),
+        _ => Ok(left),
     }
 }
 

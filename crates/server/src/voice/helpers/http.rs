@@ -15,7 +15,7 @@ use super::address::{Checked, Private, is_private};
 use super::limits;
 use super::settings::Settings;
 
-const SIGNATURE: HeaderName = HeaderName::from_static("x-twilio-signature");
+pub(super) const SIGNATURE: HeaderName = HeaderName::from_static("x-twilio-signature");
 const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded; charset=utf-8");
 
 pub(super) struct Http {

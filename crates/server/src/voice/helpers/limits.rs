@@ -56,3 +56,46 @@ pub(super) const SPEECH_WORDS: u64 = 1_024;
 
 /// Bytes kept decoded of spoken texts, and as many of audio files: an hour of each. Those not played lately make room.
 pub(super) const CACHE: usize = 64 << 20;
+
+/// Media streams that are open. More: refused with a reason.
+pub(super) const STREAMS: usize = 4_096;
+
+/// Messages for one stream that wait to be written, a second of both directions. A slow application loses what is beyond.
+pub(crate) const STREAM_FRAMES: usize = 128;
+
+/// For one message to be written. Longer: the stream is over.
+pub(super) const STREAM_WRITE: Duration = Duration::from_secs(10);
+
+/// For the answer to our close. Longer: the connection is closed without it.
+pub(super) const STREAM_GOODBYE: Duration = Duration::from_secs(1);
+
+/// Bytes of one message of an application, 24 s of sound. Larger: the stream is over.
+pub(super) const STREAM_MESSAGE: usize = 256 * 1024;
+
+/// Bytes of a mark's name. A longer one is passed over, with a word.
+pub(super) const STREAM_MARK: usize = 256;
+
+/// How often a call is told what its stream's application said.
+pub(super) const STREAM_TURN: Duration = Duration::from_millis(20);
+
+/// Messages, and bytes, that it is told at once: more than a second of sound. Beyond, the application waits.
+pub(super) const STREAM_TURN_MESSAGES: usize = 64;
+pub(super) const STREAM_TURN_BYTES: usize = 64 * 1024;
+
+/// Mails that are on their way to the relay. More: failed at once.
+pub(super) const MAILS: usize = 256;
+
+/// For one step with the relay, the connection among them. Longer: the mail fails.
+pub(super) const MAIL_STEP: Duration = Duration::from_secs(10);
+
+/// For a whole mail. Longer: it fails.
+pub(super) const MAIL_TIME: Duration = Duration::from_secs(30);
+
+/// Bytes of a mail's text: of a document's largest. More: it fails.
+pub(super) const MAIL_BYTES: usize = 256 * 1024;
+
+/// Bytes of a subject. More: the mail fails.
+pub(super) const MAIL_SUBJECT: usize = 998;
+
+/// Recipients of one mail: RFC 5321 §4.5.3.1.8 has every relay take 100. More: it fails.
+pub(super) const MAIL_RECIPIENTS: usize = 100;

@@ -5,11 +5,13 @@ mod address;
 mod audio;
 mod cache;
 mod http;
-mod limits;
+pub(super) mod limits;
+mod mail;
 mod settings;
 mod speech;
 #[cfg(test)]
 mod tests;
+mod websocket;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,7 +19,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use anyhow::Context;
-use ivr::document::{Voice, code};
+use ivr::document::{Email, Voice, code};
 use ivr::request::Wire;
 use ivr::script::{Answer, Failure};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -27,9 +29,11 @@ use crate::clock::Clock;
 use audio::{Check, Got};
 use cache::{Cache, Samples};
 use http::Http;
+use mail::Mailer;
 use speech::Words;
 
 pub(crate) use settings::Settings;
+pub(crate) use websocket::{News, Opening, Order, Said};
 
 /// Who asked, and its number for the question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +47,9 @@ pub(crate) struct Ticket {
 pub(crate) enum Done {
     Fetched(Result<Answer, Failure>),
     Samples(Result<Arc<[i16]>, String>),
+    Mailed(Result<(), String>),
+    /// Of a media stream, any number of times.
+    Stream(News),
 }
 
 /// Where answers go. Called by the helpers' thread, and by the asking one when there is no room for the question: it
@@ -56,6 +63,8 @@ pub(crate) struct Helpers {
     jobs: Option<mpsc::Sender<Job>>,
     fetches: Arc<Semaphore>,
     prompts: Arc<Semaphore>,
+    mails: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
     deliver: Arc<dyn Deliver>,
     thread: Option<JoinHandle<()>>,
 }
@@ -71,6 +80,8 @@ enum What {
     Fetch(Wire),
     Speech(Words),
     Audio(String),
+    Mail(Box<Email>),
+    Stream(Box<Opening>, mpsc::Receiver<Order>),
 }
 
 impl Helpers {
@@ -81,8 +92,9 @@ impl Helpers {
             }
         }
         // Each job has a place already: the queue is never full.
-        let (jobs, todo) = mpsc::channel(limits::FETCHES + limits::PROMPTS);
+        let (jobs, todo) = mpsc::channel(limits::FETCHES + limits::PROMPTS + limits::MAILS + limits::STREAMS);
         let http = Http::new(settings)?;
+        let mailer = settings.mail.as_ref().map(Mailer::new).transpose()?;
         let (settings, answers) = (settings.clone(), Arc::clone(&deliver));
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -90,7 +102,7 @@ impl Helpers {
             .build()
             .context("no runtime for requests and speech")?;
         let run = move || {
-            let worker = Rc::new(Worker::new(settings, http, answers));
+            let worker = Rc::new(Worker::new(settings, http, mailer, answers));
             LocalSet::new().block_on(&runtime, work(worker, todo));
             // A name server that does not answer is not waited for.
             runtime.shutdown_background();
@@ -100,6 +112,8 @@ impl Helpers {
             jobs: Some(jobs),
             fetches: Arc::new(Semaphore::new(limits::FETCHES)),
             prompts: Arc::new(Semaphore::new(limits::PROMPTS)),
+            mails: Arc::new(Semaphore::new(limits::MAILS)),
+            streams: Arc::new(Semaphore::new(limits::STREAMS)),
             deliver,
             thread: Some(thread),
         })
@@ -121,6 +135,21 @@ impl Helpers {
     /// A file of `http:`, `https:` or, by its name in the folder of prompts, `file:`. Answered by `Done::Samples`.
     pub(crate) fn audio(&self, ticket: Ticket, url: &str) {
         self.prompt(ticket, What::Audio(url.to_owned()));
+    }
+
+    /// Answered by `Done::Mailed`.
+    pub(crate) fn mail(&self, ticket: Ticket, mail: Email) {
+        if !self.ask(&self.mails, ticket, What::Mail(Box::new(mail))) {
+            self.deliver.deliver(ticket, Done::Mailed(Err("too many mails are on their way".to_owned())));
+        }
+    }
+
+    /// A media stream, answered by `Done::Stream`; it stops when `orders` can send no more.
+    pub(crate) fn stream(&self, ticket: Ticket, opening: Opening, orders: mpsc::Receiver<Order>) {
+        if !self.ask(&self.streams, ticket, What::Stream(Box::new(opening), orders)) {
+            let over = News::Over(Err("too many media streams are open".to_owned()));
+            self.deliver.deliver(ticket, Done::Stream(over));
+        }
     }
 
     fn prompt(&self, ticket: Ticket, what: What) {
@@ -150,6 +179,8 @@ type Waiter = (Ticket, OwnedSemaphorePermit);
 struct Worker {
     settings: Settings,
     http: Http,
+    /// `None`: no relay is configured.
+    mailer: Option<Mailer>,
     deliver: Arc<dyn Deliver>,
     clock: Clock,
     spoken: RefCell<Cache<Words, (), Waiter>>,
@@ -171,14 +202,34 @@ async fn work(worker: Rc<Worker>, mut todo: mpsc::Receiver<Job>) {
             }
             What::Speech(words) => worker.speech((ticket, place), words),
             What::Audio(url) => worker.audio((ticket, place), url),
+            What::Mail(mail) => {
+                let worker = Rc::clone(&worker);
+                spawn_local(async move {
+                    let result = match &worker.mailer {
+                        Some(mailer) => mailer.send(&mail).await,
+                        None => Err("no mail relay is configured: set `voice.mail_relay`".to_owned()),
+                    };
+                    drop(place);
+                    worker.deliver.deliver(ticket, Done::Mailed(result));
+                });
+            }
+            What::Stream(opening, orders) => {
+                let worker = Rc::clone(&worker);
+                spawn_local(async move {
+                    let tell = |news| worker.deliver.deliver(ticket, Done::Stream(news));
+                    websocket::run(*opening, orders, worker.settings.allow_private, tell).await;
+                    drop(place);
+                });
+            }
         }
     }
 }
 
 impl Worker {
-    fn new(settings: Settings, http: Http, deliver: Arc<dyn Deliver>) -> Worker {
+    fn new(settings: Settings, http: Http, mailer: Option<Mailer>, deliver: Arc<dyn Deliver>) -> Worker {
         Worker {
             http,
+            mailer,
             deliver,
             clock: Clock::new(),
             spoken: RefCell::new(Cache::new(settings.cache)),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::limits;
+use crate::config::MailRelay;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
@@ -23,6 +24,8 @@ pub(crate) struct Settings {
     /// Engines that run at the same time.
     pub(crate) processes: usize,
     pub(crate) speech_timeout: Duration,
+    /// Where mails go.
+    pub(crate) mail: Option<MailRelay>,
     /// Bytes of decoded speech kept, and as many of decoded files.
     pub(crate) cache: usize,
 }
@@ -38,6 +41,7 @@ impl Default for Settings {
             espeak: "espeak-ng".into(),
             processes: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             speech_timeout: limits::SPEECH_TIMEOUT,
+            mail: None,
             cache: limits::CACHE,
         }
     }

@@ -4,6 +4,8 @@
 mod answer;
 mod app;
 mod caller;
+mod messages;
+mod stream;
 
 use server::node::Node;
 use server::shard::ShardStatus;
@@ -14,13 +16,13 @@ pub(crate) fn sum(node: &Node, read: impl Fn(&ShardStatus) -> u64) -> u64 {
     node.board().shards().iter().map(read).sum()
 }
 
-/// Calls, dialogs, ports, prompts and questions: of all that nothing is left.
+/// Calls, dialogs, ports, prompts, streams and questions: of all that nothing is left.
 #[track_caller]
 pub(crate) fn nothing_left(node: &Node, calls: u64) {
     until("nothing is left", || {
         let left = |shard: &ShardStatus| {
             let voice = shard.voice;
-            voice.calls + voice.sessions + voice.ports + voice.prompts + voice.asks
+            voice.calls + voice.sessions + voice.ports + voice.prompts + voice.asks + voice.streams
         };
         (sum(node, |shard| shard.voice.calls_total) == calls && sum(node, left) == 0).then_some(())
     });

@@ -1,0 +1,106 @@
+//! MESSAGE outside of any dialog, as a user agent client (RFC 3428 §4): sent once, answered once.
+
+use bytes::Bytes;
+
+use super::outgoing::CHALLENGES;
+use super::{
+    CommandError, Dialog, Invite, Login, MessageId, Out, SessionEffect, SessionEvent, Sessions, auth,
+};
+use crate::events::{Onward, RequestId};
+use crate::limits;
+use crate::wire::Message;
+
+/// One that waits for its final response, kept to be sent again with credentials.
+pub(super) struct Texting {
+    id: MessageId,
+    message: Message,
+    onward: Onward,
+    login: Option<Box<Login>>,
+    challenges: u8,
+}
+
+/// A text to be sent.
+#[derive(Clone, Debug, Default)]
+pub struct MessageOut {
+    /// As in [`Invite`].
+    pub target: Box<str>,
+    pub path: Box<str>,
+    pub received: Option<router::Received>,
+    pub from: Box<str>,
+    pub to: Box<str>,
+    /// Made here when empty.
+    pub call_id: Box<str>,
+    pub content_type: Box<str>,
+    pub body: Bytes,
+    pub login: Option<Login>,
+}
+
+impl Sessions {
+    pub(crate) fn message(&mut self, text: MessageOut, out: &mut Out) -> Result<MessageId, CommandError> {
+        let lines = [&text.target, &text.path, &text.from, &text.to, &text.call_id, &text.content_type];
+        let is_one_line = lines.iter().all(|line| !line.contains(char::is_control));
+        if self.texts.len() >= limits::SESSION_TEXTS || !is_one_line {
+            return Err(CommandError::Refused);
+        }
+        let call_id: Box<[u8]> = match &*text.call_id {
+            "" => self.rng.token(limits::TAG_CHARS).into_bytes().into(),
+            given => given.as_bytes().into(),
+        };
+        let MessageOut { target, path, received, from, to, content_type, body, login, .. } = text;
+        let names = Invite { target, path, received, from, to, ..Invite::default() };
+        let tag = self.tag();
+        let mut dialog = Dialog::calling(&names, call_id, tag).ok_or(CommandError::Refused)?;
+        let (mut request, onward) = dialog.request("MESSAGE");
+        request.header("User-Agent", crate::wire::PRODUCT.as_bytes());
+        let bytes = request.finish_with(&content_type, &body);
+        // What was put into it by others must leave it a message.
+        let message = Message::parse(bytes.clone()).map_err(|_| CommandError::Refused)?;
+        let number = self.next_id();
+        let id = MessageId(number);
+        let texting =
+            Texting { id, message, onward: onward.clone(), login: login.map(Box::new), challenges: 0 };
+        self.texts.insert(number, texting);
+        out.push(SessionEffect::Request { id: RequestId(number), bytes, onward });
+        Ok(id)
+    }
+
+    /// A final response, or a failure of ours, to a MESSAGE. False: it is of something else.
+    pub(super) fn handle_text_final(
+        &mut self,
+        request: RequestId,
+        status: u16,
+        response: Option<&Message>,
+        out: &mut Out,
+    ) -> bool {
+        let Some(texting) = self.texts.remove(&request.0) else { return false };
+        let id = texting.id;
+        let is_again = response.is_some_and(|response| self.prove_text(texting, response, out));
+        if !is_again {
+            out.push(SessionEffect::Event(SessionEvent::MessageAnswered { message: id, status }));
+        }
+        true
+    }
+
+    pub(super) fn is_text(&self, request: RequestId) -> bool {
+        self.texts.contains_key(&request.0)
+    }
+
+    /// Sent again with credentials, when it was challenged and we have some.
+    fn prove_text(&mut self, mut texting: Texting, response: &Message, out: &mut Out) -> bool {
+        let Some(login) = texting.login.as_deref().filter(|_| texting.challenges < CHALLENGES) else {
+            return false;
+        };
+        texting.challenges += 1;
+        let cseq = 1 + u32::from(texting.challenges);
+        let Some(bytes) = auth::answer(&mut self.rng, &texting.message, response, login, cseq) else {
+            return false;
+        };
+        let Ok(message) = Message::parse(bytes.clone()) else { return false };
+        texting.message = message;
+        let number = self.next_id();
+        let onward = texting.onward.clone();
+        self.texts.insert(number, texting);
+        out.push(SessionEffect::Request { id: RequestId(number), bytes, onward });
+        true
+    }
+}
