@@ -60,6 +60,10 @@ namespaces! {
     MUC_USER = "http://jabber.org/protocol/muc#user";
     MUC_OWNER = "http://jabber.org/protocol/muc#owner";
     MUC_ADMIN = "http://jabber.org/protocol/muc#admin";
+    CONFERENCE = "jabber:x:conference";
+    OCCUPANT_ID = "urn:xmpp:occupant-id:0";
+    MODERATE = "urn:xmpp:message-moderate:1";
+    RETRACT = "urn:xmpp:message-retract:1";
     PUBSUB = "http://jabber.org/protocol/pubsub";
     PUBSUB_EVENT = "http://jabber.org/protocol/pubsub#event";
     PUBSUB_OWNER = "http://jabber.org/protocol/pubsub#owner";

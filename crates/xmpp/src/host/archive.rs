@@ -4,7 +4,8 @@ use stdx::Instant;
 
 use super::feature::Feature;
 use super::{Host, Outbox};
-use crate::{Bare, Element};
+use crate::stanza::Condition;
+use crate::{Bare, Element, Jid};
 
 pub(super) const FEATURE: Feature = Feature { specifications: &[], account: &[], server: &[], handles: &[] };
 
@@ -27,5 +28,22 @@ impl Host {
         _message: &mut Element,
         _out: &mut Outbox,
     ) {
+    }
+
+    /// A message of an archive's owner, with whom; the answer is its id there.
+    pub(super) fn archive_write(
+        &mut self,
+        _now: Instant,
+        _owner: &Bare,
+        _with: &Jid,
+        _stanza: &Element,
+        _out: &mut Outbox,
+    ) -> Box<str> {
+        self.token().into()
+    }
+
+    /// A question for an archive, by one who may read it.
+    pub(super) fn archive_query(&mut self, _now: Instant, _owner: &Bare, iq: &Element, out: &mut Outbox) {
+        self.refuse(iq, &Condition::ServiceUnavailable.into(), out);
     }
 }

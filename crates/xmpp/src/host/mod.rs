@@ -39,6 +39,7 @@ use stdx::rng::Rng;
 use stdx::slab::{Key, Slab};
 
 pub use effect::{Change, Edge, Effect, Load, Loaded, RecordError, Ticket};
+pub use muc::RoomCreation;
 
 use crate::{Bare, Element, Jid};
 use session::Session;
@@ -57,6 +58,7 @@ pub struct Settings {
     pub resume_for: std::time::Duration,
     /// Contact addresses of the operator by kind (XEP-0157): `abuse-addresses`, `mailto:…`.
     pub contacts: Vec<(Box<str>, Box<str>)>,
+    pub room_creation: RoomCreation,
 }
 
 impl Settings {

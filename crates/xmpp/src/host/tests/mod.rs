@@ -18,6 +18,7 @@ pub(super) fn settings() -> Settings {
         version: "1".into(),
         resume_for: Duration::from_secs(300),
         contacts: Vec::new(),
+        room_creation: RoomCreation::default(),
     }
 }
 
