@@ -1,5 +1,7 @@
 //! A world with one host: clients, a record in memory, and nobody else.
 
+mod muc;
+
 use std::collections::HashMap;
 use std::time::Duration;
 
