@@ -178,6 +178,11 @@ impl Room {
         if self.is_archived() {
             all.push(170);
         }
+        // The address as it was prepared is not the one that was written.
+        let written = stanza.attr("to").and_then(|to| to.split_once('/')).map(|(_, nick)| nick);
+        if written.is_some_and(|written| written != &*me.nick) {
+            all.push(210);
+        }
         all.extend_from_slice(codes);
         let notice = Notice { codes: &all, cause: Some(stanza), ..Notice::of(self, me) };
         out.push(Out::Send(to(&notice.build(self, true, true), from)));

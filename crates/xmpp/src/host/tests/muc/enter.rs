@@ -273,3 +273,12 @@ fn the_end_of_the_service_is_told() {
     hall.groupchat(CRONE, "hello?");
     assert_eq!(outcome(&hall.only(CRONE)), "item-not-found");
 }
+
+#[test]
+fn a_nickname_that_is_written_otherwise_comes_back_prepared() {
+    let mut hall = Hall::coven(&[]);
+    hall.enter(WICCA, "ﬁre");
+    assert_eq!(all_seen(&hall.hear(WICCA)).last().unwrap(), "fire here participant/none 110 210");
+    hall.enter(HAG, "fire");
+    assert_eq!(outcome(&hall.only(HAG)), "conflict");
+}
