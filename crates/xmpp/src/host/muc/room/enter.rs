@@ -236,6 +236,11 @@ impl Room {
             }
         } else {
             self.remove_session(from);
+            // The user's other clients are still there under the old one.
+            if let Some(old) = self.occupants.get(&key) {
+                let seen = Notice::of(self, old).build(self, self.sees_addresses(role), false);
+                out.push(Out::Send(to(&seen, from)));
+            }
             match target {
                 Some(target) => self.add_session(target, from),
                 None => {

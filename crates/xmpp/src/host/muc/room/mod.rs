@@ -13,6 +13,8 @@ mod query;
 mod record;
 mod register;
 mod rules;
+#[cfg(test)]
+mod tests;
 mod voice;
 
 use std::collections::{BTreeMap, HashMap};

@@ -160,3 +160,120 @@ pub(super) fn may_list_role(actor: Standing, listed: Role) -> bool {
         Role::Moderator => actor.affiliation >= Affiliation::Admin,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(result: Result<(), Condition>) -> char {
+        match result {
+            Ok(()) => '+',
+            Err(Condition::Forbidden) => 'f',
+            Err(Condition::NotAllowed) => 'n',
+            Err(Condition::Conflict) => 'c',
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+
+    fn standing(text: &str) -> Standing {
+        let (role, affiliation) = text.split_once('/').unwrap();
+        Standing { role: Role::parse(role).unwrap(), affiliation: Affiliation::parse(affiliation).unwrap() }
+    }
+
+    /// §5.1.3: each line one target; each column one actor, with the new roles none, visitor, participant, moderator.
+    #[test]
+    fn every_cell_of_roles() {
+        let actors = [
+            "none/owner",
+            "visitor/none",
+            "participant/member",
+            "moderator/none",
+            "moderator/member",
+            "moderator/admin",
+            "moderator/owner",
+        ];
+        for (target, expected) in [
+            ("visitor/none", "ffff ffff ffff +++f +++f ++++ ++++"),
+            ("participant/none", "ffff ffff ffff +++f +++f ++++ ++++"),
+            ("participant/member", "ffff ffff ffff n++f +++f ++++ ++++"),
+            ("moderator/none", "ffff ffff ffff nnn+ nnn+ ++++ ++++"),
+            ("moderator/member", "ffff ffff ffff nnn+ nnn+ ++++ ++++"),
+            ("moderator/admin", "ffff ffff ffff nnn+ nnn+ nnn+ +nn+"),
+            ("moderator/owner", "ffff ffff ffff nnn+ nnn+ nnn+ nnn+"),
+        ] {
+            let of_actor = |actor: &str| -> String {
+                let set = |role| cell(may_set_role(standing(actor), standing(target), role));
+                Role::ALL.into_iter().map(set).collect()
+            };
+            assert_eq!(actors.map(of_actor).join(" "), expected, "{target}");
+        }
+    }
+
+    /// §5.2.2: each line one actor; each column one target, with the new affiliations outcast, none, member, admin,
+    /// owner.
+    #[test]
+    fn every_cell_of_affiliations() {
+        for (actor, expected) in [
+            (Affiliation::Outcast, "fffff fffff fffff fffff fffff"),
+            (Affiliation::None, "fffff fffff fffff fffff fffff"),
+            (Affiliation::Member, "fffff fffff fffff fffff fffff"),
+            (Affiliation::Admin, "+++ff +++ff +++ff nnn+n nnnn+"),
+            (Affiliation::Owner, "+++++ +++++ +++++ +++++ +++++"),
+        ] {
+            let of_target = |target| -> String {
+                let set = |affiliation| cell(may_set_affiliation(actor, target, affiliation, false));
+                Affiliation::ALL.into_iter().map(set).collect()
+            };
+            assert_eq!(Affiliation::ALL.map(of_target).join(" "), expected, "{actor:?}");
+        }
+    }
+
+    #[test]
+    fn of_oneself_one_may_give_up_what_one_is_and_no_more() {
+        for (actor, expected) in [
+            (Affiliation::None, "fffff"),
+            (Affiliation::Member, "fffff"),
+            (Affiliation::Admin, "c+++n"),
+            (Affiliation::Owner, "c++++"),
+        ] {
+            let set = |affiliation| cell(may_set_affiliation(actor, actor, affiliation, true));
+            assert_eq!(Affiliation::ALL.into_iter().map(set).collect::<String>(), expected, "{actor:?}");
+        }
+    }
+
+    /// Each line one who asks; the lists of outcasts, nobody, members, administrators, owners; then in an open circle.
+    #[test]
+    fn every_cell_of_lists() {
+        for (actor, expected) in [
+            (Affiliation::Outcast, "----- -----"),
+            (Affiliation::None, "----- -----"),
+            (Affiliation::Member, "--+-- --+++"),
+            (Affiliation::Admin, "+-+-- +-+++"),
+            (Affiliation::Owner, "+-+++ +-+++"),
+        ] {
+            let lists = |is_open| -> String {
+                let sees = |listed| if may_list(actor, listed, is_open) { '+' } else { '-' };
+                Affiliation::ALL.into_iter().map(sees).collect()
+            };
+            assert_eq!([false, true].map(lists).join(" "), expected, "{actor:?}");
+        }
+        for (actor, expected) in [
+            ("participant/owner", "---+"),
+            ("moderator/none", "-++-"),
+            ("moderator/member", "-++-"),
+            ("moderator/admin", "-+++"),
+        ] {
+            let sees = |listed| if may_list_role(standing(actor), listed) { '+' } else { '-' };
+            assert_eq!(Role::ALL.into_iter().map(sees).collect::<String>(), expected, "{actor}");
+        }
+    }
+
+    /// §5.1.2.
+    #[test]
+    fn roles_that_come_with_affiliations() {
+        let roles =
+            |is_moderated| Affiliation::ALL.map(|affiliation| affiliation.role(is_moderated).as_str());
+        assert_eq!(roles(false), ["none", "participant", "participant", "moderator", "moderator"]);
+        assert_eq!(roles(true), ["none", "visitor", "participant", "moderator", "moderator"]);
+    }
+}

@@ -5,7 +5,7 @@ mod discover;
 mod enter;
 mod keep;
 mod own;
-mod properties;
+mod privileges;
 mod rule;
 mod talk;
 
