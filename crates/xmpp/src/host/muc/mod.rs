@@ -3,7 +3,7 @@
 mod room;
 mod service;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use stdx::Instant;
 
@@ -30,7 +30,7 @@ pub(super) const FEATURE: Feature = Feature {
         specification(
             "XEP-0045",
             "Multi-User Chat",
-            "1.35.1",
+            "1.34.6",
             Level::Complete,
             "a registration needs no approval and is refused by rooms for members; presence is shown for all roles",
         ),
@@ -76,8 +76,8 @@ pub enum RoomCreation {
 #[derive(Default)]
 pub(super) struct Rooms {
     slots: HashMap<Bare, Slot>,
-    /// Rooms that were left, the earliest first. One that is in use again is skipped.
-    idle: VecDeque<(Instant, Bare)>,
+    /// Rooms that nobody is in, and until when they stay in memory.
+    idle: BTreeSet<(Instant, Bare)>,
 }
 
 /// The place of one room.
@@ -88,6 +88,7 @@ struct Slot {
     /// It is being read or written: stanzas wait, so that what is undone undoes nothing else.
     is_busy: bool,
     waiting: VecDeque<Box<Element>>,
+    /// As in `Rooms::idle`.
     idle_until: Option<Instant>,
 }
 
@@ -100,25 +101,37 @@ struct Unsaved {
 
 impl Rooms {
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.idle.front().map(|(until, _)| *until)
+        self.idle.first().map(|(until, _)| *until)
     }
 
     fn room(&mut self, address: &Bare) -> Option<&mut Room> {
         self.slots.get_mut(address)?.room.as_deref_mut()
     }
 
-    fn is_idle(&self, address: &Bare, until: Instant) -> bool {
-        let slot = self.slots.get(address);
-        slot.is_some_and(|slot| slot.idle_until == Some(until) && !slot.is_busy)
+    fn set_idle(&mut self, address: &Bare, until: Option<Instant>) {
+        let Some(slot) = self.slots.get_mut(address) else { return };
+        let old = std::mem::replace(&mut slot.idle_until, until);
+        if let Some(old) = old {
+            self.idle.remove(&(old, address.clone()));
+        }
+        if let Some(until) = until {
+            self.idle.insert((until, address.clone()));
+        }
+    }
+
+    fn remove(&mut self, address: &Bare) -> Option<Slot> {
+        self.set_idle(address, None);
+        self.slots.remove(address)
     }
 
     /// A place for one more, if need be that of the one that was left longest ago.
     fn make_place(&mut self) -> bool {
         while self.slots.len() >= ROOMS {
-            let Some((until, oldest)) = self.idle.pop_front() else { return false };
-            if self.is_idle(&oldest, until) {
-                self.slots.remove(&oldest);
-            }
+            let is_free = |address: &Bare| self.slots.get(address).is_some_and(|slot| !slot.is_busy);
+            let Some((_, oldest)) = self.idle.iter().find(|(_, address)| is_free(address)).cloned() else {
+                return false;
+            };
+            self.remove(&oldest);
         }
         true
     }
@@ -126,12 +139,11 @@ impl Rooms {
 
 impl Host {
     pub(super) fn expire_rooms(&mut self, now: Instant, _out: &mut Outbox) {
-        while let Some((until, _)) = self.rooms.idle.front()
-            && *until <= now
-        {
-            let Some((until, address)) = self.rooms.idle.pop_front() else { return };
-            if self.rooms.is_idle(&address, until) {
-                self.rooms.slots.remove(&address);
+        while let Some((_, address)) = self.rooms.idle.first().filter(|(until, _)| *until <= now).cloned() {
+            if self.rooms.slots.get(&address).is_some_and(|slot| slot.is_busy) {
+                self.rooms.set_idle(&address, Some(now + ROOM_IDLE));
+            } else {
+                self.rooms.remove(&address);
             }
         }
     }
@@ -241,7 +253,7 @@ impl Host {
 
     /// Whoever waits is told so, and the next one asks the record again.
     fn room_unavailable(&mut self, address: &Bare, out: &mut Outbox) {
-        let Some(slot) = self.rooms.slots.remove(address) else { return };
+        let Some(slot) = self.rooms.remove(address) else { return };
         for stanza in slot.waiting {
             self.refuse_in_room(&stanza, Condition::ResourceConstraint, out);
         }
@@ -257,16 +269,18 @@ impl Host {
         }
         let Some(slot) = self.rooms.slots.get_mut(address).filter(|slot| !slot.is_busy) else { return };
         match &slot.room {
-            Some(room) if !room.is_empty() => slot.idle_until = None,
-            Some(room) if room.is_persistent() => {
-                if slot.idle_until.is_none() {
-                    let until = now + ROOM_IDLE;
-                    slot.idle_until = Some(until);
-                    self.rooms.idle.push_back((until, address.clone()));
+            Some(room) if !room.is_empty() => {
+                if slot.idle_until.is_some() {
+                    self.rooms.set_idle(address, None);
                 }
             }
-            // Temporary ones go with the last occupant (§10.9, §4.2).
-            _ => drop(self.rooms.slots.remove(address)),
+            Some(room) if room.is_persistent() => {
+                if slot.idle_until.is_none() {
+                    self.rooms.set_idle(address, Some(now + ROOM_IDLE));
+                }
+            }
+            // Temporary ones go with the last occupant (§4.2).
+            _ => drop(self.rooms.remove(address)),
         }
     }
 

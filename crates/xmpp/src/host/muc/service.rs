@@ -81,13 +81,13 @@ impl Host {
 
 /// One page of them, and what page it is when one was asked for.
 fn page(rooms: &BTreeMap<Box<str>, Box<str>>, set: Option<&Element>) -> Result<Element, Condition> {
-    let all: Vec<(&Box<str>, &Box<str>)> = rooms.iter().collect();
+    let all: Vec<(&str, &str)> = rooms.iter().map(|(address, name)| (&**address, &**name)).collect();
     let content = |name| set.and_then(|set| set.content_of(name, ns::RSM));
     let max = match content("max") {
         Some(max) => max.parse::<usize>().map_err(|_| Condition::BadRequest)?.min(ROOMS_PAGE),
         None => ROOMS_PAGE,
     };
-    let place = |address: &str| all.partition_point(|(known, _)| ***known < *address);
+    let place = |address: &str| all.partition_point(|(known, _)| *known < address);
     let known = |address: &str| rooms.contains_key(address).then_some(()).ok_or(Condition::ItemNotFound);
     let (from, until) = if let Some(after) = content("after").filter(|after| !after.is_empty()) {
         known(&after)?;
@@ -104,8 +104,8 @@ fn page(rooms: &BTreeMap<Box<str>, Box<str>>, set: Option<&Element>) -> Result<E
     };
     let some = all.get(from..until).unwrap_or_default();
     let items = some.iter().map(|(address, name)| {
-        let name = Some(&***name).filter(|name| !name.is_empty()).or(address.split('@').next());
-        Element::new("item", ns::DISCO_ITEMS).with("jid", (**address).clone()).with_opt("name", name)
+        let name = Some(*name).filter(|name| !name.is_empty()).or(address.split('@').next());
+        Element::new("item", ns::DISCO_ITEMS).with("jid", *address).with_opt("name", name)
     });
     let mut query = Element::new("query", ns::DISCO_ITEMS).children(items);
     // Who asked for no page gets to know that it is not all.
@@ -115,7 +115,7 @@ fn page(rooms: &BTreeMap<Box<str>, Box<str>>, set: Option<&Element>) -> Result<E
     Ok(query)
 }
 
-fn result_set(some: &[(&Box<str>, &Box<str>)], from: usize, count: usize) -> Element {
+fn result_set(some: &[(&str, &str)], from: usize, count: usize) -> Element {
     let text = |name: &'static str, text: &str| Element::new(name, ns::RSM).text(text);
     let mut set = Element::new("set", ns::RSM);
     if let (Some((first, _)), Some((last, _))) = (some.first(), some.last()) {

@@ -85,7 +85,7 @@ impl Room {
                 }
                 Wish::Affiliation { user, affiliation, reason } => {
                     has_changed = true;
-                    self.set_affiliation(&user, affiliation, by.as_deref(), reason, out);
+                    self.set_affiliation(&user, affiliation, by.as_deref(), reason.as_deref(), out);
                 }
             }
         }
@@ -173,11 +173,11 @@ impl Room {
         user: &Bare,
         affiliation: Affiliation,
         by: Option<&str>,
-        reason: Option<Box<str>>,
+        reason: Option<&str>,
         out: &mut Vec<Out>,
     ) {
         let old = self.affiliation(user);
-        let kept = reason.clone().filter(|_| affiliation == Affiliation::Outcast);
+        let kept = reason.filter(|_| affiliation == Affiliation::Outcast).map(Box::from);
         self.set_entry(user, |entry| {
             entry.affiliation = affiliation;
             entry.reason = kept;
@@ -185,7 +185,6 @@ impl Room {
                 entry.nick = None;
             }
         });
-        let reason = reason.as_deref();
         let here: Vec<u64> = if user.local().is_some() {
             self.by_user.get(user).cloned().unwrap_or_default()
         } else {
@@ -215,11 +214,8 @@ impl Room {
     fn role_follows(&mut self, key: u64, old: Affiliation, new: Affiliation) {
         let is_moderated = self.config.is_moderated;
         let Some(occupant) = self.occupants.get_mut(&key) else { return };
-        let was_admin = old >= Affiliation::Admin;
-        let is_admin = new >= Affiliation::Admin;
-        if is_admin || was_admin {
-            occupant.role = new.role(is_moderated);
-        } else if new != old && occupant.role != Role::Moderator {
+        let is_about_admins = old.max(new) >= Affiliation::Admin;
+        if is_about_admins || (new != old && occupant.role != Role::Moderator) {
             occupant.role = new.role(is_moderated);
         }
     }

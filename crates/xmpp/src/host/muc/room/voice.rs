@@ -37,8 +37,10 @@ impl Room {
         };
         let is_admin = self.affiliation(&inviter.user) >= Affiliation::Admin;
         // §7.8.2: into a room for members, those only who could make members.
-        let may = is_admin || inviter.role == Role::Moderator && !self.config.is_members_only;
-        if !may && !(self.config.may_invite && inviter.role >= Role::Participant) {
+        let may = is_admin
+            || (inviter.role == Role::Moderator && !self.config.is_members_only)
+            || (self.config.may_invite && inviter.role >= Role::Participant);
+        if !may {
             return refuse(stanza, Condition::Forbidden, out);
         }
         let mut guests = Vec::new();
