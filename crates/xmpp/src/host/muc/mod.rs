@@ -443,7 +443,7 @@ fn may_change(stanza: &Element) -> bool {
 }
 
 /// Messages that an archive has (XEP-0313 §5.1.1): not those that are about the moment.
-fn is_kept(message: &Element) -> bool {
+pub(super) fn is_kept(message: &Element) -> bool {
     let is_lasting = |child: &Element| {
         child.is("body", ns::CLIENT)
             || child.is("retract", ns::RETRACT)

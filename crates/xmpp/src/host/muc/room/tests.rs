@@ -188,6 +188,7 @@ fn check(room: &Room, views: &Views) {
     }
     assert_eq!((room.by_nick.len(), room.by_session.len()), (room.occupants.len(), sessions));
     assert_eq!(room.by_user.values().map(Vec::len).sum::<usize>(), room.occupants.len());
+    assert!(room.by_user.values().all(|keys| !keys.is_empty()));
     assert!(room.owners() > 0, "nobody owns it");
     let nicks: BTreeSet<String> = room.by_nick.keys().map(|nick| nick.to_string()).collect();
     let here: BTreeSet<String> = room.by_session.keys().map(|session| session.to_string()).collect();
@@ -251,4 +252,15 @@ fn a_thousand_occupants_get_one_copy_each() {
         })
         .collect();
     assert_eq!((copies.len(), addressees.len()), (1_000, 1_000));
+}
+
+/// XEP-0313 §6.1.2: the archive knows who it was where everybody may, and nowhere else.
+#[test]
+fn the_archive_has_addresses_only_where_they_are_no_secret() {
+    let mut views = Views::new();
+    let mut room = opened(&mut views);
+    let said = parse(&format!("<message type='groupchat' from='{ROOM}/n0'><body>hi</body></message>"));
+    assert!(!room.archived(&said).to_string().contains(OWNER));
+    room.config.is_whois_anyone = true;
+    assert!(room.archived(&said).to_string().contains(OWNER));
 }

@@ -193,6 +193,23 @@ fn questions_between_occupants_go_through_the_room() {
         );
         assert!(hall.mail.is_empty(), "the other client did not ask");
     }
+    // The client that asked hears it, and from the nickname that was asked, however many there are.
+    let other = "crone1@example.org/cellphone";
+    hall.enter(other, "cronephone");
+    hall.forget();
+    for (asker, nick) in
+        [(HAG, "firstwitch"), (phone, "firstwitch"), (HAG, "cronephone"), (phone, "cronephone")]
+    {
+        hall.say(
+            asker,
+            &format!("<iq id='q' type='get' to='{ROOM}/{nick}'><vCard xmlns='vcard-temp'/></iq>"),
+        );
+        let question = hall.only("crone1@example.org");
+        let id = question.attr("id").unwrap();
+        hall.say("crone1@example.org", &format!("<iq id='{id}' type='result' to='{ROOM}/hag'/>"));
+        assert_eq!(hall.only(asker).attr("from"), Some(&*format!("{ROOM}/{nick}")));
+        assert!(hall.mail.is_empty());
+    }
     for id in ["", "x", &"ü".repeat(13)] {
         hall.say(CRONE, &format!("<iq id='{id}' type='result' to='{ROOM}/hag'/>"));
     }

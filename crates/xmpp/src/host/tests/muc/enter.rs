@@ -42,6 +42,9 @@ fn each_sees_the_others_then_himself_and_addresses_only_as_a_moderator() {
     assert_eq!(item(&heard[1]).attr("jid"), Some(WICCA));
     let owner = hall.only(CRONE);
     assert_eq!(item(&owner).attr("jid"), Some(WICCA));
+    hall.enter(HAG, "hag");
+    assert_eq!(item(&hall.only(WICCA)).attr("jid"), None);
+    assert_eq!(item(&hall.only(CRONE)).attr("jid"), Some(HAG));
     let id = owner.get("occupant-id", ns::OCCUPANT_ID).unwrap().attr("id").unwrap().to_owned();
     assert!(!id.is_empty() && !id.contains("wicca"));
     // XEP-0421: the same person has the same one when he comes again.

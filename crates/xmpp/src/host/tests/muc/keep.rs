@@ -191,3 +191,21 @@ fn the_archive_is_for_those_who_could_have_heard() {
     hall.admin(CRONE, "<item affiliation='outcast' jid='hag66@shakespeare.lit'/>");
     assert_eq!(outcome(&hall.iq(HAG, "set", query)), "forbidden");
 }
+
+#[test]
+fn what_is_about_the_moment_is_in_no_archive() {
+    for (inside, expected) in [
+        ("<body>hi</body>", true),
+        ("<retract xmlns='urn:xmpp:message-retract:1' id='1'/>", true),
+        ("<reactions xmlns='urn:xmpp:reactions:0' id='1'/>", true),
+        ("<composing xmlns='http://jabber.org/protocol/chatstates'/>", false),
+        ("<subject>Fire</subject>", false),
+        ("<body>hi</body><no-store xmlns='urn:xmpp:hints'/>", false),
+        ("<body>hi</body><no-permanent-store xmlns='urn:xmpp:hints'/>", false),
+    ] {
+        let xml = format!("<message type='groupchat'>{inside}</message>");
+        let prefixes = crate::xml::Prefixes::of_default(ns::CLIENT);
+        let message = crate::xml::parse(xml.as_bytes(), &prefixes).unwrap();
+        assert_eq!(crate::host::muc::is_kept(&message), expected, "{inside}");
+    }
+}
