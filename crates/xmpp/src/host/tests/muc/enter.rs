@@ -289,3 +289,25 @@ fn a_nickname_that_is_written_otherwise_comes_back_prepared() {
     hall.enter(HAG, "fire");
     assert_eq!(outcome(&hall.only(HAG)), "conflict");
 }
+
+#[test]
+fn a_nickname_has_so_many_clients_and_a_room_so_many_occupants() {
+    let mut hall = Hall::coven(&[]);
+    for number in 0..crate::limits::SESSIONS_OF_OCCUPANT {
+        hall.enter(&format!("hag66@shakespeare.lit/{number}"), "hag");
+    }
+    hall.forget();
+    hall.enter(HAG, "hag");
+    assert_eq!(outcome(&hall.only(HAG)), "resource-constraint");
+    // Neither is it reached by another nickname.
+    hall.enter(HAG, "other");
+    hall.forget();
+    hall.say(HAG, &format!("<presence to='{ROOM}/hag'/>"));
+    assert_eq!(outcome(&hall.only(HAG)), "resource-constraint");
+    hall.configure(&[("maxusers", "3")]);
+    hall.forget();
+    hall.say("hag66@shakespeare.lit/1", &format!("<presence to='{ROOM}/third'/>"));
+    hall.forget();
+    hall.say("hag66@shakespeare.lit/2", &format!("<presence to='{ROOM}/fourth'/>"));
+    assert_eq!(outcome(&hall.only("hag66@shakespeare.lit/2")), "resource-constraint");
+}

@@ -186,3 +186,26 @@ fn members_of_an_open_circle_know_whom_to_encrypt_to() {
     assert_eq!(list(&mut hall, HAG, "affiliation='member'").unwrap(), [HAG_BARE]);
     assert_eq!(list(&mut hall, HAG, "affiliation='outcast'").unwrap_err(), "forbidden");
 }
+
+#[test]
+fn a_moderator_who_becomes_a_member_moderates_on() {
+    let mut hall = full_coven(&[]);
+    hall.admin(CRONE, "<item nick='hag' role='moderator'/>");
+    hall.forget();
+    hall.admin(CRONE, "<item affiliation='member' nick='hag'/>");
+    assert_eq!(seen(&hall.only(HAG)), "hag here moderator/member 110");
+}
+
+#[test]
+fn a_list_of_members_has_an_end() {
+    let mut hall = full_coven(&[]);
+    let items: String = (0..crate::limits::AFFILIATIONS)
+        .map(|number| format!("<item affiliation='member' jid='m{number}@example.org'/>"))
+        .collect();
+    assert_eq!(hall.admin(CRONE, &items), "resource-constraint");
+    let fitting = items.rsplit_once("<item").unwrap().0;
+    assert_eq!(hall.admin(CRONE, fitting), "result");
+    assert_eq!(hall.admin(CRONE, "<item affiliation='member' nick='hag'/>"), "resource-constraint");
+    assert_eq!(hall.admin(CRONE, "<item affiliation='none' jid='m1@example.org'/>"), "result");
+    assert_eq!(hall.admin(CRONE, "<item affiliation='member' nick='hag'/>"), "result");
+}

@@ -109,6 +109,9 @@ fn visitors_have_no_voice_until_a_moderator_grants_it() {
     assert_eq!(outcome(&hall.only(WICCA)), "forbidden");
     hall.say(CRONE, &allow("0"));
     assert!(hall.mail.is_empty());
+    // Somebody else may have the nickname by now.
+    hall.say(CRONE, &allow("1").replace(HAG, "other@example.org/x"));
+    assert_eq!(outcome(&hall.only(CRONE)), "item-not-found");
     hall.say(CRONE, &allow("true"));
     assert_eq!(seen(&hall.only(HAG)), "hag here participant/none 110");
     hall.forget();
@@ -333,4 +336,16 @@ fn a_message_to_many_is_one_body_and_a_copy_each() {
     };
     assert_eq!(effects(&mut hall, 10), 11);
     assert_eq!(effects(&mut hall, 250), 251);
+}
+
+#[test]
+fn long_messages_do_not_fill_the_memory() {
+    let mut hall = Hall::coven(&[]);
+    let long = "x".repeat(20 << 10);
+    for _ in 0..20 {
+        hall.groupchat(CRONE, &long);
+    }
+    hall.enter(HAG, "hag");
+    let past = hall.hear(HAG).iter().filter(|stanza| !body(stanza).is_empty()).count();
+    assert_eq!(past, crate::limits::HISTORY_BYTES / (20 << 10));
 }
