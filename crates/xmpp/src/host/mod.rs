@@ -28,6 +28,7 @@ mod pubsub;
 mod push;
 mod roster;
 mod sm;
+mod turn;
 mod upload;
 mod vcard;
 
@@ -86,6 +87,7 @@ pub struct Host {
     last_ticket: u64,
     /// Sessions that wait to be resumed, the earliest deadline first.
     sleeping: VecDeque<(Instant, Key)>,
+    turns: turn::Turns,
     caps: caps::Caps,
     rooms: muc::Rooms,
     pubsub: pubsub::PubSub,
@@ -104,6 +106,7 @@ impl Host {
             pending: HashMap::new(),
             last_ticket: 0,
             sleeping: VecDeque::new(),
+            turns: turn::Turns::default(),
             caps: caps::Caps::default(),
             rooms: muc::Rooms::default(),
             pubsub: pubsub::PubSub::default(),

@@ -106,7 +106,7 @@ impl Host {
     /// Nobody is signed in any more, and nothing waits: it costs nothing again.
     pub(super) fn forget_user(&mut self, bare: &Bare) {
         let is_idle = |user: &User| user.sessions.is_empty() && !matches!(user.record, Record::Loading(_));
-        if self.users.get(bare).is_some_and(is_idle) {
+        if self.users.get(bare).is_some_and(is_idle) && !self.is_changing(bare) {
             self.users.remove(bare);
         }
     }
@@ -250,7 +250,10 @@ impl Host {
         let (Ok(Some(to)), Ok(Some(from))) = (stanza::to(&element), stanza::from(&element)) else { return };
         let bare = to.bare();
         if self.users.get(&bare).is_none_or(|user| matches!(user.record, Record::Nobody)) {
-            self.refuse_nobody(&element, out);
+            match stanza::kind_of(&element) {
+                Some(Kind::Presence) => self.presence_to_nobody(&from, &to, &element, out),
+                _ => self.refuse_nobody(&element, out),
+            }
             return self.forget_user(&bare);
         }
         if self.blocks_incoming(&bare, &from) {
