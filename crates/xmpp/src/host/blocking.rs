@@ -127,6 +127,20 @@ impl Host {
         })
     }
 
+    /// Past the router: what comes from a blocked address would be dropped.
+    pub(super) fn refuse_blocked(
+        &mut self,
+        now: Instant,
+        key: Key,
+        stanza: &Element,
+        error: &StanzaError,
+        out: &mut Outbox,
+    ) {
+        if stanza::may_be_refused(stanza) {
+            self.deliver(now, key, stanza::refusal(stanza, error), out);
+        }
+    }
+
     /// Neither oneself nor one's server can be blocked, whatever the list says: they are how it is changed.
     pub(super) fn blocks_incoming(&self, user: &Bare, from: &Jid) -> bool {
         let Some(record) = self.record_of(user) else { return false };

@@ -185,9 +185,9 @@ impl Host {
     }
 
     /// Out to somebody else, unless the sender blocks him.
-    pub(super) fn send(&mut self, _now: Instant, key: Key, element: Element, out: &mut Outbox) {
+    pub(super) fn send(&mut self, now: Instant, key: Key, element: Element, out: &mut Outbox) {
         if let Some(error) = self.blocks_outgoing(key, &element) {
-            return self.refuse(&element, &error, out);
+            return self.refuse_blocked(now, key, &element, &error, out);
         }
         self.route(element, out);
     }
@@ -198,7 +198,7 @@ impl Host {
             element.set("to", jid.bare_str());
         }
         if let Some(error) = self.blocks_outgoing(key, &element) {
-            return self.refuse(&element, &error, out);
+            return self.refuse_blocked(now, key, &element, &error, out);
         }
         self.archive_sent(now, &jid.bare(), &element, out);
         self.carbons_sent(now, key, &element, out);

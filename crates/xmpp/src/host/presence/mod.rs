@@ -49,7 +49,7 @@ impl Host {
             };
         };
         if let Some(error) = self.blocks_outgoing(key, &presence) {
-            return self.refuse_presence(&presence, &error, out);
+            return self.refuse_blocked(now, key, &presence, &error, out);
         }
         if let Some(act) = Act::of(&presence) {
             return self.subscription_from(now, key, &to, act, presence, out);
