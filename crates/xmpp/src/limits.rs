@@ -49,8 +49,11 @@ pub const CAPS: usize = 5_000;
 /// Abilities of one kind of client. Beyond: they are not remembered, as if forged.
 pub const CAPS_FEATURES: usize = 500;
 
-/// Contacts' clients of which is known what kind they are. Beyond: the least recently heard of is forgotten.
-pub const CAPS_CLIENTS: usize = 100_000;
+/// Accounts of whose clients is known what kind they are. Beyond: the least recently heard of is forgotten.
+pub const CAPS_ACCOUNTS: usize = 100_000;
+
+/// Clients of one of them. Beyond: another one gets no events that clients ask for by their abilities.
+pub const CAPS_RESOURCES: usize = 32;
 
 /// Questions for abilities without an answer. Beyond: nothing is asked until some are answered or too old.
 pub const CAPS_QUESTIONS: usize = 1_000;

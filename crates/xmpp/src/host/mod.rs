@@ -14,7 +14,7 @@ pub mod user;
 
 pub mod archive;
 pub mod blocking;
-mod caps;
+pub mod caps;
 mod carbons;
 mod csi;
 mod disco;
@@ -58,6 +58,8 @@ pub struct Settings {
     pub resume_for: std::time::Duration,
     /// Contact addresses of the operator by kind (XEP-0157): `abuse-addresses`, `mailto:…`.
     pub contacts: Vec<(Box<str>, Box<str>)>,
+    /// When the server began, for its uptime (XEP-0012).
+    pub started: Instant,
 }
 
 impl Settings {

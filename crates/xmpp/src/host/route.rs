@@ -263,6 +263,9 @@ impl Host {
             Some(Kind::Presence) => self.presence_to(now, &from, &to, element, out),
             Some(Kind::Message) => self.message_to(now, &from, &to, element, out),
             Some(Kind::Iq) if to.is_bare() => self.ask(now, &element, &from, &to, None, out),
+            Some(Kind::Iq) if self.hides_last(&to, &from, &element) => {
+                self.refuse(&element, &Condition::Forbidden.into(), out);
+            }
             Some(Kind::Iq) => match self.session_of(&to) {
                 Some(key) => self.deliver(now, key, element, out),
                 None => self.refuse(&element, &Condition::ServiceUnavailable.into(), out),

@@ -1,6 +1,9 @@
 //! A world with one host: clients, a record in memory, and nobody else.
 
 mod blocking;
+mod caps;
+mod disco;
+mod last;
 mod presence;
 mod roster;
 
@@ -22,6 +25,7 @@ pub(super) fn settings() -> Settings {
         version: "1".into(),
         resume_for: Duration::from_secs(300),
         contacts: Vec::new(),
+        started: START,
     }
 }
 
