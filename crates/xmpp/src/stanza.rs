@@ -76,7 +76,7 @@ pub struct StanzaError {
     pub kind: Option<&'static str>,
     pub text: Option<Box<str>>,
     /// A condition of some protocol's own.
-    pub detail: Option<Element>,
+    pub detail: Option<Box<Element>>,
 }
 
 impl From<Condition> for StanzaError {
@@ -92,7 +92,7 @@ impl StanzaError {
 
     #[must_use]
     pub fn with(mut self, detail: Element) -> Self {
-        self.detail = Some(detail);
+        self.detail = Some(Box::new(detail));
         self
     }
 
@@ -103,7 +103,7 @@ impl StanzaError {
         if let Some(text) = &self.text {
             error.push(Element::new("text", ns::STANZA_ERRORS).text(&**text));
         }
-        error.children(self.detail.clone())
+        error.children(self.detail.as_deref().cloned())
     }
 }
 

@@ -141,8 +141,8 @@ impl Host {
         if is_initial {
             self.tell_of_others(now, key, &user, out);
         }
-        self.deliver_to_all(now, &self.keys_of(&user, Session::is_available), presence.clone(), out);
         self.broadcast(&user, &presence, out);
+        self.deliver_to_all(now, &self.keys_of(&user, Session::is_available), presence, out);
         if is_initial {
             self.probe_contacts(&user, &jid, out);
             self.ask_again(now, key, &user, out);
@@ -163,9 +163,11 @@ impl Host {
     fn broadcast(&self, user: &Bare, presence: &Element, out: &mut Outbox) {
         let Some(record) = self.record_of(user) else { return };
         let blocked = Blocklist::new(&record.blocked);
+        // With its place in the copied one, no copy has to grow for it.
+        let presence = presence.clone().with("to", "");
         for (contact, item) in &record.roster {
             if item.subscription.has_from() && !blocked.has(contact.as_jid()) {
-                out.push(addressed(presence, contact.as_str()));
+                out.push(addressed(&presence, contact.as_str()));
             }
         }
     }
@@ -174,7 +176,7 @@ impl Host {
     fn probe_contacts(&self, user: &Bare, jid: &Jid, out: &mut Outbox) {
         let Some(record) = self.record_of(user) else { return };
         let blocked = Blocklist::new(&record.blocked);
-        let probe = probe(jid);
+        let probe = probe(jid).with("to", "");
         for (contact, item) in &record.roster {
             if item.subscription.has_to() && !blocked.has(contact.as_jid()) {
                 out.push(addressed(&probe, contact.as_str()));

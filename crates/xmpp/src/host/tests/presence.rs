@@ -1,7 +1,10 @@
 //! Who is here, who is told, and who may be.
 
+use proptest::prelude::*;
+
 use super::effect::{RosterItem, Subscription};
 use super::*;
+use crate::host::presence::subscription::State;
 
 const ALICE: &str = "alice@example.org";
 const BOB: &str = "bob@x.org";
@@ -355,4 +358,71 @@ fn presence_goes_out_once_for_each_contact() {
     world.say(alice, "<presence><show>away</show></presence>");
     let sent: std::collections::HashSet<String> = world.sent_abroad().into_iter().collect();
     assert_eq!(sent.len(), 1_000);
+}
+
+/// What Alice (0) or Bob (1) does.
+fn step(world: &mut World, who: usize, clients: [u64; 2], act: u8) {
+    let other = ["bob@example.org", ALICE][who];
+    let roster = |attributes: &str| {
+        format!(
+            "<iq type='set' id='s'><query xmlns='jabber:iq:roster'><item jid='{other}' {attributes}/></query></iq>"
+        )
+    };
+    let stanza = match act {
+        0 => format!("<presence type='subscribe' to='{other}'/>"),
+        1 => format!("<presence type='unsubscribe' to='{other}'/>"),
+        2 => format!("<presence type='subscribed' to='{other}'/>"),
+        3 => format!("<presence type='unsubscribed' to='{other}'/>"),
+        4 => roster("subscription='remove'"),
+        _ => roster("name='x'"),
+    };
+    world.say(clients[who], &stanza);
+}
+
+/// What a client knows of a contact from pushes alone.
+fn follow(seen: &mut Option<String>, heard: &[String]) {
+    for push in heard.iter().filter(|stanza| stanza.starts_with("<iq type='set'")) {
+        let item = &push[push.find("<item").unwrap()..push.find("</query>").unwrap()];
+        *seen = (!item.contains("'remove'")).then(|| item.to_owned());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever two people do: each sees of the subscription what the other sees, clients that only hear pushes know
+    /// the roster, the record has what memory has, and presence goes where it may and nowhere else.
+    #[test]
+    fn both_sides_agree(acts in prop::collection::vec((0..2_usize, 0..6_u8), 0..24)) {
+        let bob_jid = "bob@example.org";
+        let mut world = World::new(&[ALICE, bob_jid]);
+        let clients = [here(&mut world, "alice@example.org/1"), here(&mut world, "bob@example.org/1")];
+        let mut seen: [Option<String>; 2] = [None, None];
+        for (who, act) in acts {
+            step(&mut world, who, clients, act);
+            for who in 0..2 {
+                follow(&mut seen[who], &world.hear(clients[who]));
+            }
+            let of = |user: &str, contact: &str| State::of(item(&world, user, contact).as_ref());
+            let (alice, bob) = (of(ALICE, bob_jid), of(bob_jid, ALICE));
+            prop_assert_eq!((alice.to, alice.pending_out), (bob.from, bob.pending_in));
+            prop_assert_eq!((bob.to, bob.pending_out), (alice.from, alice.pending_in));
+            for (user, record) in &world.record.users {
+                prop_assert_eq!(world.host.record_of(user), Some(record));
+            }
+        }
+        for who in 0..2 {
+            let roster = {
+                world.say(clients[who], "<iq type='get' id='r'><query xmlns='jabber:iq:roster'/></iq>");
+                world.hear(clients[who]).pop().unwrap()
+            };
+            match &seen[who] {
+                Some(item) => prop_assert!(roster.contains(item.as_str()), "{} {}", roster, item),
+                None => prop_assert!(!roster.contains("<item"), "{}", roster),
+            }
+        }
+        let may = State::of(item(&world, ALICE, bob_jid).as_ref()).from;
+        world.say(clients[0], "<presence><show>dnd</show></presence>");
+        prop_assert_eq!(world.hear(clients[1]).len(), usize::from(may));
+    }
 }
