@@ -64,3 +64,45 @@ pub const CAPS_QUESTIONS: usize = 1_000;
 
 /// Other clients that may be asked when the first gives a wrong answer. Beyond: a later presence has to.
 pub const CAPS_OTHERS: usize = 8;
+
+/// Stanzas that a session was sent and has not acknowledged (XEP-0198), asleep or not. Beyond: `resource-constraint`, and
+/// its messages go to the other sessions or are kept.
+pub const SM_QUEUE: usize = 2_000;
+
+/// Bytes of them, about. Beyond: the same.
+pub const SM_QUEUE_BYTES: usize = 4 << 20;
+
+/// Stanzas without a message among them after which we ask for an acknowledgement. A message is worth a question itself.
+pub const SM_ASK_AFTER: u32 = 20;
+
+/// Messages of one session that wait for the record. Beyond: `resource-constraint`.
+pub const SM_UNHANDLED: usize = 2_000;
+
+/// Ended sessions of a host whose count of handled stanzas is remembered. Beyond: the oldest is forgotten, and its client
+/// learns only that it cannot be resumed.
+pub const SM_REMEMBERED: usize = 4_096;
+
+/// Stanzas kept back from an inactive client (XEP-0352). Beyond: it gets all of them.
+pub const CSI_HELD: usize = 200;
+
+/// Messages that wait for one account (XEP-0160); the record has the same limit. Beyond: `service-unavailable`.
+pub const OFFLINE: u32 = 1_000;
+
+/// Messages of one page of an archive (XEP-0313), when the client names no number, and at most.
+pub const ARCHIVE_PAGE: u32 = 50;
+pub const ARCHIVE_PAGE_MAX: u32 = 250;
+
+/// Messages that one question asks for by their ids. Beyond: `policy-violation`.
+pub const ARCHIVE_IDS: usize = 100;
+
+/// Addresses in an account's preferences of archiving, each list. Beyond: `policy-violation`.
+pub const ARCHIVE_PREFERENCES: usize = 500;
+
+/// Clients of one account that are told by push (XEP-0357). Beyond: the oldest is forgotten.
+pub const PUSH_CLIENTS: u32 = 16;
+
+/// Bytes of what a client wants told with its notifications. Beyond: `policy-violation`.
+pub const PUSH_OPTIONS: usize = 4 << 10;
+
+/// Notifications whose answer is awaited. Beyond: the oldest is forgotten, and its error would change nothing.
+pub const PUSH_ASKED: usize = 4_096;

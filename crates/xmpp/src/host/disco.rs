@@ -117,8 +117,11 @@ impl Host {
     }
 }
 
-fn of_account(host: &mut Host, _now: Instant, iq: &Iq<'_>, _out: &mut Outbox) -> Answer {
+fn of_account(host: &mut Host, _now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
     let user = iq.to.bare();
+    if iq.payload.attr("node") == Some(ns::OFFLINE) && iq.from.bare() == user {
+        return host.offline_disco(iq, out);
+    }
     if !host.is_seen_by(&user, iq.from) {
         return Answer::Error(Condition::ServiceUnavailable.into());
     }
@@ -139,7 +142,10 @@ fn of_account(host: &mut Host, _now: Instant, iq: &Iq<'_>, _out: &mut Outbox) ->
     Answer::Result(Some(query))
 }
 
-fn items_of_account(host: &mut Host, _now: Instant, iq: &Iq<'_>, _out: &mut Outbox) -> Answer {
+fn items_of_account(host: &mut Host, _now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
+    if iq.payload.attr("node") == Some(ns::OFFLINE) && iq.from.bare() == iq.to.bare() {
+        return host.offline_disco(iq, out);
+    }
     if !host.is_seen_by(&iq.to.bare(), iq.from) {
         return Answer::Error(Condition::ServiceUnavailable.into());
     }

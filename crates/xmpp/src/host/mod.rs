@@ -18,6 +18,8 @@ pub mod caps;
 mod carbons;
 mod csi;
 mod disco;
+mod handled;
+mod hints;
 mod last;
 mod muc;
 mod offline;
@@ -90,6 +92,9 @@ pub struct Host {
     /// Sessions that wait to be resumed, the earliest deadline first.
     sleeping: VecDeque<(Instant, Key)>,
     turns: turn::Turns,
+    handling: handled::Handling,
+    remembered: sm::Remembered,
+    offline: offline::Offline,
     caps: caps::Caps,
     rooms: muc::Rooms,
     pubsub: pubsub::PubSub,
@@ -109,6 +114,9 @@ impl Host {
             last_ticket: 0,
             sleeping: VecDeque::new(),
             turns: turn::Turns::default(),
+            handling: handled::Handling::default(),
+            remembered: sm::Remembered::default(),
+            offline: offline::Offline::default(),
             caps: caps::Caps::default(),
             rooms: muc::Rooms::default(),
             pubsub: pubsub::PubSub::default(),
@@ -190,7 +198,8 @@ impl Host {
     }
 
     /// To whoever has that address: a session here, another host, another server. Its `to` says where.
-    fn route(&mut self, stanza: Element, out: &mut Outbox) {
+    fn route(&mut self, mut stanza: Element, out: &mut Outbox) {
+        self.unmark_abroad(&mut stanza, out);
         out.push(Effect::Route(Box::new(stanza)));
     }
 

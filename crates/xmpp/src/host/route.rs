@@ -5,6 +5,7 @@ use stdx::slab::Key;
 
 use super::effect::{Edge, Effect, Load, Loaded};
 use super::feature::{Answer, At, Iq, find};
+use super::handled;
 use super::session::Session;
 use super::user::{Record, User, Waiting};
 use super::{Host, Outbox, presence};
@@ -26,9 +27,9 @@ impl Host {
         };
         // The newer one wins (RFC 6120 §7.7.2.2): the older one is most often a dead connection of the same device.
         if let Some(old) = self.session_of(&jid) {
-            self.replace_session(now, old, out);
+            self.close_session(now, old, "conflict", out);
         }
-        let key = self.sessions.insert(Session::new(jid.clone(), edge, request.is_anonymous));
+        let key = self.sessions.insert(Session::new(now, jid.clone(), edge, request.is_anonymous));
         self.by_edge.insert(edge, key);
         self.user(jid.bare(), out).sessions.push(key);
         let inline = request.inline.iter().filter_map(|child| self.inline(now, key, child, out)).collect();
@@ -109,16 +110,17 @@ impl Host {
     /// Nobody is signed in any more, and nothing waits: it costs nothing again.
     pub(super) fn forget_user(&mut self, bare: &Bare) {
         let is_idle = |user: &User| user.sessions.is_empty() && !matches!(user.record, Record::Loading(_));
-        if self.users.get(bare).is_some_and(is_idle) && !self.is_changing(bare) {
+        if self.users.get(bare).is_some_and(is_idle) && !self.is_changing(bare) && !self.is_keeping(bare) {
             self.users.remove(bare);
         }
     }
 
     /// A stanza of a client of ours. `from` is its full address already.
-    pub fn handle_stanza(&mut self, now: Instant, edge: Edge, element: Element, out: &mut Outbox) {
+    pub fn handle_stanza(&mut self, now: Instant, edge: Edge, mut element: Element, out: &mut Outbox) {
         let Some(&key) = self.by_edge.get(&edge) else { return };
-        self.sm_count(key);
-        self.from_session(now, key, element, out);
+        if self.sm_count(now, key, &mut element, out) {
+            self.from_session(now, key, element, out);
+        }
     }
 
     /// An element of a client that is no stanza.
@@ -139,11 +141,17 @@ impl Host {
         }
     }
 
-    /// Its address is somebody else's now.
-    fn replace_session(&mut self, now: Instant, key: Key, out: &mut Outbox) {
+    /// With a stream error, if anybody is there to hear it.
+    pub(super) fn close_session(
+        &mut self,
+        now: Instant,
+        key: Key,
+        condition: &'static str,
+        out: &mut Outbox,
+    ) {
         if let Some(edge) = self.sessions.get(key).and_then(|session| session.edge) {
             self.by_edge.remove(&edge);
-            out.push(Effect::Close { edge, condition: "conflict" });
+            out.push(Effect::Close { edge, condition });
         }
         self.end_session(now, key, out);
     }
@@ -181,7 +189,13 @@ impl Host {
         match stanza::kind_of(&element) {
             Some(Kind::Iq) if is_own => self.ask(now, &element, &jid, &bare.into_jid(), Some(key), out),
             Some(Kind::Iq) => self.send(now, key, element, out),
-            Some(Kind::Presence) => self.presence_from(now, key, to, element, out),
+            Some(Kind::Presence) => {
+                let is_broadcast = to.is_none();
+                self.presence_from(now, key, to, element, out);
+                if is_broadcast {
+                    self.offline_deliver(now, key, out);
+                }
+            }
             Some(Kind::Message) => self.message_from(now, key, element, out),
             None => {}
         }
@@ -201,16 +215,22 @@ impl Host {
             element.set("to", jid.bare_str());
         }
         if let Some(error) = self.blocks_outgoing(key, &element) {
+            self.refused(&element, out);
             return self.refuse_blocked(now, key, &element, &error, out);
         }
-        self.archive_sent(now, &jid.bare(), &element, out);
-        self.carbons_sent(now, key, &element, out);
+        let mark = handled::take_mark(&mut element);
+        let id = self.archive_sent(now, &jid.bare(), &element, mark.as_deref(), out);
+        self.carbons_sent(now, key, &element, id, out);
+        handled::put_mark(&mut element, mark);
         self.route(element, out);
     }
 
     /// From another host or server, or from a service of ours: `to` is an address of this host's.
-    pub fn handle_routed(&mut self, now: Instant, element: Element, out: &mut Outbox) {
+    pub fn handle_routed(&mut self, now: Instant, mut element: Element, out: &mut Outbox) {
         let Ok(Some(to)) = stanza::to(&element) else { return };
+        if self.hear_handled(&element, &to, out) {
+            return;
+        }
         let from = match stanza::from(&element) {
             Ok(Some(from)) => from,
             // From the account itself, to a session that named nobody.
@@ -224,7 +244,9 @@ impl Host {
         };
         let settings = std::sync::Arc::clone(&self.settings);
         if settings.rooms_of(to.domain()).is_some() {
-            return self.routed_to_room(now, element, &from, &to, out);
+            let hold = self.begin_handling(&mut element);
+            self.routed_to_room(now, element, &from, &to, out);
+            return self.end_handling(hold, out);
         }
         if !settings.is_local(to.domain()) {
             return self.refuse(&element, &Condition::RemoteServerNotFound.into(), out);
@@ -232,7 +254,11 @@ impl Host {
         if to.local().is_none() {
             return match stanza::kind_of(&element) {
                 Some(Kind::Iq) => self.ask(now, &element, &from, &to, None, out),
-                _ => self.routed_to_server(now, element, &from, out),
+                _ => {
+                    let hold = self.begin_handling(&mut element);
+                    self.routed_to_server(now, element, &from, out);
+                    self.end_handling(hold, out);
+                }
             };
         }
         let user = self.user(to.bare(), out);
@@ -249,7 +275,13 @@ impl Host {
         }
     }
 
-    fn routed_to_account(&mut self, now: Instant, element: Element, out: &mut Outbox) {
+    fn routed_to_account(&mut self, now: Instant, mut element: Element, out: &mut Outbox) {
+        let hold = self.begin_handling(&mut element);
+        self.to_account(now, element, out);
+        self.end_handling(hold, out);
+    }
+
+    fn to_account(&mut self, now: Instant, element: Element, out: &mut Outbox) {
         let (Ok(Some(to)), Ok(Some(from))) = (stanza::to(&element), stanza::from(&element)) else { return };
         let bare = to.bare();
         if self.users.get(&bare).is_none_or(|user| matches!(user.record, Record::Nobody)) {
@@ -285,7 +317,8 @@ impl Host {
         let kind = element.attr("type").unwrap_or("normal").to_owned();
         if !to.is_bare() {
             if let Some(key) = self.session_of(to) {
-                self.carbons_received(now, &bare, Some(key), &element, out);
+                self.carbons_received(now, &bare, &[key], &element, out);
+                self.push_message(now, &bare, &element, out);
                 return self.deliver(now, key, element, out);
             }
             if matches!(kind.as_str(), "groupchat" | "headline" | "error") {
@@ -298,8 +331,7 @@ impl Host {
         if kind == "groupchat" {
             return self.refuse(&element, &Condition::ServiceUnavailable.into(), out);
         }
-        let able: Vec<Key> =
-            self.available(&bare).filter(|(_, priority)| *priority >= 0).map(|(key, _)| key).collect();
+        let able = self.able(&bare);
         if able.is_empty() {
             return match kind.as_str() {
                 "error" | "headline" => {}
@@ -310,9 +342,9 @@ impl Host {
             return;
         }
         // All that are able: with carbons around, who has to guess is wrong (RFC 6121 §8.5.2.1.1 allows it).
-        for key in able {
-            self.deliver(now, key, element.clone(), out);
-        }
+        self.carbons_received(now, &bare, &able, &element, out);
+        self.push_message(now, &bare, &element, out);
+        self.deliver_to_all(now, &able, element, out);
     }
 
     /// Available sessions and their priorities.
@@ -383,6 +415,7 @@ impl Host {
     }
 
     pub(super) fn refuse(&mut self, stanza: &Element, error: &StanzaError, out: &mut Outbox) {
+        self.refused(stanza, out);
         let is_presence = stanza.name() == "presence";
         if stanza::may_be_refused(stanza) && !is_presence && stanza.attr("from").is_some() {
             self.route(stanza::refusal(stanza, error), out);

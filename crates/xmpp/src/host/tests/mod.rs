@@ -2,10 +2,15 @@
 
 mod blocking;
 mod caps;
+mod carbons;
+mod csi;
 mod disco;
 mod last;
+mod messages;
+mod offline;
 mod presence;
 mod roster;
+mod sm;
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -40,6 +45,8 @@ pub(super) struct World {
     /// What went to addresses that are not ours.
     pub(super) abroad: Vec<Element>,
     pub(super) bound: HashMap<u64, Bound>,
+    /// For phones: to whom, and the words.
+    pub(super) texts: Vec<(String, String)>,
     /// The record writes nothing until it is told to: `World::write`.
     pub(super) is_slow: bool,
     pub(super) unwritten: std::collections::VecDeque<(Ticket, Change)>,
@@ -50,6 +57,7 @@ pub(super) struct World {
 #[derive(Default)]
 pub(super) struct Record {
     pub(super) users: HashMap<Bare, UserRecord>,
+    pub(super) messages: messages::Messages,
     pub(super) changes: Vec<Change>,
     pub(super) is_broken: bool,
 }
@@ -60,10 +68,13 @@ impl Record {
             return Err(RecordError::Unavailable);
         }
         Ok(match load {
-            Load::User { user } => Loaded::User(self.users.get(user).cloned().map(Box::new)),
-            Load::Items { .. } | Load::Nodes { .. } | Load::Rooms { .. } => Loaded::Items(Vec::new()),
-            Load::Offline { .. } => Loaded::Stanzas(Vec::new()),
-            Load::Archive { .. } => Loaded::Page(Default::default()),
+            Load::User { user } => {
+                let record = self.users.get(user).cloned().map(Box::new);
+                let waiting = self.messages.offline.iter().filter(|(of, ..)| of == user).count();
+                Loaded::User(record.map(|record| Box::new(UserRecord { offline: waiting as u32, ..*record })))
+            }
+            Load::Nodes { .. } | Load::Rooms { .. } => Loaded::Items(Vec::new()),
+            Load::Items { .. } | Load::Offline { .. } | Load::Archive { .. } => self.messages.load(load),
             Load::Room { .. } => Loaded::Room(None),
         })
     }
@@ -94,7 +105,7 @@ impl Record {
                 let Some(record) = self.users.get_mut(user) else { return };
                 record.last_seen = Some((*at, status.clone()));
             }
-            _ => {}
+            _ => self.messages.apply(change),
         }
     }
 }
@@ -113,6 +124,7 @@ impl World {
             closed: Vec::new(),
             abroad: Vec::new(),
             bound: HashMap::new(),
+            texts: Vec::new(),
             is_slow: false,
             unwritten: Default::default(),
             next: 0,
@@ -153,7 +165,7 @@ impl World {
                     let done = self.record.change(change);
                     self.host.handle_record(self.now, ticket, done, &mut out);
                 }
-                Effect::Text { .. } => {}
+                Effect::Text { to, body, .. } => self.texts.push((to.to_string(), body.into())),
             }
             todo.extend(out);
         }
@@ -172,6 +184,11 @@ impl World {
     }
 
     pub(super) fn sign_in_as(&mut self, jid: &str, is_anonymous: bool) -> u64 {
+        self.sign_in_with(jid, is_anonymous, Vec::new())
+    }
+
+    /// With requests of Bind 2.
+    pub(super) fn sign_in_with(&mut self, jid: &str, is_anonymous: bool, inline: Vec<Element>) -> u64 {
         self.next += 1;
         let number = self.next;
         let jid = Jid::parse(jid).unwrap();
@@ -180,7 +197,7 @@ impl World {
             is_anonymous,
             resource: jid.resource().map(Box::from),
             tag: None,
-            inline: Vec::new(),
+            inline,
         };
         self.tell(|host, now, out| host.handle_bind(now, edge(number), request, out));
         assert!(matches!(&self.bound[&number], Bound::Session { jid: bound, .. } if *bound == jid));
@@ -199,6 +216,25 @@ impl World {
             Some(_) => host.handle_stanza(now, edge(client), element, out),
             None => host.handle_nonza(now, edge(client), &element, out),
         });
+    }
+
+    /// The connection is lost.
+    pub(super) fn lose(&mut self, client: u64) {
+        self.tell(|host, now, out| host.handle_gone(now, edge(client), false, out));
+    }
+
+    /// A client that has signed in as that account resumes a session; the answer's kind is in `bound`.
+    pub(super) fn resume(&mut self, user: &str, id: &str, seen: u32) -> u64 {
+        self.next += 1;
+        let number = self.next;
+        let user = Jid::parse(user).unwrap();
+        self.tell(|host, now, out| host.handle_resume(now, edge(number), (&user, id, seen), out));
+        number
+    }
+
+    pub(super) fn wait(&mut self, duration: Duration) {
+        self.now = self.now + duration;
+        self.tell(|host, now, out| host.expire(now, out));
     }
 
     /// From another server.
