@@ -53,8 +53,13 @@ impl Host {
     pub(super) fn user(&mut self, bare: Bare, out: &mut Outbox) -> &mut User {
         if !self.users.contains_key(&bare) {
             let asked = bare.clone();
-            self.load(Load::User { user: bare.clone() }, out, move |host, now, result, out| {
-                host.user_loaded(now, &asked, result.ok(), out);
+            self.load_preferences(&bare, out, move |host, now, is_read, out| {
+                if !is_read {
+                    return host.user_loaded(now, &asked, None, out);
+                }
+                host.load(Load::User { user: asked.clone() }, out, move |host, now, result, out| {
+                    host.user_loaded(now, &asked, result.ok(), out);
+                });
             });
         }
         let fresh = || User { sessions: Vec::new(), record: Record::Loading(Vec::new()) };
@@ -91,6 +96,7 @@ impl Host {
     /// The record cannot be read: whoever waits is told so, and the next one asks again.
     fn user_unavailable(&mut self, bare: &Bare, out: &mut Outbox) {
         let Some(user) = self.users.remove(bare) else { return };
+        self.archive.forget(bare);
         for key in user.sessions {
             if let Some(edge) = self.sessions.remove(key).and_then(|session| session.edge) {
                 self.by_edge.remove(&edge);
@@ -112,6 +118,7 @@ impl Host {
         let is_idle = |user: &User| user.sessions.is_empty() && !matches!(user.record, Record::Loading(_));
         if self.users.get(bare).is_some_and(is_idle) && !self.is_changing(bare) && !self.is_keeping(bare) {
             self.users.remove(bare);
+            self.archive.forget(bare);
         }
     }
 

@@ -1,5 +1,6 @@
 //! A world with one host: clients, a record in memory, and nobody else.
 
+mod archive;
 mod blocking;
 mod caps;
 mod carbons;
