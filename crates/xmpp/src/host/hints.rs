@@ -50,6 +50,15 @@ pub(super) fn is_worth_keeping(message: &Element) -> bool {
     has(message, "store") || has_body(message) || message.elements().any(is_content)
 }
 
+/// Whether somebody wants to be woken for it: words and calls, not what clients tell each other.
+pub(super) fn is_notable(message: &Element) -> bool {
+    let is_call = |child: &Element| {
+        let encrypted = child.name() == "encrypted" && matches!(child.ns(), ns::OMEMO | ns::OMEMO_OLD);
+        encrypted || child.is("propose", ns::JINGLE_MESSAGE) || child.is("x", ns::CONFERENCE)
+    };
+    is_worth_keeping(message) && (has_body(message) || message.elements().any(is_call))
+}
+
 /// As [`is_worth_keeping`], for good.
 pub(super) fn is_worth_archiving(message: &Element) -> bool {
     is_worth_keeping(message) && !has(message, "no-permanent-store")

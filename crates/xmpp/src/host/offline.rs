@@ -79,7 +79,9 @@ impl Host {
         if !hints::is_worth_keeping(&message) {
             return;
         }
-        self.push_message(now, user, &message, out);
+        if self.is_pushed(user, &message) {
+            self.push_message(now, user, true, out);
+        }
         self.keep(now, user, message, out);
     }
 

@@ -97,6 +97,7 @@ impl Host {
     fn user_unavailable(&mut self, bare: &Bare, out: &mut Outbox) {
         let Some(user) = self.users.remove(bare) else { return };
         self.archive.forget(bare);
+        self.push.forget(bare);
         for key in user.sessions {
             if let Some(edge) = self.sessions.remove(key).and_then(|session| session.edge) {
                 self.by_edge.remove(&edge);
@@ -119,6 +120,7 @@ impl Host {
         if self.users.get(bare).is_some_and(is_idle) && !self.is_changing(bare) && !self.is_keeping(bare) {
             self.users.remove(bare);
             self.archive.forget(bare);
+            self.push.forget(bare);
         }
     }
 
@@ -143,7 +145,7 @@ impl Host {
     /// The connection is gone. `in_order`: the client closed its stream.
     pub fn handle_gone(&mut self, now: Instant, edge: Edge, in_order: bool, out: &mut Outbox) {
         let Some(key) = self.by_edge.remove(&edge) else { return };
-        if in_order || !self.sleep(now, key) {
+        if in_order || !self.sleep(now, key, out) {
             self.end_session(now, key, out);
         }
     }
@@ -325,8 +327,7 @@ impl Host {
         if !to.is_bare() {
             if let Some(key) = self.session_of(to) {
                 self.carbons_received(now, &bare, &[key], &element, out);
-                self.push_message(now, &bare, &element, out);
-                return self.deliver(now, key, element, out);
+                return self.deliver_message(now, &bare, &[key], element, out);
             }
             if matches!(kind.as_str(), "groupchat" | "headline" | "error") {
                 if kind == "groupchat" {
@@ -350,8 +351,22 @@ impl Host {
         }
         // All that are able: with carbons around, who has to guess is wrong (RFC 6121 §8.5.2.1.1 allows it).
         self.carbons_received(now, &bare, &able, &element, out);
-        self.push_message(now, &bare, &element, out);
-        self.deliver_to_all(now, &able, element, out);
+        self.deliver_message(now, &bare, &able, element, out);
+    }
+
+    fn deliver_message(
+        &mut self,
+        now: Instant,
+        user: &Bare,
+        keys: &[Key],
+        message: Element,
+        out: &mut Outbox,
+    ) {
+        let is_pushed = self.is_pushed(user, &message);
+        self.deliver_to_all(now, keys, message, out);
+        if is_pushed {
+            self.push_message(now, user, false, out);
+        }
     }
 
     /// Available sessions and their priorities.
@@ -418,6 +433,7 @@ impl Host {
 
     /// Answers to questions that we asked ourselves.
     fn answered(&mut self, now: Instant, iq: &Element, from: &Jid, _to: &Jid, out: &mut Outbox) {
+        self.push_answered(now, from, iq, out);
         self.caps_answered(now, from, iq, out);
     }
 

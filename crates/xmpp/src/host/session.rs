@@ -26,6 +26,8 @@ pub struct Session {
     pub(super) directed: Vec<Jid>,
     pub(super) sm: Option<Box<Sm>>,
     pub(super) is_anonymous: bool,
+    /// Its registration for notifications (XEP-0357).
+    pub(super) push: Option<Box<str>>,
     /// It chooses among the messages that waited (XEP-0013).
     pub(super) takes_offline: bool,
 }
@@ -47,6 +49,7 @@ impl Session {
             directed: Vec::new(),
             sm: None,
             is_anonymous,
+            push: None,
             takes_offline: false,
         }
     }

@@ -310,7 +310,7 @@ impl Host {
     }
 
     /// The connection is lost. True: the session waits to be resumed.
-    pub(super) fn sleep(&mut self, now: Instant, key: Key) -> bool {
+    pub(super) fn sleep(&mut self, now: Instant, key: Key, out: &mut Outbox) -> bool {
         let Some(session) = self.sessions.get_mut(key) else { return false };
         let Some((_, max)) = session.sm.as_ref().and_then(|sm| sm.resume.as_ref()) else { return false };
         let until = now + *max;
@@ -318,12 +318,19 @@ impl Host {
         session.sleeps_until = Some(until);
         let at = self.sleeping.partition_point(|(other, _)| *other <= until);
         self.sleeping.insert(at, (until, key));
-        self.push_slept(now, key);
+        self.push_slept(now, key, out);
         true
     }
 
     pub(super) fn is_asleep(&self, key: Key) -> bool {
         self.sessions.get(key).is_some_and(|session| session.edge.is_none())
+    }
+
+    /// Messages of that kind that its client has not acknowledged.
+    pub(super) fn sm_waiting(&self, key: Key, which: impl Fn(&Element) -> bool) -> usize {
+        let Some(sm) = self.sessions.get(key).and_then(|session| session.sm.as_ref()) else { return 0 };
+        let messages = sm.queue.iter().map(|(_, stanza)| stanza);
+        messages.filter(|stanza| stanza::kind_of(stanza) == Some(Kind::Message) && which(stanza)).count()
     }
 
     /// What was never acknowledged goes to the other sessions, or is kept.
@@ -388,7 +395,6 @@ impl Host {
             out.push(Effect::Deliver { edge, element: question });
         }
         self.by_edge.insert(edge, key);
-        self.push_woke(key);
         // A new stream is an active one (XEP-0352 §5).
         self.csi_active(now, key, out);
     }

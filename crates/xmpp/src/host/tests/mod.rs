@@ -10,6 +10,7 @@ mod last;
 mod messages;
 mod offline;
 mod presence;
+mod push;
 mod roster;
 mod sm;
 
