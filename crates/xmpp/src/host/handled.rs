@@ -78,8 +78,8 @@ impl Host {
         Hold(current)
     }
 
-    pub(super) fn release(&mut self, hold: Hold, out: &mut Outbox) {
-        let Some(number) = hold.0 else { return };
+    pub(super) fn release(&mut self, Hold(held): Hold, out: &mut Outbox) {
+        let Some(number) = held else { return };
         let Some(waiting) = self.handling.waiting.get_mut(&number) else { return };
         waiting.left -= 1;
         if waiting.left == 0

@@ -290,7 +290,7 @@ impl Host {
     /// Perhaps the answer to a notification. Who does not want them gets none any more (XEP-0357 §7).
     pub(super) fn push_answered(&mut self, now: Instant, from: &Jid, iq: &Element, out: &mut Outbox) {
         let Some(id) = iq.attr("id") else { return };
-        if !self.push.asked.get(id).is_some_and(|(_, client)| client.service == *from) {
+        if self.push.asked.get(id).is_none_or(|(_, client)| client.service != *from) {
             return;
         }
         self.push.order.retain(|known| **known != *id);

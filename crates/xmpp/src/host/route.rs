@@ -286,11 +286,11 @@ impl Host {
 
     fn routed_to_account(&mut self, now: Instant, mut element: Element, out: &mut Outbox) {
         let hold = self.begin_handling(&mut element);
-        self.to_account(now, element, out);
+        self.arrived(now, element, out);
         self.end_handling(hold, out);
     }
 
-    fn to_account(&mut self, now: Instant, element: Element, out: &mut Outbox) {
+    fn arrived(&mut self, now: Instant, element: Element, out: &mut Outbox) {
         let (Ok(Some(to)), Ok(Some(from))) = (stanza::to(&element), stanza::from(&element)) else { return };
         let bare = to.bare();
         if self.users.get(&bare).is_none_or(|user| matches!(user.record, Record::Nobody)) {

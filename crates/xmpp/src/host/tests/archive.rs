@@ -345,7 +345,7 @@ fn an_archived_message_is_replaced_in_its_place() {
     let replace = |world: &mut World, id: &str| {
         let (told, heard) = std::sync::mpsc::sync_channel(1);
         world.tell(|host, _, out| {
-            host.archive_replace(&owner, id, out, stone, move |_, _, done, _| drop(told.send(done)));
+            host.archive_replace(&owner, id, out, stone, move |_, _, done, _| told.send(done).unwrap());
         });
         heard.try_recv().unwrap()
     };

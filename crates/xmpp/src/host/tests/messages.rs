@@ -6,12 +6,14 @@ use super::*;
 /// Id, whom it was from or to, when it came, and the stanza.
 type Archived = (Box<str>, Jid, Instant, Element);
 
+/// Owner, node, id, when it came, and the item.
+type Item = (Bare, Box<str>, Box<str>, Instant, Element);
+
 #[derive(Default)]
 pub(in super::super) struct Messages {
     pub(in super::super) offline: Vec<(Bare, u64, Instant, Element)>,
     pub(in super::super) archive: Vec<(Bare, Archived)>,
-    /// Owner, node, id.
-    pub(in super::super) items: Vec<(Bare, Box<str>, Box<str>, Instant, Element)>,
+    pub(in super::super) items: Vec<Item>,
     last: u64,
 }
 
@@ -35,9 +37,7 @@ impl Messages {
             Change::Item { owner, node, id, item, at, keep } => {
                 self.items.retain(|(of, under, known, ..)| (of, under, known) != (&owner, &node, &id));
                 self.items.extend(item.map(|item| (owner.clone(), node.clone(), id, at, *item)));
-                let is_of = |(of, under, ..): &(Bare, Box<str>, Box<str>, Instant, Element)| {
-                    *of == owner && *under == node
-                };
+                let is_of = |(of, under, ..): &Item| *of == owner && *under == node;
                 let mut spare =
                     self.items.iter().filter(|item| is_of(item)).count().saturating_sub(keep as usize);
                 self.items.retain(|item| {
@@ -68,8 +68,8 @@ impl Messages {
     fn page(&self, owner: &Bare, query: &Query) -> Page {
         let own: Vec<&Archived> =
             self.archive.iter().filter(|(of, _)| of == owner).map(|(_, archived)| archived).collect();
-        let is_known = |id: &&Box<str>| own.iter().any(|(known, ..)| known == *id);
-        if !query.ids.iter().chain(&query.after).chain(&query.before).all(|id| is_known(&id)) {
+        let is_known = |id: &str| own.iter().any(|(known, ..)| **known == *id);
+        if !query.ids.iter().chain(&query.after).chain(&query.before).all(|id| is_known(id)) {
             return Page { is_unknown: true, ..Page::default() };
         }
         let is_with = |with: &Jid| {

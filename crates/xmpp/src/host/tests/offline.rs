@@ -91,7 +91,9 @@ fn messages_go_where_the_table_says() {
         let clients = ["desk", "quiet"].map(|name| world.sign_in(&format!("alice@example.org/{name}")));
         world.say(clients[0], "<presence/>");
         world.say(clients[1], "<presence><priority>-5</priority></presence>");
-        clients.map(|client| drop(world.hear(client)));
+        for client in clients {
+            world.hear(client);
+        }
         send(&mut world, to, kind, BODY);
         assert_eq!(clients.map(|client| world.hear(client).len()), [desk, quiet], "{to} {kind}");
         assert_eq!(world.abroad.len(), usize::from(is_refused), "{to} {kind}");

@@ -398,7 +398,7 @@ fn every_message_arrives_once_and_in_order() {
                 _ => {
                     // What was on the wire is lost.
                     world.hear(client);
-                    if random.next_u64() % 2 == 0 {
+                    if random.next_u64().is_multiple_of(2) {
                         world.lose(client);
                     }
                     client = world.resume("alice@example.org", &id, seen);
