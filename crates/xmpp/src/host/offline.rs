@@ -72,7 +72,7 @@ impl Host {
         message: Element,
         out: &mut Outbox,
     ) {
-        if hints::has_body(&message) && message.attr("type").is_none_or(|kind| kind != "headline") {
+        if hints::has_body(&message) && !self.is_anonymous(user) {
             let body = message.content_of("body", ns::CLIENT).unwrap_or_default();
             out.push(Effect::Text { from: from.clone(), to: user.clone(), body: (&*body).into() });
         }

@@ -359,9 +359,11 @@ impl Host {
         now: Instant,
         user: &Bare,
         keys: &[Key],
-        message: Element,
+        mut message: Element,
         out: &mut Outbox,
     ) {
+        // It has done what it was for (XEP-0280 §10).
+        message.remove_children(|child| child.is("private", ns::CARBONS));
         let is_pushed = self.is_pushed(user, &message);
         self.deliver_to_all(now, keys, message, out);
         if is_pushed {

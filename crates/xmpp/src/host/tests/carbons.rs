@@ -94,7 +94,7 @@ fn only_talk_is_copied_and_only_when_it_may_be() {
         assert_eq!(world.hear(phone).len(), usize::from(sent), "sent: {message}");
         world.arrive(&format!("<message from='eve@x.org/1' to='alice@example.org/desk' {message}</message>"));
         assert_eq!(world.hear(phone).len(), usize::from(received), "received: {message}");
-        world.hear(desk);
+        assert!(world.hear(desk).iter().all(|xml| !xml.contains("<private")), "{message}");
     }
 }
 

@@ -65,7 +65,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    fn load(&mut self, load: &Load) -> Result<Loaded, RecordError> {
+    pub(super) fn load(&mut self, load: &Load) -> Result<Loaded, RecordError> {
         if self.is_broken {
             return Err(RecordError::Unavailable);
         }
@@ -81,7 +81,7 @@ impl Record {
         })
     }
 
-    fn change(&mut self, change: Change) -> Result<Loaded, RecordError> {
+    pub(super) fn change(&mut self, change: Change) -> Result<Loaded, RecordError> {
         if self.is_broken {
             return Err(RecordError::Unavailable);
         }

@@ -124,7 +124,9 @@ fn a_message_that_cannot_be_kept_is_refused() {
     assert_eq!(world.closed, [(guest, "internal-server-error")]);
     world.record.is_broken = false;
     world.sign_in_as("guest@example.org/x", true);
+    world.texts.clear();
     send(&mut world, "guest@example.org", "chat", BODY);
+    assert!(world.texts.is_empty());
     assert!(world.sent_abroad()[0].contains("service-unavailable"));
     world.lose(alice);
 }

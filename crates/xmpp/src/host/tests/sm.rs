@@ -103,6 +103,18 @@ fn a_message_is_acknowledged_only_once_it_is_stored() {
 }
 
 #[test]
+fn what_is_on_its_way_to_the_record_is_not_said_again_after_a_resumption() {
+    let mut world = world();
+    let (alice, id) = managed(&mut world, ALICE);
+    world.is_slow = true;
+    world.say(alice, "<message to='bob@example.org' type='chat'><body>hi</body></message>");
+    world.lose(alice);
+    let again = world.resume("alice@example.org", &id, 1);
+    let Bound::Resumed { resumed, .. } = &world.bound[&again] else { panic!() };
+    assert_eq!(resumed.attr("h"), Some("2"));
+}
+
+#[test]
 fn what_cannot_be_stored_is_refused_and_then_handled() {
     let mut world = world();
     let (alice, _) = managed(&mut world, ALICE);
@@ -136,6 +148,10 @@ fn nobody_sees_the_marks_nor_can_make_them() {
         alice,
         "<message to='eve@x.org' xmlns:m='urn:belfry:handled' m:mark='1.1'><body>1</body></message>",
     );
+    world.say(
+        alice,
+        "<iq type='get' id='1' to='bob@example.org/x' xmlns:m='urn:belfry:handled' m:mark='1.1'><q xmlns='urn:x'/></iq>",
+    );
     let mut seen = world.hear(bob);
     world.tell(|host, now, out| host.handle_gone(now, edge(bob), true, out));
     world.is_slow = true;
@@ -143,18 +159,19 @@ fn nobody_sees_the_marks_nor_can_make_them() {
     seen.extend(world.sent_abroad());
     assert_eq!(bodies(&seen), ["1", "1"]);
     assert!(seen.iter().all(|xml| !xml.contains("mark")), "{seen:?}");
-    let (key, _) = (world.host.by_edge[&edge(alice)], ());
-    world.arrive(&format!(
-        "<message from='eve@x.org/1' to='bob@example.org' xmlns:m='urn:belfry:handled' m:mark='{}.4'/>",
-        key.to_u64()
-    ));
-    world.arrive(&format!(
-        "<handled xmlns='urn:belfry:handled' from='x.org' to='{ALICE}' mark='{}.4'/>",
-        key.to_u64()
-    ));
+    let mark = format!("{}.5", world.host.by_edge[&edge(alice)].to_u64());
+    // More often than anything is waited for.
+    for _ in 0..5 {
+        world.arrive(&format!(
+            "<message from='eve@x.org/1' to='bob@example.org' xmlns:m='urn:belfry:handled' m:mark='{mark}'/>"
+        ));
+        world.arrive(&format!(
+            "<handled xmlns='urn:belfry:handled' from='x.org' to='{ALICE}' mark='{mark}'/>"
+        ));
+    }
     world.say(alice, ASK);
     assert!(!world.unwritten.is_empty());
-    assert_eq!(world.hear(alice).pop().unwrap(), "<a xmlns='urn:xmpp:sm:3' h='3'/>");
+    assert_eq!(world.hear(alice).pop().unwrap(), "<a xmlns='urn:xmpp:sm:3' h='4'/>");
 }
 
 #[test]
@@ -408,5 +425,113 @@ fn every_message_arrives_once_and_in_order() {
         }
         got.extend(bodies(&world.hear(client)).into_iter().map(|body| body.parse::<usize>().unwrap()));
         assert_eq!(got, (0..sent).collect::<Vec<_>>(), "seed {seed}");
+    }
+}
+
+/// What the host routes when the record does what it is asked for.
+fn routed(world: &mut World, act: impl FnOnce(&mut Host, Instant, &mut Outbox)) -> Vec<Element> {
+    let mut todo = Outbox::new();
+    act(&mut world.host, world.now, &mut todo);
+    let mut routed = Vec::new();
+    while !todo.is_empty() {
+        let mut out = Outbox::new();
+        for effect in todo {
+            let (ticket, answer) = match effect {
+                Effect::Route(element) => {
+                    routed.push(*element);
+                    continue;
+                }
+                Effect::Load { ticket, load } => (ticket, world.record.load(&load)),
+                Effect::Change { ticket, change } => (ticket, world.record.change(change)),
+                _ => continue,
+            };
+            world.host.handle_record(world.now, ticket, answer, &mut out);
+        }
+        todo = out;
+    }
+    routed
+}
+
+#[test]
+fn another_host_tells_when_it_has_stored_a_message() {
+    let (mut here, mut there) = (world(), world());
+    let (alice, _) = managed(&mut here, ALICE);
+    let prefixes = crate::xml::Prefixes::of_default(ns::CLIENT);
+    let message =
+        format!("<message from='{ALICE}' to='bob@example.org' type='chat'><body>hi</body></message>");
+    let message = crate::xml::parse(message.as_bytes(), &prefixes).unwrap();
+    let sent = routed(&mut here, |host, now, out| host.handle_stanza(now, edge(alice), message, out));
+    here.say(alice, ASK);
+    assert_eq!(here.hear(alice).pop().unwrap(), "<a xmlns='urn:xmpp:sm:3' h='1'/>");
+    let [message] = <[Element; 1]>::try_from(sent).unwrap();
+    let told = routed(&mut there, |host, now, out| host.handle_routed(now, message, out));
+    assert_eq!(there.record.messages.offline.len(), 1);
+    let [told] = <[Element; 1]>::try_from(told).unwrap();
+    assert_eq!(told.attr("to"), Some(ALICE));
+    here.tell(|host, now, out| host.handle_routed(now, told, out));
+    assert_eq!(here.hear(alice), ["<a xmlns='urn:xmpp:sm:3' h='2'/>"]);
+}
+
+/// Were the server to die at any moment, what its clients take for delivered is somewhere.
+#[test]
+fn an_acknowledged_message_is_delivered_or_stored() {
+    for seed in 0..100_u64 {
+        let mut random = stdx::rng::Rng::from_seed([seed as u8 + 1; 32]);
+        let mut world = world();
+        let (alice, _) = managed(&mut world, ALICE);
+        let (mut bob, mut id) = managed(&mut world, "bob@example.org/x");
+        world.is_slow = true;
+        let (mut sent, mut checked, mut heard) = (0, 0, Vec::<String>::new());
+        for step in 0..80 {
+            match random.next_u64() % 6 {
+                0 | 1 => {
+                    let to = ["bob@example.org", "bob@example.org/x"][step % 2];
+                    world.say(
+                        alice,
+                        &format!("<message to='{to}' type='chat'><body>n{sent}.</body></message>"),
+                    );
+                    sent += 1;
+                }
+                2 | 3 if !world.unwritten.is_empty() => world.write(),
+                4 => world.lose(bob),
+                _ => {
+                    bob = world.resume("bob@example.org", &id, 1);
+                    if !matches!(world.bound[&bob], Bound::Resumed { .. }) {
+                        (bob, id) = managed(&mut world, "bob@example.org/x");
+                    }
+                }
+            }
+            if step == 50 {
+                world.wait(Duration::from_secs(300));
+            }
+            world.say(alice, ASK);
+            let others: Vec<u64> = world.got.keys().copied().filter(|client| *client != alice).collect();
+            others.into_iter().for_each(|client| heard.extend(world.hear(client)));
+            let answer = world.hear(alice).into_iter().rfind(|xml| xml.starts_with("<a ")).unwrap();
+            let acknowledged = value(&answer, "h").parse::<usize>().unwrap() - 1;
+            let stored = &world.record.messages;
+            for number in checked..acknowledged {
+                let body = format!("n{number}.");
+                let has =
+                    |stanza: &Element| stanza.content_of("body", ns::CLIENT).is_some_and(|text| text == body);
+                let is_stored = stored.offline.iter().any(|(.., stanza)| has(stanza))
+                    || stored
+                        .archive
+                        .iter()
+                        .any(|(owner, (.., stanza))| owner.local() == Some("bob") && has(stanza));
+                assert!(
+                    is_stored || heard.iter().any(|xml| xml.contains(&body)),
+                    "seed {seed} step {step}: message {number} is nowhere"
+                );
+            }
+            checked = checked.max(acknowledged);
+        }
+        // In the end all is handled.
+        while !world.unwritten.is_empty() {
+            world.write();
+        }
+        world.say(alice, ASK);
+        let answer = world.hear(alice).into_iter().rfind(|xml| xml.starts_with("<a ")).unwrap();
+        assert_eq!(answer, format!("<a xmlns='urn:xmpp:sm:3' h='{}'/>", sent + 1), "seed {seed}");
     }
 }
