@@ -88,6 +88,14 @@ pub const CSI_HELD: usize = 200;
 /// Messages that wait for one account (XEP-0160); the record has the same limit. Beyond: `service-unavailable`.
 pub const OFFLINE: u32 = 1_000;
 
+/// Bytes, about, of messages that waited and are delivered at once. The rest follows when the client has acknowledged
+/// them, so that they do not fill its queue.
+pub const OFFLINE_BYTES: usize = 1 << 20;
+
+/// Bytes, about, of one page of an archive. Beyond: the page is shorter than was asked for, and says that it is not the
+/// last.
+pub const ARCHIVE_PAGE_BYTES: usize = 1 << 20;
+
 /// Messages of one page of an archive (XEP-0313), when the client names no number, and at most.
 pub const ARCHIVE_PAGE: u32 = 50;
 pub const ARCHIVE_PAGE_MAX: u32 = 250;

@@ -7,7 +7,7 @@ use stdx::slab::Key;
 
 use super::effect::{Change, Effect, Load, Loaded, RecordError};
 use super::feature::{Answer, At, Feature, Handle, Iq, Level, Specification};
-use super::{Host, Outbox, hints, turn};
+use super::{Host, Outbox, hints, sm, turn};
 use crate::stanza::{self, Condition, StanzaError};
 use crate::{Bare, Element, Jid, limits, ns};
 
@@ -175,15 +175,26 @@ impl Host {
                 host.offline.reading.remove(&user);
                 return host.forget_user(&user);
             };
-            let ids: Vec<u64> = messages.iter().map(|(id, _, _)| *id).collect();
-            for (_, at, message) in messages {
+            let (mut ids, mut room) = (Vec::new(), limits::OFFLINE_BYTES);
+            for (id, at, message) in messages {
+                let weight = sm::weight(&message);
+                if weight > room && !ids.is_empty() {
+                    break;
+                }
+                room = room.saturating_sub(weight);
+                ids.push(id);
                 host.deliver(now, key, delayed(message, at, user.domain()), out);
             }
             if ids.is_empty() {
                 host.offline.reading.remove(&user);
                 return host.forget_user(&user);
             }
-            host.offline_forget(&user, ids, out, |_, _, _, _| {});
+            host.offline_forget(&user, ids, out, move |host, now, done, out| {
+                // Who acknowledges gets the rest then.
+                if done.is_ok() && host.sm_waiting(key, |_| true) == 0 {
+                    host.offline_deliver(now, key, out);
+                }
+            });
         });
     }
 

@@ -146,7 +146,7 @@ fn wrapped(number: u64) -> u32 {
 }
 
 /// About what it takes.
-fn weight(element: &Element) -> usize {
+pub(super) fn weight(element: &Element) -> usize {
     let attributes: usize = element.attributes().iter().map(|attribute| 64 + attribute.value.len()).sum();
     let nodes = element.nodes().iter().map(|node| match node {
         Node::Element(child) => weight(child),
@@ -303,7 +303,10 @@ impl Host {
             return self.close_session(now, key, "undefined-condition", out);
         }
         sm.is_asking = false;
-        if sm.wants_to_ask() && !sm.queue.is_empty() {
+        if sm.queue.is_empty() {
+            // More may have waited than could be sent at once.
+            self.offline_deliver(now, key, out);
+        } else if sm.wants_to_ask() {
             let question = sm.ask();
             out.extend(edge.map(|edge| Effect::Deliver { edge, element: question }));
         }

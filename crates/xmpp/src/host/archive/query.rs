@@ -3,7 +3,7 @@
 use stdx::Instant;
 
 use super::super::effect::{Load, Loaded, Page, Query, RecordError};
-use super::super::{Host, Outbox, turn};
+use super::super::{Host, Outbox, sm, turn};
 use crate::stanza::{Condition, StanzaError};
 use crate::{Bare, Element, Jid, limits, ns};
 
@@ -131,6 +131,34 @@ fn fin(page: &Page) -> Element {
     fin.child(set)
 }
 
+/// To what may be told at once; a page of the end loses its begin.
+fn shorten(page: &mut Page, from_end: bool) {
+    let mut room = limits::ARCHIVE_PAGE_BYTES;
+    let mut fits = |(_, _, stanza): &&(Box<str>, Instant, Element)| {
+        let weight = sm::weight(stanza);
+        let fits = weight <= room;
+        room = room.saturating_sub(weight);
+        fits
+    };
+    let all = page.stanzas.len();
+    let stanzas = &mut page.stanzas;
+    let count = if from_end {
+        stanzas.iter().rev().take_while(&mut fits).count()
+    } else {
+        stanzas.iter().take_while(&mut fits).count()
+    };
+    // One that is too large alone is told alone.
+    let count = count.max(1).min(all);
+    if count < all {
+        page.is_complete = false;
+        if from_end {
+            stanzas.drain(..all - count);
+        } else {
+            stanzas.truncate(count);
+        }
+    }
+}
+
 impl Host {
     /// Somebody who may asks an archive: `<query/>` or `<metadata/>`. What is found goes to him as messages of the
     /// owner's, and the answer after them.
@@ -156,6 +184,7 @@ impl Host {
 
     fn archive_ask(&mut self, owner: &Bare, iq: Element, question: Question, out: &mut Outbox) {
         let Question { query, id, is_flipped } = question;
+        let from_end = query.from_end;
         let owner = owner.clone();
         let load = Load::Archive { owner: owner.clone(), query: Box::new(query) };
         self.load(load, out, move |host, now, loaded, out| {
@@ -167,6 +196,7 @@ impl Host {
                 Ok(_) => return host.refuse(&iq, &turn::not_written(RecordError::Unavailable), out),
                 Err(error) => return host.refuse(&iq, &turn::not_written(error), out),
             };
+            shorten(&mut page, from_end);
             let fin = fin(&page);
             if is_flipped {
                 page.stanzas.reverse();

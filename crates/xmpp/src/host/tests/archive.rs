@@ -356,3 +356,19 @@ fn an_archived_message_is_replaced_in_its_place() {
     world.record.is_broken = true;
     assert_eq!(replace(&mut world, &ids[3]), Err(RecordError::Unavailable));
 }
+
+#[test]
+fn a_page_is_no_larger_than_can_be_told_at_once() {
+    let (mut world, alice) = world();
+    let long = "x".repeat(200 << 10);
+    (0..8).for_each(|_| arrive(&mut world, "eve@x.org/1", &long));
+    let ids: Vec<Box<str>> = world.record.messages.archive.iter().map(|(_, (id, ..))| id.clone()).collect();
+    let (found, fin) = ask(&mut world, alice, "");
+    assert!(found.len() == 5 && !fin.contains("complete") && text(&fin, "last") == &*ids[4], "{fin}");
+    let (found, fin) = ask(&mut world, alice, &page(&format!("<after>{}</after>", ids[4])));
+    assert!(found.len() == 3 && fin.contains("complete"), "{fin}");
+    let (found, fin) = ask(&mut world, alice, &page("<before/>"));
+    assert!(found.len() == 5 && text(&fin, "first") == &*ids[3] && text(&fin, "last") == &*ids[7], "{fin}");
+    // Nothing at all is a page too.
+    assert!(ask(&mut world, alice, &form(&[("with", "nobody@x.org")])).1.contains("complete"));
+}

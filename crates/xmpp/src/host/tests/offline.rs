@@ -246,3 +246,47 @@ fn nobody_chooses_among_others_messages_and_a_broken_record_is_said() {
     }
     assert_eq!(kept(&world), 1);
 }
+
+#[test]
+fn much_that_waited_comes_in_portions() {
+    let long = "x".repeat(200 << 10);
+    for acknowledges in [true, false] {
+        let mut world = world();
+        for _ in 0..30 {
+            send(&mut world, "alice@example.org", "chat", &format!("<body>{long}</body>"));
+        }
+        let alice = world.sign_in("alice@example.org/desk");
+        if acknowledges {
+            world.say(alice, "<enable xmlns='urn:xmpp:sm:3'/>");
+        }
+        world.say(alice, "<presence/>");
+        // Its presence, and the messages.
+        let (mut seen, mut heard) = (0, world.hear(alice));
+        while acknowledges && heard.iter().any(|xml| xml.starts_with("<message")) {
+            let fresh = heard
+                .iter()
+                .filter(|xml| xml.starts_with("<message") || xml.starts_with("<presence"))
+                .count();
+            assert!(fresh <= 6, "{fresh}");
+            seen += fresh;
+            world.say(alice, &format!("<a xmlns='urn:xmpp:sm:3' h='{seen}'/>"));
+            heard = world.hear(alice);
+        }
+        if !acknowledges {
+            seen = heard.len();
+        }
+        assert_eq!((seen, kept(&world)), (31, 0));
+        assert!(world.closed.is_empty());
+    }
+}
+
+#[test]
+fn what_is_being_delivered_is_not_delivered_again() {
+    let mut world = world();
+    send(&mut world, "alice@example.org", "chat", BODY);
+    let alice = world.sign_in("alice@example.org/desk");
+    world.is_slow = true;
+    world.say(alice, "<presence/>");
+    world.say(alice, "<presence><show>away</show></presence>");
+    assert_eq!(world.hear(alice).iter().filter(|xml| xml.starts_with("<message")).count(), 1);
+}

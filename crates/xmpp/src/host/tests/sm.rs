@@ -289,6 +289,10 @@ fn what_was_never_acknowledged_goes_to_sessions_that_have_not_had_it() {
     let (phone, _) = managed(&mut world, "alice@example.org/phone");
     let desk = world.sign_in(ALICE);
     world.say(desk, "<presence/>");
+    let copied =
+        world.sign_in_with("alice@example.org/laptop", false, vec![Element::new("enable", ns::CARBONS)]);
+    world.say(copied, "<presence/>");
+    world.hear(copied);
     world.lose(phone);
     world.wait(Duration::from_secs(1));
     from_abroad(&mut world, "alice@example.org", "to all");
@@ -297,7 +301,9 @@ fn what_was_never_acknowledged_goes_to_sessions_that_have_not_had_it() {
     let late = world.sign_in("alice@example.org/late");
     world.say(late, "<presence/>");
     assert_eq!(bodies(&world.hear(desk)), ["to all"]);
+    assert_eq!(bodies(&world.hear(copied)), ["to all", "to one"]);
     world.wait(Duration::from_secs(200));
+    assert!(bodies(&world.hear(copied)).is_empty());
     assert_eq!(bodies(&world.hear(desk)), ["to one"]);
     let heard = world.hear(late);
     assert_eq!(bodies(&heard), ["to all", "to one"]);
