@@ -57,3 +57,99 @@ pub const ROOM_IDLE: std::time::Duration = std::time::Duration::from_secs(600);
 
 /// Entries of one page of a service's list of rooms, whatever is asked for (XEP-0059 §2.1). The rest is on the next page.
 pub const ROOMS_PAGE: usize = 200;
+/// Contacts of one account, those that only asked among them. Beyond: `policy-violation`, and strangers' requests are
+/// refused with `resource-constraint`. More than any person has; each is loaded when the account signs in.
+pub const CONTACTS: usize = 5_000;
+
+/// Of these, strangers that wait for an answer. Beyond: `resource-constraint`. Else anybody could fill a roster.
+pub const CONTACTS_ASKING: usize = 500;
+
+/// Bytes of a request that are kept until it is answered (RFC 6121 §3.1.3). Longer: only who asks, and his words cut.
+pub const ASKED: usize = 4 << 10;
+
+/// Bytes of a contact's name and of a group's (RFC 6121 §2.3.3). Beyond: `not-acceptable`.
+pub const CONTACT_NAME: usize = 1_023;
+
+/// Groups of one contact. Beyond: `not-acceptable`.
+pub const CONTACT_GROUPS: usize = 64;
+
+/// Blocked addresses of one account. Beyond: `policy-violation`. Every stanza is compared with all.
+pub const BLOCKED: usize = 1_000;
+
+/// Changes of one account, and what depends on them, that wait for the one before. Beyond: `resource-constraint`.
+pub const CHANGES: usize = 64;
+
+/// Bytes of a session's presence, which is kept and copied for every contact. Beyond: `policy-violation`. Clients send a
+/// few hundred.
+pub const PRESENCE: usize = 16 << 10;
+
+/// Addresses that one session has sent directed presence. Beyond: `resource-constraint`, and it is not sent.
+pub const DIRECTED: usize = 1_000;
+
+/// Kinds of clients whose abilities are remembered (XEP-0115). Beyond: the one that was used least recently is forgotten.
+pub const CAPS: usize = 5_000;
+
+/// Abilities of one kind of client. Beyond: they are not remembered, as if forged.
+pub const CAPS_FEATURES: usize = 500;
+
+/// Accounts of whose clients is known what kind they are. Beyond: the least recently heard of is forgotten.
+pub const CAPS_ACCOUNTS: usize = 100_000;
+
+/// Clients of one of them. Beyond: another one gets no events that clients ask for by their abilities.
+pub const CAPS_RESOURCES: usize = 32;
+
+/// Questions for abilities without an answer. Beyond: nothing is asked until some are answered or too old.
+pub const CAPS_QUESTIONS: usize = 1_000;
+
+/// Other clients that may be asked when the first gives a wrong answer. Beyond: a later presence has to.
+pub const CAPS_OTHERS: usize = 8;
+
+/// Stanzas that a session was sent and has not acknowledged (XEP-0198), asleep or not. Beyond: `resource-constraint`, and
+/// its messages go to the other sessions or are kept.
+pub const SM_QUEUE: usize = 2_000;
+
+/// Bytes of them, about. Beyond: the same.
+pub const SM_QUEUE_BYTES: usize = 4 << 20;
+
+/// Stanzas without a message among them after which we ask for an acknowledgement. A message is worth a question itself.
+pub const SM_ASK_AFTER: u32 = 20;
+
+/// Messages of one session that wait for the record. Beyond: `resource-constraint`.
+pub const SM_UNHANDLED: usize = 2_000;
+
+/// Ended sessions of a host whose count of handled stanzas is remembered. Beyond: the oldest is forgotten, and its client
+/// learns only that it cannot be resumed.
+pub const SM_REMEMBERED: usize = 4_096;
+
+/// Stanzas kept back from an inactive client (XEP-0352). Beyond: it gets all of them.
+pub const CSI_HELD: usize = 200;
+
+/// Messages that wait for one account (XEP-0160); the record has the same limit. Beyond: `service-unavailable`.
+pub const OFFLINE: u32 = 1_000;
+
+/// Bytes, about, of messages that waited and are delivered at once. The rest follows when the client has acknowledged
+/// them, so that they do not fill its queue.
+pub const OFFLINE_BYTES: usize = 1 << 20;
+
+/// Bytes, about, of one page of an archive. Beyond: the page is shorter than was asked for, and says that it is not the
+/// last.
+pub const ARCHIVE_PAGE_BYTES: usize = 1 << 20;
+
+/// Messages of one page of an archive (XEP-0313), when the client names no number, and at most.
+pub const ARCHIVE_PAGE: u32 = 50;
+pub const ARCHIVE_PAGE_MAX: u32 = 250;
+
+/// Messages that one question asks for by their ids. Beyond: `policy-violation`.
+pub const ARCHIVE_IDS: usize = 100;
+
+/// Addresses in an account's preferences of archiving, each list. Beyond: `policy-violation`.
+pub const ARCHIVE_PREFERENCES: usize = 500;
+
+/// Clients of one account that are told by push (XEP-0357). Beyond: the oldest is forgotten.
+pub const PUSH_CLIENTS: u32 = 16;
+
+/// Bytes of what a client wants told with its notifications. Beyond: `policy-violation`.
+pub const PUSH_OPTIONS: usize = 4 << 10;
+
+/// Notifications whose answer is awaited. Beyond: the oldest is forgotten, and its error would change nothing.
+pub const PUSH_ASKED: usize = 4_096;

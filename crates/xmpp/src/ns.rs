@@ -73,6 +73,17 @@ namespaces! {
     DIALBACK = "jabber:server:dialback";
     CHATSTATES = "http://jabber.org/protocol/chatstates";
     RECEIPTS = "urn:xmpp:receipts";
+    MARKERS = "urn:xmpp:chat-markers:0";
+    REACTIONS = "urn:xmpp:reactions:0";
+    OMEMO = "urn:xmpp:omemo:2";
+    OMEMO_OLD = "eu.siacs.conversations.axolotl";
+    ENCRYPTION = "urn:xmpp:eme:0";
+    JINGLE_MESSAGE = "urn:xmpp:jingle-message:0";
+    OFFLINE = "http://jabber.org/protocol/offline";
+    PUSH = "urn:xmpp:push:0";
+    PUSH_SUMMARY = "urn:xmpp:push:summary";
+    MAM_EXTENDED = "urn:xmpp:mam:2#extended";
+    CARBON_RULES = "urn:xmpp:carbons:rules:0";
 }
 
 /// The constant that is equal, so that comparing is cheap and nothing is allocated.

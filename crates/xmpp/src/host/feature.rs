@@ -82,6 +82,7 @@ pub(super) const FEATURES: &[&Feature] = &[
     &super::carbons::FEATURE,
     &super::csi::FEATURE,
     &super::disco::FEATURE,
+    &super::hints::FEATURE,
     &super::last::FEATURE,
     &super::muc::FEATURE,
     &super::offline::FEATURE,

@@ -14,10 +14,12 @@ pub mod user;
 
 pub mod archive;
 pub mod blocking;
-mod caps;
+pub mod caps;
 mod carbons;
 mod csi;
 mod disco;
+mod handled;
+mod hints;
 mod last;
 mod muc;
 mod offline;
@@ -28,6 +30,7 @@ mod pubsub;
 mod push;
 mod roster;
 mod sm;
+mod turn;
 mod upload;
 mod vcard;
 
@@ -59,6 +62,8 @@ pub struct Settings {
     /// Contact addresses of the operator by kind (XEP-0157): `abuse-addresses`, `mailto:…`.
     pub contacts: Vec<(Box<str>, Box<str>)>,
     pub room_creation: RoomCreation,
+    /// When the server began, for its uptime (XEP-0012).
+    pub started: Instant,
 }
 
 impl Settings {
@@ -88,6 +93,11 @@ pub struct Host {
     last_ticket: u64,
     /// Sessions that wait to be resumed, the earliest deadline first.
     sleeping: VecDeque<(Instant, Key)>,
+    turns: turn::Turns,
+    handling: handled::Handling,
+    remembered: sm::Remembered,
+    offline: offline::Offline,
+    archive: archive::Archive,
     caps: caps::Caps,
     rooms: muc::Rooms,
     pubsub: pubsub::PubSub,
@@ -106,6 +116,11 @@ impl Host {
             pending: HashMap::new(),
             last_ticket: 0,
             sleeping: VecDeque::new(),
+            turns: turn::Turns::default(),
+            handling: handled::Handling::default(),
+            remembered: sm::Remembered::default(),
+            offline: offline::Offline::default(),
+            archive: archive::Archive::default(),
             caps: caps::Caps::default(),
             rooms: muc::Rooms::default(),
             pubsub: pubsub::PubSub::default(),
@@ -187,7 +202,8 @@ impl Host {
     }
 
     /// To whoever has that address: a session here, another host, another server. Its `to` says where.
-    fn route(&mut self, stanza: Element, out: &mut Outbox) {
+    fn route(&mut self, mut stanza: Element, out: &mut Outbox) {
+        self.unmark_abroad(&mut stanza, out);
         out.push(Effect::Route(Box::new(stanza)));
     }
 

@@ -5,9 +5,10 @@ use stdx::slab::Key;
 
 use super::effect::{Edge, Effect, Load, Loaded};
 use super::feature::{Answer, At, Iq, find};
+use super::handled;
 use super::session::Session;
 use super::user::{Record, User, Waiting};
-use super::{Host, Outbox};
+use super::{Host, Outbox, presence};
 use crate::c2s::{BindRequest, Bound};
 use crate::stanza::{self, Condition, Kind, StanzaError};
 use crate::{Bare, Element, Jid, ns};
@@ -26,9 +27,9 @@ impl Host {
         };
         // The newer one wins (RFC 6120 §7.7.2.2): the older one is most often a dead connection of the same device.
         if let Some(old) = self.session_of(&jid) {
-            self.replace_session(now, old, out);
+            self.close_session(now, old, "conflict", out);
         }
-        let key = self.sessions.insert(Session::new(jid.clone(), edge, request.is_anonymous));
+        let key = self.sessions.insert(Session::new(now, jid.clone(), edge, request.is_anonymous));
         self.by_edge.insert(edge, key);
         self.user(jid.bare(), out).sessions.push(key);
         let inline = request.inline.iter().filter_map(|child| self.inline(now, key, child, out)).collect();
@@ -52,8 +53,13 @@ impl Host {
     pub(super) fn user(&mut self, bare: Bare, out: &mut Outbox) -> &mut User {
         if !self.users.contains_key(&bare) {
             let asked = bare.clone();
-            self.load(Load::User { user: bare.clone() }, out, move |host, now, result, out| {
-                host.user_loaded(now, &asked, result.ok(), out);
+            self.load_preferences(&bare, out, move |host, now, is_read, out| {
+                if !is_read {
+                    return host.user_loaded(now, &asked, None, out);
+                }
+                host.load(Load::User { user: asked.clone() }, out, move |host, now, result, out| {
+                    host.user_loaded(now, &asked, result.ok(), out);
+                });
             });
         }
         let fresh = || User { sessions: Vec::new(), record: Record::Loading(Vec::new()) };
@@ -90,6 +96,8 @@ impl Host {
     /// The record cannot be read: whoever waits is told so, and the next one asks again.
     fn user_unavailable(&mut self, bare: &Bare, out: &mut Outbox) {
         let Some(user) = self.users.remove(bare) else { return };
+        self.archive.forget(bare);
+        self.push.forget(bare);
         for key in user.sessions {
             if let Some(edge) = self.sessions.remove(key).and_then(|session| session.edge) {
                 self.by_edge.remove(&edge);
@@ -99,23 +107,29 @@ impl Host {
         let Record::Loading(waiting) = user.record else { return };
         for waiting in waiting {
             let (Waiting::FromSession(_, stanza) | Waiting::Routed(stanza)) = waiting;
-            self.refuse(&stanza, &Condition::ResourceConstraint.into(), out);
+            match presence::subscription::Act::of(&stanza) {
+                Some(_) => self.refuse_presence(&stanza, &Condition::ResourceConstraint.into(), out),
+                None => self.refuse(&stanza, &Condition::ResourceConstraint.into(), out),
+            }
         }
     }
 
     /// Nobody is signed in any more, and nothing waits: it costs nothing again.
     pub(super) fn forget_user(&mut self, bare: &Bare) {
         let is_idle = |user: &User| user.sessions.is_empty() && !matches!(user.record, Record::Loading(_));
-        if self.users.get(bare).is_some_and(is_idle) {
+        if self.users.get(bare).is_some_and(is_idle) && !self.is_changing(bare) && !self.is_keeping(bare) {
             self.users.remove(bare);
+            self.archive.forget(bare);
+            self.push.forget(bare);
         }
     }
 
     /// A stanza of a client of ours. `from` is its full address already.
-    pub fn handle_stanza(&mut self, now: Instant, edge: Edge, element: Element, out: &mut Outbox) {
+    pub fn handle_stanza(&mut self, now: Instant, edge: Edge, mut element: Element, out: &mut Outbox) {
         let Some(&key) = self.by_edge.get(&edge) else { return };
-        self.sm_count(key);
-        self.from_session(now, key, element, out);
+        if self.sm_count(now, key, &mut element, out) {
+            self.from_session(now, key, element, out);
+        }
     }
 
     /// An element of a client that is no stanza.
@@ -131,16 +145,22 @@ impl Host {
     /// The connection is gone. `in_order`: the client closed its stream.
     pub fn handle_gone(&mut self, now: Instant, edge: Edge, in_order: bool, out: &mut Outbox) {
         let Some(key) = self.by_edge.remove(&edge) else { return };
-        if in_order || !self.sleep(now, key) {
+        if in_order || !self.sleep(now, key, out) {
             self.end_session(now, key, out);
         }
     }
 
-    /// Its address is somebody else's now.
-    fn replace_session(&mut self, now: Instant, key: Key, out: &mut Outbox) {
+    /// With a stream error, if anybody is there to hear it.
+    pub(super) fn close_session(
+        &mut self,
+        now: Instant,
+        key: Key,
+        condition: &'static str,
+        out: &mut Outbox,
+    ) {
         if let Some(edge) = self.sessions.get(key).and_then(|session| session.edge) {
             self.by_edge.remove(&edge);
-            out.push(Effect::Close { edge, condition: "conflict" });
+            out.push(Effect::Close { edge, condition });
         }
         self.end_session(now, key, out);
     }
@@ -178,16 +198,22 @@ impl Host {
         match stanza::kind_of(&element) {
             Some(Kind::Iq) if is_own => self.ask(now, &element, &jid, &bare.into_jid(), Some(key), out),
             Some(Kind::Iq) => self.send(now, key, element, out),
-            Some(Kind::Presence) => self.presence_from(now, key, to, element, out),
+            Some(Kind::Presence) => {
+                let is_broadcast = to.is_none();
+                self.presence_from(now, key, to, element, out);
+                if is_broadcast {
+                    self.offline_deliver(now, key, out);
+                }
+            }
             Some(Kind::Message) => self.message_from(now, key, element, out),
             None => {}
         }
     }
 
     /// Out to somebody else, unless the sender blocks him.
-    pub(super) fn send(&mut self, _now: Instant, key: Key, element: Element, out: &mut Outbox) {
+    pub(super) fn send(&mut self, now: Instant, key: Key, element: Element, out: &mut Outbox) {
         if let Some(error) = self.blocks_outgoing(key, &element) {
-            return self.refuse(&element, &error, out);
+            return self.refuse_blocked(now, key, &element, &error, out);
         }
         self.route(element, out);
     }
@@ -198,16 +224,22 @@ impl Host {
             element.set("to", jid.bare_str());
         }
         if let Some(error) = self.blocks_outgoing(key, &element) {
-            return self.refuse(&element, &error, out);
+            self.refused(&element, out);
+            return self.refuse_blocked(now, key, &element, &error, out);
         }
-        self.archive_sent(now, &jid.bare(), &element, out);
-        self.carbons_sent(now, key, &element, out);
+        let mark = handled::take_mark(&mut element);
+        let id = self.archive_sent(now, &jid.bare(), &element, mark.as_deref(), out);
+        self.carbons_sent(now, key, &element, id, out);
+        handled::put_mark(&mut element, mark);
         self.route(element, out);
     }
 
     /// From another host or server, or from a service of ours: `to` is an address of this host's.
-    pub fn handle_routed(&mut self, now: Instant, element: Element, out: &mut Outbox) {
+    pub fn handle_routed(&mut self, now: Instant, mut element: Element, out: &mut Outbox) {
         let Ok(Some(to)) = stanza::to(&element) else { return };
+        if self.hear_handled(&element, &to, out) {
+            return;
+        }
         let from = match stanza::from(&element) {
             Ok(Some(from)) => from,
             // From the account itself, to a session that named nobody.
@@ -221,7 +253,9 @@ impl Host {
         };
         let settings = std::sync::Arc::clone(&self.settings);
         if settings.rooms_of(to.domain()).is_some() {
-            return self.routed_to_room(now, element, &from, &to, out);
+            let hold = self.begin_handling(&mut element);
+            self.routed_to_room(now, element, &from, &to, out);
+            return self.end_handling(hold, out);
         }
         if !settings.is_local(to.domain()) {
             return self.refuse(&element, &Condition::RemoteServerNotFound.into(), out);
@@ -229,7 +263,11 @@ impl Host {
         if to.local().is_none() {
             return match stanza::kind_of(&element) {
                 Some(Kind::Iq) => self.ask(now, &element, &from, &to, None, out),
-                _ => self.routed_to_server(now, element, &from, out),
+                _ => {
+                    let hold = self.begin_handling(&mut element);
+                    self.routed_to_server(now, element, &from, out);
+                    self.end_handling(hold, out);
+                }
             };
         }
         let user = self.user(to.bare(), out);
@@ -246,11 +284,20 @@ impl Host {
         }
     }
 
-    fn routed_to_account(&mut self, now: Instant, element: Element, out: &mut Outbox) {
+    fn routed_to_account(&mut self, now: Instant, mut element: Element, out: &mut Outbox) {
+        let hold = self.begin_handling(&mut element);
+        self.arrived(now, element, out);
+        self.end_handling(hold, out);
+    }
+
+    fn arrived(&mut self, now: Instant, element: Element, out: &mut Outbox) {
         let (Ok(Some(to)), Ok(Some(from))) = (stanza::to(&element), stanza::from(&element)) else { return };
         let bare = to.bare();
         if self.users.get(&bare).is_none_or(|user| matches!(user.record, Record::Nobody)) {
-            self.refuse_nobody(&element, out);
+            match stanza::kind_of(&element) {
+                Some(Kind::Presence) => self.presence_to_nobody(&from, &to, &element, out),
+                _ => self.refuse_nobody(&element, out),
+            }
             return self.forget_user(&bare);
         }
         if self.blocks_incoming(&bare, &from) {
@@ -260,6 +307,9 @@ impl Host {
             Some(Kind::Presence) => self.presence_to(now, &from, &to, element, out),
             Some(Kind::Message) => self.message_to(now, &from, &to, element, out),
             Some(Kind::Iq) if to.is_bare() => self.ask(now, &element, &from, &to, None, out),
+            Some(Kind::Iq) if self.hides_last(&to, &from, &element) => {
+                self.refuse(&element, &Condition::Forbidden.into(), out);
+            }
             Some(Kind::Iq) => match self.session_of(&to) {
                 Some(key) => self.deliver(now, key, element, out),
                 None => self.refuse(&element, &Condition::ServiceUnavailable.into(), out),
@@ -276,8 +326,8 @@ impl Host {
         let kind = element.attr("type").unwrap_or("normal").to_owned();
         if !to.is_bare() {
             if let Some(key) = self.session_of(to) {
-                self.carbons_received(now, &bare, Some(key), &element, out);
-                return self.deliver(now, key, element, out);
+                self.carbons_received(now, &bare, &[key], &element, out);
+                return self.deliver_message(now, &bare, &[key], element, out);
             }
             if matches!(kind.as_str(), "groupchat" | "headline" | "error") {
                 if kind == "groupchat" {
@@ -289,8 +339,7 @@ impl Host {
         if kind == "groupchat" {
             return self.refuse(&element, &Condition::ServiceUnavailable.into(), out);
         }
-        let able: Vec<Key> =
-            self.available(&bare).filter(|(_, priority)| *priority >= 0).map(|(key, _)| key).collect();
+        let able = self.able(&bare);
         if able.is_empty() {
             return match kind.as_str() {
                 "error" | "headline" => {}
@@ -301,8 +350,24 @@ impl Host {
             return;
         }
         // All that are able: with carbons around, who has to guess is wrong (RFC 6121 §8.5.2.1.1 allows it).
-        for key in able {
-            self.deliver(now, key, element.clone(), out);
+        self.carbons_received(now, &bare, &able, &element, out);
+        self.deliver_message(now, &bare, &able, element, out);
+    }
+
+    fn deliver_message(
+        &mut self,
+        now: Instant,
+        user: &Bare,
+        keys: &[Key],
+        mut message: Element,
+        out: &mut Outbox,
+    ) {
+        // It has done what it was for (XEP-0280 §10).
+        message.remove_children(|child| child.is("private", ns::CARBONS));
+        let is_pushed = self.is_pushed(user, &message);
+        self.deliver_to_all(now, keys, message, out);
+        if is_pushed {
+            self.push_message(now, user, false, out);
         }
     }
 
@@ -370,10 +435,12 @@ impl Host {
 
     /// Answers to questions that we asked ourselves.
     fn answered(&mut self, now: Instant, iq: &Element, from: &Jid, _to: &Jid, out: &mut Outbox) {
+        self.push_answered(now, from, iq, out);
         self.caps_answered(now, from, iq, out);
     }
 
     pub(super) fn refuse(&mut self, stanza: &Element, error: &StanzaError, out: &mut Outbox) {
+        self.refused(stanza, out);
         let is_presence = stanza.name() == "presence";
         if stanza::may_be_refused(stanza) && !is_presence && stanza.attr("from").is_some() {
             self.route(stanza::refusal(stanza, error), out);

@@ -8,6 +8,7 @@ use crate::{Element, Jid};
 
 pub struct Session {
     pub jid: Jid,
+    pub(super) began: Instant,
     /// `None`: the connection is lost, and the session waits to be resumed.
     pub(super) edge: Option<Edge>,
     pub(super) sleeps_until: Option<Instant>,
@@ -25,12 +26,17 @@ pub struct Session {
     pub(super) directed: Vec<Jid>,
     pub(super) sm: Option<Box<Sm>>,
     pub(super) is_anonymous: bool,
+    /// Its registration for notifications (XEP-0357).
+    pub(super) push: Option<Box<str>>,
+    /// It chooses among the messages that waited (XEP-0013).
+    pub(super) takes_offline: bool,
 }
 
 impl Session {
-    pub(super) fn new(jid: Jid, edge: Edge, is_anonymous: bool) -> Session {
+    pub(super) fn new(now: Instant, jid: Jid, edge: Edge, is_anonymous: bool) -> Session {
         Session {
             jid,
+            began: now,
             edge: Some(edge),
             sleeps_until: None,
             presence: None,
@@ -43,6 +49,8 @@ impl Session {
             directed: Vec::new(),
             sm: None,
             is_anonymous,
+            push: None,
+            takes_offline: false,
         }
     }
 

@@ -86,6 +86,12 @@ impl Element {
         self.attributes.retain(|known| known.name != name || !known.ns.is_empty());
     }
 
+    /// Takes out an attribute of a namespace.
+    pub fn take_ns(&mut self, name: &str, ns: &str) -> Option<Box<str>> {
+        let at = self.attributes.iter().position(|known| known.name == name && known.ns == ns)?;
+        Some(self.attributes.remove(at).value)
+    }
+
     /// As [`set`](Self::set), for building.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: impl Into<Box<str>>) -> Element {

@@ -1,6 +1,19 @@
 //! A world with one host: clients, a record in memory, and nobody else.
 
+mod archive;
+mod blocking;
+mod caps;
+mod carbons;
+mod csi;
+mod disco;
+mod last;
+mod messages;
 mod muc;
+mod offline;
+mod presence;
+mod push;
+mod roster;
+mod sm;
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -21,6 +34,7 @@ pub(super) fn settings() -> Settings {
         resume_for: Duration::from_secs(300),
         contacts: Vec::new(),
         room_creation: RoomCreation::default(),
+        started: START,
     }
 }
 
@@ -35,6 +49,11 @@ pub(super) struct World {
     /// What went to addresses that are not ours.
     pub(super) abroad: Vec<Element>,
     pub(super) bound: HashMap<u64, Bound>,
+    /// For phones: to whom, and the words.
+    pub(super) texts: Vec<(String, String)>,
+    /// The record writes nothing until it is told to: `World::write`.
+    pub(super) is_slow: bool,
+    pub(super) unwritten: std::collections::VecDeque<(Ticket, Change)>,
     next: u64,
 }
 
@@ -42,30 +61,56 @@ pub(super) struct World {
 #[derive(Default)]
 pub(super) struct Record {
     pub(super) users: HashMap<Bare, UserRecord>,
+    pub(super) messages: messages::Messages,
     pub(super) changes: Vec<Change>,
     pub(super) is_broken: bool,
 }
 
 impl Record {
-    fn load(&mut self, load: &Load) -> Result<Loaded, RecordError> {
+    pub(super) fn load(&mut self, load: &Load) -> Result<Loaded, RecordError> {
         if self.is_broken {
             return Err(RecordError::Unavailable);
         }
         Ok(match load {
-            Load::User { user } => Loaded::User(self.users.get(user).cloned().map(Box::new)),
-            Load::Items { .. } | Load::Nodes { .. } | Load::Rooms { .. } => Loaded::Items(Vec::new()),
-            Load::Offline { .. } => Loaded::Stanzas(Vec::new()),
-            Load::Archive { .. } => Loaded::Page(Default::default()),
+            Load::User { user } => {
+                let record = self.users.get(user).cloned().map(Box::new);
+                let waiting = self.messages.offline.iter().filter(|(of, ..)| of == user).count();
+                Loaded::User(record.map(|record| Box::new(UserRecord { offline: waiting as u32, ..*record })))
+            }
+            Load::Nodes { .. } | Load::Rooms { .. } => Loaded::Items(Vec::new()),
+            Load::Items { .. } | Load::Offline { .. } | Load::Archive { .. } => self.messages.load(load),
             Load::Room { .. } => Loaded::Room(None),
         })
     }
 
-    fn change(&mut self, change: Change) -> Result<Loaded, RecordError> {
+    pub(super) fn change(&mut self, change: Change) -> Result<Loaded, RecordError> {
         if self.is_broken {
             return Err(RecordError::Unavailable);
         }
+        self.apply(&change);
         self.changes.push(change);
         Ok(Loaded::Done)
+    }
+
+    /// So that it is there when the account is loaded again.
+    fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Roster { user, contact, item, version } => {
+                let Some(record) = self.users.get_mut(user) else { return };
+                record.roster.retain(|(known, _)| known != contact);
+                record.roster.extend(item.clone().map(|item| (contact.clone(), item)));
+                record.roster_version = *version;
+            }
+            Change::Blocked { user, blocked } => {
+                let Some(record) = self.users.get_mut(user) else { return };
+                record.blocked.clone_from(blocked);
+            }
+            Change::LastSeen { user, at, status } => {
+                let Some(record) = self.users.get_mut(user) else { return };
+                record.last_seen = Some((*at, status.clone()));
+            }
+            _ => self.messages.apply(change),
+        }
     }
 }
 
@@ -83,6 +128,9 @@ impl World {
             closed: Vec::new(),
             abroad: Vec::new(),
             bound: HashMap::new(),
+            texts: Vec::new(),
+            is_slow: false,
+            unwritten: Default::default(),
             next: 0,
         }
     }
@@ -114,27 +162,46 @@ impl World {
                     let loaded = self.record.load(&load);
                     self.host.handle_record(self.now, ticket, loaded, &mut out);
                 }
+                Effect::Change { ticket, change } if self.is_slow => {
+                    self.unwritten.push_back((ticket, change));
+                }
                 Effect::Change { ticket, change } => {
                     let done = self.record.change(change);
                     self.host.handle_record(self.now, ticket, done, &mut out);
                 }
-                Effect::Text { .. } => {}
+                Effect::Text { to, body, .. } => self.texts.push((to.to_string(), body.into())),
             }
             todo.extend(out);
         }
     }
 
+    /// The slow record writes the oldest change.
+    pub(super) fn write(&mut self) {
+        let (ticket, change) = self.unwritten.pop_front().unwrap();
+        let done = self.record.change(change);
+        self.tell(|host, now, out| host.handle_record(now, ticket, done, out));
+    }
+
     /// A client signs in as that full address.
     pub(super) fn sign_in(&mut self, jid: &str) -> u64 {
+        self.sign_in_as(jid, false)
+    }
+
+    pub(super) fn sign_in_as(&mut self, jid: &str, is_anonymous: bool) -> u64 {
+        self.sign_in_with(jid, is_anonymous, Vec::new())
+    }
+
+    /// With requests of Bind 2.
+    pub(super) fn sign_in_with(&mut self, jid: &str, is_anonymous: bool, inline: Vec<Element>) -> u64 {
         self.next += 1;
         let number = self.next;
         let jid = Jid::parse(jid).unwrap();
         let request = BindRequest {
             user: jid.bare().into_jid(),
-            is_anonymous: false,
+            is_anonymous,
             resource: jid.resource().map(Box::from),
             tag: None,
-            inline: Vec::new(),
+            inline,
         };
         self.tell(|host, now, out| host.handle_bind(now, edge(number), request, out));
         assert!(matches!(&self.bound[&number], Bound::Session { jid: bound, .. } if *bound == jid));
@@ -153,6 +220,38 @@ impl World {
             Some(_) => host.handle_stanza(now, edge(client), element, out),
             None => host.handle_nonza(now, edge(client), &element, out),
         });
+    }
+
+    /// The connection is lost.
+    pub(super) fn lose(&mut self, client: u64) {
+        self.tell(|host, now, out| host.handle_gone(now, edge(client), false, out));
+    }
+
+    /// A client that has signed in as that account resumes a session; the answer's kind is in `bound`.
+    pub(super) fn resume(&mut self, user: &str, id: &str, seen: u32) -> u64 {
+        self.next += 1;
+        let number = self.next;
+        let user = Jid::parse(user).unwrap();
+        self.tell(|host, now, out| host.handle_resume(now, edge(number), (&user, id, seen), out));
+        number
+    }
+
+    pub(super) fn wait(&mut self, duration: Duration) {
+        self.now = self.now + duration;
+        self.tell(|host, now, out| host.expire(now, out));
+    }
+
+    /// From another server.
+    pub(super) fn arrive(&mut self, xml: &str) {
+        let prefixes = crate::xml::Prefixes::of_default(ns::CLIENT);
+        let element = crate::xml::parse(xml.as_bytes(), &prefixes).unwrap();
+        self.tell(|host, now, out| host.handle_routed(now, element, out));
+    }
+
+    /// What went to other servers since it was asked last, as text.
+    pub(super) fn sent_abroad(&mut self) -> Vec<String> {
+        let sent = std::mem::take(&mut self.abroad);
+        sent.iter().map(|element| String::from_utf8(element.to_bytes(ns::CLIENT)).unwrap()).collect()
     }
 
     /// What the client got since it was asked last, as text.
