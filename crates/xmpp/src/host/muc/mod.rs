@@ -297,7 +297,7 @@ impl Host {
             return;
         }
         let Some(room) = self.rooms.room(address) else { return };
-        let before = may_change(&stanza).then(|| Box::new(room.clone()));
+        let before = room.may_save(from, &stanza).then(|| Box::new(room.clone()));
         let mut outs = Vec::new();
         room.handle(now, from, to, &stanza, &mut outs);
         let unsaved = Unsaved { stanza, before, outs };
@@ -428,17 +428,6 @@ impl Host {
             room::refuse(stanza, condition, &mut outs);
         }
         self.send_all(outs, out);
-    }
-}
-
-/// Whether it can change what the record has of the room: then the room as it was is kept until the change is on disk.
-fn may_change(stanza: &Element) -> bool {
-    match stanza::kind_of(stanza) {
-        Some(Kind::Iq) => stanza.attr("type") == Some("set"),
-        Some(Kind::Message) => {
-            stanza.get("subject", ns::CLIENT).is_some() || stanza.get("x", ns::MUC_USER).is_some()
-        }
-        _ => false,
     }
 }
 

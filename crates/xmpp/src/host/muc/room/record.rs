@@ -6,7 +6,8 @@ use super::config::Config;
 use super::notice::listed;
 use super::rules::Affiliation;
 use super::{Entry, Room, Subject, hex};
-use crate::{Bare, Element, ns};
+use crate::stanza::{self, Kind};
+use crate::{Bare, Element, Jid, ns};
 
 impl Room {
     pub(in super::super) fn to_record(&self) -> Element {
@@ -26,6 +27,27 @@ impl Room {
             room.push(item);
         }
         room
+    }
+
+    /// Whether that stanza can change what the record has: then the host keeps the room as it was until the change is
+    /// on disk. Strangers cannot make it do so for nothing.
+    pub(in super::super) fn may_save(&self, from: &Jid, stanza: &Element) -> bool {
+        let affiliation = self.affiliation(&from.bare());
+        let is_kept = self.config.is_persistent;
+        match stanza::kind_of(stanza) {
+            Some(Kind::Iq) if stanza.attr("type") == Some("set") => match stanza.first().map(Element::ns) {
+                Some(ns::MUC_OWNER) => affiliation == Affiliation::Owner,
+                Some(ns::MUC_ADMIN) => is_kept && affiliation >= Affiliation::Admin,
+                Some(ns::REGISTER) => is_kept && affiliation > Affiliation::Outcast,
+                _ => false,
+            },
+            Some(Kind::Message) => {
+                let is_subject = stanza.get("subject", ns::CLIENT).is_some();
+                let is_invitation = stanza.get("x", ns::MUC_USER).is_some();
+                is_kept && (is_subject || is_invitation) && self.occupant_of(from).is_some()
+            }
+            _ => false,
+        }
     }
 
     /// `None`: it is no room's record, or of a room that nobody owns.

@@ -139,7 +139,10 @@ fn stanza(step: &Step, owner: &str) -> Element {
 fn apply(room: &mut Room, stanza: &Element, views: &mut Views) {
     let (from, to) = (stanza::from(stanza).unwrap().unwrap(), stanza::to(stanza).unwrap().unwrap());
     let mut outs = Vec::new();
+    let may_save = room.may_save(&from, stanza);
     room.handle(Instant::from_unix_seconds(1), &from, &to, stanza, &mut outs);
+    let is_saved = outs.iter().any(|out| matches!(out, Out::Save | Out::Destroyed));
+    assert!(may_save || !is_saved, "{stanza} is saved, and could not be undone");
     for out in outs {
         if let Out::Send(sent) = out {
             see(&sent, views);
