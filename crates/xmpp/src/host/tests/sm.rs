@@ -541,3 +541,13 @@ fn an_acknowledged_message_is_delivered_or_stored() {
         assert_eq!(answer, format!("<a xmlns='urn:xmpp:sm:3' h='{}'/>", sent + 1), "seed {seed}");
     }
 }
+
+#[test]
+fn an_idle_session_is_small() {
+    assert!(
+        size_of::<crate::host::session::Session>() <= 320,
+        "{}",
+        size_of::<crate::host::session::Session>()
+    );
+    assert!(size_of::<crate::host::sm::Sm>() <= 200, "{}", size_of::<crate::host::sm::Sm>());
+}
