@@ -21,7 +21,7 @@ pub(super) const FEATURE: Feature = Feature {
         Specification {
             name: "XEP-0313",
             title: "Message Archive Management",
-            version: "1.1.3",
+            version: "1.1.1",
             level: Level::Complete,
             file: FILE,
             note: "pages by id, not by index",
@@ -37,7 +37,7 @@ pub(super) const FEATURE: Feature = Feature {
         Specification {
             name: "XEP-0059",
             title: "Result Set Management",
-            version: "1.0.1",
+            version: "1.0",
             level: Level::Partial,
             file: "crates/xmpp/src/host/archive/query.rs",
             note: "no pages by index",

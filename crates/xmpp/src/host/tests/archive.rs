@@ -123,18 +123,13 @@ fn only_what_is_asked_for_is_told() {
         assert_eq!(ask(&mut world, alice, &form(fields)).0, expected, "{fields:?}");
     }
     // Of two bounds the narrower holds.
-    let both = format!(
-        "{}{}",
-        form(&[("after-id", &ids[2])]),
-        page(&format!("<max>1</max><after>{}</after>", ids[6]))
-    );
-    assert_eq!(ask(&mut world, alice, &both).0, ["7"]);
-    let both = format!(
-        "{}{}",
-        form(&[("before-id", &ids[2])]),
-        page(&format!("<max>1</max><before>{}</before>", ids[6]))
-    );
-    assert_eq!(ask(&mut world, alice, &both).0, ["1"]);
+    for (one, other) in [(2, 6), (6, 2)] {
+        for (field, element, expected) in [("after-id", "after", "7"), ("before-id", "before", "1")] {
+            let rsm = page(&format!("<max>1</max><{element}>{}</{element}>", ids[other]));
+            let both = format!("{}{rsm}", form(&[(field, &ids[one])]));
+            assert_eq!(ask(&mut world, alice, &both).0, [expected], "{field} {one}");
+        }
+    }
 }
 
 #[test]

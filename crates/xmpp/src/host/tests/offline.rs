@@ -290,3 +290,16 @@ fn what_is_being_delivered_is_not_delivered_again() {
     world.say(alice, "<presence><show>away</show></presence>");
     assert_eq!(world.hear(alice).iter().filter(|xml| xml.starts_with("<message")).count(), 1);
 }
+
+#[test]
+fn an_account_is_counted_while_its_messages_are_written() {
+    let mut world = world();
+    let alice = Bare::parse("alice@example.org").unwrap();
+    world.is_slow = true;
+    send(&mut world, "alice@example.org", "chat", BODY);
+    while !world.unwritten.is_empty() {
+        assert!(world.host.users.contains_key(&alice));
+        world.write();
+    }
+    assert!(!world.host.users.contains_key(&alice));
+}

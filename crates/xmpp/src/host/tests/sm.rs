@@ -162,6 +162,9 @@ fn nobody_sees_the_marks_nor_can_make_them() {
     let mark = format!("{}.5", world.host.by_edge[&edge(alice)].to_u64());
     // More often than anything is waited for.
     for _ in 0..5 {
+        world.say(alice, &format!(
+            "<iq type='get' id='1' to='x.org' xmlns:m='urn:belfry:handled' m:mark='{mark}'><q xmlns='urn:x'/></iq>"
+        ));
         world.arrive(&format!(
             "<message from='eve@x.org/1' to='bob@example.org' xmlns:m='urn:belfry:handled' m:mark='{mark}'/>"
         ));
@@ -478,6 +481,20 @@ fn another_host_tells_when_it_has_stored_a_message() {
     assert_eq!(here.hear(alice), ["<a xmlns='urn:xmpp:sm:3' h='2'/>"]);
 }
 
+/// Of her messages, after her presence, as she was told last.
+fn acknowledged(world: &mut World, alice: u64) -> usize {
+    let answer = world.hear(alice).into_iter().rfind(|xml| xml.starts_with("<a ")).unwrap();
+    value(&answer, "h").parse::<usize>().unwrap() - 1
+}
+
+fn is_stored_for_bob(world: &World, body: &str) -> bool {
+    let stored = &world.record.messages;
+    let archived = stored.archive.iter().filter(|(owner, _)| owner.local() == Some("bob"));
+    let mut stanzas =
+        stored.offline.iter().map(|(.., stanza)| stanza).chain(archived.map(|(_, (.., stanza))| stanza));
+    stanzas.any(|stanza| stanza.content_of("body", ns::CLIENT).is_some_and(|text| text == body))
+}
+
 /// Were the server to die at any moment, what its clients take for delivered is somewhere.
 #[test]
 fn an_acknowledged_message_is_delivered_or_stored() {
@@ -513,20 +530,11 @@ fn an_acknowledged_message_is_delivered_or_stored() {
             world.say(alice, ASK);
             let others: Vec<u64> = world.got.keys().copied().filter(|client| *client != alice).collect();
             others.into_iter().for_each(|client| heard.extend(world.hear(client)));
-            let answer = world.hear(alice).into_iter().rfind(|xml| xml.starts_with("<a ")).unwrap();
-            let acknowledged = value(&answer, "h").parse::<usize>().unwrap() - 1;
-            let stored = &world.record.messages;
+            let acknowledged = acknowledged(&mut world, alice);
             for number in checked..acknowledged {
                 let body = format!("n{number}.");
-                let has =
-                    |stanza: &Element| stanza.content_of("body", ns::CLIENT).is_some_and(|text| text == body);
-                let is_stored = stored.offline.iter().any(|(.., stanza)| has(stanza))
-                    || stored
-                        .archive
-                        .iter()
-                        .any(|(owner, (.., stanza))| owner.local() == Some("bob") && has(stanza));
                 assert!(
-                    is_stored || heard.iter().any(|xml| xml.contains(&body)),
+                    is_stored_for_bob(&world, &body) || heard.iter().any(|xml| xml.contains(&body)),
                     "seed {seed} step {step}: message {number} is nowhere"
                 );
             }
@@ -537,7 +545,16 @@ fn an_acknowledged_message_is_delivered_or_stored() {
             world.write();
         }
         world.say(alice, ASK);
-        let answer = world.hear(alice).into_iter().rfind(|xml| xml.starts_with("<a ")).unwrap();
-        assert_eq!(answer, format!("<a xmlns='urn:xmpp:sm:3' h='{}'/>", sent + 1), "seed {seed}");
+        assert_eq!(acknowledged(&mut world, alice), sent, "seed {seed}");
     }
+}
+
+#[test]
+fn an_idle_session_is_small() {
+    assert!(
+        size_of::<crate::host::session::Session>() <= 320,
+        "{}",
+        size_of::<crate::host::session::Session>()
+    );
+    assert!(size_of::<crate::host::sm::Sm>() <= 200, "{}", size_of::<crate::host::sm::Sm>());
 }
