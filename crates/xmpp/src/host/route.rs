@@ -7,7 +7,7 @@ use super::effect::{Edge, Effect, Load, Loaded};
 use super::feature::{Answer, At, Iq, find};
 use super::session::Session;
 use super::user::{Record, User, Waiting};
-use super::{Host, Outbox};
+use super::{Host, Outbox, presence};
 use crate::c2s::{BindRequest, Bound};
 use crate::stanza::{self, Condition, Kind, StanzaError};
 use crate::{Bare, Element, Jid, ns};
@@ -99,7 +99,10 @@ impl Host {
         let Record::Loading(waiting) = user.record else { return };
         for waiting in waiting {
             let (Waiting::FromSession(_, stanza) | Waiting::Routed(stanza)) = waiting;
-            self.refuse(&stanza, &Condition::ResourceConstraint.into(), out);
+            match presence::subscription::Act::of(&stanza) {
+                Some(_) => self.refuse_presence(&stanza, &Condition::ResourceConstraint.into(), out),
+                None => self.refuse(&stanza, &Condition::ResourceConstraint.into(), out),
+            }
         }
     }
 

@@ -76,7 +76,7 @@ impl Host {
         }
         match presence.attr("type") {
             None | Some("unavailable") => {}
-            Some("probe") => return self.probed(now, from, &user, out),
+            Some("probe") => return self.probed(now, from, to, out),
             Some("error") => self.undirect(to, from),
             Some(_) => return,
         }
@@ -268,13 +268,19 @@ impl Host {
     }
 
     /// RFC 6121 §4.3.2.
-    fn probed(&self, now: Instant, from: &Jid, user: &Bare, out: &mut Outbox) {
-        let contact = from.bare();
+    fn probed(&self, now: Instant, from: &Jid, to: &Jid, out: &mut Outbox) {
+        let (contact, user) = (from.bare(), &to.bare());
         let Some(record) = self.record_of(user) else { return };
         let is_subscribed = record.contact(&contact).is_some_and(|item| item.subscription.has_from());
         if is_subscribed || contact == *user {
             let before = out.len();
-            self.send_presences(user, from.as_str(), out);
+            match self.session_of(to).and_then(|key| self.sessions.get(key)) {
+                Some(session) => {
+                    out.extend(session.presence.as_deref().map(|presence| addressed(presence, from.as_str())))
+                }
+                None if to.is_bare() => self.send_presences(user, from.as_str(), out),
+                None => {}
+            }
             if out.len() == before {
                 out.push(self.last_presence(now, user, from));
             }

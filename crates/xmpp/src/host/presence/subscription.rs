@@ -12,8 +12,9 @@ pub(in crate::host) enum Act {
 }
 
 impl Act {
-    pub(in crate::host) fn of(presence: &Element) -> Option<Act> {
-        Some(match presence.attr("type")? {
+    pub(in crate::host) fn of(stanza: &Element) -> Option<Act> {
+        let is_presence = stanza.name() == "presence";
+        Some(match stanza.attr("type").filter(|_| is_presence)? {
             "subscribe" => Act::Subscribe,
             "unsubscribe" => Act::Unsubscribe,
             "subscribed" => Act::Subscribed,

@@ -105,6 +105,26 @@ fn a_request_waits_for_who_is_not_here_and_is_not_listed() {
     assert!(world.sent_abroad().last().unwrap().contains("type='unsubscribed'"));
 }
 
+/// RFC 6121 §2.2: requests go to who is available, answers and pushes to who is interested.
+#[test]
+fn requests_and_answers_go_to_different_sessions() {
+    let mut world = World::new(&[ALICE]);
+    let available = world.sign_in("alice@example.org/available");
+    world.say(available, "<presence/>");
+    let interested = world.sign_in("alice@example.org/interested");
+    world.say(interested, "<iq type='get' id='r'><query xmlns='jabber:iq:roster'/></iq>");
+    world.say(interested, "<presence type='subscribe' to='bob@x.org'/>");
+    for client in [available, interested] {
+        world.hear(client);
+    }
+    world.arrive("<presence type='subscribe' from='bob@x.org' to='alice@example.org'/>");
+    assert_eq!([available, interested].map(|client| world.hear(client).len()), [1, 0]);
+    for kind in ["subscribed", "unsubscribed"] {
+        world.arrive(&format!("<presence type='{kind}' from='bob@x.org' to='alice@example.org'/>"));
+        assert_eq!([available, interested].map(|client| world.hear(client).len()), [0, 2], "{kind}");
+    }
+}
+
 #[test]
 fn who_is_subscribed_or_approved_needs_no_second_answer() {
     let mut world = World::new(&[ALICE]);
@@ -163,6 +183,11 @@ fn a_change_that_cannot_be_written_changes_nothing() {
     assert!(heard.len() == 1 && heard[0].contains("resource-constraint"), "{heard:?}");
     world.arrive("<presence type='subscribe' from='bob@x.org' to='alice@example.org'/>");
     assert!(world.hear(alice).is_empty());
+    assert!(world.sent_abroad()[0].contains("resource-constraint"));
+    // Nor when the account itself cannot be read.
+    world.tell(|host, now, out| host.handle_gone(now, edge(alice), true, out));
+    world.sent_abroad();
+    world.arrive("<presence type='subscribe' from='bob@x.org' to='alice@example.org'/>");
     assert!(world.sent_abroad()[0].contains("resource-constraint"));
 }
 
