@@ -60,3 +60,35 @@ pub const CAPS_QUESTIONS: usize = 1_000;
 
 /// Other clients that may be asked when the first gives a wrong answer. Beyond: a later presence has to.
 pub const CAPS_OTHERS: usize = 8;
+
+/// Nodes of one account. Beyond: `resource-constraint`. All their configurations are in memory while one is used.
+pub const NODES: usize = 200;
+
+/// Bytes of a node's name, an item's id, a title. Beyond: `not-acceptable`.
+pub const NODE_NAME: usize = 1_023;
+
+/// Items of one node: what `max` means for `pubsub#max_items`. Beyond: the oldest is forgotten. A long list of bookmarks.
+pub const NODE_ITEMS: u32 = 1_000;
+
+/// Bytes of an item. Beyond: `not-acceptable`. It has to fit a stanza with what a notification adds; an avatar does.
+pub const ITEM: usize = 192 << 10;
+
+/// Bytes of items in one answer. Beyond: the rest is for another page (XEP-0060 §6.5.4), of which the answer tells.
+pub const ITEMS_ANSWER: usize = 224 << 10;
+
+/// Subscriptions of one node, and its affiliations. Beyond: `policy-violation`. Each publication goes through all.
+pub const NODE_SUBSCRIPTIONS: usize = 500;
+
+/// Accounts whose nodes are in memory. Beyond: those used least recently are read again when they are needed.
+pub const NODE_OWNERS: usize = 10_000;
+
+/// Questions for the nodes of one account that wait for a change. Beyond: `resource-constraint`.
+pub const NODE_QUESTIONS: usize = 64;
+
+/// Clients that were told the newest items, so that they are told but once. Beyond: one is told again.
+pub const NODE_TOLD: usize = 200_000;
+
+/// Kinds of clients whose abilities are not known yet, and clients of each, that are told once they are. Beyond: they
+/// are told with their next presence.
+pub const NODE_CURIOUS: usize = 1_000;
+pub const NODE_CURIOUS_CLIENTS: usize = 64;

@@ -117,7 +117,7 @@ impl Host {
     }
 }
 
-fn of_account(host: &mut Host, _now: Instant, iq: &Iq<'_>, _out: &mut Outbox) -> Answer {
+fn of_account(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
     let user = iq.to.bare();
     if !host.is_seen_by(&user, iq.from) {
         return Answer::Error(Condition::ServiceUnavailable.into());
@@ -125,8 +125,12 @@ fn of_account(host: &mut Host, _now: Instant, iq: &Iq<'_>, _out: &mut Outbox) ->
     if iq.is_set {
         return Answer::Error(Condition::BadRequest.into());
     }
-    if iq.payload.attr("node").is_some() {
-        return Answer::Error(Condition::ItemNotFound.into());
+    if let Some(node) = iq.payload.attr("node") {
+        let question = iq.iq.clone();
+        host.describe_node(now, &user, (iq.from, node), out, move |host, info, out| {
+            host.answer(&question, info.map(Some), out);
+        });
+        return Answer::Later;
     }
     let kind = if host.is_anonymous(&user) { "anonymous" } else { "registered" };
     // XEP-0163 §6.
@@ -139,12 +143,28 @@ fn of_account(host: &mut Host, _now: Instant, iq: &Iq<'_>, _out: &mut Outbox) ->
     Answer::Result(Some(query))
 }
 
-fn items_of_account(host: &mut Host, _now: Instant, iq: &Iq<'_>, _out: &mut Outbox) -> Answer {
-    if !host.is_seen_by(&iq.to.bare(), iq.from) {
+/// The nodes of an account (XEP-0060 §5.2).
+fn items_of_account(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
+    let user = iq.to.bare();
+    if !host.is_seen_by(&user, iq.from) {
         return Answer::Error(Condition::ServiceUnavailable.into());
     }
     if iq.is_set {
         return Answer::Error(Condition::BadRequest.into());
     }
-    Answer::Result(Some(Element::new("query", ns::DISCO_ITEMS).with_opt("node", iq.payload.attr("node"))))
+    if let Some(node) = iq.payload.attr("node") {
+        return Answer::Result(Some(Element::new("query", ns::DISCO_ITEMS).with("node", node)));
+    }
+    let (question, jid) = (iq.iq.clone(), user.clone());
+    host.list_nodes(now, &user, iq.from, out, move |host, nodes, out| {
+        let item = |(name, title): (Box<str>, Box<str>)| {
+            let title = (!title.is_empty()).then_some(title);
+            let item = Element::new("item", ns::DISCO_ITEMS).with("jid", jid.as_str());
+            item.with("node", name).with_opt("name", title)
+        };
+        let query =
+            nodes.map(|nodes| Element::new("query", ns::DISCO_ITEMS).children(nodes.into_iter().map(item)));
+        host.answer(&question, query.map(Some), out);
+    });
+    Answer::Later
 }

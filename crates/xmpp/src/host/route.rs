@@ -82,6 +82,7 @@ impl Host {
             match waiting {
                 Waiting::FromSession(key, stanza) => self.from_session(now, key, *stanza, out),
                 Waiting::Routed(stanza) => self.routed_to_account(now, *stanza, out),
+                Waiting::Job(job) => job(self, now, out),
             }
         }
         self.forget_user(bare);
@@ -98,10 +99,27 @@ impl Host {
         }
         let Record::Loading(waiting) = user.record else { return };
         for waiting in waiting {
-            let (Waiting::FromSession(_, stanza) | Waiting::Routed(stanza)) = waiting;
+            let (Waiting::FromSession(_, stanza) | Waiting::Routed(stanza)) = waiting else { continue };
             match presence::subscription::Act::of(&stanza) {
                 Some(_) => self.refuse_presence(&stanza, &Condition::ResourceConstraint.into(), out),
                 None => self.refuse(&stanza, &Condition::ResourceConstraint.into(), out),
+            }
+        }
+    }
+
+    /// Once the account's record is in memory.
+    pub(super) fn with_record(
+        &mut self,
+        now: Instant,
+        bare: &Bare,
+        out: &mut Outbox,
+        job: impl FnOnce(&mut Host, Instant, &mut Outbox) + 'static,
+    ) {
+        match &mut self.user(bare.clone(), out).record {
+            Record::Loading(waiting) => waiting.push(Waiting::Job(Box::new(job))),
+            Record::Ready(_) | Record::Nobody => {
+                job(self, now, out);
+                self.forget_user(bare);
             }
         }
     }

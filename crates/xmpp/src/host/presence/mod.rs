@@ -95,6 +95,7 @@ impl Host {
     /// RFC 6121 §8.5.2.1.2 and §8.5.3.1.
     fn presence_arrived(&mut self, now: Instant, from: &Jid, to: &Jid, presence: Element, out: &mut Outbox) {
         self.caps_heard(now, from, &to.bare(), &presence, out);
+        self.pubsub_presence(now, &to.bare(), from, &presence, out);
         if !to.is_bare() {
             if let Some(key) = self.session_of(to) {
                 self.deliver(now, key, presence, out);
@@ -138,6 +139,7 @@ impl Host {
         let jid = session.jid.clone();
         let user = jid.bare();
         self.caps_heard(now, &jid, &user, &presence, out);
+        self.pubsub_presence(now, &user, &jid, &presence, out);
         if is_initial {
             self.tell_of_others(now, key, &user, out);
         }
@@ -207,6 +209,7 @@ impl Host {
             return;
         }
         self.caps_gone(&jid);
+        self.pubsub_presence(now, &user, &jid, &presence, out);
         self.broadcast(&user, &presence, out);
         let others = self.keys_of(&user, Session::is_available);
         let words = presence.content_of("status", ns::CLIENT).map(|text| Box::from(&*text));

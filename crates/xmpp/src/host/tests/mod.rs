@@ -5,6 +5,7 @@ mod caps;
 mod disco;
 mod last;
 mod presence;
+mod pubsub;
 mod roster;
 
 use std::collections::HashMap;
@@ -51,6 +52,9 @@ pub(super) struct World {
 pub(super) struct Record {
     pub(super) users: HashMap<Bare, UserRecord>,
     pub(super) changes: Vec<Change>,
+    /// The newest last.
+    pub(super) items: HashMap<(Bare, Box<str>), Vec<(Box<str>, Instant, Element)>>,
+    pub(super) nodes: std::collections::BTreeMap<(Bare, Box<str>), Element>,
     pub(super) is_broken: bool,
 }
 
@@ -61,7 +65,16 @@ impl Record {
         }
         Ok(match load {
             Load::User { user } => Loaded::User(self.users.get(user).cloned().map(Box::new)),
-            Load::Items { .. } | Load::Nodes { .. } | Load::Rooms { .. } => Loaded::Items(Vec::new()),
+            Load::Items { owner, node } => {
+                Loaded::Items(self.items.get(&(owner.clone(), node.clone())).cloned().unwrap_or_default())
+            }
+            Load::Nodes { owner } => {
+                let of_owner = self.nodes.iter().filter(|((known, _), _)| known == owner);
+                Loaded::Items(
+                    of_owner.map(|((_, name), config)| (name.clone(), START, config.clone())).collect(),
+                )
+            }
+            Load::Rooms { .. } => Loaded::Items(Vec::new()),
             Load::Offline { .. } => Loaded::Stanzas(Vec::new()),
             Load::Archive { .. } => Loaded::Page(Default::default()),
             Load::Room { .. } => Loaded::Room(None),
@@ -72,30 +85,52 @@ impl Record {
         if self.is_broken {
             return Err(RecordError::Unavailable);
         }
-        self.apply(&change);
+        self.apply(&change)?;
         self.changes.push(change);
         Ok(Loaded::Done)
     }
 
     /// So that it is there when the account is loaded again.
-    fn apply(&mut self, change: &Change) {
+    fn apply(&mut self, change: &Change) -> Result<(), RecordError> {
         match change {
             Change::Roster { user, contact, item, version } => {
-                let Some(record) = self.users.get_mut(user) else { return };
+                let Some(record) = self.users.get_mut(user) else { return Ok(()) };
                 record.roster.retain(|(known, _)| known != contact);
                 record.roster.extend(item.clone().map(|item| (contact.clone(), item)));
                 record.roster_version = *version;
             }
             Change::Blocked { user, blocked } => {
-                let Some(record) = self.users.get_mut(user) else { return };
+                let Some(record) = self.users.get_mut(user) else { return Ok(()) };
                 record.blocked.clone_from(blocked);
             }
             Change::LastSeen { user, at, status } => {
-                let Some(record) = self.users.get_mut(user) else { return };
+                let Some(record) = self.users.get_mut(user) else { return Ok(()) };
                 record.last_seen = Some((*at, status.clone()));
+            }
+            Change::Item { owner, node, id, item, at, keep } => {
+                let items = self.items.entry((owner.clone(), node.clone())).or_default();
+                let known = items.iter().position(|(known, _, _)| known == id);
+                if let Some(known) = known {
+                    items.remove(known);
+                }
+                match item {
+                    Some(item) => items.push((id.clone(), *at, Element::clone(item))),
+                    None if known.is_none() => return Err(RecordError::NotFound),
+                    None => {}
+                }
+                let surplus = items.len().saturating_sub(*keep as usize);
+                items.drain(..surplus);
+            }
+            Change::Node { owner, node, config: Some(config) } => {
+                self.nodes.insert((owner.clone(), node.clone()), Element::clone(config));
+            }
+            Change::Node { owner, node, config: None } => {
+                self.nodes.remove(&(owner.clone(), node.clone()));
+                self.items.remove(&(owner.clone(), node.clone()));
             }
             _ => {}
         }
+        Ok(())
     }
 }
 
