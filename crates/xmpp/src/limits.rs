@@ -92,3 +92,18 @@ pub const NODE_TOLD: usize = 200_000;
 /// are told with their next presence.
 pub const NODE_CURIOUS: usize = 1_000;
 pub const NODE_CURIOUS_CLIENTS: usize = 64;
+
+/// Accounts whose avatar's hash is remembered. Beyond: it is read again when somebody signs in.
+pub const AVATARS: usize = 100_000;
+
+/// Kinds of private data of one namespace and account (XEP-0049). Beyond: the oldest is forgotten.
+pub const PRIVATE_NAMES: u32 = 16;
+
+/// Bytes of the name of an uploaded file, and of its content type. Beyond: `bad-request`. What file systems take.
+pub const FILE_NAME: usize = 255;
+
+/// Bytes that a slot costs at least of what a user may upload in a day, so that slots have a number too.
+pub const FILE_COST: u64 = 4 << 10;
+
+/// Users whose uploads of today are counted. Beyond: the one counted least recently begins anew.
+pub const UPLOADERS: usize = 100_000;

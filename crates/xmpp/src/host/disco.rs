@@ -40,11 +40,16 @@ pub(super) const FEATURE: Feature = Feature {
 
 /// What a domain of ours is and can do.
 pub(super) fn server_info(settings: &Settings) -> Element {
-    let features = FEATURES.iter().flat_map(|feature| feature.server);
+    let is_offered = |var: &&&str| match **var {
+        ns::UPLOAD => settings.uploads.is_some(),
+        ns::EXTDISCO => !settings.services.is_empty(),
+        _ => true,
+    };
+    let features = FEATURES.iter().flat_map(|feature| feature.server).filter(is_offered);
     let query = Element::new("query", ns::DISCO_INFO)
         .child(identity("server", "im").with("name", settings.software.clone()))
         .children(features.map(|var| feature(var)));
-    query.children(contacts(settings))
+    query.children(contacts(settings)).children(super::upload::form(settings))
 }
 
 /// XEP-0157 §3: one field for each kind of contact.

@@ -67,6 +67,9 @@ pub enum Load {
     Archive { owner: Bare, query: Box<Query> },
     /// `Loaded::Room`; `None` where there is none.
     Room { room: Bare },
+    /// A place for a file that a user may upload, once: `Loaded::Slot`. Names and types are checked; the name is for the
+    /// address, and where the file is kept has nothing of it.
+    Slot { user: Bare, name: Box<str>, size: u64, kind: Box<str> },
     /// All rooms of a service that are listed: `Loaded::Items`, whose ids are the rooms' addresses.
     Rooms { domain: Box<str> },
 }
@@ -190,6 +193,17 @@ pub enum Loaded {
     Stanzas(Vec<(u64, Instant, Element)>),
     Page(Page),
     Room(Option<Box<Element>>),
+    Slot(Box<Slot>),
+}
+
+/// Where a file goes, and where it will be (XEP-0363).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Slot {
+    /// `https://…`, as `get`.
+    pub put: Box<str>,
+    pub get: Box<str>,
+    /// Of the request: `Authorization`, `Cookie` or `Expires` (XEP-0363 §5).
+    pub headers: Vec<(Box<str>, Box<str>)>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]

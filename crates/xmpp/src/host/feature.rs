@@ -82,6 +82,7 @@ pub(super) const FEATURES: &[&Feature] = &[
     &super::carbons::FEATURE,
     &super::csi::FEATURE,
     &super::disco::FEATURE,
+    &super::extdisco::FEATURE,
     &super::last::FEATURE,
     &super::muc::FEATURE,
     &super::offline::FEATURE,

@@ -18,6 +18,7 @@ pub mod caps;
 mod carbons;
 mod csi;
 mod disco;
+pub mod extdisco;
 mod last;
 mod muc;
 mod offline;
@@ -29,7 +30,7 @@ mod push;
 mod roster;
 mod sm;
 mod turn;
-mod upload;
+pub mod upload;
 mod vcard;
 
 use std::collections::{HashMap, VecDeque};
@@ -58,6 +59,12 @@ pub struct Settings {
     pub resume_for: std::time::Duration,
     /// Contact addresses of the operator by kind (XEP-0157): `abuse-addresses`, `mailto:…`.
     pub contacts: Vec<(Box<str>, Box<str>)>,
+    /// `None`: nobody uploads (XEP-0363).
+    pub uploads: Option<upload::Uploads>,
+    /// XEP-0215.
+    pub services: Vec<extdisco::Service>,
+    /// Who may run administrators' commands (XEP-0133).
+    pub admins: Vec<Bare>,
     /// When the server began, for its uptime (XEP-0012).
     pub started: Instant,
 }
@@ -93,6 +100,7 @@ pub struct Host {
     caps: caps::Caps,
     rooms: muc::Rooms,
     pubsub: pubsub::PubSub,
+    avatars: vcard::Avatars,
     push: push::Push,
     upload: upload::Upload,
 }
@@ -112,6 +120,7 @@ impl Host {
             caps: caps::Caps::default(),
             rooms: muc::Rooms::default(),
             pubsub: pubsub::PubSub::default(),
+            avatars: vcard::Avatars::default(),
             push: push::Push::default(),
             upload: upload::Upload::default(),
         }

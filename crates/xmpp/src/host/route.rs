@@ -31,6 +31,7 @@ impl Host {
         let key = self.sessions.insert(Session::new(jid.clone(), edge, request.is_anonymous));
         self.by_edge.insert(edge, key);
         self.user(jid.bare(), out).sessions.push(key);
+        self.load_avatar(&jid.bare(), out);
         let inline = request.inline.iter().filter_map(|child| self.inline(now, key, child, out)).collect();
         out.push(Effect::Bound { edge, bound: Bound::Session { jid, inline } });
     }

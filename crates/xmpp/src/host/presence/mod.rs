@@ -124,7 +124,7 @@ impl Host {
     }
 
     /// RFC 6121 §4.2 and §4.4.
-    fn available_from(&mut self, now: Instant, key: Key, presence: Element, out: &mut Outbox) {
+    fn available_from(&mut self, now: Instant, key: Key, mut presence: Element, out: &mut Outbox) {
         let priority = match presence.content_of("priority", ns::CLIENT) {
             None => Some(0),
             Some(text) => text.trim().parse::<i8>().ok(),
@@ -133,6 +133,9 @@ impl Host {
             let error = StanzaError::new(Condition::BadRequest, "a priority is from -128 to 127");
             return self.refuse_presence(&presence, &error, out);
         };
+        if let Some(session) = self.sessions.get(key) {
+            self.stamp_avatar(&session.jid.bare(), &mut presence);
+        }
         let Some(session) = self.sessions.get_mut(key) else { return };
         let is_initial = session.presence.replace(Box::new(presence.clone())).is_none();
         session.priority = priority;
@@ -148,6 +151,14 @@ impl Host {
         if is_initial {
             self.probe_contacts(&user, &jid, out);
             self.ask_again(now, key, &user, out);
+        }
+    }
+
+    /// What the session last said, once more: something that goes with it has changed.
+    pub(super) fn say_again(&mut self, now: Instant, key: Key, out: &mut Outbox) {
+        let presence = self.sessions.get(key).and_then(|session| session.presence.as_deref());
+        if let Some(presence) = presence.cloned() {
+            self.available_from(now, key, presence, out);
         }
     }
 

@@ -348,6 +348,32 @@ impl Host {
         });
     }
 
+    /// The same for somebody who may not be allowed to read that node.
+    pub(super) fn read_newest(
+        &mut self,
+        now: Instant,
+        owner: &Bare,
+        (from, name): (&Jid, &'static str),
+        out: &mut Outbox,
+        then: impl FnOnce(&mut Host, Result<Option<Element>, StanzaError>, &mut Outbox) + 'static,
+    ) {
+        let (relation, who, owner) = (self.relation(owner, from), from.bare(), owner.clone());
+        let user = owner.clone();
+        let job =
+            move |host: &mut Host, _: Instant, nodes: Result<Rc<Nodes>, StanzaError>, out: &mut Outbox| {
+                let may_read = nodes
+                    .map(|nodes| nodes.get(name).is_some_and(|node| node.may_read(&who, &relation).is_ok()));
+                match may_read {
+                    Ok(true) => {
+                        host.load_newest(&user, name, out, |host, _, newest, out| then(host, newest, out));
+                    }
+                    Ok(false) => then(host, Ok(None), out),
+                    Err(error) => then(host, Err(error), out),
+                }
+            };
+        self.with_nodes(now, &owner, out, Box::new(job));
+    }
+
     /// Names of an owner's nodes that this address may know of, with their titles (XEP-0060 §5.2).
     pub(super) fn list_nodes(
         &mut self,

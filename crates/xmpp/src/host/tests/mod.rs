@@ -5,8 +5,11 @@ mod caps;
 mod disco;
 mod last;
 mod presence;
+mod private;
 mod pubsub;
 mod roster;
+mod upload;
+mod vcard;
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -26,6 +29,9 @@ pub(super) fn settings() -> Settings {
         version: "1".into(),
         resume_for: Duration::from_secs(300),
         contacts: Vec::new(),
+        uploads: None,
+        services: Vec::new(),
+        admins: Vec::new(),
         started: START,
     }
 }
@@ -74,6 +80,11 @@ impl Record {
                     of_owner.map(|((_, name), config)| (name.clone(), START, config.clone())).collect(),
                 )
             }
+            Load::Slot { name, .. } => Loaded::Slot(Box::new(super::effect::Slot {
+                put: format!("https://up.example.org/put/{name}").into(),
+                get: format!("https://up.example.org/get/{name}").into(),
+                headers: vec![("Authorization".into(), "t".into())],
+            })),
             Load::Rooms { .. } => Loaded::Items(Vec::new()),
             Load::Offline { .. } => Loaded::Stanzas(Vec::new()),
             Load::Archive { .. } => Loaded::Page(Default::default()),
