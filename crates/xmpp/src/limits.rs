@@ -107,3 +107,9 @@ pub const FILE_COST: u64 = 4 << 10;
 
 /// Users whose uploads of today are counted. Beyond: the one counted least recently begins anew.
 pub const UPLOADERS: usize = 100_000;
+
+/// Commands whose form is being filled in. Beyond: the oldest has to be started again.
+pub const COMMANDS: usize = 100;
+
+/// Sessions that a command lists. Beyond: the rest is only counted. An answer has to fit a stanza.
+pub const ONLINE_LIST: u32 = 1_000;

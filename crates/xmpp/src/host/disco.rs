@@ -43,6 +43,7 @@ pub(super) fn server_info(settings: &Settings) -> Element {
     let is_offered = |var: &&&str| match **var {
         ns::UPLOAD => settings.uploads.is_some(),
         ns::EXTDISCO => !settings.services.is_empty(),
+        ns::COMMANDS => !settings.admins.is_empty(),
         _ => true,
     };
     let features = FEATURES.iter().flat_map(|feature| feature.server).filter(is_offered);
@@ -86,6 +87,9 @@ fn of_server(host: &mut Host, _now: Instant, iq: &Iq<'_>, _out: &mut Outbox) -> 
     if iq.is_set {
         return Answer::Error(Condition::BadRequest.into());
     }
+    if let Some(command) = iq.payload.attr("node").and_then(|node| host.describe_command(iq.from, node)) {
+        return Answer::Result(Some(command));
+    }
     let mut info = server_info(&host.settings);
     if let Some(node) = iq.payload.attr("node") {
         // XEP-0115 §6.2: the hash that we announce is a node of ours.
@@ -102,8 +106,15 @@ fn items_of_server(host: &mut Host, _now: Instant, iq: &Iq<'_>, _out: &mut Outbo
     if iq.is_set {
         return Answer::Error(Condition::BadRequest.into());
     }
-    if iq.payload.attr("node").is_some() {
-        return Answer::Error(Condition::ItemNotFound.into());
+    if let Some(node) = iq.payload.attr("node") {
+        let commands = host.list_commands(iq.from).filter(|_| node == ns::COMMANDS);
+        let Some(commands) = commands else { return Answer::Error(Condition::ItemNotFound.into()) };
+        let item = |(node, name): (String, &'static str)| {
+            let item = Element::new("item", ns::DISCO_ITEMS).with("jid", iq.to.as_str());
+            item.with("node", node).with("name", name)
+        };
+        let query = Element::new("query", ns::DISCO_ITEMS).with("node", node);
+        return Answer::Result(Some(query.children(commands.map(item))));
     }
     let rooms = format!("{}.{}", host.settings.rooms, iq.to.domain());
     let item =

@@ -70,6 +70,8 @@ pub enum Load {
     /// A place for a file that a user may upload, once: `Loaded::Slot`. Names and types are checked; the name is for the
     /// address, and where the file is kept has nothing of it.
     Slot { user: Bare, name: Box<str>, size: u64, kind: Box<str> },
+    /// For all hosts of the server: each performs it (`Host::act`), and `Loaded::Acted` has the sum (`Acted::merge`).
+    Act(Box<Act>),
     /// All rooms of a service that are listed: `Loaded::Items`, whose ids are the rooms' addresses.
     Rooms { domain: Box<str> },
 }
@@ -194,6 +196,27 @@ pub enum Loaded {
     Page(Page),
     Room(Option<Box<Element>>),
     Slot(Box<Slot>),
+    Acted(Acted),
+}
+
+/// What administrators do to the whole server.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Act {
+    /// Counts available sessions of a domain, and names so many of them.
+    Online { domain: Box<str>, max: u32 },
+    /// To each of them.
+    Announce { domain: Box<str>, message: Box<Element> },
+    /// Ends sessions of these accounts, or these sessions.
+    End { who: Vec<Jid> },
+    /// It is in the record already.
+    Motd { domain: Box<str>, message: Option<Box<Element>> },
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Acted {
+    pub sessions: Vec<Jid>,
+    /// Sessions that it is about.
+    pub count: u64,
 }
 
 /// Where a file goes, and where it will be (XEP-0363).

@@ -80,6 +80,7 @@ pub(super) const FEATURES: &[&Feature] = &[
     &super::blocking::FEATURE,
     &super::caps::FEATURE,
     &super::carbons::FEATURE,
+    &super::commands::FEATURE,
     &super::csi::FEATURE,
     &super::disco::FEATURE,
     &super::extdisco::FEATURE,

@@ -16,6 +16,7 @@ pub mod archive;
 pub mod blocking;
 pub mod caps;
 mod carbons;
+mod commands;
 mod csi;
 mod disco;
 pub mod extdisco;
@@ -101,6 +102,7 @@ pub struct Host {
     rooms: muc::Rooms,
     pubsub: pubsub::PubSub,
     avatars: vcard::Avatars,
+    commands: commands::Commands,
     push: push::Push,
     upload: upload::Upload,
 }
@@ -121,6 +123,7 @@ impl Host {
             rooms: muc::Rooms::default(),
             pubsub: pubsub::PubSub::default(),
             avatars: vcard::Avatars::default(),
+            commands: commands::Commands::default(),
             push: push::Push::default(),
             upload: upload::Upload::default(),
         }

@@ -26,7 +26,7 @@ impl Host {
         };
         // The newer one wins (RFC 6120 §7.7.2.2): the older one is most often a dead connection of the same device.
         if let Some(old) = self.session_of(&jid) {
-            self.replace_session(now, old, out);
+            self.close_session(now, old, "conflict", out);
         }
         let key = self.sessions.insert(Session::new(jid.clone(), edge, request.is_anonymous));
         self.by_edge.insert(edge, key);
@@ -158,11 +158,17 @@ impl Host {
         }
     }
 
-    /// Its address is somebody else's now.
-    fn replace_session(&mut self, now: Instant, key: Key, out: &mut Outbox) {
+    /// By no wish of its client: its address is somebody else's now, or an administrator ends it.
+    pub(super) fn close_session(
+        &mut self,
+        now: Instant,
+        key: Key,
+        condition: &'static str,
+        out: &mut Outbox,
+    ) {
         if let Some(edge) = self.sessions.get(key).and_then(|session| session.edge) {
             self.by_edge.remove(&edge);
-            out.push(Effect::Close { edge, condition: "conflict" });
+            out.push(Effect::Close { edge, condition });
         }
         self.end_session(now, key, out);
     }

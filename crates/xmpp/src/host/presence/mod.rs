@@ -151,6 +151,7 @@ impl Host {
         if is_initial {
             self.probe_contacts(&user, &jid, out);
             self.ask_again(now, key, &user, out);
+            self.send_motd(now, key, out);
         }
     }
 

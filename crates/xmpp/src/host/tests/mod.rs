@@ -2,6 +2,7 @@
 
 mod blocking;
 mod caps;
+mod commands;
 mod disco;
 mod last;
 mod presence;
@@ -80,6 +81,7 @@ impl Record {
                     of_owner.map(|((_, name), config)| (name.clone(), START, config.clone())).collect(),
                 )
             }
+            Load::Act(_) => unreachable!("the world does it"),
             Load::Slot { name, .. } => Loaded::Slot(Box::new(super::effect::Slot {
                 put: format!("https://up.example.org/put/{name}").into(),
                 get: format!("https://up.example.org/get/{name}").into(),
@@ -187,6 +189,10 @@ impl World {
                     } else {
                         self.abroad.push(*stanza);
                     }
+                }
+                Effect::Load { ticket, load: Load::Act(act) } => {
+                    let acted = Loaded::Acted(self.host.act(self.now, &act, &mut out));
+                    self.host.handle_record(self.now, ticket, Ok(acted), &mut out);
                 }
                 Effect::Load { ticket, load } => {
                     let loaded = self.record.load(&load);
