@@ -83,6 +83,10 @@ impl Caps {
         clients.iter().filter(move |(_, ver)| is_able(ver)).map(|(jid, _)| jid)
     }
 
+    pub(super) fn clients_of(&self, account: &Bare) -> Vec<(Jid, Ver)> {
+        self.clients.get(account).cloned().unwrap_or_default()
+    }
+
     pub(super) fn abilities_of(&self, ver: &str) -> Option<Abilities> {
         self.known.get(ver).cloned()
     }

@@ -103,6 +103,9 @@ impl Default for Commands {
     }
 }
 
+/// Of the fields of a form.
+type Values = Vec<(Box<str>, Vec<Box<str>>)>;
+
 /// A command that is run, with what was filled in.
 #[derive(Clone)]
 struct Form {
@@ -110,7 +113,7 @@ struct Form {
     domain: Bare,
     node: Box<str>,
     session: Box<str>,
-    values: Vec<(Box<str>, Vec<Box<str>>)>,
+    values: Values,
 }
 
 fn fault(condition: Condition, detail: &'static str) -> StanzaError {
@@ -215,15 +218,15 @@ impl Command {
         status(node, session, "executing").child(actions).child(form)
     }
 
-    fn read(&self, payload: &Element) -> Result<Vec<(Box<str>, Vec<Box<str>>)>, StanzaError> {
+    fn read(&self, payload: &Element) -> Result<Values, StanzaError> {
         let bad = || fault(Condition::BadRequest, "bad-payload");
         let form = payload.get("x", ns::DATA).filter(|form| form.attr("type") == Some("submit"));
         let fields = form.ok_or_else(bad)?.elements().filter(|child| child.is("field", ns::DATA));
-        let values: Vec<(Box<str>, Vec<Box<str>>)> = fields
+        let values: Values = fields
             .filter_map(|field| {
                 let values = field.elements().filter(|child| child.is("value", ns::DATA));
-                let values =
-                    values.map(|value| value.content().into()).filter(|text: &Box<str>| !text.is_empty());
+                let values = values.map(Element::content).filter(|text| !text.is_empty());
+                let values = values.map(Box::from);
                 Some((field.attr("var")?.into(), values.collect()))
             })
             .collect();
@@ -238,7 +241,7 @@ impl Command {
 }
 
 impl Form {
-    fn new(iq: &Iq<'_>, node: &str, session: &str, values: Vec<(Box<str>, Vec<Box<str>>)>) -> Form {
+    fn new(iq: &Iq<'_>, node: &str, session: &str, values: Values) -> Form {
         Form { iq: iq.iq.clone(), domain: iq.to.bare(), node: node.into(), session: session.into(), values }
     }
 

@@ -224,8 +224,8 @@ impl Host {
         self.load_newest(&user.clone(), ns::VCARD_UPDATE, out, move |host, now, newest, out| {
             // When it cannot be read, presence goes as the client wrote it.
             let Ok(newest) = newest else { return };
-            let hash = newest.and_then(|update| update.content_of("photo", ns::VCARD_UPDATE).map(Box::from));
-            let hash = hash.filter(|hash: &Box<str>| !hash.is_empty());
+            let hash = newest.as_ref().and_then(|update| update.content_of("photo", ns::VCARD_UPDATE));
+            let hash: Option<Box<str>> = hash.filter(|hash| !hash.is_empty()).map(Box::from);
             if host.avatars.hashes.get(&user).is_none() {
                 let is_seen = hash.is_some();
                 host.avatars.hashes.insert(user.clone(), hash);

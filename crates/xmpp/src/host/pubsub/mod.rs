@@ -128,7 +128,6 @@ impl PubSub {
 struct Asked {
     iq: Element,
     owner: Bare,
-    from: Jid,
     who: Bare,
     relation: Relation,
 }
@@ -162,7 +161,6 @@ fn asked(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer
         iq: iq.iq.clone(),
         relation: host.relation(&owner, iq.from),
         owner: owner.clone(),
-        from: iq.from.clone(),
         who: iq.from.bare(),
     };
     let job = move |host: &mut Host, now, nodes: Result<Rc<Nodes>, _>, out: &mut Outbox| {

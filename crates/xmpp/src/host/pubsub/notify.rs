@@ -155,10 +155,25 @@ impl Host {
         let who = (user.clone(), from.clone());
         match curious.get_mut(ver) {
             Some(known) if known.len() < limits::NODE_CURIOUS_CLIENTS && !known.contains(&who) => {
-                known.push(who)
+                known.push(who);
             }
             Some(_) => {}
             None => drop(curious.insert(ver.into(), vec![who])),
+        }
+    }
+
+    /// From now on the contact sees the account's presence, and perhaps its nodes.
+    pub(in crate::host) fn pubsub_let_in(
+        &mut self,
+        now: Instant,
+        user: &Bare,
+        contact: &Bare,
+        out: &mut Outbox,
+    ) {
+        for (client, ver) in self.caps.clients_of(contact) {
+            if self.caps.abilities_of(&ver).is_some() {
+                self.tell_newest(now, user, &client, &ver, out);
+            }
         }
     }
 

@@ -77,7 +77,7 @@ fn an_announcement_reaches_all_who_are_here() {
 #[test]
 fn a_message_of_the_day_meets_who_comes() {
     let (mut world, admin, bob) = world();
-    let mut come = |world: &mut World, name: &str| {
+    let come = |world: &mut World, name: &str| {
         let client = world.sign_in(&format!("bob@example.org/{name}"));
         world.say(client, "<presence/>");
         world.say(client, "<presence><show>away</show></presence>");

@@ -5,6 +5,7 @@ mod caps;
 mod commands;
 mod disco;
 mod last;
+mod pep;
 mod presence;
 mod private;
 mod pubsub;

@@ -3,13 +3,13 @@
 use super::effect::{RosterItem, Subscription};
 use super::*;
 
-const ALICE: &str = "alice@example.org";
+pub(super) const ALICE: &str = "alice@example.org";
 const BOB: &str = "bob@example.org";
 const EVE: &str = "eve@example.org";
-const SPACE: &str = "http://jabber.org/protocol/pubsub";
+pub(super) const SPACE: &str = "http://jabber.org/protocol/pubsub";
 
 /// Bob sees Alice's presence and is a friend of hers; Eve is nobody to her.
-fn world() -> (World, u64, u64, u64) {
+pub(super) fn world() -> (World, u64, u64, u64) {
     let mut world = World::new(&[ALICE, BOB, EVE]);
     let mut know = |user: &str, contact: &str, groups: &[&str]| {
         let groups = groups.iter().map(|group| Box::from(*group)).collect();
@@ -33,7 +33,7 @@ pub(super) fn get(world: &mut World, client: u64, to: &str, inner: &str) -> Stri
     ask(world, client, "get", to, &format!("<pubsub xmlns='{SPACE}'>{inner}</pubsub>"))
 }
 
-fn own(world: &mut World, client: u64, kind: &str, inner: &str) -> String {
+pub(super) fn own(world: &mut World, client: u64, kind: &str, inner: &str) -> String {
     ask(world, client, kind, ALICE, &format!("<pubsub xmlns='{SPACE}#owner'>{inner}</pubsub>"))
 }
 
@@ -57,22 +57,22 @@ fn form(kind: &str, fields: &[(&str, &str)]) -> String {
     )
 }
 
-fn create(world: &mut World, alice: u64, node: &str, fields: &[(&str, &str)]) {
+pub(super) fn create(world: &mut World, alice: u64, node: &str, fields: &[(&str, &str)]) {
     let configure = format!("<configure>{}</configure>", form("node_config", fields));
     let answer = set(world, alice, ALICE, &format!("<create node='{node}'/>{configure}"));
     assert!(answer.contains("type='result'"), "{answer}");
 }
 
-fn publish(world: &mut World, client: u64, node: &str, id: &str) -> String {
+pub(super) fn publish(world: &mut World, client: u64, node: &str, id: &str) -> String {
     let item = format!("<item id='{id}'><t xmlns='urn:t'>{id}</t></item>");
     set(world, client, ALICE, &format!("<publish node='{node}'>{item}</publish>"))
 }
 
-fn configure(world: &mut World, alice: u64, node: &str, fields: &[(&str, &str)]) -> String {
+pub(super) fn configure(world: &mut World, alice: u64, node: &str, fields: &[(&str, &str)]) -> String {
     own(world, alice, "set", &format!("<configure node='{node}'>{}</configure>", form("node_config", fields)))
 }
 
-fn is_error(answer: &str, condition: &str, detail: &str) {
+pub(super) fn is_error(answer: &str, condition: &str, detail: &str) {
     assert!(answer.contains("type='error'") && answer.contains(&format!("<{condition} ")), "{answer}");
     assert!(answer.contains(detail), "{detail}: {answer}");
     if !detail.is_empty() {
@@ -109,36 +109,6 @@ pub(super) fn appear(world: &mut World, client: u64, nodes: &[&str]) {
 pub(super) fn events(world: &mut World, client: u64) -> Vec<String> {
     let heard = world.hear(client);
     heard.into_iter().filter(|stanza| stanza.contains("pubsub#event")).collect()
-}
-
-#[test]
-fn what_is_published_is_kept_told_and_read_by_who_may() {
-    let (mut world, alice, bob, eve) = world();
-    appear(&mut world, alice, &["urn:n"]);
-    appear(&mut world, bob, &["urn:n"]);
-    appear(&mut world, eve, &["urn:n"]);
-    for client in [alice, bob, eve] {
-        world.hear(client);
-    }
-    let answer = publish(&mut world, alice, "urn:n", "a");
-    assert!(answer.contains("<publish node='urn:n'><item id='a'/></publish>"), "{answer}");
-    for client in [alice, bob] {
-        let events = events(&mut world, client);
-        assert_eq!(events.len(), 1, "{events:?}");
-        for part in
-            ["type='headline'", "from='alice@example.org'", "<item id='a'><t xmlns='urn:t'>a</t></item>"]
-        {
-            assert!(events[0].contains(part), "{part}: {events:?}");
-        }
-    }
-    assert!(events(&mut world, eve).is_empty());
-    let items = "<items node='urn:n'/>";
-    assert!(get(&mut world, bob, ALICE, items).contains("<t xmlns='urn:t'>a</t>"));
-    is_error(&get(&mut world, eve, ALICE, items), "not-authorized", "presence-subscription-required");
-    // One item is kept (XEP-0163 §2), and an id is made for who has none.
-    set(&mut world, alice, ALICE, "<publish node='urn:n'><item><t xmlns='urn:t'/></item></publish>");
-    let answer = get(&mut world, alice, ALICE, items);
-    assert!(!answer.contains("id='a'") && answer.contains("<item id="), "{answer}");
 }
 
 #[test]
@@ -425,55 +395,6 @@ fn nodes_have_a_number() {
 }
 
 #[test]
-fn subscribers_are_told_and_get_the_newest_item_first() {
-    let (mut world, alice, bob, eve) = world();
-    create(&mut world, alice, "n", &[("access_model", "open")]);
-    publish(&mut world, alice, "n", "a");
-    world.say(eve, "<presence/>");
-    let subscribe = |inner: &str| format!("<subscribe {inner}/>");
-    for (inner, condition, detail) in [
-        ("node='n'", "bad-request", "invalid-jid"),
-        ("node='n' jid='bob@example.org'", "bad-request", "invalid-jid"),
-        ("jid='eve@example.org'", "bad-request", "nodeid-required"),
-        ("node='none' jid='eve@example.org'", "item-not-found", ""),
-    ] {
-        is_error(&set(&mut world, eve, ALICE, &subscribe(inner)), condition, detail);
-    }
-    for _ in 0..2 {
-        let answer = set(&mut world, eve, ALICE, &subscribe("node='n' jid='eve@example.org'"));
-        assert!(answer.contains("subscription='subscribed'"), "{answer}");
-    }
-    let heard = events(&mut world, eve);
-    assert!(
-        heard.len() == 1 && heard[0].contains("<item id='a'>") && heard[0].contains("<delay "),
-        "{heard:?}"
-    );
-    publish(&mut world, alice, "n", "b");
-    let heard = events(&mut world, eve);
-    assert!(heard.len() == 1 && !heard[0].contains("delay"), "{heard:?}");
-    assert!(get(&mut world, eve, ALICE, "<subscriptions/>").contains("node='n' jid='eve@example.org'"));
-    assert!(get(&mut world, bob, ALICE, "<subscriptions node='n'/>").contains("<subscriptions node='n'/>"));
-    is_error(&get(&mut world, bob, ALICE, "<subscriptions node='none'/>"), "item-not-found", "");
-    assert!(get(&mut world, alice, ALICE, "<affiliations/>").contains("affiliation='owner'"));
-    is_error(&get(&mut world, alice, ALICE, "<affiliations node='none'/>"), "item-not-found", "");
-    // Who was let in by a model that is no more, is told nothing more.
-    configure(&mut world, alice, "n", &[("access_model", "presence")]);
-    publish(&mut world, alice, "n", "c");
-    assert!(events(&mut world, eve).is_empty());
-    let unsubscribe = |inner: &str| format!("<unsubscribe node='n' {inner}/>");
-    for (inner, condition, detail) in [
-        ("", "bad-request", "jid-required"),
-        ("jid='bob@example.org'", "forbidden", ""),
-        ("jid='eve@example.org/den'", "unexpected-request", "not-subscribed"),
-        ("jid='eve@example.org' subid='1'", "not-acceptable", "invalid-subid"),
-    ] {
-        is_error(&set(&mut world, eve, ALICE, &unsubscribe(inner)), condition, detail);
-    }
-    assert!(set(&mut world, eve, ALICE, &unsubscribe("jid='eve@example.org'")).contains("result"));
-    assert!(get(&mut world, eve, ALICE, "<subscriptions/>").contains("<subscriptions/>"));
-}
-
-#[test]
 fn an_owner_lets_in_who_asks() {
     let (mut world, alice, bob, eve) = world();
     for client in [alice, eve] {
@@ -540,48 +461,6 @@ fn what_is_not_built_is_said_so() {
 }
 
 #[test]
-fn who_comes_gets_the_newest_items_once() {
-    let (mut world, alice, bob, eve) = world();
-    publish(&mut world, alice, "urn:n", "a");
-    create(&mut world, alice, "quiet", &[("send_last_published_item", "never")]);
-    publish(&mut world, alice, "quiet", "q");
-    world.say(alice, "<presence/>");
-    for client in [bob, eve] {
-        appear(&mut world, client, &["urn:n", "quiet", "other"]);
-    }
-    let heard = events(&mut world, bob);
-    assert!(
-        heard.len() == 1 && heard[0].contains("<item id='a'>") && heard[0].contains("<delay "),
-        "{heard:?}"
-    );
-    assert!(events(&mut world, eve).is_empty());
-    // The same again, and other abilities.
-    appear(&mut world, bob, &["urn:n", "quiet", "other"]);
-    assert!(events(&mut world, bob).is_empty());
-    appear(&mut world, bob, &["urn:n"]);
-    assert_eq!(events(&mut world, bob).len(), 1);
-    world.say(bob, "<presence type='unavailable'/>");
-    publish(&mut world, alice, "urn:n", "b");
-    assert!(events(&mut world, bob).is_empty());
-    appear(&mut world, bob, &["urn:n"]);
-    assert!(events(&mut world, bob)[0].contains("<item id='b'>"));
-    let second = world.sign_in("alice@example.org/second");
-    appear(&mut world, second, &["urn:n"]);
-    assert!(events(&mut world, second)[0].contains("<item id='b'>"));
-}
-
-#[test]
-fn blocked_contacts_are_not_told() {
-    let (mut world, alice, bob, _) = world();
-    appear(&mut world, bob, &["n"]);
-    let block = "<block xmlns='urn:xmpp:blocking'><item jid='bob@example.org'/></block>";
-    world.say(alice, &format!("<iq type='set' id='b'>{block}</iq>"));
-    world.hear(bob);
-    publish(&mut world, alice, "n", "a");
-    assert!(events(&mut world, bob).is_empty());
-}
-
-#[test]
 fn a_record_that_fails_is_told() {
     let (mut world, alice, bob, _) = world();
     world.record.is_broken = true;
@@ -606,70 +485,4 @@ fn a_record_that_fails_is_told() {
     assert!(events(&mut world, bob).is_empty());
     assert!(own(&mut world, alice, "get", "<configure node='n'/>").contains("result"));
     is_error(&own(&mut world, alice, "get", "<configure node='m'/>"), "item-not-found", "");
-}
-
-#[test]
-fn questions_wait_for_the_change_before() {
-    let (mut world, alice, ..) = world();
-    world.is_slow = true;
-    world.say(
-        alice,
-        &format!("<iq type='set' id='1'><pubsub xmlns='{SPACE}'><create node='n'/></pubsub></iq>"),
-    );
-    world.say(
-        alice,
-        &format!("<iq type='set' id='2'><pubsub xmlns='{SPACE}'><create node='n'/></pubsub></iq>"),
-    );
-    for n in 0..=crate::limits::NODE_QUESTIONS {
-        world.say(
-            alice,
-            &format!(
-                "<iq type='get' id='m{n}'><pubsub xmlns='{SPACE}#owner'><configure node='n'/></pubsub></iq>"
-            ),
-        );
-    }
-    let heard = world.hear(alice);
-    assert!(
-        heard.len() == 2 && heard.iter().all(|stanza| stanza.contains("resource-constraint")),
-        "{heard:?}"
-    );
-    world.write();
-    let heard = world.hear(alice);
-    assert!(heard[0].contains("id='1'") && heard[0].contains("result"), "{heard:?}");
-    assert!(heard[1].contains("id='2'") && heard[1].contains("<conflict "), "{heard:?}");
-    assert_eq!(heard.len(), crate::limits::NODE_QUESTIONS + 1);
-}
-
-#[test]
-fn an_account_shows_its_nodes_to_who_may_see_them() {
-    let (mut world, alice, bob, eve) = world();
-    create(&mut world, alice, "n", &[("title", "News")]);
-    create(&mut world, alice, "mine", &[("access_model", "whitelist")]);
-    let query =
-        |kind: &str, node: &str| format!("<query xmlns='http://jabber.org/protocol/disco#{kind}'{node}/>");
-    let items = ask(&mut world, alice, "get", ALICE, &query("items", ""));
-    assert!(items.contains("node='n' name='News'") && items.contains("node='mine'"), "{items}");
-    let items = ask(&mut world, bob, "get", ALICE, &query("items", ""));
-    assert!(items.contains("node='n'") && !items.contains("mine"), "{items}");
-    assert!(ask(&mut world, eve, "get", ALICE, &query("items", "")).contains("service-unavailable"));
-    let info = ask(&mut world, bob, "get", ALICE, &query("info", " node='n'"));
-    assert!(info.contains("type='leaf'") && info.contains("<value>News</value>"), "{info}");
-    is_error(
-        &ask(&mut world, bob, "get", ALICE, &query("info", " node='mine'")),
-        "not-allowed",
-        "closed-node",
-    );
-    is_error(&ask(&mut world, bob, "get", ALICE, &query("info", " node='none'")), "item-not-found", "");
-    let info = ask(&mut world, alice, "get", ALICE, &query("info", ""));
-    for part in ["<identity category='pubsub' type='pep'/>", "pubsub#publish-options'/>"] {
-        assert!(info.contains(part), "{info}");
-    }
-}
-
-#[test]
-fn anonymous_accounts_have_no_nodes() {
-    let mut world = World::new(&[]);
-    let guest = world.sign_in_as("g@example.org/1", true);
-    let publish = "<publish node='n'><item><t xmlns='urn:t'/></item></publish>";
-    is_error(&set(&mut world, guest, "g@example.org", publish), "not-allowed", "");
 }
