@@ -40,6 +40,10 @@ pub const BLOCKED: usize = 1_000;
 /// Changes of one account, and what depends on them, that wait for the one before. Beyond: `resource-constraint`.
 pub const CHANGES: usize = 64;
 
+/// Bytes of a session's presence, which is kept and copied for every contact. Beyond: `policy-violation`. Clients send a
+/// few hundred.
+pub const PRESENCE: usize = 16 << 10;
+
 /// Addresses that one session has sent directed presence. Beyond: `resource-constraint`, and it is not sent.
 pub const DIRECTED: usize = 1_000;
 

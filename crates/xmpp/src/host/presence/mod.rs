@@ -39,6 +39,10 @@ impl Host {
         presence: Element,
         out: &mut Outbox,
     ) {
+        if presence.to_bytes(ns::CLIENT).len() > limits::PRESENCE {
+            let error = StanzaError::new(Condition::PolicyViolation, "presence is too long");
+            return self.refuse_presence(&presence, &error, out);
+        }
         let kind = presence.attr("type");
         let Some(to) = to else {
             return match kind {
@@ -291,7 +295,9 @@ impl Host {
             let before = out.len();
             match self.session_of(to).and_then(|key| self.sessions.get(key)) {
                 Some(session) => {
-                    out.extend(session.presence.as_deref().map(|presence| addressed(presence, from.as_str())))
+                    out.extend(
+                        session.presence.as_deref().map(|presence| addressed(presence, from.as_str())),
+                    );
                 }
                 None if to.is_bare() => self.send_presences(user, from.as_str(), out),
                 None => {}

@@ -13,8 +13,7 @@ pub(in crate::host) enum Act {
 
 impl Act {
     pub(in crate::host) fn of(stanza: &Element) -> Option<Act> {
-        let is_presence = stanza.name() == "presence";
-        Some(match stanza.attr("type").filter(|_| is_presence)? {
+        Some(match stanza.attr("type")? {
             "subscribe" => Act::Subscribe,
             "unsubscribe" => Act::Unsubscribe,
             "subscribed" => Act::Subscribed,

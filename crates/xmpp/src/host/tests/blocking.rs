@@ -180,6 +180,18 @@ fn who_is_blocked_sees_the_user_go_and_come_back() {
     assert!(sent[0].contains("to='bob@x.org'") && !sent[0].contains("type="));
     assert!(sent[1].contains("to='bob@x.org'") && sent[1].contains("type='probe'"));
     assert!(sent[2].contains("to='to@x.org'") && sent[2].contains("type='probe'"));
+    // Who is removed while he is blocked learns the end of the subscriptions and nothing else.
+    blocked(&mut world, alice, "block", &[BOB]);
+    world.sent_abroad();
+    world.say(
+        alice,
+        "<iq type='set' id='r'><query xmlns='jabber:iq:roster'><item jid='bob@x.org' subscription='remove'/></query></iq>",
+    );
+    let sent = world.sent_abroad();
+    assert!(
+        sent.len() == 2 && sent[0].contains("'unsubscribe'") && sent[1].contains("'unsubscribed'"),
+        "{sent:?}"
+    );
     // The room was left.
     world.tell(|host, now, out| host.handle_gone(now, edge(alice), true, out));
     assert!(!world.sent_abroad().concat().contains("room@x.org"));

@@ -86,6 +86,8 @@ fn a_request_waits_for_who_is_not_here_and_is_not_listed() {
     }
     let kept = item(&world, ALICE, BOB).unwrap();
     assert!(kept.asked.is_some() && !kept.is_listed && world.record.changes.len() == 1);
+    // Clients see nothing of it in the roster, so its version is the same.
+    assert!(matches!(world.record.changes[0], Change::Roster { version: 0, .. }));
     for resource in ["desk", "phone"] {
         let alice = world.sign_in(&format!("{ALICE}/{resource}"));
         world.say(alice, "<iq type='get' id='r'><query xmlns='jabber:iq:roster'/></iq>");
@@ -147,6 +149,18 @@ fn who_is_subscribed_or_approved_needs_no_second_answer() {
     let sent = world.sent_abroad();
     assert!(sent[0].contains("type='subscribed'") && sent[1].contains("/desk"), "{sent:?}");
     assert!(item(&world, ALICE, "carol@x.org").unwrap().asked.is_none());
+}
+
+#[test]
+fn nobody_is_a_contact_of_oneself() {
+    let mut world = World::new(&[ALICE]);
+    let alice = here(&mut world, "alice@example.org/desk");
+    for kind in ["subscribe", "subscribed", "unsubscribe", "unsubscribed"] {
+        world.say(alice, &format!("<presence type='{kind}' to='{ALICE}/phone'/>"));
+        world.arrive(&format!("<presence type='{kind}' from='{ALICE}' to='{ALICE}'/>"));
+    }
+    assert_eq!(world.record.changes, []);
+    assert!(world.hear(alice).is_empty());
 }
 
 #[test]
@@ -278,6 +292,10 @@ fn a_probe_is_answered_to_who_is_subscribed() {
     let sent = probe(&mut world, "bob@x.org/1", ALICE);
     assert_eq!(sent.len(), 2, "{sent:?}");
     assert!(sent[1].contains("<show>xa</show>") && sent[1].contains("to='bob@x.org/1'"));
+    let sent = probe(&mut world, "bob@x.org/1", "alice@example.org/desk");
+    assert!(sent.len() == 1 && sent[0].contains("from='alice@example.org/desk'"), "{sent:?}");
+    let sent = probe(&mut world, "bob@x.org/1", "alice@example.org/nowhere");
+    assert!(sent.len() == 1 && sent[0].contains("type='unavailable'"), "{sent:?}");
     for (stranger, to) in
         [("carol@x.org/1", ALICE), ("dave@x.org", ALICE), ("bob@x.org", "nobody@example.org")]
     {
@@ -334,6 +352,11 @@ fn presence_that_cannot_be_is_refused() {
         world.say(alice, presence);
         let heard = world.hear(alice);
         assert!(heard.len() == 1 && heard[0].contains("bad-request"), "{presence}: {heard:?}");
+    }
+    let long = "x".repeat(crate::limits::PRESENCE);
+    for to in ["", "to='bob@x.org'"] {
+        world.say(alice, &format!("<presence {to}><status>{long}</status></presence>"));
+        assert!(world.hear(alice)[0].contains("policy-violation"), "{to}");
     }
     world.say(alice, "<presence type='error'/>");
     assert!(world.hear(alice).is_empty() && world.sent_abroad().is_empty());
