@@ -494,3 +494,48 @@ fn fitting(rows: &Rows, first: usize, page: usize, is_from_end: bool) -> (usize,
     }
     (first, shown.iter().take_while(|row| fits(row)).count())
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn rows(count: usize) -> Rows {
+        let row =
+            |n: usize| (n.to_string().into(), Instant::from_micros(0), Element::new("item", ns::PUBSUB));
+        (0..count).map(row).collect()
+    }
+
+    /// First and last id of a page, where it begins, and how many items it has.
+    fn page(rsm: Rsm, count: usize) -> Option<(String, String, usize)> {
+        let page = Page { rsm: Some(rsm), ..Page::default() };
+        let answer = page.of("n", rows(count)).unwrap();
+        let items = answer.get("items", ns::PUBSUB).unwrap().elements().count();
+        let set = answer.get("set", ns::RSM).unwrap();
+        let text = |name: &str| set.content_of(name, ns::RSM).map(|text| text.into_owned());
+        Some((text("first")?, text("last")?, items))
+    }
+
+    proptest! {
+        #[test]
+        fn pages_in_either_direction_have_every_item_once(count in 1..40_usize, max in 1..9_usize) {
+            let mut seen = 0;
+            let mut next = Rsm { max: Some(max), ..Rsm::default() };
+            while let Some((_, last, items)) = page(next, count) {
+                seen += items;
+                prop_assert_eq!(&last, &(count - seen).to_string());
+                next = Rsm { max: Some(max), after: Some(last.into()), ..Rsm::default() };
+            }
+            prop_assert_eq!(seen, count);
+            let mut seen = 0;
+            let mut next = Rsm { max: Some(max), before: Some("".into()), ..Rsm::default() };
+            while let Some((first, _, items)) = page(next, count) {
+                seen += items;
+                prop_assert_eq!(&first, &(seen - 1).to_string());
+                next = Rsm { max: Some(max), before: Some(first.into()), ..Rsm::default() };
+            }
+            prop_assert_eq!(seen, count);
+        }
+    }
+}

@@ -90,9 +90,11 @@ fn who_comes_gets_the_newest_items_once() {
     publish(&mut world, alice, "urn:n", "a");
     create(&mut world, alice, "quiet", &[("send_last_published_item", "never")]);
     publish(&mut world, alice, "quiet", "q");
+    create(&mut world, alice, "mine", &[("access_model", "whitelist")]);
+    publish(&mut world, alice, "mine", "m");
     world.say(alice, "<presence/>");
     for client in [bob, eve] {
-        appear(&mut world, client, &["urn:n", "quiet", "other"]);
+        appear(&mut world, client, &["urn:n", "quiet", "mine", "other"]);
     }
     let heard = events(&mut world, bob);
     assert!(
@@ -101,7 +103,7 @@ fn who_comes_gets_the_newest_items_once() {
     );
     assert!(events(&mut world, eve).is_empty());
     // The same again, and other abilities.
-    appear(&mut world, bob, &["urn:n", "quiet", "other"]);
+    appear(&mut world, bob, &["urn:n", "quiet", "mine", "other"]);
     assert!(events(&mut world, bob).is_empty());
     appear(&mut world, bob, &["urn:n"]);
     assert_eq!(events(&mut world, bob).len(), 1);
@@ -227,4 +229,39 @@ fn a_node_has_a_number_of_subscribers() {
     let members: String = (0..=crate::limits::NODE_SUBSCRIPTIONS).map(item).collect();
     let members = format!("<affiliations node='n'>{members}</affiliations>");
     is_error(&own(&mut world, alice, "set", &members), "policy-violation", "");
+}
+
+#[test]
+fn a_change_that_waited_makes_others_wait() {
+    let (mut world, alice, ..) = world();
+    world.is_slow = true;
+    let create = |node: &str| format!("<pubsub xmlns='{SPACE}'><create node='{node}'/></pubsub>");
+    for (id, payload) in [
+        ("1", create("a")),
+        ("2", create("b")),
+        ("3", format!("<pubsub xmlns='{SPACE}#owner'><configure node='b'/></pubsub>")),
+    ] {
+        let kind = if id == "3" { "get" } else { "set" };
+        world.say(alice, &format!("<iq type='{kind}' id='{id}'>{payload}</iq>"));
+    }
+    world.write();
+    assert_eq!(world.hear(alice).len(), 1);
+    world.write();
+    let heard = world.hear(alice);
+    assert!(heard.len() == 2 && heard[1].contains("id='3'") && heard[1].contains("result"), "{heard:?}");
+}
+
+#[test]
+fn what_was_done_by_half_is_read_again() {
+    let (mut world, alice, ..) = world();
+    create(&mut world, alice, "n", &[]);
+    world.is_slow = true;
+    let purge = "<purge node='n'/>";
+    world.say(alice, &format!("<iq type='set' id='1'><pubsub xmlns='{SPACE}#owner'>{purge}</pubsub></iq>"));
+    world.write();
+    world.record.is_broken = true;
+    world.write();
+    (world.record.is_broken, world.is_slow) = (false, false);
+    assert!(world.hear(alice).last().unwrap().contains("resource-constraint"));
+    is_error(&own(&mut world, alice, "set", purge), "item-not-found", "");
 }

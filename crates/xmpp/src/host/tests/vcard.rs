@@ -107,7 +107,7 @@ fn a_published_avatar_is_in_the_vcard() {
         assert!(card.contains(part), "{part}: {card}");
     }
     // Not one that is not there, is not what it says, or is elsewhere.
-    publish(&mut world, alice, "urn:xmpp:avatar:data", "other", &data(DATA));
+    publish(&mut world, alice, "urn:xmpp:avatar:data", "other", &data("ZGVm"));
     for info in ["<info id='none'/>", "<info id='other'/>", "<info id='far' url='https://x.org/a.png'/>"] {
         publish(&mut world, alice, "urn:xmpp:avatar:metadata", "m", &metadata(info));
         assert!(world.hear(bob).is_empty(), "{info}");
