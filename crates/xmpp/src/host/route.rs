@@ -306,6 +306,9 @@ impl Host {
     /// RFC 6121 §8.5.2 and 8.5.3: to the session that is meant, or those that fit best, or kept.
     fn message_to(&mut self, now: Instant, from: &Jid, to: &Jid, mut element: Element, out: &mut Outbox) {
         let bare = to.bare();
+        if self.pubsub_message(now, from, to, &element, out) {
+            return;
+        }
         self.archive_received(now, &bare, &mut element, out);
         let kind = element.attr("type").unwrap_or("normal").to_owned();
         if !to.is_bare() {

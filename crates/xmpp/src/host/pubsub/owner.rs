@@ -217,7 +217,7 @@ impl Host {
     }
 
     /// §8.8.4: who is subscribed, or not any more, learns that.
-    fn tell_state(&mut self, owner: &Bare, node: &str, jid: &Jid, state: State, out: &mut Outbox) {
+    pub(super) fn tell_state(&mut self, owner: &Bare, node: &str, jid: &Jid, state: State, out: &mut Outbox) {
         let subscription = Element::new("subscription", ns::PUBSUB_EVENT)
             .with("node", node)
             .with("jid", jid.as_str())

@@ -2,11 +2,15 @@
 
 use std::rc::Rc;
 
+use stdx::Instant;
+
 use super::super::{Host, Outbox};
 use super::node::{Access, Affiliation, Node, Nodes, SendLast, State};
 use super::{Asked, Outcome, Reply, fault, node_of};
-use crate::stanza::Condition;
+use crate::stanza::{Condition, StanzaError};
 use crate::{Element, Jid, limits, ns};
+
+const AUTHORIZATION: &str = "http://jabber.org/protocol/pubsub#subscribe_authorization";
 
 impl Host {
     /// §6.1.
@@ -73,16 +77,61 @@ impl Host {
         self.change_and_answer(asked, &name, Some(node), out, |_, _, _, _| None)
     }
 
-    /// §8.6: a form for the owner, who answers it by managing the subscriptions.
+    /// §8.6: the owner has filled in the form. True: it is no message for anybody.
+    pub(in crate::host) fn pubsub_message(
+        &mut self,
+        now: Instant,
+        from: &Jid,
+        to: &Jid,
+        message: &Element,
+        out: &mut Outbox,
+    ) -> bool {
+        let owner = to.bare();
+        let form = message.get("x", ns::DATA).filter(|form| form.attr("type") == Some("submit"));
+        let Some(form) = form.filter(|_| to.is_bare() && from.bare() == owner) else { return false };
+        let of = |var: &str| {
+            let mut fields = form.elements().filter(|field| field.attr("var") == Some(var));
+            fields.next()?.content_of("value", ns::DATA).map(std::borrow::Cow::into_owned)
+        };
+        if of("FORM_TYPE").as_deref() != Some(AUTHORIZATION) {
+            return false;
+        }
+        let jid = of("pubsub#subscriber_jid").and_then(|jid| Jid::parse(&jid).ok());
+        let (Some(jid), Some(name)) = (jid, of("pubsub#node")) else { return true };
+        let is_let_in = matches!(of("pubsub#allow").as_deref(), Some("1" | "true"));
+        let state = if is_let_in { State::Subscribed } else { State::None };
+        let user = owner.clone();
+        let job = move |host: &mut Host, _, nodes: Result<Rc<Nodes>, StanzaError>, out: &mut Outbox| {
+            let Some(node) = nodes.ok().and_then(|nodes| nodes.get(&*name).cloned()) else { return };
+            // Who does not wait any more has nothing to be told.
+            if node.state(&jid) != Some(State::Pending) {
+                return;
+            }
+            let mut node = Node::clone(&node);
+            node.subscriptions.retain(|(known, _)| *known != jid);
+            if state == State::Subscribed {
+                node.subscriptions.push((jid.clone(), state));
+            }
+            host.change_node(&user.clone(), &name.clone(), Some(node), out, move |host, _, result, out| {
+                // When it is not on disk, he waits, and the owner may say it again.
+                if result.is_ok() {
+                    host.tell_state(&user, &name, &jid, state, out);
+                }
+            });
+        };
+        self.with_nodes(now, &owner, out, Box::new(job));
+        true
+    }
+
+    /// §8.6: a form for the owner, who fills it in, or manages the subscriptions.
     fn ask_owner(&mut self, asked: &Asked, node: &str, jid: &Jid, out: &mut Outbox) {
         let field = |var: &'static str, kind: &'static str, value: &str| {
             let value = Element::new("value", ns::DATA).text(value);
             Element::new("field", ns::DATA).with("var", var).with("type", kind).child(value)
         };
-        let kind = "http://jabber.org/protocol/pubsub#subscribe_authorization";
         let form = Element::new("x", ns::DATA)
             .with("type", "form")
-            .child(field("FORM_TYPE", "hidden", kind))
+            .child(field("FORM_TYPE", "hidden", AUTHORIZATION))
             .child(field("pubsub#node", "text-single", node))
             .child(field("pubsub#subscriber_jid", "jid-single", jid.as_str()))
             .child(field("pubsub#allow", "boolean", "0"));
@@ -96,7 +145,7 @@ impl Host {
 }
 
 /// §6.1.3.1: nobody subscribes others.
-fn own_jid(asked: &Asked, part: &Element) -> Result<Jid, crate::stanza::StanzaError> {
+fn own_jid(asked: &Asked, part: &Element) -> Result<Jid, StanzaError> {
     let jid = part.attr("jid").and_then(|jid| Jid::parse(jid).ok());
     let jid = jid.filter(|jid| jid.bare() == asked.who);
     jid.ok_or_else(|| fault(Condition::BadRequest, "invalid-jid"))

@@ -55,13 +55,16 @@ pub(super) struct World {
     next: u64,
 }
 
+/// Id, time and item.
+type Row = (Box<str>, Instant, Element);
+
 /// What the record of a test does; features add what theirs need.
 #[derive(Default)]
 pub(super) struct Record {
     pub(super) users: HashMap<Bare, UserRecord>,
     pub(super) changes: Vec<Change>,
     /// The newest last.
-    pub(super) items: HashMap<(Bare, Box<str>), Vec<(Box<str>, Instant, Element)>>,
+    pub(super) items: HashMap<(Bare, Box<str>), Vec<Row>>,
     pub(super) nodes: std::collections::BTreeMap<(Bare, Box<str>), Element>,
     pub(super) is_broken: bool,
 }

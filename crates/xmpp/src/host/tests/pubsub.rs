@@ -425,6 +425,34 @@ fn an_owner_lets_in_who_asks() {
 }
 
 #[test]
+fn an_owner_answers_by_the_form_he_was_sent() {
+    let (mut world, alice, _, eve) = world();
+    for client in [alice, eve] {
+        world.say(client, "<presence/>");
+    }
+    create(&mut world, alice, "n", &[("access_model", "authorize")]);
+    let subscribe = "<subscribe node='n' jid='eve@example.org'/>";
+    let answer = |allow: &str| {
+        let fields = [("node", "n"), ("subscriber_jid", EVE), ("allow", allow)];
+        format!("<message to='{ALICE}'>{}</message>", form("subscribe_authorization", &fields))
+    };
+    world.say(alice, &answer("true"));
+    assert!(events(&mut world, eve).is_empty());
+    for (allow, state) in [("false", "none"), ("true", "subscribed")] {
+        assert!(set(&mut world, eve, ALICE, subscribe).contains("pending"));
+        // Nobody else lets anybody in.
+        world.say(eve, &answer("true"));
+        assert!(events(&mut world, eve).is_empty());
+        world.hear(alice);
+        world.say(alice, &answer(allow));
+        assert!(world.hear(alice).is_empty());
+        assert!(events(&mut world, eve)[0].contains(&format!("subscription='{state}'")), "{allow}");
+    }
+    publish(&mut world, alice, "n", "a");
+    assert!(events(&mut world, eve)[0].contains("<item id='a'>"));
+}
+
+#[test]
 fn affiliations_are_the_owners_to_say() {
     let (mut world, alice, bob, _) = world();
     create(&mut world, alice, "n", &[]);
