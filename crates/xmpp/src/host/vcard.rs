@@ -27,7 +27,7 @@ const fn complete(name: &'static str, title: &'static str, version: &'static str
 
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[
-        complete("XEP-0054", "vcard-temp", "1.3"),
+        complete("XEP-0054", "vcard-temp", "1.2"),
         complete("XEP-0084", "User Avatar", "1.1.4"),
         complete("XEP-0153", "vCard-Based Avatars", "1.1"),
         complete("XEP-0292", "vCard4 Over XMPP", "0.12.0"),
@@ -236,7 +236,7 @@ impl Host {
         });
     }
 
-    /// XEP-0398 §2.3: whoever looks into presence for an avatar finds it, whatever the client knows of it.
+    /// XEP-0398 §4: whoever looks into presence for an avatar finds it, whatever the client knows of it.
     pub(super) fn stamp_avatar(&self, user: &Bare, presence: &mut Element) {
         let Some(hash) = self.avatars.hashes.get(user) else { return };
         let is_update = |child: &Element| child.is("x", ns::VCARD_UPDATE);
@@ -254,7 +254,7 @@ impl Host {
         }
     }
 
-    /// XEP-0398 §2.1: to the nodes of XEP-0084.
+    /// XEP-0398: to the nodes of XEP-0084.
     fn publish_avatar(&mut self, now: Instant, user: &Bare, photo: Option<&Photo>, out: &mut Outbox) {
         let publication = |node: &'static str, id: &str, payload: Element| Publication {
             node,
@@ -279,7 +279,7 @@ impl Host {
         });
     }
 
-    /// Something was published for an account. XEP-0398 §2.2: its avatar goes into the vCard.
+    /// Something was published for an account. XEP-0398: its avatar goes into the vCard.
     pub(super) fn vcard_published(
         &mut self,
         now: Instant,
