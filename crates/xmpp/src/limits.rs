@@ -153,3 +153,55 @@ pub const PUSH_OPTIONS: usize = 4 << 10;
 
 /// Notifications whose answer is awaited. Beyond: the oldest is forgotten, and its error would change nothing.
 pub const PUSH_ASKED: usize = 4_096;
+/// Nodes of one account. Beyond: `resource-constraint`. All their configurations are in memory while one is used.
+pub const NODES: usize = 200;
+
+/// Bytes of a node's name, an item's id, a title. Beyond: `not-acceptable`.
+pub const NODE_NAME: usize = 1_023;
+
+/// Items of one node: what `max` means for `pubsub#max_items`. Beyond: the oldest is forgotten. A long list of bookmarks.
+pub const NODE_ITEMS: u32 = 1_000;
+
+/// Bytes of an item. Beyond: `not-acceptable`. It has to fit a stanza with what a notification adds; an avatar does.
+pub const ITEM: usize = 192 << 10;
+
+/// Bytes of items in one answer. Beyond: the rest is for another page (XEP-0060 §6.5.4), of which the answer tells.
+pub const ITEMS_ANSWER: usize = 224 << 10;
+
+/// Subscriptions of one node, and its affiliations. Beyond: `policy-violation`. Each publication goes through all.
+pub const NODE_SUBSCRIPTIONS: usize = 500;
+
+/// Accounts whose nodes are in memory. Beyond: those used least recently are read again when they are needed.
+pub const NODE_OWNERS: usize = 10_000;
+
+/// Questions for the nodes of one account that wait for a change. Beyond: `resource-constraint`.
+pub const NODE_QUESTIONS: usize = 64;
+
+/// Clients that were told the newest items, so that they are told but once. Beyond: one is told again.
+pub const NODE_TOLD: usize = 200_000;
+
+/// Kinds of clients whose abilities are not known yet, and clients of each, that are told once they are. Beyond: they
+/// are told with their next presence.
+pub const NODE_CURIOUS: usize = 1_000;
+pub const NODE_CURIOUS_CLIENTS: usize = 64;
+
+/// Accounts whose avatar's hash is remembered. Beyond: it is read again when somebody signs in.
+pub const AVATARS: usize = 100_000;
+
+/// Kinds of private data of one namespace and account (XEP-0049). Beyond: the oldest is forgotten.
+pub const PRIVATE_NAMES: u32 = 16;
+
+/// Bytes of the name of an uploaded file, and of its content type. Beyond: `bad-request`. What file systems take.
+pub const FILE_NAME: usize = 255;
+
+/// Bytes that a slot costs at least of what a user may upload in a day, so that slots have a number too.
+pub const FILE_COST: u64 = 4 << 10;
+
+/// Users whose uploads of today are counted. Beyond: the one counted least recently begins anew.
+pub const UPLOADERS: usize = 100_000;
+
+/// Commands whose form is being filled in. Beyond: the oldest has to be started again.
+pub const COMMANDS: usize = 100;
+
+/// Sessions that a command lists. Beyond: the rest is only counted. An answer has to fit a stanza.
+pub const ONLINE_LIST: u32 = 1_000;

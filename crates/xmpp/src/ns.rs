@@ -68,6 +68,17 @@ namespaces! {
     PUBSUB_EVENT = "http://jabber.org/protocol/pubsub#event";
     PUBSUB_OWNER = "http://jabber.org/protocol/pubsub#owner";
     PUBSUB_ERRORS = "http://jabber.org/protocol/pubsub#errors";
+    VCARD4 = "urn:ietf:params:xml:ns:vcard-4.0";
+    VCARD4_NODE = "urn:xmpp:vcard4";
+    AVATAR_DATA = "urn:xmpp:avatar:data";
+    AVATAR_METADATA = "urn:xmpp:avatar:metadata";
+    VCARD_CONVERSION = "urn:xmpp:pep-vcard-conversion:0";
+    BOOKMARKS = "urn:xmpp:bookmarks:1";
+    BOOKMARKS_COMPAT = "urn:xmpp:bookmarks:1#compat";
+    OLD_BOOKMARKS = "storage:bookmarks";
+    UPLOAD = "urn:xmpp:http:upload:0";
+    EXTDISCO = "urn:xmpp:extdisco:2";
+    ADMIN = "http://jabber.org/protocol/admin";
     COMMANDS = "http://jabber.org/protocol/commands";
     REGISTER = "jabber:iq:register";
     DIALBACK = "jabber:server:dialback";

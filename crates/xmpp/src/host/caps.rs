@@ -83,6 +83,14 @@ impl Caps {
         clients.iter().filter(move |(_, ver)| is_able(ver)).map(|(jid, _)| jid)
     }
 
+    pub(super) fn clients_of(&self, account: &Bare) -> Vec<(Jid, Ver)> {
+        self.clients.get(account).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn abilities_of(&self, ver: &str) -> Option<Abilities> {
+        self.known.get(ver).cloned()
+    }
+
     fn is_noted(&self, jid: &Jid, ver: &str) -> bool {
         let clients = self.clients.get(&jid.bare());
         let is_it = |(known, its): &(Jid, Ver)| known == jid && **its == *ver;
@@ -225,8 +233,8 @@ impl Host {
         let info = iq.get("query", ns::DISCO_INFO).filter(|_| iq.attr("type") == Some("result"));
         let info = info.filter(|info| hash(info).is_some_and(|hash| *hash == *ver));
         if let Some(info) = info {
-            self.caps.known.insert(ver, Rc::new(features(info).map(Box::from).collect()));
-            return;
+            self.caps.known.insert(ver.clone(), Rc::new(features(info).map(Box::from).collect()));
+            return self.pubsub_caps_known(now, &ver, out);
         }
         // XEP-0115 §5.4: what does not fit its hash is forged. Who else announces the same may tell the truth.
         self.caps.forget(from);

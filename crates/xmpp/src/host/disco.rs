@@ -40,11 +40,17 @@ pub(super) const FEATURE: Feature = Feature {
 
 /// What a domain of ours is and can do.
 pub(super) fn server_info(settings: &Settings) -> Element {
-    let features = FEATURES.iter().flat_map(|feature| feature.server);
+    let is_offered = |var: &&&str| match **var {
+        ns::UPLOAD => settings.uploads.is_some(),
+        ns::EXTDISCO => !settings.services.is_empty(),
+        ns::COMMANDS => !settings.admins.is_empty(),
+        _ => true,
+    };
+    let features = FEATURES.iter().flat_map(|feature| feature.server).filter(is_offered);
     let query = Element::new("query", ns::DISCO_INFO)
         .child(identity("server", "im").with("name", settings.software.clone()))
         .children(features.map(|var| feature(var)));
-    query.children(contacts(settings))
+    query.children(contacts(settings)).children(super::upload::form(settings))
 }
 
 /// XEP-0157 §3: one field for each kind of contact.
@@ -81,6 +87,9 @@ fn of_server(host: &mut Host, _now: Instant, iq: &Iq<'_>, _out: &mut Outbox) -> 
     if iq.is_set {
         return Answer::Error(Condition::BadRequest.into());
     }
+    if let Some(command) = iq.payload.attr("node").and_then(|node| host.describe_command(iq.from, node)) {
+        return Answer::Result(Some(command));
+    }
     let mut info = server_info(&host.settings);
     if let Some(node) = iq.payload.attr("node") {
         // XEP-0115 §6.2: the hash that we announce is a node of ours.
@@ -97,8 +106,15 @@ fn items_of_server(host: &mut Host, _now: Instant, iq: &Iq<'_>, _out: &mut Outbo
     if iq.is_set {
         return Answer::Error(Condition::BadRequest.into());
     }
-    if iq.payload.attr("node").is_some() {
-        return Answer::Error(Condition::ItemNotFound.into());
+    if let Some(node) = iq.payload.attr("node") {
+        let commands = host.list_commands(iq.from).filter(|_| node == ns::COMMANDS);
+        let Some(commands) = commands else { return Answer::Error(Condition::ItemNotFound.into()) };
+        let item = |(node, name): (String, &'static str)| {
+            let item = Element::new("item", ns::DISCO_ITEMS).with("jid", iq.to.as_str());
+            item.with("node", node).with("name", name)
+        };
+        let query = Element::new("query", ns::DISCO_ITEMS).with("node", node);
+        return Answer::Result(Some(query.children(commands.map(item))));
     }
     let rooms = format!("{}.{}", host.settings.rooms, iq.to.domain());
     let item =
@@ -117,7 +133,7 @@ impl Host {
     }
 }
 
-fn of_account(host: &mut Host, _now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
+fn of_account(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
     let user = iq.to.bare();
     if iq.payload.attr("node") == Some(ns::OFFLINE) && iq.from.bare() == user {
         return host.offline_disco(iq, out);
@@ -128,8 +144,12 @@ fn of_account(host: &mut Host, _now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> 
     if iq.is_set {
         return Answer::Error(Condition::BadRequest.into());
     }
-    if iq.payload.attr("node").is_some() {
-        return Answer::Error(Condition::ItemNotFound.into());
+    if let Some(node) = iq.payload.attr("node") {
+        let question = iq.iq.clone();
+        host.describe_node(now, &user, (iq.from, node), out, move |host, info, out| {
+            host.answer(&question, info.map(Some), out);
+        });
+        return Answer::Later;
     }
     let kind = if host.is_anonymous(&user) { "anonymous" } else { "registered" };
     // XEP-0163 §6.
@@ -142,15 +162,31 @@ fn of_account(host: &mut Host, _now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> 
     Answer::Result(Some(query))
 }
 
-fn items_of_account(host: &mut Host, _now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
-    if iq.payload.attr("node") == Some(ns::OFFLINE) && iq.from.bare() == iq.to.bare() {
+/// The nodes of an account (XEP-0060 §5.2).
+fn items_of_account(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
+    let user = iq.to.bare();
+    if iq.payload.attr("node") == Some(ns::OFFLINE) && iq.from.bare() == user {
         return host.offline_disco(iq, out);
     }
-    if !host.is_seen_by(&iq.to.bare(), iq.from) {
+    if !host.is_seen_by(&user, iq.from) {
         return Answer::Error(Condition::ServiceUnavailable.into());
     }
     if iq.is_set {
         return Answer::Error(Condition::BadRequest.into());
     }
-    Answer::Result(Some(Element::new("query", ns::DISCO_ITEMS).with_opt("node", iq.payload.attr("node"))))
+    if let Some(node) = iq.payload.attr("node") {
+        return Answer::Result(Some(Element::new("query", ns::DISCO_ITEMS).with("node", node)));
+    }
+    let (question, jid) = (iq.iq.clone(), user.clone());
+    host.list_nodes(now, &user, iq.from, out, move |host, nodes, out| {
+        let item = |(name, title): (Box<str>, Box<str>)| {
+            let title = (!title.is_empty()).then_some(title);
+            let item = Element::new("item", ns::DISCO_ITEMS).with("jid", jid.as_str());
+            item.with("node", name).with_opt("name", title)
+        };
+        let query =
+            nodes.map(|nodes| Element::new("query", ns::DISCO_ITEMS).children(nodes.into_iter().map(item)));
+        host.answer(&question, query.map(Some), out);
+    });
+    Answer::Later
 }

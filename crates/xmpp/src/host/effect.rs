@@ -67,6 +67,11 @@ pub enum Load {
     Archive { owner: Bare, query: Box<Query> },
     /// `Loaded::Room`; `None` where there is none.
     Room { room: Bare },
+    /// A place for a file that a user may upload, once: `Loaded::Slot`. Names and types are checked; the name is for the
+    /// address, and where the file is kept has nothing of it.
+    Slot { user: Bare, name: Box<str>, size: u64, kind: Box<str> },
+    /// For all hosts of the server: each performs it (`Host::act`), and `Loaded::Acted` has the sum (`Acted::merge`).
+    Act(Box<Act>),
     /// All rooms of a service that are listed: `Loaded::Items`, whose ids are the rooms' addresses.
     Rooms { domain: Box<str> },
 }
@@ -190,6 +195,38 @@ pub enum Loaded {
     Stanzas(Vec<(u64, Instant, Element)>),
     Page(Page),
     Room(Option<Box<Element>>),
+    Slot(Box<Slot>),
+    Acted(Acted),
+}
+
+/// What administrators do to the whole server.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Act {
+    /// Counts available sessions of a domain, and names so many of them.
+    Online { domain: Box<str>, max: u32 },
+    /// To each of them.
+    Announce { domain: Box<str>, message: Box<Element> },
+    /// Ends sessions of these accounts, or these sessions.
+    End { who: Vec<Jid> },
+    /// It is in the record already.
+    Motd { domain: Box<str>, message: Option<Box<Element>> },
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Acted {
+    pub sessions: Vec<Jid>,
+    /// Sessions that it is about.
+    pub count: u64,
+}
+
+/// Where a file goes, and where it will be (XEP-0363).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Slot {
+    /// `https://…`, as `get`.
+    pub put: Box<str>,
+    pub get: Box<str>,
+    /// Of the request: `Authorization`, `Cookie` or `Expires` (XEP-0363 §5).
+    pub headers: Vec<(Box<str>, Box<str>)>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -16,8 +16,10 @@ pub mod archive;
 pub mod blocking;
 pub mod caps;
 mod carbons;
+mod commands;
 mod csi;
 mod disco;
+pub mod extdisco;
 mod handled;
 mod hints;
 mod last;
@@ -31,7 +33,7 @@ mod push;
 mod roster;
 mod sm;
 mod turn;
-mod upload;
+pub mod upload;
 mod vcard;
 
 use std::collections::{HashMap, VecDeque};
@@ -62,6 +64,12 @@ pub struct Settings {
     /// Contact addresses of the operator by kind (XEP-0157): `abuse-addresses`, `mailto:…`.
     pub contacts: Vec<(Box<str>, Box<str>)>,
     pub room_creation: RoomCreation,
+    /// `None`: nobody uploads (XEP-0363).
+    pub uploads: Option<upload::Uploads>,
+    /// XEP-0215.
+    pub services: Vec<extdisco::Service>,
+    /// Who may run administrators' commands (XEP-0133).
+    pub admins: Vec<Bare>,
     /// When the server began, for its uptime (XEP-0012).
     pub started: Instant,
 }
@@ -101,6 +109,8 @@ pub struct Host {
     caps: caps::Caps,
     rooms: muc::Rooms,
     pubsub: pubsub::PubSub,
+    avatars: vcard::Avatars,
+    commands: commands::Commands,
     push: push::Push,
     upload: upload::Upload,
 }
@@ -124,6 +134,8 @@ impl Host {
             caps: caps::Caps::default(),
             rooms: muc::Rooms::default(),
             pubsub: pubsub::PubSub::default(),
+            avatars: vcard::Avatars::default(),
+            commands: commands::Commands::default(),
             push: push::Push::default(),
             upload: upload::Upload::default(),
         }

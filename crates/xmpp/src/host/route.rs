@@ -32,6 +32,7 @@ impl Host {
         let key = self.sessions.insert(Session::new(now, jid.clone(), edge, request.is_anonymous));
         self.by_edge.insert(edge, key);
         self.user(jid.bare(), out).sessions.push(key);
+        self.load_avatar(&jid.bare(), out);
         let inline = request.inline.iter().filter_map(|child| self.inline(now, key, child, out)).collect();
         out.push(Effect::Bound { edge, bound: Bound::Session { jid, inline } });
     }
@@ -88,6 +89,7 @@ impl Host {
             match waiting {
                 Waiting::FromSession(key, stanza) => self.from_session(now, key, *stanza, out),
                 Waiting::Routed(stanza) => self.routed_to_account(now, *stanza, out),
+                Waiting::Job(job) => job(self, now, out),
             }
         }
         self.forget_user(bare);
@@ -106,10 +108,27 @@ impl Host {
         }
         let Record::Loading(waiting) = user.record else { return };
         for waiting in waiting {
-            let (Waiting::FromSession(_, stanza) | Waiting::Routed(stanza)) = waiting;
+            let (Waiting::FromSession(_, stanza) | Waiting::Routed(stanza)) = waiting else { continue };
             match presence::subscription::Act::of(&stanza) {
                 Some(_) => self.refuse_presence(&stanza, &Condition::ResourceConstraint.into(), out),
                 None => self.refuse(&stanza, &Condition::ResourceConstraint.into(), out),
+            }
+        }
+    }
+
+    /// Once the account's record is in memory.
+    pub(super) fn with_record(
+        &mut self,
+        now: Instant,
+        bare: &Bare,
+        out: &mut Outbox,
+        job: impl FnOnce(&mut Host, Instant, &mut Outbox) + 'static,
+    ) {
+        match &mut self.user(bare.clone(), out).record {
+            Record::Loading(waiting) => waiting.push(Waiting::Job(Box::new(job))),
+            Record::Ready(_) | Record::Nobody => {
+                job(self, now, out);
+                self.forget_user(bare);
             }
         }
     }
@@ -150,7 +169,7 @@ impl Host {
         }
     }
 
-    /// With a stream error, if anybody is there to hear it.
+    /// By no wish of its client: its address is somebody else's now, or an administrator ends it.
     pub(super) fn close_session(
         &mut self,
         now: Instant,
@@ -322,6 +341,9 @@ impl Host {
     /// RFC 6121 §8.5.2 and 8.5.3: to the session that is meant, or those that fit best, or kept.
     fn message_to(&mut self, now: Instant, from: &Jid, to: &Jid, mut element: Element, out: &mut Outbox) {
         let bare = to.bare();
+        if self.pubsub_message(now, from, to, &element, out) {
+            return;
+        }
         self.archive_received(now, &bare, &mut element, out);
         let kind = element.attr("type").unwrap_or("normal").to_owned();
         if !to.is_bare() {

@@ -1,8 +1,10 @@
 //! An account while somebody has to do with it.
 
+use stdx::Instant;
 use stdx::slab::Key;
 
 use super::effect::UserRecord;
+use super::{Host, Outbox};
 use crate::Element;
 
 /// Of one account.
@@ -27,4 +29,8 @@ pub(super) enum Waiting {
     FromSession(Key, Box<Element>),
     /// From somebody else.
     Routed(Box<Element>),
+    /// Something of a feature, that is not done when the record cannot be read.
+    Job(Job),
 }
+
+pub(super) type Job = Box<dyn FnOnce(&mut Host, Instant, &mut Outbox)>;

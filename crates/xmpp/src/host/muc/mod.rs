@@ -182,7 +182,7 @@ impl Host {
             }
             return self.refuse_in_room(&element, Condition::ResourceConstraint, out);
         }
-        self.act(now, &address, from, to, Box::new(element), out);
+        self.act_in_room(now, &address, from, to, Box::new(element), out);
         self.drain(now, &address, out);
     }
 
@@ -264,7 +264,7 @@ impl Host {
         while let Some(slot) = self.rooms.slots.get_mut(address).filter(|slot| !slot.is_busy) {
             let Some(stanza) = slot.waiting.pop_front() else { break };
             if let (Ok(Some(from)), Ok(Some(to))) = (stanza::from(&stanza), stanza::to(&stanza)) {
-                self.act(now, address, &from, &to, stanza, out);
+                self.act_in_room(now, address, &from, &to, stanza, out);
             }
         }
         let Some(slot) = self.rooms.slots.get_mut(address).filter(|slot| !slot.is_busy) else { return };
@@ -284,7 +284,7 @@ impl Host {
         }
     }
 
-    fn act(
+    fn act_in_room(
         &mut self,
         now: Instant,
         address: &Bare,
@@ -342,14 +342,14 @@ impl Host {
     fn save(&mut self, now: Instant, address: &Bare, unsaved: Unsaved, out: &mut Outbox) {
         let is_changed = unsaved.outs.iter().any(|out| matches!(out, Out::Save | Out::Destroyed));
         let Some(slot) = self.rooms.slots.get_mut(address).filter(|_| is_changed) else {
-            return self.perform(now, address, unsaved, out);
+            return self.perform_in_room(now, address, unsaved, out);
         };
         let was_kept = unsaved.before.as_ref().is_some_and(|before| before.is_persistent());
         let is_destroyed = unsaved.outs.iter().any(|out| matches!(out, Out::Destroyed));
         let kept = slot.room.as_ref().filter(|room| room.is_persistent() && !is_destroyed);
         let config = kept.map(|room| Box::new(room.to_record()));
         if config.is_none() && !was_kept {
-            return self.perform(now, address, unsaved, out);
+            return self.perform_in_room(now, address, unsaved, out);
         }
         slot.is_busy = true;
         let change = Change::Room { room: address.clone(), config };
@@ -370,7 +370,7 @@ impl Host {
         let Some(slot) = self.rooms.slots.get_mut(address) else { return };
         slot.is_busy = false;
         if result.is_ok() {
-            self.perform(now, address, unsaved, out);
+            self.perform_in_room(now, address, unsaved, out);
         } else {
             if unsaved.before.is_some() {
                 slot.room = unsaved.before;
@@ -380,7 +380,7 @@ impl Host {
         self.drain(now, address, out);
     }
 
-    fn perform(&mut self, now: Instant, address: &Bare, unsaved: Unsaved, out: &mut Outbox) {
+    fn perform_in_room(&mut self, now: Instant, address: &Bare, unsaved: Unsaved, out: &mut Outbox) {
         out.reserve(unsaved.outs.len());
         for one in unsaved.outs {
             match one {

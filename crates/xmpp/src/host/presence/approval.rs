@@ -90,6 +90,9 @@ impl Host {
                     host.push_contact(now, &user, &contact, out);
                 }
                 host.tell_of_change(&user, &contact, before, step.state, out);
+                if step.state.from && !before.from {
+                    host.pubsub_let_in(now, &user, &contact, out);
+                }
             },
         );
     }
@@ -166,6 +169,7 @@ impl Host {
                 }
                 if step.is_approved {
                     host.approve(&user, &contact, out);
+                    host.pubsub_let_in(now, &user, &contact, out);
                 } else {
                     host.tell_of_change(&user, &contact, before, step.state, out);
                 }

@@ -99,6 +99,7 @@ impl Host {
     /// RFC 6121 §8.5.2.1.2 and §8.5.3.1.
     fn presence_arrived(&mut self, now: Instant, from: &Jid, to: &Jid, presence: Element, out: &mut Outbox) {
         self.caps_heard(now, from, &to.bare(), &presence, out);
+        self.pubsub_presence(now, &to.bare(), from, &presence, out);
         if !to.is_bare() {
             if let Some(key) = self.session_of(to) {
                 self.deliver(now, key, presence, out);
@@ -127,7 +128,7 @@ impl Host {
     }
 
     /// RFC 6121 §4.2 and §4.4.
-    fn available_from(&mut self, now: Instant, key: Key, presence: Element, out: &mut Outbox) {
+    fn available_from(&mut self, now: Instant, key: Key, mut presence: Element, out: &mut Outbox) {
         let priority = match presence.content_of("priority", ns::CLIENT) {
             None => Some(0),
             Some(text) => text.trim().parse::<i8>().ok(),
@@ -136,12 +137,16 @@ impl Host {
             let error = StanzaError::new(Condition::BadRequest, "a priority is from -128 to 127");
             return self.refuse_presence(&presence, &error, out);
         };
+        if let Some(session) = self.sessions.get(key) {
+            self.stamp_avatar(&session.jid.bare(), &mut presence);
+        }
         let Some(session) = self.sessions.get_mut(key) else { return };
         let is_initial = session.presence.replace(Box::new(presence.clone())).is_none();
         session.priority = priority;
         let jid = session.jid.clone();
         let user = jid.bare();
         self.caps_heard(now, &jid, &user, &presence, out);
+        self.pubsub_presence(now, &user, &jid, &presence, out);
         if is_initial {
             self.tell_of_others(now, key, &user, out);
         }
@@ -150,6 +155,15 @@ impl Host {
         if is_initial {
             self.probe_contacts(&user, &jid, out);
             self.ask_again(now, key, &user, out);
+            self.send_motd(now, key, out);
+        }
+    }
+
+    /// What the session last said, once more: something that goes with it has changed.
+    pub(super) fn say_again(&mut self, now: Instant, key: Key, out: &mut Outbox) {
+        let presence = self.sessions.get(key).and_then(|session| session.presence.as_deref());
+        if let Some(presence) = presence.cloned() {
+            self.available_from(now, key, presence, out);
         }
     }
 
@@ -211,6 +225,7 @@ impl Host {
             return;
         }
         self.caps_gone(&jid);
+        self.pubsub_presence(now, &user, &jid, &presence, out);
         self.broadcast(&user, &presence, out);
         let others = self.keys_of(&user, Session::is_available);
         let words = presence.content_of("status", ns::CLIENT).map(|text| Box::from(&*text));

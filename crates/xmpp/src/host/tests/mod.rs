@@ -4,16 +4,22 @@ mod archive;
 mod blocking;
 mod caps;
 mod carbons;
+mod commands;
 mod csi;
 mod disco;
 mod last;
 mod messages;
 mod muc;
 mod offline;
+mod pep;
 mod presence;
+mod private;
+mod pubsub;
 mod push;
 mod roster;
 mod sm;
+mod upload;
+mod vcard;
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -34,6 +40,9 @@ pub(super) fn settings() -> Settings {
         resume_for: Duration::from_secs(300),
         contacts: Vec::new(),
         room_creation: RoomCreation::default(),
+        uploads: None,
+        services: Vec::new(),
+        admins: Vec::new(),
         started: START,
     }
 }
@@ -57,12 +66,18 @@ pub(super) struct World {
     next: u64,
 }
 
+/// Id, time and item.
+type Row = (Box<str>, Instant, Element);
+
 /// What the record of a test does; features add what theirs need.
 #[derive(Default)]
 pub(super) struct Record {
     pub(super) users: HashMap<Bare, UserRecord>,
     pub(super) messages: messages::Messages,
     pub(super) changes: Vec<Change>,
+    /// The newest last.
+    pub(super) items: HashMap<(Bare, Box<str>), Vec<Row>>,
+    pub(super) nodes: std::collections::BTreeMap<(Bare, Box<str>), Element>,
     pub(super) is_broken: bool,
 }
 
@@ -77,8 +92,23 @@ impl Record {
                 let waiting = self.messages.offline.iter().filter(|(of, ..)| of == user).count();
                 Loaded::User(record.map(|record| Box::new(UserRecord { offline: waiting as u32, ..*record })))
             }
-            Load::Nodes { .. } | Load::Rooms { .. } => Loaded::Items(Vec::new()),
-            Load::Items { .. } | Load::Offline { .. } | Load::Archive { .. } => self.messages.load(load),
+            Load::Offline { .. } | Load::Archive { .. } => self.messages.load(load),
+            Load::Items { owner, node } => {
+                Loaded::Items(self.items.get(&(owner.clone(), node.clone())).cloned().unwrap_or_default())
+            }
+            Load::Nodes { owner } => {
+                let of_owner = self.nodes.iter().filter(|((known, _), _)| known == owner);
+                Loaded::Items(
+                    of_owner.map(|((_, name), config)| (name.clone(), START, config.clone())).collect(),
+                )
+            }
+            Load::Act(_) => unreachable!("the world does it"),
+            Load::Slot { name, .. } => Loaded::Slot(Box::new(super::effect::Slot {
+                put: format!("https://up.example.org/put/{name}").into(),
+                get: format!("https://up.example.org/get/{name}").into(),
+                headers: vec![("Authorization".into(), "t".into())],
+            })),
+            Load::Rooms { .. } => Loaded::Items(Vec::new()),
             Load::Room { .. } => Loaded::Room(None),
         })
     }
@@ -87,30 +117,52 @@ impl Record {
         if self.is_broken {
             return Err(RecordError::Unavailable);
         }
-        self.apply(&change);
+        self.apply(&change)?;
         self.changes.push(change);
         Ok(Loaded::Done)
     }
 
     /// So that it is there when the account is loaded again.
-    fn apply(&mut self, change: &Change) {
+    fn apply(&mut self, change: &Change) -> Result<(), RecordError> {
         match change {
             Change::Roster { user, contact, item, version } => {
-                let Some(record) = self.users.get_mut(user) else { return };
+                let Some(record) = self.users.get_mut(user) else { return Ok(()) };
                 record.roster.retain(|(known, _)| known != contact);
                 record.roster.extend(item.clone().map(|item| (contact.clone(), item)));
                 record.roster_version = *version;
             }
             Change::Blocked { user, blocked } => {
-                let Some(record) = self.users.get_mut(user) else { return };
+                let Some(record) = self.users.get_mut(user) else { return Ok(()) };
                 record.blocked.clone_from(blocked);
             }
             Change::LastSeen { user, at, status } => {
-                let Some(record) = self.users.get_mut(user) else { return };
+                let Some(record) = self.users.get_mut(user) else { return Ok(()) };
                 record.last_seen = Some((*at, status.clone()));
+            }
+            Change::Item { owner, node, id, item, at, keep } => {
+                let items = self.items.entry((owner.clone(), node.clone())).or_default();
+                let known = items.iter().position(|(known, _, _)| known == id);
+                if let Some(known) = known {
+                    items.remove(known);
+                }
+                match item {
+                    Some(item) => items.push((id.clone(), *at, Element::clone(item))),
+                    None if known.is_none() => return Err(RecordError::NotFound),
+                    None => {}
+                }
+                let surplus = items.len().saturating_sub(*keep as usize);
+                items.drain(..surplus);
+            }
+            Change::Node { owner, node, config: Some(config) } => {
+                self.nodes.insert((owner.clone(), node.clone()), Element::clone(config));
+            }
+            Change::Node { owner, node, config: None } => {
+                self.nodes.remove(&(owner.clone(), node.clone()));
+                self.items.remove(&(owner.clone(), node.clone()));
             }
             _ => self.messages.apply(change),
         }
+        Ok(())
     }
 }
 
@@ -157,6 +209,10 @@ impl World {
                     } else {
                         self.abroad.push(*stanza);
                     }
+                }
+                Effect::Load { ticket, load: Load::Act(act) } => {
+                    let acted = Loaded::Acted(self.host.act(self.now, &act, &mut out));
+                    self.host.handle_record(self.now, ticket, Ok(acted), &mut out);
                 }
                 Effect::Load { ticket, load } => {
                     let loaded = self.record.load(&load);
