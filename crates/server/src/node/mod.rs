@@ -4,6 +4,7 @@
 mod build;
 mod completions;
 mod operator;
+mod xmpp;
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -137,6 +138,9 @@ impl Node {
             Write::CleanBindings { before: now - router::limits::LOG_HORIZON },
             Write::ForgetCalls { before: now - keep },
             Write::ForgetMessages { before: now - router::limits::LONGEST_KEPT },
+            Write::Xmpp(store::xmpp::XmppWrite::ForgetArchive {
+                before: now - self.shared.config.xmpp.archive_keep,
+            }),
         ];
         for write in writes {
             // A store too busy to clean is cleaned a moment later.

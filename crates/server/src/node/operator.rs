@@ -145,6 +145,7 @@ impl Operator {
             Write::AddAccount(account) => return vec![account.address.clone()],
             Write::AddAlias { alias, .. } | Write::RemoveAlias { alias } => return vec![alias.clone()],
             Write::SetVerifiers { account, .. }
+            | Write::AddScram { account, .. }
             | Write::SetDisabled { account, .. }
             | Write::SetLimits { account, .. }
             | Write::RemoveAccount { account } => account,
@@ -342,6 +343,7 @@ fn counters(shard: u16, now: &crate::shard::ShardStatus) -> ShardCounters {
             .with_router(&now.router)
             .with_ledger(&now.calls)
             .with_voice(&now.voice)
+            .with_xmpp(&now.xmpp)
     }
 }
 
