@@ -16,6 +16,7 @@ mod presence;
 mod registrar;
 mod transports;
 mod voice;
+mod xmpp;
 
 use std::time::Duration;
 
