@@ -22,6 +22,7 @@ pub struct Voice {
     pub numbers: Vec<Number>,
     pub open: bool,
     pub allow_private: bool,
+    pub documents: Option<PathBuf>,
     pub prompts: Option<PathBuf>,
     /// Empty: flite and espeak-ng.
     pub speech: Vec<Box<str>>,
@@ -76,6 +77,23 @@ impl Voice {
         if media.is_none() && !numbers.is_empty() {
             section.mistake("numbers", "`numbers` without `media`", "`media`, the address for their sound");
         }
+        let documents = section.file(
+            "documents",
+            "Folder of documents that numbers name as `file:NAME`, for applications without a web server.",
+        );
+        let is_file = |number: &Number| {
+            [Some(&number.url), number.fallback.as_ref()]
+                .into_iter()
+                .flatten()
+                .any(|url| url.starts_with("file:"))
+        };
+        if documents.is_none() && numbers.iter().any(is_file) {
+            section.mistake(
+                "numbers",
+                "`numbers` with a `file:` URL",
+                "`documents`, the folder of such files",
+            );
+        }
         let voice = Voice {
             media,
             advertise,
@@ -91,6 +109,7 @@ impl Voice {
                 false,
                 "Whether applications and the URLs that they name may be in this machine's own network (loopback, private and link-local addresses).",
             ),
+            documents,
             prompts: section.optional("prompts", "Folder of sounds that documents name as `file:NAME`."),
             speech: section.list(
                 "speech",
@@ -142,7 +161,7 @@ impl Value for Ports {
 }
 
 impl Value for Number {
-    const EXPECTED: &'static str = "{ number = \"1234\", url = \"http://…\" }, and perhaps `method` (\"GET\" or \"POST\") and `fallback`, a URL";
+    const EXPECTED: &'static str = "{ number = \"1234\", url = \"http://…\" }, and perhaps `method` (\"GET\" or \"POST\") and `fallback`, a URL; a URL is of HTTP, or `file:NAME`";
 
     fn read(value: &DeValue<'_>) -> Option<Self> {
         let table = value.as_table()?;
@@ -152,7 +171,7 @@ impl Value for Number {
         let text = |name: &str| table.get(name).map(|value| value.get_ref().as_str());
         let url = |name: &str| match text(name) {
             None => Some(None),
-            Some(given) => ivr::request::resolve(None, given?, &["http", "https"]).map(Some),
+            Some(given) => ivr::request::resolve(None, given?, &["http", "https", "file"]).map(Some),
         };
         let number = text("number")??;
         let number = number.strip_prefix('+').unwrap_or(number);

@@ -4,6 +4,7 @@
 mod answer;
 mod app;
 mod caller;
+mod examples;
 
 use server::node::Node;
 use server::shard::ShardStatus;
