@@ -218,7 +218,8 @@ def main():
     try:
         server = Server((options.host, options.port), Application)
     except OSError as error:
-        sys.exit(f"apps.py: {options.host}:{options.port} cannot be listened on: {error.strerror}; choose another --port")
+        at = f"{options.host}:{options.port}"
+        sys.exit(f"apps.py: {at} cannot be listened on: {error.strerror}; choose another --port")
     server.options = options
     for path in NUMBERS:
         print(f"http://{options.host}:{server.server_address[1]}{path}", flush=True)

@@ -1,8 +1,8 @@
 //! The examples: documents that need nothing but the server, and the programs that do the same.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use ivr::document::Document;
 
@@ -95,6 +95,8 @@ fn a_document_that_is_not_there_is_an_error_of_the_server() {
 struct Program {
     child: Child,
     urls: Vec<String>,
+    /// Open while it runs: it prints the messages it keeps.
+    _printed: BufReader<ChildStdout>,
 }
 
 impl Program {
@@ -107,9 +109,9 @@ impl Program {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let urls = (0..urls).map(|_| lines.next().unwrap().unwrap()).collect();
-        Program { child, urls }
+        let mut printed = BufReader::new(child.stdout.take().unwrap());
+        let urls = printed.by_ref().lines().take(urls).map(Result::unwrap).collect();
+        Program { child, urls, _printed: printed }
     }
 
     /// As Ctrl-C does; its exit code.
@@ -193,6 +195,19 @@ fn the_tutorials_program_logs_a_pass_for_the_digit_and_a_fail_for_others() {
     }
     assert_eq!(std::fs::read_to_string(&log).unwrap(), "pass CA5\nfail: got '6' CA6\n");
     assert_eq!(program.interrupt(), Some(0));
+}
+
+#[test]
+fn a_port_that_is_taken_is_told() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    for name in ["apps.py", "ask-digit.py"] {
+        let output =
+            Command::new("python3").arg(examples().join(name)).args(["--port", &port]).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{name}");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(told.starts_with(name) && told.contains("choose another --port"), "{told}");
+    }
 }
 
 #[test]

@@ -3,8 +3,13 @@
 
 mod answer;
 mod app;
+mod bad_input;
+mod baresip;
 mod caller;
 mod examples;
+mod noted;
+mod sipp;
+mod tones;
 
 use server::node::Node;
 use server::shard::ShardStatus;
