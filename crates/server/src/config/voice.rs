@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use ivr::request::Method;
 use toml::de::DeValue;
 
-use super::reader::Reader;
+use super::reader::{Reader, Section};
 use super::value::Value;
 
 /// `[voice]`. Nothing of it costs anything while `media` is not given.
@@ -69,31 +69,8 @@ impl Voice {
             Ports(20_000..=39_999),
             "UDP ports for media, two a call: for RTP and RTCP. Shards share them. Beyond, callers get 503.",
         );
-        let numbers: Vec<Number> = section.list(
-            "numbers",
-            Vec::new(),
-            "Numbers that applications answer, in every domain served: 1234 is also +1234. `method` is POST unless it says GET; `fallback` is asked when `url` gives no document.",
-        );
-        if media.is_none() && !numbers.is_empty() {
-            section.mistake("numbers", "`numbers` without `media`", "`media`, the address for their sound");
-        }
-        let documents = section.file(
-            "documents",
-            "Folder of documents that numbers name as `file:NAME`, for applications without a web server.",
-        );
-        let is_file = |number: &Number| {
-            [Some(&number.url), number.fallback.as_ref()]
-                .into_iter()
-                .flatten()
-                .any(|url| url.starts_with("file:"))
-        };
-        if documents.is_none() && numbers.iter().any(is_file) {
-            section.mistake(
-                "numbers",
-                "`numbers` with a `file:` URL",
-                "`documents`, the folder of such files",
-            );
-        }
+        let numbers = numbers(&mut section, media.is_some());
+        let documents = documents(&mut section, &numbers);
         let voice = Voice {
             media,
             advertise,
@@ -128,6 +105,35 @@ impl Default for Voice {
     fn default() -> Self {
         super::Config::default().voice
     }
+}
+
+fn numbers(section: &mut Section<'_, '_>, has_media: bool) -> Vec<Number> {
+    let numbers: Vec<Number> = section.list(
+        "numbers",
+        Vec::new(),
+        "Numbers that applications answer, in every domain served: 1234 is also +1234. `method` is POST unless it says GET; `fallback` is asked when `url` gives no document.",
+    );
+    if !has_media && !numbers.is_empty() {
+        section.mistake("numbers", "`numbers` without `media`", "`media`, the address for their sound");
+    }
+    numbers
+}
+
+fn documents(section: &mut Section<'_, '_>, numbers: &[Number]) -> Option<PathBuf> {
+    let documents = section.file(
+        "documents",
+        "Folder of documents that numbers name as `file:NAME`, for applications without a web server.",
+    );
+    let is_file = |number: &Number| {
+        [Some(&number.url), number.fallback.as_ref()]
+            .into_iter()
+            .flatten()
+            .any(|url| url.starts_with("file:"))
+    };
+    if documents.is_none() && numbers.iter().any(is_file) {
+        section.mistake("numbers", "`numbers` with a `file:` URL", "`documents`, the folder of such files");
+    }
+    documents
 }
 
 struct Address(IpAddr);
