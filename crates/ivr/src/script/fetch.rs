@@ -80,7 +80,10 @@ impl Script {
     /// Against the current document. Files of the server's own are named by its configuration and by one another, not by
     /// what comes from elsewhere.
     pub(super) fn absolute(&self, reference: &str) -> Option<String> {
-        let is_ours = self.url.as_deref().is_none_or(|url| url.starts_with("file:"));
+        let is_ours = match &self.url {
+            Some(url) => url.starts_with("file:"),
+            None => matches!(self.plan.start, Start::Url(_)),
+        };
         let schemes: &[&str] = if is_ours { &["http", "https", "file"] } else { &["http", "https"] };
         resolve(self.url.as_deref(), reference, schemes)
     }
