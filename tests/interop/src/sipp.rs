@@ -106,6 +106,7 @@ impl Sipp {
         arguments.extend(remote.iter().cloned());
         arguments.extend(text.split(' ').map(str::to_owned));
         arguments.extend(["-p".to_owned(), port.to_string(), "-m".to_owned(), calls.to_string()]);
+        arguments.extend(["-mp".to_owned(), free_port().to_string()]);
         arguments.extend(more.iter().cloned());
         let peer = Peer::start("sipp", "sipp", &arguments, folder.path());
         Sipp { port, peer, folder }

@@ -22,6 +22,7 @@ pub struct Voice {
     pub numbers: Vec<Number>,
     pub open: bool,
     pub allow_private: bool,
+    pub documents: Option<PathBuf>,
     pub prompts: Option<PathBuf>,
     /// Empty: flite and espeak-ng.
     pub speech: Vec<Box<str>>,
@@ -96,14 +97,8 @@ impl Voice {
             Ports(20_000..=39_999),
             "UDP ports for media, two a call: for RTP and RTCP. Shards share them. Beyond, callers get 503.",
         );
-        let numbers: Vec<Number> = section.list(
-            "numbers",
-            Vec::new(),
-            "Numbers that applications answer, in every domain served: 1234 is also +1234. `method` is POST unless it says GET; `fallback` is asked when `url` gives no document.",
-        );
-        if media.is_none() && !numbers.is_empty() {
-            section.mistake("numbers", "`numbers` without `media`", "`media`, the address for their sound");
-        }
+        let numbers = numbers(&mut section, media.is_some());
+        let documents = documents(&mut section, &numbers);
         let mail = read_mail(&mut section);
         let voice = Voice {
             media,
@@ -120,6 +115,7 @@ impl Voice {
                 false,
                 "Whether applications and the URLs that they name may be in this machine's own network (loopback, private and link-local addresses).",
             ),
+            documents,
             prompts: section.optional("prompts", "Folder of sounds that documents name as `file:NAME`."),
             speech: section.list(
                 "speech",
@@ -231,6 +227,35 @@ impl Value for MailSecurity {
     }
 }
 
+fn numbers(section: &mut Section<'_, '_>, has_media: bool) -> Vec<Number> {
+    let numbers: Vec<Number> = section.list(
+        "numbers",
+        Vec::new(),
+        "Numbers that applications answer, in every domain served: 1234 is also +1234. `method` is POST unless it says GET; `fallback` is asked when `url` gives no document.",
+    );
+    if !has_media && !numbers.is_empty() {
+        section.mistake("numbers", "`numbers` without `media`", "`media`, the address for their sound");
+    }
+    numbers
+}
+
+fn documents(section: &mut Section<'_, '_>, numbers: &[Number]) -> Option<PathBuf> {
+    let documents = section.file(
+        "documents",
+        "Folder of documents that numbers name as `file:NAME`, for applications without a web server.",
+    );
+    let is_file = |number: &Number| {
+        [Some(&number.url), number.fallback.as_ref()]
+            .into_iter()
+            .flatten()
+            .any(|url| url.starts_with("file:"))
+    };
+    if documents.is_none() && numbers.iter().any(is_file) {
+        section.mistake("numbers", "`numbers` with a `file:` URL", "`documents`, the folder of such files");
+    }
+    documents
+}
+
 struct Address(IpAddr);
 
 impl Value for Address {
@@ -262,7 +287,7 @@ impl Value for Ports {
 }
 
 impl Value for Number {
-    const EXPECTED: &'static str = "{ number = \"1234\", url = \"http://…\" }, and perhaps `method` (\"GET\" or \"POST\") and `fallback`, a URL";
+    const EXPECTED: &'static str = "{ number = \"1234\", url = \"http://…\" }, and perhaps `method` (\"GET\" or \"POST\") and `fallback`, a URL; a URL is of HTTP, or `file:NAME`";
 
     fn read(value: &DeValue<'_>) -> Option<Self> {
         let table = value.as_table()?;
@@ -272,7 +297,7 @@ impl Value for Number {
         let text = |name: &str| table.get(name).map(|value| value.get_ref().as_str());
         let url = |name: &str| match text(name) {
             None => Some(None),
-            Some(given) => ivr::request::resolve(None, given?, &["http", "https"]).map(Some),
+            Some(given) => ivr::request::resolve(None, given?, &["http", "https", "file"]).map(Some),
         };
         let number = text("number")??;
         let number = number.strip_prefix('+').unwrap_or(number);

@@ -307,6 +307,7 @@ pub(crate) fn voice_common(config: &Config, outlets: &[Outlet<Letter>]) -> Resul
     let voice = &config.voice;
     let settings = helpers::Settings {
         allow_private: voice.allow_private,
+        documents: voice.documents.clone(),
         prompts: voice.prompts.clone(),
         command: (!voice.speech.is_empty()).then(|| voice.speech.iter().map(ToString::to_string).collect()),
         mail: voice.mail.clone(),

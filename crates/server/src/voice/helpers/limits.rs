@@ -33,6 +33,9 @@ pub(super) const SAMPLES: usize = 3_600 * 8_000;
 /// beyond is not played.
 pub(super) const DECODED: usize = 64 << 20;
 
+/// Bytes of what a caller did that may choose a document of a folder. Longer: the document itself.
+pub(super) const CHOICE: usize = 64;
+
 /// How long an audio file without `Cache-Control` is played without asking whether it changed.
 pub(super) const AUDIO_FRESH: Duration = Duration::from_secs(1);
 

@@ -4,6 +4,8 @@
 mod address;
 mod audio;
 mod cache;
+mod documents;
+mod folder;
 mod http;
 pub(super) mod limits;
 mod mail;
@@ -119,7 +121,7 @@ impl Helpers {
         })
     }
 
-    /// A document, answered by `Done::Fetched`.
+    /// A document of `http:`, `https:` or, by its name in the folder of documents, `file:`. Answered by `Done::Fetched`.
     pub(crate) fn fetch(&self, ticket: Ticket, wire: Wire) {
         if !self.ask(&self.fetches, ticket, What::Fetch(wire)) {
             let failure = Failure { code: code::UNREACHABLE, text: "too many requests are open".to_owned() };
@@ -195,7 +197,7 @@ async fn work(worker: Rc<Worker>, mut todo: mpsc::Receiver<Job>) {
             What::Fetch(wire) => {
                 let worker = Rc::clone(&worker);
                 spawn_local(async move {
-                    let answer = worker.http.fetch(wire).await;
+                    let answer = worker.document(wire).await;
                     drop(place);
                     worker.deliver.deliver(ticket, Done::Fetched(answer));
                 });
@@ -238,6 +240,16 @@ impl Worker {
             decoders: Semaphore::new(limits::DECODERS),
             settings,
         }
+    }
+
+    /// An application's, or one of the operator's folder.
+    async fn document(&self, wire: Wire) -> Result<Answer, Failure> {
+        if !documents::is_one(&wire.url) {
+            return self.http.fetch(wire).await;
+        }
+        let folder = self.settings.documents.clone();
+        let read = spawn_blocking(move || documents::read(folder.as_deref(), &wire)).await;
+        read.unwrap_or_else(|error| Err(Failure { code: code::UNREACHABLE, text: error.to_string() }))
     }
 
     fn speech(self: &Rc<Self>, who: Waiter, words: Words) {

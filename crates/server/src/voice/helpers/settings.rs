@@ -12,7 +12,9 @@ pub(crate) struct Settings {
     pub(crate) allow_private: bool,
     /// For one answer, redirects and all.
     pub(crate) fetch_timeout: Duration,
-    /// Where `file:NAME` is; `None`: nowhere.
+    /// Where the document `file:NAME` is; `None`: nowhere.
+    pub(crate) documents: Option<PathBuf>,
+    /// Where the sound `file:NAME` is; `None`: nowhere.
     pub(crate) prompts: Option<PathBuf>,
     /// Speaks instead of flite and espeak-ng: a program and its arguments, in which `{voice}` (man, woman) and `{language}`
     /// are replaced. It reads UTF-8 from its input and writes WAV to its output.
@@ -35,6 +37,7 @@ impl Default for Settings {
         Settings {
             allow_private: false,
             fetch_timeout: limits::FETCH_TIMEOUT,
+            documents: None,
             prompts: None,
             command: None,
             flite: "flite".into(),

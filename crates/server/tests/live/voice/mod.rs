@@ -3,9 +3,15 @@
 
 mod answer;
 mod app;
+mod bad_input;
+mod baresip;
 mod caller;
+mod examples;
 mod messages;
+mod noted;
+mod sipp;
 mod stream;
+mod tones;
 
 use server::node::Node;
 use server::shard::ShardStatus;
