@@ -15,10 +15,14 @@ mod limits;
 mod messages;
 mod numbers;
 mod offers;
+mod outgoing;
+mod party;
 mod perform;
 mod ports;
 mod prompts;
 mod record;
+mod refer;
+mod ringing;
 mod rooms;
 mod speak;
 mod stream;
@@ -28,9 +32,9 @@ use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ivr::script::{Effect, Script};
+use ivr::script::{Effect, LegEvent, Script};
 use sip::endpoint::{Decision, Endpoint, PlanRequest};
-use sip::session::{SessionEvent, SessionId};
+use sip::session::{Cause, SessionEvent, SessionId};
 use stdx::Instant;
 use stdx::rng::Rng;
 use stdx::slab::{Key, Slab};
@@ -42,7 +46,10 @@ use asks::{Asks, Wanted};
 use helpers::{Done, Helpers};
 use leg::Leg;
 use numbers::Numbers;
+use outgoing::Home;
+use party::Party;
 use ports::Ports;
+use ringing::RingTones;
 
 pub use letter::VoiceLetter;
 pub(crate) use letter::{Address, Reach, Resolved, Wish};
@@ -97,13 +104,15 @@ pub struct VoiceCounts {
 /// What all shards' calls have in common.
 pub(crate) struct Common {
     pub(crate) config: config::Voice,
+    /// The default domain.
+    domain: Box<str>,
     numbers: Arc<Numbers>,
     helpers: Arc<Helpers>,
 }
 
 impl Common {
-    pub(crate) fn new(config: config::Voice, helpers: Arc<Helpers>) -> Common {
-        Common { numbers: Arc::new(Numbers::new(&config)), config, helpers }
+    pub(crate) fn new(config: config::Voice, domain: &str, helpers: Arc<Helpers>) -> Common {
+        Common { numbers: Arc::new(Numbers::new(&config)), domain: domain.into(), config, helpers }
     }
 }
 
@@ -128,6 +137,13 @@ pub(crate) struct Voice {
     rng: Rng,
     legs: Slab<Leg>,
     actors: Slab<Actor>,
+    /// Whom Dials and the REST interface call.
+    parties: Slab<Party>,
+    /// Those whose address is looked up, by ticket.
+    resolving: HashMap<u64, Key>,
+    last_ticket: u64,
+    home: Home,
+    tones: RingTones,
     rooms: rooms::Rooms,
     by_session: HashMap<SessionId, Key>,
     /// What scripts want done, in their order.
@@ -158,6 +174,11 @@ impl Voice {
             rng: Rng::from_seed(seed),
             legs: Slab::new(),
             actors: Slab::new(),
+            parties: Slab::new(),
+            resolving: HashMap::new(),
+            last_ticket: 0,
+            home: Home::new(&common.domain, shard, shards),
+            tones: RingTones::default(),
             rooms: rooms::Rooms::default(),
             by_session: HashMap::new(),
             todo: VecDeque::new(),
@@ -165,6 +186,11 @@ impl Voice {
             clockwork: tick::Clockwork::new(),
             counts: VoiceCounts::default(),
         }))
+    }
+
+    /// Whether an application answers that address.
+    pub(crate) fn answers(&self, plan: &call::Plan, address: &Address) -> bool {
+        self.numbers.answers(plan, &address.user, &address.host, address.port)
     }
 
     /// `None`: no number of an application.
@@ -191,7 +217,9 @@ impl Voice {
     pub(crate) fn handle_event(&mut self, now: Instant, event: SessionEvent, world: &mut World<'_>) {
         let (session, event) = match event {
             SessionEvent::Invited { session, invited } => return self.begin(now, session, &invited, world),
-            SessionEvent::Ended { session, .. } => return self.session_ended(now, session, world),
+            SessionEvent::Ended { session, cause } => {
+                return self.session_ended(now, session, &cause, world);
+            }
             SessionEvent::Confirmed { session, sdp } => return self.confirmed(now, session, sdp, world),
             SessionEvent::Offered { session, offer, sdp } => {
                 return self.offered(now, session, offer, sdp.as_ref(), world);
@@ -235,13 +263,16 @@ impl Voice {
         }
     }
 
-    fn session_ended(&mut self, now: Instant, session: SessionId, world: &mut World<'_>) {
+    fn session_ended(&mut self, now: Instant, session: SessionId, cause: &Cause, world: &mut World<'_>) {
         let Some(key) = self.by_session.remove(&session) else { return };
         if let Some(leg) = self.legs.get_mut(key) {
             leg.is_gone = true;
         }
         self.close_media(now, key);
         self.drive_leg(now, key, world, |script, out| script.handle_hangup(now, out));
+        if let Some(party) = self.legs.get(key).and_then(|leg| leg.party) {
+            self.phone_ended(now, party, key, cause, world);
+        }
     }
 
     fn informed(
@@ -255,6 +286,7 @@ impl Voice {
         let kind = media::dtmf_info::Kind::from_content_type(content_type);
         let digit = kind.and_then(|_| media::dtmf_info::parse(body));
         if let (Some(digit), Some(&key)) = (digit, self.by_session.get(&session)) {
+            self.cross_digit(key, digit.digit);
             self.digit(now, key, digit.digit.to_char(), world);
         }
     }
@@ -338,6 +370,10 @@ impl Voice {
                 }
             }
         }
+        if let Part::Screening { caller, id, accepted } = part {
+            let screened = LegEvent::Screened { accepted };
+            self.drive(now, caller, world, |script, out| script.handle_leg(now, id, screened, out));
+        }
     }
 
     /// Whatever is left of a leg.
@@ -351,6 +387,9 @@ impl Voice {
         self.by_session.remove(&leg.session);
         if !leg.is_gone {
             world.endpoint.hang_up(now, leg.session, None, world.out);
+        }
+        for party in leg.dialing.map(|dialing| dialing.parties).unwrap_or_default() {
+            self.drop_party(now, party, world);
         }
     }
 }

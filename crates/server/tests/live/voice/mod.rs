@@ -3,7 +3,9 @@
 
 mod answer;
 mod app;
+mod callee;
 mod caller;
+mod dial;
 
 use server::node::Node;
 use server::shard::ShardStatus;
