@@ -27,7 +27,10 @@ pub(crate) struct Scene {
 
 impl Scene {
     pub(crate) fn new(documents: Documents) -> Scene {
-        let app = App::new(documents);
+        Scene::of(App::new(documents))
+    }
+
+    pub(crate) fn of(app: App) -> Scene {
         let place = Place::new(&app.voice("/", "")).with_accounts(&["bob", "carol"]);
         let node = place.start();
         let caller = Caller::new(&place);

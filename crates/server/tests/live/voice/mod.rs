@@ -3,9 +3,11 @@
 
 mod answer;
 mod app;
+mod bridge;
 mod callee;
 mod caller;
 mod dial;
+mod transfer;
 
 use server::node::Node;
 use server::shard::ShardStatus;
