@@ -37,6 +37,7 @@ impl Voice {
         let owner = std::sync::Arc::clone(&self.owner);
         let mut leg = Leg::new(session, sid, owner, trusted, &mut self.rng);
         leg.from = from;
+        leg.hops = request.max_forwards().flatten().unwrap_or(leg.hops);
         let is_sdp = request.header(Header::ContentType).is_some();
         leg.offer = sip::session::body_of(request).filter(|_| is_sdp).unwrap_or_default();
         let leg = self.add_leg(now, leg);

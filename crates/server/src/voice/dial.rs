@@ -42,6 +42,8 @@ impl Voice {
         let from = options.caller_id.clone().unwrap_or_else(|| leg.from.to_string());
         let owner = Arc::clone(&leg.owner);
         let codecs = codecs_like(leg.media.as_ref().map(|media| media.negotiated().audio.codec));
+        // RFC 7332 §4: a number whose application dials that number must not go on for ever.
+        let hops = leg.hops.saturating_sub(1);
         let is_early = options.record.as_ref().is_some_and(|record| record.from_ringing);
         leg.dialing.get_or_insert_with(Box::default).options = Some(Box::new(options));
         if is_early {
@@ -58,6 +60,7 @@ impl Voice {
             let whose = (actor, Whose::Dialed(id));
             let mut party = Party::new(whose, sid, Arc::clone(&owner), from.as_str().into(), name.clone());
             party.codecs = codecs;
+            party.hops = hops;
             self.call_party(now, caller, party, address, world);
         }
         self.start_ringing(caller);

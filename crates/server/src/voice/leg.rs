@@ -53,6 +53,8 @@ pub(super) struct Leg {
     pub(super) dialing: Option<Box<Dialing>>,
     /// It is a phone of that one.
     pub(super) party: Option<Key>,
+    /// How often a call may still make another (RFC 7332): the Max-Forwards of the INVITE.
+    pub(super) hops: u8,
     /// What scripts know as `From`.
     pub(super) from: Box<str>,
     /// Offered in this order.
@@ -120,6 +122,7 @@ impl Leg {
             stream: None,
             dialing: None,
             party: None,
+            hops: sip::limits::MAX_FORWARDS,
             from: "".into(),
             codecs: &CODECS,
             referring: None,

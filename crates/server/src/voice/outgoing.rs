@@ -134,12 +134,13 @@ impl Voice {
         to: Address,
         world: &mut World<'_>,
     ) {
-        let address = party.take_address(to);
+        let (address, hops) = (party.take_address(to), party.hops);
         let key = self.parties.insert(party);
         if let Some(leg) = self.legs.get_mut(caller) {
             leg.dialing.get_or_insert_with(Box::<Dialing>::default).parties.push(key);
         }
         match address {
+            _ if hops == 0 => self.party_failed(now, key, 483, world),
             Some(address) => self.look_up(key, address, world),
             // No URI that SIP has.
             None => self.party_failed(now, key, 416, world),

@@ -40,6 +40,8 @@ pub(super) struct Party {
     /// How long its phones ring; as SIP's own patience when zero.
     pub(super) timeout: Duration,
     pub(super) codecs: &'static [Codec],
+    /// Max-Forwards.
+    pub(super) hops: u8,
     /// While its address is looked up.
     pub(super) ticket: Option<u64>,
     /// Still to be tried.
@@ -89,6 +91,7 @@ impl Party {
             send_digits: Vec::new(),
             timeout: Duration::ZERO,
             codecs: codecs_like(None),
+            hops: sip::limits::MAX_FORWARDS,
             ticket: None,
             groups: VecDeque::new(),
             legs: Vec::new(),
@@ -253,6 +256,7 @@ impl Voice {
         let mut leg = Leg::new(NO_SESSION, sid, Arc::clone(&party.owner), trusted, &mut self.rng);
         leg.party = Some(key);
         leg.codecs = party.codecs;
+        leg.hops = party.hops;
         let leg = self.add_leg(now, leg);
         match self.invite_phone(now, key, leg, reach, world) {
             Ok(session) => {
@@ -292,6 +296,7 @@ impl Voice {
             headers: party.headers.clone(),
             offer,
             login: party.login.clone(),
+            hops: party.hops,
             timeout: party.timeout,
         };
         world.endpoint.invite(now, invite, world.out).map_err(|_| 500)

@@ -257,6 +257,21 @@ fn an_application_may_call_another_number_of_ours_that_is_closed_to_strangers() 
 }
 
 #[test]
+fn an_application_that_calls_itself_comes_to_an_end() {
+    let mut scene = Scene::new(&[
+        ("/", "<Response><Dial action='/dialed' answerOnBridge='true'>1234</Dial></Response>"),
+        ("/dialed", "<Response><Hangup/></Response>"),
+    ]);
+    let sdp = scene.caller.sdp("8", "sendrecv");
+    let invite = scene.caller.invite_over(sdp, 3);
+    let form = scene.dialed();
+    assert_eq!((&*form["DialCallStatus"], &*form["DialSipResponseCode"]), ("failed", "483"));
+    scene.caller.phone.answered(&invite);
+    scene.caller.hung_up();
+    scene.ends(5);
+}
+
+#[test]
 fn both_sides_of_a_connection_are_hung_up_when_the_node_leaves() {
     let mut scene = Scene::new(&[
         ("/", "<Response><Dial action='/dialed'><Client>bob</Client></Dial></Response>"),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use media::events::{Digit, EventOptions, EventSender};
 use media::rtp::Packet;
 use media::sdp::Description;
-use sip::wire::Header;
+use sip::wire::{Header, Message};
 
 use crate::call::{Dialog, Invite};
 use crate::phone::{Phone, text};
@@ -43,12 +43,19 @@ impl Caller {
     }
 
     pub(crate) fn invite(&mut self, sdp: &'static str) -> Invite {
+        self.invite_over(sdp, 70)
+    }
+
+    /// With that Max-Forwards.
+    pub(crate) fn invite_over(&mut self, sdp: &'static str, hops: u8) -> Invite {
         let uri: &'static str = format!("sip:+1234@{}", self.phone.server).leak();
         let mut ask = self.phone.ask("INVITE", uri);
         ask.from = format!("sipp <sip:sipp@{}>;tag=1", self.phone.link.local());
         ask.more = format!("Contact: <{}>\r\nContent-Type: application/sdp\r\n", self.phone.contact());
         ask.body = sdp;
-        let sent = self.phone.send_invite(&ask);
+        let text = self.phone.write(&ask).replace("Max-Forwards: 70", &format!("Max-Forwards: {hops}"));
+        self.phone.send(text.as_bytes());
+        let sent = Message::parse(text.into()).unwrap();
         Invite { ask, sent }
     }
 
