@@ -1,6 +1,9 @@
 //! Calls that the REST interface asks for, and what all calls of ours have: a Call-ID that belongs to this shard, and a
 //! name.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::time::Duration;
 
