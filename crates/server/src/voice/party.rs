@@ -125,7 +125,8 @@ impl Party {
             Dialled::Queue(_) => return None,
         };
         // COMPAT(RestComm): addresses are written without their scheme, too.
-        let uri = if uri.starts_with("sip") { uri } else { format!("sip:{uri}") };
+        let scheme = uri.split(':').next().unwrap_or_default().to_ascii_lowercase();
+        let uri = if matches!(&*scheme, "sip" | "sips") { uri } else { format!("sip:{uri}") };
         let parsed = Uri::parse(uri.as_bytes()).ok().filter(Uri::is_sip)?;
         let address = Address {
             user: parsed.user_decoded().unwrap_or_default().into(),

@@ -1,6 +1,7 @@
 //! What a caller hears while it rings at the other end: ITU-T E.180 supplement 2, by country.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use media::codec::Codec;
 use media::prompt::Prompt;
@@ -43,11 +44,12 @@ impl RingTones {
     fn get(&mut self, country: Option<&str>, codec: Codec) -> Option<Prompt> {
         let is_it = |cadence: &&Cadence| country.is_some_and(|c| c.eq_ignore_ascii_case(cadence.country));
         let cadence = CADENCES.iter().find(is_it).unwrap_or(&CADENCES[0]);
-        let key = (cadence.country, codec);
-        if !self.made.contains_key(&key) {
-            self.made.insert(key, Prompt::encode(codec, &samples(cadence), RATE).ok()?);
+        match self.made.entry((cadence.country, codec)) {
+            Entry::Occupied(made) => Some(made.get().clone()),
+            Entry::Vacant(place) => {
+                Prompt::encode(codec, &samples(cadence), RATE).ok().map(|prompt| place.insert(prompt).clone())
+            }
         }
-        self.made.get(&key).cloned()
     }
 }
 

@@ -1,8 +1,5 @@
 //! Dial: phones of ours ring, answer, refuse or are not there, and their callers hear of it.
 
-use std::net::SocketAddr;
-use std::time::Duration;
-
 use server::node::Node;
 use sip::wire::Header;
 
@@ -10,7 +7,7 @@ use super::app::{App, Form};
 use super::callee::Callee;
 use super::caller::Caller;
 use super::nothing_left;
-use crate::call::{Dialog, Invite};
+use crate::call::Dialog;
 use crate::phone::text;
 use crate::place::Place;
 use crate::until;
