@@ -3,7 +3,7 @@
 use stdx::Instant;
 
 use super::{CallStatus, Effect, Outbox, Refusal, Role, Script, Start, State};
-use crate::request::Target;
+use crate::request::{Form, Target};
 
 impl Script {
     /// The call is gone: the caller's BYE or CANCEL, or its leg broke.
@@ -56,6 +56,17 @@ impl Script {
     /// As [`Script::redirect`], with a relative URL allowed.
     pub fn redirect_to(&mut self, now: Instant, target: Target, out: &mut Outbox) {
         self.redirect(now, Start::Url(target), out);
+    }
+
+    /// Whom the call dialled has transferred it: it goes on with that document, and is told `more` there.
+    pub fn transfer(&mut self, now: Instant, to: &Target, more: Form, out: &mut Outbox) {
+        if !matches!(self.state, State::Dialing(_)) {
+            return;
+        }
+        self.stop_verb(now, out);
+        self.state = State::Between;
+        self.verbs.clear();
+        self.go_to(now, to, more, out);
     }
 
     /// The document is over, and the leg goes on without it.

@@ -235,6 +235,10 @@ impl Play {
             let headers = vec![("X-Why".to_owned(), "lunch".to_owned())];
             LegEvent::Failed(LegFailure { status, code: Some(code), call_id: Some("c1".into()), headers })
         };
+        if word == "transfers" {
+            let more = vec![("ReferTransferTarget".to_owned(), "sip:x".to_owned())];
+            return self.script.transfer(self.now, &target(rest), more, out);
+        }
         let event = match word {
             "starts" => LegEvent::Started { sid: format!("CA{}", number + 1) },
             "rings" => LegEvent::Ringing,

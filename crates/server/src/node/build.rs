@@ -315,7 +315,7 @@ pub(crate) fn voice_common(config: &Config, outlets: &[Outlet<Letter>]) -> Resul
     };
     let post = Arc::new(Post(outlets.to_vec()));
     let helpers = Helpers::start(&settings, post).context("what speaks and asks cannot begin")?;
-    Ok(Some(Common::new(config.voice.clone(), config.sip.default_domain.clone(), Arc::new(helpers))))
+    Ok(Some(Common::new(config.voice.clone(), &config.sip.default_domain, Arc::new(helpers))))
 }
 
 fn bind(io: &mut Io, listener: &Listener, wanted: usize, shard: u16) -> Result<()> {

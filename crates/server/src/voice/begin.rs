@@ -8,7 +8,7 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::actor::{Actor, Part};
-use super::leg::Leg;
+use super::leg::{Leg, NO_SESSION};
 use super::{Voice, World};
 use crate::config::Number;
 
@@ -31,10 +31,13 @@ impl Voice {
         let sid = ivr::sid::new(ivr::sid::CALL, random);
         let call = self.call_of(&sid, user, invited);
         tracing::debug!(sid, from = call.from, to = call.to, "a call for an application");
+        let from = call.from.as_str().into();
         let script = Script::new(call, plan_of(&number));
         let trusted = invited.source.remote.ip();
         let owner = std::sync::Arc::clone(&self.owner);
         let mut leg = Leg::new(session, sid, owner, trusted, &mut self.rng);
+        leg.from = from;
+        leg.hops = request.max_forwards().flatten().unwrap_or(leg.hops);
         let is_sdp = request.header(Header::ContentType).is_some();
         leg.offer = sip::session::body_of(request).filter(|_| is_sdp).unwrap_or_default();
         let leg = self.add_leg(now, leg);
@@ -48,9 +51,18 @@ impl Voice {
         }
         let session = leg.session;
         let key = self.legs.insert(leg);
-        self.by_session.insert(session, key);
-        self.counts.calls_total += 1;
+        self.attach(key, session);
         key
+    }
+
+    /// A leg has its dialog.
+    pub(super) fn attach(&mut self, key: Key, session: SessionId) {
+        if let Some(leg) = self.legs.get_mut(key).filter(|_| session != NO_SESSION) {
+            leg.session = session;
+            leg.is_gone = false;
+            self.by_session.insert(session, key);
+            self.counts.calls_total += 1;
+        }
     }
 
     /// A script for a leg; `drive` it with `start`.

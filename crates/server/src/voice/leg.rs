@@ -14,6 +14,7 @@ use stdx::rng::Rng;
 use stdx::slab::Key;
 
 use super::Owner;
+use super::dial::Dialing;
 use super::ports::Pair;
 use super::prompts::Speaking;
 use super::record::Recording;
@@ -48,6 +49,16 @@ pub(super) struct Leg {
     pub(super) partner: Partner,
     pub(super) recording: Option<Box<Recording>>,
     pub(super) streams: Option<Box<Streams>>,
+    /// What its script has dialled.
+    pub(super) dialing: Option<Box<Dialing>>,
+    /// It is a phone of that one.
+    pub(super) party: Option<Key>,
+    /// How often a call may still make another (RFC 7332): the Max-Forwards of the INVITE.
+    pub(super) hops: u8,
+    /// What scripts know as `From`.
+    pub(super) from: Box<str>,
+    /// Offered in this order.
+    pub(super) codecs: &'static [Codec],
     /// A transfer of ours that has no answer, and whose script wants it.
     pub(super) referring: Option<(Key, Id)>,
 }
@@ -63,8 +74,20 @@ pub(super) enum Partner {
     Seat(Seat),
 }
 
-/// Offered in this order.
 const CODECS: [Codec; 4] = [Codec::Opus, Codec::G722, Codec::Pcma, Codec::Pcmu];
+
+/// Of a leg whose INVITE is not on its way: no session has it.
+pub(super) const NO_SESSION: SessionId = SessionId(u64::MAX);
+
+/// What a callee is offered, so that nothing need be transcoded where he agrees: the caller's codec first.
+pub(super) fn codecs_like(caller: Option<Codec>) -> &'static [Codec] {
+    match caller {
+        Some(Codec::Pcmu) => &[Codec::Pcmu, Codec::Pcma, Codec::G722, Codec::Opus],
+        Some(Codec::Pcma) => &[Codec::Pcma, Codec::Pcmu, Codec::G722, Codec::Opus],
+        Some(Codec::G722) => &[Codec::G722, Codec::Pcma, Codec::Pcmu, Codec::Opus],
+        _ => &CODECS,
+    }
+}
 
 impl Leg {
     pub(super) fn new(
@@ -78,7 +101,7 @@ impl Leg {
         rng.fill(&mut key);
         Leg {
             session,
-            is_gone: false,
+            is_gone: session == NO_SESSION,
             sid,
             owner,
             main: None,
@@ -97,6 +120,11 @@ impl Leg {
             partner: Partner::Nobody,
             recording: None,
             streams: None,
+            dialing: None,
+            party: None,
+            hops: sip::limits::MAX_FORWARDS,
+            from: "".into(),
+            codecs: &CODECS,
             referring: None,
         }
     }
@@ -107,7 +135,7 @@ impl Leg {
             ip,
             port: self.pair.as_ref()?.port,
             session_id: self.sdp_id,
-            codecs: &CODECS,
+            codecs: self.codecs,
             direction: Direction::SendRecv,
             srtp: SrtpPolicy::IfOffered,
             key: self.key,

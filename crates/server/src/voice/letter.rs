@@ -44,5 +44,6 @@ pub(crate) struct Reach {
     pub(crate) received: Option<Received>,
 }
 
-/// Groups in the order to be tried, each of which is reached at once; or the status that says why there is none.
+/// Groups in the order to be tried, each of which is reached at once; or the status that says why there is none. No group:
+/// the host is none of ours, and no route leads there.
 pub(crate) type Resolved = Result<Vec<Vec<Reach>>, u16>;

@@ -15,11 +15,15 @@ mod limits;
 mod messages;
 mod numbers;
 mod offers;
+mod outgoing;
+mod party;
 mod perform;
 mod ports;
 mod prompts;
 mod record;
+mod refer;
 mod resolving;
+mod ringing;
 mod rooms;
 mod speak;
 mod stream;
@@ -29,9 +33,9 @@ use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ivr::script::{Effect, Script};
+use ivr::script::{Effect, LegEvent, Script};
 use sip::endpoint::{Decision, Endpoint, PlanRequest};
-use sip::session::{SessionEvent, SessionId};
+use sip::session::{Cause, SessionEvent, SessionId};
 use stdx::Instant;
 use stdx::rng::Rng;
 use stdx::slab::{Key, Slab};
@@ -43,7 +47,10 @@ use asks::{Asks, Wanted};
 use helpers::{Done, Helpers};
 use leg::Leg;
 use numbers::Numbers;
+use outgoing::Home;
+use party::Party;
 use ports::Ports;
+use ringing::RingTones;
 
 pub use letter::VoiceLetter;
 pub(crate) use letter::{Address, Reach, Resolved, Wish};
@@ -102,15 +109,15 @@ pub struct VoiceCounts {
 /// What all shards' calls have in common.
 pub(crate) struct Common {
     pub(crate) config: config::Voice,
-    /// The default one.
+    /// The default domain.
     domain: Box<str>,
     numbers: Arc<Numbers>,
     helpers: Arc<Helpers>,
 }
 
 impl Common {
-    pub(crate) fn new(config: config::Voice, domain: Box<str>, helpers: Arc<Helpers>) -> Common {
-        Common { numbers: Arc::new(Numbers::new(&config)), config, domain, helpers }
+    pub(crate) fn new(config: config::Voice, domain: &str, helpers: Arc<Helpers>) -> Common {
+        Common { numbers: Arc::new(Numbers::new(&config)), domain: domain.into(), config, helpers }
     }
 }
 
@@ -135,9 +142,11 @@ pub(crate) struct Voice {
     rng: Rng,
     legs: Slab<Leg>,
     actors: Slab<Actor>,
+    /// Whom Dials and the REST interface call.
+    parties: Slab<Party>,
+    home: Home,
+    tones: RingTones,
     rooms: rooms::Rooms,
-    /// Where names without a host are.
-    domain: Box<str>,
     resolving: resolving::Resolving,
     texts: messages::Texts,
     by_session: HashMap<SessionId, Key>,
@@ -169,8 +178,10 @@ impl Voice {
             rng: Rng::from_seed(seed),
             legs: Slab::new(),
             actors: Slab::new(),
+            parties: Slab::new(),
+            home: Home::new(&common.domain, shard, shards),
+            tones: RingTones::default(),
             rooms: rooms::Rooms::default(),
-            domain: common.domain.clone(),
             resolving: resolving::Resolving::default(),
             texts: messages::Texts::default(),
             by_session: HashMap::new(),
@@ -179,6 +190,11 @@ impl Voice {
             clockwork: tick::Clockwork::new(),
             counts: VoiceCounts::default(),
         }))
+    }
+
+    /// Whether an application answers that address.
+    pub(crate) fn answers(&self, plan: &call::Plan, address: &Address) -> bool {
+        self.numbers.answers(plan, &address.user, &address.host, address.port)
     }
 
     /// `None`: no number of an application.
@@ -206,7 +222,9 @@ impl Voice {
     pub(crate) fn handle_event(&mut self, now: Instant, event: SessionEvent, world: &mut World<'_>) {
         let (session, event) = match event {
             SessionEvent::Invited { session, invited } => return self.begin(now, session, &invited, world),
-            SessionEvent::Ended { session, .. } => return self.session_ended(now, session, world),
+            SessionEvent::Ended { session, cause } => {
+                return self.session_ended(now, session, &cause, world);
+            }
             SessionEvent::Confirmed { session, sdp } => return self.confirmed(now, session, sdp, world),
             SessionEvent::Offered { session, offer, sdp } => {
                 return self.offered(now, session, offer, sdp.as_ref(), world);
@@ -260,13 +278,16 @@ impl Voice {
         (u128::from(self.rng.next_u64()) << 64) | u128::from(self.rng.next_u64())
     }
 
-    fn session_ended(&mut self, now: Instant, session: SessionId, world: &mut World<'_>) {
+    fn session_ended(&mut self, now: Instant, session: SessionId, cause: &Cause, world: &mut World<'_>) {
         let Some(key) = self.by_session.remove(&session) else { return };
         if let Some(leg) = self.legs.get_mut(key) {
             leg.is_gone = true;
         }
         self.close_media(now, key);
         self.drive_leg(now, key, world, |script, out| script.handle_hangup(now, out));
+        if let Some(party) = self.legs.get(key).and_then(|leg| leg.party) {
+            self.phone_ended(now, party, key, cause, world);
+        }
     }
 
     fn informed(
@@ -280,6 +301,7 @@ impl Voice {
         let kind = media::dtmf_info::Kind::from_content_type(content_type);
         let digit = kind.and_then(|_| media::dtmf_info::parse(body));
         if let (Some(digit), Some(&key)) = (digit, self.by_session.get(&session)) {
+            self.cross_digit(key, digit.digit);
             self.digit(now, key, digit.digit.to_char(), world);
         }
     }
@@ -364,6 +386,10 @@ impl Voice {
                 }
             }
         }
+        if let Part::Screening { caller, id, accepted } = part {
+            let screened = LegEvent::Screened { accepted };
+            self.drive(now, caller, world, |script, out| script.handle_leg(now, id, screened, out));
+        }
     }
 
     /// Whatever is left of a leg.
@@ -377,6 +403,9 @@ impl Voice {
         self.by_session.remove(&leg.session);
         if !leg.is_gone {
             world.endpoint.hang_up(now, leg.session, None, world.out);
+        }
+        for party in leg.dialing.map(|dialing| dialing.parties).unwrap_or_default() {
+            self.drop_party(now, party, world);
         }
     }
 }

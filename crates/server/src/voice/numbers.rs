@@ -30,6 +30,11 @@ impl Numbers {
         self.by_user.get(user.strip_prefix('+').unwrap_or(user))
     }
 
+    /// Whether an application answers that address.
+    pub(super) fn answers(&self, plan: &call::Plan, user: &str, host: &str, port: Option<u16>) -> bool {
+        self.get(user).is_some() && (host.is_empty() || plan.domain_of(host, port).is_some())
+    }
+
     /// `None`: no number of an application; the routing plan decides.
     pub(super) fn decide(
         &self,
@@ -37,12 +42,13 @@ impl Numbers {
         proof: CallerProof,
         request: &PlanRequest,
     ) -> Option<Decision> {
-        self.get(&request.user)?;
-        if !request.host.is_empty() {
-            plan.domain_of(&request.host, request.port)?;
-        }
-        let is_known =
-            matches!(request.caller, Caller::Account(_)) || plan.trunk_of(request.source).is_some();
+        self.answers(plan, &request.user, &request.host, request.port).then_some(())?;
+        // A Dial or the REST interface calls this number: the request left by the socket it came in by. Nobody else sends
+        // from there, and the kernel takes no datagram from outside that names an address of its own as its source.
+        let is_ours = plan.is_own(request.source);
+        let is_known = is_ours
+            || matches!(request.caller, Caller::Account(_))
+            || plan.trunk_of(request.source).is_some();
         Some(if is_known || self.open {
             Decision::Agent
         } else if request.claims.is_some() && proof == CallerProof::Required {
@@ -82,6 +88,22 @@ mod tests {
             source: "127.0.0.9:5060".parse().unwrap(),
         };
         numbers.decide(&plan(), CallerProof::Required, &request)
+    }
+
+    #[test]
+    fn a_call_of_our_own_reaches_a_closed_number_and_its_neighbour_does_not() {
+        for (source, expected) in [("127.0.0.1:5060", true), ("127.0.0.1:5061", false)] {
+            let request = PlanRequest {
+                user: "1234".into(),
+                host: "example.test".into(),
+                port: None,
+                caller: Caller::Stranger,
+                claims: None,
+                source: source.parse().unwrap(),
+            };
+            let decision = numbers(false).decide(&plan(), CallerProof::Required, &request);
+            assert_eq!(decision == Some(Decision::Agent), expected, "{source}");
+        }
     }
 
     #[test]

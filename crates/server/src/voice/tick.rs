@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use media::session::{Event, Handled, MediaSession, Outbox, Work};
+use media::session::{By, Event, Handled, MediaSession, Outbox, Work};
 use stdx::Instant;
 use stdx::slab::{Key, Slab};
 
@@ -224,7 +224,13 @@ impl Voice {
         let mut events = std::mem::take(&mut self.clockwork.events);
         for (key, event) in events.drain(..) {
             match event {
-                Event::Digit { digit, .. } => self.digit(now, key, digit.to_char(), world),
+                Event::Digit { digit, by } => {
+                    // A tone in the sound crosses with it.
+                    if by == By::Event {
+                        self.cross_digit(key, digit);
+                    }
+                    self.digit(now, key, digit.to_char(), world);
+                }
                 Event::PromptEnded { id } => self.piece_ended(now, key, Some(id), world),
                 Event::DigitsSent => self.piece_ended(now, key, None, world),
                 Event::Speech(_) | Event::Latched(_) => {}

@@ -66,6 +66,24 @@ impl Voice {
         self.drive(now, actor, world, |script, out| script.handle_queue(now, id, left, out));
     }
 
+    /// A Dial of `actor` takes the first caller out of the queue, as its leg `id`.
+    pub(super) fn dial_queue(
+        &mut self,
+        now: Instant,
+        actor: Key,
+        id: Id,
+        _name: &str,
+        world: &mut World<'_>,
+    ) {
+        let failed = ivr::script::LegEvent::Failed(ivr::script::LegFailure {
+            status: ivr::script::CallStatus::Failed,
+            code: None,
+            call_id: None,
+            headers: Vec::new(),
+        });
+        self.drive(now, actor, world, |script, out| script.handle_leg(now, id, failed, out));
+    }
+
     /// `None`: of an actor that waits for another.
     pub(super) fn leave_queue(
         &mut self,

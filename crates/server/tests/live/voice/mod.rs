@@ -5,13 +5,17 @@ mod answer;
 mod app;
 mod bad_input;
 mod baresip;
+mod bridge;
+mod callee;
 mod caller;
+mod dial;
 mod examples;
 mod messages;
 mod noted;
 mod sipp;
 mod stream;
 mod tones;
+mod transfer;
 
 use server::node::Node;
 use server::shard::ShardStatus;
