@@ -39,6 +39,10 @@ impl Voice {
         world: &mut World<'_>,
     ) {
         for leg in legs {
+            if let Address::Queue(name) = &leg.address {
+                self.dial_queue(now, actor, leg.id, name, world);
+                continue;
+            }
             let failed =
                 LegFailure { status: CallStatus::Failed, code: None, call_id: None, headers: Vec::new() };
             self.drive(now, actor, world, |script, out| {
@@ -59,7 +63,9 @@ impl Voice {
 
     pub(super) fn bridge(&mut self, _now: Instant, _actor: Key, _leg: Id, _world: &mut World<'_>) {}
 
-    pub(super) fn hang_up_leg(&mut self, _now: Instant, _actor: Key, _leg: Id, _world: &mut World<'_>) {}
+    pub(super) fn hang_up_leg(&mut self, now: Instant, actor: Key, leg: Id, world: &mut World<'_>) {
+        self.hang_up_queue_leg(now, actor, leg, world);
+    }
 
     /// A screening or waiting script is over and its leg is not.
     pub(super) fn actor_done(&mut self, _now: Instant, _actor: Key, _world: &mut World<'_>) {}

@@ -20,7 +20,15 @@ pub(crate) fn nothing_left(node: &Node, calls: u64) {
     until("nothing is left", || {
         let left = |shard: &ShardStatus| {
             let voice = shard.voice;
-            voice.calls + voice.sessions + voice.ports + voice.prompts + voice.asks
+            voice.calls
+                + voice.sessions
+                + voice.ports
+                + voice.prompts
+                + voice.asks
+                + voice.rooms
+                + voice.queues
+                + voice.members
+                + voice.seats
         };
         (sum(node, |shard| shard.voice.calls_total) == calls && sum(node, left) == 0).then_some(())
     });
