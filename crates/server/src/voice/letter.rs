@@ -3,7 +3,7 @@
 use router::Received;
 
 use super::Posted;
-pub use super::rooms::RoomLetter;
+use super::rooms::RoomLetter;
 
 /// One letter for the calls of a shard.
 #[derive(Debug)]

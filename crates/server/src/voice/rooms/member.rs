@@ -228,9 +228,10 @@ impl Voice {
         }
         match seated.kind {
             Kind::Conference => {
-                let event = match (seated.standing.is_some(), why) {
-                    (false, Gone::Refused(reason)) => ConferenceEvent::Refused { reason },
-                    _ => ConferenceEvent::Left { recording },
+                let event = match (&seated.standing, why) {
+                    (Some(_), _) => ConferenceEvent::Left { recording },
+                    (None, Gone::Refused(reason)) => ConferenceEvent::Refused { reason },
+                    (None, _) => ConferenceEvent::Refused { reason: "the conference is over".to_owned() },
                 };
                 self.drive(now, actor, world, |script, out| script.handle_conference(now, id, event, out));
             }

@@ -4,6 +4,8 @@
 mod answer;
 mod app;
 mod caller;
+mod rooms;
+mod talker;
 
 use server::node::Node;
 use server::shard::ShardStatus;
