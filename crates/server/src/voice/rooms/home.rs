@@ -9,9 +9,9 @@ use ivr::request::{Method, Target, Wire};
 use ivr::script::Start;
 use media::session::{Feed, MediaSession};
 use stdx::Instant;
-use stdx::hash::Keyed;
 use stdx::rng::Rng;
 use store::Write;
+use store::rest::queue_sid;
 
 use super::super::limits;
 use super::callbacks;
@@ -54,14 +54,6 @@ pub(super) struct Home {
     members: HashMap<Name, (At, Instant)>,
     /// When all that are here are told so.
     next: Instant,
-}
-
-const QUEUES: Keyed = Keyed::new(*b"belfry's queues!");
-
-/// Of a queue that a document names: the same at every time, so that the record has one row for it.
-pub(super) fn queue_sid(account: &str, name: &str) -> String {
-    let parts = [account.as_bytes(), b"\0", name.as_bytes()].concat();
-    ivr::sid::new(ivr::sid::QUEUE, QUEUES.hash128(&parts))
 }
 
 impl Home {

@@ -26,8 +26,8 @@ pub(super) struct Seated {
     pub(super) kind: Kind,
     /// What it brought to wait with.
     pub(super) wait: Option<Target>,
-    /// What it is recorded with, should the room say so.
-    pub(super) recording: Option<Background>,
+    /// Until it begins.
+    pub(super) recording: Option<Wish>,
     pub(super) is_recorded: bool,
     pub(super) standing: Option<Standing>,
     /// When its home last spoke of it.
@@ -36,6 +36,13 @@ pub(super) struct Seated {
     pub(super) frames: Frames,
     /// A script that announces something: not what it waits with.
     pub(super) announcing: Option<Key>,
+}
+
+/// A recording that is to begin with the member's being in the room, or when the room is to be recorded from its leg:
+/// there the whole mix is heard and said.
+pub(super) struct Wish {
+    is_own: bool,
+    how: Background,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,27 +79,19 @@ impl Voice {
         world: &mut World<'_>,
     ) {
         let wait = conference.wait.clone();
-        let (trim, status) = (conference.trim, conference.recording_status.clone());
-        let background =
-            |trim, status| Background { source: RecordSource::Both, trim, status, of: "Conference" };
-        let recording = match record {
-            // The Dial's own: of this member, whatever the others want.
-            Some(record) => {
-                let status = record.status.clone().or(status);
-                self.record_member(now, actor, background(record.trim, status), world);
-                None
-            }
-            None => conference.record.then(|| background(trim, status)),
+        // The Dial's own is of this member, whatever the room says.
+        let is_own = record.is_some();
+        let (trim, status) = match record {
+            Some(record) => (record.trim, record.status.or_else(|| conference.recording_status.clone())),
+            None => (conference.trim, conference.recording_status.clone()),
         };
+        let recording = (is_own || conference.record).then_some(Wish {
+            is_own,
+            how: Background { source: RecordSource::Both, trim, status, of: "Conference" },
+        });
         let name = conference.name.clone();
         let wanted = Wanted::Conference(Box::new(conference));
         self.sit(now, (actor, id, Kind::Conference), (wanted, &name), (wait, recording), world);
-    }
-
-    fn record_member(&mut self, now: Instant, actor: Key, how: Background, world: &mut World<'_>) {
-        if let Some((leg, _)) = self.leg_of(actor) {
-            self.begin_recording(now, leg, how, world);
-        }
     }
 
     pub(in super::super) fn enqueue(
@@ -126,7 +125,7 @@ impl Voice {
         now: Instant,
         (actor, id, kind): (Key, Id, Kind),
         (place, name): (Wanted, &str),
-        (wait, recording): (Option<Target>, Option<Background>),
+        (wait, recording): (Option<Target>, Option<Wish>),
         world: &mut World<'_>,
     ) {
         let Some((key, leg)) = self.leg_of(actor) else { return };
@@ -174,10 +173,12 @@ impl Voice {
         let (sid, hears) = (standing.sid.to_string(), standing.hears.clone());
         let with = standing.with.as_deref().unwrap_or_default().to_owned();
         let (leg, actor, id, kind) = (seated.leg, seated.actor, seated.id, seated.kind);
-        let wants_recording = standing.records.then(|| seated.recording.take()).flatten();
-        if let Some(how) = wants_recording {
-            seated.is_recorded = true;
-            self.begin_recording(now, leg, how, world);
+        let is_due = |wish: &mut Wish| wish.is_own || standing.records;
+        if let Some(Wish { how, .. }) = seated.recording.take_if(is_due) {
+            let is_recorded = self.begin_recording(now, leg, how, world).is_some();
+            if let Some(seated) = self.rooms.seats.get_mut(&number) {
+                seated.is_recorded = is_recorded;
+            }
         }
         self.show_line(now, number);
         if is_other {
@@ -276,8 +277,7 @@ impl Voice {
         if seated.kind != Kind::Taker || seated.is_connected() {
             self.drop_aside(seated.leg);
         }
-        let recorded = seated.kind == Kind::Conference;
-        let recording = recorded.then(|| self.end_recording(now, seated.leg, world)).flatten();
+        let recording = seated.is_recorded.then(|| self.end_recording(now, seated.leg, world)).flatten();
         let seat = Seat { home: seated.home, number };
         if let Some(leg) = self.legs.get_mut(seated.leg) {
             if leg.partner == Partner::Seat(seat) {

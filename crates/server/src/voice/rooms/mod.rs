@@ -10,6 +10,8 @@ mod member;
 mod queue;
 mod room;
 #[cfg(test)]
+mod sound_tests;
+#[cfg(test)]
 mod tests;
 mod wait;
 

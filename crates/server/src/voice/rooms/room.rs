@@ -1,5 +1,6 @@
 //! One room: who is in it, who hears whom, when it begins and ends. A conference, or the two of a queue's connection.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use admin::control::{Participant, ParticipantChange};
@@ -22,7 +23,10 @@ pub(super) struct Room {
     /// All that are seated hear each other.
     is_started: bool,
     created_at: Instant,
+    /// In the order they came.
     members: Vec<Member>,
+    /// Where each of them is.
+    places: HashMap<Name, usize>,
     mixer: Mixer,
 }
 
@@ -122,6 +126,7 @@ impl Room {
         let mut room = Room::new(now, teller, Kind::Pair);
         room.is_started = true;
         room.members = [waited, took].into_iter().map(|join| Member::new(now, join, None)).collect();
+        room.index();
         room.tell_all(out);
         room
     }
@@ -133,6 +138,7 @@ impl Room {
             is_started: false,
             created_at: now,
             members: Vec::new(),
+            places: HashMap::new(),
             mixer: Mixer::new(8_000),
         }
     }
@@ -170,6 +176,7 @@ impl Room {
             self.beep();
         }
         self.members.push(member);
+        self.index();
         if self.teller.callback.is_none() {
             self.teller.callback.clone_from(&conference.status);
         }
@@ -191,11 +198,12 @@ impl Room {
 
     /// A member went, or is put out.
     pub(super) fn leave(&mut self, now: Instant, name: Name, kicked: bool, out: &mut Outbox) {
-        let Some(at) = self.members.iter().position(|member| member.name == name) else { return };
+        let Some(&at) = self.places.get(&name) else { return };
         let (records, ends) = (self.recorder() == Some(name), self.members[at].end_on_exit);
         let call = Arc::clone(&self.members[at].call_sid);
         self.tell(now, callbacks::LEAVE, Some(&call), Vec::new(), out);
         let left = self.members.remove(at);
+        self.index();
         if let Some(place) = left.place {
             self.mixer.leave(place);
         }
@@ -233,6 +241,7 @@ impl Room {
             let member = self.members.remove(0);
             out.push(Out::Tell(member.name, Note::Gone { number: member.name.number, why: Gone::Over }));
         }
+        self.index();
         if self.kind == Kind::Pair {
             return;
         }
@@ -282,7 +291,11 @@ impl Room {
     }
 
     fn member(&mut self, name: Name) -> Option<&mut Member> {
-        self.members.iter_mut().find(|member| member.name == name)
+        self.places.get(&name).and_then(|at| self.members.get_mut(*at))
+    }
+
+    fn index(&mut self) {
+        self.places = self.members.iter().enumerate().map(|(at, member)| (member.name, at)).collect();
     }
 
     pub(super) fn participants(&self) -> Vec<Participant> {
@@ -375,14 +388,14 @@ impl Room {
 
     /// The member's place in the mix, as it is now.
     fn seat(&mut self, name: Name) {
-        let Some(at) = self.members.iter().position(|member| member.name == name) else { return };
-        let member = &mut self.members[at];
-        if let Some(place) = member.place.take() {
+        let Some(member) = self.member(name) else { return };
+        let (place, rate) = (member.place.take(), member.rate);
+        if let Some(place) = place {
             self.mixer.leave(place);
         }
-        if member.rate > self.mixer.rate() {
+        if rate > self.mixer.rate() {
             // The room sounds as well as its best member does.
-            self.mixer = Mixer::new(member.rate);
+            self.mixer = Mixer::new(rate);
             self.members.iter_mut().for_each(|member| member.place = None);
         }
         for member in self.members.iter_mut().filter(|member| member.place.is_none()) {
@@ -491,8 +504,8 @@ impl Room {
 
     /// What a member of this shard hears.
     pub(super) fn feed(&mut self, name: Name) -> Feed<'_> {
-        let Some(member) = self.members.iter().find(|member| member.name == name) else { return Feed::None };
-        let Some(place) = member.place else { return Feed::None };
-        self.mixer.frame(place, member.codec)
+        let Some(member) = self.member(name) else { return Feed::None };
+        let (place, codec) = (member.place, member.codec);
+        place.map_or(Feed::None, |place| self.mixer.frame(place, codec))
     }
 }

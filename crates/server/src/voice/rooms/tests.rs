@@ -9,6 +9,7 @@ use ivr::request::{Method, Target};
 use proptest::prelude::*;
 use stdx::Instant;
 use stdx::rng::Rng;
+use store::rest::RestWrite;
 
 use super::super::{Owner, limits};
 use super::home::{Home, Out};
@@ -25,6 +26,8 @@ struct World {
     gone: Vec<(Name, Gone)>,
     /// Events of status callbacks.
     told: Vec<String>,
+    /// The status, or the name, of rows that were written.
+    rows: Vec<String>,
 }
 
 fn conference(name: &str) -> Conference {
@@ -57,6 +60,7 @@ impl World {
             members: BTreeMap::new(),
             gone: Vec::new(),
             told: Vec::new(),
+            rows: Vec::new(),
         }
     }
 
@@ -71,6 +75,9 @@ impl World {
         for out in out {
             match out {
                 Out::Tell(name, note) if !lost => self.hear(name, note),
+                Out::Write(store::Write::Rest(RestWrite::Insert(row) | RestWrite::Replace(row))) => {
+                    self.rows.extend(row.status.or(row.name).map(String::from));
+                }
                 Out::Callback(wire) => self.told.extend(event_of(&wire.url)),
                 _ => {}
             }
@@ -166,6 +173,7 @@ fn a_room_begins_with_the_second_when_one_may_begin_it() {
     assert_eq!(world.told[..4], joined);
     assert_eq!(world.told[4..7], ["participant-leave"; 3]);
     assert_eq!(world.told[7..], ["conference-end"]);
+    assert_eq!(world.rows, ["init", "in-progress", "completed"]);
 }
 
 #[test]
@@ -199,6 +207,7 @@ fn a_queue_serves_in_order_and_the_end_of_one_is_that_of_the_other() {
     world.note(Note::Leave(agent));
     assert_eq!(world.gone, [(first, Gone::Over)]);
     assert_eq!(world.counts(), (0, 1, 1));
+    assert_eq!(world.rows, ["q"]);
     world.members.remove(&second);
     world.note(Note::Leave(second));
     assert_eq!(world.counts(), (0, 0, 0));

@@ -34,9 +34,13 @@ impl Voice {
         };
         seated.source = source;
         seated.frames.clear();
+        let is_cut_short = seated.announcing.take().is_some();
         let (leg_key, kind, seat) = (seated.leg, seated.kind, super::Seat { home: seated.home, number });
         if kind != Kind::Taker || source == Source::Room {
             self.drop_aside(leg_key);
+        }
+        if is_cut_short {
+            self.announced(number, world);
         }
         let Some(leg) = self.legs.get_mut(leg_key) else { return };
         if kind == Kind::Taker && source == Source::Room {
@@ -58,7 +62,7 @@ impl Voice {
         target: Target,
         role: Role,
         world: &mut World<'_>,
-    ) -> Option<Key> {
+    ) -> Option<()> {
         let seated = self.rooms.seats.get(&number)?;
         let (leg, main, id) = (seated.leg, seated.actor, seated.id);
         let mut call = self.actors.get(main)?.script.call().clone();
@@ -78,8 +82,11 @@ impl Voice {
         self.drop_aside(leg);
         let part = Part::Waiting { main, id };
         let aside = self.add_actor(Actor { script: Script::new(call, plan), leg, part });
+        if let Some(seated) = self.rooms.seats.get_mut(&number) {
+            seated.announcing = (role == Role::Screening).then_some(aside);
+        }
         self.drive(now, aside, world, |script, out| script.start(now, out));
-        Some(aside)
+        Some(())
     }
 
     /// Ends what performs beside the leg's own script, without a word of it.
@@ -110,11 +117,7 @@ impl Voice {
     }
 
     pub(super) fn announce(&mut self, now: Instant, number: u64, target: Target, world: &mut World<'_>) {
-        let aside = self.perform_aside(now, number, target, Role::Screening, world);
-        if let Some(seated) = self.rooms.seats.get_mut(&number) {
-            seated.announcing = aside;
-        }
-        if aside.is_none() {
+        if self.perform_aside(now, number, target, Role::Screening, world).is_none() {
             self.announced(number, world);
         }
     }

@@ -198,7 +198,7 @@ fn an_agent_waits_for_a_caller_and_a_full_queue_says_so() {
         ("/", ENQUEUE),
         ("/wait", WAIT),
         ("/queued", "<Response><Hangup/></Response>"),
-        ("/agent", "<Response><Answer/><Say>a</Say><Dial><Queue>support</Queue></Dial></Response>"),
+        ("/agent", "<Response><Say>a</Say><Dial><Queue>support</Queue></Dial></Response>"),
     ]);
     let place = place(&app, &[("1", "/"), ("2", "/agent")]);
     let mut node = place.start();
