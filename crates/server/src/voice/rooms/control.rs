@@ -19,7 +19,7 @@ impl Voice {
         change: ConferenceChange,
         world: &mut World<'_>,
     ) -> Result<(), ControlError> {
-        let result = self.rooms.home.modify_conference(now, conference, &change, &mut self.rooms.outs);
+        let result = self.rooms.home.modify_conference(now, conference, change, &mut self.rooms.outs);
         self.settle_rooms(now, world);
         result
     }
@@ -32,7 +32,7 @@ impl Voice {
         change: ParticipantChange,
         world: &mut World<'_>,
     ) -> Result<(), ControlError> {
-        let result = self.rooms.home.modify_participant(now, of, &change, &mut self.rooms.outs);
+        let result = self.rooms.home.modify_participant(now, of, change, &mut self.rooms.outs);
         self.settle_rooms(now, world);
         result
     }

@@ -349,14 +349,14 @@ impl Home {
         &mut self,
         now: Instant,
         sid: &str,
-        change: &ConferenceChange,
+        change: ConferenceChange,
         out: &mut Outbox,
     ) -> Result<(), ControlError> {
         let number = self.room_by_sid(sid)?;
         let Some(room) = self.rooms.get_mut(&number) else { return Err(ControlError::NotFound) };
-        if let Some(url) = change.announce_url.as_ref().filter(|url| !url.is_empty()) {
+        if let Some(url) = change.announce_url.filter(|url| !url.is_empty()) {
             let method = Method::parse(&change.announce_method).unwrap_or_default();
-            room.announce(&Target { url: url.clone(), method }, out);
+            room.announce(&Target { url, method }, out);
         }
         if change.complete {
             room.end(now, "conference-ended-via-api", None, out);
@@ -369,7 +369,7 @@ impl Home {
         &mut self,
         now: Instant,
         (sid, call): (&str, &str),
-        change: &ParticipantChange,
+        change: ParticipantChange,
         out: &mut Outbox,
     ) -> Result<(), ControlError> {
         let number = self.room_by_sid(sid)?;

@@ -10,6 +10,8 @@ mod member;
 mod queue;
 mod room;
 #[cfg(test)]
+mod shard_tests;
+#[cfg(test)]
 mod sound_tests;
 #[cfg(test)]
 mod tests;
@@ -28,7 +30,7 @@ use stdx::slab::Key;
 use super::{Voice, VoiceLetter, Wish, World, limits};
 use frames::Sound;
 use home::{Home, Out};
-pub use letter::RoomLetter;
+pub(crate) use letter::RoomLetter;
 use letter::{Gone, Name, Note};
 use member::Seated;
 

@@ -318,7 +318,7 @@ impl Room {
         &mut self,
         now: Instant,
         who: &str,
-        change: &ParticipantChange,
+        change: ParticipantChange,
         out: &mut Outbox,
     ) -> Option<Option<Name>> {
         let member = self.members.iter_mut().find(|member| member.is(who))?;
@@ -328,10 +328,9 @@ impl Room {
             member.is_muted = mute;
             events.push(if mute { callbacks::MUTE } else { callbacks::UNMUTE });
         }
-        let target =
-            |url: &str| (!url.is_empty()).then(|| Target { url: url.to_owned(), method: Method::Post });
+        let target = |url: String| (!url.is_empty()).then_some(Target { url, method: Method::Post });
         if let Some(hold) = change.hold.filter(|hold| *hold != member.hold.is_some()) {
-            member.hold = hold.then(|| target(&change.hold_url));
+            member.hold = hold.then(|| target(change.hold_url));
             member.frames.clear();
             events.push(if hold { callbacks::HOLD } else { callbacks::UNHOLD });
         }
@@ -339,7 +338,7 @@ impl Room {
             member.end_on_exit = end;
             events.push(callbacks::MODIFY);
         }
-        if let Some(target) = change.announce_url.as_deref().and_then(target) {
+        if let Some(target) = change.announce_url.and_then(target) {
             member.announcing = Some(Announcing::Alone);
             out.push(Out::Tell(name, Note::Announce { number: name.number, target }));
         }

@@ -114,7 +114,7 @@ impl Room {
         self.talk(|_| false).map(|(rate, heard)| TONES.map(|tone| level(&heard, rate, tone) > 3_000.0))
     }
 
-    fn change(&mut self, call: &str, change: &ParticipantChange) {
+    fn change(&mut self, call: &str, change: ParticipantChange) {
         let sid = self.sid();
         self.home.modify_participant(NOW, (&sid, call), change, &mut self.out).unwrap();
     }
@@ -161,12 +161,12 @@ fn lost_letters_are_missing_frames_and_no_stall() {
 fn the_muted_and_the_held_are_heard_by_nobody() {
     let mut room = room([8_000; 3], |at, wanted| wanted.muted = at == 1);
     assert_eq!(room.matrix(), [[false, false, true], [true, false, true], [true, false, false]]);
-    room.change("CA1", &ParticipantChange { mute: Some(false), ..ParticipantChange::default() });
+    room.change("CA1", ParticipantChange { mute: Some(false), ..ParticipantChange::default() });
     assert_eq!(room.matrix(), ALL);
     // Who is on hold gets nothing of the room.
-    room.change("CA0", &ParticipantChange { hold: Some(true), ..ParticipantChange::default() });
+    room.change("CA0", ParticipantChange { hold: Some(true), ..ParticipantChange::default() });
     assert_eq!(room.matrix(), [[false; 3], [false, false, true], [false, true, false]]);
-    room.change("CA0", &ParticipantChange { hold: Some(false), ..ParticipantChange::default() });
+    room.change("CA0", ParticipantChange { hold: Some(false), ..ParticipantChange::default() });
     assert_eq!(room.matrix(), ALL);
 }
 

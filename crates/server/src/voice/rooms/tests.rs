@@ -241,7 +241,7 @@ fn participants_are_muted_held_and_put_out() {
     let sid = world.members[&first].as_ref().unwrap().sid.to_string();
     let change = |world: &mut World, call: &str, change: ParticipantChange| {
         let mut out = Vec::new();
-        let result = world.home.modify_participant(world.now, (&sid, call), &change, &mut out);
+        let result = world.home.modify_participant(world.now, (&sid, call), change, &mut out);
         world.take(out, false);
         result
     };
@@ -267,7 +267,7 @@ fn participants_are_muted_held_and_put_out() {
     ]));
     let mut out = Vec::new();
     let complete = ConferenceChange { complete: true, ..ConferenceChange::default() };
-    world.home.modify_conference(world.now, &sid, &complete, &mut out).unwrap();
+    world.home.modify_conference(world.now, &sid, complete, &mut out).unwrap();
     world.take(out, false);
     assert_eq!(world.gone[1..], [(first, Gone::Over)]);
     assert_eq!(world.counts(), (0, 0, 0));
