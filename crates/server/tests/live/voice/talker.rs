@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use media::codec::{Codec, Decoder, Encoder};
 use media::rtp::{Header, Packet};
@@ -14,7 +14,7 @@ use super::caller::Caller;
 use crate::call::{Dialog, Invite};
 use crate::phone::{fresh, text};
 use crate::place::Place;
-use crate::until;
+use crate::{Deadline, until};
 
 /// In A-law, from the moment that his call is answered until it is dropped.
 pub(crate) struct Talker {
@@ -26,6 +26,8 @@ pub(crate) struct Talker {
 }
 
 const FRAME: usize = 160;
+/// Longer than any test.
+const CALL: Duration = Duration::from_secs(3_600);
 /// Samples in which a tone is looked for: 200 ms.
 const WINDOW: usize = 10 * FRAME;
 
@@ -63,7 +65,8 @@ impl Talker {
             let (mut encoder, mut decoder) =
                 (Encoder::new(Codec::Pcma).unwrap(), Decoder::new(Codec::Pcma).unwrap());
             let (mut bytes, mut payload, mut buffer) = (Vec::new(), Vec::new(), [0; 2048]);
-            let mut due = Instant::now();
+            let mut end = CALL;
+            let clock = Deadline::after(CALL);
             for sequence in 0u32.. {
                 if over.load(Ordering::Relaxed) {
                     return;
@@ -82,10 +85,11 @@ impl Talker {
                 header.write(&payload, &mut bytes);
                 // The server may have closed its port.
                 let _ = socket.send_to(&bytes, remote);
-                due += Duration::from_millis(20);
-                while let Some(left) =
-                    due.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
-                {
+                end -= Duration::from_millis(20);
+                while let Some(left) = clock.left().and_then(|left| left.checked_sub(end)) {
+                    if left.is_zero() {
+                        break;
+                    }
                     socket.set_read_timeout(Some(left)).unwrap();
                     let Ok((length, _)) = socket.recv_from(&mut buffer) else { continue };
                     let Ok(packet) = Packet::parse(&buffer[..length]) else { continue };
