@@ -232,7 +232,9 @@ impl Voice {
                 let event = match (&seated.standing, why) {
                     (Some(_), _) => ConferenceEvent::Left { recording },
                     (None, Gone::Refused(reason)) => ConferenceEvent::Refused { reason },
-                    (None, _) => ConferenceEvent::Refused { reason: "the conference is over".to_owned() },
+                    (None, _) => {
+                        ConferenceEvent::Refused { reason: "the conference did not take the call".to_owned() }
+                    }
                 };
                 self.drive(now, actor, world, |script, out| script.handle_conference(now, id, event, out));
             }

@@ -403,7 +403,7 @@ impl Room {
         self.aim();
     }
 
-    /// Who is heard, and by whom: those on hold by nobody, coaches by the one they coach.
+    /// Who is heard, and by whom: coaches by the one they coach. Of those on hold nothing comes here.
     fn aim(&mut self) {
         for at in 0..self.members.len() {
             let member = &self.members[at];
@@ -411,7 +411,7 @@ impl Room {
             let coached = member.coach.as_deref();
             let to = coached.and_then(|coached| self.members.iter().find(|other| other.is(coached)));
             let to = to.and_then(|other| other.place).filter(|to| *to != place);
-            let is_silent = member.is_muted || member.hold.is_some() || (coached.is_some() && to.is_none());
+            let is_silent = member.is_muted || (coached.is_some() && to.is_none());
             self.mixer.whisper(place, to);
             self.mixer.mute(place, is_silent);
         }
@@ -442,7 +442,7 @@ impl Room {
         }
     }
 
-    /// Frames of a member elsewhere.
+    /// Frames of a member elsewhere; of one on hold none are taken.
     pub(super) fn frames(&mut self, name: Name) -> Option<&mut Frames> {
         let is_started = self.is_started;
         self.member(name)

@@ -187,10 +187,10 @@ impl Shards {
         seats.find_map(|seated| seated.standing.as_ref()).expect("somebody is there").sid.to_string()
     }
 
-    /// All documents asked for cannot be had.
-    fn fail_documents(&mut self) {
+    /// Documents asked for cannot be had.
+    fn fail_documents(&mut self, tickets: std::ops::Range<u64>) {
         for shard in 0..2 {
-            for ticket in 0..50 {
+            for ticket in tickets.clone() {
                 let failure = ivr::script::Failure { code: 11_205, text: "nobody there".to_owned() };
                 let posted = Posted { ticket, done: Done::Fetched(Err(failure)) };
                 self.act(shard, |voice, now, world| {
@@ -277,12 +277,45 @@ fn an_announcement_that_cannot_be_had_ends_and_the_call_does_not() {
     };
     shards.at_home(|voice, now, world| voice.modify_conference(now, &sid, announce.clone(), world));
     assert_eq!(shards.sources(), [(Source::Room, true); 2]);
-    shards.fail_documents();
+    // What these want hung up is not their call.
+    for (voice, _) in &shards.voices {
+        let asides: Vec<_> = voice.legs.iter().map(|(_, leg)| (leg.main, leg.aside)).collect();
+        for (main, aside) in asides {
+            assert!(voice.is_announcement(aside.unwrap()) && !voice.is_announcement(main.unwrap()));
+        }
+    }
+    shards.fail_documents(0..50);
     assert_eq!(shards.sources(), [(Source::Room, false); 2]);
     assert_eq!(shards.sum(|counts| counts.calls), 2);
     let complete = ConferenceChange { complete: true, ..ConferenceChange::default() };
     shards.at_home(|voice, now, world| voice.modify_conference(now, &sid, complete.clone(), world));
     assert_eq!((shards.in_rooms(), shards.sum(|counts| counts.calls)), ([0; 4], 2));
+}
+
+#[test]
+fn after_an_announcement_the_wait_document_begins_again() {
+    let mut shards = Shards::new();
+    let wait = "<Response><Dial><Conference waitUrl='http://127.0.0.1:1/'>a</Conference></Dial></Response>";
+    shards.call(0, wait);
+    shards.deliver(false);
+    assert_eq!(shards.sources(), [(Source::Silence, true)]);
+    let sid = shards.sid();
+    let announce =
+        ParticipantChange { announce_url: Some("http://127.0.0.1:1/".to_owned()), ..Default::default() };
+    shards.at_home(|voice, now, world| voice.modify_participant(now, (&sid, "CA1"), announce.clone(), world));
+    let is_announcing = |shards: &Shards| {
+        let mut legs = shards.voices.iter().flat_map(|(voice, _)| {
+            voice.legs.iter().map(|(_, leg)| leg.aside.is_some_and(|aside| voice.is_announcement(aside)))
+        });
+        legs.next().unwrap()
+    };
+    assert!(is_announcing(&shards));
+    // The first ticket was that of the document before it.
+    shards.fail_documents(2..3);
+    assert_eq!((shards.sources(), is_announcing(&shards)), (vec![(Source::Silence, true)], false));
+    // And when that cannot be had, there is music.
+    shards.fail_documents(3..4);
+    assert_eq!(shards.sources(), [(Source::Music, false)]);
 }
 
 #[test]
