@@ -66,6 +66,10 @@ const SHARD: &[ShardMetric] = &[
         s.voice_prompts
     }),
     gauge("belfry_voice_asks", "Documents and sounds on their way", |s| s.voice_asks),
+    gauge("belfry_voice_rooms", "Conferences, and connections of queues", |s| s.voice_rooms),
+    gauge("belfry_voice_queues", "Queues somebody waits in", |s| s.voice_queues),
+    gauge("belfry_voice_members", "Members of conferences and queues", |s| s.voice_members),
+    gauge("belfry_voice_seats", "Calls that are, or want to be, in a conference or queue", |s| s.voice_seats),
     counter("belfry_calls_started_total", "Calls placed", |s| s.calls_started),
     counter("belfry_calls_answered_total", "Calls answered", |s| s.calls_answered),
     counter("belfry_calls_failed_total", "Calls that ended without an answer", |s| s.calls_failed),

@@ -46,7 +46,7 @@ impl Voice {
     }
 
     pub(super) fn add_leg(&mut self, now: Instant, leg: Leg) -> Key {
-        if self.legs.is_empty() {
+        if self.legs.is_empty() && self.rooms.is_idle() {
             self.clockwork.start(now);
         }
         let session = leg.session;

@@ -50,6 +50,7 @@ impl Voice {
             self.record_dial(now, caller, world);
         }
         let name = self.home.name_of(&from);
+        let is_heard_ringing = legs.iter().any(|leg| !matches!(leg.address, Address::Queue(_)));
         for Leg { id, address } in legs {
             if let Address::Queue(queue) = address {
                 self.dial_queue(now, actor, id, &queue, world);
@@ -63,7 +64,9 @@ impl Voice {
             party.hops = hops;
             self.call_party(now, caller, party, address, world);
         }
-        self.start_ringing(caller);
+        if is_heard_ringing {
+            self.start_ringing(caller);
+        }
     }
 
     /// The party that is the leg `id` of a script.
@@ -123,13 +126,11 @@ impl Voice {
     }
 
     pub(super) fn bridge(&mut self, now: Instant, actor: Key, id: Id, world: &mut World<'_>) {
-        let Some((key, party)) = self.dialed(actor, id) else { return };
-        let Some((callee, caller)) =
-            party.legs.first().copied().zip(self.actors.get(actor).map(|actor| actor.leg))
-        else {
-            return;
-        };
+        let Some(caller) = self.actors.get(actor).map(|actor| actor.leg) else { return };
         self.stop_ringing(caller);
+        // One of a queue is joined by its room.
+        let Some((key, party)) = self.dialed(actor, id) else { return };
+        let Some(callee) = party.legs.first().copied() else { return };
         self.join(caller, callee);
         if let Some(dialing) = self.legs.get_mut(caller).and_then(|leg| leg.dialing.as_mut()) {
             dialing.bridged = Some(key);
@@ -138,6 +139,9 @@ impl Voice {
     }
 
     pub(super) fn hang_up_leg(&mut self, now: Instant, actor: Key, id: Id, world: &mut World<'_>) {
+        if self.hang_up_queue_leg(now, actor, id, world) {
+            return;
+        }
         if let Some((key, _)) = self.dialed(actor, id) {
             self.end_party(now, key, world);
         }

@@ -3,12 +3,15 @@
 use router::{KeptMessage, Received};
 
 use super::Posted;
+use super::rooms::RoomLetter;
 
 /// One letter for the calls of a shard.
 #[derive(Debug)]
 pub enum VoiceLetter {
     /// What became of something that a call needs.
     Done(Posted),
+    /// Between a conference or queue and its members.
+    Room(RoomLetter),
 }
 
 /// What calls want done besides SIP. Performed by the shard, in order, once the calls are through with their input.

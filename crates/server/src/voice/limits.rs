@@ -29,3 +29,19 @@ pub(super) const TEXTS: usize = 10_000;
 
 /// Bytes of a text: Twilio's 1,600 characters in UTF-8. A longer one fails.
 pub(super) const TEXT_BYTES: usize = 6_400;
+/// Members of the conferences and queues of a shard. One more is refused: its Dial fails, its Enqueue ends with
+/// `system-error`.
+pub(super) const MEMBERS: usize = 16_384;
+
+/// Callers of a queue that only a Dial has named so far, as its row says: Twilio's own default.
+pub(super) const QUEUE_SIZE: u32 = 1_000;
+
+/// Frames of one member that wait because its shard and its room's do not tick at the same time. The oldest make room.
+pub(super) const ROOM_FRAMES: usize = 3;
+
+/// After so long a member's shard tells the room that the member is there, and the room's shard how the member stands:
+/// what a lost letter said is known then.
+pub(super) const ROOM_KNOWN: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// A member that the other shard has not spoken of for so long is a ghost: the room lets it go, and its script goes on.
+pub(super) const ROOM_LOST: std::time::Duration = std::time::Duration::from_secs(5);

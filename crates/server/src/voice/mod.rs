@@ -88,6 +88,13 @@ pub struct VoiceCounts {
     pub asks: u64,
     /// Media streams, until the last word of each is said.
     pub streams: u64,
+    /// Conferences, and connections of queues.
+    pub rooms: u64,
+    pub queues: u64,
+    /// Of rooms and queues of this shard.
+    pub members: u64,
+    /// Legs of this shard that are, or want to be, in a room or queue.
+    pub seats: u64,
     /// Dialogs, those that only wait for the answer to their BYE among them.
     pub sessions: u64,
 
@@ -166,6 +173,7 @@ impl Voice {
         let Some(media) = config.media else { return Ok(None) };
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(|error| std::io::Error::other(error.to_string()))?;
+        let mut rng = Rng::from_seed(seed);
         Ok(Some(Voice {
             ip: config.advertise.unwrap_or(media),
             owner: Arc::new(Owner {
@@ -175,15 +183,15 @@ impl Voice {
             numbers: Arc::clone(&common.numbers),
             asks: Asks::new(shard, Arc::clone(&common.helpers)),
             ports: Ports::new(media, &config.ports, shard, shards)?,
-            rng: Rng::from_seed(seed),
             legs: Slab::new(),
             actors: Slab::new(),
             parties: Slab::new(),
             home: Home::new(&common.domain, shard, shards),
             tones: RingTones::default(),
-            rooms: rooms::Rooms::default(),
             resolving: resolving::Resolving::default(),
             texts: messages::Texts::default(),
+            rooms: rooms::Rooms::new(shard, shards, rng.fork()),
+            rng,
             by_session: HashMap::new(),
             todo: VecDeque::new(),
             is_performing: false,
@@ -209,7 +217,12 @@ impl Voice {
 
     pub(crate) fn counts(&self) -> VoiceCounts {
         let prompts = self.legs.iter().filter(|(_, leg)| leg.speaking.is_some()).count();
+        let [rooms, queues, members, seats] = self.rooms.counts();
         VoiceCounts {
+            rooms,
+            queues,
+            members,
+            seats,
             calls: self.legs.len() as u64,
             ports: self.ports.used() as u64,
             prompts: prompts as u64,
@@ -248,6 +261,7 @@ impl Voice {
     pub(crate) fn handle_letter(&mut self, now: Instant, letter: VoiceLetter, world: &mut World<'_>) {
         match letter {
             VoiceLetter::Done(posted) => self.handle_done(now, posted, world),
+            VoiceLetter::Room(letter) => self.handle_room_letter(now, letter, world),
         }
     }
 
@@ -383,6 +397,9 @@ impl Voice {
             Part::Screening { .. } | Part::Waiting { .. } => {
                 if let Some(leg) = self.legs.get_mut(leg) {
                     leg.aside = leg.aside.filter(|aside| *aside != actor);
+                }
+                if let Part::Waiting { main, id } = part {
+                    self.aside_ended(now, (actor, main, id), world);
                 }
             }
         }

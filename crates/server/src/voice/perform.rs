@@ -10,6 +10,10 @@ use super::{Voice, World};
 
 impl Voice {
     pub(super) fn perform(&mut self, now: Instant, actor: Key, effect: Effect, world: &mut World<'_>) {
+        if effect == Effect::Hangup && self.is_announcement(actor) {
+            // What cannot be announced does not end the call.
+            return;
+        }
         let Some((key, leg)) = self.leg_of(actor) else { return };
         match effect {
             Effect::Fetch { id, request } => {

@@ -197,11 +197,11 @@ fn parts<'a>(
 impl Voice {
     /// When [`expire`](Self::expire) has something to do.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        (!self.legs.is_empty()).then_some(self.clockwork.next)
+        (!self.legs.is_empty() || !self.rooms.is_idle()).then_some(self.clockwork.next)
     }
 
     pub(crate) fn expire(&mut self, now: Instant, world: &mut World<'_>) {
-        if self.legs.is_empty() || now < self.clockwork.next {
+        if self.deadline().is_none_or(|next| now < next) {
             return;
         }
         self.clockwork.receive(now, &mut self.legs, &mut self.ports, &mut self.counts);
@@ -217,6 +217,7 @@ impl Voice {
             self.clockwork.next = now + TICK;
         }
         self.tell_events(now, world);
+        self.tick_rooms(now, world);
         self.wake(now, world);
     }
 

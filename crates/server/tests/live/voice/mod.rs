@@ -12,8 +12,10 @@ mod dial;
 mod examples;
 mod messages;
 mod noted;
+mod rooms;
 mod sipp;
 mod stream;
+mod talker;
 mod tones;
 mod transfer;
 
@@ -32,7 +34,16 @@ pub(crate) fn nothing_left(node: &Node, calls: u64) {
     until("nothing is left", || {
         let left = |shard: &ShardStatus| {
             let voice = shard.voice;
-            voice.calls + voice.sessions + voice.ports + voice.prompts + voice.asks + voice.streams
+            voice.calls
+                + voice.sessions
+                + voice.ports
+                + voice.prompts
+                + voice.asks
+                + voice.streams
+                + voice.rooms
+                + voice.queues
+                + voice.members
+                + voice.seats
         };
         (sum(node, |shard| shard.voice.calls_total) == calls && sum(node, left) == 0).then_some(())
     });
