@@ -125,7 +125,12 @@ impl Config {
     fn resolve_paths(&mut self, folder: &Path) {
         let tls = [&mut self.tls.certificate, &mut self.tls.key, &mut self.tls.ca];
         let paths = [&mut self.server.data, &mut self.server.control];
-        for path in paths.into_iter().chain(tls.into_iter().flatten()).chain(&mut self.voice.prompts) {
+        for path in paths
+            .into_iter()
+            .chain(tls.into_iter().flatten())
+            .chain(&mut self.voice.prompts)
+            .chain(&mut self.voice.recordings)
+        {
             *path = folder.join(&*path);
         }
     }

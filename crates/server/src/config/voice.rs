@@ -25,6 +25,12 @@ pub struct Voice {
     pub prompts: Option<PathBuf>,
     /// Empty: flite and espeak-ng.
     pub speech: Vec<Box<str>>,
+    /// Empty: nobody listens to words. One URL, or a program and its arguments.
+    pub recogniser: Vec<Box<str>>,
+    /// `<data>/recordings` unless named.
+    pub recordings: Option<PathBuf>,
+    /// Without a slash at its end.
+    pub public_url: Option<Box<str>>,
     /// In whose name the applications are asked.
     pub account: Box<str>,
     /// Signs the requests to them.
@@ -97,6 +103,18 @@ impl Voice {
                 Vec::new(),
                 "Program that speaks, and its arguments, in which `{voice}` and `{language}` are replaced: text in, WAV out. flite and espeak-ng when empty.",
             ),
+            recogniser: section.list(
+                "recogniser",
+                Vec::new(),
+                "Program that understands speech, and its arguments, in which `{language}` and `{hints}` are replaced: samples in (16 bits, 8 kHz), lines of text or JSON out. Or one URL, to which WAV is posted. Nobody listens when empty.",
+            ),
+            recordings: section.optional(
+                "recordings",
+                "Folder of recordings, made with the first. `recordings` in `server.data` when not given.",
+            ),
+            public_url: section
+                .optional("public_url", "Where applications find this node's HTTP: `RecordingUrl` begins with it. `http://` and `http.listen` when not given.")
+                .map(|Base(url)| url),
             account: section.key("account", ACCOUNT.into(), "`AccountSid` of requests to applications."),
             auth_token: section.optional("auth_token", "Secret that signs requests to applications: `X-Twilio-Signature`."),
         };
@@ -118,6 +136,21 @@ impl Value for Address {
 
     fn read(value: &DeValue<'_>) -> Option<Self> {
         value.as_str()?.parse().ok().map(Address)
+    }
+
+    fn show(&self) -> String {
+        format!("\"{}\"", self.0)
+    }
+}
+
+struct Base(Box<str>);
+
+impl Value for Base {
+    const EXPECTED: &'static str = "a URL, as \"https://voice.example\"";
+
+    fn read(value: &DeValue<'_>) -> Option<Self> {
+        let url = value.as_str()?.trim_end_matches('/');
+        ivr::request::resolve(None, url, &["http", "https"]).map(|_| Base(url.into()))
     }
 
     fn show(&self) -> String {

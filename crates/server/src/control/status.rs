@@ -76,6 +76,7 @@ pub struct ShardCounters {
     pub voice_ports: u64,
     pub voice_prompts: u64,
     pub voice_asks: u64,
+    pub voice_recordings: u64,
 
     // Since the start.
     pub calls_started: u64,
@@ -196,6 +197,7 @@ impl ShardCounters {
         self.voice_ports = voice.ports;
         self.voice_prompts = voice.prompts;
         self.voice_asks = voice.asks;
+        self.voice_recordings = voice.recordings;
         self.voice_calls_started = voice.calls_total;
         self.voice_digits = voice.digits_total;
         self.media_packets_in = voice.packets_in;

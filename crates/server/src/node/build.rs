@@ -20,7 +20,8 @@ use crate::net::{Io, Listener, NetSettings};
 use crate::routes;
 use crate::shard::voice::Post;
 use crate::shard::{CallerProof, Letter, Parts, Reload, Shard, run_on_this_thread};
-use crate::voice::helpers::{self, Helpers};
+use crate::voice::helpers::{self, Deliver, Helpers};
+use crate::voice::recordings::Files;
 use crate::voice::{Common, Voice};
 
 /// What all shards are made from.
@@ -312,8 +313,12 @@ pub(crate) fn voice_common(config: &Config, outlets: &[Outlet<Letter>]) -> Resul
         ..helpers::Settings::default()
     };
     let post = Arc::new(Post(outlets.to_vec()));
+    let folder = voice.recordings.clone().unwrap_or_else(|| config.server.data.join("recordings"));
+    let files =
+        Files::start(&folder, Arc::clone(&post) as Arc<dyn Deliver>).context("recordings cannot be kept")?;
     let helpers = Helpers::start(&settings, post).context("what speaks and asks cannot begin")?;
-    Ok(Some(Common::new(config.voice.clone(), Arc::new(helpers))))
+    let url = voice.public_url.clone().unwrap_or_else(|| format!("http://{}", config.http.listen).into());
+    Ok(Some(Common::new(config.voice.clone(), Arc::new(helpers), Arc::new(files), &url)))
 }
 
 fn bind(io: &mut Io, listener: &Listener, wanted: usize, shard: u16) -> Result<()> {

@@ -54,7 +54,7 @@ impl Asks {
         }
     }
 
-    fn ticket(&mut self) -> Ticket {
+    pub(super) fn ticket(&mut self) -> Ticket {
         self.last += 1;
         Ticket { shard: self.shard, id: self.last }
     }

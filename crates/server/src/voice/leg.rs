@@ -16,7 +16,7 @@ use stdx::slab::Key;
 use super::Owner;
 use super::ports::Pair;
 use super::prompts::Speaking;
-use super::record::Recording;
+use super::record::{Beep, Recording};
 use super::rooms::Seat;
 use super::stream::Stream;
 
@@ -47,6 +47,8 @@ pub(super) struct Leg {
     /// Whom it hears when nothing is played.
     pub(super) partner: Partner,
     pub(super) recording: Option<Box<Recording>>,
+    /// A Record that begins once it is out.
+    pub(super) beep: Option<Box<Beep>>,
     pub(super) stream: Option<Box<Stream>>,
     /// A transfer of ours that has no answer, and whose script wants it.
     pub(super) referring: Option<(Key, Id)>,
@@ -96,6 +98,7 @@ impl Leg {
             playing: 0,
             partner: Partner::Nobody,
             recording: None,
+            beep: None,
             stream: None,
             referring: None,
         }

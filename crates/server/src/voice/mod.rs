@@ -18,10 +18,13 @@ mod offers;
 mod perform;
 mod ports;
 mod prompts;
+mod recognise;
 mod record;
+pub(crate) mod recordings;
 mod rooms;
 mod speak;
 mod stream;
+mod takes;
 mod tick;
 
 use std::collections::{HashMap, VecDeque};
@@ -43,6 +46,8 @@ use helpers::{Done, Helpers};
 use leg::Leg;
 use numbers::Numbers;
 use ports::Ports;
+use record::Recordings;
+use recordings::Files;
 
 pub use letter::VoiceLetter;
 pub(crate) use letter::{Address, Reach, Resolved, Wish};
@@ -78,6 +83,8 @@ pub struct VoiceCounts {
     pub prompts: u64,
     /// Documents and sounds on their way.
     pub asks: u64,
+    /// Recordings under way, those that only wait for the disk among them, and callers whose words are awaited.
+    pub recordings: u64,
     /// Dialogs, those that only wait for the answer to their BYE among them.
     pub sessions: u64,
 
@@ -99,11 +106,25 @@ pub(crate) struct Common {
     pub(crate) config: config::Voice,
     numbers: Arc<Numbers>,
     helpers: Arc<Helpers>,
+    files: Arc<Files>,
+    /// Under which applications find this node's HTTP.
+    public_url: Box<str>,
 }
 
 impl Common {
-    pub(crate) fn new(config: config::Voice, helpers: Arc<Helpers>) -> Common {
-        Common { numbers: Arc::new(Numbers::new(&config)), config, helpers }
+    pub(crate) fn new(
+        config: config::Voice,
+        helpers: Arc<Helpers>,
+        files: Arc<Files>,
+        public_url: &str,
+    ) -> Common {
+        Common {
+            numbers: Arc::new(Numbers::new(&config)),
+            config,
+            helpers,
+            files,
+            public_url: public_url.into(),
+        }
     }
 }
 
@@ -129,6 +150,7 @@ pub(crate) struct Voice {
     legs: Slab<Leg>,
     actors: Slab<Actor>,
     rooms: rooms::Rooms,
+    recordings: Recordings,
     by_session: HashMap<SessionId, Key>,
     /// What scripts want done, in their order.
     todo: VecDeque<(Key, Effect)>,
@@ -159,6 +181,7 @@ impl Voice {
             legs: Slab::new(),
             actors: Slab::new(),
             rooms: rooms::Rooms::default(),
+            recordings: Recordings::new(Arc::clone(&common.files), &common.public_url),
             by_session: HashMap::new(),
             todo: VecDeque::new(),
             is_performing: false,
@@ -184,6 +207,7 @@ impl Voice {
             ports: self.ports.used() as u64,
             prompts: prompts as u64,
             asks: self.asks.open() as u64,
+            recordings: self.recordings_open() as u64,
             ..self.counts
         }
     }
@@ -217,6 +241,11 @@ impl Voice {
 
     /// From the helpers.
     fn handle_done(&mut self, now: Instant, posted: Posted, world: &mut World<'_>) {
+        let Posted { ticket, done } = posted;
+        let posted = match done {
+            Done::Written(result) => return self.written(now, ticket, result, world),
+            done => Posted { ticket, done },
+        };
         match (self.asks.take(posted.ticket), posted.done) {
             (Some(Wanted::Document(actor, id)), Done::Fetched(result)) => {
                 self.drive(now, actor, world, |script, out| script.handle_fetched(now, id, result, out));
@@ -317,6 +346,7 @@ impl Voice {
 
     /// RTCP's goodbye, and the ports are free.
     fn close_media(&mut self, now: Instant, key: Key) {
+        self.end_recordings(now, key);
         let Some(leg) = self.legs.get_mut(key) else { return };
         let (media, pair) = (leg.media.take(), leg.pair.take());
         leg.speaking = None;

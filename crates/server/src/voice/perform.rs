@@ -97,7 +97,7 @@ impl Voice {
         }
     }
 
-    fn note(&self, key: Key, note: &ivr::script::Notification) {
+    pub(super) fn note(&self, key: Key, note: &ivr::script::Notification) {
         let sid = self.legs.get(key).map_or("", |leg| &leg.sid);
         let (code, text, url, line) = (note.code, &note.text, note.url.as_deref(), note.line);
         match note.severity {

@@ -213,6 +213,7 @@ impl Voice {
             self.clockwork.next = now + TICK;
         }
         self.tell_events(now, world);
+        self.mind_recordings(now, world);
         self.wake(now, world);
     }
 
@@ -221,9 +222,13 @@ impl Voice {
         for (key, event) in events.drain(..) {
             match event {
                 Event::Digit { digit, .. } => self.digit(now, key, digit.to_char(), world),
-                Event::PromptEnded { id } => self.piece_ended(now, key, Some(id), world),
+                Event::PromptEnded { id } => {
+                    self.beep_ended(now, key, id, world);
+                    self.piece_ended(now, key, Some(id), world);
+                }
                 Event::DigitsSent => self.piece_ended(now, key, None, world),
-                Event::Speech(_) | Event::Latched(_) => {}
+                Event::Speech(event) => self.spoke(now, key, event, world),
+                Event::Latched(_) => {}
             }
         }
         self.clockwork.events = events;

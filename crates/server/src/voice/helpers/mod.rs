@@ -43,6 +43,8 @@ pub(crate) struct Ticket {
 pub(crate) enum Done {
     Fetched(Result<Answer, Failure>),
     Samples(Result<Arc<[i16]>, String>),
+    /// A recording is complete, or was not kept as wanted; or it cannot be written, and why.
+    Written(Result<(), String>),
 }
 
 /// Where answers go. Called by the helpers' thread, and by the asking one when there is no room for the question: it

@@ -118,7 +118,7 @@ impl World {
         self.helpers.fetch(ME, wire);
         match self.next() {
             Done::Fetched(result) => result,
-            Done::Samples(_) => panic!("samples for a document"),
+            other => panic!("{other:?} for a document"),
         }
     }
 
@@ -130,7 +130,7 @@ impl World {
     fn samples(&self) -> Result<Arc<[i16]>, String> {
         match self.next() {
             Done::Samples(result) => result,
-            Done::Fetched(_) => panic!("a document for samples"),
+            other => panic!("{other:?} for samples"),
         }
     }
 

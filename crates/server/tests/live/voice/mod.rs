@@ -4,6 +4,7 @@
 mod answer;
 mod app;
 mod caller;
+mod record;
 
 use server::node::Node;
 use server::shard::ShardStatus;
@@ -20,7 +21,7 @@ pub(crate) fn nothing_left(node: &Node, calls: u64) {
     until("nothing is left", || {
         let left = |shard: &ShardStatus| {
             let voice = shard.voice;
-            voice.calls + voice.sessions + voice.ports + voice.prompts + voice.asks
+            voice.calls + voice.sessions + voice.ports + voice.prompts + voice.asks + voice.recordings
         };
         (sum(node, |shard| shard.voice.calls_total) == calls && sum(node, left) == 0).then_some(())
     });
