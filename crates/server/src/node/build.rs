@@ -310,6 +310,8 @@ pub(crate) fn voice_common(config: &Config, outlets: &[Outlet<Letter>]) -> Resul
         allow_private: voice.allow_private,
         prompts: voice.prompts.clone(),
         command: (!voice.speech.is_empty()).then(|| voice.speech.iter().map(ToString::to_string).collect()),
+        recogniser: (!voice.recogniser.is_empty())
+            .then(|| voice.recogniser.iter().map(ToString::to_string).collect()),
         ..helpers::Settings::default()
     };
     let post = Arc::new(Post(outlets.to_vec()));

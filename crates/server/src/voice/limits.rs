@@ -36,3 +36,6 @@ pub(super) const BEFORE_SPEECH_MS: u32 = 500;
 
 /// Silence that ends speech, when the document does not say.
 pub(super) const END_OF_SPEECH: Duration = Duration::from_millis(1_000);
+
+/// Characters of a transcription that are kept: as many as fit a row, whatever they are.
+pub(super) const TRANSCRIPTION: usize = 8_192;

@@ -244,6 +244,8 @@ impl Voice {
         let Posted { ticket, done } = posted;
         let posted = match done {
             Done::Written(result) => return self.written(now, ticket, result, world),
+            Done::Heard(heard) => return self.heard(now, ticket, heard, world),
+            Done::Transcribed(result) => return self.transcribed(now, ticket, result, world),
             done => Posted { ticket, done },
         };
         match (self.asks.take(posted.ticket), posted.done) {

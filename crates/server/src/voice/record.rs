@@ -16,6 +16,7 @@ use stdx::slab::Key;
 use store::rest::types::{Common, Recording as Kept};
 use store::rest::{Resource, RestWrite};
 
+use super::recognise::Transcribing;
 use super::recordings::Files;
 use super::takes::Take;
 use super::{Owner, Voice, Wish, World, limits};
@@ -51,6 +52,8 @@ pub(super) struct Recordings {
     legs: Vec<Key>,
     /// Those whose file is on its way to the disk, by ticket.
     closing: HashMap<u64, Closing>,
+    /// By ticket.
+    pub(super) transcribing: HashMap<u64, Transcribing>,
 }
 
 /// Known but for its file.
@@ -85,16 +88,26 @@ struct Begin {
 
 impl Recordings {
     pub(super) fn new(files: Arc<Files>, url: &str) -> Recordings {
-        Recordings { files, url: url.into(), legs: Vec::new(), closing: HashMap::new() }
+        Recordings {
+            files,
+            url: url.into(),
+            legs: Vec::new(),
+            closing: HashMap::new(),
+            transcribing: HashMap::new(),
+        }
     }
 
     pub(super) fn files(&self) -> &Files {
         &self.files
     }
 
-    /// Under which a recording is had from the REST interface.
-    pub(super) fn url_of(&self, account: &str, sid: &str) -> String {
-        format!("{}/restcomm/2012-04-24/Accounts/{account}/Recordings/{sid}.wav", self.url)
+    pub(super) fn legs(&self) -> &[Key] {
+        &self.legs
+    }
+
+    /// Of a resource, at the REST interface.
+    pub(super) fn url(&self, account: &str, kind: &str, sid: &str) -> String {
+        format!("{}/restcomm/2012-04-24/Accounts/{account}/{kind}/{sid}", self.url)
     }
 
     pub(super) fn attend(&mut self, leg: Key) {
@@ -364,10 +377,10 @@ impl Voice {
     }
 
     /// Every tick: those that came to their end by themselves.
-    pub(super) fn mind_recordings(&mut self, now: Instant, world: &mut World<'_>) {
+    pub(super) fn mind_recordings(&mut self, now: Instant) {
         let mut legs = std::mem::take(&mut self.recordings.legs);
         legs.retain(|key| {
-            self.mind_ear(now, *key, world);
+            self.mind_ear(now, *key);
             let over = |take: &Take| take.over.is_some();
             // More than one at a time is rare: the next tick finds it.
             let recording = self.legs.get(*key).and_then(|leg| leg.recording.as_ref());
@@ -458,7 +471,7 @@ impl Voice {
     }
 
     fn recorded_of(&self, owner: &Owner, sid: &str, duration: Duration) -> Recorded {
-        let url = self.recordings.url_of(&owner.account, sid);
+        let url = format!("{}.wav", self.recordings.url(&owner.account, "Recordings", sid));
         Recorded { sid: sid.to_owned(), public_url: Some(url.clone()), url, duration }
     }
 
@@ -484,17 +497,18 @@ impl Voice {
         self.note(key, &note);
     }
 
-    /// Those under way and those on their way to the disk.
+    /// Those under way, those on their way to the disk or to a text, and callers whose words are awaited.
     pub(super) fn recordings_open(&self) -> usize {
         let takes = |key: &Key| {
             let recording = self.legs.get(*key).and_then(|leg| leg.recording.as_ref());
             recording.map_or(0, |recording| recording.takes.len() + usize::from(recording.ear.is_some()))
         };
-        self.recordings.closing.len() + self.recordings.legs.iter().map(takes).sum::<usize>()
+        let Recordings { closing, transcribing, .. } = &self.recordings;
+        closing.len() + transcribing.len() + self.recordings.legs.iter().map(takes).sum::<usize>()
     }
 }
 
-fn millis(duration: Duration) -> u32 {
+pub(super) fn millis(duration: Duration) -> u32 {
     u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
 }
 

@@ -213,7 +213,7 @@ impl Voice {
             self.clockwork.next = now + TICK;
         }
         self.tell_events(now, world);
-        self.mind_recordings(now, world);
+        self.mind_recordings(now);
         self.wake(now, world);
     }
 

@@ -56,3 +56,25 @@ pub(super) const SPEECH_WORDS: u64 = 1_024;
 
 /// Bytes kept decoded of spoken texts, and as many of audio files: an hour of each. Those not played lately make room.
 pub(super) const CACHE: usize = 64 << 20;
+
+/// Callers whose words are recognised at a time: each has a process or a request of its own. More are not understood, with
+/// a word.
+pub(crate) const RECOGNISERS: usize = 64;
+
+/// Pieces of 200 ms that wait for a recogniser: ten seconds. One that is slower loses what comes then.
+pub(super) const RECOGNISED_PIECES: usize = 50;
+
+/// For the last word on what was said, counted from its end. Longer: the recogniser is killed.
+pub(super) const RECOGNISED_WAIT: Duration = Duration::from_secs(10);
+
+/// Bytes that a recogniser says of one utterance, or of one recording. What is beyond is not read.
+pub(super) const RECOGNISED_BYTES: u64 = 256 * 1024;
+
+/// Recordings whose transcription is awaited. More fail at once.
+pub(super) const TRANSCRIPTIONS: usize = 1_024;
+
+/// Recordings that are transcribed at a time. More wait.
+pub(super) const TRANSCRIBERS: usize = 2;
+
+/// For one recording to be transcribed. Longer: the recogniser is killed, and the transcription failed.
+pub(super) const TRANSCRIPTION_WAIT: Duration = Duration::from_mins(10);

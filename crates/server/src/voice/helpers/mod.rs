@@ -6,12 +6,14 @@ mod audio;
 mod cache;
 mod http;
 mod limits;
+mod recognise;
 mod settings;
 mod speech;
 #[cfg(test)]
 mod tests;
 
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -27,8 +29,10 @@ use crate::clock::Clock;
 use audio::{Check, Got};
 use cache::{Cache, Samples};
 use http::Http;
+use recognise::{Recogniser, Utterance};
 use speech::Words;
 
+pub(crate) use recognise::{Heard, Listener};
 pub(crate) use settings::Settings;
 
 /// Who asked, and its number for the question.
@@ -45,6 +49,10 @@ pub(crate) enum Done {
     Samples(Result<Arc<[i16]>, String>),
     /// A recording is complete, or was not kept as wanted; or it cannot be written, and why.
     Written(Result<(), String>),
+    /// Of one utterance: any number of words, then one `Over`.
+    Heard(Heard),
+    /// The text of a recording.
+    Transcribed(Result<String, String>),
 }
 
 /// Where answers go. Called by the helpers' thread, and by the asking one when there is no room for the question: it
@@ -58,6 +66,10 @@ pub(crate) struct Helpers {
     jobs: Option<mpsc::Sender<Job>>,
     fetches: Arc<Semaphore>,
     prompts: Arc<Semaphore>,
+    recognisers: Arc<Semaphore>,
+    transcriptions: Arc<Semaphore>,
+    /// Whether speech is understood at all.
+    can_recognise: bool,
     deliver: Arc<dyn Deliver>,
     thread: Option<JoinHandle<()>>,
 }
@@ -73,6 +85,8 @@ enum What {
     Fetch(Wire),
     Speech(Words),
     Audio(String),
+    Speak(Utterance),
+    Transcribe(PathBuf),
 }
 
 impl Helpers {
@@ -83,7 +97,10 @@ impl Helpers {
             }
         }
         // Each job has a place already: the queue is never full.
-        let (jobs, todo) = mpsc::channel(limits::FETCHES + limits::PROMPTS);
+        let (jobs, todo) =
+            mpsc::channel(limits::FETCHES + limits::PROMPTS + limits::RECOGNISERS + limits::TRANSCRIPTIONS);
+        let recogniser = Recogniser::new(settings)?;
+        let can_recognise = recogniser.is_some();
         let http = Http::new(settings)?;
         let (settings, answers) = (settings.clone(), Arc::clone(&deliver));
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -92,7 +109,7 @@ impl Helpers {
             .build()
             .context("no runtime for requests and speech")?;
         let run = move || {
-            let worker = Rc::new(Worker::new(settings, http, answers));
+            let worker = Rc::new(Worker::new(settings, http, recogniser, answers));
             LocalSet::new().block_on(&runtime, work(worker, todo));
             // A name server that does not answer is not waited for.
             runtime.shutdown_background();
@@ -102,6 +119,9 @@ impl Helpers {
             jobs: Some(jobs),
             fetches: Arc::new(Semaphore::new(limits::FETCHES)),
             prompts: Arc::new(Semaphore::new(limits::PROMPTS)),
+            recognisers: Arc::new(Semaphore::new(limits::RECOGNISERS)),
+            transcriptions: Arc::new(Semaphore::new(limits::TRANSCRIPTIONS)),
+            can_recognise,
             deliver,
             thread: Some(thread),
         })
@@ -131,6 +151,39 @@ impl Helpers {
         }
     }
 
+    /// Speech of a caller that is to be understood, its samples at `rate`. Answered by `Done::Heard`.
+    ///
+    /// # Errors
+    /// Why it will not be.
+    pub(crate) fn recognise(
+        &self,
+        ticket: Ticket,
+        language: &str,
+        hints: &[String],
+        rate: u32,
+    ) -> Result<Listener, String> {
+        if !self.can_recognise {
+            return Err(NO_RECOGNISER.to_owned());
+        }
+        let (listener, utterance) = recognise::utterance(language, hints, rate);
+        if !self.ask(&self.recognisers, ticket, What::Speak(utterance)) {
+            return Err("too many callers speak at once".to_owned());
+        }
+        Ok(listener)
+    }
+
+    /// A recording, answered by `Done::Transcribed`.
+    pub(crate) fn transcribe(&self, ticket: Ticket, recording: PathBuf) {
+        let asked =
+            self.can_recognise.then(|| self.ask(&self.transcriptions, ticket, What::Transcribe(recording)));
+        let failed = match asked {
+            Some(true) => return,
+            Some(false) => "too many recordings are to be transcribed".to_owned(),
+            None => NO_RECOGNISER.to_owned(),
+        };
+        self.deliver.deliver(ticket, Done::Transcribed(Err(failed)));
+    }
+
     fn ask(&self, places: &Arc<Semaphore>, ticket: Ticket, what: What) -> bool {
         let Ok(place) = Arc::clone(places).try_acquire_owned() else { return false };
         let jobs = self.jobs.as_ref();
@@ -147,17 +200,21 @@ impl Drop for Helpers {
     }
 }
 
+const NO_RECOGNISER: &str = "nobody is there to understand speech: set `recogniser` in [voice]";
+
 type Waiter = (Ticket, OwnedSemaphorePermit);
 
 struct Worker {
     settings: Settings,
     http: Http,
+    recogniser: Option<Recogniser>,
     deliver: Arc<dyn Deliver>,
     clock: Clock,
     spoken: RefCell<Cache<Words, (), Waiter>>,
     sounds: RefCell<Cache<String, Check, Waiter>>,
     processes: Semaphore,
     decoders: Semaphore,
+    transcribers: Semaphore,
 }
 
 async fn work(worker: Rc<Worker>, mut todo: mpsc::Receiver<Job>) {
@@ -173,20 +230,49 @@ async fn work(worker: Rc<Worker>, mut todo: mpsc::Receiver<Job>) {
             }
             What::Speech(words) => worker.speech((ticket, place), words),
             What::Audio(url) => worker.audio((ticket, place), url),
+            What::Speak(utterance) => {
+                let worker = Rc::clone(&worker);
+                spawn_local(async move {
+                    let told = |heard| worker.deliver.deliver(ticket, Done::Heard(heard));
+                    if let Some(recogniser) = &worker.recogniser {
+                        recogniser.hear(utterance, told).await;
+                    }
+                    drop(place);
+                });
+            }
+            What::Transcribe(recording) => {
+                let worker = Rc::clone(&worker);
+                spawn_local(async move {
+                    let _turn = worker.transcribers.acquire().await;
+                    let text = match &worker.recogniser {
+                        Some(recogniser) => recogniser.transcribe(recording).await,
+                        None => Err(NO_RECOGNISER.to_owned()),
+                    };
+                    drop(place);
+                    worker.deliver.deliver(ticket, Done::Transcribed(text));
+                });
+            }
         }
     }
 }
 
 impl Worker {
-    fn new(settings: Settings, http: Http, deliver: Arc<dyn Deliver>) -> Worker {
+    fn new(
+        settings: Settings,
+        http: Http,
+        recogniser: Option<Recogniser>,
+        deliver: Arc<dyn Deliver>,
+    ) -> Worker {
         Worker {
             http,
+            recogniser,
             deliver,
             clock: Clock::new(),
             spoken: RefCell::new(Cache::new(settings.cache)),
             sounds: RefCell::new(Cache::new(settings.cache)),
             processes: Semaphore::new(settings.processes.max(1)),
             decoders: Semaphore::new(limits::DECODERS),
+            transcribers: Semaphore::new(limits::TRANSCRIBERS),
             settings,
         }
     }

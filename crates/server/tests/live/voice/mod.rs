@@ -4,6 +4,7 @@
 mod answer;
 mod app;
 mod caller;
+mod hear;
 mod record;
 
 use server::node::Node;

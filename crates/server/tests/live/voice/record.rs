@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::f64::consts::TAU;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use media::codec::alaw_encode;
@@ -11,6 +10,8 @@ use media::rtp::Header as RtpHeader;
 use media::tone::tone;
 use media::wav::Wav;
 use server::clock::Clock;
+use server::node::Node;
+use store::rest::Resource;
 
 use super::app::App;
 use super::caller::Caller;
@@ -19,7 +20,7 @@ use crate::place::Place;
 use crate::until;
 
 /// Sound of a caller, on its way in real time.
-struct Voice<'a> {
+pub(super) struct Voice<'a> {
     caller: &'a Caller,
     to: SocketAddr,
     sequence: u16,
@@ -29,7 +30,7 @@ struct Voice<'a> {
 }
 
 impl<'a> Voice<'a> {
-    fn new(caller: &'a Caller, to: SocketAddr) -> Voice<'a> {
+    pub(super) fn new(caller: &'a Caller, to: SocketAddr) -> Voice<'a> {
         let clock = Clock::new();
         Voice { caller, to, sequence: 1, timestamp: 160, clock, next: clock.now() }
     }
@@ -54,11 +55,11 @@ impl<'a> Voice<'a> {
         }
     }
 
-    fn tone(&mut self, frequency: f64, ms: u32) {
+    pub(super) fn tone(&mut self, frequency: f64, ms: u32) {
         self.say(&tone(frequency, 8_000, 8_000, ms));
     }
 
-    fn silence(&mut self, ms: u32) {
+    pub(super) fn silence(&mut self, ms: u32) {
         self.say(&vec![0; 8 * ms as usize]);
     }
 }
@@ -86,8 +87,17 @@ fn recordings(place: &Place) -> Vec<String> {
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-fn is_recording(samples: &server::node::Node) -> Option<()> {
-    (sum(samples, |shard| shard.voice.recordings) > 0).then_some(())
+/// What the record has of a kind.
+pub(super) fn rows<R: Resource>(place: &Place) -> Vec<R> {
+    let record = rusqlite::Connection::open(place.database()).unwrap();
+    let mut bodies = record.prepare("SELECT body FROM rest WHERE kind = ?1 ORDER BY id").unwrap();
+    let bodies = bodies.query_map([R::KIND as u8], |row| row.get::<_, String>(0)).unwrap();
+    bodies.map(|body| serde_json::from_str(&body.unwrap()).unwrap()).collect()
+}
+
+/// It is recorded, or heard.
+pub(super) fn is_recording(node: &Node) -> Option<()> {
+    (sum(node, |shard| shard.voice.recordings) > 0).then_some(())
 }
 
 #[test]
