@@ -66,9 +66,11 @@ const SHARD: &[ShardMetric] = &[
         s.voice_prompts
     }),
     gauge("belfry_voice_asks", "Documents and sounds on their way", |s| s.voice_asks),
-    gauge("belfry_voice_recordings", "Recordings under way or on their way to the disk", |s| {
-        s.voice_recordings
-    }),
+    gauge(
+        "belfry_voice_recordings",
+        "Recordings under way or on their way to the disk, and callers whose words are awaited",
+        |s| s.voice_recordings,
+    ),
     counter("belfry_calls_started_total", "Calls placed", |s| s.calls_started),
     counter("belfry_calls_answered_total", "Calls answered", |s| s.calls_answered),
     counter("belfry_calls_failed_total", "Calls that ended without an answer", |s| s.calls_failed),

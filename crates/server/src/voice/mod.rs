@@ -126,6 +126,11 @@ impl Common {
             public_url: public_url.into(),
         }
     }
+
+    /// Of all shards, for the REST interface.
+    pub(crate) fn files(&self) -> &Arc<Files> {
+        &self.files
+    }
 }
 
 /// In whose name an application is asked.

@@ -335,7 +335,7 @@ impl Voice {
         let owner = Arc::clone(&leg.owner);
         let recording = leg.recording.as_mut()?;
         if let Some(media) = &mut leg.media {
-            recording.flush(media);
+            recording.finish(media);
         }
         let row = row_of(now, &leg.sid, &owner, recording.takes.get(index)?);
         let Take { sid, recorder, mut file, whose, over, .. } = recording.takes.remove(index);

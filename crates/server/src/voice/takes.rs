@@ -99,6 +99,10 @@ impl Recording {
     /// Whoever is here has all that came so far, and gets what it wants from now on.
     pub(super) fn arrange(&mut self, media: &mut MediaSession) {
         let wanted = self.wanted();
+        // Begun anew it would have the rate of another codec: it goes on, with more than is wanted.
+        if wanted.is_some() && self.source.is_some() && self.rate != media.rate() {
+            return;
+        }
         media.stop_recording(&mut Rest(self));
         self.source = wanted;
         if let Some(source) = wanted {
@@ -112,11 +116,19 @@ impl Recording {
         self.wanted().is_none() || self.rate == media.rate()
     }
 
-    /// The last piece, before somebody leaves.
+    /// What came so far, for those who are here, before somebody comes or leaves.
     pub(super) fn flush(&mut self, media: &mut MediaSession) {
-        media.stop_recording(&mut Rest(self));
         if let Some(source) = self.source.filter(|_| self.rate == media.rate()) {
+            media.stop_recording(&mut Rest(self));
             media.record(source);
+        }
+    }
+
+    /// The same, before somebody leaves. Behind a change of codecs only the last one gets it.
+    pub(super) fn finish(&mut self, media: &mut MediaSession) {
+        self.flush(media);
+        if self.takes.len() + usize::from(self.ear.is_some()) == 1 && self.rate != media.rate() {
+            media.stop_recording(&mut Rest(self));
         }
     }
 }
@@ -156,17 +168,4 @@ fn heard<'s>(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_gets_what_it_wants_of_both_directions() {
-        let mut scratch = Vec::new();
-        let given = [1, 10, i16::MAX, 5];
-        let mut take = |wanted| heard(&given, RecordSource::Dual, wanted, &mut scratch).to_vec();
-        assert_eq!(take(RecordSource::Dual), given);
-        assert_eq!(take(RecordSource::Heard), [1, i16::MAX]);
-        assert_eq!(take(RecordSource::Both), [11, i16::MAX]);
-        assert_eq!(heard(&[4, 5], RecordSource::Heard, RecordSource::Heard, &mut scratch), [4, 5]);
-    }
-}
+mod tests;
