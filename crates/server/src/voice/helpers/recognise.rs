@@ -210,8 +210,8 @@ async fn run(
         tokio::join!(feed, listen(output, told)).1
     };
     let late = async {
-        // Its time begins when all was said.
-        let _ = end.await;
+        // Its time begins when it has read all that was said; one that does not read is not waited for.
+        let _ = timeout(limits::TRANSCRIPTION_WAIT, end).await;
         tokio::time::sleep(wait).await;
     };
     let result = tokio::select! {

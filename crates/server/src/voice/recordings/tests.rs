@@ -159,3 +159,32 @@ fn too_many_at_once_are_refused_and_those_open_close() {
     next(&answers).1.unwrap();
     assert!(create(4).is_ok());
 }
+
+/// Hears of the first, and of nothing more until it is let.
+struct Busy(std::sync::Mutex<Receiver<()>>);
+
+impl Deliver for Busy {
+    fn deliver(&self, _ticket: Ticket, _done: Done) {
+        let _ = self.0.lock().unwrap().recv();
+    }
+}
+
+#[test]
+fn a_writer_that_does_not_keep_up_is_told_of() {
+    let place = tempfile::tempdir().unwrap();
+    let (go_on, busy) = channel();
+    let files = Files::with(place.path(), Arc::new(Busy(std::sync::Mutex::new(busy))), 2).unwrap();
+    let stuck = files.create(Ticket { shard: 0, id: 1 }, "no name").unwrap();
+    let mut file = files.create(Ticket { shard: 0, id: 2 }, &sid(2)).unwrap();
+    let mut flush = || {
+        file.append(&[0; 4]);
+        file.flush()
+    };
+    let refused = (0..=limits::RECORDED_PIECES + 2).find_map(|_| flush().err());
+    assert!(refused.is_some_and(|told| told.contains("does not keep up")));
+    // Their last words have a place all the same.
+    file.close(false);
+    drop((stuck, go_on));
+    drop(files);
+    assert_eq!(names(place.path()), [""; 0]);
+}
