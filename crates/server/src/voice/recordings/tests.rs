@@ -1,5 +1,5 @@
 use std::os::unix::fs::symlink;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use media::record::{RecordOptions, Recorder};
@@ -8,7 +8,7 @@ use media::wav::Wav;
 use super::*;
 use crate::voice::helpers::Done;
 
-struct Told(std::sync::Mutex<Sender<(u64, Result<(), String>)>>);
+struct Told(std::sync::Mutex<SyncSender<(u64, Result<(), String>)>>);
 
 impl Deliver for Told {
     fn deliver(&self, ticket: Ticket, done: Done) {
@@ -21,7 +21,7 @@ impl Deliver for Told {
 type Answers = Receiver<(u64, Result<(), String>)>;
 
 fn start(folder: &Path) -> (Files, Answers) {
-    let (sender, answers) = channel();
+    let (sender, answers) = sync_channel(16);
     (Files::start(folder, Arc::new(Told(std::sync::Mutex::new(sender)))).unwrap(), answers)
 }
 
@@ -149,7 +149,7 @@ fn only_names_of_recordings_become_paths() {
 #[test]
 fn too_many_at_once_are_refused_and_those_open_close() {
     let place = tempfile::tempdir().unwrap();
-    let (sender, answers) = channel();
+    let (sender, answers) = sync_channel(16);
     let told = Arc::new(Told(std::sync::Mutex::new(sender)));
     let files = Files::with(place.path(), told, 2).unwrap();
     let create = |number| files.create(Ticket { shard: 0, id: number }, &sid(u128::from(number)));
@@ -172,7 +172,7 @@ impl Deliver for Busy {
 #[test]
 fn a_writer_that_does_not_keep_up_is_told_of() {
     let place = tempfile::tempdir().unwrap();
-    let (go_on, busy) = channel();
+    let (go_on, busy) = sync_channel(1);
     let files = Files::with(place.path(), Arc::new(Busy(std::sync::Mutex::new(busy))), 2).unwrap();
     let stuck = files.create(Ticket { shard: 0, id: 1 }, "no name").unwrap();
     let mut file = files.create(Ticket { shard: 0, id: 2 }, &sid(2)).unwrap();

@@ -1,7 +1,9 @@
 //! Speech input: what a caller says becomes words, by a program or a web service; and recordings become text.
 
 use std::path::Path;
+use std::time::Duration;
 
+use server::clock::Clock;
 use store::rest::types::{Recording, Transcription};
 
 use super::app::App;
@@ -110,7 +112,11 @@ fn a_recogniser_ends_with_the_call() {
     let process = format!("/proc/{pid}");
     assert!(Path::new(&process).exists());
     assert_eq!(caller.phone.within(&mut dialog, "BYE").status(), 200);
+    let clock = Clock::new();
+    let hung_up = clock.now();
     until("the process is gone", || (!Path::new(&process).exists()).then_some(()));
+    // Before the ten seconds of one whose last word is awaited.
+    assert!(clock.now().since(hung_up) < Duration::from_secs(8));
     nothing_left(&node, 1);
     node.stop();
 }
