@@ -192,6 +192,8 @@ impl Play {
                 let speech = Speech { text: rest.into(), is_final: word == "says", confidence: Some(875) };
                 self.script.handle_speech(self.now, speech, out);
             }
+            "starts" => self.script.handle_speaking(self.now, true),
+            "trails" => self.script.handle_speaking(self.now, false),
             "referred" => {
                 let id = self.refer.unwrap_or(Id(0));
                 self.script.handle_referred(self.now, id, rest.parse().expect("a status"), out);

@@ -125,7 +125,7 @@ impl Config {
     fn resolve_paths(&mut self, folder: &Path) {
         let tls = [&mut self.tls.certificate, &mut self.tls.key, &mut self.tls.ca];
         let paths = [&mut self.server.data, &mut self.server.control];
-        let voice = [&mut self.voice.documents, &mut self.voice.prompts];
+        let voice = [&mut self.voice.documents, &mut self.voice.prompts, &mut self.voice.recordings];
         for path in paths.into_iter().chain(tls.into_iter().flatten()).chain(voice.into_iter().flatten()) {
             *path = folder.join(&*path);
         }

@@ -26,6 +26,12 @@ pub struct Voice {
     pub prompts: Option<PathBuf>,
     /// Empty: flite and espeak-ng.
     pub speech: Vec<Box<str>>,
+    /// Empty: nobody listens to words. One URL, or a program and its arguments.
+    pub recogniser: Vec<Box<str>>,
+    /// `<data>/recordings` unless named.
+    pub recordings: Option<PathBuf>,
+    /// Without a slash at its end.
+    pub public_url: Option<Box<str>>,
     /// In whose name the applications are asked.
     pub account: Box<str>,
     /// Signs the requests to them.
@@ -80,23 +86,7 @@ impl Voice {
 
     pub(super) fn read(reader: &mut Reader<'_>) -> Self {
         let mut section = reader.section("voice");
-        let media = section
-            .optional("media", "Address at which media is received. Applications answer no calls without it.")
-            .map(|Address(ip)| ip);
-        if media.is_some_and(|ip: IpAddr| ip.is_unspecified()) {
-            section.mistake("media", "`media` is every address", "one address, which callers are told");
-        }
-        let advertise = section
-            .optional(
-                "media_advertise",
-                "Address callers are told to send media to, where it is not `media` (behind NAT).",
-            )
-            .map(|Address(ip)| ip);
-        let Ports(ports) = section.key(
-            "media_ports",
-            Ports(20_000..=39_999),
-            "UDP ports for media, two a call: for RTP and RTCP. Shards share them. Beyond, callers get 503.",
-        );
+        let (media, advertise, ports) = sockets(&mut section);
         let numbers = numbers(&mut section, media.is_some());
         let documents = documents(&mut section, &numbers);
         let mail = read_mail(&mut section);
@@ -122,6 +112,18 @@ impl Voice {
                 Vec::new(),
                 "Program that speaks, and its arguments, in which `{voice}` and `{language}` are replaced: text in, WAV out. flite and espeak-ng when empty.",
             ),
+            recogniser: section.list(
+                "recogniser",
+                Vec::new(),
+                "Program that understands speech, and its arguments, in which `{language}` and `{hints}` are replaced: samples in (16 bits, 8 kHz), lines of text or JSON out. Or one URL, to which WAV is posted. Nobody listens when empty.",
+            ),
+            recordings: section.optional(
+                "recordings",
+                "Folder of recordings, made with the first. `recordings` in `server.data` when not given.",
+            ),
+            public_url: section
+                .optional("public_url", "Where applications find this node's HTTP: `RecordingUrl` begins with it. `http://` and `http.listen` when not given.")
+                .map(|Base(url)| url),
             account: section.key("account", ACCOUNT.into(), "`AccountSid` of requests to applications."),
             auth_token: section.optional("auth_token", "Secret that signs requests to applications: `X-Twilio-Signature`."),
             mail,
@@ -129,6 +131,28 @@ impl Voice {
         section.finish();
         voice
     }
+}
+
+/// Where media is received, what callers are told of it, and on which ports.
+fn sockets(section: &mut Section<'_, '_>) -> (Option<IpAddr>, Option<IpAddr>, RangeInclusive<u16>) {
+    let media = section
+        .optional("media", "Address at which media is received. Applications answer no calls without it.")
+        .map(|Address(ip)| ip);
+    if media.is_some_and(|ip: IpAddr| ip.is_unspecified()) {
+        section.mistake("media", "`media` is every address", "one address, which callers are told");
+    }
+    let advertise = section
+        .optional(
+            "media_advertise",
+            "Address callers are told to send media to, where it is not `media` (behind NAT).",
+        )
+        .map(|Address(ip)| ip);
+    let Ports(ports) = section.key(
+        "media_ports",
+        Ports(20_000..=39_999),
+        "UDP ports for media, two a call: for RTP and RTCP. Shards share them. Beyond, callers get 503.",
+    );
+    (media, advertise, ports)
 }
 
 impl Default for Voice {
@@ -263,6 +287,21 @@ impl Value for Address {
 
     fn read(value: &DeValue<'_>) -> Option<Self> {
         value.as_str()?.parse().ok().map(Address)
+    }
+
+    fn show(&self) -> String {
+        format!("\"{}\"", self.0)
+    }
+}
+
+struct Base(Box<str>);
+
+impl Value for Base {
+    const EXPECTED: &'static str = "a URL, as \"https://voice.example\"";
+
+    fn read(value: &DeValue<'_>) -> Option<Self> {
+        let url = value.as_str()?.trim_end_matches('/');
+        ivr::request::resolve(None, url, &["http", "https"]).map(|_| Base(url.into()))
     }
 
     fn show(&self) -> String {

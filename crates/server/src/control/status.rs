@@ -80,6 +80,7 @@ pub struct ShardCounters {
     pub voice_queues: u64,
     pub voice_members: u64,
     pub voice_seats: u64,
+    pub voice_recordings: u64,
 
     // Since the start.
     pub calls_started: u64,
@@ -204,6 +205,7 @@ impl ShardCounters {
         self.voice_queues = voice.queues;
         self.voice_members = voice.members;
         self.voice_seats = voice.seats;
+        self.voice_recordings = voice.recordings;
         self.voice_calls_started = voice.calls_total;
         self.voice_digits = voice.digits_total;
         self.media_packets_in = voice.packets_in;

@@ -70,6 +70,11 @@ const SHARD: &[ShardMetric] = &[
     gauge("belfry_voice_queues", "Queues somebody waits in", |s| s.voice_queues),
     gauge("belfry_voice_members", "Members of conferences and queues", |s| s.voice_members),
     gauge("belfry_voice_seats", "Calls that are, or want to be, in a conference or queue", |s| s.voice_seats),
+    gauge(
+        "belfry_voice_recordings",
+        "Recordings under way or on their way to the disk, and callers whose words are awaited",
+        |s| s.voice_recordings,
+    ),
     counter("belfry_calls_started_total", "Calls placed", |s| s.calls_started),
     counter("belfry_calls_answered_total", "Calls answered", |s| s.calls_answered),
     counter("belfry_calls_failed_total", "Calls that ended without an answer", |s| s.calls_failed),

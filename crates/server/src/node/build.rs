@@ -20,7 +20,8 @@ use crate::net::{Io, Listener, NetSettings};
 use crate::routes;
 use crate::shard::voice::Post;
 use crate::shard::{CallerProof, Letter, Parts, Reload, Shard, run_on_this_thread};
-use crate::voice::helpers::{self, Helpers};
+use crate::voice::helpers::{self, Deliver, Helpers};
+use crate::voice::recordings::Files;
 use crate::voice::{Common, Voice};
 
 /// What all shards are made from.
@@ -311,11 +312,18 @@ pub(crate) fn voice_common(config: &Config, outlets: &[Outlet<Letter>]) -> Resul
         prompts: voice.prompts.clone(),
         command: (!voice.speech.is_empty()).then(|| voice.speech.iter().map(ToString::to_string).collect()),
         mail: voice.mail.clone(),
+        recogniser: (!voice.recogniser.is_empty())
+            .then(|| voice.recogniser.iter().map(ToString::to_string).collect()),
         ..helpers::Settings::default()
     };
     let post = Arc::new(Post(outlets.to_vec()));
+    let folder = voice.recordings.clone().unwrap_or_else(|| config.server.data.join("recordings"));
+    let files =
+        Files::start(&folder, Arc::clone(&post) as Arc<dyn Deliver>).context("recordings cannot be kept")?;
     let helpers = Helpers::start(&settings, post).context("what speaks and asks cannot begin")?;
-    Ok(Some(Common::new(config.voice.clone(), &config.sip.default_domain, Arc::new(helpers))))
+    let url = voice.public_url.clone().unwrap_or_else(|| format!("http://{}", config.http.listen).into());
+    let domain = &config.sip.default_domain;
+    Ok(Some(Common::new(config.voice.clone(), domain, Arc::new(helpers), Arc::new(files), &url)))
 }
 
 fn bind(io: &mut Io, listener: &Listener, wanted: usize, shard: u16) -> Result<()> {

@@ -17,7 +17,7 @@ use super::Owner;
 use super::dial::Dialing;
 use super::ports::Pair;
 use super::prompts::Speaking;
-use super::record::Recording;
+use super::record::{Beep, Recording};
 use super::rooms::Seat;
 use super::stream::Streams;
 
@@ -49,6 +49,8 @@ pub(super) struct Leg {
     pub(super) partner: Partner,
     pub(super) recording: Option<Box<Recording>>,
     pub(super) streams: Option<Box<Streams>>,
+    /// A Record that begins once it is out.
+    pub(super) beep: Option<Box<Beep>>,
     /// What its script has dialled.
     pub(super) dialing: Option<Box<Dialing>>,
     /// It is a phone of that one.
@@ -120,6 +122,7 @@ impl Leg {
             partner: Partner::Nobody,
             recording: None,
             streams: None,
+            beep: None,
             dialing: None,
             party: None,
             hops: sip::limits::MAX_FORWARDS,

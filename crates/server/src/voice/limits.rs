@@ -1,5 +1,7 @@
 //! Limits of programmable voice, with their reasons and what happens at them.
 
+use std::time::Duration;
+
 /// Prompts a shard keeps encoded. Those not played lately make room.
 pub(super) const PROMPTS: usize = 1_024;
 
@@ -45,3 +47,25 @@ pub(super) const ROOM_KNOWN: std::time::Duration = std::time::Duration::from_sec
 
 /// A member that the other shard has not spoken of for so long is a ghost: the room lets it go, and its script goes on.
 pub(super) const ROOM_LOST: std::time::Duration = std::time::Duration::from_secs(5);
+/// Recordings of the node that are open: each has a file. One more fails with code 13600.
+pub(super) const RECORDINGS: usize = 2_048;
+
+/// Pieces of 200 ms that wait for the disk: three seconds of 1,000 recordings. A recording that finds no place ends with
+/// code 13600.
+pub(super) const RECORDED_PIECES: usize = 16_384;
+
+/// Recordings of one leg at a time: a Record verb's, a Dial's or conference's, and one of the REST interface. One more is
+/// refused.
+pub(super) const RECORDINGS_PER_LEG: usize = 3;
+
+/// The longest recording that no Record verb limits: that of the longest call. What is beyond is not kept.
+pub(super) const RECORDING: Duration = ivr::limits::CALL_DURATION;
+
+/// Sound before the beginning of speech that a recogniser gets: words begin softly, and speech is noticed late.
+pub(super) const BEFORE_SPEECH_MS: u32 = 500;
+
+/// Silence that ends speech, when the document does not say.
+pub(super) const END_OF_SPEECH: Duration = Duration::from_millis(1_000);
+
+/// Characters of a transcription that are kept: as many as fit a row, whatever they are.
+pub(super) const TRANSCRIPTION: usize = 8_192;

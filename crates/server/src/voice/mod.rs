@@ -20,13 +20,16 @@ mod party;
 mod perform;
 mod ports;
 mod prompts;
+mod recognise;
 mod record;
+pub(crate) mod recordings;
 mod refer;
 mod resolving;
 mod ringing;
 mod rooms;
 mod speak;
 mod stream;
+mod takes;
 mod tick;
 
 use std::collections::{HashMap, VecDeque};
@@ -50,6 +53,8 @@ use numbers::Numbers;
 use outgoing::Home;
 use party::Party;
 use ports::Ports;
+use record::Recordings;
+use recordings::Files;
 use ringing::RingTones;
 
 pub use letter::VoiceLetter;
@@ -95,6 +100,8 @@ pub struct VoiceCounts {
     pub members: u64,
     /// Legs of this shard that are, or want to be, in a room or queue.
     pub seats: u64,
+    /// Recordings under way, those that only wait for the disk among them, and callers whose words are awaited.
+    pub recordings: u64,
     /// Dialogs, those that only wait for the answer to their BYE among them.
     pub sessions: u64,
 
@@ -120,11 +127,32 @@ pub(crate) struct Common {
     domain: Box<str>,
     numbers: Arc<Numbers>,
     helpers: Arc<Helpers>,
+    files: Arc<Files>,
+    /// Under which applications find this node's HTTP.
+    public_url: Box<str>,
 }
 
 impl Common {
-    pub(crate) fn new(config: config::Voice, domain: &str, helpers: Arc<Helpers>) -> Common {
-        Common { numbers: Arc::new(Numbers::new(&config)), domain: domain.into(), config, helpers }
+    pub(crate) fn new(
+        config: config::Voice,
+        domain: &str,
+        helpers: Arc<Helpers>,
+        files: Arc<Files>,
+        public_url: &str,
+    ) -> Common {
+        Common {
+            numbers: Arc::new(Numbers::new(&config)),
+            config,
+            domain: domain.into(),
+            helpers,
+            files,
+            public_url: public_url.into(),
+        }
+    }
+
+    /// Of all shards, for the REST interface.
+    pub(crate) fn files(&self) -> &Arc<Files> {
+        &self.files
     }
 }
 
@@ -156,6 +184,7 @@ pub(crate) struct Voice {
     rooms: rooms::Rooms,
     resolving: resolving::Resolving,
     texts: messages::Texts,
+    recordings: Recordings,
     by_session: HashMap<SessionId, Key>,
     /// What scripts want done, in their order.
     todo: VecDeque<(Key, Effect)>,
@@ -191,6 +220,7 @@ impl Voice {
             resolving: resolving::Resolving::default(),
             texts: messages::Texts::default(),
             rooms: rooms::Rooms::new(shard, shards, rng.fork()),
+            recordings: Recordings::new(Arc::clone(&common.files), &common.public_url),
             rng,
             by_session: HashMap::new(),
             todo: VecDeque::new(),
@@ -228,6 +258,7 @@ impl Voice {
             prompts: prompts as u64,
             asks: (self.asks.open() + self.texts.open()) as u64,
             streams: self.asks.streams() as u64,
+            recordings: self.recordings_open() as u64,
             ..self.counts
         }
     }
@@ -267,6 +298,13 @@ impl Voice {
 
     /// From the helpers.
     fn handle_done(&mut self, now: Instant, posted: Posted, world: &mut World<'_>) {
+        let Posted { ticket, done } = posted;
+        let posted = match done {
+            Done::Written(result) => return self.written(now, ticket, result, world),
+            Done::Heard(heard) => return self.heard(now, ticket, heard, world),
+            Done::Transcribed(result) => return self.transcribed(now, ticket, result, world),
+            done => Posted { ticket, done },
+        };
         match (self.asks.take(posted.ticket), posted.done) {
             (Some(Wanted::Document(actor, id)), Done::Fetched(result)) => {
                 self.drive(now, actor, world, |script, out| script.handle_fetched(now, id, result, out));
@@ -379,6 +417,7 @@ impl Voice {
 
     /// RTCP's goodbye, and the ports are free.
     fn close_media(&mut self, now: Instant, key: Key) {
+        self.end_recordings(now, key);
         let Some(leg) = self.legs.get_mut(key) else { return };
         let (media, pair) = (leg.media.take(), leg.pair.take());
         leg.speaking = None;

@@ -218,6 +218,7 @@ impl Voice {
         }
         self.tell_events(now, world);
         self.tick_rooms(now, world);
+        self.mind_recordings(now);
         self.wake(now, world);
     }
 
@@ -232,9 +233,13 @@ impl Voice {
                     }
                     self.digit(now, key, digit.to_char(), world);
                 }
-                Event::PromptEnded { id } => self.piece_ended(now, key, Some(id), world),
+                Event::PromptEnded { id } => {
+                    self.beep_ended(now, key, id, world);
+                    self.piece_ended(now, key, Some(id), world);
+                }
                 Event::DigitsSent => self.piece_ended(now, key, None, world),
-                Event::Speech(_) | Event::Latched(_) => {}
+                Event::Speech(event) => self.spoke(now, key, event, world),
+                Event::Latched(_) => {}
             }
         }
         self.clockwork.events = events;

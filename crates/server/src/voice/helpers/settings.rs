@@ -23,6 +23,8 @@ pub(crate) struct Settings {
     pub(crate) flite: PathBuf,
     /// The program for other languages.
     pub(crate) espeak: PathBuf,
+    /// Understands speech: a program and its arguments, in which `{language}` and `{hints}` are replaced, or one URL.
+    pub(crate) recogniser: Option<Vec<String>>,
     /// Engines that run at the same time.
     pub(crate) processes: usize,
     pub(crate) speech_timeout: Duration,
@@ -42,6 +44,7 @@ impl Default for Settings {
             command: None,
             flite: "flite".into(),
             espeak: "espeak-ng".into(),
+            recogniser: None,
             processes: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             speech_timeout: limits::SPEECH_TIMEOUT,
             mail: None,

@@ -8,6 +8,7 @@ use sip::wire::{Message, Method, Reply};
 
 use super::*;
 use crate::voice::helpers::{Deliver, Done, Helpers, Ticket};
+use crate::voice::recordings::Files;
 use crate::voice::{Common, Reach, Wish};
 
 const US: &str = "127.0.0.1:5060";
@@ -35,7 +36,9 @@ impl Stage {
             ports: 30_000..=30_999,
             ..Default::default()
         };
-        let common = Common::new(config, "example.test", Arc::new(helpers));
+        let files = Files::start(&std::env::temp_dir().join("no-recordings"), Arc::new(Nobody)).unwrap();
+        let common =
+            Common::new(config, "example.test", Arc::new(helpers), Arc::new(files), "http://127.0.0.1");
         let now = Instant::from_unix_seconds(1_700_000_000);
         Stage {
             voice: Voice::new(&common, 1, 4).unwrap().unwrap(),

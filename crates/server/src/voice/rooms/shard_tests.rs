@@ -22,6 +22,7 @@ use super::super::helpers::{self, Deliver, Done, Helpers, Ticket};
 use super::super::leg::Leg;
 use super::super::{Common, Posted, Voice, VoiceCounts, VoiceLetter, Wish, World, limits};
 use super::Source;
+use crate::voice::recordings::Files;
 
 /// What helpers find is given by the tests.
 struct Nobody;
@@ -64,7 +65,8 @@ impl Shards {
         let now = Instant::from_unix_seconds(1_800_000_000);
         let helpers = Arc::new(Helpers::start(&helpers::Settings::default(), Arc::new(Nobody)).unwrap());
         let config = crate::config::Voice { media: Some(Ipv4Addr::LOCALHOST.into()), ..Default::default() };
-        let common = Common::new(config, "example.test", helpers);
+        let files = Files::start(&std::env::temp_dir().join("no-recordings"), Arc::new(Nobody)).unwrap();
+        let common = Common::new(config, "example.test", helpers, Arc::new(files), "http://127.0.0.1");
         let voice = |shard| {
             let listener = (Ipv4Addr::LOCALHOST, 5060 + shard).into();
             let endpoint = Endpoint::new(settings(Edge { node: 0, shard }, listener), now);

@@ -156,22 +156,6 @@ fn a_caller_who_gives_up_before_the_document_leaves_nothing() {
 }
 
 #[test]
-fn verbs_that_cannot_be_performed_take_the_way_of_their_failure() {
-    let app = App::new(&[
-        ("/", "<Response><Record action='/recorded'/><Hangup/></Response>"),
-        ("/recorded", "<Response><Hangup/></Response>"),
-    ]);
-    let place = Place::new(&app.voice("/", ""));
-    let mut node = place.start();
-    let mut caller = Caller::new(&place);
-    caller.call();
-    let bye = caller.phone.expect_request("BYE");
-    caller.phone.reply(&bye, "200 OK", "", "");
-    nothing_left(&node, 1);
-    node.stop();
-}
-
-#[test]
 fn a_call_is_hung_up_when_the_node_leaves() {
     let app = App::new(&[("/", "<Response><Say>a</Say><Pause length='600'/></Response>")]);
     let place = Place::new(&app.voice("/", ""));

@@ -10,8 +10,10 @@ mod callee;
 mod caller;
 mod dial;
 mod examples;
+mod hear;
 mod messages;
 mod noted;
+mod record;
 mod rooms;
 mod sipp;
 mod stream;
@@ -44,6 +46,7 @@ pub(crate) fn nothing_left(node: &Node, calls: u64) {
                 + voice.queues
                 + voice.members
                 + voice.seats
+                + voice.recordings
         };
         (sum(node, |shard| shard.voice.calls_total) == calls && sum(node, left) == 0).then_some(())
     });
