@@ -48,6 +48,9 @@ impl Voice {
         }
         let session = leg.session;
         let key = self.legs.insert(leg);
+        if let Some(leg) = self.legs.get_mut(key) {
+            leg.phase = self.clockwork.add(key);
+        }
         self.by_session.insert(session, key);
         self.counts.calls_total += 1;
         key

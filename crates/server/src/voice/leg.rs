@@ -10,6 +10,7 @@ use media::sdp::{Description, Direction, Local, SrtpPolicy, Versions};
 use media::session::MediaSession;
 use media::srtp::KEY_LEN;
 use sip::session::SessionId;
+use stdx::Instant;
 use stdx::rng::Rng;
 use stdx::slab::Key;
 
@@ -46,6 +47,10 @@ pub(super) struct Leg {
     pub(super) playing: u64,
     /// Whom it hears when nothing is played.
     pub(super) partner: Partner,
+    /// When of the 20 ms it has its tick.
+    pub(super) phase: u8,
+    /// When its scripts are looked at next, at the latest.
+    pub(super) wakes_at: Instant,
     pub(super) recording: Option<Box<Recording>>,
     pub(super) stream: Option<Box<Stream>>,
     /// A transfer of ours that has no answer, and whose script wants it.
@@ -95,6 +100,8 @@ impl Leg {
             speaking: None,
             playing: 0,
             partner: Partner::Nobody,
+            phase: 0,
+            wakes_at: Instant::FAR_FUTURE,
             recording: None,
             stream: None,
             referring: None,

@@ -1,5 +1,7 @@
 //! Limits of programmable voice, with their reasons and what happens at them.
 
+use std::time::Duration;
+
 /// Prompts a shard keeps encoded. Those not played lately make room.
 pub(super) const PROMPTS: usize = 1_024;
 
@@ -9,8 +11,13 @@ pub(super) const PROMPT_CACHED: usize = 1 << 20;
 /// Of each key among the sounds of a prompt.
 pub(super) const DIGIT_MS: u32 = 160;
 
-/// Ticks made up for when the shard was late; older ones are left out, and the peer conceals them.
-pub(super) const LATE_TICKS: u32 = 5;
+/// Phases made up for when the shard was late, five ticks of all legs; what is older is left out, and the peer
+/// conceals it.
+pub(super) const LATE_TURNS: u32 = 50;
+
+/// How far ahead a script's wake-up is noted. One whose deadline is later is woken once more; of one that is over, the
+/// note stays that long: a thousand calls a second leave about a megabyte and a half.
+pub(super) const WAKE_AHEAD: Duration = Duration::from_secs(60);
 
 /// Times one socket is read in a tick, each for a batch. More come from nobody who talks.
 pub(super) const READS: usize = 8;

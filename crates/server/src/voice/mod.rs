@@ -16,6 +16,7 @@ mod messages;
 mod numbers;
 mod offers;
 mod perform;
+mod phases;
 mod ports;
 mod prompts;
 mod record;
@@ -298,6 +299,9 @@ impl Voice {
         let Some(told) = self.actors.get_mut(actor) else { return };
         let mut effects = Vec::new();
         tell(&mut told.script, &mut effects);
+        if let Some(leg) = self.legs.get_mut(told.leg) {
+            self.clockwork.arm(now, told.script.deadline(), told.leg, leg);
+        }
         self.todo.extend(effects.into_iter().map(|effect| (actor, effect)));
         if self.is_performing {
             return;
