@@ -11,9 +11,11 @@ pub(super) const PROMPT_CACHED: usize = 1 << 20;
 /// Of each key among the sounds of a prompt.
 pub(super) const DIGIT_MS: u32 = 160;
 
-/// Phases made up for when the shard was late, five ticks of all legs; what is older is left out, and the peer
-/// conceals it.
-pub(super) const LATE_TURNS: u32 = 50;
+/// Phases turned at once when the shard was late: the rest follows once what came by SIP meanwhile is done.
+pub(super) const TURNS: u32 = 5;
+
+/// How late a phase is made up for, five ticks; what is older is left out, and the peer conceals it.
+pub(super) const LATE: Duration = Duration::from_millis(100);
 
 /// How far ahead a script's wake-up is noted. One whose deadline is later is woken once more; of one that is over, the
 /// note stays that long: a thousand calls a second leave about a megabyte and a half.

@@ -75,10 +75,10 @@ impl Phases {
         None
     }
 
-    /// What was due before `now` is left out, a whole round at a time, so that every leg misses as much and keeps its phase.
-    /// How many rounds.
-    pub(super) fn give_up(&mut self, now: Instant) -> u64 {
-        if now < self.due {
+    /// When more than `late` is to be made up for, all of it is left out: whole rounds, so that every leg misses as much and
+    /// keeps its phase. How many.
+    pub(super) fn give_up(&mut self, now: Instant, late: Duration) -> u64 {
+        if now < self.due + late {
             return 0;
         }
         let rounds = now.since(self.due).as_millis() / TICK.as_millis() + 1;
@@ -278,9 +278,9 @@ pub(super) mod tests {
     #[test]
     fn rounds_that_are_given_up_are_whole_ones() {
         let (mut world, keys) = World::new(200);
-        let before = world.phases.deadline();
-        assert_eq!(world.phases.give_up(before - Duration::from_micros(1)), 0);
-        assert_eq!(world.phases.give_up(before + TICK * 3), 4);
+        let (before, late) = (world.phases.deadline(), TICK * 3);
+        assert_eq!(world.phases.give_up(before + late - Duration::from_micros(1), late), 0, "is made up for");
+        assert_eq!(world.phases.give_up(before + late, late), 4);
         assert_eq!(world.phases.deadline(), before + TICK * 4);
         world.run(before + TICK * 10, ON_TIME);
         let phase = u32::from(world.phase(keys[150]));

@@ -257,11 +257,11 @@ impl Voice {
             return;
         }
         self.clockwork.receive(now, &mut self.legs, &mut self.ports, &mut self.counts);
-        for _ in 0..limits::LATE_TURNS {
+        for _ in 0..limits::TURNS {
             let Some(phase) = self.clockwork.phases.due(now) else { break };
             self.clockwork.turn(now, phase, &mut self.legs, &mut self.rooms, &mut self.counts);
         }
-        self.counts.ticks_missed += self.clockwork.phases.give_up(now);
+        self.counts.ticks_missed += self.clockwork.phases.give_up(now, limits::LATE);
         self.tell_events(now, world);
         self.wake(now, world);
     }
