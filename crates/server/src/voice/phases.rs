@@ -280,7 +280,7 @@ pub(super) mod tests {
         let (mut world, keys) = World::new(200);
         let (before, late) = (world.phases.deadline(), TICK * 3);
         assert_eq!(world.phases.give_up(before + late - Duration::from_micros(1), late), 0, "is made up for");
-        assert_eq!(world.phases.give_up(before + late, late), 4);
+        assert_eq!(world.phases.give_up(before + late + SLOT * 3, late), 4);
         assert_eq!(world.phases.deadline(), before + TICK * 4);
         world.run(before + TICK * 10, ON_TIME);
         let phase = u32::from(world.phase(keys[150]));
