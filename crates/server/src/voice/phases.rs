@@ -22,17 +22,12 @@ pub(super) const ROOMS: u8 = 0;
 const FEW: usize = 32;
 
 /// The legs of one shard by phase, and which phase is next.
+#[derive(Default)]
 pub(super) struct Phases {
     lanes: [Vec<Key>; PHASES],
     next: usize,
     /// When that is.
     due: Instant,
-}
-
-impl Default for Phases {
-    fn default() -> Phases {
-        Phases { lanes: Default::default(), next: 0, due: Instant::default() }
-    }
 }
 
 impl Phases {
