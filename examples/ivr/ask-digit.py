@@ -25,7 +25,7 @@ ASK = """<?xml version="1.0" encoding="UTF-8"?>
 
 SAY = """<?xml version="1.0" encoding="UTF-8"?>
 <Response>
-  <Say>You pressed {digit}. Good bye.</Say>
+  <Say>You pressed {digit}. Thank you for calling. Good bye.</Say>
 </Response>
 """
 

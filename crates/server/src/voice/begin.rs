@@ -51,6 +51,9 @@ impl Voice {
         }
         let session = leg.session;
         let key = self.legs.insert(leg);
+        if let Some(leg) = self.legs.get_mut(key) {
+            leg.phase = self.clockwork.add(key);
+        }
         self.attach(key, session);
         key
     }

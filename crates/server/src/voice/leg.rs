@@ -10,6 +10,7 @@ use media::sdp::{Description, Direction, Local, SrtpPolicy, Versions};
 use media::session::MediaSession;
 use media::srtp::KEY_LEN;
 use sip::session::SessionId;
+use stdx::Instant;
 use stdx::rng::Rng;
 use stdx::slab::Key;
 
@@ -47,6 +48,10 @@ pub(super) struct Leg {
     pub(super) playing: u64,
     /// Whom it hears when nothing is played.
     pub(super) partner: Partner,
+    /// When of the 20 ms it has its tick.
+    pub(super) phase: u8,
+    /// When its scripts are looked at next, at the latest.
+    pub(super) wakes_at: Instant,
     pub(super) recording: Option<Box<Recording>>,
     pub(super) streams: Option<Box<Streams>>,
     /// A Record that begins once it is out.
@@ -120,6 +125,8 @@ impl Leg {
             speaking: None,
             playing: 0,
             partner: Partner::Nobody,
+            phase: 0,
+            wakes_at: Instant::FAR_FUTURE,
             recording: None,
             streams: None,
             beep: None,

@@ -18,6 +18,7 @@ mod offers;
 mod outgoing;
 mod party;
 mod perform;
+mod phases;
 mod ports;
 mod prompts;
 mod recognise;
@@ -398,6 +399,9 @@ impl Voice {
         let Some(told) = self.actors.get_mut(actor) else { return };
         let mut effects = Vec::new();
         tell(&mut told.script, &mut effects);
+        if let Some(leg) = self.legs.get_mut(told.leg) {
+            self.clockwork.arm(now, told.script.deadline(), told.leg, leg);
+        }
         self.todo.extend(effects.into_iter().map(|effect| (actor, effect)));
         if self.is_performing {
             return;
