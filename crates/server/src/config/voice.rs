@@ -29,6 +29,8 @@ pub struct Voice {
     pub account: Box<str>,
     /// Signs the requests to them.
     pub auth_token: Option<Box<str>>,
+    /// Calls are resources of the REST interface.
+    pub records: bool,
 }
 
 /// A number, and the application that answers it.
@@ -97,9 +99,20 @@ impl Voice {
                 Vec::new(),
                 "Program that speaks, and its arguments, in which `{voice}` and `{language}` are replaced: text in, WAV out. flite and espeak-ng when empty.",
             ),
-            account: section.key("account", ACCOUNT.into(), "`AccountSid` of requests to applications."),
-            auth_token: section.optional("auth_token", "Secret that signs requests to applications: `X-Twilio-Signature`."),
+            account: section.key("account", ACCOUNT.into(), "`AccountSid` of requests to applications, and the first account of the REST interface."),
+            auth_token: section.optional(
+                "auth_token",
+                "Secret that signs requests to applications (`X-Twilio-Signature`), and that account's token. Without it requests are not signed, and the token is made at the first start.",
+            ),
+            records: section.key(
+                "records",
+                true,
+                "Whether calls and what went wrong with them can be asked for by REST. Two writes a call.",
+            ),
         };
+        if !ivr::sid::is(ivr::sid::ACCOUNT, &voice.account) {
+            section.mistake("account", "`account` is no sid", "AC and 32 hexadecimal digits");
+        }
         section.finish();
         voice
     }

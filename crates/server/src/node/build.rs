@@ -21,7 +21,7 @@ use crate::routes;
 use crate::shard::voice::Post;
 use crate::shard::{CallerProof, Letter, Parts, Reload, Shard, run_on_this_thread};
 use crate::voice::helpers::{self, Helpers};
-use crate::voice::{Common, Voice};
+use crate::voice::{Common, Numbers, Voice};
 
 /// What all shards are made from.
 pub(crate) struct Shared {
@@ -300,7 +300,11 @@ fn voice(node: &Node, number: usize) -> Result<Option<Voice>> {
 }
 
 /// What all shards' calls have in common; `None`: programmable voice is off.
-pub(crate) fn voice_common(config: &Config, outlets: &[Outlet<Letter>]) -> Result<Option<Common>> {
+pub(crate) fn voice_common(
+    config: &Config,
+    sqlite: &Sqlite,
+    outlets: &[Outlet<Letter>],
+) -> Result<Option<Common>> {
     if !config.voice.is_on() {
         return Ok(None);
     }
@@ -313,7 +317,9 @@ pub(crate) fn voice_common(config: &Config, outlets: &[Outlet<Letter>]) -> Resul
     };
     let post = Arc::new(Post(outlets.to_vec()));
     let helpers = Helpers::start(&settings, post).context("what speaks and asks cannot begin")?;
-    Ok(Some(Common::new(config.voice.clone(), Arc::new(helpers))))
+    let repository = admin::Blocking::new(store::Admin::new(sqlite)?);
+    let numbers = Numbers::load(voice, &repository).context("bound numbers cannot be read")?;
+    Ok(Some(Common::new(config.voice.clone(), numbers, Arc::new(helpers))))
 }
 
 fn bind(io: &mut Io, listener: &Listener, wanted: usize, shard: u16) -> Result<()> {

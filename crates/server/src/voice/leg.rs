@@ -18,6 +18,7 @@ use super::ports::Pair;
 use super::prompts::Speaking;
 use super::record::Recording;
 use super::rooms::Seat;
+use super::rows::Row;
 use super::stream::Stream;
 
 pub(super) struct Leg {
@@ -48,6 +49,12 @@ pub(super) struct Leg {
     pub(super) partner: Partner,
     pub(super) recording: Option<Box<Recording>>,
     pub(super) stream: Option<Box<Stream>>,
+    /// What the record says of the call.
+    pub(super) row: Option<Box<Row>>,
+    /// Notifications of it in the record.
+    pub(super) notifications: u16,
+    /// What it says is silence to others.
+    pub(super) is_muted: bool,
     /// A transfer of ours that has no answer, and whose script wants it.
     pub(super) referring: Option<(Key, Id)>,
 }
@@ -97,6 +104,9 @@ impl Leg {
             partner: Partner::Nobody,
             recording: None,
             stream: None,
+            row: None,
+            notifications: 0,
+            is_muted: false,
             referring: None,
         }
     }

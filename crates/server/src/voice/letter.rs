@@ -1,14 +1,20 @@
 //! What the calls of one shard are sent from elsewhere, and what they want of their shard.
 
+use std::sync::Arc;
+
 use router::Received;
 
-use super::Posted;
+use super::{Numbers, Order, Posted};
 
 /// One letter for the calls of a shard.
 #[derive(Debug)]
 pub enum VoiceLetter {
     /// What became of something that a call needs.
     Done(Posted),
+    /// What the REST interface asks. All shards are asked; the one that knows the call does it.
+    Control(Order),
+    /// Bindings have changed.
+    Numbers(Arc<Numbers>),
 }
 
 /// What calls want done besides SIP. Performed by the shard, in order, once the calls are through with their input.

@@ -7,19 +7,21 @@ mod actor;
 mod asks;
 mod begin;
 mod bridge;
+pub(crate) mod control;
 mod dial;
 pub(crate) mod helpers;
 mod leg;
 mod letter;
 mod limits;
 mod messages;
-mod numbers;
+pub(crate) mod numbers;
 mod offers;
 mod perform;
 mod ports;
 mod prompts;
 mod record;
 mod rooms;
+mod rows;
 mod speak;
 mod stream;
 mod tick;
@@ -28,7 +30,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ivr::script::{Effect, Script};
+use ivr::script::{CallStatus, Effect, Script};
 use sip::endpoint::{Decision, Endpoint, PlanRequest};
 use sip::session::{SessionEvent, SessionId};
 use stdx::Instant;
@@ -41,11 +43,12 @@ use actor::{Actor, Part};
 use asks::{Asks, Wanted};
 use helpers::{Done, Helpers};
 use leg::Leg;
-use numbers::Numbers;
 use ports::Ports;
 
+pub use control::Order;
 pub use letter::VoiceLetter;
 pub(crate) use letter::{Address, Reach, Resolved, Wish};
+pub use numbers::Numbers;
 
 /// What calls cause in the shard's SIP.
 pub(crate) struct World<'a> {
@@ -102,8 +105,8 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    pub(crate) fn new(config: config::Voice, helpers: Arc<Helpers>) -> Common {
-        Common { numbers: Arc::new(Numbers::new(&config)), config, helpers }
+    pub(crate) fn new(config: config::Voice, numbers: Numbers, helpers: Arc<Helpers>) -> Common {
+        Common { numbers: Arc::new(numbers), config, helpers }
     }
 }
 
@@ -120,9 +123,13 @@ pub(crate) struct Owner {
 pub(crate) struct Voice {
     /// What peers are told.
     ip: IpAddr,
-    /// Of numbers that the configuration binds.
-    owner: Arc<Owner>,
     numbers: Arc<Numbers>,
+    /// Calls that come in, and legs of theirs, are written to the record.
+    has_records: bool,
+    /// When calls that ring are looked for.
+    rows_due: Instant,
+    /// Rows of calls that REST asked for and that are no legs yet.
+    placed: HashMap<String, store::rest::types::RestCall>,
     asks: Asks,
     ports: Ports,
     rng: Rng,
@@ -148,11 +155,10 @@ impl Voice {
         getrandom::fill(&mut seed).map_err(|error| std::io::Error::other(error.to_string()))?;
         Ok(Some(Voice {
             ip: config.advertise.unwrap_or(media),
-            owner: Arc::new(Owner {
-                account: config.account.clone(),
-                signing_key: config.auth_token.clone().unwrap_or_default(),
-            }),
             numbers: Arc::clone(&common.numbers),
+            has_records: config.records,
+            rows_due: Instant::default(),
+            placed: HashMap::new(),
             asks: Asks::new(shard, Arc::clone(&common.helpers)),
             ports: Ports::new(media, &config.ports, shard, shards)?,
             rng: Rng::from_seed(seed),
@@ -212,6 +218,8 @@ impl Voice {
     pub(crate) fn handle_letter(&mut self, now: Instant, letter: VoiceLetter, world: &mut World<'_>) {
         match letter {
             VoiceLetter::Done(posted) => self.handle_done(now, posted, world),
+            VoiceLetter::Control(order) => self.handle_order(now, order, world),
+            VoiceLetter::Numbers(numbers) => self.numbers = numbers,
         }
     }
 
@@ -298,6 +306,10 @@ impl Voice {
         let Some(told) = self.actors.get_mut(actor) else { return };
         let mut effects = Vec::new();
         tell(&mut told.script, &mut effects);
+        let (leg, is_up) = (told.leg, told.script.status() == CallStatus::InProgress);
+        if is_up {
+            self.call_answered(now, leg, world);
+        }
         self.todo.extend(effects.into_iter().map(|effect| (actor, effect)));
         if self.is_performing {
             return;
@@ -344,6 +356,8 @@ impl Voice {
     fn remove(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
         self.part(now, key, world);
         self.close_media(now, key);
+        // One that has a script has said how it ended.
+        self.call_ended(now, key, None, world);
         let Some(leg) = self.legs.remove(key) else { return };
         for actor in [leg.main, leg.aside].into_iter().flatten() {
             self.actors.remove(actor);

@@ -78,7 +78,8 @@ impl Voice {
         let Some(leg) = self.legs.get_mut(key) else { return };
         let result = match &mut leg.media {
             Some(media) => media.renegotiate(negotiated),
-            None => MediaSession::new(negotiated, seed, Some(leg.trusted)).map(|media| {
+            None => MediaSession::new(negotiated, seed, Some(leg.trusted)).map(|mut media| {
+                media.mute(leg.is_muted);
                 leg.media = Some(Box::new(media));
             }),
         };

@@ -214,6 +214,7 @@ impl Voice {
         }
         self.tell_events(now, world);
         self.wake(now, world);
+        self.tell_ringing(now, world);
     }
 
     fn tell_events(&mut self, now: Instant, world: &mut World<'_>) {

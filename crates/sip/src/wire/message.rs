@@ -206,6 +206,16 @@ impl Message {
             .map(|line| &self.bytes[line.value()])
     }
 
+    /// Names and values of all headers that have no [`Header`] of their own.
+    pub fn extension_headers(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.lines.iter().filter(|line| line.header == Header::Other).filter_map(|line| {
+            let value = line.value();
+            let name = self.bytes.get(line.start as usize..value.start)?;
+            let colon = memchr::memchr(b':', name)?;
+            Some((name[..colon].trim_ascii(), &self.bytes[value]))
+        })
+    }
+
     pub fn count(&self, header: Header) -> usize {
         self.lines.iter().filter(|line| line.header == header).count()
     }

@@ -2,8 +2,8 @@
 //! of the call afterwards.
 
 mod answer;
-mod app;
-mod caller;
+pub(crate) mod app;
+pub(crate) mod caller;
 
 use server::node::Node;
 use server::shard::ShardStatus;
