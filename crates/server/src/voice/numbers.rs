@@ -111,7 +111,7 @@ fn callback(url: &str, method: &str) -> Option<Callback> {
 }
 
 /// All resources of a kind.
-fn all<T: Resource>(repository: &dyn Repository) -> Result<Vec<T>, StoreError> {
+pub(crate) fn all<T: Resource>(repository: &dyn Repository) -> Result<Vec<T>, StoreError> {
     let mut found = Vec::new();
     loop {
         let filter = RestFilter { offset: found.len() as u64, ascending: true, ..RestFilter::all(T::KIND) };

@@ -1,6 +1,7 @@
 //! Who may ask, and what becomes of an account's numbers when it is suspended.
 
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use crate::place::Place;
 use crate::voice::app::App;
@@ -27,6 +28,29 @@ fn the_first_account_is_made_once_and_kept_where_only_the_operator_reads() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
     rest.get(".json");
     again.kill();
+}
+
+#[test]
+fn a_lost_token_is_made_anew_while_the_node_runs() {
+    let place = Place::new(VOICE);
+    let _node = place.spawn();
+    let belfry = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_belfry"));
+        let output = command.current_dir(place.path(".")).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let old = std::fs::read_to_string(place.path("data/rest-account")).unwrap();
+    let shown = belfry(&["rest", "token", "--renew", SID]);
+    let token = shown.lines().find_map(|line| line.strip_prefix("token ")).unwrap().trim().to_owned();
+    let rest = Rest::new(&place);
+    assert_eq!(rest.as_who(SID, &token).ask("GET", ".json", "").status, 200);
+    let (_, old) = old.trim_end().split_once(':').unwrap();
+    assert_eq!(rest.as_who(SID, old).ask("GET", ".json", "").status, 401);
+    let kept = std::fs::read_to_string(place.path("data/rest-account")).unwrap();
+    assert_eq!(kept, format!("{SID}:{token}\n"));
+    let listed = belfry(&["rest", "accounts", "--json"]);
+    assert!(listed.contains(SID) && !listed.contains(&token), "{listed}");
 }
 
 #[test]
