@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use ivr::request::Method;
 use toml::de::DeValue;
 
-use super::reader::Reader;
+use super::reader::{Reader, Section};
 use super::value::Value;
 
 /// `[voice]`. Nothing of it costs anything while `media` is not given.
@@ -53,23 +53,7 @@ impl Voice {
 
     pub(super) fn read(reader: &mut Reader<'_>) -> Self {
         let mut section = reader.section("voice");
-        let media = section
-            .optional("media", "Address at which media is received. Applications answer no calls without it.")
-            .map(|Address(ip)| ip);
-        if media.is_some_and(|ip: IpAddr| ip.is_unspecified()) {
-            section.mistake("media", "`media` is every address", "one address, which callers are told");
-        }
-        let advertise = section
-            .optional(
-                "media_advertise",
-                "Address callers are told to send media to, where it is not `media` (behind NAT).",
-            )
-            .map(|Address(ip)| ip);
-        let Ports(ports) = section.key(
-            "media_ports",
-            Ports(20_000..=39_999),
-            "UDP ports for media, two a call: for RTP and RTCP. Shards share them. Beyond, callers get 503.",
-        );
+        let (media, advertise, ports) = sockets(&mut section);
         let numbers: Vec<Number> = section.list(
             "numbers",
             Vec::new(),
@@ -116,6 +100,28 @@ impl Voice {
         section.finish();
         voice
     }
+}
+
+/// Where media is received, what callers are told of it, and on which ports.
+fn sockets(section: &mut Section<'_, '_>) -> (Option<IpAddr>, Option<IpAddr>, RangeInclusive<u16>) {
+    let media = section
+        .optional("media", "Address at which media is received. Applications answer no calls without it.")
+        .map(|Address(ip)| ip);
+    if media.is_some_and(|ip: IpAddr| ip.is_unspecified()) {
+        section.mistake("media", "`media` is every address", "one address, which callers are told");
+    }
+    let advertise = section
+        .optional(
+            "media_advertise",
+            "Address callers are told to send media to, where it is not `media` (behind NAT).",
+        )
+        .map(|Address(ip)| ip);
+    let Ports(ports) = section.key(
+        "media_ports",
+        Ports(20_000..=39_999),
+        "UDP ports for media, two a call: for RTP and RTCP. Shards share them. Beyond, callers get 503.",
+    );
+    (media, advertise, ports)
 }
 
 impl Default for Voice {

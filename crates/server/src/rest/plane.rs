@@ -127,7 +127,7 @@ impl Plane {
     }
 
     /// A document that puts the call into the conference.
-    fn into_conference(&self, sid: &str) -> Result<Document, ControlError> {
+    fn conference_document(&self, sid: &str) -> Result<Document, ControlError> {
         let name = escape(&self.get::<Conference>(sid)?.friendly_name);
         let dial = format!("<Response><Dial><Conference>{name}</Conference></Dial></Response>");
         Ok(Document::Inline(dial))
@@ -181,7 +181,7 @@ impl ControlPlane for Plane {
             return Err(ControlError::Unsupported("MachineDetection"));
         }
         let document = match &start.conference {
-            Some(conference) => self.into_conference(conference)?,
+            Some(conference) => self.conference_document(conference)?,
             None => start.document,
         };
         let mut plan = self.plan(document)?;
