@@ -1,5 +1,9 @@
 //! Bound numbers, and calls that are looked at and changed while they are up.
 
+use std::net::SocketAddr;
+
+use media::rtp::Header;
+
 use crate::call::Dialog;
 use crate::place::{Place, Process};
 use crate::until;
@@ -30,6 +34,7 @@ struct Live {
     rest: Rest,
     caller: Caller,
     dialog: Dialog,
+    remote: SocketAddr,
     form: Form,
     _node: Process,
     _place: Place,
@@ -42,14 +47,30 @@ impl Live {
         let rest = Rest::new(&place);
         bind(&rest, app, "");
         let mut caller = Caller::new(&place);
-        let (dialog, _) = caller.call();
+        let (dialog, remote) = caller.call();
         let form = until("the application is asked", || app.asked_for("/"));
-        Live { rest, caller, dialog, form, _node: node, _place: place }
+        Live { rest, caller, dialog, remote, form, _node: node, _place: place }
     }
 
     /// The call's resource.
     fn path(&self) -> String {
         format!("/Calls/{}.json", self.form["CallSid"])
+    }
+
+    /// Says something, a packet for each that comes or does not, and listens whether it comes back.
+    fn echoes(&self, sequence: &mut u16) -> bool {
+        let mut buffer = [0; 2048];
+        (0..12).fold(false, |heard, _| {
+            *sequence += 1;
+            let timestamp = u32::from(*sequence) * 160;
+            let header =
+                Header { payload_type: 8, sequence: *sequence, timestamp, ssrc: 7, ..Header::default() };
+            let mut packet = Vec::new();
+            header.write(&[0x2a; 160], &mut packet);
+            self.caller.rtp.send_to(&packet, self.remote).unwrap();
+            let came = self.caller.rtp.recv_from(&mut buffer).map_or(0, |(length, _)| length);
+            heard || buffer[..came].ends_with(&[0x2a; 80])
+        })
     }
 
     #[track_caller]
@@ -150,9 +171,13 @@ fn one_who_is_muted_hears_no_echo_of_himself() {
     let app = App::new(&[("/", "<Response><Echo/></Response>")]);
     let mut live = Live::new(&app);
     live.until_status("in-progress");
+    let mut sequence = 0;
+    until("he hears himself", || live.echoes(&mut sequence).then_some(()));
     live.rest.post(&live.path(), "Mute=true");
     live.caller.drain();
+    assert!(!live.echoes(&mut sequence));
     live.rest.post(&live.path(), "Mute=false");
+    until("he hears himself again", || live.echoes(&mut sequence).then_some(()));
     live.rest.post(&live.path(), "Status=completed");
     live.caller.phone.expect_request("BYE");
 }
