@@ -1,6 +1,7 @@
 //! Bound numbers, and calls that are looked at and changed while they are up.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 
 use media::rtp::Header;
 
@@ -151,6 +152,28 @@ fn a_live_call_is_completed_but_not_canceled() {
     live.caller.phone.reply(&bye, "200 OK", "", "");
     live.until_status("completed");
     live.until_nothing_is_left();
+}
+
+#[test]
+fn a_call_that_rings_can_be_found_and_canceled() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let app = App { address: silent.local_addr().unwrap(), asked: Arc::default() };
+    let place = place();
+    let _node = place.spawn();
+    let rest = Rest::new(&place);
+    bind(&rest, &app, "");
+    let mut caller = Caller::new(&place);
+    let sdp = caller.sdp("8", "sendrecv");
+    let invite = caller.invite(sdp);
+    let call = until("the call is in the record", || {
+        let page = rest.get("/Calls.json?Status=ringing");
+        page["calls"].get(0).cloned()
+    });
+    let path = format!("/Calls/{}.json", call["sid"].as_str().unwrap());
+    assert_eq!(rest.ask("POST", &path, "Url=http://127.0.0.1:9/").fault(), (400, 21220));
+    rest.post(&path, "Status=canceled");
+    assert!(caller.phone.outcome(&invite).status() >= 400);
+    until("the record says so", || (rest.get(&path)["status"] == "canceled").then_some(()));
 }
 
 #[test]
