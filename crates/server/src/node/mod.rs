@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use cluster::Outlet;
+use store::rest::{Kind, RestWrite};
 use store::{Service, Store, Write};
 
 use crate::clock::Clock;
@@ -146,6 +147,8 @@ impl Node {
             Write::CleanBindings { before: now - router::limits::LOG_HORIZON },
             Write::ForgetCalls { before: now - keep },
             Write::ForgetMessages { before: now - router::limits::LONGEST_KEPT },
+            Write::Rest(RestWrite::Forget { kind: Kind::Call, before: now - keep }),
+            Write::Rest(RestWrite::Forget { kind: Kind::Notification, before: now - keep }),
         ];
         for write in writes {
             // A store too busy to clean is cleaned a moment later.
