@@ -14,6 +14,7 @@ use stdx::slab::Key;
 use store::rest::types::{RestCall, TextMessage};
 
 use super::dial::Outgoing;
+use super::leg::Leg;
 use super::{Owner, Voice, World};
 
 pub(crate) use super::limits::CONTROL as PATIENCE;
@@ -153,7 +154,9 @@ impl Voice {
     }
 
     fn live(&self, sid: &str) -> Result<Key, ControlError> {
-        let found = self.legs.iter().find(|(_, leg)| leg.sid == sid && !leg.is_gone);
+        // One that has a script and no dialog is about to be placed.
+        let is_live = |leg: &Leg| leg.main.is_some() || !leg.is_gone;
+        let found = self.legs.iter().find(|(_, leg)| leg.sid == sid && is_live(leg));
         found.map(|(key, _)| key).ok_or(ControlError::NotFound)
     }
 
@@ -223,6 +226,14 @@ fn check(change: &Change, status: Option<CallStatus>) -> Result<(), ControlError
             let message = "The call is answered: its Status can be completed, not canceled";
             Err(ControlError::Invalid(message.to_owned()))
         }
+        // It is over, and only its last recording is not a file yet.
+        Some(
+            CallStatus::Completed
+            | CallStatus::Busy
+            | CallStatus::Failed
+            | CallStatus::NoAnswer
+            | CallStatus::Canceled,
+        ) => Err(ControlError::NotLive),
         // Nobody has answered it yet: there is nobody to perform a document for.
         Some(CallStatus::Queued | CallStatus::Ringing) if change.to.is_some() && change.end.is_none() => {
             Err(ControlError::NotLive)
