@@ -9,7 +9,7 @@ use store::rest::types::{Common, RestAccount};
 use store::rest::{Kind, Resource, RestFilter, RestLoaded, RestRead, RestWrite, Row, Sum, UsageFilter};
 use store::{Loaded, Read, StoreError, Write, WriteDone};
 
-use crate::control::ControlPlane;
+use crate::control::{ControlPlane, Source};
 use crate::fault::Fault;
 use crate::limits;
 
@@ -138,13 +138,13 @@ impl State {
 }
 
 /// Two letters and 32 hexadecimal digits.
-pub fn sid(prefix: &str, control: &dyn ControlPlane) -> String {
-    format!("{prefix}{}", token(control))
+pub fn sid(prefix: &str, source: &dyn Source) -> String {
+    format!("{prefix}{}", token(source))
 }
 
 /// 128 unpredictable bits in hexadecimal digits.
-pub fn token(control: &dyn ControlPlane) -> String {
+pub fn token(source: &dyn Source) -> String {
     let mut bytes = [0; 16];
-    control.fill_random(&mut bytes);
+    source.fill_random(&mut bytes);
     hex::encode(&bytes)
 }

@@ -19,6 +19,8 @@ use tower::ServiceExt;
 
 use crate::plane::{Plane, START};
 
+pub(crate) const FIRST: &str = "AC00000000000000000000000000000001";
+
 pub(crate) struct World {
     pub(crate) plane: Arc<Plane>,
     pub(crate) repository: Arc<Blocking>,
@@ -58,7 +60,8 @@ impl World {
         let mut admin = Admin::new(&store).unwrap();
         admin.ensure_domain("example.org", Instant::from_unix_seconds(START)).unwrap();
         let (plane, repository) = (Arc::new(Plane::default()), Arc::new(Blocking::new(admin)));
-        let me = ensure_account(&*repository, &*plane).unwrap().expect("a new record has no account");
+        let me =
+            ensure_account(&*repository, &*plane, FIRST, None).unwrap().expect("a new record has no account");
         let router = router(State::new(repository.clone(), plane.clone(), "example.org"));
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();

@@ -1,8 +1,12 @@
 //! The end: whoever begins it, everything that runs is stopped once, the application is told once, nothing follows.
 
+use std::time::Duration;
+
 use stdx::Instant;
 
 use super::{CallStatus, Effect, Outbox, Refusal, Role, Script, Start, State};
+use crate::document::Callback;
+use crate::limits;
 use crate::request::{Form, Target};
 
 impl Script {
@@ -51,6 +55,28 @@ impl Script {
                 self.begin(now, out);
             }
         }
+    }
+
+    /// A command: nobody answered yet, and nobody shall.
+    pub fn cancel(&mut self, now: Instant, out: &mut Outbox) {
+        if self.answered_at.is_none() && !matches!(self.state, State::Ended | State::Closing(_)) {
+            self.end(now, CallStatus::Canceled, Some(Effect::Hangup), out);
+        }
+    }
+
+    /// A command: asked from now on when a document cannot be had or read.
+    pub fn set_fallback(&mut self, fallback: Option<Target>) {
+        self.plan.fallback = fallback;
+    }
+
+    /// A command: told of what happens to the call from now on.
+    pub fn set_status_callback(&mut self, callback: Option<Callback>) {
+        self.plan.status = callback;
+    }
+
+    /// A command: how long the call may still last.
+    pub fn limit(&mut self, now: Instant, left: Duration) {
+        self.ends_by = now + left.min(limits::CALL_DURATION);
     }
 
     /// As [`Script::redirect`], with a relative URL allowed.

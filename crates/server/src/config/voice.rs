@@ -36,6 +36,8 @@ pub struct Voice {
     pub account: Box<str>,
     /// Signs the requests to them.
     pub auth_token: Option<Box<str>>,
+    /// Calls are resources of the REST interface.
+    pub records: bool,
     /// `None`: no mail is sent.
     pub mail: Option<MailRelay>,
 }
@@ -124,10 +126,21 @@ impl Voice {
             public_url: section
                 .optional("public_url", "Where applications find this node's HTTP: `RecordingUrl` begins with it. `http://` and `http.listen` when not given.")
                 .map(|Base(url)| url),
-            account: section.key("account", ACCOUNT.into(), "`AccountSid` of requests to applications."),
-            auth_token: section.optional("auth_token", "Secret that signs requests to applications: `X-Twilio-Signature`."),
+            account: section.key("account", ACCOUNT.into(), "`AccountSid` of requests to applications, and the first account of the REST interface."),
+            auth_token: section.optional(
+                "auth_token",
+                "Secret that signs requests to applications (`X-Twilio-Signature`), and that account's token. Without it requests are not signed, and the token is made at the first start.",
+            ),
+            records: section.key(
+                "records",
+                true,
+                "Whether calls and what went wrong with them can be asked for by REST. Two writes a call.",
+            ),
             mail,
         };
+        if !ivr::sid::is(ivr::sid::ACCOUNT, &voice.account) {
+            section.mistake("account", "`account` is no sid", "AC and 32 hexadecimal digits");
+        }
         section.finish();
         voice
     }

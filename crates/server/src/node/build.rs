@@ -22,7 +22,7 @@ use crate::shard::voice::Post;
 use crate::shard::{CallerProof, Letter, Parts, Reload, Shard, run_on_this_thread};
 use crate::voice::helpers::{self, Deliver, Helpers};
 use crate::voice::recordings::Files;
-use crate::voice::{Common, Voice};
+use crate::voice::{Common, Numbers, Voice};
 
 /// What all shards are made from.
 pub(crate) struct Shared {
@@ -301,7 +301,11 @@ fn voice(node: &Node, number: usize) -> Result<Option<Voice>> {
 }
 
 /// What all shards' calls have in common; `None`: programmable voice is off.
-pub(crate) fn voice_common(config: &Config, outlets: &[Outlet<Letter>]) -> Result<Option<Common>> {
+pub(crate) fn voice_common(
+    config: &Config,
+    sqlite: &Sqlite,
+    outlets: &[Outlet<Letter>],
+) -> Result<Option<Common>> {
     if !config.voice.is_on() {
         return Ok(None);
     }
@@ -321,9 +325,12 @@ pub(crate) fn voice_common(config: &Config, outlets: &[Outlet<Letter>]) -> Resul
     let files =
         Files::start(&folder, Arc::clone(&post) as Arc<dyn Deliver>).context("recordings cannot be kept")?;
     let helpers = Helpers::start(&settings, post).context("what speaks and asks cannot begin")?;
-    let url = voice.public_url.clone().unwrap_or_else(|| format!("http://{}", config.http.listen).into());
+    let repository = admin::Blocking::new(store::Admin::new(sqlite)?);
+    let numbers = Numbers::load(voice, &repository).context("bound numbers cannot be read")?;
+    let listen = config.rest.listen.unwrap_or(config.http.listen);
+    let url = voice.public_url.clone().unwrap_or_else(|| format!("http://{listen}").into());
     let domain = &config.sip.default_domain;
-    Ok(Some(Common::new(config.voice.clone(), domain, Arc::new(helpers), Arc::new(files), &url)))
+    Ok(Some(Common::new(config.voice.clone(), numbers, domain, Arc::new(helpers), Arc::new(files), &url)))
 }
 
 fn bind(io: &mut Io, listener: &Listener, wanted: usize, shard: u16) -> Result<()> {

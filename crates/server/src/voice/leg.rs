@@ -20,6 +20,7 @@ use super::ports::Pair;
 use super::prompts::Speaking;
 use super::record::{Beep, Recording};
 use super::rooms::Seat;
+use super::rows::Row;
 use super::stream::Streams;
 
 pub(super) struct Leg {
@@ -66,6 +67,12 @@ pub(super) struct Leg {
     pub(super) from: Box<str>,
     /// Offered in this order.
     pub(super) codecs: &'static [Codec],
+    /// What the record says of the call.
+    pub(super) row: Option<Box<Row>>,
+    /// Notifications of it in the record.
+    pub(super) notifications: u16,
+    /// What it says is silence to others.
+    pub(super) is_muted: bool,
     /// A transfer of ours that has no answer, and whose script wants it.
     pub(super) referring: Option<(Key, Id)>,
 }
@@ -135,6 +142,9 @@ impl Leg {
             hops: sip::limits::MAX_FORWARDS,
             from: "".into(),
             codecs: &CODECS,
+            row: None,
+            notifications: 0,
+            is_muted: false,
             referring: None,
         }
     }

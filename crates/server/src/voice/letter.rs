@@ -1,9 +1,11 @@
 //! What the calls of one shard are sent from elsewhere, and what they want of their shard.
 
+use std::sync::Arc;
+
 use router::{KeptMessage, Received};
 
-use super::Posted;
 use super::rooms::RoomLetter;
+use super::{Numbers, Order, Posted};
 
 /// One letter for the calls of a shard.
 #[derive(Debug)]
@@ -12,6 +14,10 @@ pub enum VoiceLetter {
     Done(Posted),
     /// Between a conference or queue and its members.
     Room(RoomLetter),
+    /// What the REST interface asks. All shards are asked; the one that knows the call does it.
+    Control(Order),
+    /// Bindings have changed.
+    Numbers(Arc<Numbers>),
 }
 
 /// What calls want done besides SIP. Performed by the shard, in order, once the calls are through with their input.

@@ -76,3 +76,18 @@ pub(super) const END_OF_SPEECH: Duration = Duration::from_millis(1_000);
 
 /// Characters of a transcription that are kept: as many as fit a row, whatever they are.
 pub(super) const TRANSCRIPTION: usize = 8_192;
+/// Bytes of a called number or name that bindings are looked up for. Longer ones are nobody's.
+pub(super) const NUMBER: usize = 256;
+
+/// `X-` headers of an INVITE told to its application, and bytes of each value. What is beyond is left out.
+pub(super) const TOLD_HEADERS: usize = 32;
+pub(super) const TOLD_HEADER: usize = 1_024;
+
+/// Of one call in the record: an application that is wrong in each of its documents fills no disk. More are logged only.
+pub(super) const NOTIFICATIONS: u16 = 50;
+
+/// For the shards' answers to a request of the REST interface. Whoever is later does not know the call.
+pub(crate) const CONTROL: Duration = Duration::from_secs(1);
+
+/// How long a call rings before the record has it. Nearly all are answered before, and are written once less.
+pub(super) const RINGING: Duration = Duration::from_secs(1);

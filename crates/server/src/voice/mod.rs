@@ -7,13 +7,14 @@ mod actor;
 mod asks;
 mod begin;
 mod bridge;
+pub(crate) mod control;
 mod dial;
 pub(crate) mod helpers;
 mod leg;
 mod letter;
 mod limits;
 mod messages;
-mod numbers;
+pub(crate) mod numbers;
 mod offers;
 mod outgoing;
 mod party;
@@ -28,6 +29,7 @@ mod refer;
 mod resolving;
 mod ringing;
 mod rooms;
+mod rows;
 mod speak;
 mod stream;
 mod takes;
@@ -37,7 +39,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ivr::script::{Effect, LegEvent, Script};
+use ivr::script::{CallStatus, Effect, LegEvent, Script};
 use sip::endpoint::{Decision, Endpoint, PlanRequest};
 use sip::session::{Cause, SessionEvent, SessionId};
 use stdx::Instant;
@@ -50,7 +52,6 @@ use actor::{Actor, Part};
 use asks::{Asks, Wanted};
 use helpers::{Done, Helpers};
 use leg::Leg;
-use numbers::Numbers;
 use outgoing::Home;
 use party::Party;
 use ports::Ports;
@@ -58,8 +59,10 @@ use record::Recordings;
 use recordings::Files;
 use ringing::RingTones;
 
+pub use control::Order;
 pub use letter::VoiceLetter;
 pub(crate) use letter::{Address, Reach, Resolved, Wish};
+pub use numbers::Numbers;
 
 /// What calls cause in the shard's SIP.
 pub(crate) struct World<'a> {
@@ -136,13 +139,14 @@ pub(crate) struct Common {
 impl Common {
     pub(crate) fn new(
         config: config::Voice,
+        numbers: Numbers,
         domain: &str,
         helpers: Arc<Helpers>,
         files: Arc<Files>,
         public_url: &str,
     ) -> Common {
         Common {
-            numbers: Arc::new(Numbers::new(&config)),
+            numbers: Arc::new(numbers),
             config,
             domain: domain.into(),
             helpers,
@@ -170,9 +174,13 @@ pub(crate) struct Owner {
 pub(crate) struct Voice {
     /// What peers are told.
     ip: IpAddr,
-    /// Of numbers that the configuration binds.
-    owner: Arc<Owner>,
     numbers: Arc<Numbers>,
+    /// Calls that come in, and legs of theirs, are written to the record.
+    has_records: bool,
+    /// When calls that ring are looked for.
+    rows_due: Instant,
+    /// Rows of calls that REST asked for and that are no legs yet.
+    placed: HashMap<String, store::rest::types::RestCall>,
     asks: Asks,
     ports: Ports,
     rng: Rng,
@@ -206,11 +214,10 @@ impl Voice {
         let mut rng = Rng::from_seed(seed);
         Ok(Some(Voice {
             ip: config.advertise.unwrap_or(media),
-            owner: Arc::new(Owner {
-                account: config.account.clone(),
-                signing_key: config.auth_token.clone().unwrap_or_default(),
-            }),
             numbers: Arc::clone(&common.numbers),
+            has_records: config.records,
+            rows_due: Instant::default(),
+            placed: HashMap::new(),
             asks: Asks::new(shard, Arc::clone(&common.helpers)),
             ports: Ports::new(media, &config.ports, shard, shards)?,
             legs: Slab::new(),
@@ -294,6 +301,8 @@ impl Voice {
         match letter {
             VoiceLetter::Done(posted) => self.handle_done(now, posted, world),
             VoiceLetter::Room(letter) => self.handle_room_letter(now, letter, world),
+            VoiceLetter::Control(order) => self.handle_order(now, order, world),
+            VoiceLetter::Numbers(numbers) => self.numbers = numbers,
         }
     }
 
@@ -399,8 +408,12 @@ impl Voice {
         let Some(told) = self.actors.get_mut(actor) else { return };
         let mut effects = Vec::new();
         tell(&mut told.script, &mut effects);
-        if let Some(leg) = self.legs.get_mut(told.leg) {
-            self.clockwork.arm(now, told.script.deadline(), told.leg, leg);
+        let (leg_key, is_up) = (told.leg, told.script.status() == CallStatus::InProgress);
+        if let Some(leg) = self.legs.get_mut(leg_key) {
+            self.clockwork.arm(now, told.script.deadline(), leg_key, leg);
+        }
+        if is_up {
+            self.call_answered(now, leg_key, world);
         }
         self.todo.extend(effects.into_iter().map(|effect| (actor, effect)));
         if self.is_performing {
@@ -456,6 +469,8 @@ impl Voice {
     fn remove(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
         self.part(now, key, world);
         self.close_media(now, key);
+        // One that has a script has said how it ended.
+        self.call_ended(now, key, None, world);
         let Some(leg) = self.legs.remove(key) else { return };
         for actor in [leg.main, leg.aside].into_iter().flatten() {
             self.actors.remove(actor);

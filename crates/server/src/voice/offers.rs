@@ -82,6 +82,7 @@ impl Voice {
             None => MediaSession::new(negotiated, seed, Some(leg.trusted)).map(|mut media| {
                 // Joined before it had a sound.
                 media.listen(matches!(leg.partner, Partner::Leg(_) | Partner::Itself));
+                media.mute(leg.is_muted);
                 leg.media = Some(Box::new(media));
             }),
         };

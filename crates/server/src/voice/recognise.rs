@@ -88,13 +88,13 @@ impl Ear {
 
 impl Voice {
     /// Speech input, besides digits.
-    pub(super) fn recognise(&mut self, _now: Instant, actor: Key, how: Recognition, _world: &mut World<'_>) {
+    pub(super) fn recognise(&mut self, now: Instant, actor: Key, how: Recognition, world: &mut World<'_>) {
         let Some((key, leg)) = self.leg_of(actor) else { return };
         let Some(media) = &mut leg.media else { return };
         let recording = leg.recording.get_or_insert_with(|| Box::new(Recording::new()));
         if !recording.has_room(media) {
             let text = "the caller's words are not heard: a recording has another sampling rate".to_owned();
-            return self.warn(key, code::RECOGNITION, text);
+            return self.warn(now, key, code::RECOGNITION, text, world);
         }
         let end_ms = millis(how.end_of_speech.unwrap_or(limits::END_OF_SPEECH));
         media.detect_speech(Some(SpeechOptions { silence_ms: 0, end_ms }));
@@ -150,7 +150,13 @@ impl Voice {
             }
             Err(problem) => {
                 ear.state = Hearing::Deaf;
-                self.warn(key, code::RECOGNITION, format!("the caller's words are not heard: {problem}"));
+                self.warn(
+                    now,
+                    key,
+                    code::RECOGNITION,
+                    format!("the caller's words are not heard: {problem}"),
+                    world,
+                );
             }
         }
     }
@@ -189,7 +195,7 @@ impl Voice {
                 // Its last words are its last word.
                 let words = ear.words.take().map(|words| Speech { is_final: true, ..words });
                 if let Err(problem) = result {
-                    self.warn(key, code::RECOGNITION, problem);
+                    self.warn(now, key, code::RECOGNITION, problem, world);
                 }
                 self.drive(now, actor, world, |script, _| script.handle_speaking(now, false));
                 words

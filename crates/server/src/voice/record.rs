@@ -141,7 +141,7 @@ impl Voice {
         let whose = Whose::Background { status: status.clone() };
         let begin = Begin { sid: sid.clone(), of, source, trim, max: limits::RECORDING, whose };
         if let Err(problem) = self.begin_take(now, leg, begin) {
-            self.warn(leg, code::RECORDING, format!("the call is not recorded: {problem}"));
+            self.warn(now, leg, code::RECORDING, format!("the call is not recorded: {problem}"), world);
             return None;
         }
         let (row, owner) = self.row_under_way(now, leg, &sid)?;
@@ -454,7 +454,7 @@ impl Voice {
         let Whose::Verb { actor, id } = whose else {
             write(&row, RestWrite::Replace, world);
             if let Err(problem) = result {
-                self.warn(leg, code::RECORDING, format!("the recording ended: {problem}"));
+                self.warn(now, leg, code::RECORDING, format!("the recording ended: {problem}"), world);
             }
             if let Whose::Background { status } = whose {
                 self.tell_status(status.as_ref(), &row, &recorded, &owner);
@@ -492,9 +492,9 @@ impl Voice {
         self.asks.tell(request.to_wire(&owner.signing_key));
     }
 
-    pub(super) fn warn(&self, key: Key, code: u32, text: String) {
+    pub(super) fn warn(&mut self, now: Instant, key: Key, code: u32, text: String, world: &mut World<'_>) {
         let note = Notification { severity: Severity::Warning, code, text, url: None, line: None };
-        self.note(key, &note);
+        self.note(now, key, &note, world);
     }
 
     /// Those under way, those on their way to the disk or to a text, and callers whose words are awaited.

@@ -274,6 +274,7 @@ impl Voice {
         self.tick_rooms(now, world);
         self.mind_recordings(now);
         self.wake(now, world);
+        self.tell_ringing(now, world);
     }
 
     fn tell_events(&mut self, now: Instant, world: &mut World<'_>) {

@@ -111,6 +111,11 @@ impl Place {
         (Ipv4Addr::LOCALHOST, self.base + offset).into()
     }
 
+    /// Where metrics and, without an address of its own, the REST interface are.
+    pub(crate) fn http(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.base + 5).into()
+    }
+
     pub(crate) fn phone(&self, user: &str, transport: Transport) -> Phone {
         let server = self.at(transport);
         let ca = self.path("data/cert.pem");

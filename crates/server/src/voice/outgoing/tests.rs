@@ -7,6 +7,7 @@ use sip::transport::{Packet, Source, Transport};
 use sip::wire::{Message, Method, Reply};
 
 use super::*;
+use crate::voice::Numbers;
 use crate::voice::helpers::{Deliver, Done, Helpers, Ticket};
 use crate::voice::recordings::Files;
 use crate::voice::{Common, Reach, Wish};
@@ -37,8 +38,14 @@ impl Stage {
             ..Default::default()
         };
         let files = Files::start(&std::env::temp_dir().join("no-recordings"), Arc::new(Nobody)).unwrap();
-        let common =
-            Common::new(config, "example.test", Arc::new(helpers), Arc::new(files), "http://127.0.0.1");
+        let common = Common::new(
+            config,
+            Numbers::default(),
+            "example.test",
+            Arc::new(helpers),
+            Arc::new(files),
+            "http://127.0.0.1",
+        );
         let now = Instant::from_unix_seconds(1_700_000_000);
         Stage {
             voice: Voice::new(&common, 1, 4).unwrap().unwrap(),

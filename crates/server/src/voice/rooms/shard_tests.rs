@@ -23,6 +23,7 @@ use super::super::leg::Leg;
 use super::super::{Common, Posted, Voice, VoiceCounts, VoiceLetter, Wish, World, limits};
 use super::Source;
 use crate::voice::recordings::Files;
+use crate::voice::{Numbers, Owner};
 
 /// What helpers find is given by the tests.
 struct Nobody;
@@ -60,13 +61,24 @@ fn settings(edge: Edge, listener: SocketAddr) -> Settings {
     }
 }
 
+fn owner() -> Arc<Owner> {
+    Arc::new(Owner { account: "AC1".into(), signing_key: "".into() })
+}
+
 impl Shards {
     fn new() -> Shards {
         let now = Instant::from_unix_seconds(1_800_000_000);
         let helpers = Arc::new(Helpers::start(&helpers::Settings::default(), Arc::new(Nobody)).unwrap());
         let config = crate::config::Voice { media: Some(Ipv4Addr::LOCALHOST.into()), ..Default::default() };
         let files = Files::start(&std::env::temp_dir().join("no-recordings"), Arc::new(Nobody)).unwrap();
-        let common = Common::new(config, "example.test", helpers, Arc::new(files), "http://127.0.0.1");
+        let common = Common::new(
+            config,
+            Numbers::default(),
+            "example.test",
+            helpers,
+            Arc::new(files),
+            "http://127.0.0.1",
+        );
         let voice = |shard| {
             let listener = (Ipv4Addr::LOCALHOST, 5060 + shard).into();
             let endpoint = Endpoint::new(settings(Edge { node: 0, shard }, listener), now);
@@ -113,7 +125,7 @@ impl Shards {
             time_limit: None,
         };
         self.act(shard, |voice, now, world| {
-            let owner = Arc::clone(&voice.owner);
+            let owner = owner();
             let (sid, ip) = (call.sid.clone(), Ipv4Addr::LOCALHOST.into());
             let leg = Leg::new(SessionId(number), sid, owner, ip, &mut voice.rng);
             let leg = voice.add_leg(now, leg);
@@ -336,7 +348,7 @@ fn who_is_put_out_or_taken_out_of_a_queue_goes_on() {
         shards.call(shard, ENQUEUE);
         shards.deliver(false);
     }
-    let queue = store::rest::queue_sid(&shards.voices[0].0.owner.account, "a");
+    let queue = store::rest::queue_sid(&owner().account, "a");
     let waits: Vec<_> = shards.at_home(|voice, _, _| voice.queue_members(&queue));
     assert_eq!(waits.iter().map(|one| &*one.call_sid).collect::<Vec<_>>(), ["CA3", "CA4"]);
     for (call, expected) in [(Some("CA4"), "CA4"), (None, "CA3")] {

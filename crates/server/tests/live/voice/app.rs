@@ -74,9 +74,12 @@ impl App {
 fn serve(mut stream: TcpStream, documents: &[(&str, &str)], asked: &Mutex<Vec<(String, Form)>>) {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     if let Some((path, body)) = request(&mut stream) {
-        let form = url::form_urlencoded::parse(&body).into_owned().collect();
+        let (path, query) = path.split_once('?').unwrap_or((&path, ""));
+        let fields = [query.as_bytes(), &body]
+            .map(|part| url::form_urlencoded::parse(part).into_owned().collect::<Vec<_>>());
+        let form = fields.into_iter().flatten().collect();
         let document = documents.iter().find(|(at, _)| *at == path).map(|(_, document)| *document);
-        asked.lock().unwrap().push((path, form));
+        asked.lock().unwrap().push((path.to_owned(), form));
         let (status, body) = document.map_or(("404 Not Found", ""), |document| ("200 OK", document));
         let length = body.len();
         let head = format!(

@@ -2,12 +2,12 @@
 //! of the call afterwards.
 
 mod answer;
-mod app;
+pub(crate) mod app;
 mod bad_input;
 mod baresip;
 mod bridge;
 mod callee;
-mod caller;
+pub(crate) mod caller;
 mod dial;
 mod examples;
 mod hear;
