@@ -4,7 +4,6 @@ mod first;
 mod plane;
 mod record;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Router;
@@ -25,7 +24,7 @@ impl Rest {
     pub(crate) fn new(node: &Node) -> Rest {
         let config = &node.shared.config;
         let record = Arc::new(Record::new(node));
-        let plane = Plane::new(node, Arc::clone(&record), recordings(&config.server.data));
+        let plane = Plane::new(node, Arc::clone(&record));
         let state = admin::State::new(Arc::clone(&record) as _, Arc::new(plane), &config.sip.default_domain);
         Rest { router: admin::router(state), record }
     }
@@ -38,9 +37,4 @@ impl Rest {
     pub(crate) fn refresh(&self) {
         self.record.refresh();
     }
-}
-
-/// Where recordings are, one file each, named by their sid.
-fn recordings(data: &std::path::Path) -> PathBuf {
-    data.join("recordings")
 }

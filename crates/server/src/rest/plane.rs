@@ -1,7 +1,5 @@
 //! What requests ask of live calls: put to all shards, one of which knows the call.
 
-use std::fs::File;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -15,6 +13,7 @@ use admin::control::{
 use cluster::Outlet;
 use ivr::document::{Address, Callback};
 use ivr::script::{Plan, Start};
+use media::session::RecordSource;
 use stdx::Instant;
 use store::rest::types::{Application, Conference, RestAccount, TextMessage};
 use store::rest::{Resource, RestLoaded, RestRead};
@@ -25,6 +24,8 @@ use crate::node::Node;
 use crate::shard::Letter;
 use crate::voice::control::{Change, Placing, Reply, Request};
 use crate::voice::numbers::{owner_of, plan_of, plan_of_application, target};
+use crate::voice::record::{Background, Modify};
+use crate::voice::recordings::Files;
 use crate::voice::{Order, Owner, VoiceLetter, control};
 
 const OFF: ControlError = ControlError::Unsupported("Calling without [voice] media in the configuration");
@@ -35,19 +36,20 @@ pub(super) struct Plane {
     record: Arc<Record>,
     /// Applications answer calls here.
     has_voice: bool,
-    recordings: PathBuf,
+    /// `None`: there are no recordings without applications.
+    files: Option<Arc<Files>>,
     /// The shard of the next call.
     next: AtomicUsize,
 }
 
 impl Plane {
-    pub(super) fn new(node: &Node, record: Arc<Record>, recordings: PathBuf) -> Plane {
+    pub(super) fn new(node: &Node, record: Arc<Record>) -> Plane {
         Plane {
             chance: Chance::new(node.clock),
             outlets: node.outlets.clone(),
             record,
             has_voice: node.shared.config.voice.is_on(),
-            recordings,
+            files: node.voice.as_ref().map(|voice| Arc::clone(voice.files())),
             next: AtomicUsize::new(0),
         }
     }
@@ -174,9 +176,6 @@ impl Source for Plane {
 
 impl ControlPlane for Plane {
     fn start_call(&self, start: StartCall) -> Result<(), ControlError> {
-        if start.record {
-            return Err(ControlError::Unsupported("Record of a call to be placed"));
-        }
         if !start.machine_detection.is_empty() {
             return Err(ControlError::Unsupported("MachineDetection"));
         }
@@ -191,12 +190,18 @@ impl ControlPlane for Plane {
         plan.time_limit = start.time_limit.map(|seconds| Duration::from_secs(seconds.into()));
         let credentials = (given(&start.sip_user), given(&start.sip_password));
         let to = Address::parse(&start.call.to, &start.send_digits, credentials.0, credentials.1);
+        let record = start.record.then(|| -> Result<Background, ControlError> {
+            let source = if start.channels == 2 { RecordSource::Dual } else { RecordSource::Both };
+            let status = callback(&start.recording_status_callback)?;
+            Ok(Background { source, trim: false, status, of: "OutboundAPI" })
+        });
         let placing = Placing {
             owner: self.owner(&start.call.common.account)?,
             to,
             from: given(&start.caller_id).unwrap_or_else(|| start.call.from.clone()),
             plan,
             timeout: Duration::from_secs(start.timeout.into()),
+            record: record.transpose()?,
             call: start.call,
         };
         self.tell_one(&Request::Start(Box::new(placing)))
@@ -258,36 +263,31 @@ impl ControlPlane for Plane {
     }
 
     fn modify_recording(&self, sid: &str, status: &str) -> Result<(), ControlError> {
-        self.tell_all(&Request::Recording { sid: sid.to_owned(), status: status.to_owned() })
+        let change = match status {
+            "paused" => Modify::Pause,
+            "in-progress" => Modify::Resume,
+            "stopped" => Modify::Stop,
+            _ => return Err(ControlError::Invalid("Status is paused, in-progress or stopped".to_owned())),
+        };
+        self.tell_all(&Request::Recording { sid: sid.to_owned(), change })
     }
 
     fn recording(&self, sid: &str) -> Option<Audio> {
-        let file = File::open(self.file(sid)?).ok()?;
-        let length = file.metadata().ok()?.len();
-        Some(Audio { length, read: Box::new(file) })
+        let sound = self.files.as_ref()?.open(sid)?;
+        Some(Audio { length: sound.len, read: Box::new(sound.file) })
     }
 
     fn remove_recording(&self, sid: &str) -> Result<(), ControlError> {
-        let Some(file) = self.file(sid) else { return Ok(()) };
-        match std::fs::remove_file(&file) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                tracing::error!(%error, file = %file.display(), "a recording cannot be deleted");
-                Err(ControlError::Busy)
-            }
-            _ => Ok(()),
-        }
+        let Some(files) = &self.files else { return Ok(()) };
+        files.delete(sid).map_err(|error| {
+            tracing::error!(%error, sid, "a recording cannot be deleted");
+            ControlError::Busy
+        })
     }
 
     fn send_message(&self, message: &TextMessage, status_callback: &str) -> Result<(), ControlError> {
         let owner = self.owner(&message.common.account)?;
         let (message, status) = (Box::new(message.clone()), status_callback.to_owned());
         self.tell_one(&Request::Send { message, owner, status })
-    }
-}
-
-impl Plane {
-    /// `None`: no sid of a recording, and so no name of a file.
-    fn file(&self, sid: &str) -> Option<PathBuf> {
-        ivr::sid::is(ivr::sid::RECORDING, sid).then(|| self.recordings.join(format!("{sid}.wav")))
     }
 }

@@ -15,6 +15,7 @@ use store::rest::types::{RestCall, TextMessage};
 
 use super::leg::Leg;
 use super::outgoing::Outgoing;
+use super::record::{Background, Modify};
 use super::{Owner, Voice, World};
 
 pub(crate) use super::limits::CONTROL as PATIENCE;
@@ -63,7 +64,7 @@ pub(crate) enum Request {
     },
     Recording {
         sid: String,
-        status: String,
+        change: Modify,
     },
     /// Of one shard.
     Send {
@@ -91,6 +92,8 @@ pub(crate) struct Placing {
     pub(crate) from: String,
     pub(crate) plan: Plan,
     pub(crate) timeout: Duration,
+    /// Begins with the answer.
+    pub(crate) record: Option<Background>,
 }
 
 /// What is to become of a live call; all of it or nothing.
@@ -130,12 +133,20 @@ impl Voice {
             Request::Dequeue { queue, call, to } => {
                 self.dequeue(now, (&queue, call.as_deref()), to, world).map(Reply::Member)
             }
-            Request::Record { call, .. } => {
-                self.live(&call)?;
-                Err(ControlError::Unsupported("Recording a live call"))
+            Request::Record { call, recording, channels } => {
+                let leg = self.live(&call)?;
+                let begun = self.start_recording(now, leg, &recording, channels);
+                begun.map(|()| Reply::Done).map_err(ControlError::Invalid)
             }
-            Request::Recording { .. } => Err(ControlError::NotFound),
-            Request::Send { .. } => Err(ControlError::Unsupported("Sending a message")),
+            Request::Recording { sid, change } => {
+                let is_known = self.modify_recording(now, &sid, change, world);
+                if is_known { Ok(Reply::Done) } else { Err(ControlError::NotFound) }
+            }
+            Request::Send { message, owner, status } => {
+                let status = Some(status).filter(|url| !url.is_empty());
+                self.send_text(now, *message, owner, status, world);
+                Ok(Reply::Done)
+            }
         }
     }
 
@@ -145,11 +156,11 @@ impl Voice {
         placing: Placing,
         world: &mut World<'_>,
     ) -> Result<Reply, ControlError> {
-        let Placing { call, owner, to, from, plan, timeout } = placing;
+        let Placing { call, owner, to, from, plan, timeout, record } = placing;
         let sid = call.common.sid.clone();
         self.placed.insert(sid.clone(), call);
         let api_version = "2012-04-24".to_owned();
-        self.start_call(now, Outgoing { sid, owner, to, from, plan, timeout, api_version }, world);
+        self.start_call(now, Outgoing { sid, owner, to, from, plan, timeout, api_version, record }, world);
         Ok(Reply::Done)
     }
 

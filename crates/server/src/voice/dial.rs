@@ -171,7 +171,11 @@ impl Voice {
 
     /// A party's phones are hung up, and nobody is told.
     pub(super) fn drop_party(&mut self, now: Instant, key: Key, world: &mut World<'_>) -> Option<Party> {
-        let party = self.parties.remove(key)?;
+        let mut party = self.parties.remove(key)?;
+        if let Some(mut row) = party.row.take() {
+            row.end(now, party.status());
+            row.write(now, world);
+        }
         if let Some(ticket) = party.ticket {
             self.resolving.take(ticket);
         }

@@ -23,7 +23,7 @@ mod phases;
 mod ports;
 mod prompts;
 mod recognise;
-mod record;
+pub(crate) mod record;
 pub(crate) mod recordings;
 mod refer;
 mod resolving;

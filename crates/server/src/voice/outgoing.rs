@@ -18,6 +18,8 @@ use super::actor::{Actor, Part};
 use super::dial::Dialing;
 use super::leg::{Leg, NO_SESSION};
 use super::party::{Party, Whose, shown};
+use super::record::Background;
+use super::rows::Row;
 use super::{Owner, Voice, World};
 use crate::shard::Workers;
 
@@ -33,6 +35,8 @@ pub(super) struct Outgoing {
     /// How long it may ring.
     pub(super) timeout: Duration,
     pub(super) api_version: String,
+    /// Begins with the answer.
+    pub(super) record: Option<Background>,
 }
 
 /// Where this shard's own calls begin.
@@ -84,7 +88,7 @@ impl Home {
 impl Voice {
     /// Begins a call with a script of its own ([`Direction::OutboundApi`]).
     pub(super) fn start_call(&mut self, now: Instant, call: Outgoing, world: &mut World<'_>) {
-        let Outgoing { sid, owner, to, from, plan, timeout, api_version } = call;
+        let Outgoing { sid, owner, to, from, plan, timeout, api_version, record } = call;
         // The script's leg until a phone has answered, whose leg is then the script's.
         let mut leg = Leg::new(NO_SESSION, sid.clone(), Arc::clone(&owner), self.ip, &mut self.rng);
         leg.from = from.as_str().into();
@@ -107,6 +111,7 @@ impl Voice {
         let name = self.home.name_of(&from);
         let mut party = Party::new((actor, Whose::Own), sid, owner, from.into(), name);
         party.timeout = timeout;
+        party.record = record;
         self.call_party(now, leg, party, to, world);
     }
 
@@ -128,6 +133,9 @@ impl Voice {
         {
             leg.sid = before.sid;
             leg.from = before.from;
+            leg.row = before.row;
+            leg.notifications = before.notifications;
+            leg.is_muted = before.is_muted;
         }
         self.drive(now, actor, world, |script, out| script.handle_answered(now, out));
     }
@@ -142,6 +150,10 @@ impl Voice {
         world: &mut World<'_>,
     ) {
         let (address, hops) = (party.take_address(to), party.hops);
+        if self.has_records && party.whose != Whose::Own {
+            let call = self.call_of_party(party.actor, &party);
+            party.row = Some(Box::new(Row::new(now, &call, "")));
+        }
         let key = self.parties.insert(party);
         if let Some(leg) = self.legs.get_mut(caller) {
             leg.dialing.get_or_insert_with(Box::<Dialing>::default).parties.push(key);

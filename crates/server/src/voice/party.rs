@@ -17,7 +17,9 @@ use stdx::slab::Key;
 
 use super::leg::{Leg, NO_SESSION, Partner, codecs_like};
 use super::prompts::Speaking;
+use super::record::Background;
 use super::resolving::What;
+use super::rows::Row;
 use super::{Address, Owner, Reach, Resolved, Voice, Wish, World};
 
 /// What a script's call of somebody has come to.
@@ -58,6 +60,10 @@ pub(super) struct Party {
     pub(super) call_id: String,
     /// `X-` headers of the answer.
     pub(super) answer_headers: Form,
+    /// What the record says of a Dial's call; one of the REST interface has it with its leg.
+    pub(super) row: Option<Box<Row>>,
+    /// Begins with the answer.
+    pub(super) record: Option<Background>,
 }
 
 /// What a party is to the script that is told of it.
@@ -102,6 +108,8 @@ impl Party {
             failure: None,
             call_id: String::new(),
             answer_headers: Form::new(),
+            row: None,
+            record: None,
         }
     }
 
@@ -136,6 +144,15 @@ impl Party {
         };
         self.direct = Some(uri.into());
         Some(address)
+    }
+
+    /// As its call ends.
+    pub(super) fn status(&self) -> CallStatus {
+        match &self.failure {
+            _ if self.is_up => CallStatus::Completed,
+            Some(failure) => failure.status,
+            None => CallStatus::NoAnswer,
+        }
     }
 
     /// Someone was there, and said so: that is more telling than no answer, and any answer more than an error.
@@ -365,6 +382,9 @@ impl Voice {
         party.groups.clear();
         party.call_id = response.call_id().map(text).unwrap_or_default();
         party.answer_headers = extra_headers(response);
+        if let Some(row) = &mut party.row {
+            row.answered_by(now, &party.call_id, world);
+        }
         let losers = std::mem::replace(&mut party.legs, vec![leg]);
         let (actor, whose) = (party.actor, party.whose);
         for loser in losers.into_iter().filter(|loser| *loser != leg) {
@@ -376,8 +396,11 @@ impl Voice {
                 script.handle_leg(now, id, LegEvent::Answered, out);
             }),
             Whose::Own => {
-                self.parties.remove(key);
+                let record = self.parties.remove(key).and_then(|party| party.record);
                 self.take_over(now, actor, leg, world);
+                if let Some(how) = record {
+                    self.begin_recording(now, leg, how, world);
+                }
             }
         }
     }
@@ -445,6 +468,9 @@ impl Voice {
 
     /// Nobody has answered; the script is told of the most telling reason, and at last of this one.
     pub(super) fn party_failed(&mut self, now: Instant, key: Key, code: u16, world: &mut World<'_>) {
+        if let Some(party) = self.parties.get_mut(key) {
+            party.failure.get_or_insert_with(|| failure_of(code, None));
+        }
         // A recording of the ringing is kept, but no connection has it.
         let Some((party, _)) = self.forget_party(now, key, world) else { return };
         let failure = party.failure.unwrap_or_else(|| failure_of(code, None));

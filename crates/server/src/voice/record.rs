@@ -24,19 +24,20 @@ use super::{Owner, Voice, Wish, World, limits};
 pub(super) use super::takes::{Recording, Whose};
 
 /// A recording that no Record verb asked for: of a Dial, a conference's member, or a whole call.
-pub(super) struct Background {
-    pub(super) source: RecordSource,
+#[derive(Clone, Debug)]
+pub(crate) struct Background {
+    pub(crate) source: RecordSource,
     /// Silence at both ends is left out.
-    pub(super) trim: bool,
+    pub(crate) trim: bool,
     /// Told when the file is there.
-    pub(super) status: Option<Callback>,
+    pub(crate) status: Option<Callback>,
     /// What of, as the record has it: `DialVerb`, `Conference`, `StartCallRecordingAPI`.
-    pub(super) of: &'static str,
+    pub(crate) of: &'static str,
 }
 
 /// What the REST interface does to one that is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Modify {
+pub(crate) enum Modify {
     /// What is said from now on is left out.
     Pause,
     Resume,

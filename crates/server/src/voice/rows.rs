@@ -54,13 +54,20 @@ impl Row {
         Row { call: RestCall { started_at: Some(now), ..call }, is_in_record: true }
     }
 
+    /// Somebody who was called has picked up, in the dialog of that Call-ID.
+    pub(super) fn answered_by(&mut self, now: Instant, call_id: &str, world: &mut World<'_>) {
+        self.call.sip_call_id = call_id.to_owned();
+        self.answer(now);
+        self.write(now, world);
+    }
+
     fn answer(&mut self, now: Instant) {
         self.call.status = CallStatus::InProgress.as_str().to_owned();
         self.call.answered_at = Some(now);
         self.call.ring_duration = self.call.started_at.map(|since| seconds(now.since(since)));
     }
 
-    fn end(&mut self, now: Instant, status: CallStatus) {
+    pub(super) fn end(&mut self, now: Instant, status: CallStatus) {
         self.call.status = status.as_str().to_owned();
         self.call.ended_at = Some(now);
         // Of one that was never answered the end ends the ringing.
@@ -69,7 +76,7 @@ impl Row {
         self.call.duration = Some(self.call.answered_at.map_or(0, |since| seconds(now.since(since))));
     }
 
-    fn write(&mut self, now: Instant, world: &mut World<'_>) {
+    pub(super) fn write(&mut self, now: Instant, world: &mut World<'_>) {
         self.call.common.updated_at = now;
         let Ok(row) = self.call.row() else {
             // Texts are as long as SIP allows, the body's limit is beyond them all.
@@ -124,20 +131,6 @@ impl Voice {
         let Some(mut row) = self.legs.get_mut(leg).and_then(|leg| leg.row.take()) else { return };
         let told = if row.call.answered_at.is_some() { CallStatus::Completed } else { CallStatus::NoAnswer };
         row.end(now, status.unwrap_or(told));
-        row.write(now, world);
-    }
-
-    /// A call that the REST interface asked for never became a leg.
-    pub(super) fn call_not_placed(
-        &mut self,
-        now: Instant,
-        sid: &str,
-        status: CallStatus,
-        world: &mut World<'_>,
-    ) {
-        let Some(call) = self.placed.remove(sid) else { return };
-        let mut row = Row::placed(now, call);
-        row.end(now, status);
         row.write(now, world);
     }
 

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use ivr::document::{Severity, Track, code};
-use ivr::script::{Id, MediaStream, Notification, StreamEvent};
+use ivr::document::{Track, code};
+use ivr::script::{Id, MediaStream, StreamEvent};
 use ivr::{sid, signature};
 use media::codec::{Codec, Encoder};
 use media::resample::Resampler;

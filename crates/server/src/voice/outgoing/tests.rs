@@ -80,6 +80,7 @@ impl Stage {
             plan,
             timeout: Duration::from_secs(60),
             api_version: "2010-04-01".into(),
+            record: None,
         };
         self.act(|voice, now, world| voice.start_call(now, call, world));
         let wishes = std::mem::take(&mut self.wishes);
