@@ -11,6 +11,7 @@ pub mod net;
 pub mod node;
 pub mod operate;
 pub mod record;
+mod rest;
 pub mod routes;
 pub mod shard;
 pub mod signals;

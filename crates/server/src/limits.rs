@@ -116,6 +116,12 @@ pub const TRACE_QUEUE: usize = 4_096;
 /// Accounts traced at once: every message of a shard is compared with each. More: the command is told so.
 pub const TRACES: usize = 16;
 
+/// HTTP connections at once at one address: scrapers and clients of the REST interface. More wait in the kernel's queue.
+pub const HTTP_CONNECTIONS: usize = 512;
+
+/// Silence after which one is closed: longer than any answer takes, and than Prometheus waits between two scrapes.
+pub const HTTP_IDLE: Duration = Duration::from_secs(75);
+
 /// Bytes waiting to be written to one XMPP stream. More: the client does not read; what waits is dropped, and the
 /// stream ends with `resource-constraint`. A session that can be resumed is.
 pub const XMPP_WRITE_QUEUE: usize = 1024 * 1024;

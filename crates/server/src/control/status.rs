@@ -76,6 +76,11 @@ pub struct ShardCounters {
     pub voice_ports: u64,
     pub voice_prompts: u64,
     pub voice_asks: u64,
+    pub voice_rooms: u64,
+    pub voice_queues: u64,
+    pub voice_members: u64,
+    pub voice_seats: u64,
+    pub voice_recordings: u64,
     pub xmpp_connections: u64,
     pub xmpp_sessions: u64,
 
@@ -208,6 +213,11 @@ impl ShardCounters {
         self.voice_ports = voice.ports;
         self.voice_prompts = voice.prompts;
         self.voice_asks = voice.asks;
+        self.voice_rooms = voice.rooms;
+        self.voice_queues = voice.queues;
+        self.voice_members = voice.members;
+        self.voice_seats = voice.seats;
+        self.voice_recordings = voice.recordings;
         self.voice_calls_started = voice.calls_total;
         self.voice_digits = voice.digits_total;
         self.media_packets_in = voice.packets_in;

@@ -66,6 +66,15 @@ const SHARD: &[ShardMetric] = &[
         s.voice_prompts
     }),
     gauge("belfry_voice_asks", "Documents and sounds on their way", |s| s.voice_asks),
+    gauge("belfry_voice_rooms", "Conferences, and connections of queues", |s| s.voice_rooms),
+    gauge("belfry_voice_queues", "Queues somebody waits in", |s| s.voice_queues),
+    gauge("belfry_voice_members", "Members of conferences and queues", |s| s.voice_members),
+    gauge("belfry_voice_seats", "Calls that are, or want to be, in a conference or queue", |s| s.voice_seats),
+    gauge(
+        "belfry_voice_recordings",
+        "Recordings under way or on their way to the disk, and callers whose words are awaited",
+        |s| s.voice_recordings,
+    ),
     gauge("belfry_xmpp_connections", "Connections of chat clients open", |s| s.xmpp_connections),
     gauge("belfry_xmpp_sessions", "Chat clients signed in, also those that may come back", |s| {
         s.xmpp_sessions
@@ -175,7 +184,9 @@ const SHARD: &[ShardMetric] = &[
     counter("belfry_xmpp_sign_in_failures_total", "Wrong passwords and unknown users", |s| {
         s.xmpp_sign_in_failures
     }),
-    counter("belfry_xmpp_stanzas_received_total", "Stanzas received from chat clients", |s| s.xmpp_stanzas_in),
+    counter("belfry_xmpp_stanzas_received_total", "Stanzas received from chat clients", |s| {
+        s.xmpp_stanzas_in
+    }),
     counter("belfry_xmpp_stanzas_sent_total", "Stanzas sent to chat clients", |s| s.xmpp_stanzas_out),
     counter("belfry_xmpp_overflows_total", "Chat clients that did not read what they were sent", |s| {
         s.xmpp_overflows

@@ -215,7 +215,8 @@ fn der(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = match usize::from(*first) {
         short @ 0..0x80 => (short, rest),
         long => {
-            let (length, rest) = rest.split_at_checked(long - 0x80).filter(|(length, _)| length.len() <= 4)?;
+            let (length, rest) =
+                rest.split_at_checked(long - 0x80).filter(|(length, _)| length.len() <= 4)?;
             (length.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte)), rest)
         }
     };

@@ -20,8 +20,9 @@ use crate::net::{Io, Listener, NetSettings};
 use crate::routes;
 use crate::shard::voice::Post;
 use crate::shard::{CallerProof, Letter, Parts, Reload, Shard, run_on_this_thread};
-use crate::voice::helpers::{self, Helpers};
-use crate::voice::{Common, Voice};
+use crate::voice::helpers::{self, Deliver, Helpers};
+use crate::voice::recordings::Files;
+use crate::voice::{Common, Numbers, Voice};
 
 /// What all shards are made from.
 pub(crate) struct Shared {
@@ -302,21 +303,36 @@ fn voice(node: &Node, number: usize) -> Result<Option<Voice>> {
 }
 
 /// What all shards' calls have in common; `None`: programmable voice is off.
-pub(crate) fn voice_common(config: &Config, outlets: &[Outlet<Letter>]) -> Result<Option<Common>> {
+pub(crate) fn voice_common(
+    config: &Config,
+    sqlite: &Sqlite,
+    outlets: &[Outlet<Letter>],
+) -> Result<Option<Common>> {
     if !config.voice.is_on() {
         return Ok(None);
     }
     let voice = &config.voice;
     let settings = helpers::Settings {
         allow_private: voice.allow_private,
+        documents: voice.documents.clone(),
         prompts: voice.prompts.clone(),
         command: (!voice.speech.is_empty()).then(|| voice.speech.iter().map(ToString::to_string).collect()),
         mail: voice.mail.clone(),
+        recogniser: (!voice.recogniser.is_empty())
+            .then(|| voice.recogniser.iter().map(ToString::to_string).collect()),
         ..helpers::Settings::default()
     };
     let post = Arc::new(Post(outlets.to_vec()));
+    let folder = voice.recordings.clone().unwrap_or_else(|| config.server.data.join("recordings"));
+    let files =
+        Files::start(&folder, Arc::clone(&post) as Arc<dyn Deliver>).context("recordings cannot be kept")?;
     let helpers = Helpers::start(&settings, post).context("what speaks and asks cannot begin")?;
-    Ok(Some(Common::new(config.voice.clone(), config.sip.default_domain.clone(), Arc::new(helpers))))
+    let repository = admin::Blocking::new(store::Admin::new(sqlite)?);
+    let numbers = Numbers::load(voice, &repository).context("bound numbers cannot be read")?;
+    let listen = config.rest.listen.unwrap_or(config.http.listen);
+    let url = voice.public_url.clone().unwrap_or_else(|| format!("http://{listen}").into());
+    let domain = &config.sip.default_domain;
+    Ok(Some(Common::new(config.voice.clone(), numbers, domain, Arc::new(helpers), Arc::new(files), &url)))
 }
 
 fn bind(io: &mut Io, listener: &Listener, wanted: usize, shard: u16) -> Result<()> {

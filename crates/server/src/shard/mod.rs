@@ -41,7 +41,7 @@ use accounts::Accounts;
 use calls::AccountCalls;
 use load::Load;
 use pace::Pace;
-use worker::Workers;
+pub(crate) use worker::Workers;
 
 /// What a shard is made of. Everything in it was made elsewhere and may move to the shard's thread.
 pub struct Parts {

@@ -10,8 +10,7 @@ use tokio::sync::Semaphore;
 use super::accounts::Known;
 use super::{Command, Letter, Shard};
 use crate::limits;
-use crate::xmpp::sign_in::keys_of;
-use crate::xmpp::{Unavailable, Wish, Xmpp, XmppCounts, XmppLetter};
+use crate::xmpp::{Unavailable, Wish, Xmpp, XmppCounts, XmppLetter, make_keys};
 
 /// Questions and tickets of XMPP, told from the endpoint's, the router's and the shard's, which count from zero, and
 /// from those of calls.
@@ -88,12 +87,12 @@ impl Shard {
             return;
         };
         let to = Ticket { sink: self.parts.edge.shard, id: id | XMPP };
-        let (store, address, of) = (Arc::clone(&self.parts.store), account.address(), account.verifiers.sha256);
+        let (store, address, of) =
+            (Arc::clone(&self.parts.store), account.address(), account.verifiers.sha256);
         tokio::task::spawn_blocking(move || {
-            // Without randomness, or with a record that is far behind, there are no keys, as before.
-            if let Ok(keys) = keys_of(&password.0) {
-                let _ = store.write(Write::AddScram { account: address, of, keys }, to);
-            }
+            let keys = make_keys(&password.0);
+            // With a record that is far behind there are none, as before.
+            let _ = store.write(Write::AddScram { account: address, of, keys }, to);
             drop(permit);
         });
     }

@@ -6,7 +6,8 @@ use xmpp::{Element, Jid};
 /// What becomes of a stanza to a domain that is not ours: an answer for its sender, or nothing.
 pub(super) fn refuse(stanza: &Element, to: &Jid) -> Option<Element> {
     tracing::debug!(domain = to.domain(), "no way to this server");
-    let may_be_told = stanza::may_be_refused(stanza) && stanza.name() != "presence" && stanza.attr("from").is_some();
+    let may_be_told =
+        stanza::may_be_refused(stanza) && stanza.name() != "presence" && stanza.attr("from").is_some();
     may_be_told.then(|| stanza::refusal(stanza, &Condition::RemoteServerNotFound.into()))
 }
 

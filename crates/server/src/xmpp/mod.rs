@@ -24,6 +24,7 @@ use xmpp::host::{self, Host};
 use xmpp::sasl::{Find, Known, Secret};
 
 pub use letter::XmppLetter;
+pub(crate) use sign_in::make_keys;
 use streams::{Event, Streams};
 
 /// What a shard's XMPP is made of. May move to the shard's thread.
@@ -59,11 +60,22 @@ pub(crate) enum Wish {
 /// What an answer is for.
 #[derive(Debug)]
 enum Asked {
-    SignIn { stream: u64, find: Find, domain: Box<str> },
+    SignIn {
+        stream: u64,
+        find: Find,
+        domain: Box<str>,
+    },
     /// Whether there is such an account, for a `Load::User`.
-    User { ticket: host::Ticket, user: Bare },
-    Record { ticket: host::Ticket },
-    Keys { address: Box<str> },
+    User {
+        ticket: host::Ticket,
+        user: Bare,
+    },
+    Record {
+        ticket: host::Ticket,
+    },
+    Keys {
+        address: Box<str>,
+    },
 }
 
 /// The account cache could not ask the record.

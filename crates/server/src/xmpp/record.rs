@@ -1,7 +1,9 @@
 //! The host's words and the record's: the record keeps elements as text and looks into none.
 
 use stdx::Instant;
-use store::xmpp::{ArchivePage, ArchiveQuery, ArchiveRow, RosterRow, UserRow, XmppLoaded, XmppRead, XmppWrite};
+use store::xmpp::{
+    ArchivePage, ArchiveQuery, ArchiveRow, RosterRow, UserRow, XmppLoaded, XmppRead, XmppWrite,
+};
 use store::{StoreError, WriteDone};
 use xmpp::host::effect::{Page, Query, RecordError, RosterItem, Subscription, UserRecord};
 use xmpp::host::{Change, Load, Loaded};

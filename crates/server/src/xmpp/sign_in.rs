@@ -56,25 +56,17 @@ fn name_of(hash: Hash) -> ScramHash {
     }
 }
 
-/// Keys of all hashes for a password. Takes milliseconds: not on a shard.
-///
-/// # Errors
-/// The system gives no randomness.
-pub(crate) fn keys_of(password: &str) -> Result<Arc<[(ScramHash, ScramKeys)]>, getrandom::Error> {
-    let mut all = Vec::with_capacity(HASHES.len());
-    for hash in HASHES {
+/// Keys of all hashes for a password. Takes milliseconds: not on a shard. None when the system gives no randomness: the
+/// account then has none, as one whose password the record has only hashes of.
+pub(crate) fn make_keys(password: &str) -> Arc<[(ScramHash, ScramKeys)]> {
+    let make = |hash| {
         let mut salt = [0; 16];
-        getrandom::fill(&mut salt)?;
+        getrandom::fill(&mut salt).ok()?;
         let keys = sasl::derive(hash, password, &salt, limits::SCRAM_ITERATIONS);
-        let keys = ScramKeys {
-            salt: keys.salt,
-            iterations: keys.iterations,
-            stored: keys.stored,
-            server: keys.server,
-        };
-        all.push((name_of(hash), keys));
-    }
-    Ok(all.into())
+        let sasl::Keys { salt, iterations, stored, server } = keys;
+        Some((name_of(hash), ScramKeys { salt, iterations, stored, server }))
+    };
+    HASHES.into_iter().filter_map(make).collect()
 }
 
 #[cfg(test)]
@@ -113,9 +105,7 @@ mod tests {
         let find = Find::Keys { user: "alice".into(), hash: Hash::Sha256 };
         assert_eq!(check(&find, Some(&alice)), Known::Nobody);
         assert!(wants_keys(&alice));
-        for (hash, keys) in keys_of("secret").unwrap().iter() {
-            alice.verifiers.set_scram(*hash, keys);
-        }
+        alice.verifiers = alice.verifiers.with_scram(&make_keys("secret"));
         assert!(!wants_keys(&alice));
         let Known::Keys(keys) = check(&find, Some(&alice)) else { panic!("no keys") };
         assert_eq!(keys, sasl::derive(Hash::Sha256, "secret", &keys.salt, limits::SCRAM_ITERATIONS));

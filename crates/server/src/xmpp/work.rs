@@ -106,7 +106,9 @@ impl Xmpp {
                 self.tell_host(now, wishes, |host, out| host.handle_bind(now, edge, *request, out));
             }
             XmppLetter::Resume { edge, user, id, seen } => {
-                self.tell_host(now, wishes, |host, out| host.handle_resume(now, edge, (&user, &id, seen), out));
+                self.tell_host(now, wishes, |host, out| {
+                    host.handle_resume(now, edge, (&user, &id, seen), out)
+                });
             }
             XmppLetter::Stanza { edge, element } => {
                 self.tell_host(now, wishes, |host, out| host.handle_stanza(now, edge, element, out));

@@ -14,6 +14,7 @@ mod phone;
 mod place;
 mod presence;
 mod registrar;
+mod rest;
 mod transports;
 mod voice;
 mod xmpp;

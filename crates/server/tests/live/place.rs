@@ -60,7 +60,8 @@ impl Place {
         let at = |offset: u16| format!("127.0.0.1:{}", self.base + offset);
         let listen = format!("\"tcp:{}\", \"tls:{}\", \"ws:{}\", \"wss:{}\"", at(6), at(7), at(8), at(9));
         let file = self.path("belfry.toml");
-        let text = std::fs::read_to_string(&file).unwrap() + &format!("[xmpp]\nlisten = [{listen}]\n{more}\n");
+        let text =
+            std::fs::read_to_string(&file).unwrap() + &format!("[xmpp]\nlisten = [{listen}]\n{more}\n");
         std::fs::write(file, text).unwrap();
         self
     }
@@ -130,6 +131,11 @@ impl Place {
             Transport::Wss => 3,
         };
         (Ipv4Addr::LOCALHOST, self.base + offset).into()
+    }
+
+    /// Where metrics and, without an address of its own, the REST interface are.
+    pub(crate) fn http(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.base + 5).into()
     }
 
     pub(crate) fn phone(&self, user: &str, transport: Transport) -> Phone {

@@ -107,14 +107,11 @@ pub(super) fn add_scram(
     let id = account_id(conn, account)?;
     let sql = "SELECT verifiers FROM account WHERE id = ?1";
     let bytes: Vec<u8> = conn.prepare_cached(sql)?.query_row(params![id], |row| row.get(0))?;
-    let mut verifiers = Verifiers::decode(&bytes)?;
+    let verifiers = Verifiers::decode(&bytes)?;
     if verifiers.sha256 != *of {
         return Ok(WriteDone::Changed { rows: 0 });
     }
-    for (hash, keys) in keys {
-        verifiers.set_scram(*hash, keys);
-    }
-    set_verifiers(conn, account, &verifiers)
+    set_verifiers(conn, account, &verifiers.with_scram(keys))
 }
 
 pub(super) fn set_display_name(

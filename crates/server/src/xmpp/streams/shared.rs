@@ -18,15 +18,39 @@ use crate::limits;
 /// What a stream asks of the shard.
 #[derive(Debug)]
 pub(crate) enum Event {
-    Find { stream: u64, find: sasl::Find, domain: Box<str> },
-    Bind { stream: u64, request: Box<BindRequest> },
-    Resume { stream: u64, user: Jid, id: Box<str>, seen: u32 },
-    Stanza { stream: u64, element: Element },
-    Nonza { stream: u64, element: Element },
+    Find {
+        stream: u64,
+        find: sasl::Find,
+        domain: Box<str>,
+    },
+    Bind {
+        stream: u64,
+        request: Box<BindRequest>,
+    },
+    Resume {
+        stream: u64,
+        user: Jid,
+        id: Box<str>,
+        seen: u32,
+    },
+    Stanza {
+        stream: u64,
+        element: Element,
+    },
+    Nonza {
+        stream: u64,
+        element: Element,
+    },
     /// An attempt to sign in failed.
-    Failed { remote: IpAddr },
+    Failed {
+        remote: IpAddr,
+    },
     /// Of a stream that had asked for a session.
-    Gone { stream: u64, host: u16, in_order: bool },
+    Gone {
+        stream: u64,
+        host: u16,
+        in_order: bool,
+    },
 }
 
 /// What happened since the shard began.
@@ -84,7 +108,8 @@ const LINGER: usize = 1;
 
 impl Shared {
     pub(super) fn new(settings: Settings) -> Rc<Self> {
-        let tick_length = (settings.idle / IDLE_TICKS).clamp(Duration::from_millis(50), Duration::from_secs(1));
+        let tick_length =
+            (settings.idle / IDLE_TICKS).clamp(Duration::from_millis(50), Duration::from_secs(1));
         Rc::new(Shared {
             stream_settings: RefCell::new(Arc::clone(&settings.stream)),
             settings,
@@ -298,7 +323,8 @@ impl Shared {
                 stream.wake();
             }
         }
-        let steps = u32::try_from(self.settings.idle.as_micros() / self.tick_length.as_micros()).unwrap_or(u32::MAX);
+        let steps =
+            u32::try_from(self.settings.idle.as_micros() / self.tick_length.as_micros()).unwrap_or(u32::MAX);
         if now.is_multiple_of((steps / IDLE_TICKS).max(1)) {
             self.sweep_idle(now, steps);
         }

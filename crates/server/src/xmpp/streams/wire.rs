@@ -18,7 +18,12 @@ pub(super) struct Ended;
 
 pub(super) trait Wire {
     /// Gives what came to the stream.
-    fn poll_read(&mut self, cx: &mut Context<'_>, shared: &Shared, stream: &Stream) -> Poll<Result<(), Ended>>;
+    fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        shared: &Shared,
+        stream: &Stream,
+    ) -> Poll<Result<(), Ended>>;
 
     /// Writes what waits. Ready when all of it is with the kernel.
     fn poll_write(&mut self, cx: &mut Context<'_>, stream: &Stream) -> Poll<Result<(), Ended>>;
@@ -43,7 +48,12 @@ impl<S> Bytes<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Wire for Bytes<S> {
-    fn poll_read(&mut self, cx: &mut Context<'_>, shared: &Shared, stream: &Stream) -> Poll<Result<(), Ended>> {
+    fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        shared: &Shared,
+        stream: &Stream,
+    ) -> Poll<Result<(), Ended>> {
         let mut scratch = shared.scratch.borrow_mut();
         let mut buffer = ReadBuf::new(&mut scratch);
         match ready!(Pin::new(&mut self.io).poll_read(cx, &mut buffer)) {
@@ -102,7 +112,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire for Bytes<S> {
 pub(super) struct Documents<S>(pub(super) WebSocketStream<S>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Wire for Documents<S> {
-    fn poll_read(&mut self, cx: &mut Context<'_>, shared: &Shared, stream: &Stream) -> Poll<Result<(), Ended>> {
+    fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        shared: &Shared,
+        stream: &Stream,
+    ) -> Poll<Result<(), Ended>> {
         match ready!(Pin::new(&mut self.0).poll_next(cx)) {
             Some(Ok(Message::Text(text))) => shared.heard(stream, text.as_bytes()),
             // RFC 7395 §3.2: text only.

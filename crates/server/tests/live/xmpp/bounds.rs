@@ -96,7 +96,8 @@ fn who_does_not_read_is_closed() {
 
 #[test]
 fn connections_of_one_source_have_a_bound() {
-    let place = Place::with_shards(1, "").with_accounts(&["alice"]).with_xmpp("[limits]\nconnections_per_source = 2");
+    let place =
+        Place::with_shards(1, "").with_accounts(&["alice"]).with_xmpp("[limits]\nconnections_per_source = 2");
     let mut node = place.start();
     let _two = [Client::sign_in(&place, Tls, "alice", "a"), Client::sign_in(&place, Tls, "alice", "b")];
     let mut third = Client::connect(&place, Tcp);

@@ -44,10 +44,10 @@ fn a_password_signs_in_and_from_then_on_scram_does_too() {
     let mut client = Client::connect(&place, Tls);
     let features = client.open();
     let bindings = features.get("sasl-channel-binding", ns::CHANNEL_BINDINGS).unwrap();
-    assert_eq!(bindings.elements().filter_map(|binding| binding.attr("type")).collect::<Vec<_>>(), [
-        "tls-exporter",
-        "tls-server-end-point"
-    ]);
+    assert_eq!(
+        bindings.elements().filter_map(|binding| binding.attr("type")).collect::<Vec<_>>(),
+        ["tls-exporter", "tls-server-end-point"]
+    );
     let exporter = client.exporter();
     let answer = client.scram("alice", PASSWORD, Some(("tls-exporter", exporter)));
     assert!(answer.is("success", ns::SASL), "{answer}");
@@ -138,9 +138,8 @@ fn who_guesses_is_not_asked_any_more() {
     until("this source is refused", || {
         let mut client = Client::connect(&place, Tls);
         client.open();
-        let refused = (0..4).any(|_| {
-            client.plain("alice", "wrong").get("temporary-auth-failure", ns::SASL).is_some()
-        });
+        let refused =
+            (0..4).any(|_| client.plain("alice", "wrong").get("temporary-auth-failure", ns::SASL).is_some());
         refused.then_some(())
     });
     // Those that were not asked about have failed, too.
