@@ -453,9 +453,9 @@ impl C2s {
         }
         let step = exchange.give(known);
         if two.is_some() {
-            self.step2(step, out)
+            self.step2(step, out);
         } else {
-            self.step(step, out)
+            self.step(step, out);
         }
         self.go_on(out);
     }
