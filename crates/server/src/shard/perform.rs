@@ -110,12 +110,12 @@ impl Shard {
     }
 
     /// Ends the wait for an account; `None` when it could not be read.
-    fn give_account(&mut self, now: Instant, ticket: u64, known: Option<super::accounts::Known>) {
-        let account = known.as_ref().map(|known| known.as_deref().map(|found| self.parts.account(found)));
-        let Some(waiting) = self.accounts.loaded(now, ticket, known.clone()) else { return };
+    fn give_account(&mut self, now: Instant, ticket: u64, known: Option<&super::accounts::Known>) {
+        let account = known.map(|known| known.as_deref().map(|found| self.parts.account(found)));
+        let Some(waiting) = self.accounts.loaded(now, ticket, known.cloned()) else { return };
         for id in waiting {
             if let Some(ask) = xmpp::ask_of(id.0) {
-                self.xmpp_account(now, ask, known.as_ref());
+                self.xmpp_account(now, ask, known);
                 continue;
             }
             let result = account.clone().ok_or(StoreUnavailable);
@@ -138,7 +138,7 @@ impl Shard {
                 continue;
             }
             match result {
-                Ok(Loaded::Account(account)) => self.give_account(now, ticket, Some(account)),
+                Ok(Loaded::Account(account)) => self.give_account(now, ticket, Some(&account)),
                 Ok(_) => {}
                 Err(error) => {
                     tracing::error!(%error, "an account could not be read");

@@ -107,7 +107,7 @@ impl Xmpp {
             }
             XmppLetter::Resume { edge, user, id, seen } => {
                 self.tell_host(now, wishes, |host, out| {
-                    host.handle_resume(now, edge, (&user, &id, seen), out)
+                    host.handle_resume(now, edge, (&user, &id, seen), out);
                 });
             }
             XmppLetter::Stanza { edge, element } => {

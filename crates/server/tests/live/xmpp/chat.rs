@@ -95,11 +95,12 @@ fn a_restart_is_told_and_everybody_comes_back() {
     let mut node = place.start();
     let mut alice = Client::sign_in(&place, Tcp, "alice", "a");
     let mut bob = Client::sign_in(&place, Wss, "bob", "b");
-    let stopped = std::thread::spawn(move || node.stop());
-    assert_eq!(alice.end(), "system-shutdown");
-    assert_eq!(bob.end(), "system-shutdown");
+    std::thread::scope(|scope| {
+        scope.spawn(|| node.stop());
+        assert_eq!(alice.end(), "system-shutdown");
+        assert_eq!(bob.end(), "system-shutdown");
+    });
     drop((alice, bob));
-    stopped.join().unwrap();
     let mut node = place.start();
     let mut alice = Client::sign_in(&place, Tcp, "alice", "a");
     let mut bob = Client::sign_in(&place, Tls, "bob", "b");

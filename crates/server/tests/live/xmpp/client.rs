@@ -188,10 +188,10 @@ impl Client {
     }
 
     /// `binding`: its type and data, for the `-PLUS` form.
-    pub(crate) fn scram(&mut self, user: &str, password: &str, binding: Option<(&str, Vec<u8>)>) -> Element {
-        let (header, data) = match &binding {
-            Some((kind, data)) => (format!("p={kind},,"), data.clone()),
-            None => ("n,,".to_owned(), Vec::new()),
+    pub(crate) fn scram(&mut self, user: &str, password: &str, binding: Option<(&str, &[u8])>) -> Element {
+        let (header, data) = match binding {
+            Some((kind, data)) => (format!("p={kind},,"), data),
+            None => ("n,,".to_owned(), &[][..]),
         };
         let mechanism = if binding.is_some() { "SCRAM-SHA-256-PLUS" } else { "SCRAM-SHA-256" };
         let bare = format!("n={user},r=client");
@@ -202,7 +202,7 @@ impl Client {
         let server_first = String::from_utf8(sasl::decode(&challenge.content()).unwrap().unwrap()).unwrap();
         let part = |name: &str| server_first.split(',').find_map(|part| part.strip_prefix(name)).unwrap();
         let salt = sasl::decode(part("s=")).unwrap().unwrap();
-        let bound = sasl::encode(&[header.as_bytes(), &data].concat());
+        let bound = sasl::encode(&[header.as_bytes(), data].concat());
         let without = format!("c={bound},r={}", part("r="));
         let message = format!("{bare},{server_first},{without}");
         let proof = proof(password, &salt, part("i=").parse().unwrap(), &message);

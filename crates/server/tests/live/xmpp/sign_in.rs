@@ -49,7 +49,7 @@ fn a_password_signs_in_and_from_then_on_scram_does_too() {
         ["tls-exporter", "tls-server-end-point"]
     );
     let exporter = client.exporter();
-    let answer = client.scram("alice", PASSWORD, Some(("tls-exporter", exporter)));
+    let answer = client.scram("alice", PASSWORD, Some(("tls-exporter", &exporter)));
     assert!(answer.is("success", ns::SASL), "{answer}");
     client.open();
     client.bind("two");
@@ -68,12 +68,12 @@ fn the_certificate_binds_the_channel_and_another_does_not() {
     until("there are keys", || {
         let mut client = Client::connect(&place, Tls);
         client.open();
-        let answer = client.scram("alice", PASSWORD, Some(("tls-server-end-point", hash.clone())));
+        let answer = client.scram("alice", PASSWORD, Some(("tls-server-end-point", &hash)));
         answer.is("success", ns::SASL).then_some(())
     });
     let mut client = Client::connect(&place, Tls);
     client.open();
-    let answer = client.scram("alice", PASSWORD, Some(("tls-server-end-point", vec![0; 32])));
+    let answer = client.scram("alice", PASSWORD, Some(("tls-server-end-point", &[0; 32])));
     assert!(answer.get("not-authorized", ns::SASL).is_some(), "{answer}");
     node.stop();
 }
