@@ -72,36 +72,38 @@ impl Condition {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StanzaError {
     pub condition: Condition,
+    /// Where some protocol wants another than the condition's own.
+    pub kind: Option<&'static str>,
     pub text: Option<Box<str>>,
     /// A condition of some protocol's own.
-    pub detail: Option<Element>,
+    pub detail: Option<Box<Element>>,
 }
 
 impl From<Condition> for StanzaError {
     fn from(condition: Condition) -> Self {
-        StanzaError { condition, text: None, detail: None }
+        StanzaError { condition, kind: None, text: None, detail: None }
     }
 }
 
 impl StanzaError {
     pub fn new(condition: Condition, text: &str) -> Self {
-        StanzaError { condition, text: Some(text.into()), detail: None }
+        StanzaError { text: Some(text.into()), ..condition.into() }
     }
 
     #[must_use]
     pub fn with(mut self, detail: Element) -> Self {
-        self.detail = Some(detail);
+        self.detail = Some(Box::new(detail));
         self
     }
 
     pub fn element(&self) -> Element {
         let condition = Element::new(self.condition.as_str(), ns::STANZA_ERRORS);
-        let mut error =
-            Element::new("error", ns::CLIENT).with("type", self.condition.kind()).child(condition);
+        let kind = self.kind.unwrap_or(self.condition.kind());
+        let mut error = Element::new("error", ns::CLIENT).with("type", kind).child(condition);
         if let Some(text) = &self.text {
             error.push(Element::new("text", ns::STANZA_ERRORS).text(&**text));
         }
-        error.children(self.detail.clone())
+        error.children(self.detail.as_deref().cloned())
     }
 }
 

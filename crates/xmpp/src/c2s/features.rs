@@ -9,6 +9,11 @@ pub(super) fn of(stream: &C2s) -> Element {
     if stream.jid.is_some() { after(stream, features) } else { before(stream, features) }
 }
 
+/// Nothing can be chosen any more; what the server can do is told.
+pub(super) fn of_session(stream: &C2s) -> Element {
+    Element::new("features", ns::STREAM).children(stream.settings.caps.clone())
+}
+
 /// Those that may be chosen now.
 pub(super) fn mechanisms(stream: &C2s) -> Vec<Mechanism> {
     let (settings, security) = (&stream.settings, &stream.security);
@@ -65,7 +70,7 @@ fn after(stream: &C2s, mut features: Element) -> Element {
     features.push(Element::new("ver", ns::ROSTER_VERSIONS));
     features.push(Element::new("sub", ns::PRE_APPROVAL));
     features.push(limits(stream));
-    features
+    features.children(stream.settings.caps.clone())
 }
 
 /// XEP-0478.

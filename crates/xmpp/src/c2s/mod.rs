@@ -33,6 +33,8 @@ pub struct Settings {
     pub idle_seconds: u32,
     /// Of salts for nobody's accounts.
     pub secret: [u8; 32],
+    /// What the server can do (XEP-0115 §6.3), as `host::caps::of_server` makes it.
+    pub caps: Option<Element>,
 }
 
 /// How stanzas are told from each other.

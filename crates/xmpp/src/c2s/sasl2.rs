@@ -118,12 +118,12 @@ impl C2s {
                 self.succeed(last, &jid, vec![bound], out);
                 self.bound(jid);
                 // Nothing is left to be negotiated.
-                self.write(&Element::new("features", ns::STREAM), out);
+                self.write(&features::of_session(self), out);
             }
             Bound::Resumed { jid, resumed } => {
                 self.succeed(last, &jid, vec![resumed], out);
                 self.bound(jid);
-                self.write(&Element::new("features", ns::STREAM), out);
+                self.write(&features::of_session(self), out);
             }
             Bound::NotResumed { .. } if resuming && wish.bind.is_some() => self.bind2(last, wish, out),
             Bound::NotResumed { failed } => {

@@ -13,6 +13,7 @@ fn settings() -> Settings {
         max_stanza: limits::STANZA,
         idle_seconds: 1_800,
         secret: [1; 32],
+        caps: None,
     }
 }
 
@@ -120,6 +121,25 @@ fn what_is_sent_ahead_waits_for_its_turn() {
     assert!(matches!(world.effects[..], [Effect::Find { .. }]));
     let answer = world.found(Known::Password(true));
     assert!(answer.contains("success") && answer.contains("<bind "), "{answer}");
+}
+
+#[test]
+fn the_server_says_what_it_can_do() {
+    let caps = Element::new("c", ns::CAPS).with("hash", "sha-1").with("ver", "x");
+    let settings = Settings { caps: Some(caps), ..settings() };
+    let expected = "<c xmlns='http://jabber.org/protocol/caps' hash='sha-1' ver='x'/>";
+    let mut world = World::new(settings.clone(), secure());
+    world.say(HEADER);
+    world.say(
+        "<authenticate xmlns='urn:xmpp:sasl:2' mechanism='PLAIN'><initial-response>AGFsaWNlAHNlY3JldA==</initial-response>\
+         <bind xmlns='urn:xmpp:bind:0'/></authenticate>",
+    );
+    world.found(Known::Password(true));
+    assert!(world.bind("alice@example.org/1").contains(expected));
+    let mut world = World::new(settings, secure());
+    world.say(&format!("{HEADER}<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGFsaWNlAHNlY3JldA==</auth>{HEADER}"));
+    let answer = world.found(Known::Password(true));
+    assert!(answer.contains(expected), "{answer}");
 }
 
 #[test]

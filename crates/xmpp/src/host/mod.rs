@@ -14,7 +14,7 @@ pub mod user;
 
 pub mod archive;
 pub mod blocking;
-mod caps;
+pub mod caps;
 mod carbons;
 mod csi;
 mod disco;
@@ -28,6 +28,7 @@ mod pubsub;
 mod push;
 mod roster;
 mod sm;
+mod turn;
 mod upload;
 mod vcard;
 
@@ -57,6 +58,8 @@ pub struct Settings {
     pub resume_for: std::time::Duration,
     /// Contact addresses of the operator by kind (XEP-0157): `abuse-addresses`, `mailto:…`.
     pub contacts: Vec<(Box<str>, Box<str>)>,
+    /// When the server began, for its uptime (XEP-0012).
+    pub started: Instant,
 }
 
 impl Settings {
@@ -86,6 +89,7 @@ pub struct Host {
     last_ticket: u64,
     /// Sessions that wait to be resumed, the earliest deadline first.
     sleeping: VecDeque<(Instant, Key)>,
+    turns: turn::Turns,
     caps: caps::Caps,
     rooms: muc::Rooms,
     pubsub: pubsub::PubSub,
@@ -104,6 +108,7 @@ impl Host {
             pending: HashMap::new(),
             last_ticket: 0,
             sleeping: VecDeque::new(),
+            turns: turn::Turns::default(),
             caps: caps::Caps::default(),
             rooms: muc::Rooms::default(),
             pubsub: pubsub::PubSub::default(),

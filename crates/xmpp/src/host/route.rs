@@ -7,7 +7,7 @@ use super::effect::{Edge, Effect, Load, Loaded};
 use super::feature::{Answer, At, Iq, find};
 use super::session::Session;
 use super::user::{Record, User, Waiting};
-use super::{Host, Outbox};
+use super::{Host, Outbox, presence};
 use crate::c2s::{BindRequest, Bound};
 use crate::stanza::{self, Condition, Kind, StanzaError};
 use crate::{Bare, Element, Jid, ns};
@@ -99,14 +99,17 @@ impl Host {
         let Record::Loading(waiting) = user.record else { return };
         for waiting in waiting {
             let (Waiting::FromSession(_, stanza) | Waiting::Routed(stanza)) = waiting;
-            self.refuse(&stanza, &Condition::ResourceConstraint.into(), out);
+            match presence::subscription::Act::of(&stanza) {
+                Some(_) => self.refuse_presence(&stanza, &Condition::ResourceConstraint.into(), out),
+                None => self.refuse(&stanza, &Condition::ResourceConstraint.into(), out),
+            }
         }
     }
 
     /// Nobody is signed in any more, and nothing waits: it costs nothing again.
     pub(super) fn forget_user(&mut self, bare: &Bare) {
         let is_idle = |user: &User| user.sessions.is_empty() && !matches!(user.record, Record::Loading(_));
-        if self.users.get(bare).is_some_and(is_idle) {
+        if self.users.get(bare).is_some_and(is_idle) && !self.is_changing(bare) {
             self.users.remove(bare);
         }
     }
@@ -185,9 +188,9 @@ impl Host {
     }
 
     /// Out to somebody else, unless the sender blocks him.
-    pub(super) fn send(&mut self, _now: Instant, key: Key, element: Element, out: &mut Outbox) {
+    pub(super) fn send(&mut self, now: Instant, key: Key, element: Element, out: &mut Outbox) {
         if let Some(error) = self.blocks_outgoing(key, &element) {
-            return self.refuse(&element, &error, out);
+            return self.refuse_blocked(now, key, &element, &error, out);
         }
         self.route(element, out);
     }
@@ -198,7 +201,7 @@ impl Host {
             element.set("to", jid.bare_str());
         }
         if let Some(error) = self.blocks_outgoing(key, &element) {
-            return self.refuse(&element, &error, out);
+            return self.refuse_blocked(now, key, &element, &error, out);
         }
         self.archive_sent(now, &jid.bare(), &element, out);
         self.carbons_sent(now, key, &element, out);
@@ -250,7 +253,10 @@ impl Host {
         let (Ok(Some(to)), Ok(Some(from))) = (stanza::to(&element), stanza::from(&element)) else { return };
         let bare = to.bare();
         if self.users.get(&bare).is_none_or(|user| matches!(user.record, Record::Nobody)) {
-            self.refuse_nobody(&element, out);
+            match stanza::kind_of(&element) {
+                Some(Kind::Presence) => self.presence_to_nobody(&from, &to, &element, out),
+                _ => self.refuse_nobody(&element, out),
+            }
             return self.forget_user(&bare);
         }
         if self.blocks_incoming(&bare, &from) {
@@ -260,6 +266,9 @@ impl Host {
             Some(Kind::Presence) => self.presence_to(now, &from, &to, element, out),
             Some(Kind::Message) => self.message_to(now, &from, &to, element, out),
             Some(Kind::Iq) if to.is_bare() => self.ask(now, &element, &from, &to, None, out),
+            Some(Kind::Iq) if self.hides_last(&to, &from, &element) => {
+                self.refuse(&element, &Condition::Forbidden.into(), out);
+            }
             Some(Kind::Iq) => match self.session_of(&to) {
                 Some(key) => self.deliver(now, key, element, out),
                 None => self.refuse(&element, &Condition::ServiceUnavailable.into(), out),

@@ -1,5 +1,12 @@
 //! A world with one host: clients, a record in memory, and nobody else.
 
+mod blocking;
+mod caps;
+mod disco;
+mod last;
+mod presence;
+mod roster;
+
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -18,6 +25,7 @@ pub(super) fn settings() -> Settings {
         version: "1".into(),
         resume_for: Duration::from_secs(300),
         contacts: Vec::new(),
+        started: START,
     }
 }
 
@@ -32,6 +40,9 @@ pub(super) struct World {
     /// What went to addresses that are not ours.
     pub(super) abroad: Vec<Element>,
     pub(super) bound: HashMap<u64, Bound>,
+    /// The record writes nothing until it is told to: `World::write`.
+    pub(super) is_slow: bool,
+    pub(super) unwritten: std::collections::VecDeque<(Ticket, Change)>,
     next: u64,
 }
 
@@ -61,8 +72,30 @@ impl Record {
         if self.is_broken {
             return Err(RecordError::Unavailable);
         }
+        self.apply(&change);
         self.changes.push(change);
         Ok(Loaded::Done)
+    }
+
+    /// So that it is there when the account is loaded again.
+    fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Roster { user, contact, item, version } => {
+                let Some(record) = self.users.get_mut(user) else { return };
+                record.roster.retain(|(known, _)| known != contact);
+                record.roster.extend(item.clone().map(|item| (contact.clone(), item)));
+                record.roster_version = *version;
+            }
+            Change::Blocked { user, blocked } => {
+                let Some(record) = self.users.get_mut(user) else { return };
+                record.blocked.clone_from(blocked);
+            }
+            Change::LastSeen { user, at, status } => {
+                let Some(record) = self.users.get_mut(user) else { return };
+                record.last_seen = Some((*at, status.clone()));
+            }
+            _ => {}
+        }
     }
 }
 
@@ -80,6 +113,8 @@ impl World {
             closed: Vec::new(),
             abroad: Vec::new(),
             bound: HashMap::new(),
+            is_slow: false,
+            unwritten: Default::default(),
             next: 0,
         }
     }
@@ -111,6 +146,9 @@ impl World {
                     let loaded = self.record.load(&load);
                     self.host.handle_record(self.now, ticket, loaded, &mut out);
                 }
+                Effect::Change { ticket, change } if self.is_slow => {
+                    self.unwritten.push_back((ticket, change));
+                }
                 Effect::Change { ticket, change } => {
                     let done = self.record.change(change);
                     self.host.handle_record(self.now, ticket, done, &mut out);
@@ -121,14 +159,25 @@ impl World {
         }
     }
 
+    /// The slow record writes the oldest change.
+    pub(super) fn write(&mut self) {
+        let (ticket, change) = self.unwritten.pop_front().unwrap();
+        let done = self.record.change(change);
+        self.tell(|host, now, out| host.handle_record(now, ticket, done, out));
+    }
+
     /// A client signs in as that full address.
     pub(super) fn sign_in(&mut self, jid: &str) -> u64 {
+        self.sign_in_as(jid, false)
+    }
+
+    pub(super) fn sign_in_as(&mut self, jid: &str, is_anonymous: bool) -> u64 {
         self.next += 1;
         let number = self.next;
         let jid = Jid::parse(jid).unwrap();
         let request = BindRequest {
             user: jid.bare().into_jid(),
-            is_anonymous: false,
+            is_anonymous,
             resource: jid.resource().map(Box::from),
             tag: None,
             inline: Vec::new(),
@@ -150,6 +199,19 @@ impl World {
             Some(_) => host.handle_stanza(now, edge(client), element, out),
             None => host.handle_nonza(now, edge(client), &element, out),
         });
+    }
+
+    /// From another server.
+    pub(super) fn arrive(&mut self, xml: &str) {
+        let prefixes = crate::xml::Prefixes::of_default(ns::CLIENT);
+        let element = crate::xml::parse(xml.as_bytes(), &prefixes).unwrap();
+        self.tell(|host, now, out| host.handle_routed(now, element, out));
+    }
+
+    /// What went to other servers since it was asked last, as text.
+    pub(super) fn sent_abroad(&mut self) -> Vec<String> {
+        let sent = std::mem::take(&mut self.abroad);
+        sent.iter().map(|element| String::from_utf8(element.to_bytes(ns::CLIENT)).unwrap()).collect()
     }
 
     /// What the client got since it was asked last, as text.
