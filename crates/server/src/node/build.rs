@@ -32,6 +32,7 @@ pub(crate) struct Shared {
     pub(crate) domains: Vec<Box<str>>,
     pub(super) secret: [u8; 32],
     seed: [u8; 32],
+    pub(super) started: Instant,
 }
 
 impl Shared {
@@ -48,7 +49,7 @@ impl Shared {
         }
         let plan =
             Arc::new(Plan::new(&PlanSettings::default(), Vec::new()).map_err(|error| anyhow!("{error}"))?);
-        let mut shared = Shared { config, plan, domains: Vec::new(), secret, seed };
+        let mut shared = Shared { config, plan, domains: Vec::new(), secret, seed, started: clock.now() };
         shared.refresh(sqlite)?;
         Ok(shared)
     }

@@ -33,6 +33,15 @@ pub(super) fn settings(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<Option<
 /// What changes with a reload: the domains.
 pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
     let xmpp = &shared.config.xmpp;
+    let host = host::Settings {
+        domains: shared.domains.clone(),
+        rooms: xmpp.rooms.clone(),
+        software: "Belfry".into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        resume_for: xmpp.resume_for,
+        contacts: Vec::new(),
+        started: shared.started,
+    };
     let stream = c2s::Settings {
         domains: shared.domains.clone(),
         // There is always a certificate: configured, or made by the node.
@@ -42,16 +51,9 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         registration: false,
         max_stanza: xmpp.max_stanza,
         idle_seconds: u32::try_from(xmpp.idle.as_secs()).unwrap_or(u32::MAX),
+        caps: Some(host::caps::of_server(&host)),
         // Of its own, so that what is made of it tells nothing of the other's.
         secret: Sha256::new().chain_update(b"xmpp").chain_update(shared.secret).finalize().into(),
-    };
-    let host = host::Settings {
-        domains: shared.domains.clone(),
-        rooms: xmpp.rooms.clone(),
-        software: "Belfry".into(),
-        version: env!("CARGO_PKG_VERSION").into(),
-        resume_for: xmpp.resume_for,
-        contacts: Vec::new(),
     };
     xmpp.is_on().then(|| Reload { stream: Arc::new(stream), host: Arc::new(host) })
 }
