@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -103,23 +104,23 @@ async fn serve_tcp(mut place: Place, socket: TcpStream) {
 async fn secure(place: Place, stream: &Stream, socket: TcpStream) {
     stream.securing.set(false);
     let shared = &place.shared;
-    let Some((tls, security)) = shake(shared, secured(shared, socket)).await else { return };
+    let Some((tls, security)) = shake(shared, Box::pin(secured(shared, socket))).await else { return };
     shared.tell(stream, |c2s, out| c2s.handle_secured(security, out));
     drive(shared, stream, &mut Bytes::new(tls)).await;
 }
 
 async fn serve_tls(mut place: Place, socket: TcpStream) {
     let shared = Rc::clone(&place.shared);
-    let Some((tls, security)) = shake(&shared, secured(&shared, socket)).await else { return };
+    let Some((tls, security)) = shake(&shared, Box::pin(secured(&shared, socket))).await else { return };
     let stream = place.open(Framing::Stream, security);
     drive(&shared, &stream, &mut Bytes::new(tls)).await;
 }
 
 async fn serve_ws(mut place: Place, socket: TcpStream) {
     let shared = Rc::clone(&place.shared);
-    let Some(wire) = shake(&shared, documents(&shared, socket)).await else { return };
+    let Some(mut wire) = shake(&shared, Box::pin(documents(&shared, socket))).await else { return };
     let stream = place.open(Framing::Messages, Security::default());
-    drive(&shared, &stream, &mut *Box::new(wire)).await;
+    drive(&shared, &stream, &mut *wire).await;
 }
 
 async fn serve_wss(mut place: Place, socket: TcpStream) {
@@ -127,26 +128,28 @@ async fn serve_wss(mut place: Place, socket: TcpStream) {
     let both = async {
         // Browsers ask for HTTP, so this is not XMPP's own configuration.
         let config = shared.settings.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?.server();
-        documents(&shared, handshake::accept_as(&shared.handshakes, config, socket).await?).await
+        documents(&shared, Box::new(handshake::accept_as(&shared.handshakes, config, socket).await?)).await
     };
-    let Some(wire) = shake(&shared, both).await else { return };
+    let Some(mut wire) = shake(&shared, Box::pin(both)).await else { return };
     // What binds a channel is not said to scripts of a page.
     let security = Security { encrypted: true, ..Security::default() };
     let stream = place.open(Framing::Messages, security);
-    drive(&shared, &stream, &mut *Box::new(wire)).await;
+    drive(&shared, &stream, &mut *wire).await;
 }
 
-async fn documents<S>(shared: &Shared, io: S) -> io::Result<Documents<S>>
+/// On the heap, as what TLS makes: a future holds every place through which a value passes.
+async fn documents<S>(shared: &Shared, io: S) -> io::Result<Box<Documents<S>>>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let largest = shared.stream_settings.borrow().max_stanza;
-    ws::accept_as("xmpp", &shared.settings.origins, largest, io).await.map(Documents)
+    let messages = ws::accept_as("xmpp", &shared.settings.origins, largest, io).await?;
+    Ok(Box::new(Documents(messages)))
 }
 
-async fn secured(shared: &Shared, socket: TcpStream) -> io::Result<(TlsStream<TcpStream>, Security)> {
+async fn secured(shared: &Shared, socket: TcpStream) -> io::Result<(Box<TlsStream<TcpStream>>, Security)> {
     let (config, end_point) = shared.settings.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?.xmpp();
-    let tls = handshake::accept_as(&shared.handshakes, config, socket).await?;
+    let tls = Box::new(handshake::accept_as(&shared.handshakes, config, socket).await?);
     let security = Security { encrypted: true, bindings: bindings(&tls, end_point), certified: None };
     Ok((tls, security))
 }
@@ -163,7 +166,7 @@ fn bindings(tls: &TlsStream<TcpStream>, end_point: Option<Box<[u8]>>) -> Binding
 }
 
 /// Bounds a handshake in time. `None`: it failed.
-async fn shake<T>(shared: &Shared, handshake: impl Future<Output = io::Result<T>>) -> Option<T> {
+async fn shake<T>(shared: &Shared, handshake: Pin<Box<impl Future<Output = io::Result<T>>>>) -> Option<T> {
     shared.handshakes_pending.set(shared.handshakes_pending.get() + 1);
     // On the heap only for as long as it takes; an open connection does not carry its size along.
     let result = Box::pin(timeout(limits::HANDSHAKE_TIMEOUT, handshake)).await;
@@ -230,5 +233,22 @@ fn remember_waker(stream: &Stream, cx: &Context<'_>) {
     match waker.as_mut() {
         Some(old) => old.clone_from(cx.waker()),
         None => *waker = Some(cx.waker().clone()),
+    }
+}
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size<F: Future>(_: fn(Place, TcpStream) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn the_tasks_of_connections_are_small() {
+        assert!(size(serve_tcp) <= 384, "{}", size(serve_tcp));
+        for size in [size(serve_tls), size(serve_ws), size(serve_wss)] {
+            assert!(size <= 768, "{size}");
+        }
+        assert!(size_of::<Stream>() <= 512, "{}", size_of::<Stream>());
     }
 }
