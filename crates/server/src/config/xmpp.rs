@@ -42,12 +42,7 @@ impl Xmpp {
             Vec::new(),
             "Where chat clients connect: `tcp:` (with STARTTLS, usually port 5222), `tls:` (5223), `ws:` and `wss:`. Nowhere when empty. Domains and accounts are those of `[sip]`.",
         );
-        let Size(max_stanza) = section.key_in(
-            "max_stanza",
-            Size(xmpp::limits::STANZA),
-            Size(16 << 10)..=Size(16 << 20),
-            "Longest stanza of a client. The stream of one that sends a longer one ends.",
-        );
+        let max_stanza = read_max_stanza(&mut section);
         let xmpp = Xmpp {
             require_tls: section.key(
                 "require_tls",
@@ -112,4 +107,14 @@ impl Xmpp {
             section.mistake("rooms", format!("`rooms` is {:?}", self.rooms), expected);
         }
     }
+}
+
+fn read_max_stanza(section: &mut Section<'_, '_>) -> usize {
+    let size = section.key_in(
+        "max_stanza",
+        Size(xmpp::limits::STANZA),
+        Size(16 << 10)..=Size(16 << 20),
+        "Longest stanza of a client. The stream of one that sends a longer one ends.",
+    );
+    size.0
 }
