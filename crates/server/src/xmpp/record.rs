@@ -172,3 +172,149 @@ pub(super) fn error_of(error: &StoreError) -> RecordError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use store::{Read, Sqlite, Store, Write};
+    use xmpp::ns;
+
+    use super::*;
+
+    const NOW: Instant = Instant::from_unix_seconds(1_800_000_000);
+
+    /// A record on disk, as the shard has it behind the store's threads.
+    struct World {
+        writer: Box<dyn store::Writer>,
+        reader: Box<dyn store::Reader>,
+        _folder: tempfile::TempDir,
+    }
+
+    impl World {
+        fn new() -> World {
+            let folder = tempfile::tempdir().unwrap();
+            let sqlite = Sqlite::open(folder.path().join("belfry.db")).unwrap();
+            World { writer: sqlite.writer().unwrap(), reader: sqlite.reader().unwrap(), _folder: folder }
+        }
+
+        fn change(&mut self, change: Change) {
+            let write = Write::Xmpp(write_of(NOW, change));
+            let mut done = self.writer.write_group(&[write]);
+            assert_eq!(done_of(done.remove(0)), Ok(Loaded::Done));
+        }
+
+        fn load(&mut self, load: Load) -> Loaded {
+            match self.reader.load(&Read::Xmpp(read_of(load))) {
+                Ok(store::Loaded::Xmpp(loaded)) => loaded_of(loaded),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn bare(text: &str) -> Bare {
+        Bare::parse(text).unwrap()
+    }
+
+    fn message() -> Element {
+        let body = Element::new("body", ns::CLIENT).text("a < b & \"c\" 'd'\r\n\u{1F600}");
+        Element::new("message", ns::CLIENT)
+            .with("id", "1\n2")
+            .child(body)
+            .child(Element::new("r", ns::RECEIPTS))
+    }
+
+    #[test]
+    fn what_an_account_has_comes_back_as_it_was() {
+        let mut world = World::new();
+        let user = bare("alice@example.org");
+        let item = RosterItem {
+            name: Some("Bob".into()),
+            subscription: Subscription::From,
+            ask: true,
+            approved: true,
+            asked: Some(Box::new(message())),
+            is_listed: true,
+            groups: vec!["Friends".into(), "Work".into()],
+            version: 7,
+        };
+        let (contact, item) = (bare("bob@example.org"), item);
+        let change = Change::Roster {
+            user: user.clone(),
+            contact: contact.clone(),
+            item: Some(item.clone()),
+            version: 7,
+        };
+        world.change(change);
+        let blocked = vec![Jid::parse("eve@example.org").unwrap(), Jid::parse("spam.org").unwrap()];
+        world.change(Change::Blocked { user: user.clone(), blocked: blocked.clone() });
+        world.change(Change::LastSeen { user: user.clone(), at: NOW, status: "gone".into() });
+        world.change(Change::Offline { user: user.clone(), at: NOW, stanza: Box::new(message()) });
+        let Loaded::User(Some(record)) = world.load(Load::User { user: user.clone() }) else { panic!() };
+        let expected = UserRecord {
+            roster: vec![(contact, item)],
+            roster_version: 7,
+            blocked,
+            last_seen: Some((NOW, "gone".into())),
+            offline: 1,
+        };
+        assert_eq!(*record, expected);
+        let Loaded::Stanzas(stanzas) = world.load(Load::Offline { user: user.clone() }) else { panic!() };
+        assert_eq!((stanzas[0].1, &stanzas[0].2), (NOW, &message()));
+        world.change(Change::ForgetOffline { user: user.clone(), ids: vec![stanzas[0].0] });
+        assert_eq!(world.load(Load::Offline { user }), Loaded::Stanzas(Vec::new()));
+    }
+
+    #[test]
+    fn archives_items_and_rooms_come_back_as_they_were() {
+        let mut world = World::new();
+        let owner = bare("alice@example.org");
+        let with = Jid::parse("bob@example.org/desk").unwrap();
+        world.change(Change::Archive {
+            owner: owner.clone(),
+            id: "1".into(),
+            with: with.clone(),
+            at: NOW,
+            stanza: Box::new(message()),
+        });
+        let page = |world: &mut World, with: &str| {
+            let query = Query { with: Some(Jid::parse(with).unwrap()), max: 10, ..Query::default() };
+            match world.load(Load::Archive { owner: owner.clone(), query: Box::new(query) }) {
+                Loaded::Page(page) => page,
+                other => panic!("{other:?}"),
+            }
+        };
+        for (with, count) in [("bob@example.org", 1), ("bob@example.org/desk", 1), ("bob@example.org/x", 0)] {
+            let page = page(&mut world, with);
+            assert_eq!((page.stanzas.len(), page.total, page.is_complete), (count, Some(count as u64), true));
+            assert!(
+                page.stanzas.iter().all(|(id, at, stanza)| (&**id, *at, stanza) == ("1", NOW, &message()))
+            );
+        }
+        let node: Box<str> = "urn:xmpp:bookmarks:1".into();
+        let config = Some(Box::new(Element::new("x", ns::DATA)));
+        world.change(Change::Node { owner: owner.clone(), node: node.clone(), config: config.clone() });
+        world.change(Change::Item {
+            owner: owner.clone(),
+            node: node.clone(),
+            id: "i".into(),
+            item: Some(Box::new(message())),
+            at: NOW,
+            keep: 1,
+        });
+        let items = world.load(Load::Items { owner: owner.clone(), node: node.clone() });
+        assert_eq!(items, Loaded::Items(vec![("i".into(), NOW, message())]));
+        let nodes = world.load(Load::Nodes { owner });
+        assert_eq!(nodes, Loaded::Items(vec![(node, NOW, Element::new("x", ns::DATA))]));
+        let room = bare("tea@conference.example.org");
+        assert_eq!(world.load(Load::Room { room: room.clone() }), Loaded::Room(None));
+        world.change(Change::Room { room: room.clone(), config: config.clone() });
+        assert_eq!(world.load(Load::Room { room }), Loaded::Room(config));
+    }
+
+    #[test]
+    fn what_is_not_there_is_told_from_what_cannot_be_read() {
+        assert_eq!(error_of(&StoreError::NotFound { what: "x".into() }), RecordError::NotFound);
+        let broken = StoreError::Internal { detail: "x".into() };
+        assert_eq!(error_of(&broken), RecordError::Unavailable);
+        assert_eq!(element("<a>"), None, "what is damaged is left out");
+    }
+}

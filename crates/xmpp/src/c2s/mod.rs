@@ -140,7 +140,7 @@ enum State {
 
 #[derive(Debug)]
 enum Binding {
-    Iq(Element),
+    Iq(Box<Element>),
     Resume,
     /// What the exchange said last; what it wanted besides, when its resumption fails.
     Two {
@@ -399,7 +399,7 @@ impl C2s {
             inline: Vec::new(),
         };
         out.effects.push(Effect::Bind(Box::new(request)));
-        self.state = State::Binding(Binding::Iq(element));
+        self.state = State::Binding(Binding::Iq(Box::new(element)));
     }
 
     /// Of a session.
