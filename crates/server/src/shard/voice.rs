@@ -22,15 +22,15 @@ impl Deliver for Post {
     }
 }
 
-/// Questions of calls, told from the endpoint's, which counts from zero.
-const VOICE: u64 = 1 << 63;
+/// Questions of calls, told from those of the endpoint and of its events.
+const VOICE: u64 = sip::events::ASK_BIT >> 1;
 
 fn of_voice(ticket: u64) -> AskId {
     AskId(ticket | VOICE)
 }
 
 fn ticket_of(id: AskId) -> Option<u64> {
-    (id.0 & VOICE != 0).then_some(id.0 & !VOICE)
+    (id.0 & (VOICE | sip::events::ASK_BIT) == VOICE).then_some(id.0 & !VOICE)
 }
 
 impl Shard {

@@ -109,6 +109,8 @@ impl Helpers {
                 tracing::warn!(program = %program.display(), "not there to speak: install Debian's package {package}");
             }
         }
+        // What every client here speaks TLS with. Another part of the process may have named the same one already.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         // Each job has a place already: the queue is never full.
         let places = limits::FETCHES + limits::PROMPTS + limits::MAILS + limits::STREAMS;
         let (jobs, todo) = mpsc::channel(places + limits::RECOGNISERS + limits::TRANSCRIPTIONS);
