@@ -12,13 +12,14 @@ use super::{Command, Letter, Shard};
 use crate::limits;
 use crate::xmpp::{Unavailable, Wish, Xmpp, XmppCounts, XmppLetter, make_keys};
 
-/// Questions and tickets of XMPP, told from the endpoint's, the router's and the shard's, which count from zero, and
-/// from those of calls.
-const XMPP: u64 = 1 << 62;
+/// Questions and tickets of XMPP, told from those of the endpoint, of its events and of calls; the router's and the
+/// shard's tickets count from zero.
+const XMPP: u64 = sip::events::ASK_BIT >> 2;
 
 /// The number of a question of XMPP's.
 pub(super) fn ask_of(id: u64) -> Option<u64> {
-    (id >> 62 == 1).then_some(id & !XMPP)
+    // No bit above it is set.
+    (id / XMPP == 1).then_some(id & !XMPP)
 }
 
 /// What the shard's XMPP needs besides itself.
