@@ -105,7 +105,9 @@ impl C2s {
     pub(super) fn again(&mut self, failure: Failure, out: &mut Outbox) {
         self.found_as = None;
         self.state = State::Choosing;
-        self.failures += u8::from(failure != Failure::Aborted);
+        // Neither who gave up nor who was not asked has guessed.
+        let is_guess = !matches!(failure, Failure::Aborted | Failure::TemporaryAuthFailure);
+        self.failures += u8::from(is_guess);
         if self.failures >= FAILURES {
             self.fail("policy-violation", out);
         }

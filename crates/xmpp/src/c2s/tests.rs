@@ -188,6 +188,19 @@ fn a_guesser_has_five_tries() {
 }
 
 #[test]
+fn who_could_not_be_checked_has_not_guessed() {
+    let mut world = World::new(settings(), secure());
+    world.say(HEADER);
+    for _ in 0..6 {
+        world.say(
+            "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGFsaWNlAHNlY3JldA==</auth>",
+        );
+        assert!(world.found(Known::Unavailable).contains("<temporary-auth-failure/>"));
+    }
+    assert_eq!((world.stream.failures(), &world.effects[..]), (0, &[][..]));
+}
+
+#[test]
 fn streams_that_cannot_be_are_told_why() {
     let case = |text: &str, condition: &str| {
         let mut world = World::new(settings(), secure());
