@@ -5,7 +5,7 @@ CONFIG ?= belfry.toml
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check tidy deny bench-sip bench-ringer bench-memory fuzz-short
+.PHONY: help setup run demo test check tidy deny bench-sip bench-ringer bench-ivr bench-memory fuzz-short
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,12 @@ bench-ringer: ## Ringer and SIPp in turn, both ends the same tool; ARGS="--help"
 	@tools/setup
 	$(CARGO) build --release --bin ringer --locked
 	@bench/ringer/run $(ARGS)
+
+bench-ivr: ## RestComm's load test of programmable voice, then raised; ARGS="--help" lists the parts
+	@tools/setup
+	$(CARGO) build --release --package server --bin belfry --example ivr_application --locked
+	$(CARGO) build --release --bin ringer --locked
+	@bench/ivr/run $(ARGS)
 
 fuzz-short: ## every fuzz target for a minute (needs nightly and cargo-fuzz)
 	@tools/fuzz-short

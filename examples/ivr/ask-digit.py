@@ -8,6 +8,7 @@ the expected one, else `fail` and what came. Afterwards `grep -c pass ask-digit.
 """
 
 import argparse
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
@@ -24,7 +25,7 @@ ASK = """<?xml version="1.0" encoding="UTF-8"?>
 
 SAY = """<?xml version="1.0" encoding="UTF-8"?>
 <Response>
-  <Say>You pressed {digit}. Good bye.</Say>
+  <Say>You pressed {digit}. Thank you for calling. Good bye.</Say>
 </Response>
 """
 
@@ -90,7 +91,11 @@ def main():
     parser.add_argument("--expect", default="5", help="the digit that is right")
     parser.add_argument("--log", default="ask-digit.log")
     options = parser.parse_args()
-    server = Server((options.host, options.port), Application)
+    try:
+        server = Server((options.host, options.port), Application)
+    except OSError as error:
+        at = f"{options.host}:{options.port}"
+        sys.exit(f"ask-digit.py: {at} cannot be listened on: {error.strerror}; choose another --port")
     server.expected = options.expect
     server.log = Log(options.log)
     print(f"http://{options.host}:{server.server_address[1]}/ask-digit.xml", flush=True)

@@ -8,12 +8,15 @@ use std::io::Read;
 use stdx::Instant;
 use store::rest::types::{RestCall, TextMessage};
 
-/// Called on threads of the blocking pool; an answer should come within a second.
-pub trait ControlPlane: Send + Sync {
+/// Time and chance.
+pub trait Source: Send + Sync {
     fn now(&self) -> Instant;
     /// Unpredictable bytes.
     fn fill_random(&self, bytes: &mut [u8]);
+}
 
+/// Called on threads of the blocking pool; an answer should come within a second.
+pub trait ControlPlane: Source {
     /// Places a call; its row is in the record, `queued`. From here on the node keeps the row up to date. An error
     /// leaves the call to the interface, which marks it failed.
     fn start_call(&self, call: StartCall) -> Result<(), ControlError>;

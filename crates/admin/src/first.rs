@@ -5,7 +5,7 @@ use store::rest::types::{Common, RestAccount};
 use store::rest::{Kind, Resource, RestFilter, RestLoaded, RestRead, RestWrite};
 use store::{Loaded, Read, StoreError, Write};
 
-use crate::control::ControlPlane;
+use crate::control::Source;
 use crate::service::{Repository, sid, token};
 
 /// Sid and token of an account. The token is nowhere else: it is shown once.
@@ -23,61 +23,87 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-/// Makes the first account when there is none. `None`: there is one already.
+/// Makes the first account, with this sid: when there is no account yet, or `given` is its token, which then counts
+/// whatever the record says. `None`: there was nothing to make; the sid and token are not new.
 pub fn ensure_account(
     repository: &dyn Repository,
-    control: &dyn ControlPlane,
+    source: &dyn Source,
+    sid: &str,
+    given: Option<&str>,
 ) -> Result<Option<Credentials>, StoreError> {
-    let filter = RestFilter { limit: 1, ..RestFilter::all(Kind::Account) };
-    match repository.read(Read::Rest(RestRead::List(filter)))? {
-        Loaded::Rest(RestLoaded::Page { total: 0, .. }) => {}
-        _ => return Ok(None),
+    if let Some(mut account) = account(repository, sid)? {
+        if let Some(given) =
+            given.filter(|given| !account.token.is_of(given) || account.signing_key != *given)
+        {
+            account.token = TokenVerifier::new(given, salt(source));
+            account.signing_key = given.to_owned();
+            account.common.updated_at = source.now();
+            repository.write(Write::Rest(RestWrite::Replace(Box::new(account.row()?))))?;
+        }
+        return Ok(None);
     }
-    let (account, token) = new_account(control, None, "Default account");
-    let credentials =
-        Credentials { sid: account.common.sid.clone(), token, signing_key: account.signing_key.clone() };
+    let filter = RestFilter { limit: 1, ..RestFilter::all(Kind::Account) };
+    let is_first = matches!(
+        repository.read(Read::Rest(RestRead::List(filter)))?,
+        Loaded::Rest(RestLoaded::Page { total: 0, .. })
+    );
+    if !is_first && given.is_none() {
+        return Ok(None);
+    }
+    let (mut account, mut token) = new_account(source, None, "Default account");
+    account.common.sid = sid.to_owned();
+    account.common.account = sid.to_owned();
+    if let Some(given) = given {
+        given.clone_into(&mut token);
+        account.token = TokenVerifier::new(given, salt(source));
+        account.signing_key = given.to_owned();
+    }
     repository.write(Write::Rest(RestWrite::Insert(Box::new(account.row()?))))?;
-    Ok(Some(credentials))
+    Ok(Some(Credentials { sid: sid.to_owned(), token, signing_key: account.signing_key }))
+}
+
+fn account(repository: &dyn Repository, sid: &str) -> Result<Option<RestAccount>, StoreError> {
+    match repository.read(Read::Rest(RestRead::Sid { kind: Kind::Account, sid: sid.into() }))? {
+        Loaded::Rest(RestLoaded::Row(Some(row))) => RestAccount::from_row(&row).map(Some),
+        _ => Ok(None),
+    }
 }
 
 /// Gives an account a new token, for who lost it. The old one signs in no more.
 pub fn renew_token(
     repository: &dyn Repository,
-    control: &dyn ControlPlane,
+    source: &dyn Source,
     sid: &str,
 ) -> Result<Credentials, StoreError> {
-    let read = RestRead::Sid { kind: Kind::Account, sid: sid.into() };
-    let Loaded::Rest(RestLoaded::Row(Some(row))) = repository.read(Read::Rest(read))? else {
-        return Err(StoreError::NotFound { what: format!("account {sid}") });
-    };
-    let mut account = RestAccount::from_row(&row)?;
-    let token = token(control);
-    account.token = TokenVerifier::new(&token, salt(control));
-    account.common.updated_at = control.now();
+    let missing = || StoreError::NotFound { what: format!("account {sid}") };
+    let mut account = account(repository, sid)?.ok_or_else(missing)?;
+    let token = token(source);
+    account.token = TokenVerifier::new(&token, salt(source));
+    account.common.updated_at = source.now();
     repository.write(Write::Rest(RestWrite::Replace(Box::new(account.row()?))))?;
     Ok(Credentials { sid: sid.into(), token, signing_key: account.signing_key })
 }
 
 pub(crate) fn new_account(
-    control: &dyn ControlPlane,
+    source: &dyn Source,
     parent: Option<&str>,
     friendly_name: &str,
 ) -> (RestAccount, String) {
-    let (now, sid, secret) = (control.now(), sid("AC", control), token(control));
+    let (now, sid, secret) = (source.now(), sid("AC", source), token(source));
     let account = RestAccount {
         common: Common { account: sid.clone(), sid, created_at: now, updated_at: now },
         parent: parent.map(str::to_owned),
         friendly_name: friendly_name.into(),
         email: String::new(),
         status: "active".into(),
-        token: TokenVerifier::new(&secret, salt(control)),
-        signing_key: token(control),
+        token: TokenVerifier::new(&secret, salt(source)),
+        signing_key: token(source),
     };
     (account, secret)
 }
 
-pub(crate) fn salt(control: &dyn ControlPlane) -> [u8; 16] {
+pub(crate) fn salt(source: &dyn Source) -> [u8; 16] {
     let mut salt = [0; 16];
-    control.fill_random(&mut salt);
+    source.fill_random(&mut salt);
     salt
 }

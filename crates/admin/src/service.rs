@@ -7,9 +7,9 @@ use stdx::rate::{Limiter, Verdict};
 use stdx::{Instant, hex};
 use store::rest::types::{Common, RestAccount};
 use store::rest::{Kind, Resource, RestFilter, RestLoaded, RestRead, RestWrite, Row, Sum, UsageFilter};
-use store::{Loaded, Read, StoreError, Write, WriteDone};
+use store::{Loaded, MakeKeys, Read, StoreError, Write, WriteDone};
 
-use crate::control::ControlPlane;
+use crate::control::{ControlPlane, Source};
 use crate::fault::Fault;
 use crate::limits;
 
@@ -45,14 +45,22 @@ pub struct State {
     pub(crate) control: Arc<dyn ControlPlane>,
     /// Where the logins of clients are.
     pub(crate) domain: Box<str>,
+    /// Of SCRAM, for the passwords of clients.
+    pub(crate) keys: MakeKeys,
     failures: Mutex<Limiter<IpAddr>>,
 }
 
 impl State {
-    /// `domain` is where new clients get their accounts: the first of the served ones.
-    pub fn new(repository: Arc<dyn Repository>, control: Arc<dyn ControlPlane>, domain: &str) -> Arc<Self> {
+    /// `domain` is where new clients get their accounts: the first of the served ones. `keys` are made of their
+    /// passwords.
+    pub fn new(
+        repository: Arc<dyn Repository>,
+        control: Arc<dyn ControlPlane>,
+        domain: &str,
+        keys: MakeKeys,
+    ) -> Arc<Self> {
         let failures = Mutex::new(Limiter::new(limits::SIGN_IN));
-        Arc::new(State { repository, control, domain: domain.into(), failures })
+        Arc::new(State { repository, control, domain: domain.into(), keys, failures })
     }
 
     pub(crate) fn now(&self) -> Instant {
@@ -138,13 +146,13 @@ impl State {
 }
 
 /// Two letters and 32 hexadecimal digits.
-pub fn sid(prefix: &str, control: &dyn ControlPlane) -> String {
-    format!("{prefix}{}", token(control))
+pub fn sid(prefix: &str, source: &dyn Source) -> String {
+    format!("{prefix}{}", token(source))
 }
 
 /// 128 unpredictable bits in hexadecimal digits.
-pub fn token(control: &dyn ControlPlane) -> String {
+pub fn token(source: &dyn Source) -> String {
     let mut bytes = [0; 16];
-    control.fill_random(&mut bytes);
+    source.fill_random(&mut bytes);
     hex::encode(&bytes)
 }

@@ -1,6 +1,5 @@
-//! Call control: the routing plan, the ledger of calls, and who is joined with whom.
+//! Call control: the routing plan, the health of its targets, and the ledger of calls.
 
-pub mod dial;
 mod dice;
 pub mod health;
 pub mod ledger;
@@ -9,7 +8,6 @@ mod pattern;
 pub mod plan;
 pub mod target;
 
-pub use dial::{Dial, DialEffect, DialEnd, DialSettings, DialStatus, LegEnd, LegId};
 pub use health::{Health, HealthEffect, HealthSettings};
 pub use ledger::{CallEvent, CallEventKind, CallRecord, EndedBy, Ledger, LedgerCounts, LedgerSettings};
 pub use plan::{Caller, Decision, Plan, PlanError, PlanRequest, PlanSettings, Route, TargetGroup};

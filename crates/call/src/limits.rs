@@ -33,8 +33,5 @@ pub const LONGEST_CALL: Duration = Duration::from_hours(12);
 /// there are as many as calls of one minute.
 pub const PATROL: Duration = Duration::from_secs(60);
 
-/// Legs that one Dial rings at once: ten Numbers, as RestComm and Twilio allow. Beyond, they are not rung.
-pub const DIAL_LEGS: usize = 10;
-
 /// Targets that are probed. Beyond, they count as up.
 pub const PROBED_TARGETS: usize = 4_096;

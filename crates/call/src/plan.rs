@@ -192,6 +192,16 @@ impl Plan {
         }
     }
 
+    /// Where an address without a host is.
+    pub fn default_domain(&self) -> Option<&str> {
+        self.default_domain.as_deref()
+    }
+
+    /// Whether it is one of our own listening addresses.
+    pub fn is_own(&self, source: SocketAddr) -> bool {
+        self.local.contains(&source)
+    }
+
     /// The route whose target this source is: one at a literal address.
     ///
     /// Only for sources that the transport has proved, or that the network in front protects: a UDP source

@@ -92,7 +92,7 @@ pub fn encode(form: &[(String, String)]) -> String {
 }
 
 /// A reference against the URL of the document it stands in (RFC 3986 §5.2). Nothing when the result is none of
-/// `schemes`, has no host, or is too long.
+/// `schemes`, has no host (a `file:` has none, but a name), or is too long.
 pub fn resolve(base: Option<&str>, reference: &str, schemes: &[&str]) -> Option<String> {
     let reference = reference.trim();
     if reference.len() > URL_BYTES {
@@ -100,7 +100,11 @@ pub fn resolve(base: Option<&str>, reference: &str, schemes: &[&str]) -> Option<
     }
     let base = base.and_then(|text| Url::parse(text).ok());
     let url = Url::options().base_url(base.as_ref()).parse(reference).ok()?;
-    let served = schemes.contains(&url.scheme()) && url.host_str().is_some_and(|host| !host.is_empty());
+    let has_place = match url.scheme() {
+        "file" => url.host_str().is_none() && url.path().len() > 1,
+        _ => url.host_str().is_some_and(|host| !host.is_empty()),
+    };
+    let served = schemes.contains(&url.scheme()) && has_place;
     let text = String::from(url);
     (served && text.len() <= URL_BYTES).then_some(text)
 }
@@ -165,6 +169,25 @@ mod tests {
         }
         assert_eq!(resolve(None, "/x", &["http"]), None);
         assert_eq!(resolve(None, &format!("http://a/{}", "x".repeat(URL_BYTES)), &["http"]), None);
+    }
+
+    #[test]
+    fn a_file_is_named_without_a_host() {
+        let schemes = ["http", "file"];
+        let file = |base, reference| resolve(base, reference, &schemes);
+        assert_eq!(file(None, "file:menu.xml").as_deref(), Some("file:///menu.xml"));
+        let base = Some("file:///menu.1.xml?Digits=1");
+        for (reference, expected) in [
+            ("", "file:///menu.1.xml?Digits=1"),
+            ("menu.xml", "file:///menu.xml"),
+            ("../../menu.xml", "file:///menu.xml"),
+            ("http://a/b", "http://a/b"),
+        ] {
+            assert_eq!(file(base, reference).as_deref(), Some(expected), "{reference}");
+        }
+        for reference in ["file:/", "file:///", "//host/menu.xml"] {
+            assert_eq!(file(base, reference), None, "{reference}");
+        }
     }
 
     #[test]

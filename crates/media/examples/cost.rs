@@ -88,6 +88,9 @@ fn main() {
     let forever = PlayOptions { loops: None, ..PlayOptions::once(1) };
 
     let mut legs: Vec<MediaSession> = (0..LEGS).map(|seed| leg(8, seed << 32)).collect();
+    measure("nothing to say or hear", LEGS, |tick| {
+        legs.iter_mut().for_each(|leg| leg.tick(time(tick), &mut work, &mut out));
+    });
     let shared = prompt(Codec::Pcma);
     for leg in &mut legs {
         leg.play(shared.clone(), forever);

@@ -24,6 +24,8 @@ struct Member {
     level: u32,
     is_muted: bool,
     only_listens: bool,
+    /// Heard by that one alone.
+    whispers_to: Option<MemberId>,
     /// Put since the last mix.
     is_fresh: bool,
     is_mixed: bool,
@@ -55,6 +57,8 @@ pub struct Conference {
     resampled: Vec<i16>,
     /// Level and place of those who may be mixed.
     candidates: Vec<(u32, usize)>,
+    /// Places of those who whisper in this tick, and to whom.
+    whispers: Vec<(usize, MemberId)>,
     shared: Vec<Shared>,
     sounds: VecDeque<(Arc<[i16]>, usize)>,
     music: Option<(Arc<[i16]>, usize)>,
@@ -75,6 +79,7 @@ impl Conference {
             own: Vec::with_capacity(frame),
             resampled: Vec::new(),
             candidates: Vec::new(),
+            whispers: Vec::new(),
             shared: Vec::new(),
             sounds: VecDeque::new(),
             music: None,
@@ -102,6 +107,7 @@ impl Conference {
             level: 0,
             is_muted: false,
             only_listens,
+            whispers_to: None,
             is_fresh: false,
             is_mixed: false,
         });
@@ -130,6 +136,11 @@ impl Conference {
     /// Nobody hears a muted member. `false` when it is none.
     pub fn mute(&mut self, id: MemberId, on: bool) -> bool {
         self.member(id).map(|member| member.is_muted = on).is_some()
+    }
+
+    /// Nobody but that other member hears this one; `None`: all do. `false` when it is none.
+    pub fn whisper(&mut self, id: MemberId, to: Option<MemberId>) -> bool {
+        self.member(id).map(|member| member.whispers_to = to).is_some()
     }
 
     /// Heard by all from the next tick on, over what is said: a beep. Samples at the conference's rate.
@@ -164,6 +175,7 @@ impl Conference {
         self.tick += 1;
         self.total.fill(0);
         self.candidates.clear();
+        self.whispers.clear();
         for (at, member) in self.members.iter_mut().enumerate() {
             // What was said in another tick is not heard again.
             if !std::mem::take(&mut member.is_fresh) {
@@ -172,8 +184,12 @@ impl Conference {
             let level = u32::from(mean(&member.frame));
             member.level = level.max(member.level * 15 / 16);
             member.is_mixed = false;
-            if level >= INAUDIBLE && !member.is_muted {
-                self.candidates.push((member.level, at));
+            if level < INAUDIBLE || member.is_muted {
+                continue;
+            }
+            match member.whispers_to {
+                Some(to) => self.whispers.push((at, to)),
+                None => self.candidates.push((member.level, at)),
             }
         }
         if self.candidates.len() > CONFERENCE_SPEAKERS {
@@ -217,11 +233,9 @@ impl Conference {
     /// all share of whom nothing is in it.
     pub fn frame(&mut self, id: MemberId, codec: Codec) -> Feed<'_> {
         let Ok(at) = self.members.binary_search_by_key(&id, |member| member.id) else { return Feed::None };
-        let member = &mut self.members[at];
-        if member.is_mixed {
-            self.own.clear();
-            self.own
-                .extend(self.total.iter().zip(&member.frame).map(|(sum, own)| clamp(sum - i32::from(*own))));
+        let member = &self.members[at];
+        if member.is_mixed || self.whispers.iter().any(|(_, to)| *to == id) {
+            self.mix_own(at);
             return Feed::Samples { rate: self.rate, samples: &self.own };
         }
         // The state of these codecs does not bear a change of encoder within a stream; G.711 has none.
@@ -232,6 +246,25 @@ impl Conference {
             Some(at) => Feed::Payload { codec, payload: &self.shared[at].payload },
             None => Feed::Samples { rate: self.rate, samples: &self.whole },
         }
+    }
+
+    /// The total without what a member said itself, and with what is whispered to it.
+    fn mix_own(&mut self, at: usize) {
+        let member = &self.members[at];
+        let mut whispers = self.whispers.iter().filter(|(_, to)| *to == member.id).peekable();
+        let own = |index: usize| if member.is_mixed { i32::from(member.frame[index]) } else { 0 };
+        self.own.clear();
+        if whispers.peek().is_none() {
+            let all = self.total.iter().zip(&member.frame);
+            self.own.extend(all.map(|(sum, own)| clamp(sum - i32::from(*own))));
+            return;
+        }
+        let whispers: Vec<&[i16]> = whispers.map(|(at, _)| &*self.members[*at].frame).collect();
+        self.own.extend(self.total.iter().enumerate().map(|(index, sum)| {
+            let whispered: i32 =
+                whispers.iter().filter_map(|frame| frame.get(index)).map(|s| i32::from(*s)).sum();
+            clamp(sum - own(index) + whispered)
+        }));
     }
 
     /// The whole mix encoded, once a tick.
@@ -342,6 +375,21 @@ mod tests {
         assert!(!conference.mute(members[0].0, true));
         assert_eq!(conference.frame(members[0].0, Codec::Pcma), Feed::None);
         assert_eq!(conference.len(), 2);
+    }
+
+    #[test]
+    fn a_whisper_is_heard_by_one_and_who_whispers_hears_all() {
+        let mut conference = Conference::new(8_000);
+        let members: Vec<_> = (0..3)
+            .map(|at| (conference.join(8_000, false).unwrap(), saying(TONES[at], 6_000, 8_000)))
+            .collect();
+        assert!(conference.whisper(members[2].0, Some(members[0].0)));
+        let heard = confer(&mut conference, &members, Codec::Pcma);
+        let of = |member: usize| TONES.map(|frequency| level(&heard[member], 8_000, frequency) > 3_000.0);
+        assert_eq!([of(0), of(1), of(2)], [[false, true, true], [true, false, false], [true, true, false]]);
+        conference.whisper(members[2].0, None);
+        let heard = confer(&mut conference, &members, Codec::Pcma);
+        assert!(level(&heard[1], 8_000, TONES[2]) > 3_000.0);
     }
 
     #[test]

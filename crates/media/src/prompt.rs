@@ -87,6 +87,10 @@ impl Prompt {
 
     /// One behind the other; `None` when there is none or their codecs differ.
     pub fn concat(prompts: &[Prompt]) -> Option<Prompt> {
+        if let [only] = prompts {
+            // Shared by all calls that play it: no copy each.
+            return Some(only.clone());
+        }
         let codec = prompts.first()?.codec;
         if prompts.iter().any(|prompt| prompt.codec != codec) {
             return None;
@@ -187,6 +191,14 @@ mod tests {
         assert_eq!(Prompt::beep(Codec::Pcma).unwrap().len(), 13);
         let other = [Prompt::beep(Codec::Pcma).unwrap(), Prompt::beep(Codec::Pcmu).unwrap()];
         assert_eq!((Prompt::concat(&other), Prompt::concat(&[])), (None, None));
+    }
+
+    #[test]
+    fn one_prompt_alone_is_shared_and_not_copied() {
+        let five = Prompt::digits(Codec::Opus, &[Digit::STAR], 100).unwrap();
+        let alone = Prompt::concat(std::slice::from_ref(&five)).unwrap();
+        assert!(Arc::ptr_eq(&alone.bytes, &five.bytes));
+        assert_eq!(alone, five);
     }
 
     #[test]

@@ -151,6 +151,11 @@ impl Recorder {
     pub fn is_empty(&self) -> bool {
         self.written == 0
     }
+
+    /// Whether there was more than silence.
+    pub fn has_sound(&self) -> bool {
+        self.has_sound
+    }
 }
 
 fn header(options: RecordOptions, data: u32) -> [u8; HEADER_LEN] {

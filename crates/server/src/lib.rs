@@ -11,9 +11,11 @@ pub mod net;
 pub mod node;
 pub mod operate;
 pub mod record;
+mod rest;
 pub mod routes;
 pub mod shard;
 pub mod signals;
 #[cfg(test)]
 mod testing;
 pub mod voice;
+pub mod xmpp;

@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
+use axum::Router;
 use tokio::net::TcpListener;
 use tokio::task::spawn_local;
 
@@ -20,6 +21,8 @@ use crate::signals::{Order, Signals};
 pub struct Doors {
     control: ControlSocket,
     http: TcpListener,
+    /// Of its own; `None`: beside metrics.
+    rest: Option<TcpListener>,
     signals: Signals,
 }
 
@@ -29,6 +32,7 @@ pub enum DoorError {
     Folder(std::path::PathBuf, io::Error),
     Control(std::path::PathBuf, io::Error),
     Http(SocketAddr, io::Error),
+    Rest(SocketAddr, io::Error),
     Signals(io::Error),
 }
 
@@ -42,8 +46,12 @@ impl Doors {
         let control = ControlSocket::bind(path).map_err(|error| DoorError::Control(path.clone(), error))?;
         let address = config.http.listen;
         let http = TcpListener::bind(address).await.map_err(|error| DoorError::Http(address, error))?;
+        let rest = match config.rest.listen.filter(|rest| *rest != address) {
+            Some(rest) => Some(TcpListener::bind(rest).await.map_err(|error| DoorError::Rest(rest, error))?),
+            None => None,
+        };
         let signals = Signals::new().map_err(DoorError::Signals)?;
-        Ok(Doors { control, http, signals })
+        Ok(Doors { control, http, rest, signals })
     }
 
     /// The real port, where 0 was asked for.
@@ -51,9 +59,21 @@ impl Doors {
         self.http.local_addr()
     }
 
-    /// Serves until dropped. On a `LocalSet`.
-    pub async fn serve<C: Control + 'static>(self, control: Rc<C>, clock: Clock) {
-        let Doors { control: socket, http, mut signals } = self;
+    /// Where the REST interface is, if there is one.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn rest_address(&self) -> io::Result<SocketAddr> {
+        self.rest.as_ref().unwrap_or(&self.http).local_addr()
+    }
+
+    /// Serves until dropped. On a `LocalSet`. `rest`: its requests, where there is such an interface.
+    pub async fn serve<C: Control + 'static>(self, control: Rc<C>, clock: Clock, rest: Option<Router>) {
+        let Doors { control: socket, http, rest: own, mut signals } = self;
+        let (beside, own) = match own {
+            Some(own) => (None, rest.map(|rest| (own, rest))),
+            None => (rest, None),
+        };
         let (status, watching) = control::watch(control.clone(), clock);
         // Joined to this future: they end with it.
         let on_signals = async {
@@ -61,14 +81,22 @@ impl Doors {
                 obey(signals.next().await, &control).await;
             }
         };
-        let ((), (), (), ()) = tokio::join!(
+        let on_rest = async {
+            if let Some((listener, rest)) = own
+                && let Err(error) = http::serve_rest(listener, rest).await
+            {
+                tracing::error!(%error, "the REST interface is not served any more");
+            }
+        };
+        let ((), (), (), (), ()) = tokio::join!(
             watching,
             control::serve(socket, control.clone(), status.clone(), clock),
             async {
-                if let Err(error) = http::serve(http, status).await {
+                if let Err(error) = http::serve(http, status, beside).await {
                     tracing::error!(%error, "metrics and health are not served any more");
                 }
             },
+            on_rest,
             on_signals,
         );
     }
@@ -123,6 +151,9 @@ impl fmt::Display for DoorError {
             }
             DoorError::Http(address, error) => {
                 write!(f, "cannot listen at {address}: {error}; check [http] listen")
+            }
+            DoorError::Rest(address, error) => {
+                write!(f, "cannot listen at {address}: {error}; check [rest] listen")
             }
             DoorError::Signals(error) => write!(f, "cannot catch signals: {error}"),
         }

@@ -31,4 +31,4 @@ pub use types::{
     Account, AccountFilter, AccountLimits, Address, Alias, CallFilter, CallRecord, Domain, KeptMessage,
     NewAccount, Pattern, Route, RouteTarget,
 };
-pub use verifiers::{ScramHash, ScramKeys, Verifiers};
+pub use verifiers::{MakeKeys, ScramHash, ScramKeys, Verifiers};

@@ -1,5 +1,7 @@
 //! The record's contract: what can be written and read. SQLite is behind it; PostgreSQL can be.
 
+use std::sync::Arc;
+
 use stdx::Instant;
 
 use crate::error::StoreError;
@@ -9,7 +11,7 @@ use crate::types::{
     Account, AccountFilter, AccountLimits, Address, Alias, CallFilter, CallRecord, Domain, KeptMessage,
     NewAccount, Route,
 };
-use crate::verifiers::Verifiers;
+use crate::verifiers::{ScramHash, ScramKeys, Verifiers};
 use crate::xmpp::{XmppLoaded, XmppRead, XmppWrite};
 
 /// One change. All of a group are on disk together, or those that failed say so.
@@ -44,6 +46,12 @@ pub enum Write {
     SetVerifiers {
         account: Address,
         verifiers: Verifiers,
+    },
+    /// Adds keys of SCRAM, unless the password has changed since: `of` is the SHA-256 verifier of the one they are of.
+    AddScram {
+        account: Address,
+        of: [u8; 32],
+        keys: Arc<[(ScramHash, ScramKeys)]>,
     },
     SetDisplayName {
         account: Address,

@@ -2,6 +2,7 @@
 //! SCRAM (RFC 5802 §3) where somebody made them.
 
 use std::fmt;
+use std::sync::Arc;
 
 use md5::Md5;
 use sha2::{Digest, Sha256, Sha512_256};
@@ -74,6 +75,15 @@ impl Verifiers {
         self.other = other.into();
     }
 
+    /// As [`set_scram`](Self::set_scram), with all of them.
+    #[must_use]
+    pub fn with_scram(mut self, keys: &[(ScramHash, ScramKeys)]) -> Self {
+        for (hash, keys) in keys {
+            self.set_scram(*hash, keys);
+        }
+        self
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(86 + self.other.len());
         push(&mut out, MD5, &self.md5);
@@ -107,6 +117,9 @@ impl Verifiers {
         }
     }
 }
+
+/// Makes keys of SCRAM for a password; none where that cannot be. The record itself does not know how.
+pub type MakeKeys = fn(&str) -> Arc<[(ScramHash, ScramKeys)]>;
 
 /// A hash of SCRAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

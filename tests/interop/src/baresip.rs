@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -19,23 +20,41 @@ pub struct Baresip {
     /// Every event so far, in order.
     events: Vec<String>,
     peer: Peer,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Baresip {
     /// Starts a phone for `user` that sends back what it hears and uses 127.0.0.1:`proxy`.
     pub fn start(user: &str, password: &str, proxy: u16) -> Baresip {
+        let account = format!(
+            "<sip:{user}@{DOMAIN}>;auth_user={user};auth_pass={password};outbound=\"sip:127.0.0.1:{proxy}\";regint=60\n"
+        );
+        Baresip::start_with(user, &account, |_| ECHO.to_owned())
+    }
+
+    /// Starts a phone that does not register, offers one codec (`PCMU/8000/1`), says what is in a WAV file of that codec's
+    /// rate and channels, and keeps what it hears.
+    pub fn with_files(user: &str, proxy: u16, codec: &str, says: &Path) -> Baresip {
+        let account = format!(
+            "<sip:{user}@{DOMAIN}>;outbound=\"sip:127.0.0.1:{proxy}\";regint=0;audio_codecs={codec}\n"
+        );
+        Baresip::start_with(user, &account, |folder| {
+            let modules = ["g722", "opus", "aufile", "sndfile"].map(|name| format!("module {name}.so\n"));
+            format!(
+                "audio_source aufile,{}\naudio_player aubridge,call\naudio_alert aubridge,bell\nsnd_path {}\n{}",
+                says.display(),
+                folder.display(),
+                modules.concat()
+            )
+        })
+    }
+
+    fn start_with(user: &str, account: &str, sound: impl Fn(&Path) -> String) -> Baresip {
         let folder = TempDir::new().expect("a temporary folder");
         let control = free_port();
-        write(&folder, "config", &config(control));
+        write(&folder, "config", &(config(control) + &sound(folder.path())));
         write(&folder, "contacts", "");
-        write(
-            &folder,
-            "accounts",
-            &format!(
-                "<sip:{user}@{DOMAIN}>;auth_user={user};auth_pass={password};outbound=\"sip:127.0.0.1:{proxy}\";regint=60\n"
-            ),
-        );
+        write(&folder, "accounts", account);
         let arguments = ["-f".to_owned(), folder.path().display().to_string()];
         let peer = Peer::start(user, "baresip", &arguments, folder.path());
         let mut stream = None;
@@ -46,13 +65,20 @@ impl Baresip {
         wait_until("baresip's control port", PATIENCE, connects, || peer.tail());
         let control = stream.expect("it connected");
         control.set_read_timeout(Some(Duration::from_millis(100))).expect("a positive timeout");
-        Baresip { control, received: Vec::new(), events: Vec::new(), peer, _folder: folder }
+        Baresip { control, received: Vec::new(), events: Vec::new(), peer, folder }
     }
 
     /// Waits until its REGISTER was accepted. Read from its log: the event may come before anyone can listen for it.
     pub fn wait_until_registered(&self) {
         let accepted = || self.peer.lines().iter().any(|line| line.contains("{0/UDP/v4} 200 OK"));
         wait_until("baresip to be registered", PATIENCE, accepted, || self.peer.tail());
+    }
+
+    /// The WAV files of what it heard; whole once a call has ended.
+    pub fn heard(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.folder.path()).expect("the test's own folder");
+        let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
+        paths.filter(|path| path.to_string_lossy().ends_with("-dec.wav")).collect()
     }
 
     pub fn command(&mut self, command: &str, parameters: &str) {
@@ -106,6 +132,9 @@ fn take_netstring(received: &mut Vec<u8>) -> Option<Vec<u8>> {
     Some(message)
 }
 
+/// It hears what it says.
+const ECHO: &str = "audio_source aubridge,call\naudio_player aubridge,call\naudio_alert aubridge,bell\n";
+
 fn config(control: u16) -> String {
     let modules = ["g711", "aubridge"].map(|name| format!("module {name}.so\n")).concat();
     let applications = ["account", "menu", "ctrl_tcp"].map(|name| format!("module_app {name}.so\n")).concat();
@@ -113,9 +142,6 @@ fn config(control: u16) -> String {
         "sip_listen 127.0.0.1:0\n\
          module_path {}\n\
          net_interface 127.0.0.1\n\
-         audio_source aubridge,call\n\
-         audio_player aubridge,call\n\
-         audio_alert aubridge,bell\n\
          ctrl_tcp_listen 127.0.0.1:{control}\n\
          {modules}{applications}",
         module_folder()

@@ -1,4 +1,5 @@
-//! Real peers around a real node, all on loopback: SIPp, Kamailio, baresip and OpenSSL's s_client.
+//! Real peers around a real node, all on loopback: SIPp, Kamailio, baresip, OpenSSL's s_client,
+//! Twilio's library and slixmpp.
 //!
 //! A [`play`] is what two or more peers do through some proxy; the tests run the plays through `belfry`, and
 //! those that any proxy passes through Kamailio too, so that a failure tells whose it is.
@@ -10,7 +11,9 @@ mod node;
 mod peer;
 pub mod play;
 mod sipp;
+mod slixmpp;
 mod tls;
+mod twilio;
 mod wait;
 
 pub use baresip::Baresip;
@@ -18,7 +21,9 @@ pub use kamailio::Kamailio;
 pub use node::Node;
 pub use peer::Peer;
 pub use sipp::{Account, Sipp};
+pub use slixmpp::chat_with_slixmpp;
 pub use tls::options_over_tls;
+pub use twilio::{document_at, drive_with_twilio};
 pub use wait::{free_port, lines_in, wait_for_sip, wait_until};
 
 /// The domain every test serves.

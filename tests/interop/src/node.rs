@@ -13,6 +13,8 @@ pub struct Node {
     /// UDP and TCP.
     pub port: u16,
     pub tls: u16,
+    /// Metrics, and the REST interface where there is one.
+    pub http: u16,
     config: PathBuf,
     peer: Option<Peer>,
     folder: TempDir,
@@ -42,7 +44,14 @@ listen = "127.0.0.1:{http}"
 "#
         );
         std::fs::write(&config, text).expect("the test's folder is writable");
-        Node { port, tls, config, peer: None, folder }
+        Node { port, tls, http, config, peer: None, folder }
+    }
+
+    /// More sections of the configuration.
+    pub fn with_sections(self, text: &str) -> Node {
+        let before = std::fs::read_to_string(&self.config).expect("it was written above");
+        std::fs::write(&self.config, format!("{before}\n{text}")).expect("the test's folder is writable");
+        self
     }
 
     pub fn with_account(self, user: &str, password: &str) -> Node {
@@ -105,6 +114,11 @@ listen = "127.0.0.1:{http}"
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "belfry {}: {}\n{text}{errors}", arguments.join(" "), output.status);
         text
+    }
+
+    /// That the node made for itself.
+    pub fn certificate(&self) -> PathBuf {
+        self.folder.path().join("data/cert.pem")
     }
 
     /// The end of what the node printed.

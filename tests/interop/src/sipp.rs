@@ -43,6 +43,12 @@ impl Sipp {
         Sipp::start(scenario, &[format!("127.0.0.1:{proxy}")], calls, &more)
     }
 
+    /// One call of SIPp's own caller, which hangs up after so long.
+    pub fn holding(proxy: u16, user: &str, time: Duration) -> Sipp {
+        let more = ["-s", user, "-d", &time.as_millis().to_string()].map(str::to_owned);
+        Sipp::start("-uac", &[format!("127.0.0.1:{proxy}")], 1, &more)
+    }
+
     /// Runs a scenario once for each account: its fields are user, domain and credentials. `contact` is where
     /// register.xml binds them.
     pub fn for_accounts(scenario: &str, proxy: u16, accounts: &[Account], contact: u16, rate: u32) -> Sipp {
@@ -106,6 +112,7 @@ impl Sipp {
         arguments.extend(remote.iter().cloned());
         arguments.extend(text.split(' ').map(str::to_owned));
         arguments.extend(["-p".to_owned(), port.to_string(), "-m".to_owned(), calls.to_string()]);
+        arguments.extend(["-mp".to_owned(), free_port().to_string()]);
         arguments.extend(more.iter().cloned());
         let peer = Peer::start("sipp", "sipp", &arguments, folder.path());
         Sipp { port, peer, folder }

@@ -89,7 +89,9 @@ fn create(context: &Context<'_>) -> Result<Answer, Fault> {
     let Some(name) = context.text("FriendlyName") else {
         return Err(Fault::invalid(20002, "FriendlyName is required"));
     };
-    let common = context.state.common("QU", &context.account);
+    let mut common = context.state.common("QU", &context.account);
+    // Documents name the same queue.
+    common.sid = store::rest::queue_sid(&common.account, name);
     let max_size = context.int("MaxSize").unwrap_or(limits::QUEUE_SIZE);
     let queue = Queue { common, friendly_name: name.to_owned(), max_size };
     context.state.insert(&queue)?;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use admin::control::{
     Audio, CallChange, ConferenceChange, ControlError, ControlPlane, Document, Participant,
-    ParticipantChange, QueueMember, StartCall,
+    ParticipantChange, QueueMember, Source, StartCall,
 };
 use stdx::Instant;
 use store::rest::types::TextMessage;
@@ -35,7 +35,7 @@ impl Plane {
     }
 }
 
-impl ControlPlane for Plane {
+impl Source for Plane {
     fn now(&self) -> Instant {
         Instant::from_unix_seconds(START + self.clock.load(Ordering::Relaxed))
     }
@@ -46,7 +46,9 @@ impl ControlPlane for Plane {
         let at = bytes.len() - 8;
         bytes[at..].copy_from_slice(&number.to_be_bytes());
     }
+}
 
+impl ControlPlane for Plane {
     fn start_call(&self, call: StartCall) -> Result<(), ControlError> {
         let asked = format!("start {}", call.call.to);
         self.started.lock().unwrap().push(call);

@@ -1,9 +1,10 @@
 //! Who may ask for what.
 
+use admin::first::ensure_account;
 use axum::body::Body;
 use axum::http::Request;
 
-use crate::world::World;
+use crate::world::{FIRST, World};
 
 #[test]
 fn only_the_token_signs_in() {
@@ -93,7 +94,9 @@ fn a_new_token_replaces_the_old_one() {
     let again = admin::first::renew_token(&*world.repository, &*world.plane, &world.me.sid).unwrap();
     assert_eq!(world.as_who((&again.sid, &again.token), "GET", &path, "").status, 200);
     assert!(!format!("{again:?}").contains(&again.token));
-    assert_eq!(admin::first::ensure_account(&*world.repository, &*world.plane), Ok(None));
+    assert_eq!(ensure_account(&*world.repository, &*world.plane, FIRST, None), Ok(None));
+    let other = "AC00000000000000000000000000000009";
+    assert_eq!(ensure_account(&*world.repository, &*world.plane, other, None), Ok(None));
     assert!(admin::first::renew_token(&*world.repository, &*world.plane, "AC0").is_err());
 }
 
@@ -109,4 +112,17 @@ fn what_is_not_there_and_what_is_not_done_says_so() {
     assert_eq!(world.ask("PATCH", &world.path("/Calls.json"), "").fault(), (405, 20405));
     let request = Request::post(world.path("/Calls.json")).header("content-type", "application/json");
     assert_eq!(world.send(request.body(Body::from("{}")).unwrap()).fault(), (415, 20415));
+}
+
+#[test]
+fn a_token_of_the_configuration_counts_from_the_next_start() {
+    let world = World::new();
+    let (repository, plane) = (&*world.repository, &*world.plane);
+    assert_eq!(ensure_account(repository, plane, FIRST, Some("chosen")), Ok(None));
+    let path = format!("/2010-04-01/Accounts/{FIRST}.json");
+    let status = |sid: &str, token: &str| world.as_who((sid, token), "GET", &path, "").status;
+    assert_eq!((status(FIRST, "chosen"), status(FIRST, &world.me.token)), (200, 401));
+    let other = "AC00000000000000000000000000000009";
+    let made = ensure_account(repository, plane, other, Some("second")).unwrap().unwrap();
+    assert_eq!((&*made.sid, &*made.token, &*made.signing_key), (other, "second", "second"));
 }

@@ -98,6 +98,20 @@ fn address_of(text: &str) -> Address {
     Address::Number { number: text.to_owned(), send_digits: Vec::new() }
 }
 
+impl Address {
+    /// Of a call that is not a document's: `client:name`, a SIP URI, a number or a name. Credentials are for a SIP URI,
+    /// digits for the others.
+    pub fn parse(text: &str, digits: &str, username: Option<String>, password: Option<String>) -> Address {
+        if let Some(name) = text.strip_prefix("client:") {
+            return Address::Client { name: name.to_owned() };
+        }
+        if text.starts_with("sip:") || text.starts_with("sips:") {
+            return sip(text, username, password);
+        }
+        Address::Number { number: text.to_owned(), send_digits: tones(digits) }
+    }
+}
+
 fn party(node: Node<'_, '_>, entry: &'static Entry, fields: &Fields, notes: &mut Notes) -> Option<Party> {
     let address = match entry.name {
         "Number" => Address::Number {

@@ -40,6 +40,8 @@ pub mod code {
     pub const PROMPT: u32 = 13420;
     /// A recording that could not be kept.
     pub const RECORDING: u32 = 13600;
+    /// Speech that was not understood for a reason of ours.
+    pub const RECOGNITION: u32 = 13610;
     /// A party that could not be reached for a reason of ours.
     pub const DIAL: u32 = 13200;
     /// A message or mail that could not be sent.

@@ -19,7 +19,8 @@ What is not known, or does not hold what it should, never stops a call: it is pa
 notifications say so with the line. A verb that lacks what it needs is passed over. A text that is no XML at all is answered
 by asking the fallback URL, and without one by a spoken apology, or a refusal when the call is not answered yet.
 
-Names are written as here. URLs may be relative to the document's own. A *bool* is `true` or `false`.
+Names are written as here. URLs may be relative to the document's own; in `<Play>`, `file:NAME` is a sound of the server's folder
+`voice.prompts`. Documents may be files of the server's own, too: [applications.md](applications.md). A *bool* is `true` or `false`.
 ";
 
 /// Markdown.

@@ -1,9 +1,13 @@
 //! The end: whoever begins it, everything that runs is stopped once, the application is told once, nothing follows.
 
+use std::time::Duration;
+
 use stdx::Instant;
 
 use super::{CallStatus, Effect, Outbox, Refusal, Role, Script, Start, State};
-use crate::request::Target;
+use crate::document::Callback;
+use crate::limits;
+use crate::request::{Form, Target};
 
 impl Script {
     /// The call is gone: the caller's BYE or CANCEL, or its leg broke.
@@ -53,9 +57,42 @@ impl Script {
         }
     }
 
+    /// A command: nobody answered yet, and nobody shall.
+    pub fn cancel(&mut self, now: Instant, out: &mut Outbox) {
+        if self.answered_at.is_none() && !matches!(self.state, State::Ended | State::Closing(_)) {
+            self.end(now, CallStatus::Canceled, Some(Effect::Hangup), out);
+        }
+    }
+
+    /// A command: asked from now on when a document cannot be had or read.
+    pub fn set_fallback(&mut self, fallback: Option<Target>) {
+        self.plan.fallback = fallback;
+    }
+
+    /// A command: told of what happens to the call from now on.
+    pub fn set_status_callback(&mut self, callback: Option<Callback>) {
+        self.plan.status = callback;
+    }
+
+    /// A command: how long the call may still last.
+    pub fn limit(&mut self, now: Instant, left: Duration) {
+        self.ends_by = now + left.min(limits::CALL_DURATION);
+    }
+
     /// As [`Script::redirect`], with a relative URL allowed.
     pub fn redirect_to(&mut self, now: Instant, target: Target, out: &mut Outbox) {
         self.redirect(now, Start::Url(target), out);
+    }
+
+    /// Whom the call dialled has transferred it: it goes on with that document, and is told `more` there.
+    pub fn transfer(&mut self, now: Instant, to: &Target, more: Form, out: &mut Outbox) {
+        if !matches!(self.state, State::Dialing(_)) {
+            return;
+        }
+        self.stop_verb(now, out);
+        self.state = State::Between;
+        self.verbs.clear();
+        self.go_to(now, to, more, out);
     }
 
     /// The document is over, and the leg goes on without it.

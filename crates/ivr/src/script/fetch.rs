@@ -77,9 +77,20 @@ impl Script {
         out.push(Effect::Fetch { id, request: Request { method, url, form } });
     }
 
-    /// Against the current document.
+    /// Against the current document. Files of the server's own are named by its configuration and by one another, not by
+    /// what comes from elsewhere.
     pub(super) fn absolute(&self, reference: &str) -> Option<String> {
-        resolve(self.url.as_deref(), reference, &["http", "https"])
+        let is_ours = match &self.url {
+            Some(url) => url.starts_with("file:"),
+            None => matches!(self.plan.start, Start::Url(_)),
+        };
+        let schemes: &[&str] = if is_ours { &["http", "https", "file"] } else { &["http", "https"] };
+        resolve(self.url.as_deref(), reference, schemes)
+    }
+
+    /// A sound may be a file of the server's folder of prompts, whoever names it.
+    pub(super) fn absolute_sound(&self, reference: &str) -> Option<String> {
+        resolve(self.url.as_deref(), reference, &["http", "https", "file"])
     }
 
     /// One that is no URL is noted.

@@ -42,7 +42,7 @@ pub(super) fn progress(form: &mut Form, now: Instant, sequence: u32) {
 }
 
 /// `Sat, 21 Nov 2026 12:22:33 +0000`.
-pub(super) fn rfc_2822(now: Instant) -> String {
+pub fn rfc_2822(now: Instant) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];

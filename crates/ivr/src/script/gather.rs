@@ -17,6 +17,8 @@ pub(super) struct Gathering {
     pub(super) until: Option<Instant>,
     digits: String,
     speech: Option<Speech>,
+    /// Somebody speaks, and what he says is not known yet.
+    is_speaking: bool,
     /// The key of `finishOnKey` that was pressed.
     finished_on: Option<char>,
     /// Complete, but the prompt may not be interrupted.
@@ -26,6 +28,12 @@ pub(super) struct Gathering {
 }
 
 impl Gathering {
+    /// When the waiting is over that begins now. Who speaks is heard out.
+    fn wait(&self, now: Instant) -> Instant {
+        let Gather { timeout, max_speech, .. } = *self.gather;
+        now + if self.is_speaking { max_speech + limits::RECOGNITION_WAIT } else { timeout }
+    }
+
     /// What to do with a key.
     fn take(&mut self, key: char) {
         let gather = &self.gather;
@@ -75,6 +83,7 @@ impl Script {
             until,
             digits: String::new(),
             speech: None,
+            is_speaking: false,
             finished_on: None,
             complete: false,
             sequence: 0,
@@ -89,6 +98,18 @@ impl Script {
         }
         gathering.take(key);
         self.gather_input(now, out);
+    }
+
+    /// Somebody begins to speak, or nothing comes of what he said: while he speaks the time-out waits.
+    pub fn handle_speaking(&mut self, now: Instant, is_speaking: bool) {
+        let State::Gathering(gathering) = &mut self.state else { return };
+        if !gathering.gather.speech || gathering.complete {
+            return;
+        }
+        gathering.is_speaking = is_speaking;
+        if gathering.prompt.is_none() {
+            gathering.until = Some(gathering.wait(now));
+        }
     }
 
     /// What a recogniser heard.
@@ -133,14 +154,14 @@ impl Script {
         if gathering.complete {
             self.gathered(now, out);
         } else {
-            gathering.until = Some(now + gathering.gather.timeout);
+            gathering.until = Some(gathering.wait(now));
         }
     }
 
     pub(super) fn gather_prompt_over(&mut self, now: Instant, out: &mut Outbox) {
         let State::Gathering(gathering) = &mut self.state else { return };
         gathering.prompt = None;
-        gathering.until = Some(now + gathering.gather.timeout);
+        gathering.until = Some(gathering.wait(now));
         if gathering.complete {
             self.gathered(now, out);
         }

@@ -22,11 +22,12 @@ use std::collections::VecDeque;
 use stdx::Instant;
 
 pub use effect::*;
+pub use form::rfc_2822;
 pub use input::*;
 
 use crate::document::{Severity, Verb};
 use crate::limits;
-use crate::request::{Request, Target};
+use crate::request::{Form, Request, Target};
 
 use conference::{Conferring, Queued};
 use dial::Dialing;
@@ -194,6 +195,15 @@ impl Script {
             State::Echoing | State::Streaming { .. } => None,
         };
         own.map_or(self.ends_by, |own| own.min(self.ends_by))
+    }
+
+    pub fn call(&self) -> &Call {
+        &self.call
+    }
+
+    /// More parameters of every request from now on, instead of those there were.
+    pub fn set_extra(&mut self, extra: Form) {
+        self.call.extra = extra;
     }
 
     pub fn is_ended(&self) -> bool {

@@ -137,7 +137,7 @@ impl Script {
     pub(super) fn playable(&self, mut piece: Piece, out: &mut Outbox) -> Option<Piece> {
         piece.items.retain_mut(|item| {
             let Item::Audio { url } = item else { return true };
-            match self.absolute(url) {
+            match self.absolute_sound(url) {
                 Some(absolute) => *url = absolute,
                 None => {
                     self.notify(Severity::Error, code::URL, format!("{url} is no URL of HTTP"), out);

@@ -23,6 +23,23 @@ fn a_number_rings_talks_and_the_action_hears_of_it() {
 }
 
 #[test]
+fn a_callee_who_transfers_his_caller_leaves_him_to_another_document() {
+    performs(
+        "<Dial action='/d' referUrl='/t'>1</Dial><Say>never</Say>",
+        "> dial 1 transfers POST http://app/t
+         leg1: answers
+         > bridge leg1
+         leg1: transfers http://app/t
+         > hang up leg1
+         > ask POST http://app/t ReferTransferTarget=sip:x
+         leg1: transfers http://app/t
+         leg1: ends
+         caller: hangs up
+         > end completed",
+    );
+}
+
+#[test]
 fn without_an_action_the_next_verb_follows() {
     performs(
         "<Dial>client:bob</Dial><Say>gone</Say>",

@@ -229,3 +229,31 @@ fn an_inline_document_needs_no_application() {
          > end failed",
     );
 }
+
+#[test]
+fn files_of_the_server_lead_to_one_another_and_nobody_else_to_them() {
+    let start = |url: &str| Plan { start: Start::Url(target(url)), ..plan() };
+    play_with(
+        call(),
+        start("file:///menu.xml"),
+        r#"caller: calls
+           > ask POST file:///menu.xml
+           app: <Redirect>next.xml</Redirect>
+           > ask POST file:///next.xml
+           app: <Redirect>http://app/x</Redirect>
+           > ask POST http://app/x
+           app: <Redirect>file:menu.xml</Redirect>
+           > note 11100: file:menu.xml is no URL of HTTP
+           > refuse ApplicationError
+           > end failed"#,
+    );
+    let inline = Start::Document(b"<Response><Redirect>file:menu.xml</Redirect></Response>".to_vec());
+    play_with(
+        call(),
+        Plan { start: inline, ..plan() },
+        r#"caller: calls
+           > note 11100: file:menu.xml is no URL of HTTP
+           > refuse ApplicationError
+           > end failed"#,
+    );
+}

@@ -193,6 +193,34 @@ fn what_was_heard_so_far_counts_when_no_more_comes() {
 }
 
 #[test]
+fn the_timeout_is_for_those_who_say_nothing() {
+    performs(
+        "<Gather input='speech' timeout='3' maxSpeechTime='9'/><Pause length='5'/>",
+        "> listen speech en-US [] auto 9s
+         wait: 2999
+         caller: starts to speak
+         wait: 20000
+         caller: trails off
+         wait: 2999
+         wait: 1
+         > stop listening
+         caller: hangs up
+         > end completed",
+    );
+    // What he said never comes back.
+    performs(
+        "<Gather input='speech' timeout='3' maxSpeechTime='9'/><Pause length='5'/>",
+        "> listen speech en-US [] auto 9s
+         caller: starts to speak
+         wait: 23999
+         wait: 1
+         > stop listening
+         caller: hangs up
+         > end completed",
+    );
+}
+
+#[test]
 fn keys_before_a_gather_are_not_its_input() {
     performs(
         "<Say>a</Say><Gather numDigits='1'/>",

@@ -42,12 +42,14 @@ fn speech_markup_is_text_and_pauses() {
 #[test]
 fn play_takes_relative_urls_digits_and_loops() {
     performs(
-        "<Play loop='0'>a/b.wav?c</Play><Play digits='1w2W#'/><Play>file:///etc/passwd</Play><Play>/gone.wav</Play>",
+        "<Play loop='0'>a/b.wav?c</Play><Play digits='1w2W#'/><Play>ftp://a/b.wav</Play><Play>file:hello.wav</Play><Play>/gone.wav</Play>",
         "> play (http://app/a/b.wav?c) for ever
          media: over
          > play keys 1 (0.5s) keys 2 (1s) keys #
          media: over
-         > note 11100: file:///etc/passwd is no URL of HTTP
+         > note 11100: ftp://a/b.wav is no URL of HTTP
+         > play file:///hello.wav
+         media: over
          > play http://app/gone.wav
          media: broken
          > note 13420: no such file

@@ -192,6 +192,8 @@ impl Play {
                 let speech = Speech { text: rest.into(), is_final: word == "says", confidence: Some(875) };
                 self.script.handle_speech(self.now, speech, out);
             }
+            "starts" => self.script.handle_speaking(self.now, true),
+            "trails" => self.script.handle_speaking(self.now, false),
             "referred" => {
                 let id = self.refer.unwrap_or(Id(0));
                 self.script.handle_referred(self.now, id, rest.parse().expect("a status"), out);
@@ -235,6 +237,10 @@ impl Play {
             let headers = vec![("X-Why".to_owned(), "lunch".to_owned())];
             LegEvent::Failed(LegFailure { status, code: Some(code), call_id: Some("c1".into()), headers })
         };
+        if word == "transfers" {
+            let more = vec![("ReferTransferTarget".to_owned(), "sip:x".to_owned())];
+            return self.script.transfer(self.now, &target(rest), more, out);
+        }
         let event = match word {
             "starts" => LegEvent::Started { sid: format!("CA{}", number + 1) },
             "rings" => LegEvent::Ringing,

@@ -274,6 +274,8 @@ impl Shard {
 
     fn turn_media(&mut self, events: &Events, receiver: &mut Receiver, now: Instant) {
         for event in events.iter().filter(|event| token::is_media(event.token())) {
+            // Stamped as messages are: who sends to a shard that naps need not wake it for each packet.
+            self.rhythm.messages += 1;
             self.media.handle_ready(event.token(), receiver, now, &mut self.stats);
         }
         if self.media.deadline().is_some_and(|deadline| deadline <= now) {

@@ -126,6 +126,15 @@ impl MediaSession {
 
     /// The first half of a tick: the frame that is due, for every sink.
     pub fn hear(&mut self, now: Instant, work: &mut Work, out: &mut impl Outbox) {
+        self.hear_frame(now, work, out);
+        // Keys and speech of one who is muted are still his.
+        if self.is_muted {
+            self.heard.clear();
+            self.heard_samples.fill(0);
+        }
+    }
+
+    fn hear_frame(&mut self, now: Instant, work: &mut Work, out: &mut impl Outbox) {
         self.heard.clear();
         self.heard_samples.clear();
         if !self.needs_audio() {

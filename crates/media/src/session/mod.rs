@@ -203,6 +203,7 @@ pub struct MediaSession {
     is_tapped: bool,
     is_listened: bool,
     is_mixed: bool,
+    is_muted: bool,
 }
 
 /// Of the jitter buffer, in milliseconds: bears one packet out of order.
@@ -258,6 +259,7 @@ impl MediaSession {
             is_tapped: false,
             is_listened: false,
             is_mixed: false,
+            is_muted: false,
             negotiated,
         };
         session.hear_tones(session.negotiated.receive_events.is_empty());
@@ -413,6 +415,11 @@ impl MediaSession {
     /// Whether [`MediaSession::heard_samples`] is wanted: a conference's leg.
     pub fn listen_decoded(&mut self, on: bool) {
         self.is_mixed = on;
+    }
+
+    /// Whether what the peer says is silence to everybody and in recordings.
+    pub fn mute(&mut self, on: bool) {
+        self.is_muted = on;
     }
 
     /// This tick's frame as it came, for a peer's [`MediaSession::say`].

@@ -630,6 +630,24 @@ fn a_peer_may_change_among_the_codecs_it_offered() {
 }
 
 #[test]
+fn nobody_hears_one_who_is_muted_but_his_keys_count() {
+    let (mut says, mut hears) = (leg(Codec::Pcma), leg(Codec::Pcma));
+    hears.listen(true);
+    hears.listen_decoded(true);
+    let mut level = |muted: bool| {
+        hears.mute(muted);
+        says.play(tone_prompt(Codec::Pcma, 400), PlayOptions::once(1));
+        says.send_digits(&[Digit::STAR]).unwrap();
+        let digits = talk(&mut says, &mut hears, 40, |_| true).1.digits();
+        says.play(tone_prompt(Codec::Pcma, 400), PlayOptions::once(2));
+        talk(&mut says, &mut hears, 10, |_| true);
+        (digits, crate::level::mean(hears.heard_samples()) > 0, hears.heard() != Feed::None)
+    };
+    assert_eq!(level(false), ("*".into(), true, true));
+    assert_eq!(level(true), ("*".into(), false, false));
+}
+
+#[test]
 fn comfort_noise_is_heard_in_the_senders_pause() {
     let (mut leg, mut out, mut work) = (leg(Codec::Pcma), Out::default(), Work::default());
     leg.listen_decoded(true);

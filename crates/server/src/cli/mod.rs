@@ -10,6 +10,7 @@ mod error;
 mod import;
 mod node;
 mod password;
+mod rest;
 mod route;
 mod serve;
 mod status;
@@ -59,6 +60,9 @@ enum Command {
     /// Where numbers, users and foreign domains lead
     #[command(subcommand)]
     Route(route::RouteCommand),
+    /// The REST interface's accounts and tokens
+    #[command(subcommand)]
+    Rest(rest::RestCommand),
     /// Draw an account's messages as they come, until Ctrl-C
     Trace(trace::TraceArgs),
     /// Records of calls, newest first
@@ -93,6 +97,7 @@ fn run(cli: Cli) -> Result<(), CliError> {
         Command::Account(command) => command.run(&config),
         Command::Domain(command) => command.run(&mut Backend::open(&config)?),
         Command::Route(command) => command.run(&mut Backend::open(&config)?),
+        Command::Rest(command) => command.run(&config),
         Command::Trace(args) => args.run(&config),
         Command::Calls(args) => args.run(&config),
         Command::Reload => node::reload(&config),

@@ -72,6 +72,13 @@ fn print(status: &Status, out: &mut impl Write) -> Result<(), CliError> {
         let (calls, ports, prompts) =
             (sum(|s| s.voice_calls), sum(|s| s.voice_ports), sum(|s| s.voice_prompts));
         writeln!(out, "voice          {calls} calls with {ports} pairs of ports, {prompts} speak")?;
+        let (rooms, queues, members) =
+            (sum(|s| s.voice_rooms), sum(|s| s.voice_queues), sum(|s| s.voice_members));
+        writeln!(out, "rooms          {rooms} conferences, {queues} queues, {members} members")?;
+    }
+    if status.sum(|s| s.xmpp_connections_accepted + s.xmpp_sessions) > 0 {
+        let (sessions, connections) = (sum(|s| s.xmpp_sessions), sum(|s| s.xmpp_connections));
+        writeln!(out, "chat           {sessions} sessions, {connections} connections")?;
     }
     writeln!(out, "registrations  {} contacts of {} addresses", sum(|s| s.bindings), sum(|s| s.addresses))?;
     writeln!(out, "transactions   {}", sum(|s| s.transactions))?;

@@ -9,14 +9,16 @@ mod sections;
 mod tests;
 mod value;
 mod voice;
+mod xmpp;
 
 use std::path::{Path, PathBuf};
 
 pub use mistake::{ConfigError, Mistake};
 pub use reference::reference;
-pub use sections::{Calls, Http, Limits, Log, LogFormat, Routes, Server, Sip, Tls};
+pub use sections::{Calls, Http, Limits, Log, LogFormat, Rest, Routes, Server, Sip, Tls};
 pub use value::{duration_text, listener_text, parse_duration};
 pub use voice::{MailRelay, MailSecurity, Number, Voice};
+pub use xmpp::Xmpp;
 
 use reader::{KeyDoc, Reader};
 
@@ -29,11 +31,13 @@ pub struct Config {
     pub sip: Sip,
     pub tls: Tls,
     pub http: Http,
+    pub rest: Rest,
     pub log: Log,
     pub calls: Calls,
     pub routes: Routes,
     pub limits: Limits,
     pub voice: Voice,
+    pub xmpp: Xmpp,
 }
 
 /// Used when no file is named and it is there.
@@ -75,6 +79,11 @@ impl Config {
         Ok(config)
     }
 
+    /// Whether accounts of the REST interface exist and are asked for.
+    pub fn has_rest(&self) -> bool {
+        self.voice.is_on() || self.rest.listen.is_some()
+    }
+
     /// Keys that differ and need a restart; all others are taken over by a reload.
     pub fn needs_restart(&self, new: &Config) -> Vec<&'static str> {
         let differ = [
@@ -89,10 +98,12 @@ impl Config {
             ("sip.websocket_origins", self.sip.websocket_origins != new.sip.websocket_origins),
             ("tls", self.tls != new.tls),
             ("http.listen", self.http != new.http),
+            ("rest.listen", self.rest != new.rest),
             ("log.format", self.log.format != new.log.format),
             ("routes", self.routes != new.routes),
             ("limits", self.limits != new.limits),
             ("voice", self.voice != new.voice),
+            ("xmpp", self.xmpp != new.xmpp),
         ];
         differ.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
     }
@@ -114,10 +125,12 @@ impl Config {
             },
             tls: old.tls,
             http: old.http,
+            rest: old.rest,
             log: Log { format: old.log.format, ..self.log },
             routes: old.routes,
             limits: old.limits,
             voice: old.voice,
+            xmpp: old.xmpp,
             ..self
         }
     }
@@ -125,7 +138,8 @@ impl Config {
     fn resolve_paths(&mut self, folder: &Path) {
         let tls = [&mut self.tls.certificate, &mut self.tls.key, &mut self.tls.ca];
         let paths = [&mut self.server.data, &mut self.server.control];
-        for path in paths.into_iter().chain(tls.into_iter().flatten()).chain(&mut self.voice.prompts) {
+        let voice = [&mut self.voice.documents, &mut self.voice.prompts, &mut self.voice.recordings];
+        for path in paths.into_iter().chain(tls.into_iter().flatten()).chain(voice.into_iter().flatten()) {
             *path = folder.join(&*path);
         }
     }
@@ -145,11 +159,13 @@ fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<Key
         sip: Sip::read(&mut reader),
         tls: Tls::read(&mut reader),
         http: Http::read(&mut reader),
+        rest: Rest::read(&mut reader),
         log: Log::read(&mut reader),
         calls: Calls::read(&mut reader),
         routes: Routes::read(&mut reader),
         limits: Limits::read(&mut reader),
         voice: Voice::read(&mut reader),
+        xmpp: Xmpp::read(&mut reader),
     };
     let (mistakes, reference) = reader.finish();
     (config, mistakes, reference)

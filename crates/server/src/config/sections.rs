@@ -316,6 +316,25 @@ impl Http {
     }
 }
 
+/// `[rest]`
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rest {
+    /// `None`: where `[http]` is.
+    pub listen: Option<SocketAddr>,
+}
+
+impl Rest {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Self {
+        let mut section = reader.section("rest");
+        let listen = section.optional(
+            "listen",
+            "Where the REST interface is, when not beside `/metrics`. It is there when `[voice] media` or this is given, asks for an account's sid and token, and speaks plain HTTP: other than on loopback, put a proxy with TLS before it.",
+        );
+        section.finish();
+        Rest { listen }
+    }
+}
+
 /// `[log]`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Log {

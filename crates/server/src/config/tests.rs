@@ -46,7 +46,7 @@ const MISTAKES: &[(&str, &str)] = &[
     (
         "colour = 1\n",
         "1:1: unknown key outside of a section `colour`; \
-             expected one of server, sip, tls, http, log, calls, routes, limits, voice",
+             expected one of server, sip, tls, http, rest, log, calls, routes, limits, voice, xmpp",
     ),
     ("server = 3\n", "1:10: `server` is a value; expected a section, [server]"),
     (
@@ -133,6 +133,15 @@ const MISTAKES: &[(&str, &str)] = &[
         "[voice]\nmail_relay = \"mail.test:25\"\nmail_user = \"x\"\n",
         "3:13: `mail_user` and `mail_password` belong together; expected both or none of them",
     ),
+    (
+        "[xmpp]\nlisten = [\"udp:127.0.0.1:5222\"]\n",
+        "2:10: `listen` has \"udp:127.0.0.1:5222\"; expected tcp:, tls:, ws: or wss:",
+    ),
+    (
+        "[xmpp]\nrooms = \"rooms.example.net\"\n",
+        "2:9: `rooms` is \"rooms.example.net\"; expected one name in lower case, as \"conference\"",
+    ),
+    ("[xmpp]\nmax_stanza = \"1KiB\"\n", "2:14: `max_stanza` is \"1KiB\"; expected \"16KiB\" to \"16MiB\""),
 ];
 
 #[test]
@@ -156,6 +165,26 @@ fn a_number_has_a_url_and_perhaps_more() {
         "\"1\"",
     ] {
         assert!(numbers(wrong).is_err(), "{wrong}");
+    }
+    let file = "{ number = \"1\", url = \"file:menu.xml\" }";
+    let told = numbers(file).unwrap_err().to_string();
+    assert!(told.contains("expected `documents`, the folder of such files"), "{told}");
+    assert_eq!(
+        &*numbers(&format!("{file}]\ndocuments = \"a\"\nspeech = [")).unwrap()[0].url,
+        "file:///menu.xml"
+    );
+}
+
+#[test]
+fn the_example_of_make_run_is_sound() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../belfry.toml");
+    let config = Config::read(&file).unwrap();
+    let numbers: Vec<_> = config.voice.numbers.iter().map(|number| &*number.number).collect();
+    assert_eq!(numbers, ["1234", "1235", "1236", "1237", "1238", "1239"]);
+    let folder = config.voice.documents.unwrap();
+    let urls = config.voice.numbers.iter().flat_map(|number| [Some(&number.url), number.fallback.as_ref()]);
+    for name in urls.flatten().filter_map(|url| url.strip_prefix("file:///")) {
+        assert!(folder.join(name).is_file(), "{name}");
     }
 }
 

@@ -22,13 +22,22 @@ pub struct Voice {
     pub numbers: Vec<Number>,
     pub open: bool,
     pub allow_private: bool,
+    pub documents: Option<PathBuf>,
     pub prompts: Option<PathBuf>,
     /// Empty: flite and espeak-ng.
     pub speech: Vec<Box<str>>,
+    /// Empty: nobody listens to words. One URL, or a program and its arguments.
+    pub recogniser: Vec<Box<str>>,
+    /// `<data>/recordings` unless named.
+    pub recordings: Option<PathBuf>,
+    /// Without a slash at its end.
+    pub public_url: Option<Box<str>>,
     /// In whose name the applications are asked.
     pub account: Box<str>,
     /// Signs the requests to them.
     pub auth_token: Option<Box<str>>,
+    /// Calls are resources of the REST interface.
+    pub records: bool,
     /// `None`: no mail is sent.
     pub mail: Option<MailRelay>,
 }
@@ -79,31 +88,9 @@ impl Voice {
 
     pub(super) fn read(reader: &mut Reader<'_>) -> Self {
         let mut section = reader.section("voice");
-        let media = section
-            .optional("media", "Address at which media is received. Applications answer no calls without it.")
-            .map(|Address(ip)| ip);
-        if media.is_some_and(|ip: IpAddr| ip.is_unspecified()) {
-            section.mistake("media", "`media` is every address", "one address, which callers are told");
-        }
-        let advertise = section
-            .optional(
-                "media_advertise",
-                "Address callers are told to send media to, where it is not `media` (behind NAT).",
-            )
-            .map(|Address(ip)| ip);
-        let Ports(ports) = section.key(
-            "media_ports",
-            Ports(20_000..=39_999),
-            "UDP ports for media, two a call: for RTP and RTCP. Shards share them. Beyond, callers get 503.",
-        );
-        let numbers: Vec<Number> = section.list(
-            "numbers",
-            Vec::new(),
-            "Numbers that applications answer, in every domain served: 1234 is also +1234. `method` is POST unless it says GET; `fallback` is asked when `url` gives no document.",
-        );
-        if media.is_none() && !numbers.is_empty() {
-            section.mistake("numbers", "`numbers` without `media`", "`media`, the address for their sound");
-        }
+        let (media, advertise, ports) = sockets(&mut section);
+        let numbers = numbers(&mut section, media.is_some());
+        let documents = documents(&mut section, &numbers);
         let mail = read_mail(&mut section);
         let voice = Voice {
             media,
@@ -120,19 +107,65 @@ impl Voice {
                 false,
                 "Whether applications and the URLs that they name may be in this machine's own network (loopback, private and link-local addresses).",
             ),
+            documents,
             prompts: section.optional("prompts", "Folder of sounds that documents name as `file:NAME`."),
             speech: section.list(
                 "speech",
                 Vec::new(),
                 "Program that speaks, and its arguments, in which `{voice}` and `{language}` are replaced: text in, WAV out. flite and espeak-ng when empty.",
             ),
-            account: section.key("account", ACCOUNT.into(), "`AccountSid` of requests to applications."),
-            auth_token: section.optional("auth_token", "Secret that signs requests to applications: `X-Twilio-Signature`."),
+            recogniser: section.list(
+                "recogniser",
+                Vec::new(),
+                "Program that understands speech, and its arguments, in which `{language}` and `{hints}` are replaced: samples in (16 bits, 8 kHz), lines of text or JSON out. Or one URL, to which WAV is posted. Nobody listens when empty.",
+            ),
+            recordings: section.optional(
+                "recordings",
+                "Folder of recordings, made with the first. `recordings` in `server.data` when not given.",
+            ),
+            public_url: section
+                .optional("public_url", "Where applications find this node's HTTP: `RecordingUrl` begins with it. `http://` and `http.listen` when not given.")
+                .map(|Base(url)| url),
+            account: section.key("account", ACCOUNT.into(), "`AccountSid` of requests to applications, and the first account of the REST interface."),
+            auth_token: section.optional(
+                "auth_token",
+                "Secret that signs requests to applications (`X-Twilio-Signature`), and that account's token. Without it requests are not signed, and the token is made at the first start.",
+            ),
+            records: section.key(
+                "records",
+                true,
+                "Whether calls and what went wrong with them can be asked for by REST. Two writes a call.",
+            ),
             mail,
         };
+        if !ivr::sid::is(ivr::sid::ACCOUNT, &voice.account) {
+            section.mistake("account", "`account` is no sid", "AC and 32 hexadecimal digits");
+        }
         section.finish();
         voice
     }
+}
+
+/// Where media is received, what callers are told of it, and on which ports.
+fn sockets(section: &mut Section<'_, '_>) -> (Option<IpAddr>, Option<IpAddr>, RangeInclusive<u16>) {
+    let media = section
+        .optional("media", "Address at which media is received. Applications answer no calls without it.")
+        .map(|Address(ip)| ip);
+    if media.is_some_and(|ip: IpAddr| ip.is_unspecified()) {
+        section.mistake("media", "`media` is every address", "one address, which callers are told");
+    }
+    let advertise = section
+        .optional(
+            "media_advertise",
+            "Address callers are told to send media to, where it is not `media` (behind NAT).",
+        )
+        .map(|Address(ip)| ip);
+    let Ports(ports) = section.key(
+        "media_ports",
+        Ports(20_000..=39_999),
+        "UDP ports for media, two a call: for RTP and RTCP. Shards share them. Beyond, callers get 503.",
+    );
+    (media, advertise, ports)
 }
 
 impl Default for Voice {
@@ -231,6 +264,35 @@ impl Value for MailSecurity {
     }
 }
 
+fn numbers(section: &mut Section<'_, '_>, has_media: bool) -> Vec<Number> {
+    let numbers: Vec<Number> = section.list(
+        "numbers",
+        Vec::new(),
+        "Numbers that applications answer, in every domain served: 1234 is also +1234. `method` is POST unless it says GET; `fallback` is asked when `url` gives no document.",
+    );
+    if !has_media && !numbers.is_empty() {
+        section.mistake("numbers", "`numbers` without `media`", "`media`, the address for their sound");
+    }
+    numbers
+}
+
+fn documents(section: &mut Section<'_, '_>, numbers: &[Number]) -> Option<PathBuf> {
+    let documents = section.file(
+        "documents",
+        "Folder of documents that numbers name as `file:NAME`, for applications without a web server.",
+    );
+    let is_file = |number: &Number| {
+        [Some(&number.url), number.fallback.as_ref()]
+            .into_iter()
+            .flatten()
+            .any(|url| url.starts_with("file:"))
+    };
+    if documents.is_none() && numbers.iter().any(is_file) {
+        section.mistake("numbers", "`numbers` with a `file:` URL", "`documents`, the folder of such files");
+    }
+    documents
+}
+
 struct Address(IpAddr);
 
 impl Value for Address {
@@ -238,6 +300,21 @@ impl Value for Address {
 
     fn read(value: &DeValue<'_>) -> Option<Self> {
         value.as_str()?.parse().ok().map(Address)
+    }
+
+    fn show(&self) -> String {
+        format!("\"{}\"", self.0)
+    }
+}
+
+struct Base(Box<str>);
+
+impl Value for Base {
+    const EXPECTED: &'static str = "a URL, as \"https://voice.example\"";
+
+    fn read(value: &DeValue<'_>) -> Option<Self> {
+        let url = value.as_str()?.trim_end_matches('/');
+        ivr::request::resolve(None, url, &["http", "https"]).map(|_| Base(url.into()))
     }
 
     fn show(&self) -> String {
@@ -262,7 +339,7 @@ impl Value for Ports {
 }
 
 impl Value for Number {
-    const EXPECTED: &'static str = "{ number = \"1234\", url = \"http://…\" }, and perhaps `method` (\"GET\" or \"POST\") and `fallback`, a URL";
+    const EXPECTED: &'static str = "{ number = \"1234\", url = \"http://…\" }, and perhaps `method` (\"GET\" or \"POST\") and `fallback`, a URL; a URL is of HTTP, or `file:NAME`";
 
     fn read(value: &DeValue<'_>) -> Option<Self> {
         let table = value.as_table()?;
@@ -272,7 +349,7 @@ impl Value for Number {
         let text = |name: &str| table.get(name).map(|value| value.get_ref().as_str());
         let url = |name: &str| match text(name) {
             None => Some(None),
-            Some(given) => ivr::request::resolve(None, given?, &["http", "https"]).map(Some),
+            Some(given) => ivr::request::resolve(None, given?, &["http", "https", "file"]).map(Some),
         };
         let number = text("number")??;
         let number = number.strip_prefix('+').unwrap_or(number);

@@ -12,7 +12,7 @@ use sip::endpoint::{Endpoint, Settings};
 use stdx::Instant;
 use store::{Loaded, Read, Reader, Sqlite, Store, Write};
 
-use super::Node;
+use super::{Node, xmpp};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::net::tls::{self, Tls, TlsFiles};
@@ -20,8 +20,9 @@ use crate::net::{Io, Listener, NetSettings};
 use crate::routes;
 use crate::shard::voice::Post;
 use crate::shard::{CallerProof, Letter, Parts, Reload, Shard, run_on_this_thread};
-use crate::voice::helpers::{self, Helpers};
-use crate::voice::{Common, Voice};
+use crate::voice::helpers::{self, Deliver, Helpers};
+use crate::voice::recordings::Files;
+use crate::voice::{Common, Numbers, Voice};
 
 /// What all shards are made from.
 pub(crate) struct Shared {
@@ -29,8 +30,9 @@ pub(crate) struct Shared {
     pub(crate) plan: Arc<Plan>,
     /// Configured and added ones.
     pub(crate) domains: Vec<Box<str>>,
-    secret: [u8; 32],
+    pub(super) secret: [u8; 32],
     seed: [u8; 32],
+    pub(super) started: Instant,
 }
 
 impl Shared {
@@ -47,7 +49,7 @@ impl Shared {
         }
         let plan =
             Arc::new(Plan::new(&PlanSettings::default(), Vec::new()).map_err(|error| anyhow!("{error}"))?);
-        let mut shared = Shared { config, plan, domains: Vec::new(), secret, seed };
+        let mut shared = Shared { config, plan, domains: Vec::new(), secret, seed, started: clock.now() };
         shared.refresh(sqlite)?;
         Ok(shared)
     }
@@ -164,7 +166,7 @@ pub(crate) fn routers(shared: &Shared, reader: &mut dyn Reader, now: Instant) ->
 
 /// Says so when another process is there, before half the traffic goes to each.
 pub(crate) fn check_addresses(config: &Config) -> Result<()> {
-    for listener in &config.sip.listen {
+    for listener in config.sip.listen.iter().chain(&config.xmpp.listen) {
         Io::check_free(listener)?;
     }
     Ok(())
@@ -211,6 +213,7 @@ pub(crate) fn reload_of(shared: &Shared, shard: usize) -> Reload {
         proof: proof(&shared.config),
         default_max_contacts: shared.config.sip.max_contacts as usize,
         records: shared.config.calls.records,
+        xmpp: xmpp::reload_of(shared),
     }
 }
 
@@ -261,6 +264,7 @@ pub(crate) fn start_shard(
         outlets: node.outlets.clone(),
         board: Arc::clone(&node.board),
         voice: voice(node, number)?,
+        xmpp: xmpp::settings(shared, node.tls.clone())?,
         traces: node.traces.clone(),
     };
     let net = net_settings(&shared.config, node.tls.clone());
@@ -273,7 +277,7 @@ pub(crate) fn start_shard(
             for listener in &listen {
                 bind(&mut io, listener, receive_buffer, parts.edge.shard)?;
             }
-            Ok(Shard::new(parts, io))
+            Ok(Shard::new(parts, io)?)
         };
         let run = || {
             run_on_this_thread(build, move |result| {
@@ -300,21 +304,36 @@ fn voice(node: &Node, number: usize) -> Result<Option<Voice>> {
 }
 
 /// What all shards' calls have in common; `None`: programmable voice is off.
-pub(crate) fn voice_common(config: &Config, outlets: &[Outlet<Letter>]) -> Result<Option<Common>> {
+pub(crate) fn voice_common(
+    config: &Config,
+    sqlite: &Sqlite,
+    outlets: &[Outlet<Letter>],
+) -> Result<Option<Common>> {
     if !config.voice.is_on() {
         return Ok(None);
     }
     let voice = &config.voice;
     let settings = helpers::Settings {
         allow_private: voice.allow_private,
+        documents: voice.documents.clone(),
         prompts: voice.prompts.clone(),
         command: (!voice.speech.is_empty()).then(|| voice.speech.iter().map(ToString::to_string).collect()),
         mail: voice.mail.clone(),
+        recogniser: (!voice.recogniser.is_empty())
+            .then(|| voice.recogniser.iter().map(ToString::to_string).collect()),
         ..helpers::Settings::default()
     };
     let post = Arc::new(Post(outlets.to_vec()));
+    let folder = voice.recordings.clone().unwrap_or_else(|| config.server.data.join("recordings"));
+    let files =
+        Files::start(&folder, Arc::clone(&post) as Arc<dyn Deliver>).context("recordings cannot be kept")?;
     let helpers = Helpers::start(&settings, post).context("what speaks and asks cannot begin")?;
-    Ok(Some(Common::new(config.voice.clone(), config.sip.default_domain.clone(), Arc::new(helpers))))
+    let repository = admin::Blocking::new(store::Admin::new(sqlite)?);
+    let numbers = Numbers::load(voice, &repository).context("bound numbers cannot be read")?;
+    let listen = config.rest.listen.unwrap_or(config.http.listen);
+    let url = voice.public_url.clone().unwrap_or_else(|| format!("http://{listen}").into());
+    let domain = &config.sip.default_domain;
+    Ok(Some(Common::new(config.voice.clone(), numbers, domain, Arc::new(helpers), Arc::new(files), &url)))
 }
 
 fn bind(io: &mut Io, listener: &Listener, wanted: usize, shard: u16) -> Result<()> {

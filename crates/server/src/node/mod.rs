@@ -4,6 +4,7 @@
 mod build;
 mod completions;
 mod operator;
+mod xmpp;
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use cluster::Outlet;
+use store::rest::{Kind, RestWrite};
 use store::{Service, Store, Write};
 
 use crate::clock::Clock;
@@ -18,6 +20,7 @@ use crate::config::Config;
 use crate::limits;
 use crate::net::tls::Tls;
 use crate::record;
+use crate::rest::{self, Rest};
 use crate::shard::{Command, Letter, StatusBoard};
 use crate::voice::Common;
 pub(crate) use build::Shared;
@@ -36,6 +39,8 @@ pub struct Node {
     pub(crate) clock: Clock,
     /// `None`: no applications answer calls here.
     pub(crate) voice: Option<Common>,
+    /// `None`: there is no REST interface.
+    pub(crate) rest: Option<Rest>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -66,9 +71,15 @@ impl Node {
         let board = Arc::new(StatusBoard::new(shards));
         let (traces, _) = tokio::sync::broadcast::channel(limits::TRACE_QUEUE);
         let routers = build::routers(&shared, &mut *sqlite.reader()?, clock.now())?;
-        let voice = build::voice_common(&shared.config, &outlets)?;
-        let threads = Vec::new();
-        let mut node = Node { shared, store, desk, board, outlets, traces, tls, clock, voice, threads };
+        if shared.config.has_rest() {
+            rest::ensure_account(&shared.config, &sqlite, clock)?;
+        }
+        let voice = build::voice_common(&shared.config, &sqlite, &outlets)?;
+        let (rest, threads) = (None, Vec::new());
+        let mut node = Node { shared, store, desk, board, outlets, traces, tls, clock, voice, rest, threads };
+        if node.shared.config.has_rest() {
+            node.rest = Some(Rest::new(&node));
+        }
         build::check_addresses(&node.shared.config)?;
         for (number, (router, inbox)) in routers.into_iter().zip(inboxes).enumerate() {
             let thread = build::start_shard(&node, number, router, inbox)?;
@@ -137,6 +148,11 @@ impl Node {
             Write::CleanBindings { before: now - router::limits::LOG_HORIZON },
             Write::ForgetCalls { before: now - keep },
             Write::ForgetMessages { before: now - router::limits::LONGEST_KEPT },
+            Write::Rest(RestWrite::Forget { kind: Kind::Call, before: now - keep }),
+            Write::Rest(RestWrite::Forget { kind: Kind::Notification, before: now - keep }),
+            Write::Xmpp(store::xmpp::XmppWrite::ForgetArchive {
+                before: now - self.shared.config.xmpp.archive_keep,
+            }),
         ];
         for write in writes {
             // A store too busy to clean is cleaned a moment later.

@@ -23,6 +23,7 @@ use crate::control::{
 use crate::limits;
 use crate::logging::{self, Logging};
 use crate::operate::Doors;
+use crate::rest::Touched;
 use crate::shard::{Command, Letter};
 
 /// How often the end of a drain is looked for.
@@ -48,7 +49,8 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     let http = doors.http_address()?;
     let node = Node::start(config)?;
     let clock = node.clock;
-    announce(&node, http);
+    let rest = node.rest.as_ref().map(|rest| rest.router());
+    announce(&node, http, rest.is_some().then(|| doors.rest_address()).transpose()?);
     let operator = Rc::new(Operator {
         node: RefCell::new(node),
         logging,
@@ -57,7 +59,7 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
         traced: RefCell::default(),
     });
     tokio::select! {
-        () = doors.serve(operator.clone(), clock) => {}
+        () = doors.serve(operator.clone(), clock, rest) => {}
         () = operator.until_the_end() => {}
     }
     operator.node.borrow_mut().stop();
@@ -65,7 +67,7 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     Ok(())
 }
 
-fn announce(node: &Node, http: std::net::SocketAddr) {
+fn announce(node: &Node, http: std::net::SocketAddr, rest: Option<std::net::SocketAddr>) {
     let config = &node.shared.config;
     let listeners: Vec<_> = config.sip.listen.iter().map(listener_text).collect();
     let file = config.file.as_ref().map_or("none: defaults".into(), |file| file.display().to_string());
@@ -77,6 +79,7 @@ fn announce(node: &Node, http: std::net::SocketAddr) {
         listen = listeners.join(" "),
         domains = node.shared.domains.join(" "),
         metrics = %format_args!("http://{http}/metrics"),
+        rest = rest.map(|rest| format!("http://{rest}{}/", admin::Base::Restcomm.prefix())),
         "belfry is up"
     );
 }
@@ -141,14 +144,10 @@ impl Operator {
 
     /// The addresses under which shards may have cached what a write changes.
     async fn addresses_of(&self, write: &Write) -> Vec<Address> {
-        let account = match write {
-            Write::AddAccount(account) => return vec![account.address.clone()],
-            Write::AddAlias { alias, .. } | Write::RemoveAlias { alias } => return vec![alias.clone()],
-            Write::SetVerifiers { account, .. }
-            | Write::SetDisabled { account, .. }
-            | Write::SetLimits { account, .. }
-            | Write::RemoveAccount { account } => account,
-            _ => return Vec::new(),
+        let account = match Touched::by(write) {
+            Touched::Nobody => return Vec::new(),
+            Touched::Address(address) => return vec![address.clone()],
+            Touched::Account(account) => account,
         };
         let aliases = match self.read(Read::Aliases { account: Some(account.clone()) }).await {
             Ok(Loaded::Aliases(aliases)) => aliases,
@@ -328,6 +327,9 @@ impl Control for Operator {
         if let Err(error) = self.node.borrow_mut().replan() {
             tracing::error!("domains could not be read again: {error:#}");
         }
+        if let Some(rest) = self.node.borrow().rest.clone() {
+            tokio::task::spawn_blocking(move || rest.refresh());
+        }
     }
 }
 
@@ -342,6 +344,7 @@ fn counters(shard: u16, now: &crate::shard::ShardStatus) -> ShardCounters {
             .with_router(&now.router)
             .with_ledger(&now.calls)
             .with_voice(&now.voice)
+            .with_xmpp(&now.xmpp)
     }
 }
 

@@ -22,15 +22,15 @@ impl Deliver for Post {
     }
 }
 
-/// Questions of calls, told from the endpoint's, which counts from zero.
-const VOICE: u64 = 1 << 63;
+/// Questions of calls, told from those of the endpoint and of its events.
+const VOICE: u64 = sip::events::ASK_BIT >> 1;
 
 fn of_voice(ticket: u64) -> AskId {
     AskId(ticket | VOICE)
 }
 
 fn ticket_of(id: AskId) -> Option<u64> {
-    (id.0 & VOICE != 0).then_some(id.0 & !VOICE)
+    (id.0 & (VOICE | sip::events::ASK_BIT) == VOICE).then_some(id.0 & !VOICE)
 }
 
 impl Shard {
@@ -66,9 +66,20 @@ impl Shard {
 
     /// Where a call or text of an application goes: by the routing plan, as for an account's.
     fn resolve(&mut self, now: Instant, ticket: u64, address: &Address) {
+        let parts = &self.parts;
+        if parts.voice.as_ref().is_some_and(|voice| voice.answers(&parts.plan, address)) {
+            let own = parts.endpoint.own_address().map(|received| Reach {
+                uri: format!("sip:{}@{}", sip::wire::escape_user(&address.user), received.remote).into(),
+                path: "".into(),
+                received: Some(received),
+            });
+            // Without a UDP listener there is no way back to ourselves that proves itself.
+            return self.resolved(now, ticket, own.map(|own| vec![vec![own]]).ok_or(503));
+        }
+        let default = parts.plan.default_domain();
         let question = call::PlanRequest {
             user: &address.user,
-            host: &address.host,
+            host: if address.host.is_empty() { default.unwrap_or_default() } else { &address.host },
             port: address.port,
             caller: call::Caller::Account(""),
         };
@@ -80,6 +91,13 @@ impl Shard {
                 let reach =
                     |target| Reach { uri: planning::uri_of(target, &user), path: "".into(), received: None };
                 self.resolved(now, ticket, Ok(targets.map(|target| vec![reach(target)]).collect()));
+            }
+            // A host that is none of ours, to which no route leads.
+            call::Decision::Refuse { .. }
+                if !address.host.is_empty()
+                    && self.parts.plan.domain_of(&address.host, address.port).is_none() =>
+            {
+                self.resolved(now, ticket, Ok(Vec::new()));
             }
             call::Decision::Refuse { code, .. } => self.resolved(now, ticket, Err(code)),
         }

@@ -24,8 +24,12 @@ impl Workers {
         if message.starts_with(b"SIP/2.0 ") {
             return self.of_response(message);
         }
-        let call_id = call_id(message)?;
-        u16::try_from(self.keyed.hash(call_id) % u64::from(self.shards)).ok()
+        Some(self.of_call(call_id(message)?))
+    }
+
+    /// The shard of a call.
+    pub(crate) fn of_call(&self, call_id: &[u8]) -> u16 {
+        u16::try_from(self.keyed.hash(call_id) % u64::from(self.shards.max(1))).unwrap_or(0)
     }
 
     /// The token `n=node.shard` in the first Via, which is ours when the response is for us.

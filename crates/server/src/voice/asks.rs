@@ -1,18 +1,19 @@
 //! What a shard has asked the helpers for, and who waits for it.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use ivr::document::{Email, Voice};
 use ivr::request::Wire;
-use ivr::script::Id;
+use ivr::script::{Id, Recognition};
 use media::codec::Codec;
 use media::prompt::Prompt;
 use stdx::slab::Key;
 use tokio::sync::mpsc::{Sender, channel};
 
 use super::helpers::limits::STREAM_FRAMES;
-use super::helpers::{Helpers, Opening, Order, Ticket};
+use super::helpers::{Helpers, Listener, Opening, Order, Ticket};
 use super::prompts::{Frames, Sound};
 
 /// A part of a call's prompt.
@@ -62,7 +63,7 @@ impl Asks {
         }
     }
 
-    fn ticket(&mut self) -> Ticket {
+    pub(super) fn ticket(&mut self) -> Ticket {
         self.last += 1;
         Ticket { shard: self.shard, id: self.last }
     }
@@ -77,6 +78,18 @@ impl Asks {
     pub(super) fn tell(&mut self, wire: Wire) {
         let ticket = self.ticket();
         self.helpers.fetch(ticket, wire);
+    }
+
+    /// Words of a caller that are to be understood.
+    pub(super) fn recognise(&mut self, how: &Recognition, rate: u32) -> (u64, Result<Listener, String>) {
+        let ticket = self.ticket();
+        (ticket.id, self.helpers.recognise(ticket, &how.language, &how.hints, rate))
+    }
+
+    pub(super) fn transcribe(&mut self, recording: PathBuf) -> u64 {
+        let ticket = self.ticket();
+        self.helpers.transcribe(ticket, recording);
+        ticket.id
     }
 
     /// The sound's frames when they are at hand; else the waiter is told of later.

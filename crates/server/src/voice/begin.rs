@@ -1,16 +1,15 @@
 //! A call comes in: its number's application is asked what to do.
 
-use ivr::request::Target;
-use ivr::script::{Call, Direction, Plan, Role, Script, Start};
+use ivr::script::{Call, Direction, Script};
 use sip::session::{Invited, SessionId};
-use sip::wire::{Header, Uri};
+use sip::wire::{Header, Message, Uri};
 use stdx::Instant;
 use stdx::slab::Key;
 
 use super::actor::{Actor, Part};
-use super::leg::Leg;
-use super::{Voice, World};
-use crate::config::Number;
+use super::leg::{Leg, NO_SESSION};
+use super::rows::{self, Row};
+use super::{Voice, World, limits};
 
 impl Voice {
     pub(super) fn begin(
@@ -22,19 +21,23 @@ impl Voice {
     ) {
         let request = &invited.request;
         let user = user_of(request.uri());
-        let Some(number) = self.numbers.get(&user).cloned() else {
+        let Some(answers) = self.numbers.get(&user).cloned() else {
             // The number was there when the plan was asked; nothing else leads here.
             let _ = world.endpoint.reject(now, session, 404, "Not Found", &[], world.out);
             return;
         };
-        let random = self.random();
-        let sid = ivr::sid::new(ivr::sid::CALL, random);
-        let call = self.call_of(&sid, user, invited);
+        let sid = self.new_sid(ivr::sid::CALL);
+        let call = call_of(&sid, &answers.owner.account, user, invited);
         tracing::debug!(sid, from = call.from, to = call.to, "a call for an application");
-        let script = Script::new(call, plan_of(&number));
+        let from = call.from.as_str().into();
+        let row = self.has_records.then(|| Row::new(now, &call, &answers.number));
+        let script = Script::new(call, answers.plan.clone());
         let trusted = invited.source.remote.ip();
-        let owner = std::sync::Arc::clone(&self.owner);
+        let owner = std::sync::Arc::clone(&answers.owner);
         let mut leg = Leg::new(session, sid, owner, trusted, &mut self.rng);
+        leg.from = from;
+        leg.hops = request.max_forwards().flatten().unwrap_or(leg.hops);
+        leg.row = row.map(Box::new);
         let is_sdp = request.header(Header::ContentType).is_some();
         leg.offer = sip::session::body_of(request).filter(|_| is_sdp).unwrap_or_default();
         let leg = self.add_leg(now, leg);
@@ -42,15 +45,30 @@ impl Voice {
         self.drive(now, actor, world, |script, out| script.start(now, out));
     }
 
-    pub(super) fn add_leg(&mut self, now: Instant, leg: Leg) -> Key {
-        if self.legs.is_empty() {
+    pub(super) fn add_leg(&mut self, now: Instant, mut leg: Leg) -> Key {
+        if let Some(call) = self.placed.remove(&leg.sid) {
+            leg.row = Some(Box::new(Row::placed(now, call)));
+        }
+        if self.legs.is_empty() && self.rooms.is_idle() {
             self.clockwork.start(now);
         }
         let session = leg.session;
         let key = self.legs.insert(leg);
-        self.by_session.insert(session, key);
-        self.counts.calls_total += 1;
+        if let Some(leg) = self.legs.get_mut(key) {
+            leg.phase = self.clockwork.add(key);
+        }
+        self.attach(key, session);
         key
+    }
+
+    /// A leg has its dialog.
+    pub(super) fn attach(&mut self, key: Key, session: SessionId) {
+        if let Some(leg) = self.legs.get_mut(key).filter(|_| session != NO_SESSION) {
+            leg.session = session;
+            leg.is_gone = false;
+            self.by_session.insert(session, key);
+            self.counts.calls_total += 1;
+        }
     }
 
     /// A script for a leg; `drive` it with `start`.
@@ -66,38 +84,45 @@ impl Voice {
         key
     }
 
-    fn call_of(&self, sid: &str, to: String, invited: &Invited) -> Call {
-        let request = &invited.request;
-        let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
-        let from = request.from();
-        let name = from.map(|from| text(Some(from.display))).unwrap_or_default();
-        let name = name.trim_matches('"').to_owned();
-        Call {
-            sid: sid.to_owned(),
-            account_sid: self.owner.account.to_string(),
-            from: from.map(|from| user_of(from.uri)).unwrap_or_default(),
-            to,
-            direction: Direction::Inbound,
-            caller_name: (!name.is_empty()).then_some(name),
-            forwarded_from: None,
-            parent_sid: None,
-            api_version: "2012-04-24".to_owned(),
-            extra: vec![("SipCallId".to_owned(), text(request.call_id()))],
-            answered: false,
-        }
+    /// `letters` is one of [`ivr::sid`]'s.
+    pub(super) fn new_sid(&mut self, letters: &str) -> String {
+        let random = (u128::from(self.rng.next_u64()) << 64) | u128::from(self.rng.next_u64());
+        ivr::sid::new(letters, random)
     }
 }
 
-fn plan_of(number: &Number) -> Plan {
-    let target = |url: &str| Target { url: url.to_owned(), method: number.method };
-    Plan {
-        role: Role::Call,
-        start: Start::Url(target(&number.url)),
-        fallback: number.fallback.as_deref().map(target),
-        status: None,
-        answer_on_bridge: false,
-        time_limit: None,
+fn call_of(sid: &str, account: &str, to: String, invited: &Invited) -> Call {
+    let request = &invited.request;
+    let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
+    let from = request.from();
+    let name = from.map(|from| text(Some(from.display))).unwrap_or_default();
+    let name = name.trim_matches('"').to_owned();
+    let mut extra = vec![(rows::CALL_ID.to_owned(), text(request.call_id()))];
+    extra.extend(told_headers(request));
+    Call {
+        sid: sid.to_owned(),
+        account_sid: account.to_owned(),
+        from: from.map(|from| user_of(from.uri)).unwrap_or_default(),
+        to,
+        direction: Direction::Inbound,
+        caller_name: (!name.is_empty()).then_some(name),
+        forwarded_from: None,
+        parent_sid: None,
+        api_version: "2012-04-24".to_owned(),
+        extra,
+        answered: false,
     }
+}
+
+/// `SipHeader_X-…` for each header of the INVITE that begins with `X-`.
+fn told_headers(request: &Message) -> impl Iterator<Item = (String, String)> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let is_told = |(name, value): &(&[u8], &[u8])| {
+        name.get(..2).is_some_and(|start| start.eq_ignore_ascii_case(b"X-"))
+            && value.len() <= limits::TOLD_HEADER
+    };
+    let told = request.others().filter(is_told).take(limits::TOLD_HEADERS);
+    told.map(move |(name, value)| (format!("SipHeader_{}", text(name)), text(value)))
 }
 
 fn user_of(uri: &[u8]) -> String {

@@ -1,6 +1,7 @@
 //! Two legs of one shard that hear each other.
 
 use media::codec::Codec;
+use media::events::Digit;
 use media::session::{Feed, MediaSession};
 use stdx::Instant;
 use stdx::slab::Key;
@@ -58,6 +59,15 @@ impl Voice {
             if let Some(media) = &mut leg.media {
                 media.listen(true);
             }
+        }
+    }
+
+    /// A key that came beside the sound, for whom the leg is joined with.
+    pub(super) fn cross_digit(&mut self, leg: Key, digit: Digit) {
+        let Some(Partner::Leg(other)) = self.legs.get(leg).map(|leg| leg.partner) else { return };
+        if let Some(media) = self.legs.get_mut(other).and_then(|leg| leg.media.as_mut()) {
+            // More than 64 in the way: nobody presses that fast, and what is beyond is lost.
+            let _ = media.send_digits(&[digit]);
         }
     }
 

@@ -1,84 +1,246 @@
-//! Legs that scripts make: rung, answered, screened, joined with their caller.
+//! Dial: parties are called, screened, joined with their caller, and everything ends once. What rings is in `party`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use ivr::document::Address;
+use ivr::document::{Address, BridgeRecording};
 use ivr::request::Target;
-use ivr::script::{CallStatus, DialOptions, Id, Leg, LegEvent, LegFailure, Plan};
+use ivr::script::{Call, DialOptions, Direction, Id, Leg, LegEvent, Plan, Recorded, Role, Script, Start};
+use media::session::RecordSource;
 use sip::session::SessionEvent;
 use stdx::Instant;
 use stdx::slab::Key;
 
-use super::resolving::What;
-use super::{Owner, Resolved, Voice, World};
+use super::actor::{Actor, Part};
+use super::leg::codecs_like;
+use super::party::{Party, Whose};
+use super::record::Background;
+use super::{Voice, World};
 
-/// A call that the REST interface asked for.
-pub(super) struct Outgoing {
-    pub(super) sid: String,
-    pub(super) owner: Arc<Owner>,
-    pub(super) to: Address,
-    /// What the callee sees: a number, a name, or a whole address.
-    pub(super) from: String,
-    /// What happens once it is answered.
-    pub(super) plan: Plan,
-    /// How long it may ring.
-    pub(super) timeout: Duration,
-    pub(super) api_version: String,
+/// What a leg's script has dialled.
+#[derive(Default)]
+pub(super) struct Dialing {
+    pub(super) options: Option<Box<DialOptions>>,
+    /// All that are not over.
+    pub(super) parties: Vec<Key>,
+    /// The caller hears that it rings.
+    pub(super) is_ringing: bool,
+    /// The one that the caller is joined with.
+    pub(super) bridged: Option<Key>,
+    is_recorded: bool,
 }
 
 impl Voice {
-    /// Begins a call with a script of its own ([`ivr::script::Direction::OutboundApi`]).
-    pub(super) fn start_call(&mut self, _now: Instant, _call: Outgoing, _world: &mut World<'_>) {}
-
     pub(super) fn dial(
         &mut self,
         now: Instant,
         actor: Key,
         legs: Vec<Leg>,
-        _options: DialOptions,
+        options: DialOptions,
         world: &mut World<'_>,
     ) {
-        for leg in legs {
-            let failed =
-                LegFailure { status: CallStatus::Failed, code: None, call_id: None, headers: Vec::new() };
-            self.drive(now, actor, world, |script, out| {
-                script.handle_leg(now, leg.id, LegEvent::Failed(failed), out);
-            });
+        let Some((caller, leg)) = self.leg_of(actor) else { return };
+        let from = options.caller_id.clone().unwrap_or_else(|| leg.from.to_string());
+        let owner = Arc::clone(&leg.owner);
+        let codecs = codecs_like(leg.media.as_ref().map(|media| media.negotiated().audio.codec));
+        // RFC 7332 §4: a number whose application dials that number must not go on for ever.
+        let hops = leg.hops.saturating_sub(1);
+        let is_early = options.record.as_ref().is_some_and(|record| record.from_ringing);
+        leg.dialing.get_or_insert_with(Box::default).options = Some(Box::new(options));
+        if is_early {
+            self.record_dial(now, caller, world);
+        }
+        let name = self.home.name_of(&from);
+        let is_heard_ringing = legs.iter().any(|leg| !matches!(leg.address, Address::Queue(_)));
+        for Leg { id, address } in legs {
+            if let Address::Queue(queue) = address {
+                self.dial_queue(now, actor, id, &queue, world);
+                continue;
+            }
+            let random = (u128::from(self.rng.next_u64()) << 64) | u128::from(self.rng.next_u64());
+            let sid = ivr::sid::new(ivr::sid::CALL, random);
+            let whose = (actor, Whose::Dialed(id));
+            let mut party = Party::new(whose, sid, Arc::clone(&owner), from.as_str().into(), name.clone());
+            party.codecs = codecs;
+            party.hops = hops;
+            self.call_party(now, caller, party, address, world);
+        }
+        if is_heard_ringing {
+            self.start_ringing(caller);
         }
     }
 
-    pub(super) fn screen(
-        &mut self,
-        _now: Instant,
-        _actor: Key,
-        _leg: Id,
-        _target: Target,
-        _world: &mut World<'_>,
-    ) {
+    /// The party that is the leg `id` of a script.
+    fn dialed(&self, actor: Key, id: Id) -> Option<(Key, &Party)> {
+        let leg = self.legs.get(self.actors.get(actor)?.leg)?;
+        let keys = leg.dialing.iter().flat_map(|dialing| &dialing.parties);
+        let mut parties = keys.filter_map(|key| self.parties.get(*key).map(|party| (*key, party)));
+        parties.find(|(_, party)| party.whose == Whose::Dialed(id))
     }
 
-    pub(super) fn bridge(&mut self, _now: Instant, _actor: Key, _leg: Id, _world: &mut World<'_>) {}
+    pub(super) fn screen(&mut self, now: Instant, actor: Key, id: Id, target: Target, world: &mut World<'_>) {
+        let Some((_, party)) = self.dialed(actor, id) else { return };
+        let Some(&leg) = party.legs.first() else { return };
+        let call = self.call_of_party(actor, party);
+        let plan = Plan {
+            role: Role::Screening,
+            start: Start::Url(target),
+            fallback: None,
+            status: None,
+            answer_on_bridge: false,
+            time_limit: None,
+        };
+        let part = Part::Screening { caller: actor, id, accepted: false };
+        let screen = self.add_actor(Actor { script: Script::new(call, plan), leg, part });
+        self.drive(now, screen, world, |script, out| script.start(now, out));
+    }
 
-    pub(super) fn hang_up_leg(&mut self, _now: Instant, _actor: Key, _leg: Id, _world: &mut World<'_>) {}
+    /// The call of a callee, as the scripts on his leg know it.
+    pub(super) fn call_of_party(&self, actor: Key, party: &Party) -> Call {
+        let caller = self.actors.get(actor).and_then(|actor| self.legs.get(actor.leg));
+        let mut extra = vec![("SipCallId".to_owned(), party.call_id.clone())];
+        extra.extend(
+            party.answer_headers.iter().map(|(name, value)| (format!("SipHeader_{name}"), value.clone())),
+        );
+        Call {
+            sid: party.sid.clone(),
+            account_sid: party.owner.account.to_string(),
+            from: party.from.to_string(),
+            to: party.to.clone(),
+            direction: Direction::OutboundDial,
+            caller_name: None,
+            forwarded_from: None,
+            parent_sid: caller.map(|leg| leg.sid.clone()),
+            api_version: "2012-04-24".to_owned(),
+            extra,
+            answered: true,
+        }
+    }
 
     /// A screening or waiting script is over and its leg is not.
-    pub(super) fn actor_done(&mut self, _now: Instant, _actor: Key, _world: &mut World<'_>) {}
+    pub(super) fn actor_done(&mut self, _now: Instant, actor: Key, _world: &mut World<'_>) {
+        if let Some(Part::Screening { accepted, .. }) =
+            self.actors.get_mut(actor).map(|actor| &mut actor.part)
+        {
+            *accepted = true;
+        }
+    }
 
-    /// What `Wish::Resolve` came to.
-    pub(crate) fn handle_resolved(
+    pub(super) fn bridge(&mut self, now: Instant, actor: Key, id: Id, world: &mut World<'_>) {
+        let Some(caller) = self.actors.get(actor).map(|actor| actor.leg) else { return };
+        self.stop_ringing(caller);
+        // One of a queue is joined by its room.
+        let Some((key, party)) = self.dialed(actor, id) else { return };
+        let Some(callee) = party.legs.first().copied() else { return };
+        self.join(caller, callee);
+        if let Some(dialing) = self.legs.get_mut(caller).and_then(|leg| leg.dialing.as_mut()) {
+            dialing.bridged = Some(key);
+        }
+        self.record_dial(now, caller, world);
+    }
+
+    pub(super) fn hang_up_leg(&mut self, now: Instant, actor: Key, id: Id, world: &mut World<'_>) {
+        if self.hang_up_queue_leg(now, actor, id, world) {
+            return;
+        }
+        if let Some((key, _)) = self.dialed(actor, id) {
+            self.end_party(now, key, world);
+        }
+    }
+
+    /// One that has answered or that nobody waits for any more is over, whoever ended it.
+    pub(super) fn end_party(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
+        let Some((party, recording)) = self.forget_party(now, key, world) else { return };
+        if let (true, Whose::Dialed(id)) = (party.is_up, party.whose) {
+            let ended = LegEvent::Ended { recording };
+            self.drive(now, party.actor, world, |script, out| script.handle_leg(now, id, ended, out));
+        }
+    }
+
+    /// Its phones are hung up; with the recording of its Dial, when that ends with it.
+    pub(super) fn forget_party(
         &mut self,
         now: Instant,
-        ticket: u64,
-        resolved: Resolved,
+        key: Key,
         world: &mut World<'_>,
-    ) {
-        match self.resolving.take(ticket) {
-            Some(What::Text) => self.text_resolved(now, ticket, resolved, world),
-            None => {}
+    ) -> Option<(Party, Option<Recorded>)> {
+        let caller = self.actors.get(self.parties.get(key)?.actor).map(|actor| actor.leg);
+        let party = self.drop_party(now, key, world)?;
+        let recording = caller.and_then(|caller| self.leave_dialing(now, caller, key, world));
+        Some((party, recording))
+    }
+
+    /// A party's phones are hung up, and nobody is told.
+    pub(super) fn drop_party(&mut self, now: Instant, key: Key, world: &mut World<'_>) -> Option<Party> {
+        let mut party = self.parties.remove(key)?;
+        if let Some(mut row) = party.row.take() {
+            row.end(now, party.status());
+            row.write(now, world);
+        }
+        if let Some(ticket) = party.ticket {
+            self.resolving.take(ticket);
+        }
+        for &leg in &party.legs {
+            self.remove(now, leg, world);
+        }
+        Some(party)
+    }
+
+    /// Takes a party off the caller's list. After the last one it rings no more, and nothing is recorded.
+    pub(super) fn leave_dialing(
+        &mut self,
+        now: Instant,
+        caller: Key,
+        party: Key,
+        world: &mut World<'_>,
+    ) -> Option<Recorded> {
+        let dialing = self.legs.get_mut(caller)?.dialing.as_mut()?;
+        dialing.parties.retain(|known| *known != party);
+        if dialing.bridged == Some(party) {
+            dialing.bridged = None;
+        }
+        if !dialing.parties.is_empty() {
+            return None;
+        }
+        let is_recorded = std::mem::take(&mut dialing.is_recorded);
+        self.stop_ringing(caller);
+        is_recorded.then(|| self.end_recording(now, caller, world)).flatten()
+    }
+
+    /// Once, and only where the Dial wants it.
+    fn record_dial(&mut self, now: Instant, caller: Key, world: &mut World<'_>) {
+        let Some(dialing) = self.legs.get(caller).and_then(|leg| leg.dialing.as_ref()) else { return };
+        let wanted = dialing.options.as_ref().and_then(|options| options.record.as_ref());
+        let Some(record) = wanted.filter(|_| !dialing.is_recorded).cloned() else { return };
+        let how = Background {
+            source: source_of(&record),
+            trim: record.trim,
+            status: record.status,
+            of: "DialVerb",
+        };
+        let is_recorded = self.begin_recording(now, caller, how, world).is_some();
+        if let Some(dialing) = self.legs.get_mut(caller).and_then(|leg| leg.dialing.as_mut()) {
+            dialing.is_recorded = is_recorded;
         }
     }
 
     /// What happens to a session of ours that we began, and transfers.
-    pub(super) fn handle_outgoing(&mut self, _now: Instant, _event: SessionEvent, _world: &mut World<'_>) {}
+    pub(super) fn handle_outgoing(&mut self, now: Instant, event: SessionEvent, world: &mut World<'_>) {
+        match event {
+            SessionEvent::Ringing { session, response } => self.rang(now, session, &response, world),
+            SessionEvent::Answered { session, response } => self.answered(now, session, &response, world),
+            SessionEvent::Referred { session, refer, request } => {
+                self.referred(now, session, refer, &request, world);
+            }
+            // A peer that refuses or takes back an offer leaves the session as it was.
+            _ => {}
+        }
+    }
+}
+
+fn source_of(record: &BridgeRecording) -> RecordSource {
+    match (record.dual, record.track.as_str()) {
+        (true, _) => RecordSource::Dual,
+        (false, "inbound") => RecordSource::Heard,
+        (false, _) => RecordSource::Both,
+    }
 }

@@ -10,14 +10,17 @@ use media::sdp::{Description, Direction, Local, SrtpPolicy, Versions};
 use media::session::MediaSession;
 use media::srtp::KEY_LEN;
 use sip::session::SessionId;
+use stdx::Instant;
 use stdx::rng::Rng;
 use stdx::slab::Key;
 
 use super::Owner;
+use super::dial::Dialing;
 use super::ports::Pair;
 use super::prompts::Speaking;
-use super::record::Recording;
+use super::record::{Beep, Recording};
 use super::rooms::Seat;
+use super::rows::Row;
 use super::stream::Streams;
 
 pub(super) struct Leg {
@@ -46,8 +49,30 @@ pub(super) struct Leg {
     pub(super) playing: u64,
     /// Whom it hears when nothing is played.
     pub(super) partner: Partner,
+    /// When of the 20 ms it has its tick.
+    pub(super) phase: u8,
+    /// When its scripts are looked at next, at the latest.
+    pub(super) wakes_at: Instant,
     pub(super) recording: Option<Box<Recording>>,
     pub(super) streams: Option<Box<Streams>>,
+    /// A Record that begins once it is out.
+    pub(super) beep: Option<Box<Beep>>,
+    /// What its script has dialled.
+    pub(super) dialing: Option<Box<Dialing>>,
+    /// It is a phone of that one.
+    pub(super) party: Option<Key>,
+    /// How often a call may still make another (RFC 7332): the Max-Forwards of the INVITE.
+    pub(super) hops: u8,
+    /// What scripts know as `From`.
+    pub(super) from: Box<str>,
+    /// Offered in this order.
+    pub(super) codecs: &'static [Codec],
+    /// What the record says of the call.
+    pub(super) row: Option<Box<Row>>,
+    /// Notifications of it in the record.
+    pub(super) notifications: u16,
+    /// What it says is silence to others.
+    pub(super) is_muted: bool,
     /// A transfer of ours that has no answer, and whose script wants it.
     pub(super) referring: Option<(Key, Id)>,
 }
@@ -63,8 +88,20 @@ pub(super) enum Partner {
     Seat(Seat),
 }
 
-/// Offered in this order.
 const CODECS: [Codec; 4] = [Codec::Opus, Codec::G722, Codec::Pcma, Codec::Pcmu];
+
+/// Of a leg whose INVITE is not on its way: no session has it.
+pub(super) const NO_SESSION: SessionId = SessionId(u64::MAX);
+
+/// What a callee is offered, so that nothing need be transcoded where he agrees: the caller's codec first.
+pub(super) fn codecs_like(caller: Option<Codec>) -> &'static [Codec] {
+    match caller {
+        Some(Codec::Pcmu) => &[Codec::Pcmu, Codec::Pcma, Codec::G722, Codec::Opus],
+        Some(Codec::Pcma) => &[Codec::Pcma, Codec::Pcmu, Codec::G722, Codec::Opus],
+        Some(Codec::G722) => &[Codec::G722, Codec::Pcma, Codec::Pcmu, Codec::Opus],
+        _ => &CODECS,
+    }
+}
 
 impl Leg {
     pub(super) fn new(
@@ -78,7 +115,7 @@ impl Leg {
         rng.fill(&mut key);
         Leg {
             session,
-            is_gone: false,
+            is_gone: session == NO_SESSION,
             sid,
             owner,
             main: None,
@@ -95,8 +132,19 @@ impl Leg {
             speaking: None,
             playing: 0,
             partner: Partner::Nobody,
+            phase: 0,
+            wakes_at: Instant::FAR_FUTURE,
             recording: None,
             streams: None,
+            beep: None,
+            dialing: None,
+            party: None,
+            hops: sip::limits::MAX_FORWARDS,
+            from: "".into(),
+            codecs: &CODECS,
+            row: None,
+            notifications: 0,
+            is_muted: false,
             referring: None,
         }
     }
@@ -107,7 +155,7 @@ impl Leg {
             ip,
             port: self.pair.as_ref()?.port,
             session_id: self.sdp_id,
-            codecs: &CODECS,
+            codecs: self.codecs,
             direction: Direction::SendRecv,
             srtp: SrtpPolicy::IfOffered,
             key: self.key,

@@ -1,14 +1,23 @@
 //! What the calls of one shard are sent from elsewhere, and what they want of their shard.
 
+use std::sync::Arc;
+
 use router::{KeptMessage, Received};
 
-use super::Posted;
+use super::rooms::RoomLetter;
+use super::{Numbers, Order, Posted};
 
 /// One letter for the calls of a shard.
 #[derive(Debug)]
 pub enum VoiceLetter {
     /// What became of something that a call needs.
     Done(Posted),
+    /// Between a conference or queue and its members.
+    Room(RoomLetter),
+    /// What the REST interface asks. All shards are asked; the one that knows the call does it.
+    Control(Order),
+    /// Bindings have changed.
+    Numbers(Arc<Numbers>),
 }
 
 /// What calls want done besides SIP. Performed by the shard, in order, once the calls are through with their input.
@@ -44,5 +53,6 @@ pub(crate) struct Reach {
     pub(crate) received: Option<Received>,
 }
 
-/// Groups in the order to be tried, each of which is reached at once; or the status that says why there is none.
+/// Groups in the order to be tried, each of which is reached at once; or the status that says why there is none. No group:
+/// the host is none of ours, and no route leads there.
 pub(crate) type Resolved = Result<Vec<Vec<Reach>>, u16>;

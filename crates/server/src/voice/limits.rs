@@ -1,5 +1,7 @@
 //! Limits of programmable voice, with their reasons and what happens at them.
 
+use std::time::Duration;
+
 /// Prompts a shard keeps encoded. Those not played lately make room.
 pub(super) const PROMPTS: usize = 1_024;
 
@@ -9,8 +11,15 @@ pub(super) const PROMPT_CACHED: usize = 1 << 20;
 /// Of each key among the sounds of a prompt.
 pub(super) const DIGIT_MS: u32 = 160;
 
-/// Ticks made up for when the shard was late; older ones are left out, and the peer conceals them.
-pub(super) const LATE_TICKS: u32 = 5;
+/// Phases turned at once when the shard was late: the rest follows once what came by SIP meanwhile is done.
+pub(super) const TURNS: u32 = 5;
+
+/// How late a phase is made up for, five ticks; what is older is left out, and the peer conceals it.
+pub(super) const LATE: Duration = Duration::from_millis(100);
+
+/// How far ahead a script's wake-up is noted. One whose deadline is later is woken once more; of one that is over, the
+/// note stays that long: a thousand calls a second leave about a megabyte and a half.
+pub(super) const WAKE_AHEAD: Duration = Duration::from_secs(60);
 
 /// Times one socket is read in a tick, each for a batch. More come from nobody who talks.
 pub(super) const READS: usize = 8;
@@ -29,3 +38,56 @@ pub(super) const TEXTS: usize = 10_000;
 
 /// Bytes of a text: Twilio's 1,600 characters in UTF-8. A longer one fails.
 pub(super) const TEXT_BYTES: usize = 6_400;
+/// Members of the conferences and queues of a shard. One more is refused: its Dial fails, its Enqueue ends with
+/// `system-error`.
+pub(super) const MEMBERS: usize = 16_384;
+
+/// Callers of a queue that only a Dial has named so far, as its row says: Twilio's own default.
+pub(super) const QUEUE_SIZE: u32 = 1_000;
+
+/// Frames of one member that wait because its shard and its room's do not tick at the same time. The oldest make room.
+pub(super) const ROOM_FRAMES: usize = 3;
+
+/// After so long a member's shard tells the room that the member is there, and the room's shard how the member stands:
+/// what a lost letter said is known then.
+pub(super) const ROOM_KNOWN: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// A member that the other shard has not spoken of for so long is a ghost: the room lets it go, and its script goes on.
+pub(super) const ROOM_LOST: std::time::Duration = std::time::Duration::from_secs(5);
+/// Recordings of the node that are open: each has a file. One more fails with code 13600.
+pub(super) const RECORDINGS: usize = 2_048;
+
+/// Pieces of 200 ms that wait for the disk: three seconds of 1,000 recordings. A recording that finds no place ends with
+/// code 13600.
+pub(super) const RECORDED_PIECES: usize = 16_384;
+
+/// Recordings of one leg at a time: a Record verb's, a Dial's or conference's, and one of the REST interface. One more is
+/// refused.
+pub(super) const RECORDINGS_PER_LEG: usize = 3;
+
+/// The longest recording that no Record verb limits: that of the longest call. What is beyond is not kept.
+pub(super) const RECORDING: Duration = ivr::limits::CALL_DURATION;
+
+/// Sound before the beginning of speech that a recogniser gets: words begin softly, and speech is noticed late.
+pub(super) const BEFORE_SPEECH_MS: u32 = 500;
+
+/// Silence that ends speech, when the document does not say.
+pub(super) const END_OF_SPEECH: Duration = Duration::from_millis(1_000);
+
+/// Characters of a transcription that are kept: as many as fit a row, whatever they are.
+pub(super) const TRANSCRIPTION: usize = 8_192;
+/// Bytes of a called number or name that bindings are looked up for. Longer ones are nobody's.
+pub(super) const NUMBER: usize = 256;
+
+/// `X-` headers of an INVITE told to its application, and bytes of each value. What is beyond is left out.
+pub(super) const TOLD_HEADERS: usize = 32;
+pub(super) const TOLD_HEADER: usize = 1_024;
+
+/// Of one call in the record: an application that is wrong in each of its documents fills no disk. More are logged only.
+pub(super) const NOTIFICATIONS: u16 = 50;
+
+/// For the shards' answers to a request of the REST interface. Whoever is later does not know the call.
+pub(crate) const CONTROL: Duration = Duration::from_secs(1);
+
+/// How long a call rings before the record has it. Nearly all are answered before, and are written once less.
+pub(super) const RINGING: Duration = Duration::from_secs(1);

@@ -101,7 +101,7 @@ impl Voice {
         script: Option<(Key, Id)>,
         world: &mut World<'_>,
     ) {
-        let address = address_of(&row.to, &self.domain);
+        let address = address_of(&row.to, self.home.domain());
         let is_too_much = self.texts.open() >= limits::TEXTS;
         let is_too_long = row.body.len() > limits::TEXT_BYTES;
         let ticket = self.resolving.add(What::Text);
@@ -254,7 +254,7 @@ impl Voice {
     fn sender(&self, from: &str) -> String {
         match Uri::parse(from.as_bytes()) {
             Ok(uri) if uri.is_sip() => from.to_owned(),
-            _ => uri_of(&format!("{}@{}", client(from), self.domain)),
+            _ => uri_of(&format!("{}@{}", client(from), self.home.domain())),
         }
     }
 

@@ -7,31 +7,41 @@ mod actor;
 mod asks;
 mod begin;
 mod bridge;
+pub(crate) mod control;
 mod dial;
 pub(crate) mod helpers;
 mod leg;
 mod letter;
 mod limits;
 mod messages;
-mod numbers;
+pub(crate) mod numbers;
 mod offers;
+mod outgoing;
+mod party;
 mod perform;
+mod phases;
 mod ports;
 mod prompts;
-mod record;
+mod recognise;
+pub(crate) mod record;
+pub(crate) mod recordings;
+mod refer;
 mod resolving;
+mod ringing;
 mod rooms;
+mod rows;
 mod speak;
 mod stream;
+mod takes;
 mod tick;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ivr::script::{Effect, Script};
+use ivr::script::{CallStatus, Effect, LegEvent, Script};
 use sip::endpoint::{Decision, Endpoint, PlanRequest};
-use sip::session::{SessionEvent, SessionId};
+use sip::session::{Cause, SessionEvent, SessionId};
 use stdx::Instant;
 use stdx::rng::Rng;
 use stdx::slab::{Key, Slab};
@@ -42,11 +52,17 @@ use actor::{Actor, Part};
 use asks::{Asks, Wanted};
 use helpers::{Done, Helpers};
 use leg::Leg;
-use numbers::Numbers;
+use outgoing::Home;
+use party::Party;
 use ports::Ports;
+use record::Recordings;
+use recordings::Files;
+use ringing::RingTones;
 
+pub use control::Order;
 pub use letter::VoiceLetter;
 pub(crate) use letter::{Address, Reach, Resolved, Wish};
+pub use numbers::Numbers;
 
 /// What calls cause in the shard's SIP.
 pub(crate) struct World<'a> {
@@ -81,6 +97,15 @@ pub struct VoiceCounts {
     pub asks: u64,
     /// Media streams, until the last word of each is said.
     pub streams: u64,
+    /// Conferences, and connections of queues.
+    pub rooms: u64,
+    pub queues: u64,
+    /// Of rooms and queues of this shard.
+    pub members: u64,
+    /// Legs of this shard that are, or want to be, in a room or queue.
+    pub seats: u64,
+    /// Recordings under way, those that only wait for the disk among them, and callers whose words are awaited.
+    pub recordings: u64,
     /// Dialogs, those that only wait for the answer to their BYE among them.
     pub sessions: u64,
 
@@ -102,15 +127,37 @@ pub struct VoiceCounts {
 /// What all shards' calls have in common.
 pub(crate) struct Common {
     pub(crate) config: config::Voice,
-    /// The default one.
+    /// The default domain.
     domain: Box<str>,
     numbers: Arc<Numbers>,
     helpers: Arc<Helpers>,
+    files: Arc<Files>,
+    /// Under which applications find this node's HTTP.
+    public_url: Box<str>,
 }
 
 impl Common {
-    pub(crate) fn new(config: config::Voice, domain: Box<str>, helpers: Arc<Helpers>) -> Common {
-        Common { numbers: Arc::new(Numbers::new(&config)), config, domain, helpers }
+    pub(crate) fn new(
+        config: config::Voice,
+        numbers: Numbers,
+        domain: &str,
+        helpers: Arc<Helpers>,
+        files: Arc<Files>,
+        public_url: &str,
+    ) -> Common {
+        Common {
+            numbers: Arc::new(numbers),
+            config,
+            domain: domain.into(),
+            helpers,
+            files,
+            public_url: public_url.into(),
+        }
+    }
+
+    /// Of all shards, for the REST interface.
+    pub(crate) fn files(&self) -> &Arc<Files> {
+        &self.files
     }
 }
 
@@ -127,19 +174,26 @@ pub(crate) struct Owner {
 pub(crate) struct Voice {
     /// What peers are told.
     ip: IpAddr,
-    /// Of numbers that the configuration binds.
-    owner: Arc<Owner>,
     numbers: Arc<Numbers>,
+    /// Calls that come in, and legs of theirs, are written to the record.
+    has_records: bool,
+    /// When calls that ring are looked for.
+    rows_due: Instant,
+    /// Rows of calls that REST asked for and that are no legs yet.
+    placed: HashMap<String, store::rest::types::RestCall>,
     asks: Asks,
     ports: Ports,
     rng: Rng,
     legs: Slab<Leg>,
     actors: Slab<Actor>,
+    /// Whom Dials and the REST interface call.
+    parties: Slab<Party>,
+    home: Home,
+    tones: RingTones,
     rooms: rooms::Rooms,
-    /// Where names without a host are.
-    domain: Box<str>,
     resolving: resolving::Resolving,
     texts: messages::Texts,
+    recordings: Recordings,
     by_session: HashMap<SessionId, Key>,
     /// What scripts want done, in their order.
     todo: VecDeque<(Key, Effect)>,
@@ -157,28 +211,36 @@ impl Voice {
         let Some(media) = config.media else { return Ok(None) };
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(|error| std::io::Error::other(error.to_string()))?;
+        let mut rng = Rng::from_seed(seed);
         Ok(Some(Voice {
             ip: config.advertise.unwrap_or(media),
-            owner: Arc::new(Owner {
-                account: config.account.clone(),
-                signing_key: config.auth_token.clone().unwrap_or_default(),
-            }),
             numbers: Arc::clone(&common.numbers),
+            has_records: config.records,
+            rows_due: Instant::default(),
+            placed: HashMap::new(),
             asks: Asks::new(shard, Arc::clone(&common.helpers)),
             ports: Ports::new(media, &config.ports, shard, shards)?,
-            rng: Rng::from_seed(seed),
             legs: Slab::new(),
             actors: Slab::new(),
-            rooms: rooms::Rooms::default(),
-            domain: common.domain.clone(),
+            parties: Slab::new(),
+            home: Home::new(&common.domain, shard, shards),
+            tones: RingTones::default(),
             resolving: resolving::Resolving::default(),
             texts: messages::Texts::default(),
+            rooms: rooms::Rooms::new(shard, shards, rng.fork()),
+            recordings: Recordings::new(Arc::clone(&common.files), &common.public_url),
+            rng,
             by_session: HashMap::new(),
             todo: VecDeque::new(),
             is_performing: false,
             clockwork: tick::Clockwork::new(),
             counts: VoiceCounts::default(),
         }))
+    }
+
+    /// Whether an application answers that address.
+    pub(crate) fn answers(&self, plan: &call::Plan, address: &Address) -> bool {
+        self.numbers.answers(plan, &address.user, &address.host, address.port)
     }
 
     /// `None`: no number of an application.
@@ -193,12 +255,18 @@ impl Voice {
 
     pub(crate) fn counts(&self) -> VoiceCounts {
         let prompts = self.legs.iter().filter(|(_, leg)| leg.speaking.is_some()).count();
+        let [rooms, queues, members, seats] = self.rooms.counts();
         VoiceCounts {
+            rooms,
+            queues,
+            members,
+            seats,
             calls: self.legs.len() as u64,
             ports: self.ports.used() as u64,
             prompts: prompts as u64,
             asks: (self.asks.open() + self.texts.open()) as u64,
             streams: self.asks.streams() as u64,
+            recordings: self.recordings_open() as u64,
             ..self.counts
         }
     }
@@ -206,7 +274,9 @@ impl Voice {
     pub(crate) fn handle_event(&mut self, now: Instant, event: SessionEvent, world: &mut World<'_>) {
         let (session, event) = match event {
             SessionEvent::Invited { session, invited } => return self.begin(now, session, &invited, world),
-            SessionEvent::Ended { session, .. } => return self.session_ended(now, session, world),
+            SessionEvent::Ended { session, cause } => {
+                return self.session_ended(now, session, &cause, world);
+            }
             SessionEvent::Confirmed { session, sdp } => return self.confirmed(now, session, sdp, world),
             SessionEvent::Offered { session, offer, sdp } => {
                 return self.offered(now, session, offer, sdp.as_ref(), world);
@@ -230,11 +300,21 @@ impl Voice {
     pub(crate) fn handle_letter(&mut self, now: Instant, letter: VoiceLetter, world: &mut World<'_>) {
         match letter {
             VoiceLetter::Done(posted) => self.handle_done(now, posted, world),
+            VoiceLetter::Room(letter) => self.handle_room_letter(now, letter, world),
+            VoiceLetter::Control(order) => self.handle_order(now, order, world),
+            VoiceLetter::Numbers(numbers) => self.numbers = numbers,
         }
     }
 
     /// From the helpers.
     fn handle_done(&mut self, now: Instant, posted: Posted, world: &mut World<'_>) {
+        let Posted { ticket, done } = posted;
+        let posted = match done {
+            Done::Written(result) => return self.written(now, ticket, result, world),
+            Done::Heard(heard) => return self.heard(now, ticket, heard, world),
+            Done::Transcribed(result) => return self.transcribed(now, ticket, result, world),
+            done => Posted { ticket, done },
+        };
         match (self.asks.take(posted.ticket), posted.done) {
             (Some(Wanted::Document(actor, id)), Done::Fetched(result)) => {
                 self.drive(now, actor, world, |script, out| script.handle_fetched(now, id, result, out));
@@ -260,13 +340,16 @@ impl Voice {
         (u128::from(self.rng.next_u64()) << 64) | u128::from(self.rng.next_u64())
     }
 
-    fn session_ended(&mut self, now: Instant, session: SessionId, world: &mut World<'_>) {
+    fn session_ended(&mut self, now: Instant, session: SessionId, cause: &Cause, world: &mut World<'_>) {
         let Some(key) = self.by_session.remove(&session) else { return };
         if let Some(leg) = self.legs.get_mut(key) {
             leg.is_gone = true;
         }
         self.close_media(now, key);
         self.drive_leg(now, key, world, |script, out| script.handle_hangup(now, out));
+        if let Some(party) = self.legs.get(key).and_then(|leg| leg.party) {
+            self.phone_ended(now, party, key, cause, world);
+        }
     }
 
     fn informed(
@@ -280,6 +363,7 @@ impl Voice {
         let kind = media::dtmf_info::Kind::from_content_type(content_type);
         let digit = kind.and_then(|_| media::dtmf_info::parse(body));
         if let (Some(digit), Some(&key)) = (digit, self.by_session.get(&session)) {
+            self.cross_digit(key, digit.digit);
             self.digit(now, key, digit.digit.to_char(), world);
         }
     }
@@ -324,6 +408,13 @@ impl Voice {
         let Some(told) = self.actors.get_mut(actor) else { return };
         let mut effects = Vec::new();
         tell(&mut told.script, &mut effects);
+        let (leg_key, is_up) = (told.leg, told.script.status() == CallStatus::InProgress);
+        if let Some(leg) = self.legs.get_mut(leg_key) {
+            self.clockwork.arm(now, told.script.deadline(), leg_key, leg);
+        }
+        if is_up {
+            self.call_answered(now, leg_key, world);
+        }
         self.todo.extend(effects.into_iter().map(|effect| (actor, effect)));
         if self.is_performing {
             return;
@@ -343,6 +434,7 @@ impl Voice {
 
     /// RTCP's goodbye, and the ports are free.
     fn close_media(&mut self, now: Instant, key: Key) {
+        self.end_recordings(now, key);
         let Some(leg) = self.legs.get_mut(key) else { return };
         let (media, pair) = (leg.media.take(), leg.pair.take());
         leg.speaking = None;
@@ -362,7 +454,14 @@ impl Voice {
                 if let Some(leg) = self.legs.get_mut(leg) {
                     leg.aside = leg.aside.filter(|aside| *aside != actor);
                 }
+                if let Part::Waiting { main, id } = part {
+                    self.aside_ended(now, (actor, main, id), world);
+                }
             }
+        }
+        if let Part::Screening { caller, id, accepted } = part {
+            let screened = LegEvent::Screened { accepted };
+            self.drive(now, caller, world, |script, out| script.handle_leg(now, id, screened, out));
         }
     }
 
@@ -370,6 +469,8 @@ impl Voice {
     fn remove(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
         self.part(now, key, world);
         self.close_media(now, key);
+        // One that has a script has said how it ended.
+        self.call_ended(now, key, None, world);
         let Some(leg) = self.legs.remove(key) else { return };
         for actor in [leg.main, leg.aside].into_iter().flatten() {
             self.actors.remove(actor);
@@ -377,6 +478,9 @@ impl Voice {
         self.by_session.remove(&leg.session);
         if !leg.is_gone {
             world.endpoint.hang_up(now, leg.session, None, world.out);
+        }
+        for party in leg.dialing.map(|dialing| dialing.parties).unwrap_or_default() {
+            self.drop_party(now, party, world);
         }
     }
 }

@@ -1,33 +1,177 @@
-//! Which application answers which number, and for whom.
+//! Which application answers which number, and for whom: bindings of the REST interface first, then the configuration's.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use admin::Repository;
+use ivr::document::Callback;
+use ivr::request::{Method, Target, resolve};
+use ivr::script::{Plan, Role, Start};
 use sip::endpoint::{Caller, Decision, PlanRequest};
+use store::rest::types::{Application, Hook, IncomingNumber, RestAccount};
+use store::rest::{Resource, RestFilter, RestLoaded, RestRead};
+use store::{Loaded, Read, StoreError};
 
+use super::{Owner, limits};
 use crate::config::{Number, Voice};
 use crate::shard::CallerProof;
 
-/// The numbers of all shards; read-only once made.
+/// The numbers of all shards; read-only once made, and made anew when a binding changes.
 #[derive(Debug, Default)]
-pub(crate) struct Numbers {
-    by_user: HashMap<Box<str>, Arc<Number>>,
+pub struct Numbers {
+    bound: admin::numbers::Numbers,
+    /// By the binding's sid. One without an application has none: calls go on as if it was not bound.
+    by_binding: HashMap<Box<str>, Arc<Answers>>,
+    configured: HashMap<Box<str>, Arc<Answers>>,
     open: bool,
 }
 
-impl Numbers {
-    /// Of two entries for one number the first counts.
-    pub(super) fn new(config: &Voice) -> Numbers {
-        let mut by_user = HashMap::new();
-        for number in &config.numbers {
-            by_user.entry(number.number.clone()).or_insert_with(|| Arc::new(number.clone()));
+/// Who answers a number, and how.
+#[derive(Debug)]
+pub(super) struct Answers {
+    pub(super) owner: Arc<Owner>,
+    pub(super) plan: Plan,
+    /// Of the binding; empty: of the configuration.
+    pub(super) number: Box<str>,
+    /// The account, or one above it, is not active.
+    is_suspended: bool,
+}
+
+/// Accounts and applications as the record has them.
+#[derive(Default)]
+struct Directory {
+    accounts: HashMap<String, RestAccount>,
+    applications: HashMap<String, Application>,
+}
+
+impl Directory {
+    /// An account is as active as all above it. One that is not in the record is nobody's to suspend.
+    fn is_suspended(&self, sid: &str) -> bool {
+        let mut above = Some(sid);
+        for _ in 0..admin::limits::MAX_DEPTH {
+            let Some(account) = above.and_then(|sid| self.accounts.get(sid)) else { break };
+            if account.status != "active" {
+                return true;
+            }
+            above = account.parent.as_deref();
         }
-        Numbers { by_user, open: config.open }
+        false
+    }
+
+    /// What answers a binding: its application where it names one, else its own URL.
+    fn answers(&self, number: &IncomingNumber) -> Option<Answers> {
+        let account = self.accounts.get(&number.common.account)?;
+        let application = self.applications.get(&number.voice.application_sid);
+        let application = application.filter(|application| application.common.account == account.common.sid);
+        let mut plan = application.and_then(plan_of_application).or_else(|| plan_of_hook(&number.voice))?;
+        if let Some(status) = callback(&number.status_callback, &number.status_callback_method) {
+            plan.status = Some(status);
+        }
+        Some(Answers {
+            owner: Arc::new(owner_of(account)),
+            plan,
+            number: number.common.sid.as_str().into(),
+            is_suspended: self.is_suspended(&account.common.sid),
+        })
+    }
+}
+
+/// In whose name an account's applications are asked.
+pub(crate) fn owner_of(account: &RestAccount) -> Owner {
+    Owner { account: account.common.sid.as_str().into(), signing_key: account.signing_key.as_str().into() }
+}
+
+/// How an application answers; `None`: it has no document.
+pub(crate) fn plan_of_application(application: &Application) -> Option<Plan> {
+    let document = Hook { url: application.rcml_url.clone(), ..Hook::default() };
+    let mut plan = plan_of_hook(&application.voice).or_else(|| plan_of_hook(&document))?;
+    plan.status = callback(&application.status_callback, &application.status_callback_method);
+    Some(plan)
+}
+
+fn plan_of_hook(hook: &Hook) -> Option<Plan> {
+    let start = target(&hook.url, &hook.method)?;
+    Some(Plan { fallback: target(&hook.fallback_url, &hook.fallback_method), ..plan_of(Start::Url(start)) })
+}
+
+/// A call of its own that begins so.
+pub(crate) fn plan_of(start: Start) -> Plan {
+    Plan { role: Role::Call, start, fallback: None, status: None, answer_on_bridge: false, time_limit: None }
+}
+
+/// `None`: no absolute URL of HTTP.
+pub(crate) fn target(url: &str, method: &str) -> Option<Target> {
+    let url = resolve(None, url, &["http", "https"])?;
+    Some(Target { url, method: Method::parse(method).unwrap_or_default() })
+}
+
+/// That of a number hears of the end, as at Twilio and RestComm.
+fn callback(url: &str, method: &str) -> Option<Callback> {
+    Some(Callback { target: target(url, method)?, events: vec!["completed"] })
+}
+
+/// All resources of a kind.
+pub(crate) fn all<T: Resource>(repository: &dyn Repository) -> Result<Vec<T>, StoreError> {
+    let mut found = Vec::new();
+    loop {
+        let filter = RestFilter { offset: found.len() as u64, ascending: true, ..RestFilter::all(T::KIND) };
+        let loaded = repository.read(Read::Rest(RestRead::List(filter)))?;
+        let Loaded::Rest(RestLoaded::Page { rows, .. }) = loaded else { return Ok(found) };
+        if rows.is_empty() {
+            return Ok(found);
+        }
+        for row in &rows {
+            found.push(T::from_row(row)?);
+        }
+    }
+}
+
+impl Numbers {
+    /// As the record has them now.
+    pub(crate) fn load(config: &Voice, repository: &dyn Repository) -> Result<Numbers, StoreError> {
+        let accounts = all::<RestAccount>(repository)?.into_iter();
+        let applications = all::<Application>(repository)?.into_iter();
+        let directory = Directory {
+            accounts: accounts.map(|account| (account.common.sid.clone(), account)).collect(),
+            applications: applications.map(|found| (found.common.sid.clone(), found)).collect(),
+        };
+        Ok(Numbers::new(config, all(repository)?, &directory))
+    }
+
+    /// Of two entries of the configuration for one number the first counts.
+    fn new(config: &Voice, bound: Vec<IncomingNumber>, directory: &Directory) -> Numbers {
+        let owner = Arc::new(Owner {
+            account: config.account.clone(),
+            signing_key: config.auth_token.clone().unwrap_or_default(),
+        });
+        let is_suspended = directory.is_suspended(&config.account);
+        let mut configured = HashMap::new();
+        for number in &config.numbers {
+            configured.entry(number.number.clone()).or_insert_with(|| {
+                let owner = Arc::clone(&owner);
+                let plan = plan_of_number(number);
+                Arc::new(Answers { owner, plan, number: "".into(), is_suspended })
+            });
+        }
+        let by_binding = bound
+            .iter()
+            .filter_map(|number| Some((number.common.sid.as_str().into(), directory.answers(number)?.into())))
+            .collect();
+        Numbers { bound: admin::numbers::Numbers::new(bound), by_binding, configured, open: config.open }
     }
 
     /// With or without a `+`.
-    pub(super) fn get(&self, user: &str) -> Option<&Arc<Number>> {
-        self.by_user.get(user.strip_prefix('+').unwrap_or(user))
+    pub(super) fn get(&self, user: &str) -> Option<&Arc<Answers>> {
+        // What is longer is no number; patterns are not tried on it.
+        let bound =
+            Some(user).filter(|user| user.len() <= limits::NUMBER).and_then(|user| self.bound.find(user));
+        let answers = bound.and_then(|number| self.by_binding.get(number.common.sid.as_str()));
+        answers.or_else(|| self.configured.get(user.strip_prefix('+').unwrap_or(user)))
+    }
+
+    /// Whether an application answers that address.
+    pub(super) fn answers(&self, plan: &call::Plan, user: &str, host: &str, port: Option<u16>) -> bool {
+        self.get(user).is_some() && (host.is_empty() || plan.domain_of(host, port).is_some())
     }
 
     /// `None`: no number of an application; the routing plan decides.
@@ -37,20 +181,32 @@ impl Numbers {
         proof: CallerProof,
         request: &PlanRequest,
     ) -> Option<Decision> {
-        self.get(&request.user)?;
-        if !request.host.is_empty() {
-            plan.domain_of(&request.host, request.port)?;
+        if !self.answers(plan, &request.user, &request.host, request.port) {
+            return None;
         }
-        let is_known =
-            matches!(request.caller, Caller::Account(_)) || plan.trunk_of(request.source).is_some();
-        Some(if is_known || self.open {
+        let answers = self.get(&request.user)?;
+        // A Dial or the REST interface calls this number: the request left by the socket it came in by. Nobody else sends
+        // from there, and the kernel takes no datagram from outside that names an address of its own as its source.
+        let is_ours = plan.is_own(request.source);
+        let is_known = is_ours
+            || matches!(request.caller, Caller::Account(_))
+            || plan.trunk_of(request.source).is_some();
+        let refuse = |reason: &str| Decision::Refuse { status: 403, reason: reason.into() };
+        Some(if answers.is_suspended {
+            refuse("Account Suspended")
+        } else if is_known || self.open {
             Decision::Agent
         } else if request.claims.is_some() && proof == CallerProof::Required {
             Decision::Authenticate
         } else {
-            Decision::Refuse { status: 403, reason: "Forbidden".into() }
+            refuse("Forbidden")
         })
     }
+}
+
+fn plan_of_number(number: &Number) -> Plan {
+    let target = |url: &str| Target { url: url.to_owned(), method: number.method };
+    Plan { fallback: number.fallback.as_deref().map(target), ..plan_of(Start::Url(target(&number.url))) }
 }
 
 #[cfg(test)]
@@ -60,7 +216,8 @@ mod tests {
     fn numbers(open: bool) -> Numbers {
         let method = ivr::request::Method::Post;
         let number = Number { number: "1234".into(), url: "http://a/".into(), method, fallback: None };
-        Numbers::new(&Voice { numbers: vec![number], open, ..Voice::default() })
+        let config = Voice { numbers: vec![number], open, ..Voice::default() };
+        Numbers::new(&config, Vec::new(), &Directory::default())
     }
 
     fn plan() -> call::Plan {
@@ -85,6 +242,22 @@ mod tests {
     }
 
     #[test]
+    fn a_call_of_our_own_reaches_a_closed_number_and_its_neighbour_does_not() {
+        for (source, expected) in [("127.0.0.1:5060", true), ("127.0.0.1:5061", false)] {
+            let request = PlanRequest {
+                user: "1234".into(),
+                host: "example.test".into(),
+                port: None,
+                caller: Caller::Stranger,
+                claims: None,
+                source: source.parse().unwrap(),
+            };
+            let decision = numbers(false).decide(&plan(), CallerProof::Required, &request);
+            assert_eq!(decision == Some(Decision::Agent), expected, "{source}");
+        }
+    }
+
+    #[test]
     fn a_number_is_reached_in_a_domain_of_ours_or_at_our_address_with_or_without_plus() {
         let numbers = numbers(true);
         for (user, host) in [("1234", "example.test"), ("+1234", "127.0.0.1"), ("1234", "")] {
@@ -106,5 +279,113 @@ mod tests {
         assert!(matches!(decide(Caller::Stranger, false), Some(Decision::Refuse { status: 403, .. })));
         assert_eq!(decide(Caller::Stranger, true), Some(Decision::Authenticate));
         assert_eq!(decide(Caller::Account("a@example.test".into()), true), Some(Decision::Agent));
+    }
+
+    fn common(sid: &str, account: &str) -> store::rest::types::Common {
+        store::rest::types::Common { sid: sid.into(), account: account.into(), ..Default::default() }
+    }
+
+    fn account(sid: &str, parent: Option<&str>, status: &str) -> (String, RestAccount) {
+        let account = RestAccount {
+            common: common(sid, sid),
+            parent: parent.map(str::to_owned),
+            friendly_name: String::new(),
+            email: String::new(),
+            status: status.into(),
+            token: store::rest::token::TokenVerifier::of_nobody(),
+            signing_key: format!("key of {sid}"),
+        };
+        (sid.into(), account)
+    }
+
+    fn bound(sid: &str, account: &str, number: &str, voice: Hook) -> IncomingNumber {
+        let is_pattern = number.contains('.');
+        let common = common(sid, account);
+        IncomingNumber { common, phone_number: number.into(), is_pattern, voice, ..IncomingNumber::default() }
+    }
+
+    fn hook(url: &str, application: &str) -> Hook {
+        Hook { url: url.into(), application_sid: application.into(), ..Hook::default() }
+    }
+
+    fn rest() -> Numbers {
+        let application = Application {
+            common: common("AP1", "AC1"),
+            voice: Hook {
+                method: "GET".into(),
+                fallback_url: "http://app/fallback".into(),
+                ..hook("http://app/", "")
+            },
+            status_callback: "http://app/status".into(),
+            ..Application::default()
+        };
+        let directory = Directory {
+            accounts: [
+                account("AC1", None, "active"),
+                account("AC2", Some("AC3"), "active"),
+                account("AC3", None, "suspended"),
+            ]
+            .into(),
+            applications: [("AP1".to_owned(), application)].into(),
+        };
+        let numbers = vec![
+            bound("PN1", "AC1", "+1234", hook("http://bound/", "")),
+            bound("PN2", "AC1", "+2000", hook("http://unused/", "AP1")),
+            bound("PN3", "AC1", "30.*", hook("http://pattern/", "")),
+            bound("PN4", "AC2", "+4000", hook("http://suspended/", "")),
+            bound("PN5", "AC1", "+5000", hook("/no/host", "")),
+            bound("PN6", "AC2", "+6000", hook("", "AP1")),
+        ];
+        let configured = |number: &str| Number {
+            number: number.into(),
+            url: "http://configured/".into(),
+            method: Method::Post,
+            fallback: None,
+        };
+        let config = Voice {
+            numbers: ["1234", "5000", "7000"].map(configured).into(),
+            open: true,
+            ..Voice::default()
+        };
+        Numbers::new(&config, numbers, &directory)
+    }
+
+    fn start(numbers: &Numbers, user: &str) -> Option<String> {
+        match &numbers.get(user)?.plan.start {
+            Start::Url(target) => Some(format!("{} {}", target.method.as_str(), target.url)),
+            Start::Document(_) => None,
+        }
+    }
+
+    #[test]
+    fn bindings_come_before_the_configuration_and_applications_before_urls() {
+        let numbers = rest();
+        for (user, expected) in [
+            ("1234", Some("POST http://bound/")),
+            ("+1234", Some("POST http://bound/")),
+            ("2000", Some("GET http://app/")),
+            ("3055", Some("POST http://pattern/")),
+            ("5000", Some("POST http://configured/")),
+            ("7000", Some("POST http://configured/")),
+            ("6000", None),
+            ("8000", None),
+        ] {
+            assert_eq!(start(&numbers, user).as_deref(), expected, "{user}");
+        }
+        let long = format!("30{}", "5".repeat(limits::NUMBER));
+        assert_eq!(start(&numbers, &long), None);
+        let application = numbers.get("2000").unwrap();
+        assert_eq!((&*application.owner.account, &*application.owner.signing_key), ("AC1", "key of AC1"));
+        assert_eq!(application.plan.fallback, target("http://app/fallback", ""));
+        assert_eq!(application.plan.status, callback("http://app/status", "POST"));
+        assert_eq!((&*application.number, &*numbers.get("7000").unwrap().number), ("PN2", ""));
+    }
+
+    #[test]
+    fn numbers_of_a_suspended_account_and_of_those_below_it_do_not_answer() {
+        let decide = |user: &str| ask(&rest(), user, "example.test", Caller::Stranger, false);
+        let refused = Decision::Refuse { status: 403, reason: "Account Suspended".into() };
+        assert_eq!(decide("4000"), Some(refused));
+        assert_eq!(decide("1234"), Some(Decision::Agent));
     }
 }

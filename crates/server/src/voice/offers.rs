@@ -7,11 +7,12 @@ use sip::session::{OfferId, SessionId};
 use stdx::Instant;
 use stdx::slab::Key;
 
+use super::leg::Partner;
 use super::{Voice, World};
 
 /// Why a call gets no media: status, reason and a Warning (RFC 3261 §20.43).
-struct Refused {
-    status: u16,
+pub(super) struct Refused {
+    pub(super) status: u16,
     reason: &'static str,
     warning: Option<String>,
 }
@@ -44,7 +45,7 @@ impl Voice {
         };
     }
 
-    fn describe(&mut self, key: Key) -> Result<Bytes, Refused> {
+    pub(super) fn describe(&mut self, key: Key) -> Result<Bytes, Refused> {
         let gone = || Refused { status: 500, reason: "Server Internal Error", warning: None };
         let leg = self.legs.get_mut(key).ok_or_else(gone)?;
         if leg.pair.is_none() {
@@ -78,7 +79,10 @@ impl Voice {
         let Some(leg) = self.legs.get_mut(key) else { return };
         let result = match &mut leg.media {
             Some(media) => media.renegotiate(negotiated),
-            None => MediaSession::new(negotiated, seed, Some(leg.trusted)).map(|media| {
+            None => MediaSession::new(negotiated, seed, Some(leg.trusted)).map(|mut media| {
+                // Joined before it had a sound.
+                media.listen(matches!(leg.partner, Partner::Leg(_) | Partner::Itself));
+                media.mute(leg.is_muted);
                 leg.media = Some(Box::new(media));
             }),
         };
@@ -109,12 +113,21 @@ impl Voice {
 
     /// The answer to an offer of ours.
     pub(super) fn settled(&mut self, session: SessionId, sdp: &[u8]) {
+        self.settled_early(session, sdp);
+        let key = self.by_session.get(&session);
+        if let Some(leg) = key.and_then(|key| self.legs.get_mut(*key)) {
+            leg.offered = None;
+        }
+    }
+
+    /// One that another may follow: of early media.
+    pub(super) fn settled_early(&mut self, session: SessionId, sdp: &[u8]) {
         let Some(&key) = self.by_session.get(&session) else { return };
-        let Some(leg) = self.legs.get_mut(key) else { return };
-        let (Some(offer), Some(local)) = (leg.offered.take(), leg.local(self.ip)) else { return };
+        let Some(leg) = self.legs.get(key) else { return };
+        let (Some(offer), Some(local)) = (&leg.offered, leg.local(self.ip)) else { return };
         let negotiated = Description::parse(sdp)
             .map_err(|error| error.to_string())
-            .and_then(|answer| sdp::accept(&offer, &answer, &local).map_err(|refusal| refusal.to_string()));
+            .and_then(|answer| sdp::accept(offer, &answer, &local).map_err(|refusal| refusal.to_string()));
         match negotiated {
             Ok(negotiated) => self.connect(key, negotiated),
             Err(problem) => tracing::info!(sid = leg.sid, problem, "an answer that does not fit"),

@@ -1,6 +1,5 @@
 //! What scripts ask, done.
 
-use ivr::document::Severity;
 use ivr::script::{Effect, Refusal};
 use stdx::Instant;
 use stdx::slab::Key;
@@ -10,6 +9,10 @@ use super::{Voice, World};
 
 impl Voice {
     pub(super) fn perform(&mut self, now: Instant, actor: Key, effect: Effect, world: &mut World<'_>) {
+        if effect == Effect::Hangup && self.is_announcement(actor) {
+            // What cannot be announced does not end the call.
+            return;
+        }
         let Some((key, leg)) = self.leg_of(actor) else { return };
         match effect {
             Effect::Fetch { id, request } => {
@@ -20,7 +23,7 @@ impl Voice {
                 let wire = request.to_wire(&leg.owner.signing_key);
                 self.asks.tell(wire);
             }
-            Effect::Notify(notification) => self.note(key, &notification),
+            Effect::Notify(notification) => self.note(now, key, &notification, world),
             Effect::Answer => self.answer(now, key, world),
             Effect::Ring | Effect::Reject(_) | Effect::Hangup | Effect::Refer { .. } => {
                 self.perform_sip(now, actor, effect, world);
@@ -32,6 +35,9 @@ impl Voice {
             Effect::Echo { on } => self.echo(key, on),
             Effect::Ended(status) => {
                 tracing::debug!(sid = leg.sid, status = status.as_str(), "a call of an application is over");
+                if leg.main == Some(actor) {
+                    self.call_ended(now, key, Some(status), world);
+                }
                 self.actor_ended(now, actor, world);
             }
             other => self.perform_more(now, actor, other, world),
@@ -94,16 +100,6 @@ impl Voice {
                 }
             }
             _ => {}
-        }
-    }
-
-    pub(super) fn note(&self, key: Key, note: &ivr::script::Notification) {
-        let sid = self.legs.get(key).map_or("", |leg| &leg.sid);
-        let (code, text, url, line) = (note.code, &note.text, note.url.as_deref(), note.line);
-        match note.severity {
-            Severity::Info => tracing::debug!(sid, code, url, line, "{text}"),
-            Severity::Warning => tracing::info!(sid, code, url, line, "{text}"),
-            Severity::Error => tracing::warn!(sid, code, url, line, "{text}"),
         }
     }
 

@@ -1,88 +1,543 @@
-//! Recordings: samples of a leg on their way to a file.
+//! Recordings: samples of a leg on their way to a file, and what is told of it once it is there.
 
-use ivr::document::{Callback, code};
-use ivr::request::Target;
-use ivr::script::{Failure, Id, Recognition, Recorded, Recording as Wanted};
-use media::session::RecordSource;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ivr::document::{Callback, Severity, code};
+use ivr::request::{Form, Request};
+use ivr::script::{Failure, Id, Notification, Recorded, Recording as Wanted};
+use media::prompt::Prompt;
+use media::record::{RecordOptions, Recorder};
+use media::session::{PlayOptions, RecordSource};
+use media::speech::{SpeechEvent, SpeechOptions};
 use stdx::Instant;
 use stdx::slab::Key;
+use store::rest::types::{Common, Recording as Kept};
+use store::rest::{Resource, RestWrite};
 
-use super::{Voice, World};
+use super::recognise::Transcribing;
+use super::recordings::Files;
+use super::takes::Take;
+use super::{Owner, Voice, Wish, World, limits};
 
-/// One that is under way.
-pub(super) struct Recording {}
-
-impl Recording {
-    /// The next samples, at the media session's `record_rate`.
-    pub(super) fn put(&mut self, _samples: &[i16]) {}
-}
+pub(super) use super::takes::{Recording, Whose};
 
 /// A recording that no Record verb asked for: of a Dial, a conference's member, or a whole call.
-pub(super) struct Background {
-    pub(super) source: RecordSource,
+#[derive(Clone, Debug)]
+pub(crate) struct Background {
+    pub(crate) source: RecordSource,
     /// Silence at both ends is left out.
-    pub(super) trim: bool,
+    pub(crate) trim: bool,
     /// Told when the file is there.
-    pub(super) status: Option<Callback>,
+    pub(crate) status: Option<Callback>,
     /// What of, as the record has it: `DialVerb`, `Conference`, `StartCallRecordingAPI`.
-    pub(super) of: &'static str,
+    pub(crate) of: &'static str,
+}
+
+/// What the REST interface does to one that is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Modify {
+    /// What is said from now on is left out.
+    Pause,
+    Resume,
+    Stop,
+}
+
+/// All recordings of a shard.
+pub(super) struct Recordings {
+    files: Arc<Files>,
+    /// Before the path of a recording.
+    url: Box<str>,
+    /// Legs that are recorded, or heard.
+    legs: Vec<Key>,
+    /// Those whose file is on its way to the disk, by ticket.
+    closing: HashMap<u64, Closing>,
+    /// By ticket.
+    pub(super) transcribing: HashMap<u64, Transcribing>,
+}
+
+/// Known but for its file.
+struct Closing {
+    leg: Key,
+    whose: Whose,
+    recorded: Recorded,
+    row: Kept,
+    owner: Arc<Owner>,
+    /// Whatever the writer says.
+    failed: Option<String>,
+}
+
+/// A Record that begins once its beep is out.
+pub(super) struct Beep {
+    /// As `Leg::playing`.
+    playing: u64,
+    actor: Key,
+    id: Id,
+    wanted: Wanted,
+}
+
+/// What one take begins with.
+struct Begin {
+    sid: String,
+    of: &'static str,
+    source: RecordSource,
+    trim: bool,
+    max: Duration,
+    whose: Whose,
+}
+
+impl Recordings {
+    pub(super) fn new(files: Arc<Files>, url: &str) -> Recordings {
+        Recordings {
+            files,
+            url: url.into(),
+            legs: Vec::new(),
+            closing: HashMap::new(),
+            transcribing: HashMap::new(),
+        }
+    }
+
+    pub(super) fn files(&self) -> &Files {
+        &self.files
+    }
+
+    pub(super) fn legs(&self) -> &[Key] {
+        &self.legs
+    }
+
+    /// Of a resource, at the REST interface.
+    pub(super) fn url(&self, account: &str, kind: &str, sid: &str) -> String {
+        format!("{}/restcomm/2012-04-24/Accounts/{account}/{kind}/{sid}", self.url)
+    }
+
+    pub(super) fn attend(&mut self, leg: Key) {
+        if !self.legs.contains(&leg) {
+            self.legs.push(leg);
+        }
+    }
 }
 
 impl Voice {
+    fn new_recording_sid(&mut self) -> String {
+        let random = (u128::from(self.rng.next_u64()) << 64) | u128::from(self.rng.next_u64());
+        ivr::sid::new(ivr::sid::RECORDING, random)
+    }
+
     /// Begins to record a leg in the background; its sid. `None`: it has no sound, or is recorded already.
     pub(super) fn begin_recording(
         &mut self,
-        _now: Instant,
-        _leg: Key,
-        _how: Background,
-        _world: &mut World<'_>,
+        now: Instant,
+        leg: Key,
+        how: Background,
+        world: &mut World<'_>,
     ) -> Option<String> {
-        None
+        let Background { source, trim, status, of } = how;
+        let is_taken = |take: &Take| matches!(take.whose, Whose::Background { .. });
+        let recording = self.legs.get(leg)?.recording.as_ref();
+        if recording.is_some_and(|recording| recording.takes.iter().any(is_taken)) {
+            return None;
+        }
+        let sid = self.new_recording_sid();
+        let whose = Whose::Background { status: status.clone() };
+        let begin = Begin { sid: sid.clone(), of, source, trim, max: limits::RECORDING, whose };
+        if let Err(problem) = self.begin_take(now, leg, begin) {
+            self.warn(now, leg, code::RECORDING, format!("the call is not recorded: {problem}"), world);
+            return None;
+        }
+        let (row, owner) = self.row_under_way(now, leg, &sid)?;
+        write(&row, RestWrite::Insert, world);
+        let recorded = self.recorded_of(&owner, &sid, Duration::ZERO);
+        self.tell_status(status.as_ref(), &row, &recorded, &owner);
+        Some(sid)
     }
 
     /// Ends it. Known at once; the file follows.
     pub(super) fn end_recording(
         &mut self,
-        _now: Instant,
-        _leg: Key,
+        now: Instant,
+        leg: Key,
         _world: &mut World<'_>,
     ) -> Option<Recorded> {
-        None
+        let recording = self.legs.get_mut(leg)?.recording.as_mut()?;
+        let is_it = |take: &Take| matches!(take.whose, Whose::Background { .. });
+        match recording.takes.iter().position(is_it) {
+            Some(index) => self.close_take(now, leg, index),
+            None => recording.ended.take(),
+        }
     }
 
-    pub(super) fn record(
+    /// For the REST interface, which has made the row. Both directions, in one channel or two.
+    ///
+    /// # Errors
+    /// Why it is not recorded.
+    pub(super) fn start_recording(
         &mut self,
         now: Instant,
-        actor: Key,
-        id: Id,
-        _wanted: Wanted,
+        leg: Key,
+        sid: &str,
+        channels: u8,
+    ) -> Result<(), String> {
+        let source = if channels == 2 { RecordSource::Dual } else { RecordSource::Both };
+        let (sid, of) = (sid.to_owned(), "StartCallRecordingAPI");
+        let begin = Begin { sid, of, source, trim: false, max: limits::RECORDING, whose: Whose::Api };
+        self.begin_take(now, leg, begin)
+    }
+
+    /// The leg that a recording under way is of.
+    pub(super) fn leg_of_recording(&self, sid: &str) -> Option<Key> {
+        let has_it = |key: &&Key| {
+            let recording = self.legs.get(**key).and_then(|leg| leg.recording.as_ref());
+            recording.is_some_and(|recording| recording.takes.iter().any(|take| take.sid == sid))
+        };
+        self.recordings.legs.iter().find(has_it).copied()
+    }
+
+    /// `false`: it is not under way.
+    pub(super) fn modify_recording(
+        &mut self,
+        now: Instant,
+        sid: &str,
+        change: Modify,
+        world: &mut World<'_>,
+    ) -> bool {
+        let Some(leg) = self.leg_of_recording(sid) else { return false };
+        let Some((recording, media)) =
+            self.legs.get_mut(leg).and_then(|leg| leg.recording.as_mut().zip(leg.media.as_mut()))
+        else {
+            return false;
+        };
+        recording.flush(media);
+        let Some(index) = recording.takes.iter().position(|take| take.sid == sid) else { return false };
+        recording.takes[index].is_paused = change == Modify::Pause;
+        if change == Modify::Stop {
+            self.close_take(now, leg, index);
+            return true;
+        }
+        if let Some((row, _)) = self.row_under_way(now, leg, sid) {
+            write(&row, RestWrite::Replace, world);
+        }
+        true
+    }
+
+    fn row_under_way(&self, now: Instant, key: Key, sid: &str) -> Option<(Kept, Arc<Owner>)> {
+        let leg = self.legs.get(key)?;
+        let take = leg.recording.as_ref()?.takes.iter().find(|take| take.sid == sid)?;
+        Some((row_of(now, &leg.sid, &leg.owner, take), Arc::clone(&leg.owner)))
+    }
+
+    /// First the beep, where one is wanted.
+    pub(super) fn record(&mut self, now: Instant, actor: Key, id: Id, wanted: Wanted, world: &mut World<'_>) {
+        let Some((key, leg)) = self.leg_of(actor) else { return };
+        if let Some(media) = leg.media.as_mut().filter(|_| wanted.beep)
+            && let Ok(beep) = Prompt::beep(media.negotiated().audio.codec)
+        {
+            leg.speaking = None;
+            leg.playing += 1;
+            media.play(beep, PlayOptions::once(leg.playing));
+            leg.beep = Some(Box::new(Beep { playing: leg.playing, actor, id, wanted }));
+            return;
+        }
+        self.record_now(now, key, (actor, id), &wanted, world);
+    }
+
+    /// A prompt came to its end, perhaps the beep.
+    pub(super) fn beep_ended(&mut self, now: Instant, key: Key, playing: u64, world: &mut World<'_>) {
+        let Some(leg) = self.legs.get_mut(key) else { return };
+        if let Some(beep) = leg.beep.take_if(|beep| beep.playing == playing) {
+            self.record_now(now, key, (beep.actor, beep.id), &beep.wanted, world);
+        }
+    }
+
+    fn record_now(
+        &mut self,
+        now: Instant,
+        key: Key,
+        (actor, id): (Key, Id),
+        wanted: &Wanted,
         world: &mut World<'_>,
     ) {
-        let failure = Failure { code: code::RECORDING, text: "Record: not built yet".to_owned() };
-        self.drive(now, actor, world, |script, out| script.handle_recorded(now, id, Err(failure), out));
+        let begin = Begin {
+            sid: self.new_recording_sid(),
+            of: "RecordVerb",
+            source: RecordSource::Heard,
+            trim: wanted.trim,
+            max: wanted.max_length,
+            whose: Whose::Verb { actor, id },
+        };
+        if let Err(text) = self.begin_take(now, key, begin) {
+            let failure = Failure { code: code::RECORDING, text: format!("Record: {text}") };
+            return self
+                .drive(now, actor, world, |script, out| script.handle_recorded(now, id, Err(failure), out));
+        }
+        let silence_ms = millis(wanted.silence);
+        if let Some(media) = self.legs.get_mut(key).and_then(|leg| leg.media.as_mut()) {
+            media.detect_speech(Some(SpeechOptions { silence_ms, end_ms: 0 }));
+        }
     }
 
-    pub(super) fn stop_recording(&mut self, _now: Instant, _actor: Key, _id: Id, _world: &mut World<'_>) {}
+    pub(super) fn stop_recording(&mut self, now: Instant, actor: Key, id: Id, world: &mut World<'_>) {
+        let Some((key, leg)) = self.leg_of(actor) else { return };
+        if leg.beep.take_if(|beep| beep.actor == actor && beep.id == id).is_some() {
+            if let Some(media) = &mut leg.media {
+                media.stop();
+            }
+            let (sid, url) = (String::new(), String::new());
+            let none = Recorded { sid, url, public_url: None, duration: Duration::ZERO };
+            return self
+                .drive(now, actor, world, |script, out| script.handle_recorded(now, id, Ok(none), out));
+        }
+        let is_it = |take: &Take| matches!(&take.whose, Whose::Verb { actor: of, id: own } if (*of, *own) == (actor, id));
+        let recording = leg.recording.as_ref();
+        if let Some(index) = recording.and_then(|recording| recording.takes.iter().position(is_it)) {
+            self.close_take(now, key, index);
+        }
+    }
 
-    pub(super) fn transcribe(
+    fn begin_take(&mut self, now: Instant, key: Key, begin: Begin) -> Result<(), String> {
+        let Begin { sid, of, source, trim, max, whose } = begin;
+        let leg = self.legs.get_mut(key).ok_or("the call is over")?;
+        let media = leg.media.as_mut().ok_or("the call has no sound")?;
+        let recording = leg.recording.get_or_insert_with(|| Box::new(Recording::new()));
+        if recording.takes.len() >= limits::RECORDINGS_PER_LEG {
+            return Err(format!("{} recordings of it are under way", recording.takes.len()));
+        }
+        if !recording.has_room(media) {
+            return Err("a recording under way has another sampling rate".to_owned());
+        }
+        let mut file = self.recordings.files.create(self.asks.ticket(), &sid)?;
+        let channels = if source == RecordSource::Dual { 2 } else { 1 };
+        let options = RecordOptions { rate: media.rate(), channels, trim, max_ms: millis(max) };
+        let recorder = Recorder::new(options, &mut file);
+        file.flush()?;
+        let take = Take {
+            sid,
+            of,
+            source,
+            rate: media.rate(),
+            recorder,
+            file,
+            is_paused: false,
+            whose,
+            started: now,
+            over: None,
+        };
+        // What came before is not its.
+        recording.flush(media);
+        recording.takes.push(take);
+        recording.arrange(media);
+        self.recordings.attend(key);
+        Ok(())
+    }
+
+    /// The last samples, and the file goes to its end. What it comes to is known at once.
+    fn close_take(&mut self, now: Instant, key: Key, index: usize) -> Option<Recorded> {
+        let leg = self.legs.get_mut(key)?;
+        let owner = Arc::clone(&leg.owner);
+        let recording = leg.recording.as_mut()?;
+        if let Some(media) = &mut leg.media {
+            recording.finish(media);
+        }
+        let row = row_of(now, &leg.sid, &owner, recording.takes.get(index)?);
+        let Take { sid, recorder, mut file, whose, over, .. } = recording.takes.remove(index);
+        if let Some(media) = &mut leg.media {
+            recording.arrange(media);
+            if matches!(whose, Whose::Verb { .. }) {
+                media.detect_speech(None);
+            }
+        }
+        let is_silent = matches!(whose, Whose::Verb { .. }) && !recorder.has_sound();
+        let ms = recorder.finish(&mut file);
+        let failed = over.and_then(Result::err);
+        let ms = if is_silent || failed.is_some() { 0 } else { ms };
+        let recorded = self.recorded_of(&owner, &sid, Duration::from_millis(ms.into()));
+        let ticket = file.ticket();
+        file.close(ms > 0);
+        let closing = Closing { leg: key, whose, recorded: recorded.clone(), row, owner, failed };
+        self.recordings.closing.insert(ticket, closing);
+        Some(recorded)
+    }
+
+    /// The leg's sound ends, and with it all that is made of it.
+    pub(super) fn end_recordings(&mut self, now: Instant, key: Key) {
+        let Some(recording) = self.legs.get_mut(key).and_then(|leg| leg.recording.as_mut()) else { return };
+        recording.ear = None;
+        let count = recording.takes.len();
+        for index in (0..count).rev() {
+            let takes = self.legs.get(key).and_then(|leg| leg.recording.as_ref()).map(|one| &one.takes);
+            let is_background = takes
+                .and_then(|takes| takes.get(index))
+                .is_some_and(|take| matches!(take.whose, Whose::Background { .. }));
+            let recorded = self.close_take(now, key, index);
+            if is_background
+                && let Some(recording) = self.legs.get_mut(key).and_then(|leg| leg.recording.as_mut())
+            {
+                recording.ended = recorded;
+            }
+        }
+    }
+
+    /// Every tick: those that came to their end by themselves.
+    pub(super) fn mind_recordings(&mut self, now: Instant) {
+        let mut legs = std::mem::take(&mut self.recordings.legs);
+        legs.retain(|key| {
+            self.mind_ear(now, *key);
+            let over = |take: &Take| take.over.is_some();
+            // More than one at a time is rare: the next tick finds it.
+            let recording = self.legs.get(*key).and_then(|leg| leg.recording.as_ref());
+            if let Some(index) = recording.and_then(|recording| recording.takes.iter().position(over)) {
+                self.close_take(now, *key, index);
+            }
+            let recording = self.legs.get(*key).and_then(|leg| leg.recording.as_ref());
+            recording.is_some_and(|recording| !recording.takes.is_empty() || recording.ear.is_some())
+        });
+        for key in std::mem::replace(&mut self.recordings.legs, legs) {
+            self.recordings.attend(key);
+        }
+    }
+
+    /// Somebody began to speak, or is silent for so long.
+    pub(super) fn spoke(&mut self, now: Instant, key: Key, event: SpeechEvent, world: &mut World<'_>) {
+        let is_it = |take: &Take| matches!(take.whose, Whose::Verb { .. });
+        let recording = self.legs.get(key).and_then(|leg| leg.recording.as_ref());
+        match recording.and_then(|recording| recording.takes.iter().position(is_it)) {
+            Some(index) if matches!(event, SpeechEvent::Silence { .. }) => {
+                self.close_take(now, key, index);
+            }
+            Some(_) => {}
+            None => self.ear_heard(now, key, event, world),
+        }
+    }
+
+    /// From the writer: a file is complete, or cannot be written.
+    pub(super) fn written(
         &mut self,
-        _now: Instant,
-        _actor: Key,
-        _recording: &str,
-        _callback: Option<Target>,
-        _world: &mut World<'_>,
+        now: Instant,
+        ticket: u64,
+        result: Result<(), String>,
+        world: &mut World<'_>,
     ) {
+        if let Err(problem) = &result
+            && let Some((leg, index)) = self.take_of(ticket)
+        {
+            if let Some(recording) = self.legs.get_mut(leg).and_then(|leg| leg.recording.as_mut()) {
+                recording.takes[index].over = Some(Err(problem.clone()));
+            }
+            self.close_take(now, leg, index);
+        }
+        if let Some(closing) = self.recordings.closing.remove(&ticket) {
+            self.recorded(now, closing, result, world);
+        }
     }
 
-    /// Speech input, besides digits.
-    pub(super) fn recognise(
+    fn take_of(&self, ticket: u64) -> Option<(Key, usize)> {
+        self.recordings.legs.iter().find_map(|key| {
+            let recording = self.legs.get(*key)?.recording.as_ref()?;
+            Some((*key, recording.takes.iter().position(|take| take.file.ticket() == ticket)?))
+        })
+    }
+
+    /// All that is to be known of it is known: the record, the application and the script are told.
+    fn recorded(
         &mut self,
-        _now: Instant,
-        _actor: Key,
-        _how: Recognition,
-        _world: &mut World<'_>,
+        now: Instant,
+        closing: Closing,
+        written: Result<(), String>,
+        world: &mut World<'_>,
     ) {
+        let Closing { leg, whose, recorded, mut row, owner, failed } = closing;
+        let result = failed.map_or(written, Err);
+        let is_kept = result.is_ok() && !recorded.duration.is_zero();
+        row.status = if is_kept { "completed" } else { "absent" }.to_owned();
+        row.duration = is_kept.then(|| u32::try_from(recorded.duration.as_secs()).unwrap_or(u32::MAX));
+        row.error_code = result.is_err().then_some(code::RECORDING);
+        row.common.updated_at = now;
+        let Whose::Verb { actor, id } = whose else {
+            write(&row, RestWrite::Replace, world);
+            if let Err(problem) = result {
+                self.warn(now, leg, code::RECORDING, format!("the recording ended: {problem}"), world);
+            }
+            if let Whose::Background { status } = whose {
+                self.tell_status(status.as_ref(), &row, &recorded, &owner);
+            }
+            return;
+        };
+        if is_kept {
+            write(&row, RestWrite::Insert, world);
+        }
+        let answer = result
+            .map(|()| recorded)
+            .map_err(|problem| Failure { code: code::RECORDING, text: format!("Record: {problem}") });
+        self.drive(now, actor, world, |script, out| script.handle_recorded(now, id, answer, out));
     }
 
-    pub(super) fn stop_recognising(&mut self, _now: Instant, _actor: Key, _world: &mut World<'_>) {}
+    fn recorded_of(&self, owner: &Owner, sid: &str, duration: Duration) -> Recorded {
+        let url = format!("{}.wav", self.recordings.url(&owner.account, "Recordings", sid));
+        Recorded { sid: sid.to_owned(), public_url: Some(url.clone()), url, duration }
+    }
+
+    /// `recordingStatusCallback` of a recording that has no verb.
+    fn tell_status(&mut self, status: Option<&Callback>, row: &Kept, recorded: &Recorded, owner: &Owner) {
+        let Some(callback) = status.filter(|status| status.events.contains(&&*row.status)) else { return };
+        let mut form: Form = Vec::new();
+        let mut add = |name: &str, value: &str| form.push((name.to_owned(), value.to_owned()));
+        add("AccountSid", &owner.account);
+        add("CallSid", &row.call_sid);
+        add("RecordingSid", &recorded.sid);
+        add("RecordingUrl", &recorded.url);
+        add("RecordingStatus", &row.status);
+        add("RecordingDuration", &recorded.duration.as_secs().to_string());
+        add("RecordingChannels", &row.channels.to_string());
+        add("RecordingSource", &row.source);
+        let request = Request { method: callback.target.method, url: callback.target.url.clone(), form };
+        self.asks.tell(request.to_wire(&owner.signing_key));
+    }
+
+    pub(super) fn warn(&mut self, now: Instant, key: Key, code: u32, text: String, world: &mut World<'_>) {
+        let note = Notification { severity: Severity::Warning, code, text, url: None, line: None };
+        self.note(now, key, &note, world);
+    }
+
+    /// Those under way, those on their way to the disk or to a text, and callers whose words are awaited.
+    pub(super) fn recordings_open(&self) -> usize {
+        let takes = |key: &Key| {
+            let recording = self.legs.get(*key).and_then(|leg| leg.recording.as_ref());
+            recording.map_or(0, |recording| recording.takes.len() + usize::from(recording.ear.is_some()))
+        };
+        let Recordings { closing, transcribing, .. } = &self.recordings;
+        closing.len() + transcribing.len() + self.recordings.legs.iter().map(takes).sum::<usize>()
+    }
+}
+
+pub(super) fn millis(duration: Duration) -> u32 {
+    u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
+}
+
+fn row_of(now: Instant, call: &str, owner: &Owner, take: &Take) -> Kept {
+    Kept {
+        common: Common {
+            sid: take.sid.clone(),
+            account: owner.account.to_string(),
+            created_at: take.started,
+            updated_at: now,
+        },
+        call_sid: call.to_owned(),
+        status: if take.is_paused { "paused" } else { "in-progress" }.to_owned(),
+        source: take.of.to_owned(),
+        channels: take.channels(),
+        started_at: Some(take.started),
+        ..Kept::default()
+    }
+}
+
+pub(super) fn write<R: Resource>(
+    resource: &R,
+    how: impl FnOnce(Box<store::rest::Row>) -> RestWrite,
+    world: &mut World<'_>,
+) {
+    // No text of a caller is in it that could be too long; a transcription's is cut before.
+    match resource.row() {
+        Ok(row) => world.wishes.push(Wish::Write(store::Write::Rest(how(Box::new(row))))),
+        Err(error) => tracing::error!(%error, "a row that the record does not take"),
+    }
 }

@@ -2,10 +2,17 @@
 
 use std::collections::HashMap;
 
+use stdx::Instant;
+use stdx::slab::Key;
+
+use super::{Resolved, Voice, World};
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     /// A text goes there; it has the ticket's number.
     Text,
+    /// That party is called.
+    Party(Key),
 }
 
 #[derive(Default)]
@@ -24,5 +31,28 @@ impl Resolving {
 
     pub(super) fn take(&mut self, ticket: u64) -> Option<What> {
         self.open.remove(&ticket)
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.open.len()
+    }
+}
+
+impl Voice {
+    /// What `Wish::Resolve` came to.
+    pub(crate) fn handle_resolved(
+        &mut self,
+        now: Instant,
+        ticket: u64,
+        resolved: Resolved,
+        world: &mut World<'_>,
+    ) {
+        match self.resolving.take(ticket) {
+            Some(What::Text) => self.text_resolved(now, ticket, resolved, world),
+            Some(What::Party(key)) => self.party_resolved(now, key, resolved, world),
+            // Whoever asked is gone.
+            None => {}
+        }
     }
 }

@@ -38,7 +38,7 @@ impl Voice {
     }
 
     /// The next piece of the prompt, when it is here; its end, when there is none.
-    fn go_on(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
+    pub(super) fn go_on(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
         let Some(leg) = self.legs.get_mut(key) else { return };
         let (Some(speaking), Some(media)) = (&mut leg.speaking, &mut leg.media) else { return };
         match speaking.next() {

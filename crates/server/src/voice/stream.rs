@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use ivr::document::{Severity, Track, code};
-use ivr::script::{Id, MediaStream, Notification, StreamEvent};
+use ivr::document::{Track, code};
+use ivr::script::{Id, MediaStream, StreamEvent};
 use ivr::{sid, signature};
 use media::codec::{Codec, Encoder};
 use media::resample::Resampler;
@@ -294,7 +294,7 @@ impl Voice {
             News::Said(said) => {
                 let words: Vec<String> = said.into_iter().filter_map(|said| stream.take(said)).collect();
                 for text in words {
-                    self.note_stream(key, text);
+                    self.warn(now, key, code::STREAM, text, world);
                 }
             }
             News::Over(result) => {
@@ -306,11 +306,6 @@ impl Voice {
                 self.drive(now, actor, world, |script, out| script.handle_stream(now, id, event, out));
             }
         }
-    }
-
-    fn note_stream(&self, key: Key, text: String) {
-        let severity = Severity::Warning;
-        self.note(key, &Notification { severity, code: code::STREAM, text, url: None, line: None });
     }
 
     /// Applications that listen are told of it, besides the script.

@@ -1,33 +1,35 @@
-//! Every 20 ms, while there are calls: what came is heard, what is due is sent, scripts are woken.
+//! Every 20 ms for each call, in phases: what came is heard, what is due is sent, scripts are woken.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::time::Duration;
 
-use media::session::{Event, Handled, MediaSession, Outbox, Work};
+use media::session::{By, Event, Feed, Handled, MediaSession, Outbox, Work};
 use stdx::Instant;
 use stdx::slab::{Key, Slab};
+use stdx::wheel::Wheel;
 
 use super::bridge::Heard;
 use super::leg::{Leg, Partner};
+use super::phases::{self, Phases};
 use super::ports::{Pair, Ports, Wire};
 use super::record::Recording;
 use super::rooms::Rooms;
 use super::stream::Streams;
 use super::{Voice, VoiceCounts, World, limits};
 
-const TICK: Duration = Duration::from_millis(media::limits::FRAME_MS as u64);
-
 /// The tick, and the memory that all calls of the shard use in turn.
 pub(super) struct Clockwork {
-    next: Instant,
+    phases: Phases,
+    /// Scripts by when they want to be woken.
+    wheel: Wheel<Key>,
     work: Work,
     receiver: mmsg::Receiver,
     ready: Vec<(Key, Wire)>,
     events: Vec<(Key, Event)>,
     due: Vec<Key>,
     heard: Heard,
-    keys: Vec<Key>,
+    /// Of a phase those that hear others.
+    joined: Vec<Key>,
 }
 
 /// A call's sockets, as its media sees them.
@@ -79,20 +81,46 @@ impl Line<'_> {
 impl Clockwork {
     pub(super) fn new() -> Clockwork {
         Clockwork {
-            next: Instant::default(),
+            phases: Phases::default(),
+            wheel: Wheel::new(Instant::default()),
             work: Work::default(),
             receiver: mmsg::Receiver::new(),
             ready: Vec::new(),
             events: Vec::new(),
             due: Vec::new(),
             heard: Heard::default(),
-            keys: Vec::new(),
+            joined: Vec::new(),
         }
     }
 
     /// The first of some calls is here.
     pub(super) fn start(&mut self, now: Instant) {
-        self.next = now + TICK;
+        self.phases.start(now);
+    }
+
+    /// A new leg's phase.
+    pub(super) fn add(&mut self, leg: Key) -> u8 {
+        self.phases.add(leg)
+    }
+
+    /// A script of that leg is to be woken then. Mostly a wake-up that is early enough is on its way already.
+    pub(super) fn arm(&mut self, now: Instant, deadline: Instant, key: Key, leg: &mut Leg) {
+        // What is in the wheel stays there when the call is over, so nothing is put far ahead.
+        let at = deadline.min(now + limits::WAKE_AHEAD);
+        if at < leg.wakes_at {
+            leg.wakes_at = at;
+            self.wheel.insert(at, key);
+        }
+    }
+
+    /// The legs whose wake-up has come, each once.
+    fn woken(&mut self, now: Instant, legs: &mut Slab<Leg>, into: &mut Vec<Key>) {
+        self.wheel.expire(now, into);
+        into.retain(|&key| {
+            // Otherwise an earlier wake-up than this one was wanted meanwhile, and has seen to the next.
+            let leg = legs.get_mut(key).filter(|leg| leg.wakes_at <= now);
+            leg.map(|leg| leg.wakes_at = Instant::FAR_FUTURE).is_some()
+        });
     }
 
     pub(super) fn finish(
@@ -141,23 +169,54 @@ impl Clockwork {
         }
     }
 
-    /// All hear, then all say.
-    fn say(&mut self, now: Instant, legs: &mut Slab<Leg>, rooms: &mut Rooms, counts: &mut VoiceCounts) {
-        let Clockwork { work, events, heard, .. } = self;
-        for (key, leg) in legs.iter_mut() {
-            let partner = leg.partner;
+    /// One phase: all of it hear, then all say.
+    fn turn(
+        &mut self,
+        now: Instant,
+        phase: u8,
+        legs: &mut Slab<Leg>,
+        rooms: &mut Rooms,
+        counts: &mut VoiceCounts,
+    ) {
+        let lane = self.phases.take(phase, legs);
+        let Clockwork { work, events, heard, joined, .. } = self;
+        joined.clear();
+        for &key in &lane {
+            let Some(leg) = legs.get_mut(key) else { continue };
+            let (partner, is_alone) = (leg.partner, leg.streams.is_none());
             let Some((media, mut line)) = parts(key, leg, events, counts) else { continue };
             media.hear(now, work, &mut line);
-            if let Partner::Seat(seat) = partner {
-                rooms.put(key, seat, media);
+            match partner {
+                Partner::Nobody if is_alone => media.say(now, Feed::None, work, &mut line),
+                Partner::Itself if is_alone => {
+                    heard.take(media);
+                    media.say(now, heard.feed(), work, &mut line);
+                }
+                Partner::Seat(seat) => {
+                    rooms.put(key, seat, media);
+                    joined.push(key);
+                }
+                Partner::Nobody | Partner::Itself | Partner::Leg(_) => joined.push(key),
             }
         }
-        rooms.mix(now);
-        self.keys.clear();
-        self.keys.extend(legs.iter().map(|(key, _)| key));
-        for &key in &self.keys {
-            let Some(leg) = legs.get(key) else { continue };
-            let partner = leg.partner;
+        if phase == phases::ROOMS {
+            rooms.mix(now);
+        }
+        self.say_joined(now, legs, rooms, counts);
+        self.phases.give_back(phase, lane);
+    }
+
+    /// Those who hear others, once these have heard.
+    fn say_joined(
+        &mut self,
+        now: Instant,
+        legs: &mut Slab<Leg>,
+        rooms: &mut Rooms,
+        counts: &mut VoiceCounts,
+    ) {
+        let Clockwork { work, events, heard, joined, .. } = self;
+        for &key in &*joined {
+            let Some(partner) = legs.get(key).map(|leg| leg.partner) else { continue };
             heard.clear();
             let whom = match partner {
                 Partner::Itself => Some(key),
@@ -197,37 +256,45 @@ fn parts<'a>(
 impl Voice {
     /// When [`expire`](Self::expire) has something to do.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        (!self.legs.is_empty()).then_some(self.clockwork.next)
+        let is_busy = !self.legs.is_empty() || !self.rooms.is_idle();
+        is_busy.then(|| self.clockwork.phases.deadline())
     }
 
     pub(crate) fn expire(&mut self, now: Instant, world: &mut World<'_>) {
-        if self.legs.is_empty() || now < self.clockwork.next {
+        if self.deadline().is_none_or(|next| now < next) {
             return;
         }
         self.clockwork.receive(now, &mut self.legs, &mut self.ports, &mut self.counts);
-        let mut ticks = 0;
-        while self.clockwork.next <= now && ticks < limits::LATE_TICKS {
-            self.clockwork.next = self.clockwork.next + TICK;
-            self.clockwork.say(now, &mut self.legs, &mut self.rooms, &mut self.counts);
-            ticks += 1;
+        for _ in 0..limits::TURNS {
+            let Some(phase) = self.clockwork.phases.due(now) else { break };
+            self.clockwork.turn(now, phase, &mut self.legs, &mut self.rooms, &mut self.counts);
         }
-        if self.clockwork.next <= now {
-            let behind = now.since(self.clockwork.next).as_millis() / TICK.as_millis() + 1;
-            self.counts.ticks_missed += u64::try_from(behind).unwrap_or(u64::MAX);
-            self.clockwork.next = now + TICK;
-        }
+        self.counts.ticks_missed += self.clockwork.phases.give_up(now, limits::LATE);
         self.tell_events(now, world);
+        self.tick_rooms(now, world);
+        self.mind_recordings(now);
         self.wake(now, world);
+        self.tell_ringing(now, world);
     }
 
     fn tell_events(&mut self, now: Instant, world: &mut World<'_>) {
         let mut events = std::mem::take(&mut self.clockwork.events);
         for (key, event) in events.drain(..) {
             match event {
-                Event::Digit { digit, .. } => self.digit(now, key, digit.to_char(), world),
-                Event::PromptEnded { id } => self.piece_ended(now, key, Some(id), world),
+                Event::Digit { digit, by } => {
+                    // A tone in the sound crosses with it.
+                    if by == By::Event {
+                        self.cross_digit(key, digit);
+                    }
+                    self.digit(now, key, digit.to_char(), world);
+                }
+                Event::PromptEnded { id } => {
+                    self.beep_ended(now, key, id, world);
+                    self.piece_ended(now, key, Some(id), world);
+                }
                 Event::DigitsSent => self.piece_ended(now, key, None, world),
-                Event::Speech(_) | Event::Latched(_) => {}
+                Event::Speech(event) => self.spoke(now, key, event, world),
+                Event::Latched(_) => {}
             }
         }
         self.clockwork.events = events;
@@ -235,11 +302,113 @@ impl Voice {
 
     fn wake(&mut self, now: Instant, world: &mut World<'_>) {
         let mut due = std::mem::take(&mut self.clockwork.due);
-        let late = self.actors.iter().filter(|(_, actor)| actor.script.deadline() <= now);
-        due.extend(late.map(|(key, _)| key));
+        self.clockwork.woken(now, &mut self.legs, &mut due);
         for key in due.drain(..) {
-            self.drive(now, key, world, |script, out| script.handle_wake(now, out));
+            let Some(leg) = self.legs.get(key) else { continue };
+            for actor in [leg.aside, leg.main].into_iter().flatten() {
+                self.wake_actor(now, actor, world);
+            }
         }
         self.clockwork.due = due;
+    }
+
+    fn wake_actor(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
+        let Some(actor) = self.actors.get(key) else { return };
+        let deadline = actor.script.deadline();
+        if deadline <= now {
+            self.drive(now, key, world, |script, out| script.handle_wake(now, out));
+        } else if let Some(leg) = self.legs.get_mut(actor.leg) {
+            self.clockwork.arm(now, deadline, actor.leg, leg);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::voice::phases::TICK;
+    use crate::voice::phases::tests::{leg, start};
+
+    fn at(millis: u64) -> Instant {
+        start() + Duration::from_millis(millis)
+    }
+
+    struct Timers {
+        clockwork: Clockwork,
+        legs: Slab<Leg>,
+        key: Key,
+    }
+
+    impl Timers {
+        fn new() -> Timers {
+            let mut legs = Slab::new();
+            let key = legs.insert(leg());
+            Timers { clockwork: Clockwork::new(), legs, key }
+        }
+
+        fn arm(&mut self, now: Instant, deadline: Instant) {
+            let leg = self.legs.get_mut(self.key).unwrap();
+            self.clockwork.arm(now, deadline, self.key, leg);
+        }
+
+        /// Milliseconds of each wake-up on a tick of `span`, with the deadline that the script has from then on.
+        fn run(&mut self, span: std::ops::Range<u64>, next: Instant) -> Vec<u64> {
+            let mut told = Vec::new();
+            for millis in span.step_by(TICK.as_millis() as usize) {
+                let mut due = Vec::new();
+                self.clockwork.woken(at(millis), &mut self.legs, &mut due);
+                for key in due {
+                    assert_eq!(key, self.key);
+                    told.push(millis);
+                    self.arm(at(millis), next);
+                }
+            }
+            told
+        }
+    }
+
+    #[test]
+    fn a_script_is_woken_within_a_tick_of_its_deadline() {
+        let mut timers = Timers::new();
+        timers.arm(at(0), at(1_000));
+        let told = timers.run(0..5_000, Instant::FAR_FUTURE);
+        assert!(matches!(told[..], [first] if (1_000..=1_020).contains(&first)), "{told:?}");
+    }
+
+    #[test]
+    fn a_deadline_that_moved_closer_is_told_then_and_the_later_one_once_more() {
+        let mut timers = Timers::new();
+        timers.arm(at(0), at(3_000));
+        timers.arm(at(0), at(1_000));
+        // Further away again: the wake-up at one second finds that, and asks for the next.
+        timers.arm(at(0), at(3_000));
+        let told = timers.run(0..10_000, at(3_000));
+        assert!(matches!(told[..2], [first, second] if first <= 1_020 && (3_000..=3_020).contains(&second)));
+    }
+
+    #[test]
+    fn what_an_earlier_deadline_left_in_the_wheel_wakes_nobody() {
+        let mut timers = Timers::new();
+        timers.arm(at(0), at(3_000));
+        timers.arm(at(0), at(1_000));
+        let told = timers.run(0..9_000, at(7_000));
+        assert!(
+            matches!(told[..], [first, second, ..] if first <= 1_020 && (7_000..=7_020).contains(&second))
+        );
+    }
+
+    #[test]
+    fn a_far_deadline_leaves_nothing_far_ahead_in_the_wheel() {
+        let mut timers = Timers::new();
+        let far = at(4 * 3_600_000);
+        timers.arm(at(0), far);
+        timers.arm(at(0), far);
+        let told = timers.run(0..200_000, far);
+        assert!(matches!(told[..], [60_000..=60_020, 120_000..=120_060, 180_000..=180_100]), "{told:?}");
+        timers.legs.remove(timers.key);
+        assert!(timers.run(200_000..260_000, far).is_empty());
+        assert!(timers.clockwork.wheel.is_empty(), "a call that is over leaves nothing");
     }
 }

@@ -14,8 +14,10 @@ mod phone;
 mod place;
 mod presence;
 mod registrar;
+mod rest;
 mod transports;
 mod voice;
+mod xmpp;
 
 use std::time::Duration;
 

@@ -189,6 +189,17 @@ impl Phone {
 
     /// A response made from the request's own lines; `more` is whole lines.
     pub(crate) fn reply(&mut self, request: &Message, status: &str, to_tag: &str, more: &str) {
+        self.reply_with(request, status, to_tag, more, "");
+    }
+
+    pub(crate) fn reply_with(
+        &mut self,
+        request: &Message,
+        status: &str,
+        to_tag: &str,
+        more: &str,
+        body: &str,
+    ) {
         let mut reply = format!("SIP/2.0 {status}\r\n");
         for (name, header) in [
             ("Via", Header::Via),
@@ -203,7 +214,8 @@ impl Phone {
         }
         let tag = if request.to_tag().is_some() { String::new() } else { format!(";tag={to_tag}") };
         let to = text(request.header(Header::To));
-        reply.push_str(&format!("To: {to}{tag}\r\n{more}Content-Length: 0\r\n\r\n"));
+        let length = body.len();
+        reply.push_str(&format!("To: {to}{tag}\r\n{more}Content-Length: {length}\r\n\r\n{body}"));
         self.send(reply.as_bytes());
     }
 

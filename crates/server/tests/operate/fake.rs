@@ -115,7 +115,7 @@ impl FakeNode {
                 let admin = RefCell::new(Admin::new(&store).unwrap());
                 let fake = Fake { admin, events, draining: Cell::new(false), traces: RefCell::default() };
                 tokio::select! {
-                    () = doors.serve(Rc::new(fake), Clock::new()) => {}
+                    () = doors.serve(Rc::new(fake), Clock::new(), None) => {}
                     _ = stopped => {}
                 }
             });

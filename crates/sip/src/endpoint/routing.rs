@@ -96,7 +96,9 @@ impl Endpoint {
         ]);
         out.extend_from_slice(MAGIC_COOKIE);
         token::write(out, unique);
-        token::write(out, self.loop_hash(request));
+        // One of our own has been nowhere yet: when it first comes to us it is no loop.
+        let is_own = via.is_none();
+        token::write(out, if is_own { !self.loop_hash(request) } else { self.loop_hash(request) });
     }
 
     /// RFC 5393 §4.2.1: everything that decides where a request goes.

@@ -35,6 +35,13 @@ impl Endpoint {
         self.sessions.set_rules(rules);
     }
 
+    /// Where this endpoint reaches itself.
+    pub fn own_address(&self) -> Option<Received> {
+        let is_udp = |listener: &&super::Listener| listener.transport == Transport::Udp;
+        let addr = self.settings.listeners.iter().find(is_udp)?.addr;
+        Some(Received { transport: Transport::Udp, local: addr, remote: addr, flow: None })
+    }
+
     /// What sessions hold now; all zero at rest.
     pub fn session_counts(&self) -> SessionCounts {
         SessionCounts { requests: self.own.len(), ..self.sessions.counts() }

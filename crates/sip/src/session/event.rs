@@ -182,6 +182,8 @@ pub struct Invite {
     /// SDP; must not be empty.
     pub offer: Bytes,
     pub login: Option<Login>,
+    /// Max-Forwards, so that calls which make calls come to an end (RFC 7332 §4); 70 when zero.
+    pub hops: u8,
     /// How long it may take to be answered before it is cancelled; `limits::RING_PATIENCE` when zero.
     pub timeout: Duration,
 }

@@ -98,7 +98,16 @@ impl Sessions {
         for (name, value) in &invite.headers {
             request.header(name, value.as_bytes());
         }
-        let bytes = request.finish_with(SDP, &invite.offer);
+        let mut bytes = request.finish_with(SDP, &invite.offer);
+        if invite.hops > 0
+            && let Ok(message) = Message::parse(bytes.clone())
+        {
+            let mut rewrite = Rewrite::new(&message);
+            rewrite.set(Header::MaxForwards, |text| {
+                text.extend_from_slice(invite.hops.to_string().as_bytes());
+            });
+            bytes = rewrite.finish();
+        }
         // What was put into it by others must leave it a message.
         if Message::parse(bytes.clone()).is_err() {
             return Err(CommandError::Refused);

@@ -206,6 +206,15 @@ impl Message {
             .map(|line| &self.bytes[line.value()])
     }
 
+    /// The lines of headers that have no [`Header`] of their own: name and value.
+    pub fn others(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.lines.iter().filter(|line| line.header == Header::Other).map(|line| {
+            let text = &self.bytes[line.start as usize..line.end as usize];
+            let name = text.split(|&b| b == b':').next().unwrap_or_default();
+            (trim(name), &self.bytes[line.value()])
+        })
+    }
+
     pub fn count(&self, header: Header) -> usize {
         self.lines.iter().filter(|line| line.header == header).count()
     }

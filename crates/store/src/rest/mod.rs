@@ -6,6 +6,7 @@ pub mod types;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use stdx::Instant;
+use stdx::hash::Keyed;
 
 use crate::error::StoreError;
 use crate::limits;
@@ -231,4 +232,12 @@ pub struct Sum {
     pub amount: u64,
     /// Of the rows' `amount` in whole minutes, each rounded up.
     pub minutes: u64,
+}
+
+const QUEUES: Keyed = Keyed::new(*b"belfry's queues!");
+
+/// A queue is known by its name, in documents and to the REST interface: its sid follows from the name, so that whoever
+/// makes the row first makes it for both.
+pub fn queue_sid(account: &str, name: &str) -> String {
+    format!("QU{:032x}", QUEUES.hash128(&[account.as_bytes(), b"\0", name.as_bytes()].concat()))
 }

@@ -111,6 +111,7 @@ fn apply(conn: &Connection, write: &Write) -> Result<WriteDone, Failure> {
         Write::ForgetMessages { before } => routes::clean(conn, Old::Messages, micros(*before)),
         Write::AddAccount(account) => accounts::add(conn, account),
         Write::SetVerifiers { account, verifiers } => accounts::set_verifiers(conn, account, verifiers),
+        Write::AddScram { account, of, keys } => accounts::add_scram(conn, account, of, keys),
         Write::SetDisplayName { account, display_name } => {
             accounts::set_display_name(conn, account, display_name)
         }

@@ -20,7 +20,7 @@ pub(super) fn write(conn: &Connection, write: &XmppWrite) -> Result<WriteDone, F
             roster(conn, user, contact, item.as_deref(), *version)
         }
         XmppWrite::Blocked { user, blocked } => {
-            let blocked = serde_json::to_string(blocked).map_err(damaged)?;
+            let blocked = serde_json::to_string(blocked).map_err(|error| damaged(&error))?;
             check_length("list of blocked addresses", blocked.len(), limits::MAX_XMPP_XML)?;
             let sql = "INSERT INTO xmpp_user (user, blocked) VALUES (?1, ?2) \
                        ON CONFLICT (user) DO UPDATE SET blocked = excluded.blocked";
@@ -65,7 +65,7 @@ pub(super) fn write(conn: &Connection, write: &XmppWrite) -> Result<WriteDone, F
     }
 }
 
-fn damaged(error: serde_json::Error) -> Failure {
+fn damaged(error: &serde_json::Error) -> Failure {
     StoreError::Internal { detail: format!("XMPP: {error}") }.into()
 }
 
@@ -84,7 +84,7 @@ fn roster(
     item: Option<&RosterRow>,
     version: u64,
 ) -> Result<WriteDone, Failure> {
-    let text = item.map(serde_json::to_string).transpose().map_err(damaged)?;
+    let text = item.map(serde_json::to_string).transpose().map_err(|error| damaged(&error))?;
     check_length("contact", text.as_ref().map_or(0, String::len), limits::MAX_XMPP_XML)?;
     let sql = "INSERT INTO xmpp_user (user, roster_version) VALUES (?1, ?2) \
                ON CONFLICT (user) DO UPDATE SET roster_version = max(roster_version, excluded.roster_version)";
@@ -244,7 +244,7 @@ fn user_row(conn: &Connection, user: &str) -> Result<UserRow, Failure> {
     let mut found = UserRow::default();
     if let Some((version, blocked, last_at, status)) = head {
         found.roster_version = version.unsigned_abs();
-        found.blocked = serde_json::from_str(&blocked).map_err(damaged)?;
+        found.blocked = serde_json::from_str(&blocked).map_err(|error| damaged(&error))?;
         found.last_seen = last_at.map(|at| (from_micros(at), status.unwrap_or_default().into()));
     }
     let sql = "SELECT contact, item FROM xmpp_roster WHERE user = ?1 ORDER BY contact";
@@ -252,7 +252,7 @@ fn user_row(conn: &Connection, user: &str) -> Result<UserRow, Failure> {
     let mut rows = statement.query([user])?;
     while let Some(row) = rows.next()? {
         let (contact, item): (String, String) = (row.get(0)?, row.get(1)?);
-        found.roster.push((contact.into(), serde_json::from_str(&item).map_err(damaged)?));
+        found.roster.push((contact.into(), serde_json::from_str(&item).map_err(|error| damaged(&error))?));
     }
     let sql = "SELECT count(*) FROM xmpp_offline WHERE user = ?1";
     found.offline = conn.prepare_cached(sql)?.query_row([user], |row| row.get(0))?;

@@ -114,6 +114,8 @@ pub enum Bound {
 #[derive(Debug, Default)]
 pub struct Outbox {
     pub bytes: Vec<u8>,
+    /// Where each document of `bytes` ends; of `Framing::Messages` only.
+    pub ends: Vec<usize>,
     pub effects: Vec<Effect>,
 }
 
@@ -138,7 +140,7 @@ enum State {
 
 #[derive(Debug)]
 enum Binding {
-    Iq(Element),
+    Iq(Box<Element>),
     Resume,
     /// What the exchange said last; what it wanted besides, when its resumption fails.
     Two {
@@ -166,6 +168,10 @@ pub struct C2s {
     failures: u8,
     /// Our header is out.
     has_opened: bool,
+    /// The client has closed its stream.
+    was_closed: bool,
+    /// Whose account it is that the last `handle_found` was about, where the client used another name of it.
+    found_as: Option<Box<str>>,
     id: u64,
     nonce: Box<str>,
 }
@@ -196,6 +202,8 @@ impl C2s {
             is_anonymous: false,
             failures: 0,
             has_opened: false,
+            was_closed: false,
+            found_as: None,
             id,
             nonce,
         }
@@ -212,6 +220,25 @@ impl C2s {
 
     pub fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed)
+    }
+
+    /// The client ended the stream in order.
+    pub fn was_closed(&self) -> bool {
+        self.was_closed
+    }
+
+    /// Attempts to sign in that failed.
+    pub fn failures(&self) -> u8 {
+        self.failures
+    }
+
+    pub fn framing(&self) -> Framing {
+        self.framing
+    }
+
+    /// One of ours.
+    pub fn domain(&self) -> &str {
+        &self.domain
     }
 
     /// Bytes that came. Reads on only while nothing is awaited from elsewhere: stanzas keep their order.
@@ -237,8 +264,8 @@ impl C2s {
         }
     }
 
-    /// What follows must not be read before an answer is here.
-    fn is_waiting(&self) -> bool {
+    /// What follows must not be read before an answer is here; whole documents (`Framing::Messages`) would be lost.
+    pub fn is_waiting(&self) -> bool {
         match &self.state {
             State::Securing | State::Binding(_) | State::Closed => true,
             State::Proving { exchange, .. } => exchange.is_finding(),
@@ -260,8 +287,13 @@ impl C2s {
                 Err(error) => self.xml_error(error, out),
             },
             Frame::Whitespace => {}
-            Frame::Close => self.close(out),
+            Frame::Close => self.close_theirs(out),
         }
+    }
+
+    fn close_theirs(&mut self, out: &mut Outbox) {
+        self.was_closed = true;
+        self.close(out);
     }
 
     fn handle_message(&mut self, bytes: &[u8], out: &mut Outbox) {
@@ -275,7 +307,7 @@ impl C2s {
         }
         match parse(bytes.trim_ascii(), &Prefixes::default()) {
             Ok(element) if element.is("open", ns::FRAMING) => self.open(&element, out),
-            Ok(element) if element.is("close", ns::FRAMING) => self.close(out),
+            Ok(element) if element.is("close", ns::FRAMING) => self.close_theirs(out),
             Ok(element) => self.handle_element(element, out),
             Err(error) => self.xml_error(error, out),
         }
@@ -367,7 +399,7 @@ impl C2s {
             inline: Vec::new(),
         };
         out.effects.push(Effect::Bind(Box::new(request)));
-        self.state = State::Binding(Binding::Iq(element));
+        self.state = State::Binding(Binding::Iq(Box::new(element)));
     }
 
     /// Of a session.
@@ -409,6 +441,12 @@ impl C2s {
         self.go_on(out);
     }
 
+    /// As [`handle_found`](Self::handle_found), of the account whose name is `user`: an alias signs in as that.
+    pub fn handle_found_as(&mut self, known: sasl::Known, user: &str, out: &mut Outbox) {
+        self.found_as = Some(user.into());
+        self.handle_found(known, out);
+    }
+
     /// The answer to `Find`.
     pub fn handle_found(&mut self, known: sasl::Known, out: &mut Outbox) {
         let State::Proving { exchange, two } = &mut self.state else { return };
@@ -417,9 +455,9 @@ impl C2s {
         }
         let step = exchange.give(known);
         if two.is_some() {
-            self.step2(step, out)
+            self.step2(step, out);
         } else {
-            self.step(step, out)
+            self.step(step, out);
         }
         self.go_on(out);
     }
@@ -459,6 +497,7 @@ impl C2s {
         // What only signing in needs.
         self.security.bindings = sasl::Bindings::default();
         self.nonce = Box::default();
+        self.found_as = None;
     }
 
     /// For the client; only while the stream is open.
@@ -475,6 +514,13 @@ impl C2s {
             }
             Framing::Stream => element.write(ns::CLIENT, &mut out.bytes),
             Framing::Messages => element.write("", &mut out.bytes),
+        }
+        self.end_document(out);
+    }
+
+    fn end_document(&self, out: &mut Outbox) {
+        if self.framing == Framing::Messages {
+            out.ends.push(out.bytes.len());
         }
     }
 
@@ -496,6 +542,7 @@ impl C2s {
             ),
         };
         out.bytes.extend_from_slice(header.as_bytes());
+        self.end_document(out);
     }
 
     /// The client's last word, or ours: the stream ends in order.
@@ -508,6 +555,7 @@ impl C2s {
                 Framing::Stream => b"</stream:stream>",
                 Framing::Messages => b"<close xmlns='urn:ietf:params:xml:ns:xmpp-framing'/>",
             });
+            self.end_document(out);
         }
         self.state = State::Closed;
         out.effects.push(Effect::Close);

@@ -85,7 +85,8 @@ impl C2s {
     /// The bare address of who signed in.
     pub(super) fn identify(&mut self, user: &Identity) -> Option<Jid> {
         let local = match user {
-            Identity::User(user) => user.clone(),
+            // Who proved it may have called himself by an alias, and is who the account is.
+            Identity::User(user) => self.found_as.take().unwrap_or_else(|| user.clone()),
             Identity::Anonymous => {
                 self.is_anonymous = true;
                 format!("{:016x}{}", self.id, self.nonce.to_ascii_lowercase()).into()
@@ -102,8 +103,11 @@ impl C2s {
 
     /// Some tries are free; then the stream ends, and with it the connection that a guesser needs.
     pub(super) fn again(&mut self, failure: Failure, out: &mut Outbox) {
+        self.found_as = None;
         self.state = State::Choosing;
-        self.failures += u8::from(failure != Failure::Aborted);
+        // Neither who gave up nor who was not asked has guessed.
+        let is_guess = !matches!(failure, Failure::Aborted | Failure::TemporaryAuthFailure);
+        self.failures += u8::from(is_guess);
         if self.failures >= FAILURES {
             self.fail("policy-violation", out);
         }

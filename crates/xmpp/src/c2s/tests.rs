@@ -163,6 +163,15 @@ fn sasl2_signs_in_and_binds_with_one_question() {
 }
 
 #[test]
+fn an_alias_signs_in_as_its_account() {
+    let mut world = World::new(settings(), secure());
+    world.say(HEADER);
+    world.say("<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGFsaWNlAHNlY3JldA==</auth>");
+    world.tell(|stream, out| stream.handle_found_as(Known::Password(true), "alice.smith", out));
+    assert_eq!(world.stream.jid().map(Jid::as_str), Some("alice.smith@example.org"));
+}
+
+#[test]
 fn a_guesser_has_five_tries() {
     let mut world = World::new(settings(), secure());
     world.say(HEADER);
@@ -176,6 +185,19 @@ fn a_guesser_has_five_tries() {
     }
     assert_eq!(world.effects, [Effect::Close]);
     assert_eq!(world.say("<auth/>"), "");
+}
+
+#[test]
+fn who_could_not_be_checked_has_not_guessed() {
+    let mut world = World::new(settings(), secure());
+    world.say(HEADER);
+    for _ in 0..6 {
+        world.say(
+            "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGFsaWNlAHNlY3JldA==</auth>",
+        );
+        assert!(world.found(Known::Unavailable).contains("<temporary-auth-failure/>"));
+    }
+    assert_eq!((world.stream.failures(), &world.effects[..]), (0, &[][..]));
 }
 
 #[test]
@@ -255,8 +277,12 @@ fn over_websocket_each_message_is_a_document() {
     let answer = String::from_utf8(std::mem::take(&mut out.bytes)).unwrap();
     assert!(answer.starts_with("<open xmlns='urn:ietf:params:xml:ns:xmpp-framing'"), "{answer}");
     assert!(answer.contains("<features xmlns='http://etherx.jabber.org/streams'>"), "{answer}");
+    assert_eq!(out.ends.len(), 2, "each is a message of its own");
+    assert!(answer[out.ends[0]..].starts_with("<features"), "{answer}");
+    out.ends.clear();
     stream.handle_bytes(b"<close xmlns='urn:ietf:params:xml:ns:xmpp-framing'/>", &mut out);
     assert_eq!(out.bytes, b"<close xmlns='urn:ietf:params:xml:ns:xmpp-framing'/>");
+    assert!(stream.was_closed());
 }
 
 #[test]

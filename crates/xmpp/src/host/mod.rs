@@ -145,6 +145,11 @@ impl Host {
         &self.settings
     }
 
+    /// From now on these: a domain was added, or another key of the configuration changed.
+    pub fn reload(&mut self, settings: Arc<Settings>) {
+        self.settings = settings;
+    }
+
     /// Sessions, those that wait to be resumed among them.
     pub fn sessions(&self) -> usize {
         self.sessions.len()

@@ -238,7 +238,7 @@ impl<'a> Reader<'a> {
         }
         self.at += end + 1;
         let plain = |c: char| if matches!(c, '\t' | '\n' | '\r') { ' ' } else { c };
-        Ok((name, unescape(raw, plain)?.into()))
+        Ok((name, unescape(&line_ends(raw), plain)?.into()))
     }
 
     /// Text and CDATA up to the next tag.
@@ -251,20 +251,19 @@ impl<'a> Reader<'a> {
                 if rest[..end].contains("]]>") {
                     return Err(XmlError::NotWellFormed("]]> in text"));
                 }
-                text += &unescape(&rest[..end], |c| c)?;
+                text += &unescape(&line_ends(&rest[..end]), |c| c)?;
                 self.at += end;
             }
             let rest = self.rest();
             if let Some(data) = rest.strip_prefix("<![CDATA[") {
                 let end = data.find("]]>").ok_or(XmlError::NotWellFormed("CDATA without an end"))?;
                 check(&data[..end])?;
-                text += &data[..end];
+                text += &line_ends(&data[..end]);
                 self.at += "<![CDATA[".len() + end + "]]>".len();
             } else if rest.starts_with("<!") || rest.starts_with("<?") {
                 return Err(XmlError::Restricted("a comment or processing instruction"));
             } else {
-                // RFC 6120 leaves line ends to XML: one feed each.
-                return Ok(if text.contains('\r') { text.replace("\r\n", "\n").into() } else { text.into() });
+                return Ok(text.into());
             }
         }
     }
@@ -306,6 +305,11 @@ fn is_char(c: char) -> bool {
 
 fn check(text: &str) -> Result<(), XmlError> {
     if text.chars().all(is_char) { Ok(()) } else { Err(XmlError::NotWellFormed("a forbidden character")) }
+}
+
+/// One feed each (XML 1.0 §2.11); those that are written as numbers stay what they are.
+fn line_ends(raw: &str) -> Cow<'_, str> {
+    if raw.contains('\r') { raw.replace("\r\n", "\n").replace('\r', "\n").into() } else { raw.into() }
 }
 
 /// `each` is done to what was written as itself, not to what an entity stands for.
@@ -350,6 +354,15 @@ mod tests {
 
     fn read(text: &str) -> Result<Element, XmlError> {
         parse(text.as_bytes(), &Prefixes::of_default(ns::CLIENT))
+    }
+
+    #[test]
+    fn line_ends_are_feeds_unless_they_are_written_as_numbers() {
+        let element = read("<a b='1\r\n2'>x\r\ny\rz&#13;\n<![CDATA[c\r\nd]]></a>").unwrap();
+        assert_eq!(element.content(), "x\ny\nz\r\nc\nd");
+        assert_eq!(element.attr("b"), Some("1 2"));
+        let bytes = element.to_bytes(ns::CLIENT);
+        assert_eq!(read(&String::from_utf8(bytes).unwrap()), Ok(element));
     }
 
     #[test]

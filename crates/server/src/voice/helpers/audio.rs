@@ -1,7 +1,7 @@
 //! Audio files: fetched over HTTP or read from the operator's folder, decoded to 8 kHz mono.
 
 use std::io::Cursor;
-use std::path::{Component, Path};
+use std::path::Path;
 
 use media::wav::Wav;
 use reqwest::header::{self, HeaderMap, HeaderValue};
@@ -16,7 +16,7 @@ use symphonia::core::meta::MetadataOptions;
 
 use super::cache::Samples;
 use super::http::{Ask, Http, text};
-use super::limits;
+use super::{folder, limits};
 
 /// Until when it is played without a question, and what then tells whether it changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,22 +79,14 @@ pub(super) fn read(
     now: Instant,
 ) -> Result<(Vec<u8>, Option<Check>), String> {
     let Some(folder) = folder else { return Err(format!("{url}: no folder of prompts is set")) };
+    if url.has_host() {
+        return Err(format!("{url} is no file of the folder of prompts"));
+    }
     let name = url.path().trim_start_matches('/');
-    let path = Path::new(name);
-    let is_inside = path.components().all(|part| matches!(part, Component::Normal(_)));
-    let told = |error: std::io::Error| format!("{url}: {error}");
-    if name.is_empty() || url.has_host() || !is_inside {
-        return Err(format!("{url} is no file of the folder of prompts"));
-    }
-    let file = folder.join(path).canonicalize().map_err(told)?;
-    if !file.starts_with(folder.canonicalize().map_err(told)?) || !file.is_file() {
-        return Err(format!("{url} is no file of the folder of prompts"));
-    }
-    if file.metadata().map_err(told)?.len() > limits::AUDIO_FILE as u64 {
-        return Err(format!("{url} has more than {} bytes", limits::AUDIO_FILE));
-    }
+    let file = folder::read(folder, name, limits::AUDIO_FILE).map_err(|text| format!("{url}: {text}"))?;
+    let file = file.ok_or_else(|| format!("{url}: no such file in the folder of prompts"))?;
     let check = Check { until: now + limits::AUDIO_FRESH, etag: None, modified: None };
-    Ok((std::fs::read(&file).map_err(told)?, Some(check)))
+    Ok((file, Some(check)))
 }
 
 /// Which format it is its first bytes say: names and content types lie.

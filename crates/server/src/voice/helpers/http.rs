@@ -45,8 +45,6 @@ pub(super) struct Reply {
 
 impl Http {
     pub(super) fn new(settings: &Settings) -> anyhow::Result<Http> {
-        // Another part of the process may have named the same provider already.
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let client = Client::builder()
             .user_agent(concat!("Belfry/", env!("CARGO_PKG_VERSION")))
             .redirect(redirect::Policy::none())

@@ -33,6 +33,9 @@ pub(super) const SAMPLES: usize = 3_600 * 8_000;
 /// beyond is not played.
 pub(super) const DECODED: usize = 64 << 20;
 
+/// Bytes of what a caller did that may choose a document of a folder. Longer: the document itself.
+pub(super) const CHOICE: usize = 64;
+
 /// How long an audio file without `Cache-Control` is played without asking whether it changed.
 pub(super) const AUDIO_FRESH: Duration = Duration::from_secs(1);
 
@@ -99,3 +102,24 @@ pub(super) const MAIL_SUBJECT: usize = 998;
 
 /// Recipients of one mail: RFC 5321 §4.5.3.1.8 has every relay take 100. More: it fails.
 pub(super) const MAIL_RECIPIENTS: usize = 100;
+/// Callers whose words are recognised at a time: each has a process or a request of its own. More are not understood, with
+/// a word.
+pub(crate) const RECOGNISERS: usize = 64;
+
+/// Pieces of 200 ms that wait for a recogniser: ten seconds. One that is slower loses what comes then.
+pub(super) const RECOGNISED_PIECES: usize = 50;
+
+/// For the last word on what was said, counted from its end. Longer: the recogniser is killed.
+pub(super) const RECOGNISED_WAIT: Duration = Duration::from_secs(10);
+
+/// Bytes that a recogniser says of one utterance, or of one recording. What is beyond is not read.
+pub(super) const RECOGNISED_BYTES: u64 = 256 * 1024;
+
+/// Recordings whose transcription is awaited. More fail at once.
+pub(super) const TRANSCRIPTIONS: usize = 1_024;
+
+/// Recordings that are transcribed at a time. More wait.
+pub(super) const TRANSCRIBERS: usize = 2;
+
+/// For one recording to be transcribed. Longer: the recogniser is killed, and the transcription failed.
+pub(super) const TRANSCRIPTION_WAIT: Duration = Duration::from_mins(10);

@@ -4,9 +4,12 @@
 mod address;
 mod audio;
 mod cache;
+mod documents;
+mod folder;
 mod http;
 pub(super) mod limits;
 mod mail;
+mod recognise;
 mod settings;
 mod speech;
 #[cfg(test)]
@@ -14,6 +17,7 @@ mod tests;
 mod websocket;
 
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -30,8 +34,10 @@ use audio::{Check, Got};
 use cache::{Cache, Samples};
 use http::Http;
 use mail::Mailer;
+use recognise::{Recogniser, Utterance};
 use speech::Words;
 
+pub(crate) use recognise::{Heard, Listener};
 pub(crate) use settings::Settings;
 pub(crate) use websocket::{News, Opening, Order, Said};
 
@@ -50,6 +56,12 @@ pub(crate) enum Done {
     Mailed(Result<(), String>),
     /// Of a media stream, any number of times.
     Stream(News),
+    /// A recording is complete, or was not kept as wanted; or it cannot be written, and why.
+    Written(Result<(), String>),
+    /// Of one utterance: any number of words, then one `Over`.
+    Heard(Heard),
+    /// The text of a recording.
+    Transcribed(Result<String, String>),
 }
 
 /// Where answers go. Called by the helpers' thread, and by the asking one when there is no room for the question: it
@@ -65,6 +77,10 @@ pub(crate) struct Helpers {
     prompts: Arc<Semaphore>,
     mails: Arc<Semaphore>,
     streams: Arc<Semaphore>,
+    recognisers: Arc<Semaphore>,
+    transcriptions: Arc<Semaphore>,
+    /// Whether speech is understood at all.
+    can_recognise: bool,
     deliver: Arc<dyn Deliver>,
     thread: Option<JoinHandle<()>>,
 }
@@ -82,6 +98,8 @@ enum What {
     Audio(String),
     Mail(Box<Email>),
     Stream(Box<Opening>, mpsc::Receiver<Order>),
+    Speak(Utterance),
+    Transcribe(PathBuf),
 }
 
 impl Helpers {
@@ -91,8 +109,13 @@ impl Helpers {
                 tracing::warn!(program = %program.display(), "not there to speak: install Debian's package {package}");
             }
         }
+        // What every client here speaks TLS with. Another part of the process may have named the same one already.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         // Each job has a place already: the queue is never full.
-        let (jobs, todo) = mpsc::channel(limits::FETCHES + limits::PROMPTS + limits::MAILS + limits::STREAMS);
+        let places = limits::FETCHES + limits::PROMPTS + limits::MAILS + limits::STREAMS;
+        let (jobs, todo) = mpsc::channel(places + limits::RECOGNISERS + limits::TRANSCRIPTIONS);
+        let recogniser = Recogniser::new(settings)?;
+        let can_recognise = recogniser.is_some();
         let http = Http::new(settings)?;
         let mailer = settings.mail.as_ref().map(Mailer::new).transpose()?;
         let (settings, answers) = (settings.clone(), Arc::clone(&deliver));
@@ -102,7 +125,7 @@ impl Helpers {
             .build()
             .context("no runtime for requests and speech")?;
         let run = move || {
-            let worker = Rc::new(Worker::new(settings, http, mailer, answers));
+            let worker = Rc::new(Worker::new(settings, http, mailer, recogniser, answers));
             LocalSet::new().block_on(&runtime, work(worker, todo));
             // A name server that does not answer is not waited for.
             runtime.shutdown_background();
@@ -114,12 +137,15 @@ impl Helpers {
             prompts: Arc::new(Semaphore::new(limits::PROMPTS)),
             mails: Arc::new(Semaphore::new(limits::MAILS)),
             streams: Arc::new(Semaphore::new(limits::STREAMS)),
+            recognisers: Arc::new(Semaphore::new(limits::RECOGNISERS)),
+            transcriptions: Arc::new(Semaphore::new(limits::TRANSCRIPTIONS)),
+            can_recognise,
             deliver,
             thread: Some(thread),
         })
     }
 
-    /// A document, answered by `Done::Fetched`.
+    /// A document of `http:`, `https:` or, by its name in the folder of documents, `file:`. Answered by `Done::Fetched`.
     pub(crate) fn fetch(&self, ticket: Ticket, wire: Wire) {
         if !self.ask(&self.fetches, ticket, What::Fetch(wire)) {
             let failure = Failure { code: code::UNREACHABLE, text: "too many requests are open".to_owned() };
@@ -158,6 +184,39 @@ impl Helpers {
         }
     }
 
+    /// Speech of a caller that is to be understood, its samples at `rate`. Answered by `Done::Heard`.
+    ///
+    /// # Errors
+    /// Why it will not be.
+    pub(crate) fn recognise(
+        &self,
+        ticket: Ticket,
+        language: &str,
+        hints: &[String],
+        rate: u32,
+    ) -> Result<Listener, String> {
+        if !self.can_recognise {
+            return Err(NO_RECOGNISER.to_owned());
+        }
+        let (listener, utterance) = recognise::utterance(language, hints, rate);
+        if !self.ask(&self.recognisers, ticket, What::Speak(utterance)) {
+            return Err("too many callers speak at once".to_owned());
+        }
+        Ok(listener)
+    }
+
+    /// A recording, answered by `Done::Transcribed`.
+    pub(crate) fn transcribe(&self, ticket: Ticket, recording: PathBuf) {
+        let asked =
+            self.can_recognise.then(|| self.ask(&self.transcriptions, ticket, What::Transcribe(recording)));
+        let failed = match asked {
+            Some(true) => return,
+            Some(false) => "too many recordings are to be transcribed".to_owned(),
+            None => NO_RECOGNISER.to_owned(),
+        };
+        self.deliver.deliver(ticket, Done::Transcribed(Err(failed)));
+    }
+
     fn ask(&self, places: &Arc<Semaphore>, ticket: Ticket, what: What) -> bool {
         let Ok(place) = Arc::clone(places).try_acquire_owned() else { return false };
         let jobs = self.jobs.as_ref();
@@ -174,6 +233,8 @@ impl Drop for Helpers {
     }
 }
 
+const NO_RECOGNISER: &str = "nobody is there to understand speech: set `recogniser` in [voice]";
+
 type Waiter = (Ticket, OwnedSemaphorePermit);
 
 struct Worker {
@@ -181,12 +242,14 @@ struct Worker {
     http: Http,
     /// `None`: no relay is configured.
     mailer: Option<Mailer>,
+    recogniser: Option<Recogniser>,
     deliver: Arc<dyn Deliver>,
     clock: Clock,
     spoken: RefCell<Cache<Words, (), Waiter>>,
     sounds: RefCell<Cache<String, Check, Waiter>>,
     processes: Semaphore,
     decoders: Semaphore,
+    transcribers: Semaphore,
 }
 
 async fn work(worker: Rc<Worker>, mut todo: mpsc::Receiver<Job>) {
@@ -195,7 +258,7 @@ async fn work(worker: Rc<Worker>, mut todo: mpsc::Receiver<Job>) {
             What::Fetch(wire) => {
                 let worker = Rc::clone(&worker);
                 spawn_local(async move {
-                    let answer = worker.http.fetch(wire).await;
+                    let answer = worker.document(wire).await;
                     drop(place);
                     worker.deliver.deliver(ticket, Done::Fetched(answer));
                 });
@@ -221,23 +284,63 @@ async fn work(worker: Rc<Worker>, mut todo: mpsc::Receiver<Job>) {
                     drop(place);
                 });
             }
+            What::Speak(utterance) => {
+                let worker = Rc::clone(&worker);
+                spawn_local(async move {
+                    let told = |heard| worker.deliver.deliver(ticket, Done::Heard(heard));
+                    if let Some(recogniser) = &worker.recogniser {
+                        recogniser.hear(utterance, told).await;
+                    }
+                    drop(place);
+                });
+            }
+            What::Transcribe(recording) => {
+                let worker = Rc::clone(&worker);
+                spawn_local(async move {
+                    let _turn = worker.transcribers.acquire().await;
+                    let text = match &worker.recogniser {
+                        Some(recogniser) => recogniser.transcribe(recording).await,
+                        None => Err(NO_RECOGNISER.to_owned()),
+                    };
+                    drop(place);
+                    worker.deliver.deliver(ticket, Done::Transcribed(text));
+                });
+            }
         }
     }
 }
 
 impl Worker {
-    fn new(settings: Settings, http: Http, mailer: Option<Mailer>, deliver: Arc<dyn Deliver>) -> Worker {
+    fn new(
+        settings: Settings,
+        http: Http,
+        mailer: Option<Mailer>,
+        recogniser: Option<Recogniser>,
+        deliver: Arc<dyn Deliver>,
+    ) -> Worker {
         Worker {
             http,
             mailer,
+            recogniser,
             deliver,
             clock: Clock::new(),
             spoken: RefCell::new(Cache::new(settings.cache)),
             sounds: RefCell::new(Cache::new(settings.cache)),
             processes: Semaphore::new(settings.processes.max(1)),
             decoders: Semaphore::new(limits::DECODERS),
+            transcribers: Semaphore::new(limits::TRANSCRIBERS),
             settings,
         }
+    }
+
+    /// An application's, or one of the operator's folder.
+    async fn document(&self, wire: Wire) -> Result<Answer, Failure> {
+        if !documents::is_one(&wire.url) {
+            return self.http.fetch(wire).await;
+        }
+        let folder = self.settings.documents.clone();
+        let read = spawn_blocking(move || documents::read(folder.as_deref(), &wire)).await;
+        read.unwrap_or_else(|error| Err(Failure { code: code::UNREACHABLE, text: error.to_string() }))
     }
 
     fn speech(self: &Rc<Self>, who: Waiter, words: Words) {

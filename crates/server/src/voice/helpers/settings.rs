@@ -12,7 +12,9 @@ pub(crate) struct Settings {
     pub(crate) allow_private: bool,
     /// For one answer, redirects and all.
     pub(crate) fetch_timeout: Duration,
-    /// Where `file:NAME` is; `None`: nowhere.
+    /// Where the document `file:NAME` is; `None`: nowhere.
+    pub(crate) documents: Option<PathBuf>,
+    /// Where the sound `file:NAME` is; `None`: nowhere.
     pub(crate) prompts: Option<PathBuf>,
     /// Speaks instead of flite and espeak-ng: a program and its arguments, in which `{voice}` (man, woman) and `{language}`
     /// are replaced. It reads UTF-8 from its input and writes WAV to its output.
@@ -21,6 +23,8 @@ pub(crate) struct Settings {
     pub(crate) flite: PathBuf,
     /// The program for other languages.
     pub(crate) espeak: PathBuf,
+    /// Understands speech: a program and its arguments, in which `{language}` and `{hints}` are replaced, or one URL.
+    pub(crate) recogniser: Option<Vec<String>>,
     /// Engines that run at the same time.
     pub(crate) processes: usize,
     pub(crate) speech_timeout: Duration,
@@ -35,10 +39,12 @@ impl Default for Settings {
         Settings {
             allow_private: false,
             fetch_timeout: limits::FETCH_TIMEOUT,
+            documents: None,
             prompts: None,
             command: None,
             flite: "flite".into(),
             espeak: "espeak-ng".into(),
+            recogniser: None,
             processes: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             speech_timeout: limits::SPEECH_TIMEOUT,
             mail: None,

@@ -1,15 +1,38 @@
 //! Rooms: conferences, and the two of a queue's connection. A room lives on the shard that its name hashes to; members of
 //! other shards send it what they hear on every tick, and get back what they are to hear.
 
-use admin::control::{ConferenceChange, ControlError, Participant, ParticipantChange, QueueMember};
-use ivr::document::{BridgeRecording, Conference};
-use ivr::request::Target;
-use ivr::script::{Id, Start};
+mod callbacks;
+mod control;
+mod frames;
+mod home;
+mod letter;
+mod member;
+mod queue;
+mod room;
+#[cfg(test)]
+mod shard_tests;
+#[cfg(test)]
+mod sound_tests;
+#[cfg(test)]
+mod tests;
+mod wait;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use ivr::script::Id;
 use media::session::{Feed, MediaSession};
 use stdx::Instant;
+use stdx::hash::Keyed;
+use stdx::rng::Rng;
 use stdx::slab::Key;
 
-use super::{Voice, World};
+use super::{Voice, VoiceLetter, Wish, World, limits};
+use frames::Sound;
+use home::{Home, Out};
+pub(crate) use letter::RoomLetter;
+use letter::{Gone, Name, Note};
+use member::Seated;
 
 /// A leg's place in a room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,106 +42,238 @@ pub(super) struct Seat {
     pub(super) number: u64,
 }
 
+/// What a seated leg hears while no prompt plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Silence,
+    Music,
+    Room,
+}
+
 /// The rooms of one shard, and what its legs send to and get from those of other shards.
-#[derive(Default)]
-pub(super) struct Rooms {}
+pub(super) struct Rooms {
+    shard: u16,
+    shards: u16,
+    home: Home,
+    seats: BTreeMap<u64, Seated>,
+    /// By the actor and what it asked for.
+    by_wish: HashMap<(Key, Id), u64>,
+    last: u64,
+    /// For each shard: what its rooms get from us, and its members.
+    said: Vec<Sound>,
+    heard: Vec<Sound>,
+    /// Notes between our own rooms and members, and whether somebody further up the stack delivers them.
+    local: VecDeque<Note>,
+    is_settling: bool,
+    outs: Vec<Out>,
+    music: Vec<i16>,
+    music_at: usize,
+    /// When the homes are told who is there.
+    next: Instant,
+}
+
+const SHARDS: Keyed = Keyed::new(*b"belfry's rooms!!");
+/// Of the music, in Hz.
+const MUSIC_RATE: u32 = 8_000;
+const MUSIC_FRAME: usize = (MUSIC_RATE * media::limits::FRAME_MS / 1000) as usize;
 
 impl Rooms {
+    pub(super) fn new(shard: u16, shards: u16, rng: Rng) -> Rooms {
+        let sounds = || (0..shards).map(|_| Sound::default()).collect();
+        Rooms {
+            shard,
+            shards,
+            home: Home::new(shard, rng),
+            seats: BTreeMap::new(),
+            by_wish: HashMap::new(),
+            last: 0,
+            said: sounds(),
+            heard: sounds(),
+            local: VecDeque::new(),
+            is_settling: false,
+            outs: Vec::new(),
+            music: music(),
+            music_at: 0,
+            next: Instant::default(),
+        }
+    }
+
+    /// The shard of an account's conference or queue.
+    fn home_of(&self, kind: &str, account: &str, name: &str) -> u16 {
+        let hash = SHARDS.hash_parts(&[kind.as_bytes(), account.as_bytes(), name.as_bytes()]);
+        u16::try_from(hash % u64::from(self.shards.max(1))).unwrap_or(0)
+    }
+
+    /// Nothing that needs ticks.
+    pub(super) fn is_idle(&self) -> bool {
+        self.home.is_idle() && self.seats.is_empty()
+    }
+
+    /// Rooms, queues, those who are in them, and legs that are or want to be.
+    pub(super) fn counts(&self) -> [u64; 4] {
+        [self.home.rooms(), self.home.queues(), self.home.members(), self.seats.len()]
+            .map(|count| count as u64)
+    }
+
     /// What one leg heard this tick.
-    pub(super) fn put(&mut self, _leg: Key, _seat: Seat, _media: &MediaSession) {}
+    pub(super) fn put(&mut self, _leg: Key, seat: Seat, media: &MediaSession) {
+        if !self.seats.get(&seat.number).is_some_and(|seated| seated.source == Source::Room) {
+            return;
+        }
+        if seat.home == self.shard {
+            self.home.said(seat.number, media);
+        } else if let Some(sound) = self.said.get_mut(usize::from(seat.home)) {
+            let codec = media.negotiated().audio.codec;
+            sound.put(seat.number, codec, media.rate(), media.heard_samples());
+        }
+    }
 
     /// Between the last `put` of a tick and its first `feed`.
-    pub(super) fn mix(&mut self, _now: Instant) {}
+    pub(super) fn mix(&mut self, now: Instant) {
+        self.music_at = (self.music_at + MUSIC_FRAME) % self.music.len().max(1);
+        self.home.mix(now, &mut self.heard, &mut self.outs);
+    }
 
     /// What a leg is to hear.
-    pub(super) fn feed(&mut self, _leg: Key, _seat: Seat) -> Feed<'_> {
-        Feed::None
+    pub(super) fn feed(&mut self, _leg: Key, seat: Seat) -> Feed<'_> {
+        let Some(seated) = self.seats.get_mut(&seat.number) else { return Feed::None };
+        match seated.source {
+            Source::Silence => Feed::None,
+            Source::Music => {
+                let samples = self.music.get(self.music_at..self.music_at + MUSIC_FRAME).unwrap_or_default();
+                Feed::Samples { rate: MUSIC_RATE, samples }
+            }
+            Source::Room if seat.home == self.shard => self.home.feed(seat.number),
+            Source::Room => seated.frames.next(),
+        }
     }
 }
 
+/// The built-in music: a broken chord that goes on and on.
+fn music() -> Vec<i16> {
+    const NOTES: [f64; 8] = [261.6, 329.6, 392.0, 523.3, 392.0, 329.6, 293.7, 246.9];
+    let note = |frequency| media::tone::tone(frequency, 2_500, MUSIC_RATE, 500);
+    let mut music: Vec<i16> = NOTES.into_iter().flat_map(note).collect();
+    music.truncate(music.len() / MUSIC_FRAME * MUSIC_FRAME);
+    music
+}
+
 impl Voice {
-    pub(super) fn join_conference(
-        &mut self,
-        now: Instant,
-        actor: Key,
-        id: Id,
-        _conference: Conference,
-        _record: Option<BridgeRecording>,
-        world: &mut World<'_>,
-    ) {
-        let refused =
-            ivr::script::ConferenceEvent::Refused { reason: "Conference: not built yet".to_owned() };
-        self.drive(now, actor, world, |script, out| script.handle_conference(now, id, refused, out));
+    /// To a room or a member, wherever it is. Ours are told by [`Voice::settle_rooms`].
+    fn post_note(&mut self, shard: u16, note: Note, world: &mut World<'_>) {
+        if shard == self.rooms.shard {
+            self.rooms.local.push_back(note);
+        } else {
+            world.wishes.push(Wish::Post { shard, letter: VoiceLetter::Room(RoomLetter(note)) });
+        }
     }
 
-    pub(super) fn leave_conference(&mut self, _now: Instant, _actor: Key, _id: Id, _world: &mut World<'_>) {}
-
-    pub(super) fn enqueue(
-        &mut self,
-        now: Instant,
-        actor: Key,
-        id: Id,
-        _name: &str,
-        (_wait, _max_size): (Option<Target>, u32),
-        world: &mut World<'_>,
-    ) {
-        let left = ivr::script::QueueEvent::Left(ivr::script::QueueResult::Error);
-        self.drive(now, actor, world, |script, out| script.handle_queue(now, id, left, out));
+    pub(super) fn handle_room_letter(&mut self, now: Instant, letter: RoomLetter, world: &mut World<'_>) {
+        if self.legs.is_empty() && self.rooms.is_idle() {
+            self.clockwork.start(now);
+        }
+        self.rooms.local.push_back(letter.0);
+        self.settle_rooms(now, world);
     }
 
-    /// `None`: of an actor that waits for another.
-    pub(super) fn leave_queue(
-        &mut self,
-        _now: Instant,
-        _actor: Key,
-        _id: Option<Id>,
-        _world: &mut World<'_>,
-    ) {
+    /// Delivers what rooms and members of this shard tell each other, in order, until nobody has anything to say.
+    fn settle_rooms(&mut self, now: Instant, world: &mut World<'_>) {
+        if std::mem::replace(&mut self.rooms.is_settling, true) {
+            return;
+        }
+        loop {
+            self.send_outs(world);
+            let Some(note) = self.rooms.local.pop_front() else { break };
+            match note {
+                Note::Standing { number, standing } => self.stands(now, number, standing, world),
+                Note::Known { home, standings } => {
+                    for (number, standing) in standings {
+                        self.is_known(now, home, (number, standing), world);
+                    }
+                }
+                Note::Gone { number, why } => self.is_out(now, number, why, world),
+                Note::Announce { number, target } => self.announce(now, number, target, world),
+                Note::Heard { sound } => {
+                    for (number, piece) in frames::pieces(&sound) {
+                        let seated = self.rooms.seats.get_mut(&number);
+                        if let Some(seated) = seated.filter(|seated| seated.source == Source::Room) {
+                            seated.frames.push(&sound, piece);
+                        }
+                    }
+                }
+                other => self.rooms.home.handle(now, other, &mut self.rooms.outs),
+            }
+        }
+        self.rooms.is_settling = false;
     }
 
-    /// The leg is in no room any more; its script is not told.
-    pub(super) fn leave_room(&mut self, _now: Instant, _leg: Key, _seat: Seat, _world: &mut World<'_>) {}
-
-    // What the REST interface asks. Sids and names that are not of this shard are `NotFound`.
-
-    /// In the order they came.
-    pub(super) fn participants(&self, _conference: &str) -> Result<Vec<Participant>, ControlError> {
-        Err(ControlError::NotFound)
+    fn send_outs(&mut self, world: &mut World<'_>) {
+        for out in std::mem::take(&mut self.rooms.outs) {
+            match out {
+                Out::Tell(name, note) => self.post_note(name.shard, note, world),
+                Out::Callback(wire) => self.asks.tell(wire),
+                Out::Write(write) => world.wishes.push(Wish::Write(write)),
+            }
+        }
     }
 
-    pub(super) fn modify_conference(
-        &mut self,
-        _now: Instant,
-        _conference: &str,
-        _change: ConferenceChange,
-        _world: &mut World<'_>,
-    ) -> Result<(), ControlError> {
-        Err(ControlError::NotFound)
+    /// After each tick: the sound of it, and once a second who is there.
+    pub(super) fn tick_rooms(&mut self, now: Instant, world: &mut World<'_>) {
+        if self.rooms.is_idle() {
+            return;
+        }
+        for shard in 0..self.rooms.shards {
+            let at = usize::from(shard);
+            if !self.rooms.said[at].is_empty() {
+                let sound = Arc::new(std::mem::take(&mut self.rooms.said[at]));
+                self.post_note(shard, Note::Said { shard: self.rooms.shard, sound }, world);
+            }
+            if !self.rooms.heard[at].is_empty() {
+                let sound = Arc::new(std::mem::take(&mut self.rooms.heard[at]));
+                self.post_note(shard, Note::Heard { sound }, world);
+            }
+        }
+        for seated in self.rooms.seats.values().filter(|seated| seated.source == Source::Room) {
+            // The description may have come, or changed, after the leg was seated.
+            let leg = self.legs.get_mut(seated.leg);
+            if let Some(media) = leg.and_then(|leg| leg.media.as_mut()) {
+                media.listen_decoded(true);
+            }
+        }
+        if now >= self.rooms.next {
+            self.rooms.next = now + limits::ROOM_KNOWN;
+            self.tell_homes(now, world);
+        }
+        self.rooms.home.expire(now, &mut self.rooms.outs);
+        self.settle_rooms(now, world);
     }
 
-    pub(super) fn modify_participant(
-        &mut self,
-        _now: Instant,
-        (_conference, _call): (&str, &str),
-        _change: ParticipantChange,
-        _world: &mut World<'_>,
-    ) -> Result<(), ControlError> {
-        Err(ControlError::NotFound)
+    /// Who is there; those whose home has not spoken of them for long are in no room any more.
+    fn tell_homes(&mut self, now: Instant, world: &mut World<'_>) {
+        let mut homes: BTreeMap<u16, Vec<u64>> = BTreeMap::new();
+        let mut lost = Vec::new();
+        for (number, seated) in &self.rooms.seats {
+            let has_leg = self.legs.get(seated.leg).is_some();
+            if !has_leg || now.since(seated.known_at) > limits::ROOM_LOST {
+                lost.push(*number);
+            } else {
+                homes.entry(seated.home).or_default().push(*number);
+            }
+        }
+        for number in lost {
+            if let Some(home) = self.rooms.seats.get(&number).map(|seated| seated.home) {
+                self.post_note(home, Note::Leave(self.rooms.name(number)), world);
+            }
+            self.is_out(now, number, Gone::Refused("the room does not answer".to_owned()), world);
+        }
+        for (home, numbers) in homes {
+            self.post_note(home, Note::Alive { shard: self.rooms.shard, numbers }, world);
+        }
     }
+}
 
-    /// The first in line first. `queue` is a sid.
-    pub(super) fn queue_members(&self, _queue: &str) -> Result<Vec<QueueMember>, ControlError> {
-        Err(ControlError::NotFound)
-    }
-
-    /// Takes a call (`None`: the first) out of its queue; its script goes on with that document.
-    pub(super) fn dequeue(
-        &mut self,
-        _now: Instant,
-        (_queue, _call): (&str, Option<&str>),
-        _to: Start,
-        _world: &mut World<'_>,
-    ) -> Result<QueueMember, ControlError> {
-        Err(ControlError::NotFound)
+impl Rooms {
+    fn name(&self, number: u64) -> Name {
+        Name { shard: self.shard, number }
     }
 }

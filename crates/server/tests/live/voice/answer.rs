@@ -149,33 +149,8 @@ fn a_caller_who_gives_up_before_the_document_leaves_nothing() {
     let sdp = caller.sdp("8", "sendrecv");
     let invite = caller.invite(sdp);
     until("the application is asked", || (sum(&node, |shard| shard.voice.asks) == 1).then_some(()));
-    let to = invite.sent.header(Header::To).unwrap().to_vec();
-    let cancel = sip::wire::Request::from_invite("CANCEL", &invite.sent, &to);
-    caller.phone.send(&cancel);
-    caller.phone.expect("the answer to CANCEL", |message| {
-        message.status() == 200 && message.cseq().is_some_and(|(_, method)| method == b"CANCEL")
-    });
-    assert_eq!(caller.phone.outcome(&invite).status(), 487);
+    caller.gives_up(&invite);
     drop(silent);
-    nothing_left(&node, 1);
-    node.stop();
-}
-
-#[test]
-fn verbs_that_cannot_be_performed_take_the_way_of_their_failure() {
-    let app = App::new(&[
-        ("/", "<Response><Record action='/recorded'/><Dial action='/dialed'>1</Dial></Response>"),
-        ("/dialed", "<Response><Hangup/></Response>"),
-        ("/recorded", "<Response><Dial action='/dialed'>1</Dial></Response>"),
-    ]);
-    let place = Place::new(&app.voice("/", ""));
-    let mut node = place.start();
-    let mut caller = Caller::new(&place);
-    caller.call();
-    let form = until("the Dial is over", || app.asked_for("/dialed"));
-    assert_eq!(form["DialCallStatus"], "failed");
-    let bye = caller.phone.expect_request("BYE");
-    caller.phone.reply(&bye, "200 OK", "", "");
     nothing_left(&node, 1);
     node.stop();
 }

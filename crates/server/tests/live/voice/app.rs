@@ -31,6 +31,31 @@ impl App {
         app
     }
 
+    /// Whole answers by path; `None` is never answered.
+    pub(crate) fn raw(pages: Vec<(&'static str, Option<Vec<u8>>)>) -> App {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let app = App { address: listener.local_addr().unwrap(), asked: Arc::default() };
+        let asked = Arc::clone(&app.asked);
+        let run = move || {
+            let mut held = Vec::new();
+            for mut stream in listener.incoming().flatten() {
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                let Some((path, body)) = request(&mut stream) else { continue };
+                let form = url::form_urlencoded::parse(&body).into_owned().collect();
+                let page = pages.iter().find(|(at, _)| *at == path).map(|(_, page)| page);
+                asked.lock().unwrap().push((path, form));
+                match page {
+                    // The server may have lost interest.
+                    Some(Some(page)) => drop(stream.write_all(page)),
+                    Some(None) => held.push(stream),
+                    None => drop(stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")),
+                }
+            }
+        };
+        std::thread::Builder::new().spawn(run).unwrap();
+        app
+    }
+
     /// The configuration that binds 1234 to the document at `path`.
     pub(crate) fn voice(&self, path: &str, more: &str) -> String {
         format!(
@@ -49,9 +74,12 @@ impl App {
 fn serve(mut stream: TcpStream, documents: &[(&str, &str)], asked: &Mutex<Vec<(String, Form)>>) {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     if let Some((path, body)) = request(&mut stream) {
-        let form = url::form_urlencoded::parse(&body).into_owned().collect();
+        let (path, query) = path.split_once('?').unwrap_or((&path, ""));
+        let fields = [query.as_bytes(), &body]
+            .map(|part| url::form_urlencoded::parse(part).into_owned().collect::<Vec<_>>());
+        let form = fields.into_iter().flatten().collect();
         let document = documents.iter().find(|(at, _)| *at == path).map(|(_, document)| *document);
-        asked.lock().unwrap().push((path, form));
+        asked.lock().unwrap().push((path.to_owned(), form));
         let (status, body) = document.map_or(("404 Not Found", ""), |document| ("200 OK", document));
         let length = body.len();
         let head = format!(

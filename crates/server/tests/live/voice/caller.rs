@@ -6,6 +6,7 @@ use std::time::Duration;
 use media::events::{Digit, EventOptions, EventSender};
 use media::rtp::Packet;
 use media::sdp::Description;
+use sip::wire::{Header, Message};
 
 use crate::call::{Dialog, Invite};
 use crate::phone::{Phone, text};
@@ -20,7 +21,11 @@ pub(crate) struct Caller {
 
 impl Caller {
     pub(crate) fn new(place: &Place) -> Caller {
-        let mut phone = place.udp("sipp");
+        Caller::named(place, "sipp")
+    }
+
+    pub(crate) fn named(place: &Place, user: &str) -> Caller {
+        let mut phone = place.udp(user);
         phone.proves = false;
         let rtp = UdpSocket::bind("127.0.0.1:0").unwrap();
         rtp.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
@@ -38,12 +43,19 @@ impl Caller {
     }
 
     pub(crate) fn invite(&mut self, sdp: &'static str) -> Invite {
+        self.invite_over(sdp, 70)
+    }
+
+    /// With that Max-Forwards.
+    pub(crate) fn invite_over(&mut self, sdp: &'static str, hops: u8) -> Invite {
         let uri: &'static str = format!("sip:+1234@{}", self.phone.server).leak();
         let mut ask = self.phone.ask("INVITE", uri);
         ask.from = format!("sipp <sip:sipp@{}>;tag=1", self.phone.link.local());
         ask.more = format!("Contact: <{}>\r\nContent-Type: application/sdp\r\n", self.phone.contact());
         ask.body = sdp;
-        let sent = self.phone.send_invite(&ask);
+        let text = self.phone.write(&ask).replace("Max-Forwards: 70", &format!("Max-Forwards: {hops}"));
+        self.phone.send(text.as_bytes());
+        let sent = Message::parse(text.into()).unwrap();
         Invite { ask, sent }
     }
 
@@ -81,6 +93,55 @@ impl Caller {
             let packet = Packet::parse(&buffer[..length]).unwrap();
             heard +=
                 usize::from(packet.payload_type() == 8 && packet.payload().iter().any(|byte| *byte != 0xd5));
+        }
+    }
+
+    /// CANCEL, and what comes of it.
+    #[track_caller]
+    pub(crate) fn gives_up(&mut self, invite: &Invite) {
+        let to = invite.sent.header(Header::To).unwrap().to_vec();
+        let cancel = sip::wire::Request::from_invite("CANCEL", &invite.sent, &to);
+        self.phone.send(&cancel);
+        self.phone.expect("the answer to CANCEL", |message| {
+            message.status() == 200 && message.cseq().is_some_and(|(_, method)| method == b"CANCEL")
+        });
+        assert_eq!(self.phone.outcome(invite).status(), 487);
+    }
+
+    /// The other end's BYE, answered.
+    #[track_caller]
+    pub(crate) fn hung_up(&mut self) {
+        let bye = self.phone.expect_request("BYE");
+        self.phone.reply(&bye, "200 OK", "", "");
+    }
+
+    /// Sends `byte` as sound to `to` until the other line hears nothing else but it.
+    #[track_caller]
+    pub(crate) fn is_heard(&self, byte: u8, to: SocketAddr, other: &Caller) {
+        let deadline = Deadline::after(PATIENCE);
+        other.rtp.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        let mut buffer = [0; 2048];
+        let mut heard = 0;
+        for number in 0_u16.. {
+            assert!(deadline.left().is_some(), "{} does not hear it", other.phone.user);
+            let header = media::rtp::Header {
+                payload_type: 8,
+                marker: false,
+                sequence: number,
+                timestamp: u32::from(number) * 160,
+                ssrc: 0x00c0_ffee ^ u32::from(byte),
+            };
+            let mut bytes = Vec::new();
+            header.write(&[byte; 160], &mut bytes);
+            self.rtp.send_to(&bytes, to).unwrap();
+            while let Ok((length, _)) = other.rtp.recv_from(&mut buffer) {
+                let packet = Packet::parse(&buffer[..length]).unwrap();
+                let is_it = packet.payload_type() == 8 && packet.payload().iter().all(|one| *one == byte);
+                heard += usize::from(is_it);
+                if heard >= 5 {
+                    return;
+                }
+            }
         }
     }
 

@@ -2,10 +2,24 @@
 //! of the call afterwards.
 
 mod answer;
-mod app;
-mod caller;
+pub(crate) mod app;
+mod bad_input;
+mod baresip;
+mod bridge;
+mod callee;
+pub(crate) mod caller;
+mod dial;
+mod examples;
+mod hear;
 mod messages;
+mod noted;
+mod record;
+mod rooms;
+mod sipp;
 mod stream;
+mod talker;
+mod tones;
+mod transfer;
 
 use server::node::Node;
 use server::shard::ShardStatus;
@@ -22,7 +36,17 @@ pub(crate) fn nothing_left(node: &Node, calls: u64) {
     until("nothing is left", || {
         let left = |shard: &ShardStatus| {
             let voice = shard.voice;
-            voice.calls + voice.sessions + voice.ports + voice.prompts + voice.asks + voice.streams
+            voice.calls
+                + voice.sessions
+                + voice.ports
+                + voice.prompts
+                + voice.asks
+                + voice.streams
+                + voice.rooms
+                + voice.queues
+                + voice.members
+                + voice.seats
+                + voice.recordings
         };
         (sum(node, |shard| shard.voice.calls_total) == calls && sum(node, left) == 0).then_some(())
     });

@@ -1,0 +1,45 @@
+//! The REST interface of the running node: the handlers of `admin` over the node's record and its shards.
+
+mod first;
+mod plane;
+mod record;
+
+use std::sync::Arc;
+
+use axum::Router;
+
+use crate::node::Node;
+pub(crate) use first::{Chance, ensure_account, renewed, show};
+use plane::Plane;
+pub(crate) use record::{Record, Touched};
+
+/// What requests to a node come to. Made once; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Rest {
+    router: Router,
+    record: Arc<Record>,
+}
+
+impl Rest {
+    pub(crate) fn new(node: &Node) -> Rest {
+        let config = &node.shared.config;
+        let record = Arc::new(Record::new(node));
+        let plane = Plane::new(node, Arc::clone(&record));
+        let state = admin::State::new(
+            Arc::clone(&record) as _,
+            Arc::new(plane),
+            &config.sip.default_domain,
+            crate::xmpp::make_keys,
+        );
+        Rest { router: admin::router(state), record }
+    }
+
+    pub(crate) fn router(&self) -> Router {
+        self.router.clone()
+    }
+
+    /// Bindings were written past this interface. Not on a thread that runs tasks.
+    pub(crate) fn refresh(&self) {
+        self.record.refresh();
+    }
+}

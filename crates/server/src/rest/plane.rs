@@ -1,0 +1,293 @@
+//! What requests ask of live calls: put to all shards, one of which knows the call.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+use admin::Repository as _;
+use admin::control::{
+    Audio, CallChange, ConferenceChange, ControlError, ControlPlane, Document, Participant,
+    ParticipantChange, QueueMember, Source, StartCall, StatusCallback,
+};
+use cluster::Outlet;
+use ivr::document::{Address, Callback};
+use ivr::script::{Plan, Start};
+use media::session::RecordSource;
+use stdx::Instant;
+use store::rest::types::{Application, Conference, RestAccount, TextMessage};
+use store::rest::{Resource, RestLoaded, RestRead};
+use store::{Loaded, Read};
+
+use super::{Chance, Record};
+use crate::node::Node;
+use crate::shard::Letter;
+use crate::voice::control::{Change, Placing, Reply, Request};
+use crate::voice::numbers::{owner_of, plan_of, plan_of_application, target};
+use crate::voice::record::{Background, Modify};
+use crate::voice::recordings::Files;
+use crate::voice::{Order, Owner, VoiceLetter, control};
+
+const OFF: ControlError = ControlError::Unsupported("Calling without [voice] media in the configuration");
+
+pub(super) struct Plane {
+    chance: Chance,
+    outlets: Vec<Outlet<Letter>>,
+    record: Arc<Record>,
+    /// Applications answer calls here.
+    has_voice: bool,
+    /// `None`: there are no recordings without applications.
+    files: Option<Arc<Files>>,
+    /// The shard of the next call.
+    next: AtomicUsize,
+}
+
+impl Plane {
+    pub(super) fn new(node: &Node, record: Arc<Record>) -> Plane {
+        Plane {
+            chance: Chance::new(node.clock),
+            outlets: node.outlets.clone(),
+            record,
+            has_voice: node.shared.config.voice.is_on(),
+            files: node.voice.as_ref().map(|voice| Arc::clone(voice.files())),
+            next: AtomicUsize::new(0),
+        }
+    }
+
+    /// The first answer that is not "not here".
+    fn ask(&self, outlets: &[Outlet<Letter>], request: &Request) -> Result<Reply, ControlError> {
+        if !self.has_voice {
+            return Err(OFF);
+        }
+        let (answer, answers) = sync_channel(outlets.len());
+        for outlet in outlets {
+            let order = Order { request: request.clone(), answer: answer.clone() };
+            outlet.send(Letter::Voice(VoiceLetter::Control(order))).map_err(|_| ControlError::Busy)?;
+        }
+        drop(answer);
+        let until = self.now() + control::PATIENCE;
+        loop {
+            match answers.recv_timeout(until.since(self.now())) {
+                Ok(Err(ControlError::NotFound)) => {}
+                Ok(reply) => return reply,
+                Err(RecvTimeoutError::Disconnected) => return Err(ControlError::NotFound),
+                // A shard is late, and it may be the one.
+                Err(RecvTimeoutError::Timeout) => return Err(ControlError::Busy),
+            }
+        }
+    }
+
+    fn ask_all(&self, request: &Request) -> Result<Reply, ControlError> {
+        self.ask(&self.outlets, request)
+    }
+
+    fn tell_all(&self, request: &Request) -> Result<(), ControlError> {
+        self.ask_all(request).map(drop)
+    }
+
+    /// In turn, so that all shards work.
+    fn tell_one(&self, request: &Request) -> Result<(), ControlError> {
+        let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.outlets.len().max(1);
+        self.ask(&self.outlets[turn..=turn], request).map(drop)
+    }
+
+    fn get<T: Resource>(&self, sid: &str) -> Result<T, ControlError> {
+        let read = RestRead::Sid { kind: T::KIND, sid: sid.into() };
+        match self.record.read(Read::Rest(read)) {
+            Ok(Loaded::Rest(RestLoaded::Row(Some(row)))) => {
+                T::from_row(&row).map_err(|_| ControlError::NotFound)
+            }
+            Ok(_) => Err(ControlError::NotFound),
+            Err(_) => Err(ControlError::Busy),
+        }
+    }
+
+    fn owner(&self, account: &str) -> Result<Arc<Owner>, ControlError> {
+        self.get::<RestAccount>(account).map(|account| Arc::new(owner_of(&account)))
+    }
+
+    /// What a call does with a document: an application brings its fallback and callback.
+    fn plan(&self, document: Document) -> Result<Plan, ControlError> {
+        match document {
+            Document::Inline(text) => Ok(plan_of(Start::Document(text.into_bytes()))),
+            Document::Url { url, method, fallback_url, fallback_method } => {
+                let start = target(&url, &method).ok_or_else(|| not_absolute("Url", &url))?;
+                let fallback = if fallback_url.is_empty() {
+                    None
+                } else {
+                    let fallback = target(&fallback_url, &fallback_method);
+                    Some(fallback.ok_or_else(|| not_absolute("FallbackUrl", &fallback_url))?)
+                };
+                Ok(Plan { fallback, ..plan_of(Start::Url(start)) })
+            }
+            Document::Application(sid) => {
+                let application = self.get::<Application>(&sid)?;
+                plan_of_application(&application)
+                    .ok_or_else(|| ControlError::Invalid(format!("Application {sid} has no VoiceUrl")))
+            }
+        }
+    }
+
+    /// A document that puts the call into the conference.
+    fn conference_document(&self, sid: &str) -> Result<Document, ControlError> {
+        let name = escape(&self.get::<Conference>(sid)?.friendly_name);
+        let dial = format!("<Response><Dial><Conference>{name}</Conference></Dial></Response>");
+        Ok(Document::Inline(dial))
+    }
+}
+
+fn not_absolute(name: &str, url: &str) -> ControlError {
+    ControlError::Invalid(format!("{name} {url:?}: expected http:// or https:// and a host"))
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// `None`: nobody is told.
+fn callback(asked: &StatusCallback) -> Result<Option<Callback>, ControlError> {
+    if asked.url.is_empty() {
+        return Ok(None);
+    }
+    let target =
+        target(&asked.url, &asked.method).ok_or_else(|| not_absolute("StatusCallback", &asked.url))?;
+    let known = ["initiated", "ringing", "answered", "completed"];
+    let mut events: Vec<_> =
+        known.into_iter().filter(|event| asked.events.iter().any(|asked| asked == event)).collect();
+    if asked.events.is_empty() {
+        events.push("completed");
+    }
+    Ok(Some(Callback { target, events }))
+}
+
+fn given(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+impl Source for Plane {
+    fn now(&self) -> Instant {
+        self.chance.now()
+    }
+
+    fn fill_random(&self, bytes: &mut [u8]) {
+        self.chance.fill_random(bytes);
+    }
+}
+
+impl ControlPlane for Plane {
+    fn start_call(&self, start: StartCall) -> Result<(), ControlError> {
+        if !start.machine_detection.is_empty() {
+            return Err(ControlError::Unsupported("MachineDetection"));
+        }
+        let document = match &start.conference {
+            Some(conference) => self.conference_document(conference)?,
+            None => start.document,
+        };
+        let mut plan = self.plan(document)?;
+        if let Some(status) = callback(&start.status_callback)? {
+            plan.status = Some(status);
+        }
+        plan.time_limit = start.time_limit.map(|seconds| Duration::from_secs(seconds.into()));
+        let credentials = (given(&start.sip_user), given(&start.sip_password));
+        let to = Address::parse(&start.call.to, &start.send_digits, credentials.0, credentials.1);
+        let record = start.record.then(|| -> Result<Background, ControlError> {
+            let source = if start.channels == 2 { RecordSource::Dual } else { RecordSource::Both };
+            let status = callback(&start.recording_status_callback)?;
+            Ok(Background { source, trim: false, status, of: "OutboundAPI" })
+        });
+        let placing = Placing {
+            owner: self.owner(&start.call.common.account)?,
+            to,
+            from: given(&start.caller_id).unwrap_or_else(|| start.call.from.clone()),
+            plan,
+            timeout: Duration::from_secs(start.timeout.into()),
+            record: record.transpose()?,
+            call: start.call,
+        };
+        self.tell_one(&Request::Start(Box::new(placing)))
+    }
+
+    fn modify_call(&self, sid: &str, change: CallChange) -> Result<(), ControlError> {
+        let to = change.document.map(|document| self.plan(document)).transpose()?;
+        let change = Change {
+            to: to.map(|plan| (plan.start, plan.fallback)),
+            end: change.end,
+            mute: change.mute,
+            time_limit: change.time_limit.map(|seconds| Duration::from_secs(seconds.into())),
+            status: change.status_callback.as_ref().map(callback).transpose()?,
+            moves_other_leg: change.move_connected_leg,
+        };
+        self.tell_all(&Request::Change { call: sid.to_owned(), change: Box::new(change) })
+    }
+
+    fn modify_conference(&self, sid: &str, change: ConferenceChange) -> Result<(), ControlError> {
+        self.tell_all(&Request::Conference { sid: sid.to_owned(), change })
+    }
+
+    fn participants(&self, conference: &str) -> Vec<Participant> {
+        match self.ask_all(&Request::Participants { conference: conference.to_owned() }) {
+            Ok(Reply::Participants(all)) => all,
+            _ => Vec::new(),
+        }
+    }
+
+    fn modify_participant(
+        &self,
+        conference: &str,
+        call: &str,
+        change: ParticipantChange,
+    ) -> Result<(), ControlError> {
+        let (conference, call) = (conference.to_owned(), call.to_owned());
+        self.tell_all(&Request::Participant { conference, call, change })
+    }
+
+    fn queue_members(&self, queue: &str) -> Vec<QueueMember> {
+        match self.ask_all(&Request::Members { queue: queue.to_owned() }) {
+            Ok(Reply::Members(all)) => all,
+            _ => Vec::new(),
+        }
+    }
+
+    fn dequeue(&self, queue: &str, call: Option<&str>, to: Document) -> Result<QueueMember, ControlError> {
+        let to = self.plan(to)?.start;
+        let (queue, call) = (queue.to_owned(), call.map(str::to_owned));
+        match self.ask_all(&Request::Dequeue { queue, call, to })? {
+            Reply::Member(member) => Ok(member),
+            _ => Err(ControlError::NotFound),
+        }
+    }
+
+    fn start_recording(&self, call: &str, recording: &str, channels: u8) -> Result<(), ControlError> {
+        let (call, recording) = (call.to_owned(), recording.to_owned());
+        self.tell_all(&Request::Record { call, recording, channels })
+    }
+
+    fn modify_recording(&self, sid: &str, status: &str) -> Result<(), ControlError> {
+        let change = match status {
+            "paused" => Modify::Pause,
+            "in-progress" => Modify::Resume,
+            "stopped" => Modify::Stop,
+            _ => return Err(ControlError::Invalid("Status is paused, in-progress or stopped".to_owned())),
+        };
+        self.tell_all(&Request::Recording { sid: sid.to_owned(), change })
+    }
+
+    fn recording(&self, sid: &str) -> Option<Audio> {
+        let sound = self.files.as_ref()?.open(sid)?;
+        Some(Audio { length: sound.len, read: Box::new(sound.file) })
+    }
+
+    fn remove_recording(&self, sid: &str) -> Result<(), ControlError> {
+        let Some(files) = &self.files else { return Ok(()) };
+        files.delete(sid).map_err(|error| {
+            tracing::error!(%error, sid, "a recording cannot be deleted");
+            ControlError::Busy
+        })
+    }
+
+    fn send_message(&self, message: &TextMessage, status_callback: &str) -> Result<(), ControlError> {
+        let owner = self.owner(&message.common.account)?;
+        let (message, status) = (Box::new(message.clone()), status_callback.to_owned());
+        self.tell_one(&Request::Send { message, owner, status })
+    }
+}

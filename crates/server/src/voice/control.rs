@@ -1,0 +1,254 @@
+//! What the REST interface asks of live calls, on the shard that has them. All shards are asked; those that do not know
+//! what is asked for say so.
+
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+use admin::control::{ConferenceChange, ControlError, End, Participant, ParticipantChange, QueueMember};
+use ivr::document::{Address, Callback};
+use ivr::request::Target;
+use ivr::script::{CallStatus, Plan, Start};
+use stdx::Instant;
+use stdx::slab::Key;
+use store::rest::types::{RestCall, TextMessage};
+
+use super::leg::Leg;
+use super::outgoing::Outgoing;
+use super::record::{Background, Modify};
+use super::{Owner, Voice, World};
+
+pub(crate) use super::limits::CONTROL as PATIENCE;
+
+/// A question, and where its answer is waited for.
+#[derive(Debug)]
+pub struct Order {
+    pub(crate) request: Request,
+    /// Has room for all shards' answers.
+    pub(crate) answer: SyncSender<Result<Reply, ControlError>>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Request {
+    /// Of one shard.
+    Start(Box<Placing>),
+    Change {
+        call: String,
+        change: Box<Change>,
+    },
+    Conference {
+        sid: String,
+        change: ConferenceChange,
+    },
+    Participants {
+        conference: String,
+    },
+    Participant {
+        conference: String,
+        call: String,
+        change: ParticipantChange,
+    },
+    Members {
+        queue: String,
+    },
+    /// `None`: the first in line.
+    Dequeue {
+        queue: String,
+        call: Option<String>,
+        to: Start,
+    },
+    Record {
+        call: String,
+        recording: String,
+        channels: u8,
+    },
+    Recording {
+        sid: String,
+        change: Modify,
+    },
+    /// Of one shard.
+    Send {
+        message: Box<TextMessage>,
+        owner: Arc<Owner>,
+        status: String,
+    },
+}
+
+#[derive(Debug)]
+pub(crate) enum Reply {
+    Done,
+    Participants(Vec<Participant>),
+    Members(Vec<QueueMember>),
+    Member(QueueMember),
+}
+
+/// A call to be placed. Its row is in the record.
+#[derive(Clone, Debug)]
+pub(crate) struct Placing {
+    pub(crate) call: RestCall,
+    pub(crate) owner: Arc<Owner>,
+    pub(crate) to: Address,
+    /// What the callee sees.
+    pub(crate) from: String,
+    pub(crate) plan: Plan,
+    pub(crate) timeout: Duration,
+    /// Begins with the answer.
+    pub(crate) record: Option<Background>,
+}
+
+/// What is to become of a live call; all of it or nothing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Change {
+    /// The document, and its fallback.
+    pub(crate) to: Option<(Start, Option<Target>)>,
+    pub(crate) end: Option<End>,
+    pub(crate) mute: Option<bool>,
+    pub(crate) time_limit: Option<Duration>,
+    /// `Some(None)`: told of nothing any more.
+    pub(crate) status: Option<Option<Callback>>,
+    pub(crate) moves_other_leg: bool,
+}
+
+impl Voice {
+    pub(super) fn handle_order(&mut self, now: Instant, order: Order, world: &mut World<'_>) {
+        let reply = self.obey(now, order.request, world);
+        // Who asked may have lost patience.
+        let _ = order.answer.try_send(reply);
+    }
+
+    fn obey(&mut self, now: Instant, request: Request, world: &mut World<'_>) -> Result<Reply, ControlError> {
+        match request {
+            Request::Start(placing) => self.place(now, *placing, world),
+            Request::Change { call, change } => {
+                self.change_call(now, &call, *change, world).map(|()| Reply::Done)
+            }
+            Request::Conference { sid, change } => {
+                self.modify_conference(now, &sid, change, world).map(|()| Reply::Done)
+            }
+            Request::Participants { conference } => self.participants(&conference).map(Reply::Participants),
+            Request::Participant { conference, call, change } => {
+                self.modify_participant(now, (&conference, &call), change, world).map(|()| Reply::Done)
+            }
+            Request::Members { queue } => self.queue_members(&queue).map(Reply::Members),
+            Request::Dequeue { queue, call, to } => {
+                self.dequeue(now, (&queue, call.as_deref()), to, world).map(Reply::Member)
+            }
+            Request::Record { call, recording, channels } => {
+                let leg = self.live(&call)?;
+                let begun = self.start_recording(now, leg, &recording, channels);
+                begun.map(|()| Reply::Done).map_err(ControlError::Invalid)
+            }
+            Request::Recording { sid, change } => {
+                let is_known = self.modify_recording(now, &sid, change, world);
+                if is_known { Ok(Reply::Done) } else { Err(ControlError::NotFound) }
+            }
+            Request::Send { message, owner, status } => {
+                let status = Some(status).filter(|url| !url.is_empty());
+                self.send_text(now, *message, owner, status, world);
+                Ok(Reply::Done)
+            }
+        }
+    }
+
+    fn place(
+        &mut self,
+        now: Instant,
+        placing: Placing,
+        world: &mut World<'_>,
+    ) -> Result<Reply, ControlError> {
+        let Placing { call, owner, to, from, plan, timeout, record } = placing;
+        let sid = call.common.sid.clone();
+        self.placed.insert(sid.clone(), call);
+        let api_version = "2012-04-24".to_owned();
+        self.start_call(now, Outgoing { sid, owner, to, from, plan, timeout, api_version, record }, world);
+        Ok(Reply::Done)
+    }
+
+    fn live(&self, sid: &str) -> Result<Key, ControlError> {
+        // One that has a script and no dialog is about to be placed.
+        let is_live = |leg: &Leg| leg.main.is_some() || !leg.is_gone;
+        let found = self.legs.iter().find(|(_, leg)| leg.sid == sid && is_live(leg));
+        found.map(|(key, _)| key).ok_or(ControlError::NotFound)
+    }
+
+    fn change_call(
+        &mut self,
+        now: Instant,
+        sid: &str,
+        change: Change,
+        world: &mut World<'_>,
+    ) -> Result<(), ControlError> {
+        let key = self.live(sid)?;
+        let leg = self.legs.get(key).ok_or(ControlError::NotFound)?;
+        let (main, session) = (leg.main, leg.session);
+        let status = main.and_then(|actor| self.actors.get(actor)).map(|actor| actor.script.status());
+        check(&change, status)?;
+        if let Some(muted) = change.mute {
+            self.mute(key, muted);
+        }
+        let Some(actor) = main else {
+            // Its Dial hears of the end.
+            if change.end.is_some() {
+                world.endpoint.hang_up(now, session, None, world.out);
+            }
+            return Ok(());
+        };
+        self.drive(now, actor, world, |script, out| {
+            if let Some(status) = change.status {
+                script.set_status_callback(status);
+            }
+            if let Some(left) = change.time_limit {
+                script.limit(now, left);
+            }
+            if let Some((start, fallback)) = change.to {
+                script.set_fallback(fallback);
+                script.redirect(now, start, out);
+            }
+            match change.end {
+                Some(End::Complete) => script.hang_up(now, out),
+                Some(End::Cancel) => script.cancel(now, out),
+                None => {}
+            }
+        });
+        Ok(())
+    }
+
+    /// What a leg says is silence to whoever hears it, until that is taken back.
+    fn mute(&mut self, key: Key, on: bool) {
+        let Some(leg) = self.legs.get_mut(key) else { return };
+        leg.is_muted = on;
+        if let Some(media) = &mut leg.media {
+            media.mute(on);
+        }
+    }
+}
+
+/// Before anything is done. `status`: of the call's own script; a leg of a Dial has none.
+fn check(change: &Change, status: Option<CallStatus>) -> Result<(), ControlError> {
+    if change.moves_other_leg {
+        return Err(ControlError::Unsupported("MoveConnectedCallLeg"));
+    }
+    let needs_script = change.to.is_some() || change.time_limit.is_some() || change.status.is_some();
+    if status.is_none() && needs_script {
+        return Err(ControlError::Unsupported("Another document for a leg that a Dial made"));
+    }
+    match status {
+        Some(CallStatus::InProgress) if change.end == Some(End::Cancel) => {
+            let message = "The call is answered: its Status can be completed, not canceled";
+            Err(ControlError::Invalid(message.to_owned()))
+        }
+        // It is over, and only its last recording is not a file yet.
+        Some(
+            CallStatus::Completed
+            | CallStatus::Busy
+            | CallStatus::Failed
+            | CallStatus::NoAnswer
+            | CallStatus::Canceled,
+        ) => Err(ControlError::NotLive),
+        // Nobody has answered it yet: there is nobody to perform a document for.
+        Some(CallStatus::Queued | CallStatus::Ringing) if change.to.is_some() && change.end.is_none() => {
+            Err(ControlError::NotLive)
+        }
+        _ => Ok(()),
+    }
+}

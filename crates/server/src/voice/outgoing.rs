@@ -1,0 +1,168 @@
+//! Calls that the REST interface asks for, and what all calls of ours have: a Call-ID that belongs to this shard, and a
+//! name.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ivr::document::Address;
+use ivr::script::{Call, CallStatus, Direction, Plan, Script};
+use sip::wire::{Uri, escape_user};
+use stdx::Instant;
+use stdx::rng::Rng;
+use stdx::slab::Key;
+
+use super::actor::{Actor, Part};
+use super::dial::Dialing;
+use super::leg::{Leg, NO_SESSION};
+use super::party::{Party, Whose, shown};
+use super::record::Background;
+use super::rows::Row;
+use super::{Owner, Voice, World};
+use crate::shard::Workers;
+
+/// A call that the REST interface asked for.
+pub(super) struct Outgoing {
+    pub(super) sid: String,
+    pub(super) owner: Arc<Owner>,
+    pub(super) to: Address,
+    /// What the callee sees: a number, a name, or a whole address.
+    pub(super) from: String,
+    /// What happens once it is answered.
+    pub(super) plan: Plan,
+    /// How long it may ring.
+    pub(super) timeout: Duration,
+    pub(super) api_version: String,
+    /// Begins with the answer.
+    pub(super) record: Option<Background>,
+}
+
+/// Where this shard's own calls begin.
+pub(super) struct Home {
+    domain: Box<str>,
+    shard: u16,
+    workers: Workers,
+}
+
+impl Home {
+    pub(super) fn new(domain: &str, shard: u16, shards: u16) -> Home {
+        // Responses are not asked about, so the node's number does not matter.
+        Home { domain: domain.into(), shard, workers: Workers::new(0, shards) }
+    }
+
+    pub(super) fn domain(&self) -> &str {
+        &self.domain
+    }
+
+    /// In-dialog requests of the peer go to the shard of the Call-ID: it is drawn until that is this one.
+    pub(super) fn call_id(&self, rng: &mut Rng) -> String {
+        loop {
+            let id = format!("{:016x}{:016x}", rng.next_u64(), rng.next_u64());
+            if self.workers.of_call(id.as_bytes()) == self.shard {
+                return id;
+            }
+        }
+    }
+
+    /// A name-addr for From: of a number or a name in our domain, of `client:` ones too, or of a whole address.
+    pub(super) fn name_of(&self, from: &str) -> Box<str> {
+        let is_whole = Uri::parse(from.as_bytes()).is_ok_and(|uri| uri.is_sip());
+        let bare = from.split('?').next().unwrap_or_default();
+        if is_whole && !bare.contains(['<', '>', '"']) {
+            return format!("<{bare}>").into();
+        }
+        let name = escape_user(from.strip_prefix("client:").unwrap_or(from));
+        let name = if name.is_empty() { "anonymous" } else { &name };
+        format!("<sip:{name}@{}>", self.domain).into()
+    }
+
+    /// A name-addr for To, of a user of ours or of the plan's.
+    pub(super) fn address_of(&self, address: &super::Address) -> Box<str> {
+        let host = if address.host.is_empty() { &self.domain } else { &address.host };
+        format!("<sip:{}@{host}>", escape_user(&address.user)).into()
+    }
+}
+
+impl Voice {
+    /// Begins a call with a script of its own ([`Direction::OutboundApi`]).
+    pub(super) fn start_call(&mut self, now: Instant, call: Outgoing, world: &mut World<'_>) {
+        let Outgoing { sid, owner, to, from, plan, timeout, api_version, record } = call;
+        // The script's leg until a phone has answered, whose leg is then the script's.
+        let mut leg = Leg::new(NO_SESSION, sid.clone(), Arc::clone(&owner), self.ip, &mut self.rng);
+        leg.from = from.as_str().into();
+        let leg = self.add_leg(now, leg);
+        let facts = Call {
+            sid: sid.clone(),
+            account_sid: owner.account.to_string(),
+            from: from.clone(),
+            to: shown(&to),
+            direction: Direction::OutboundApi,
+            caller_name: None,
+            forwarded_from: None,
+            parent_sid: None,
+            api_version,
+            extra: Vec::new(),
+            answered: false,
+        };
+        let actor = self.add_actor(Actor { script: Script::new(facts, plan), leg, part: Part::Main });
+        self.drive(now, actor, world, |script, out| script.start(now, out));
+        let name = self.home.name_of(&from);
+        let mut party = Party::new((actor, Whose::Own), sid, owner, from.into(), name);
+        party.timeout = timeout;
+        party.record = record;
+        self.call_party(now, leg, party, to, world);
+    }
+
+    /// Nobody has answered the call that `actor` waits for.
+    pub(super) fn unanswered(&mut self, now: Instant, actor: Key, status: CallStatus, world: &mut World<'_>) {
+        self.drive(now, actor, world, |script, out| script.handle_unanswered(now, status, out));
+    }
+
+    /// A phone has answered: its leg is the script's from now on.
+    pub(super) fn take_over(&mut self, now: Instant, actor: Key, key: Key, world: &mut World<'_>) {
+        let Some(told) = self.actors.get_mut(actor) else { return };
+        let before = std::mem::replace(&mut told.leg, key);
+        if let Some(leg) = self.legs.get_mut(key) {
+            leg.main = Some(actor);
+            leg.party = None;
+        }
+        if let Some(before) = self.legs.remove(before)
+            && let Some(leg) = self.legs.get_mut(key)
+        {
+            leg.sid = before.sid;
+            leg.from = before.from;
+            leg.row = before.row;
+            leg.notifications = before.notifications;
+            leg.is_muted = before.is_muted;
+        }
+        self.drive(now, actor, world, |script, out| script.handle_answered(now, out));
+    }
+
+    /// Begins to look for a party that `caller`'s script waits for.
+    pub(super) fn call_party(
+        &mut self,
+        now: Instant,
+        caller: Key,
+        mut party: Party,
+        to: Address,
+        world: &mut World<'_>,
+    ) {
+        let (address, hops) = (party.take_address(to), party.hops);
+        if self.has_records && party.whose != Whose::Own {
+            let call = self.call_of_party(party.actor, &party);
+            party.row = Some(Box::new(Row::new(now, &call, "")));
+        }
+        let key = self.parties.insert(party);
+        if let Some(leg) = self.legs.get_mut(caller) {
+            leg.dialing.get_or_insert_with(Box::<Dialing>::default).parties.push(key);
+        }
+        match address {
+            _ if hops == 0 => self.party_failed(now, key, 483, world),
+            Some(address) => self.look_up(key, address, world),
+            // No URI that SIP has.
+            None => self.party_failed(now, key, 416, world),
+        }
+    }
+}

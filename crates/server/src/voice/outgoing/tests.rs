@@ -1,0 +1,231 @@
+//! Calls that the REST interface begins, with a phone that the test plays, and nothing sent over any wire.
+
+use bytes::Bytes;
+use router::Edge;
+use sip::endpoint::{Effect, Endpoint, Listener, Outbox, Settings};
+use sip::transport::{Packet, Source, Transport};
+use sip::wire::{Message, Method, Reply};
+
+use super::*;
+use crate::voice::Numbers;
+use crate::voice::helpers::{Deliver, Done, Helpers, Ticket};
+use crate::voice::recordings::Files;
+use crate::voice::{Common, Reach, Wish};
+
+const US: &str = "127.0.0.1:5060";
+const BOB: &str = "127.0.0.1:5072";
+
+struct Nobody;
+
+impl Deliver for Nobody {
+    fn deliver(&self, _: Ticket, _: Done) {}
+}
+
+struct Stage {
+    voice: Voice,
+    endpoint: Endpoint,
+    out: Outbox,
+    wishes: Vec<Wish>,
+    now: Instant,
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let helpers = Helpers::start(&crate::voice::helpers::Settings::default(), Arc::new(Nobody)).unwrap();
+        let config = crate::config::Voice {
+            media: Some("127.0.0.78".parse().unwrap()),
+            ports: 30_000..=30_999,
+            ..Default::default()
+        };
+        let files = Files::start(&std::env::temp_dir().join("no-recordings"), Arc::new(Nobody)).unwrap();
+        let common = Common::new(
+            config,
+            Numbers::default(),
+            "example.test",
+            Arc::new(helpers),
+            Arc::new(files),
+            "http://127.0.0.1",
+        );
+        let now = Instant::from_unix_seconds(1_700_000_000);
+        Stage {
+            voice: Voice::new(&common, 1, 4).unwrap().unwrap(),
+            endpoint: Endpoint::new(settings(), now),
+            out: Vec::new(),
+            wishes: Vec::new(),
+            now,
+        }
+    }
+
+    fn act(&mut self, act: impl FnOnce(&mut Voice, Instant, &mut World<'_>)) {
+        let mut world = World { endpoint: &mut self.endpoint, out: &mut self.out, wishes: &mut self.wishes };
+        act(&mut self.voice, self.now, &mut world);
+    }
+
+    /// A call to bob, whose address is asked for: the ticket.
+    fn call(&mut self) -> u64 {
+        let owner = Arc::new(Owner { account: "AC1".into(), signing_key: "".into() });
+        let plan = Plan {
+            role: ivr::script::Role::Call,
+            start: ivr::script::Start::Document(b"<Response><Pause length='600'/></Response>".to_vec()),
+            fallback: None,
+            status: None,
+            answer_on_bridge: false,
+            time_limit: None,
+        };
+        let call = Outgoing {
+            sid: "CA1".into(),
+            owner,
+            to: Address::Client { name: "bob".into() },
+            from: "+15550100".into(),
+            plan,
+            timeout: Duration::from_secs(60),
+            api_version: "2010-04-01".into(),
+            record: None,
+        };
+        self.act(|voice, now, world| voice.start_call(now, call, world));
+        let wishes = std::mem::take(&mut self.wishes);
+        let [Wish::Resolve { ticket, address }] = &wishes[..] else { panic!("{wishes:?}") };
+        assert_eq!((&*address.user, &*address.host), ("bob", ""));
+        *ticket
+    }
+
+    /// Bob's phones are at these ports: the INVITEs.
+    fn found(&mut self, ticket: u64, ports: &[u16]) -> Vec<Message> {
+        let reach = |port: &u16| Reach {
+            uri: format!("sip:bob@127.0.0.1:{port}").into(),
+            path: "".into(),
+            received: None,
+        };
+        let group = ports.iter().map(reach).collect();
+        self.act(|voice, now, world| voice.handle_resolved(now, ticket, Ok(vec![group]), world));
+        self.sent()
+    }
+
+    /// Requests that were sent, once all that happens has been told.
+    fn sent(&mut self) -> Vec<Message> {
+        let mut sent = Vec::new();
+        while !self.out.is_empty() {
+            for effect in std::mem::take(&mut self.out) {
+                match effect {
+                    Effect::Transmit(transmit) => sent.push(Message::parse(transmit.bytes).unwrap()),
+                    Effect::Session(event) => {
+                        self.act(|voice, now, world| voice.handle_event(now, event, world));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        sent
+    }
+
+    fn hears(&mut self, bytes: Bytes) -> Vec<Message> {
+        let (local, remote) = (US.parse().unwrap(), BOB.parse().unwrap());
+        let source = Source { transport: Transport::Udp, local, remote, flow: None };
+        self.endpoint.handle_packet(self.now, Packet { bytes, source }, &mut self.out);
+        self.sent()
+    }
+
+    fn reply(&mut self, request: &Message, status: u16) -> Vec<Message> {
+        let mut reply = Reply::new(request, US.parse().unwrap(), status, "So", Some("b"));
+        reply.header("Contact", format!("<sip:bob@{BOB}>").as_bytes());
+        let sdp = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio 4000 RTP/AVP 8\r\n";
+        let is_ok = status == 200 && request.method() == Method::Invite;
+        self.hears(if is_ok { reply.finish_with("application/sdp", sdp.as_bytes()) } else { reply.finish() })
+    }
+
+    /// Legs, ports, parties and lookups.
+    fn left(&self) -> (u64, u64, usize, usize) {
+        let counts = self.voice.counts();
+        (counts.calls, counts.ports, self.voice.parties.len(), self.voice.resolving.len())
+    }
+}
+
+fn settings() -> Settings {
+    Settings {
+        edge: Edge { node: 0, shard: 1 },
+        listeners: vec![Listener::new(Transport::Udp, US.parse().unwrap())],
+        domains: vec!["example.test".into()],
+        timer_c: Duration::from_secs(181),
+        secret: [1; 32],
+        table_seed: [2; 16],
+        registrar: Default::default(),
+        digest: Default::default(),
+        events: Default::default(),
+        service_route: "".into(),
+        flow_timer: 0,
+    }
+}
+
+fn methods(messages: &[Message]) -> Vec<Method> {
+    messages.iter().map(Message::method).collect()
+}
+
+#[test]
+fn a_call_is_the_scripts_once_it_is_answered_and_over_with_its_bye() {
+    let mut stage = Stage::new();
+    let ticket = stage.call();
+    let invites = stage.found(ticket, &[5072, 5073]);
+    assert_eq!(methods(&invites), [Method::Invite, Method::Invite]);
+    let from = String::from_utf8_lossy(invites[0].header(sip::wire::Header::From).unwrap()).into_owned();
+    assert!(from.starts_with("<sip:+15550100@example.test>;tag="), "{from}");
+    for invite in &invites {
+        let shard = Workers::new(0, 4).of_call(invite.call_id().unwrap());
+        assert_eq!(shard, 1, "what the peer says in the dialog comes back to this shard");
+        stage.reply(invite, 180);
+    }
+    let sent = stage.reply(&invites[0], 200);
+    assert_eq!(methods(&sent), [Method::Ack, Method::Cancel]);
+    let live: Vec<_> =
+        stage.voice.legs.iter().map(|(_, leg)| (leg.sid.as_str(), leg.main.is_some())).collect();
+    assert_eq!(live, [("CA1", true)]);
+    stage.act(|voice, now, world| voice.hang_up_all(now, world));
+    assert_eq!(methods(&stage.sent()), [Method::Bye]);
+    assert_eq!(stage.left(), (0, 0, 0, 0));
+}
+
+#[test]
+fn one_that_nobody_takes_is_over() {
+    let mut stage = Stage::new();
+    let ticket = stage.call();
+    let invites = stage.found(ticket, &[5072]);
+    stage.reply(&invites[0], 486);
+    assert_eq!(stage.left(), (0, 0, 0, 0));
+    let ticket = stage.call();
+    stage.act(|voice, now, world| voice.handle_resolved(now, ticket, Err(480), world));
+    assert_eq!(stage.left(), (0, 0, 0, 0));
+}
+
+#[test]
+fn one_that_is_given_up_while_it_is_looked_up_or_rings_leaves_nothing() {
+    let mut stage = Stage::new();
+    let ticket = stage.call();
+    stage.act(|voice, now, world| voice.hang_up_all(now, world));
+    assert_eq!(stage.left(), (0, 0, 0, 0));
+    assert!(stage.found(ticket, &[5072]).is_empty(), "the answer came too late");
+    let ticket = stage.call();
+    let invites = stage.found(ticket, &[5072]);
+    stage.reply(&invites[0], 180);
+    stage.act(|voice, now, world| voice.hang_up_all(now, world));
+    assert_eq!(methods(&stage.sent()), [Method::Cancel]);
+    assert_eq!(stage.left(), (0, 0, 0, 0));
+}
+
+#[test]
+fn the_next_group_is_called_where_the_first_is_not_there() {
+    let mut stage = Stage::new();
+    let ticket = stage.call();
+    let reach = |port: u16| Reach {
+        uri: format!("sip:bob@127.0.0.1:{port}").into(),
+        path: "".into(),
+        received: None,
+    };
+    let groups = vec![vec![reach(5072)], vec![reach(5073)], vec![reach(5074)]];
+    stage.act(|voice, now, world| voice.handle_resolved(now, ticket, Ok(groups), world));
+    let first = stage.sent();
+    let sent = stage.reply(&first[0], 503);
+    assert_eq!(methods(&sent), [Method::Ack, Method::Invite]);
+    assert_eq!(sent[1].uri(), b"sip:bob@127.0.0.1:5073");
+    let sent = stage.reply(&sent[1], 486);
+    assert_eq!(methods(&sent), [Method::Ack], "who is busy was reached");
+    assert_eq!(stage.left(), (0, 0, 0, 0));
+}

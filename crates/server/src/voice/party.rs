@@ -1,0 +1,490 @@
+//! A party: whoever a Dial or the REST interface calls. It is looked up, its phones ring together, groups of them in turn;
+//! the first that answers is the party's leg and the others are hung up. For its script all that is one leg.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ivr::document::{Address as Dialled, Item, Piece};
+use ivr::request::Form;
+use ivr::script::{CallStatus, Id, LegEvent, LegFailure};
+use media::codec::Codec;
+use sip::session::{Cause, Invite, Login, SessionId, body_of};
+use sip::wire::{Header, Message, Uri};
+use stdx::Instant;
+use stdx::slab::Key;
+
+use super::leg::{Leg, NO_SESSION, Partner, codecs_like};
+use super::prompts::Speaking;
+use super::record::Background;
+use super::resolving::What;
+use super::rows::Row;
+use super::{Address, Owner, Reach, Resolved, Voice, Wish, World};
+
+/// What a script's call of somebody has come to.
+pub(super) struct Party {
+    /// Whose script is told.
+    pub(super) actor: Key,
+    pub(super) whose: Whose,
+    pub(super) sid: String,
+    pub(super) owner: Arc<Owner>,
+    /// As scripts know the two.
+    pub(super) from: Box<str>,
+    pub(super) to: String,
+    /// From and To of the INVITE; the second is empty for whom we call directly.
+    from_name: Box<str>,
+    to_name: Box<str>,
+    /// What was dialled, for a host that is none of ours.
+    direct: Option<Box<str>>,
+    headers: Vec<(Box<str>, Box<str>)>,
+    login: Option<Login>,
+    send_digits: Vec<Item>,
+    /// How long its phones ring; as SIP's own patience when zero.
+    pub(super) timeout: Duration,
+    pub(super) codecs: &'static [Codec],
+    /// Max-Forwards.
+    pub(super) hops: u8,
+    /// While its address is looked up.
+    pub(super) ticket: Option<u64>,
+    /// Still to be tried.
+    groups: VecDeque<Vec<Reach>>,
+    /// Its phones that ring, or the one that has answered.
+    pub(super) legs: Vec<Key>,
+    pub(super) is_up: bool,
+    has_started: bool,
+    has_rung: bool,
+    /// The most telling so far.
+    failure: Option<LegFailure>,
+    /// Of the phone that was called last, and that has answered.
+    pub(super) call_id: String,
+    /// `X-` headers of the answer.
+    pub(super) answer_headers: Form,
+    /// What the record says of a Dial's call; one of the REST interface has it with its leg.
+    pub(super) row: Option<Box<Row>>,
+    /// Begins with the answer.
+    pub(super) record: Option<Background>,
+}
+
+/// What a party is to the script that is told of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// A leg of its Dial.
+    Dialed(Id),
+    /// The script's own call, that the REST interface asked for.
+    Own,
+}
+
+impl Party {
+    pub(super) fn new(
+        (actor, whose): (Key, Whose),
+        sid: String,
+        owner: Arc<Owner>,
+        from: Box<str>,
+        from_name: Box<str>,
+    ) -> Party {
+        Party {
+            actor,
+            whose,
+            sid,
+            owner,
+            from,
+            to: String::new(),
+            from_name,
+            to_name: "".into(),
+            direct: None,
+            headers: Vec::new(),
+            login: None,
+            send_digits: Vec::new(),
+            timeout: Duration::ZERO,
+            codecs: codecs_like(None),
+            hops: sip::limits::MAX_FORWARDS,
+            ticket: None,
+            groups: VecDeque::new(),
+            legs: Vec::new(),
+            is_up: false,
+            has_started: false,
+            has_rung: false,
+            failure: None,
+            call_id: String::new(),
+            answer_headers: Form::new(),
+            row: None,
+            record: None,
+        }
+    }
+
+    /// What is to be looked up. `None`: no address, or none of SIP.
+    pub(super) fn take_address(&mut self, to: Dialled) -> Option<Address> {
+        self.to = shown(&to);
+        let of_user = |user: String| Address { user: user.into(), host: "".into(), port: None };
+        let uri = match to {
+            Dialled::Number { number, send_digits } => {
+                self.send_digits = send_digits;
+                // As people write them. RFC 3966 §5.1.1: visual separators mean nothing.
+                return Some(of_user(number.chars().filter(|c| !" -.()".contains(*c)).collect()));
+            }
+            Dialled::Client { name } => return Some(of_user(name)),
+            Dialled::Sip { uri, headers, username, password } => {
+                self.headers = headers.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+                self.login = username
+                    .map(|user| Login { user: user.into(), password: password.unwrap_or_default().into() });
+                uri
+            }
+            Dialled::Uri(uri) => uri,
+            Dialled::Queue(_) => return None,
+        };
+        // COMPAT(RestComm): addresses are written without their scheme, too.
+        let scheme = uri.split(':').next().unwrap_or_default().to_ascii_lowercase();
+        let uri = if matches!(&*scheme, "sip" | "sips") { uri } else { format!("sip:{uri}") };
+        let parsed = Uri::parse(uri.as_bytes()).ok().filter(Uri::is_sip)?;
+        let address = Address {
+            user: parsed.user_decoded().unwrap_or_default().into(),
+            host: parsed.host_lower().into(),
+            port: parsed.port,
+        };
+        self.direct = Some(uri.into());
+        Some(address)
+    }
+
+    /// As its call ends.
+    pub(super) fn status(&self) -> CallStatus {
+        match &self.failure {
+            _ if self.is_up => CallStatus::Completed,
+            Some(failure) => failure.status,
+            None => CallStatus::NoAnswer,
+        }
+    }
+
+    /// Someone was there, and said so: that is more telling than no answer, and any answer more than an error.
+    fn note_failure(&mut self, failure: LegFailure) {
+        let weight = |status| match status {
+            CallStatus::Busy => 2,
+            CallStatus::NoAnswer => 1,
+            _ => 0,
+        };
+        if self.failure.as_ref().is_none_or(|known| weight(failure.status) >= weight(known.status)) {
+            self.failure = Some(failure);
+        }
+    }
+}
+
+/// As a leg's `To`.
+pub(super) fn shown(address: &Dialled) -> String {
+    match address {
+        Dialled::Number { number, .. } => number.clone(),
+        Dialled::Client { name } => format!("client:{name}"),
+        Dialled::Sip { uri, .. } | Dialled::Uri(uri) => uri.clone(),
+        Dialled::Queue(name) => format!("queue:{name}"),
+    }
+}
+
+/// Of a final status. A callee who declines is busy for his caller, as with RestComm.
+fn status_of(code: u16) -> CallStatus {
+    match code {
+        486 | 600 | 603 => CallStatus::Busy,
+        408 | 480 | 487 => CallStatus::NoAnswer,
+        _ => CallStatus::Failed,
+    }
+}
+
+fn failure_of(code: u16, response: Option<&Message>) -> LegFailure {
+    LegFailure {
+        status: status_of(code),
+        code: Some(code),
+        call_id: response.and_then(Message::call_id).map(text),
+        headers: response.map(extra_headers).unwrap_or_default(),
+    }
+}
+
+fn extra_headers(message: &Message) -> Form {
+    let all = message.others().filter(|(name, _)| name.len() > 2 && name[..2].eq_ignore_ascii_case(b"X-"));
+    all.map(|(name, value)| (text(name), text(value))).collect()
+}
+
+pub(super) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+impl Voice {
+    pub(super) fn look_up(&mut self, key: Key, address: Address, world: &mut World<'_>) {
+        let to_name = self.home.address_of(&address);
+        let Some(party) = self.parties.get_mut(key) else { return };
+        let ticket = self.resolving.add(What::Party(key));
+        party.ticket = Some(ticket);
+        party.to_name = to_name;
+        world.wishes.push(Wish::Resolve { ticket, address });
+    }
+
+    pub(super) fn party_resolved(
+        &mut self,
+        now: Instant,
+        key: Key,
+        resolved: Resolved,
+        world: &mut World<'_>,
+    ) {
+        let Some(party) = self.parties.get_mut(key) else { return };
+        party.ticket = None;
+        match resolved {
+            Err(status) => return self.party_failed(now, key, status, world),
+            Ok(groups) => party.groups = groups.into(),
+        }
+        // Where the plan knows no way the application's word is one: the document comes from whoever the number belongs
+        // to, not from the caller, so this relays for no stranger.
+        if party.groups.is_empty()
+            && let Some(uri) = party.direct.clone()
+        {
+            party.to_name = "".into();
+            party.groups.push_back(vec![Reach { uri, path: "".into(), received: None }]);
+        }
+        self.ring_next(now, key, world);
+    }
+
+    /// The next group of phones; after the last one the party has failed.
+    fn ring_next(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
+        while let Some(group) = self.parties.get_mut(key).and_then(|party| party.groups.pop_front()) {
+            for reach in group {
+                self.ring_phone(now, key, &reach, world);
+            }
+            let Some(party) = self.parties.get_mut(key) else { return };
+            if party.legs.is_empty() {
+                continue;
+            }
+            let (actor, whose, sid) = (party.actor, party.whose, party.sid.clone());
+            let is_first = !std::mem::replace(&mut party.has_started, true);
+            if let (Whose::Dialed(id), true) = (whose, is_first) {
+                let started = LegEvent::Started { sid };
+                self.drive(now, actor, world, |script, out| script.handle_leg(now, id, started, out));
+            }
+            return;
+        }
+        self.party_failed(now, key, 404, world);
+    }
+
+    /// One phone. Where it cannot be, that is the party's failure unless another is better.
+    fn ring_phone(&mut self, now: Instant, key: Key, reach: &Reach, world: &mut World<'_>) {
+        let Some(party) = self.parties.get(key) else { return };
+        let host = Uri::parse(reach.uri.as_bytes()).ok().and_then(|uri| uri.host_ip());
+        let trusted = reach.received.map(|received| received.remote.ip()).or(host);
+        // A name's address is not known here, and no media comes from 0.0.0.0: only what the SDP says counts.
+        let trusted = trusted.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        // A call of the interface's own has its sid with the leg that its script is on.
+        let sid = if party.whose == Whose::Own { String::new() } else { party.sid.clone() };
+        let mut leg = Leg::new(NO_SESSION, sid, Arc::clone(&party.owner), trusted, &mut self.rng);
+        leg.party = Some(key);
+        leg.codecs = party.codecs;
+        leg.hops = party.hops;
+        let leg = self.add_leg(now, leg);
+        match self.invite_phone(now, key, leg, reach, world) {
+            Ok(session) => {
+                self.attach(leg, session);
+                if let Some(party) = self.parties.get_mut(key) {
+                    party.legs.push(leg);
+                }
+            }
+            Err(status) => {
+                self.remove(now, leg, world);
+                if let Some(party) = self.parties.get_mut(key) {
+                    party.note_failure(failure_of(status, None));
+                }
+            }
+        }
+    }
+
+    fn invite_phone(
+        &mut self,
+        now: Instant,
+        key: Key,
+        leg: Key,
+        reach: &Reach,
+        world: &mut World<'_>,
+    ) -> Result<SessionId, u16> {
+        let offer = self.describe(leg).map_err(|refused| refused.status)?;
+        let call_id = self.home.call_id(&mut self.rng);
+        let party = self.parties.get_mut(key).ok_or(500_u16)?;
+        party.call_id.clone_from(&call_id);
+        let invite = Invite {
+            target: reach.uri.clone(),
+            path: reach.path.clone(),
+            received: reach.received,
+            from: party.from_name.clone(),
+            to: party.to_name.clone(),
+            call_id: call_id.into(),
+            headers: party.headers.clone(),
+            offer,
+            login: party.login.clone(),
+            hops: party.hops,
+            timeout: party.timeout,
+        };
+        world.endpoint.invite(now, invite, world.out).map_err(|_| 500)
+    }
+
+    /// 101 to 199.
+    pub(super) fn rang(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        response: &Message,
+        world: &mut World<'_>,
+    ) {
+        let Some(&leg) = self.by_session.get(&session) else { return };
+        let Some(key) = self.legs.get(leg).and_then(|leg| leg.party) else { return };
+        let Some(party) = self.parties.get_mut(key).filter(|party| !party.is_up) else { return };
+        let (actor, whose) = (party.actor, party.whose);
+        let is_first = !std::mem::replace(&mut party.has_rung, true);
+        if let Some(sdp) = body_of(response) {
+            self.settled_early(session, &sdp);
+            self.hear_early(actor, leg);
+        }
+        match whose {
+            _ if !is_first => {}
+            Whose::Dialed(id) => {
+                self.drive(now, actor, world, |script, out| {
+                    script.handle_leg(now, id, LegEvent::Ringing, out);
+                });
+            }
+            Whose::Own => self.drive(now, actor, world, |script, out| script.handle_ringing(now, out)),
+        }
+    }
+
+    /// What a callee says before he answers, an announcement perhaps, the caller hears instead of our ringing; where
+    /// several ring nobody could say whose.
+    fn hear_early(&mut self, actor: Key, phone: Key) {
+        let Some((caller, leg)) = self.leg_of(actor) else { return };
+        let is_alone = leg.dialing.as_ref().is_some_and(|dialing| dialing.parties.len() == 1);
+        if !is_alone || leg.media.is_none() || leg.partner != Partner::Nobody {
+            return;
+        }
+        if self.legs.get(phone).is_some_and(|phone| phone.media.is_some()) {
+            self.stop_ringing(caller);
+            self.join(caller, phone);
+        }
+    }
+
+    /// The first of a party's phones has answered.
+    pub(super) fn answered(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        response: &Message,
+        world: &mut World<'_>,
+    ) {
+        let Some(&leg) = self.by_session.get(&session) else { return };
+        let Some(key) = self.legs.get(leg).and_then(|leg| leg.party) else { return };
+        if let Some(sdp) = body_of(response) {
+            self.settled(session, &sdp);
+        }
+        if self.legs.get(leg).is_some_and(|leg| leg.media.is_none()) {
+            // RFC 3261 §13.2.2.4: an answer that is not acceptable is acknowledged, and then comes a BYE.
+            return self.phone_failed(now, key, leg, failure_of(488, Some(response)), world);
+        }
+        let Some(party) = self.parties.get_mut(key).filter(|party| !party.is_up) else { return };
+        party.is_up = true;
+        party.groups.clear();
+        party.call_id = response.call_id().map(text).unwrap_or_default();
+        party.answer_headers = extra_headers(response);
+        if let Some(row) = &mut party.row {
+            row.answered_by(now, &party.call_id, world);
+        }
+        let losers = std::mem::replace(&mut party.legs, vec![leg]);
+        let (actor, whose) = (party.actor, party.whose);
+        for loser in losers.into_iter().filter(|loser| *loser != leg) {
+            self.remove(now, loser, world);
+        }
+        self.send_first_digits(now, key, leg, world);
+        match whose {
+            Whose::Dialed(id) => self.drive(now, actor, world, |script, out| {
+                script.handle_leg(now, id, LegEvent::Answered, out);
+            }),
+            Whose::Own => {
+                let record = self.parties.remove(key).and_then(|party| party.record);
+                self.take_over(now, actor, leg, world);
+                if let Some(how) = record {
+                    self.begin_recording(now, leg, how, world);
+                }
+            }
+        }
+    }
+
+    /// A Number's `sendDigits`. The caller is joined meanwhile, and hears what they do.
+    fn send_first_digits(&mut self, now: Instant, key: Key, leg_key: Key, world: &mut World<'_>) {
+        let Some(party) = self.parties.get_mut(key) else { return };
+        let items = std::mem::take(&mut party.send_digits);
+        let (actor, whose) = (party.actor, party.whose);
+        let Some(leg) = self.legs.get_mut(leg_key).filter(|_| !items.is_empty()) else { return };
+        let (Whose::Dialed(id), Some(media)) = (whose, &leg.media) else { return };
+        let pieces: Vec<Piece> =
+            items.into_iter().map(|item| Piece { items: vec![item], loops: 1 }).collect();
+        // Nobody waits for its end: a leg's number is no prompt's.
+        let codec = media.negotiated().audio.codec;
+        leg.speaking = Some(Box::new(Speaking::new(actor, id, &pieces, codec, |_, _| None)));
+        self.go_on(now, leg_key, world);
+    }
+
+    /// A session of one of its phones is over, for whatever reason.
+    pub(super) fn phone_ended(
+        &mut self,
+        now: Instant,
+        key: Key,
+        leg: Key,
+        cause: &Cause,
+        world: &mut World<'_>,
+    ) {
+        let Some(party) = self.parties.get(key) else { return };
+        if party.is_up {
+            return self.end_party(now, key, world);
+        }
+        let failure = match cause {
+            Cause::Failed { status, response } => failure_of(*status, response.as_deref()),
+            Cause::Timeout => failure_of(408, None),
+            _ => failure_of(487, None),
+        };
+        self.phone_failed(now, key, leg, failure, world);
+    }
+
+    fn phone_failed(&mut self, now: Instant, key: Key, leg: Key, failure: LegFailure, world: &mut World<'_>) {
+        self.remove(now, leg, world);
+        let Some(party) = self.parties.get_mut(key) else { return };
+        let code = failure.code.unwrap_or_default();
+        party.note_failure(failure);
+        party.legs.retain(|known| *known != leg);
+        // RFC 3261 §16.7 item 5: a 6xx is for all of them.
+        let others = if code >= 600 { std::mem::take(&mut party.legs) } else { Vec::new() };
+        let (is_over, actor) = (party.legs.is_empty(), party.actor);
+        for other in others {
+            self.remove(now, other, world);
+        }
+        if !is_over {
+            return;
+        }
+        // The next group stands in where this one could not be reached, not where somebody said no.
+        if !matches!(code, 408 | 503) {
+            return self.party_failed(now, key, code, world);
+        }
+        self.ring_next(now, key, world);
+        if let Some(caller) = self.actors.get(actor).map(|actor| actor.leg) {
+            self.start_ringing(caller);
+        }
+    }
+
+    /// Nobody has answered; the script is told of the most telling reason, and at last of this one.
+    pub(super) fn party_failed(&mut self, now: Instant, key: Key, code: u16, world: &mut World<'_>) {
+        if let Some(party) = self.parties.get_mut(key) {
+            party.failure.get_or_insert_with(|| failure_of(code, None));
+        }
+        // A recording of the ringing is kept, but no connection has it.
+        let Some((party, _)) = self.forget_party(now, key, world) else { return };
+        let failure = party.failure.unwrap_or_else(|| failure_of(code, None));
+        match party.whose {
+            Whose::Own => self.unanswered(now, party.actor, failure.status, world),
+            Whose::Dialed(id) => {
+                let failed = LegEvent::Failed(failure);
+                self.drive(now, party.actor, world, |script, out| script.handle_leg(now, id, failed, out));
+            }
+        }
+    }
+}
+
+/// Of a Refer-To, a Contact or the like.
+pub(super) fn uri_in(message: &Message, header: Header) -> Option<String> {
+    sip::wire::Address::parse(message.header(header)?).map(|address| text(address.uri))
+}

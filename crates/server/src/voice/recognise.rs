@@ -1,0 +1,284 @@
+//! Speech input: a caller's words go to the recogniser, and what it makes of them to the script. And recordings, which
+//! become text.
+
+use std::sync::Arc;
+
+use ivr::document::code;
+use ivr::request::{Form, Request, Target};
+use ivr::script::{Recognition, Speech};
+use media::speech::{SpeechEvent, SpeechOptions};
+use stdx::Instant;
+use stdx::slab::Key;
+use store::rest::RestWrite;
+use store::rest::types::{Common, Transcription};
+
+use super::helpers::{Heard, Listener};
+use super::record::{Recording, millis, write};
+use super::{Owner, Voice, World, limits};
+
+/// One who listens to what a caller says.
+pub(super) struct Ear {
+    actor: Key,
+    how: Recognition,
+    /// Hz, of what it is given.
+    rate: u32,
+    /// What came before speech was noticed.
+    before: Vec<i16>,
+    state: Hearing,
+    /// Words that are not final yet.
+    words: Option<Speech>,
+}
+
+enum Hearing {
+    /// Nobody speaks.
+    Silence,
+    Speech {
+        ticket: u64,
+        listener: Listener,
+        since: Instant,
+    },
+    /// All was said, and the recogniser thinks.
+    Deciding {
+        ticket: u64,
+        _listener: Listener,
+    },
+    /// Nobody is there to understand.
+    Deaf,
+}
+
+/// A recording whose text is awaited.
+pub(super) struct Transcribing {
+    row: Transcription,
+    owner: Arc<Owner>,
+    call: String,
+    callback: Option<Target>,
+}
+
+impl Ear {
+    pub(super) fn put(&mut self, samples: &[i16]) {
+        match &self.state {
+            Hearing::Silence => {
+                self.before.extend_from_slice(samples);
+                let most = (self.rate / 1_000 * limits::BEFORE_SPEECH_MS) as usize;
+                self.before.drain(..self.before.len().saturating_sub(most));
+            }
+            Hearing::Speech { listener, .. } => listener.put(samples),
+            Hearing::Deciding { .. } | Hearing::Deaf => {}
+        }
+    }
+
+    fn ticket(&self) -> Option<u64> {
+        match &self.state {
+            Hearing::Speech { ticket, .. } | Hearing::Deciding { ticket, .. } => Some(*ticket),
+            Hearing::Silence | Hearing::Deaf => None,
+        }
+    }
+
+    /// All was said.
+    fn end(&mut self) {
+        match std::mem::replace(&mut self.state, Hearing::Silence) {
+            Hearing::Speech { ticket, mut listener, .. } => {
+                listener.end();
+                self.state = Hearing::Deciding { ticket, _listener: listener };
+            }
+            state => self.state = state,
+        }
+    }
+}
+
+impl Voice {
+    /// Speech input, besides digits.
+    pub(super) fn recognise(&mut self, now: Instant, actor: Key, how: Recognition, world: &mut World<'_>) {
+        let Some((key, leg)) = self.leg_of(actor) else { return };
+        let Some(media) = &mut leg.media else { return };
+        let recording = leg.recording.get_or_insert_with(|| Box::new(Recording::new()));
+        if !recording.has_room(media) {
+            let text = "the caller's words are not heard: a recording has another sampling rate".to_owned();
+            return self.warn(now, key, code::RECOGNITION, text, world);
+        }
+        let end_ms = millis(how.end_of_speech.unwrap_or(limits::END_OF_SPEECH));
+        media.detect_speech(Some(SpeechOptions { silence_ms: 0, end_ms }));
+        let rate = media.rate();
+        let (before, state, words) = (Vec::new(), Hearing::Silence, None);
+        recording.ear = Some(Box::new(Ear { actor, how, rate, before, state, words }));
+        recording.arrange(media);
+        self.recordings.attend(key);
+    }
+
+    /// Whatever is said, nobody wants to know.
+    pub(super) fn stop_recognising(&mut self, _now: Instant, actor: Key, _world: &mut World<'_>) {
+        let Some((_, leg)) = self.leg_of(actor) else { return };
+        let Some(recording) = &mut leg.recording else { return };
+        if recording.ear.take_if(|ear| ear.actor == actor).is_none() {
+            return;
+        }
+        if let Some(media) = &mut leg.media {
+            media.detect_speech(None);
+            recording.arrange(media);
+        }
+    }
+
+    fn ear(&mut self, key: Key) -> Option<&mut Ear> {
+        self.legs.get_mut(key)?.recording.as_mut()?.ear.as_deref_mut()
+    }
+
+    /// Somebody began to speak, or stopped.
+    pub(super) fn ear_heard(&mut self, now: Instant, key: Key, event: SpeechEvent, world: &mut World<'_>) {
+        let Some(ear) = self.ear(key) else { return };
+        match (event, &ear.state) {
+            (SpeechEvent::Started, Hearing::Silence) => self.begin_utterance(now, key, world),
+            (SpeechEvent::Ended { .. }, Hearing::Speech { .. }) => ear.end(),
+            // What is said while the recogniser thinks is not heard.
+            _ => {}
+        }
+    }
+
+    fn begin_utterance(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
+        let Some(leg) = self.legs.get_mut(key) else { return };
+        let (Some(media), Some(recording)) = (&mut leg.media, &mut leg.recording) else { return };
+        // The beginning is not in a whole piece yet.
+        recording.flush(media);
+        let Some(ear) = &mut recording.ear else { return };
+        let (ticket, listener) = self.asks.recognise(&ear.how, ear.rate);
+        let before = std::mem::take(&mut ear.before);
+        match listener {
+            Ok(listener) => {
+                listener.put(&before);
+                ear.state = Hearing::Speech { ticket, listener, since: now };
+                let actor = ear.actor;
+                self.drive(now, actor, world, |script, _| script.handle_speaking(now, true));
+            }
+            Err(problem) => {
+                ear.state = Hearing::Deaf;
+                self.warn(
+                    now,
+                    key,
+                    code::RECOGNITION,
+                    format!("the caller's words are not heard: {problem}"),
+                    world,
+                );
+            }
+        }
+    }
+
+    /// Every tick: nobody speaks for longer than allowed.
+    pub(super) fn mind_ear(&mut self, now: Instant, key: Key) {
+        if let Some(ear) = self.ear(key)
+            && let Hearing::Speech { since, .. } = ear.state
+            && now.since(since) >= ear.how.max_speech
+        {
+            ear.end();
+        }
+    }
+
+    /// From the recogniser. Of those whom nobody listens to any more, nothing is to be said.
+    pub(super) fn heard(&mut self, now: Instant, ticket: u64, heard: Heard, world: &mut World<'_>) {
+        let is_it = |key: &Key| {
+            let recording = self.legs.get(*key).and_then(|leg| leg.recording.as_ref());
+            recording.and_then(|recording| recording.ear.as_ref()).and_then(|ear| ear.ticket())
+                == Some(ticket)
+        };
+        let Some(key) = self.recordings.legs().iter().copied().find(is_it) else { return };
+        let Some(ear) = self.ear(key) else { return };
+        let actor = ear.actor;
+        let speech = match heard {
+            Heard::Words(speech) if speech.is_final => {
+                ear.words = None;
+                Some(speech)
+            }
+            Heard::Words(speech) => {
+                ear.words = Some(speech.clone());
+                Some(speech).filter(|_| ear.how.partial)
+            }
+            Heard::Over(result) => {
+                ear.state = Hearing::Silence;
+                // Its last words are its last word.
+                let words = ear.words.take().map(|words| Speech { is_final: true, ..words });
+                if let Err(problem) = result {
+                    self.warn(now, key, code::RECOGNITION, problem, world);
+                }
+                self.drive(now, actor, world, |script, _| script.handle_speaking(now, false));
+                words
+            }
+        };
+        if let Some(speech) = speech {
+            self.drive(now, actor, world, |script, out| script.handle_speech(now, speech, out));
+        }
+    }
+
+    /// A recording to text, which the record and the application get.
+    pub(super) fn transcribe(
+        &mut self,
+        now: Instant,
+        actor: Key,
+        recording: &str,
+        callback: Option<Target>,
+        world: &mut World<'_>,
+    ) {
+        let random = (u128::from(self.rng.next_u64()) << 64) | u128::from(self.rng.next_u64());
+        let Some((_, leg)) = self.leg_of(actor) else { return };
+        let (owner, call) = (Arc::clone(&leg.owner), leg.sid.clone());
+        let Some(path) = self.recordings.files().path(recording) else { return };
+        let common = Common {
+            sid: ivr::sid::new(ivr::sid::TRANSCRIPTION, random),
+            account: owner.account.to_string(),
+            created_at: now,
+            updated_at: now,
+        };
+        let row = Transcription {
+            common,
+            recording_sid: recording.to_owned(),
+            status: "in-progress".to_owned(),
+            ..Transcription::default()
+        };
+        write(&row, RestWrite::Insert, world);
+        let ticket = self.asks.transcribe(path);
+        self.recordings.transcribing.insert(ticket, Transcribing { row, owner, call, callback });
+    }
+
+    pub(super) fn transcribed(
+        &mut self,
+        now: Instant,
+        ticket: u64,
+        result: Result<String, String>,
+        world: &mut World<'_>,
+    ) {
+        let Some(Transcribing { mut row, owner, call, callback }) =
+            self.recordings.transcribing.remove(&ticket)
+        else {
+            return;
+        };
+        row.common.updated_at = now;
+        match result {
+            Ok(text) => {
+                "completed".clone_into(&mut row.status);
+                row.text = text.chars().take(limits::TRANSCRIPTION).collect();
+            }
+            Err(problem) => {
+                "failed".clone_into(&mut row.status);
+                tracing::warn!(sid = call, recording = row.recording_sid, problem, "no transcription");
+            }
+        }
+        write(&row, RestWrite::Replace, world);
+        if let Some(target) = callback {
+            let form = self.of_transcription(&row, &owner, call);
+            let request = Request { method: target.method, url: target.url, form };
+            self.asks.tell(request.to_wire(&owner.signing_key));
+        }
+    }
+
+    fn of_transcription(&self, row: &Transcription, owner: &Owner, call: String) -> Form {
+        let url = |kind: &str, sid: &str| self.recordings.url(&owner.account, kind, sid);
+        let values = [
+            ("AccountSid", owner.account.to_string()),
+            ("CallSid", call),
+            ("TranscriptionSid", row.common.sid.clone()),
+            ("TranscriptionText", row.text.clone()),
+            ("TranscriptionStatus", row.status.clone()),
+            ("TranscriptionUrl", url("Transcriptions", &row.common.sid)),
+            ("RecordingSid", row.recording_sid.clone()),
+            ("RecordingUrl", format!("{}.wav", url("Recordings", &row.recording_sid))),
+        ];
+        values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+}

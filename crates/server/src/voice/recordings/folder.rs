@@ -1,0 +1,108 @@
+//! The folder of recordings: names, what a crash left, and finished files for whoever listens to them.
+
+use std::fs;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use media::record::HEADER_LEN;
+
+pub(super) struct Folder {
+    path: PathBuf,
+}
+
+/// A finished recording.
+#[derive(Debug)]
+pub(crate) struct Sound {
+    /// Bytes of the WAV file.
+    pub(crate) len: u64,
+    pub(crate) file: fs::File,
+}
+
+const PART: &str = ".wav.part";
+
+/// Nothing else becomes a part of a path.
+fn is_sid(sid: &str) -> bool {
+    let digits = sid.strip_prefix(ivr::sid::RECORDING).unwrap_or_default();
+    digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+impl Folder {
+    pub(super) fn new(path: &Path) -> Folder {
+        Folder { path: path.to_owned() }
+    }
+
+    /// Where a finished one is. `None`: no name of a recording.
+    pub(super) fn path(&self, sid: &str) -> Option<PathBuf> {
+        is_sid(sid).then(|| self.path.join(format!("{sid}.wav")))
+    }
+
+    pub(super) fn part(&self, sid: &str) -> Option<PathBuf> {
+        is_sid(sid).then(|| self.path.join(format!("{sid}{PART}")))
+    }
+
+    pub(super) fn open(&self, sid: &str) -> Option<Sound> {
+        let file = fs::File::open(self.path(sid)?).ok()?;
+        let len = file.metadata().ok().filter(fs::Metadata::is_file)?.len();
+        Some(Sound { len, file })
+    }
+
+    pub(super) fn delete(&self, sid: &str) -> io::Result<()> {
+        let Some(path) = self.path(sid) else { return Ok(()) };
+        match fs::remove_file(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Begins one. The folder is made with the first.
+    pub(super) fn create(&self, part: &Path) -> io::Result<fs::File> {
+        fs::create_dir_all(&self.path)?;
+        fs::OpenOptions::new().write(true).create(true).truncate(true).open(part)
+    }
+
+    /// Complete on the disk, and under its own name.
+    pub(super) fn complete(&self, file: &fs::File, sid: &str) -> io::Result<()> {
+        let (Some(part), Some(path)) = (self.part(sid), self.path(sid)) else { return Ok(()) };
+        file.sync_all()?;
+        fs::rename(part, path)?;
+        fs::File::open(&self.path)?.sync_all()
+    }
+
+    /// What a crash left: sound is kept, nothing else.
+    pub(super) fn repair(&self) {
+        let Ok(entries) = fs::read_dir(&self.path) else { return };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let Some(sid) = name.to_str().and_then(|name| name.strip_suffix(PART)) else { continue };
+            if !is_sid(sid) {
+                continue;
+            }
+            match self.repair_one(sid, &entry.path()) {
+                Ok(0) => tracing::info!(sid, "a recording that a crash left had no sound, and is removed"),
+                Ok(bytes) => tracing::warn!(sid, bytes, "a recording that a crash left is complete now"),
+                Err(error) => tracing::warn!(sid, %error, "a recording that a crash left cannot be repaired"),
+            }
+        }
+    }
+
+    /// Bytes of sound.
+    fn repair_one(&self, sid: &str, part: &Path) -> io::Result<u32> {
+        let mut file = fs::OpenOptions::new().read(true).write(true).open(part)?;
+        let mut header = [0; HEADER_LEN];
+        let whole = file.read_exact(&mut header).is_ok() && header.starts_with(b"RIFF");
+        let sound = file.metadata()?.len().saturating_sub(HEADER_LEN as u64);
+        let width = u64::from(u16::from_le_bytes([header[32], header[33]])).max(1);
+        let sound = u32::try_from(sound / width * width).unwrap_or(u32::MAX - 64);
+        if !whole || sound == 0 {
+            fs::remove_file(part)?;
+            return Ok(0);
+        }
+        file.set_len(HEADER_LEN as u64 + u64::from(sound))?;
+        for (position, size) in [(4, sound + 36), (40, sound)] {
+            file.seek(SeekFrom::Start(position))?;
+            file.write_all(&size.to_le_bytes())?;
+        }
+        self.complete(&file, sid)?;
+        Ok(sound)
+    }
+}

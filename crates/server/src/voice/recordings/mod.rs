@@ -1,0 +1,157 @@
+//! Recordings as files, written away from the shards: one thread appends, another makes sure of what is complete.
+//!
+//! A file is `<sid>.wav.part` until its last byte is on the disk; then it is `<sid>.wav`, and only then its shard is
+//! told of it.
+
+mod folder;
+mod writer;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use media::record::File;
+use tokio::sync::mpsc::OwnedPermit;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+use super::helpers::{Deliver, Ticket};
+use super::limits;
+use folder::Folder;
+use writer::{Job, Op};
+
+pub(crate) use folder::Sound;
+
+/// All recordings of the node. Ends, once all that was said is written, when it is dropped.
+pub(crate) struct Files {
+    folder: Arc<Folder>,
+    jobs: mpsc::Sender<Job>,
+    places: Arc<Semaphore>,
+    /// The word that ends the writer always has its place.
+    stop: Option<OwnedPermit<Job>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Files {
+    /// Repairs first what a crash left in the folder. Answers come as `Done::Written`.
+    pub(crate) fn start(folder: &Path, deliver: Arc<dyn Deliver>) -> std::io::Result<Files> {
+        Files::with(folder, deliver, limits::RECORDINGS)
+    }
+
+    fn with(folder: &Path, deliver: Arc<dyn Deliver>, most: usize) -> std::io::Result<Files> {
+        let folder = Arc::new(Folder::new(folder));
+        folder.repair();
+        let (jobs, todo) = mpsc::channel(most + limits::RECORDED_PIECES + 1);
+        let stop = jobs.clone().try_reserve_owned().ok();
+        let writer = writer::Writer::new(Arc::clone(&folder), deliver);
+        let thread = std::thread::Builder::new().name("recordings".into()).spawn(move || writer.run(todo))?;
+        let places = Arc::new(Semaphore::new(most));
+        Ok(Files { folder, jobs, places, stop, thread: Some(thread) })
+    }
+
+    /// A new file. Told of by `Done::Written` once: when it is closed, or as soon as it cannot be written.
+    ///
+    /// # Errors
+    /// When too many are open.
+    pub(crate) fn create(&self, ticket: Ticket, sid: &str) -> Result<OpenFile, String> {
+        let busy = || "too many recordings are being written".to_owned();
+        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| busy())?;
+        let close = self.jobs.clone().try_reserve_owned().map_err(|_| busy())?;
+        let open = Job::Open { ticket, sid: sid.into() };
+        self.jobs.try_send(open).map_err(|_| busy())?;
+        Ok(OpenFile { ticket, jobs: self.jobs.clone(), close: Some(close), ops: Vec::new(), _place: place })
+    }
+
+    /// A recording that is complete. `None`: there is none of that name.
+    pub(crate) fn open(&self, sid: &str) -> Option<Sound> {
+        self.folder.open(sid)
+    }
+
+    /// # Errors
+    /// When it is there and cannot be deleted.
+    pub(crate) fn delete(&self, sid: &str) -> std::io::Result<()> {
+        self.folder.delete(sid)
+    }
+
+    pub(crate) fn path(&self, sid: &str) -> Option<std::path::PathBuf> {
+        self.folder.path(sid)
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            stop.send(Job::Stop);
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A file that a shard writes: what is done to it is collected, and sent in one piece.
+pub(crate) struct OpenFile {
+    ticket: Ticket,
+    jobs: mpsc::Sender<Job>,
+    /// Its last job always has a place.
+    close: Option<OwnedPermit<Job>>,
+    ops: Vec<Op>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl OpenFile {
+    pub(crate) fn ticket(&self) -> u64 {
+        self.ticket.id
+    }
+
+    /// # Errors
+    /// When the disk does not keep up. The file is then to be closed.
+    pub(crate) fn flush(&mut self) -> Result<(), String> {
+        if self.ops.is_empty() {
+            return Ok(());
+        }
+        let job = Job::Write { ticket: self.ticket, ops: std::mem::take(&mut self.ops) };
+        self.jobs.try_send(job).map_err(|error| match error {
+            TrySendError::Full(_) => "the disk does not keep up with the recordings".to_owned(),
+            TrySendError::Closed(_) => "the node leaves".to_owned(),
+        })
+    }
+
+    /// Complete, or not to be kept.
+    pub(crate) fn close(mut self, keep: bool) {
+        self.end(keep);
+    }
+
+    fn end(&mut self, keep: bool) {
+        if let Some(place) = self.close.take() {
+            place.send(Job::Close { ticket: self.ticket, ops: std::mem::take(&mut self.ops), keep });
+        }
+    }
+}
+
+/// Whoever forgets a file does not leave it behind.
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        self.end(false);
+    }
+}
+
+impl File for OpenFile {
+    fn append(&mut self, bytes: &[u8]) {
+        match self.ops.last_mut() {
+            Some(Op::Append(last)) => last.extend_from_slice(bytes),
+            _ => self.ops.push(Op::Append(bytes.to_vec())),
+        }
+    }
+
+    fn write_at(&mut self, position: u32, bytes: &[u8]) {
+        self.ops.push(Op::WriteAt(position, bytes.into()));
+    }
+
+    fn truncate(&mut self, len: u32) {
+        self.ops.push(Op::Truncate(len));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+use std::os::unix::fs::symlink;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
+
+use media::record::{RecordOptions, Recorder};
+use media::wav::Wav;
+
+use super::*;
+use crate::voice::helpers::Done;
+
+struct Told(std::sync::Mutex<SyncSender<(u64, Result<(), String>)>>);
+
+impl Deliver for Told {
+    fn deliver(&self, ticket: Ticket, done: Done) {
+        if let Done::Written(result) = done {
+            self.0.lock().unwrap().send((ticket.id, result)).unwrap();
+        }
+    }
+}
+
+type Answers = Receiver<(u64, Result<(), String>)>;
+
+fn start(folder: &Path) -> (Files, Answers) {
+    let (sender, answers) = sync_channel(16);
+    (Files::start(folder, Arc::new(Told(std::sync::Mutex::new(sender)))).unwrap(), answers)
+}
+
+fn next(answers: &Answers) -> (u64, Result<(), String>) {
+    answers.recv_timeout(Duration::from_secs(20)).unwrap()
+}
+
+fn sid(number: u128) -> String {
+    ivr::sid::new(ivr::sid::RECORDING, number)
+}
+
+const OPTIONS: RecordOptions = RecordOptions { rate: 8_000, channels: 1, trim: false, max_ms: 0 };
+
+fn record(files: &Files, number: u64, samples: &[i16]) -> (Recorder, OpenFile) {
+    let ticket = Ticket { shard: 0, id: number };
+    let mut file = files.create(ticket, &sid(u128::from(number))).unwrap();
+    let mut recorder = Recorder::new(OPTIONS, &mut file);
+    recorder.handle(samples, &mut file);
+    file.flush().unwrap();
+    (recorder, file)
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap().flatten();
+    let mut names: Vec<String> = entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_recording_is_a_file_once_it_is_told_of() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("made/when/needed");
+    let (files, answers) = start(&folder);
+    assert!(!folder.exists());
+    let samples: Vec<i16> = (0..8_000).collect();
+    let (recorder, mut file) = record(&files, 1, &samples);
+    assert_eq!(recorder.finish(&mut file), 1_000);
+    file.close(true);
+    assert_eq!(next(&answers), (1, Ok(())));
+    assert_eq!(names(&folder), [format!("{}.wav", sid(1))]);
+    let mut sound = files.open(&sid(1)).unwrap();
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut sound.file, &mut bytes).unwrap();
+    assert_eq!(sound.len, bytes.len() as u64);
+    assert_eq!(Wav::parse(&bytes).unwrap().samples, samples);
+    files.delete(&sid(1)).unwrap();
+    files.delete(&sid(1)).unwrap();
+    assert!(files.open(&sid(1)).is_none());
+}
+
+#[test]
+fn what_is_forgotten_or_not_wanted_leaves_no_file() {
+    let place = tempfile::tempdir().unwrap();
+    let (files, answers) = start(place.path());
+    record(&files, 1, &[1; 800]).1.close(false);
+    drop(record(&files, 2, &[1; 800]));
+    assert_eq!((next(&answers), next(&answers)), ((1, Ok(())), (2, Ok(()))));
+    assert_eq!(names(place.path()), [""; 0]);
+}
+
+#[test]
+fn a_full_disk_is_told_of_at_once_with_file_and_reason() {
+    let place = tempfile::tempdir().unwrap();
+    let part = place.path().join(format!("{}.wav.part", sid(1)));
+    symlink("/dev/full", &part).unwrap();
+    let (files, answers) = start(place.path());
+    // What repairs at the start leaves alone what is no file of sound.
+    if !part.is_symlink() {
+        symlink("/dev/full", &part).unwrap();
+    }
+    let (_, file) = record(&files, 1, &[1; 800]);
+    let (id, told) = next(&answers);
+    let told = told.unwrap_err();
+    assert_eq!(id, 1);
+    assert!(told.contains(&sid(1)) && told.contains("No space left"), "{told}");
+    file.close(true);
+    assert_eq!(names(place.path()), [""; 0]);
+    // Other recordings go on.
+    record(&files, 2, &[1; 800]).1.close(true);
+    assert_eq!(next(&answers), (2, Ok(())));
+}
+
+#[test]
+fn a_folder_that_is_a_file_is_told_of() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("file");
+    std::fs::write(&folder, "").unwrap();
+    let (files, answers) = start(&folder);
+    let (_, _file) = record(&files, 1, &[1; 800]);
+    assert!(next(&answers).1.unwrap_err().contains(&sid(1)));
+}
+
+#[test]
+fn what_a_crash_left_is_a_recording_or_gone() {
+    let place = tempfile::tempdir().unwrap();
+    let path = |name: String| place.path().join(name);
+    let whole = Wav { rate: 8_000, channels: 1, samples: vec![7; 100] }.to_bytes();
+    let mut cut = whole.clone();
+    // Its header tells of less than there is, and the last sample is half.
+    cut[4..8].copy_from_slice(&36_u32.to_le_bytes());
+    cut[40..44].copy_from_slice(&0_u32.to_le_bytes());
+    cut.push(9);
+    std::fs::write(path(format!("{}.wav.part", sid(1))), cut).unwrap();
+    std::fs::write(path(format!("{}.wav.part", sid(2))), &whole[..44]).unwrap();
+    std::fs::write(path(format!("{}.wav.part", sid(3))), "RIF").unwrap();
+    std::fs::write(path("other.wav.part".into()), "RIF").unwrap();
+    let (_files, _) = start(place.path());
+    assert_eq!(names(place.path()), [format!("{}.wav", sid(1)), "other.wav.part".into()]);
+    assert_eq!(std::fs::read(path(format!("{}.wav", sid(1)))).unwrap(), whole);
+}
+
+#[test]
+fn only_names_of_recordings_become_paths() {
+    let place = tempfile::tempdir().unwrap();
+    let (files, _) = start(&place.path().join("recordings"));
+    std::fs::write(place.path().join("secret.wav"), "RIFF").unwrap();
+    for name in ["../secret", "", "RE", "RE/../../secret", &format!("{}/", sid(1)), &sid(1)[1..]] {
+        assert!(files.open(name).is_none() && files.path(name).is_none(), "{name}");
+        files.delete(name).unwrap();
+    }
+    assert!(place.path().join("secret.wav").exists());
+}
+
+#[test]
+fn too_many_at_once_are_refused_and_those_open_close() {
+    let place = tempfile::tempdir().unwrap();
+    let (sender, answers) = sync_channel(16);
+    let told = Arc::new(Told(std::sync::Mutex::new(sender)));
+    let files = Files::with(place.path(), told, 2).unwrap();
+    let create = |number| files.create(Ticket { shard: 0, id: number }, &sid(u128::from(number)));
+    let open = (create(1).unwrap(), create(2).unwrap());
+    assert!(create(3).is_err_and(|told| told.contains("too many")));
+    drop(open);
+    next(&answers).1.unwrap();
+    assert!(create(4).is_ok());
+}
+
+/// Hears of the first, and of nothing more until it is let.
+struct Busy(std::sync::Mutex<Receiver<()>>);
+
+impl Deliver for Busy {
+    fn deliver(&self, _ticket: Ticket, _done: Done) {
+        let _ = self.0.lock().unwrap().recv();
+    }
+}
+
+#[test]
+fn a_writer_that_does_not_keep_up_is_told_of() {
+    let place = tempfile::tempdir().unwrap();
+    let (go_on, busy) = sync_channel(1);
+    let files = Files::with(place.path(), Arc::new(Busy(std::sync::Mutex::new(busy))), 2).unwrap();
+    let stuck = files.create(Ticket { shard: 0, id: 1 }, "no name").unwrap();
+    let mut file = files.create(Ticket { shard: 0, id: 2 }, &sid(2)).unwrap();
+    let mut flush = || {
+        file.append(&[0; 4]);
+        file.flush()
+    };
+    let refused = (0..=limits::RECORDED_PIECES + 2).find_map(|_| flush().err());
+    assert!(refused.is_some_and(|told| told.contains("does not keep up")));
+    // Their last words have a place all the same.
+    file.close(false);
+    drop((stuck, go_on));
+    drop(files);
+    assert_eq!(names(place.path()), [""; 0]);
+}

@@ -1,0 +1,122 @@
+//! Transfers that a peer asks for: REFER (RFC 3515) within a Dial whose document says who is to be asked, blind ones
+//! (RFC 5589 §6). An attended one would have a dialog that is not ours replaced (RFC 3891), and is refused.
+
+use ivr::request::{Form, Target};
+use ivr::script::{LegEvent, Plan, Role, Script, Start};
+use sip::session::{ReferId, SessionId};
+use sip::wire::{Header, Message, Uri};
+use stdx::Instant;
+use stdx::slab::Key;
+
+use super::actor::{Actor, Part};
+use super::party::{Whose, uri_in};
+use super::{Voice, World};
+
+/// The two who talk, and who is asked what becomes of the one that stays.
+struct Talk {
+    caller: Key,
+    party: Key,
+    target: Target,
+}
+
+impl Voice {
+    pub(super) fn referred(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        refer: ReferId,
+        request: &Message,
+        world: &mut World<'_>,
+    ) {
+        let Some(&leg) = self.by_session.get(&session) else { return };
+        let target = uri_in(request, Header::ReferTo).unwrap_or_default();
+        let is_attended = Uri::parse(target.as_bytes()).is_ok_and(|uri| {
+            let headers = String::from_utf8_lossy(uri.headers).to_ascii_lowercase();
+            headers.split('&').any(|header| header.starts_with("replaces="))
+        });
+        let talk = self.talk_of(leg);
+        let (status, reason) = match &talk {
+            _ if is_attended => (501, "Not Implemented"),
+            None => (603, "Decline"),
+            Some(_) => (202, "Accepted"),
+        };
+        let Some(talk) = talk.filter(|_| status == 202) else {
+            // The session may have ended meanwhile.
+            let _ = world.endpoint.refuse_refer(now, session, refer, status, reason, world.out);
+            return;
+        };
+        if world.endpoint.accept_refer(now, session, refer, world.out).is_err() {
+            return;
+        }
+        // The document decides what comes now, and its script sees to it: to the one who referred it is done. He is hung up
+        // when he does not go by himself, and could then be told no more.
+        let _ = world.endpoint.notify_refer(now, session, refer, 200, "OK", true, world.out);
+        let more = self.form_of_transfer(leg, &talk, target);
+        if leg == talk.caller {
+            self.callee_goes_on(now, talk, more, world);
+        } else if let Some(actor) = self.legs.get(talk.caller).and_then(|leg| leg.main) {
+            let target = talk.target;
+            self.drive(now, actor, world, |script, out| script.transfer(now, &target, more, out));
+        }
+    }
+
+    /// A connection of a Dial that lets itself be transferred, seen from either side.
+    fn talk_of(&self, leg: Key) -> Option<Talk> {
+        let caller = match self.legs.get(leg)?.party {
+            Some(party) => self.actors.get(self.parties.get(party)?.actor)?.leg,
+            None => leg,
+        };
+        let dialing = self.legs.get(caller)?.dialing.as_ref()?;
+        let target = dialing.options.as_ref()?.refer.clone()?;
+        let party = dialing.bridged?;
+        let is_in_it = caller == leg || self.parties.get(party)?.legs.contains(&leg);
+        is_in_it.then_some(Talk { caller, party, target })
+    }
+
+    /// Twilio's parameter, and RestComm's.
+    fn form_of_transfer(&self, leg: Key, talk: &Talk, target: String) -> Form {
+        let caller = self.legs.get(talk.caller).map(|leg| leg.from.to_string()).unwrap_or_default();
+        let callee = self.parties.get(talk.party).map(|party| party.to.clone()).unwrap_or_default();
+        let (transferor, transferee) = if leg == talk.caller { (caller, callee) } else { (callee, caller) };
+        let pair = |name: &str, value: String| (name.to_owned(), value);
+        vec![
+            pair("ReferTransferTarget", target.clone()),
+            pair("ReferTarget", target),
+            pair("Transferor", transferor),
+            pair("Transferee", transferee),
+        ]
+    }
+
+    /// The caller has transferred his callee: the callee's leg is a call of its own now, and the caller's script goes on
+    /// behind its Dial.
+    fn callee_goes_on(&mut self, now: Instant, talk: Talk, more: Form, world: &mut World<'_>) {
+        let Talk { caller, party: key, target } = talk;
+        let Some(callee) = self.parties.get(key).and_then(|party| party.legs.first().copied()) else {
+            return;
+        };
+        self.part(now, caller, world);
+        let recording = self.leave_dialing(now, caller, key, world);
+        let Some(party) = self.parties.remove(key) else { return };
+        let mut call = self.call_of_party(party.actor, &party);
+        call.extra.extend(more);
+        let plan = Plan {
+            role: Role::Call,
+            start: Start::Url(target),
+            fallback: None,
+            status: None,
+            answer_on_bridge: false,
+            time_limit: None,
+        };
+        if let Some(leg) = self.legs.get_mut(callee) {
+            leg.party = None;
+            leg.from = party.from.clone();
+        }
+        let script = Script::new(call, plan);
+        let actor = self.add_actor(Actor { script, leg: callee, part: Part::Main });
+        self.drive(now, actor, world, |script, out| script.start(now, out));
+        if let Whose::Dialed(id) = party.whose {
+            let ended = LegEvent::Ended { recording };
+            self.drive(now, party.actor, world, |script, out| script.handle_leg(now, id, ended, out));
+        }
+    }
+}

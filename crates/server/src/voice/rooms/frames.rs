@@ -1,0 +1,155 @@
+//! Sound between shards: one letter a tick for all members of one shard in the rooms of another.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use media::codec::Codec;
+use media::session::Feed;
+
+use super::super::limits;
+
+/// A tick of many members.
+#[derive(Debug, Default)]
+pub(super) struct Sound {
+    samples: Vec<i16>,
+    payload: Vec<u8>,
+    frames: Vec<Frame>,
+}
+
+#[derive(Debug)]
+struct Frame {
+    number: u64,
+    piece: Piece,
+}
+
+/// Where a frame lies. Those who hear the same share it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    /// In which the member speaks and hears; of the payload, when it is one.
+    codec: Codec,
+    rate: u32,
+    is_payload: bool,
+    at: Range<usize>,
+}
+
+impl Sound {
+    pub(super) fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// `codec`: what the member speaks.
+    pub(super) fn put(&mut self, number: u64, codec: Codec, rate: u32, samples: &[i16]) {
+        let at = self.samples.len();
+        self.samples.extend_from_slice(samples);
+        let piece = Piece { codec, rate, is_payload: false, at: at..self.samples.len() };
+        self.frames.push(Frame { number, piece });
+    }
+
+    /// What a member is to hear. The piece, for others who hear the same.
+    pub(super) fn put_feed(&mut self, number: u64, feed: Feed<'_>) -> Option<Piece> {
+        let piece = match feed {
+            Feed::None => return None,
+            Feed::Samples { rate, samples } => {
+                let at = self.samples.len();
+                self.samples.extend_from_slice(samples);
+                Piece { codec: Codec::default(), rate, is_payload: false, at: at..self.samples.len() }
+            }
+            Feed::Payload { codec, payload } => {
+                let at = self.payload.len();
+                self.payload.extend_from_slice(payload);
+                Piece { codec, rate: 0, is_payload: true, at: at..self.payload.len() }
+            }
+        };
+        self.put_again(number, piece.clone());
+        Some(piece)
+    }
+
+    pub(super) fn put_again(&mut self, number: u64, piece: Piece) {
+        self.frames.push(Frame { number, piece });
+    }
+
+    fn feed(&self, piece: &Piece) -> Feed<'_> {
+        let at = piece.at.clone();
+        if piece.is_payload {
+            let payload = self.payload.get(at).unwrap_or_default();
+            return Feed::Payload { codec: piece.codec, payload };
+        }
+        Feed::Samples { rate: piece.rate, samples: self.samples.get(at).unwrap_or_default() }
+    }
+}
+
+/// Every member's frame of a letter.
+pub(super) fn pieces(sound: &Arc<Sound>) -> impl Iterator<Item = (u64, Piece)> {
+    sound.frames.iter().map(|frame| (frame.number, frame.piece.clone()))
+}
+
+/// Frames of one member on their way from its shard or to it: the two shards do not tick at the same time.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    waiting: VecDeque<(Arc<Sound>, Piece)>,
+    /// Of this tick.
+    current: Option<(Arc<Sound>, Piece)>,
+}
+
+impl Frames {
+    pub(super) fn push(&mut self, sound: &Arc<Sound>, piece: Piece) {
+        if self.waiting.len() >= limits::ROOM_FRAMES {
+            self.waiting.pop_front();
+        }
+        self.waiting.push_back((Arc::clone(sound), piece));
+    }
+
+    /// The next; none when it is late or lost.
+    pub(super) fn next(&mut self) -> Feed<'_> {
+        self.current = self.waiting.pop_front();
+        self.current.as_ref().map_or(Feed::None, |(sound, piece)| sound.feed(piece))
+    }
+
+    /// The next, as what a member says.
+    pub(super) fn next_said(&mut self) -> Option<(Codec, u32, &[i16])> {
+        self.current = self.waiting.pop_front();
+        let (sound, piece) = self.current.as_ref()?;
+        Some((piece.codec, piece.rate, sound.samples.get(piece.at.clone()).unwrap_or_default()))
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Frames::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_wait_for_the_other_shards_tick_and_the_oldest_make_room() {
+        let mut frames = Frames::default();
+        assert_eq!(frames.next(), Feed::None);
+        for tick in 0..5 {
+            let mut sound = Sound::default();
+            sound.put(7, Codec::Pcma, 8_000, &[tick; 160]);
+            let sound = Arc::new(sound);
+            pieces(&sound).for_each(|(_, piece)| frames.push(&sound, piece));
+        }
+        let kept = i16::try_from(limits::ROOM_FRAMES).unwrap();
+        for tick in 5 - kept..5 {
+            assert_eq!(frames.next(), Feed::Samples { rate: 8_000, samples: &[tick; 160] });
+        }
+        assert_eq!(frames.next(), Feed::None);
+    }
+
+    #[test]
+    fn those_who_hear_the_same_share_its_bytes() {
+        let mut sound = Sound::default();
+        let payload = Feed::Payload { codec: Codec::Pcma, payload: &[1; 160] };
+        let piece = sound.put_feed(1, payload).unwrap();
+        sound.put_again(2, piece);
+        assert_eq!(sound.put_feed(3, Feed::None), None);
+        assert_eq!(sound.payload.len(), 160);
+        let sound = Arc::new(sound);
+        let all: Vec<_> = pieces(&sound).collect();
+        assert_eq!(all.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [1, 2]);
+        assert!(all.iter().all(|(_, piece)| sound.feed(piece) == payload));
+    }
+}

@@ -1,0 +1,131 @@
+//! What members and their rooms tell each other, across shards and within one.
+
+use std::sync::Arc;
+
+use ivr::document::Conference;
+use ivr::request::Target;
+use ivr::script::Start;
+use stdx::Instant;
+
+use super::super::Owner;
+use super::frames::Sound;
+
+/// A letter between a room and its members' shards.
+#[derive(Debug)]
+pub struct RoomLetter(pub(super) Note);
+
+/// Where a member is, and its number there. Never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Name {
+    pub(super) shard: u16,
+    pub(super) number: u64,
+}
+
+#[derive(Debug)]
+pub(super) enum Note {
+    // To the room's shard.
+    Join(Box<Join>),
+    Leave(Name),
+    /// Every second: all of that shard that are, or want to be, in a room here.
+    Alive {
+        shard: u16,
+        numbers: Vec<u64>,
+    },
+    /// Every tick.
+    Said {
+        shard: u16,
+        sound: Arc<Sound>,
+    },
+    /// What was announced to the member is over.
+    Announced(Name),
+
+    // To a member's shard.
+    Standing {
+        number: u64,
+        standing: Standing,
+    },
+    /// Every second: all of that shard that are in a room of `home`.
+    Known {
+        home: u16,
+        standings: Vec<(u64, Standing)>,
+    },
+    Gone {
+        number: u64,
+        why: Gone,
+    },
+    Announce {
+        number: u64,
+        target: Target,
+    },
+    /// Every tick.
+    Heard {
+        sound: Arc<Sound>,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Join {
+    pub(super) name: Name,
+    pub(super) call_sid: Arc<str>,
+    pub(super) owner: Arc<Owner>,
+    pub(super) place: Wanted,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Wanted {
+    Conference(Box<Conference>),
+    /// To wait in that queue.
+    Queue {
+        name: Box<str>,
+        max_size: u32,
+    },
+    /// To be connected with the first that waits in it.
+    First {
+        queue: Box<str>,
+    },
+}
+
+/// How a member stands; told whole whenever it changes, and every second, so that a lost letter is made good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Standing {
+    /// Of the conference or queue.
+    pub(super) sid: Arc<str>,
+    pub(super) hears: Hears,
+    /// In a queue.
+    pub(super) line: Option<Line>,
+    /// The call it is connected with.
+    pub(super) with: Option<Arc<str>>,
+    /// The conference is recorded from its leg.
+    pub(super) records: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Hears {
+    /// What it brought to wait with.
+    Wait,
+    Room,
+    /// On hold: a document, or the built-in music.
+    Hold(Option<Target>),
+}
+
+/// A place in a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Line {
+    /// From 1.
+    pub(super) position: usize,
+    pub(super) size: usize,
+    pub(super) average_seconds: u64,
+    pub(super) since: Instant,
+}
+
+/// Why a member is in no room any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Gone {
+    /// It never was in it.
+    Refused(String),
+    /// Of a queue.
+    Full,
+    Over,
+    /// Out of a queue, to another document.
+    Redirected(Start),
+}

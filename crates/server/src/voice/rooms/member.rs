@@ -1,0 +1,371 @@
+//! A leg in a room or queue: what its script asks, and what becomes of that.
+
+use std::sync::Arc;
+
+use ivr::document::{BridgeRecording, Conference};
+use ivr::request::Target;
+use ivr::script::{CallStatus, ConferenceEvent, Id, LegEvent, LegFailure, QueueEvent, QueueResult, Recorded};
+use media::session::RecordSource;
+use stdx::Instant;
+use stdx::slab::Key;
+
+use super::super::leg::Partner;
+use super::super::record::Background;
+use super::super::{Voice, World};
+use super::frames::Frames;
+use super::letter::{Gone, Hears, Join, Line, Note, Standing, Wanted};
+use super::{Seat, Source};
+
+/// A leg that is, or wants to be, in a room or queue.
+pub(super) struct Seated {
+    pub(super) leg: Key,
+    /// Whose script asked for it, and as what.
+    pub(super) actor: Key,
+    pub(super) id: Id,
+    pub(super) home: u16,
+    pub(super) kind: Kind,
+    /// What it brought to wait with.
+    pub(super) wait: Option<Target>,
+    /// Until it begins.
+    pub(super) recording: Option<Wish>,
+    pub(super) is_recorded: bool,
+    pub(super) standing: Option<Standing>,
+    /// When its home last spoke of it.
+    pub(super) known_at: Instant,
+    pub(super) source: Source,
+    pub(super) frames: Frames,
+    /// A script that announces something: not what it waits with.
+    pub(super) announcing: Option<Key>,
+}
+
+/// A recording that is to begin with the member's being in the room, or when the room is to be recorded from its leg:
+/// there the whole mix is heard and said.
+pub(super) struct Wish {
+    is_own: bool,
+    how: Background,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Conference,
+    /// Waits in a queue.
+    Caller,
+    /// Takes the first that waits in one.
+    Taker,
+}
+
+impl Seated {
+    pub(super) fn hears(&self) -> Option<&Hears> {
+        self.standing.as_ref().map(|standing| &standing.hears)
+    }
+
+    pub(super) fn line(&self) -> Option<Line> {
+        self.standing.as_ref().and_then(|standing| standing.line)
+    }
+
+    fn is_connected(&self) -> bool {
+        self.hears() == Some(&Hears::Room)
+    }
+}
+
+impl Voice {
+    pub(in super::super) fn join_conference(
+        &mut self,
+        now: Instant,
+        actor: Key,
+        id: Id,
+        conference: Conference,
+        record: Option<BridgeRecording>,
+        world: &mut World<'_>,
+    ) {
+        let wait = conference.wait.clone();
+        // The Dial's own is of this member, whatever the room says.
+        let is_own = record.is_some();
+        let (trim, status) = match record {
+            Some(record) => (record.trim, record.status.or_else(|| conference.recording_status.clone())),
+            None => (conference.trim, conference.recording_status.clone()),
+        };
+        let recording = (is_own || conference.record).then_some(Wish {
+            is_own,
+            how: Background { source: RecordSource::Both, trim, status, of: "Conference" },
+        });
+        let name = conference.name.clone();
+        let wanted = Wanted::Conference(Box::new(conference));
+        self.sit(now, (actor, id, Kind::Conference), (wanted, &name), (wait, recording), world);
+    }
+
+    pub(in super::super) fn enqueue(
+        &mut self,
+        now: Instant,
+        actor: Key,
+        id: Id,
+        name: &str,
+        (wait, max_size): (Option<Target>, u32),
+        world: &mut World<'_>,
+    ) {
+        let wanted = Wanted::Queue { name: name.into(), max_size };
+        self.sit(now, (actor, id, Kind::Caller), (wanted, name), (wait, None), world);
+    }
+
+    /// A Dial's leg that is the first caller of a queue, or the next that comes.
+    pub(in super::super) fn dial_queue(
+        &mut self,
+        now: Instant,
+        actor: Key,
+        leg: Id,
+        name: &str,
+        world: &mut World<'_>,
+    ) {
+        let wanted = Wanted::First { queue: name.into() };
+        self.sit(now, (actor, leg, Kind::Taker), (wanted, name), (None, None), world);
+    }
+
+    fn sit(
+        &mut self,
+        now: Instant,
+        (actor, id, kind): (Key, Id, Kind),
+        (place, name): (Wanted, &str),
+        (wait, recording): (Option<Target>, Option<Wish>),
+        world: &mut World<'_>,
+    ) {
+        let Some((key, leg)) = self.leg_of(actor) else { return };
+        let (owner, call_sid) = (Arc::clone(&leg.owner), leg.sid.as_str().into());
+        let of = if kind == Kind::Conference { "conference" } else { "queue" };
+        let home = self.rooms.home_of(of, &owner.account, name);
+        self.rooms.last += 1;
+        let number = self.rooms.last;
+        if kind != Kind::Taker {
+            self.part(now, key, world);
+            if let Some(leg) = self.legs.get_mut(key) {
+                leg.partner = Partner::Seat(Seat { home, number });
+            }
+        }
+        let seated = Seated {
+            leg: key,
+            actor,
+            id,
+            home,
+            kind,
+            wait,
+            recording,
+            is_recorded: false,
+            standing: None,
+            known_at: now,
+            source: Source::Silence,
+            frames: Frames::default(),
+            announcing: None,
+        };
+        self.rooms.seats.insert(number, seated);
+        self.rooms.by_wish.insert((actor, id), number);
+        let join = Join { name: self.rooms.name(number), call_sid, owner, place };
+        self.post_note(home, Note::Join(Box::new(join)), world);
+        self.settle_rooms(now, world);
+    }
+
+    /// How a member stands, as its home says.
+    pub(super) fn stands(&mut self, now: Instant, number: u64, standing: Standing, world: &mut World<'_>) {
+        let Some(seated) = self.rooms.seats.get_mut(&number) else { return };
+        seated.known_at = now;
+        let before = seated.standing.replace(standing);
+        let Some(standing) = &seated.standing else { return };
+        let is_new = before.is_none();
+        let is_other = before.is_none_or(|before| before.hears != standing.hears);
+        let (sid, hears) = (standing.sid.to_string(), standing.hears.clone());
+        let with = standing.with.as_deref().unwrap_or_default().to_owned();
+        let (leg, actor, id, kind) = (seated.leg, seated.actor, seated.id, seated.kind);
+        let is_due = |wish: &mut Wish| wish.is_own || standing.records;
+        if let Some(Wish { how, .. }) = seated.recording.take_if(is_due) {
+            let is_recorded = self.begin_recording(now, leg, how, world).is_some();
+            if let Some(seated) = self.rooms.seats.get_mut(&number) {
+                seated.is_recorded = is_recorded;
+            }
+        }
+        self.show_line(now, number);
+        if is_other {
+            self.hear_source(now, number, world);
+        }
+        match kind {
+            Kind::Conference if is_new => {
+                let joined = ConferenceEvent::Joined { sid };
+                self.drive(now, actor, world, |script, out| script.handle_conference(now, id, joined, out));
+            }
+            Kind::Caller => {
+                let entered = is_new.then_some(QueueEvent::Entered { sid });
+                let bridged = (is_other && hears == Hears::Room).then_some(QueueEvent::Bridged);
+                for event in entered.into_iter().chain(bridged) {
+                    self.drive(now, actor, world, |script, out| script.handle_queue(now, id, event, out));
+                }
+            }
+            Kind::Taker if is_other && hears == Hears::Room => {
+                for event in [LegEvent::Started { sid: with }, LegEvent::Answered] {
+                    self.drive(now, actor, world, |script, out| script.handle_leg(now, id, event, out));
+                }
+            }
+            Kind::Conference | Kind::Taker => {}
+        }
+    }
+
+    /// The home's word of every second. A member of which we know nothing has left.
+    pub(super) fn is_known(
+        &mut self,
+        now: Instant,
+        home: u16,
+        (number, standing): (u64, Standing),
+        world: &mut World<'_>,
+    ) {
+        if self.rooms.seats.contains_key(&number) {
+            self.stands(now, number, standing, world);
+        } else {
+            self.post_note(home, Note::Leave(self.rooms.name(number)), world);
+        }
+    }
+
+    /// Out of its room, by the room's word or because that is not heard of any more.
+    pub(super) fn is_out(&mut self, now: Instant, number: u64, why: Gone, world: &mut World<'_>) {
+        let Some((seated, recording)) = self.stand_up(now, number, world) else { return };
+        let (actor, id) = (seated.actor, seated.id);
+        if let Gone::Redirected(to) = why {
+            return self.drive(now, actor, world, |script, out| script.redirect(now, to, out));
+        }
+        match seated.kind {
+            Kind::Conference => {
+                let event = match (&seated.standing, why) {
+                    (Some(_), _) => ConferenceEvent::Left { recording },
+                    (None, Gone::Refused(reason)) => ConferenceEvent::Refused { reason },
+                    (None, _) => {
+                        ConferenceEvent::Refused { reason: "the conference did not take the call".to_owned() }
+                    }
+                };
+                self.drive(now, actor, world, |script, out| script.handle_conference(now, id, event, out));
+            }
+            Kind::Caller => {
+                let result = match why {
+                    _ if seated.is_connected() => QueueResult::Bridged,
+                    Gone::Full => QueueResult::Full,
+                    _ => QueueResult::Error,
+                };
+                let left = QueueEvent::Left(result);
+                self.drive(now, actor, world, |script, out| script.handle_queue(now, id, left, out));
+            }
+            Kind::Taker => self.taker_out(now, &seated, recording, world),
+        }
+    }
+
+    fn taker_out(
+        &mut self,
+        now: Instant,
+        seated: &Seated,
+        recording: Option<Recorded>,
+        world: &mut World<'_>,
+    ) {
+        let failure = || {
+            let status = CallStatus::Failed;
+            LegEvent::Failed(LegFailure { status, code: None, call_id: None, headers: Vec::new() })
+        };
+        let event = if seated.is_connected() { LegEvent::Ended { recording } } else { failure() };
+        let id = seated.id;
+        self.drive(now, seated.actor, world, |script, out| script.handle_leg(now, id, event, out));
+    }
+
+    /// Forgets that a leg was in a room. Its script is not told, nor the room.
+    fn stand_up(
+        &mut self,
+        now: Instant,
+        number: u64,
+        world: &mut World<'_>,
+    ) -> Option<(Seated, Option<Recorded>)> {
+        let seated = self.rooms.seats.remove(&number)?;
+        self.rooms.by_wish.remove(&(seated.actor, seated.id));
+        if seated.kind != Kind::Taker || seated.is_connected() {
+            self.drop_aside(seated.leg);
+        }
+        let recording = seated.is_recorded.then(|| self.end_recording(now, seated.leg, world)).flatten();
+        let seat = Seat { home: seated.home, number };
+        if let Some(leg) = self.legs.get_mut(seated.leg) {
+            if leg.partner == Partner::Seat(seat) {
+                leg.partner = Partner::Nobody;
+            }
+            if let Some(media) = &mut leg.media {
+                media.listen_decoded(false);
+            }
+        }
+        Some((seated, recording))
+    }
+
+    /// By its own will. What it was in, and its recording.
+    fn leave_seat(
+        &mut self,
+        now: Instant,
+        number: u64,
+        world: &mut World<'_>,
+    ) -> Option<(Seated, Option<Recorded>)> {
+        let left = self.stand_up(now, number, world)?;
+        self.post_note(left.0.home, Note::Leave(self.rooms.name(number)), world);
+        self.settle_rooms(now, world);
+        Some(left)
+    }
+
+    pub(in super::super) fn leave_conference(
+        &mut self,
+        now: Instant,
+        actor: Key,
+        id: Id,
+        world: &mut World<'_>,
+    ) {
+        let Some(number) = self.rooms.by_wish.get(&(actor, id)).copied() else { return };
+        let Some((_, recording)) = self.leave_seat(now, number, world) else { return };
+        let left = ConferenceEvent::Left { recording };
+        self.drive(now, actor, world, |script, out| script.handle_conference(now, id, left, out));
+    }
+
+    /// `None`: of an actor that waits for another.
+    pub(in super::super) fn leave_queue(
+        &mut self,
+        now: Instant,
+        actor: Key,
+        id: Option<Id>,
+        world: &mut World<'_>,
+    ) {
+        let waits_for = |actor| match self.actors.get(actor)?.part {
+            super::super::actor::Part::Waiting { main, id } => Some((main, id)),
+            _ => None,
+        };
+        let Some((main, id)) = id.map(|id| (actor, id)).or_else(|| waits_for(actor)) else { return };
+        let Some(number) = self.rooms.by_wish.get(&(main, id)).copied() else { return };
+        // A document that is heard in a conference cannot leave it.
+        if self.rooms.seats.get(&number).is_none_or(|seated| seated.kind != Kind::Caller) {
+            return;
+        }
+        self.leave_seat(now, number, world);
+        if main != actor {
+            let left = QueueEvent::Left(QueueResult::Leave);
+            self.drive(now, main, world, |script, out| script.handle_queue(now, id, left, out));
+        }
+    }
+
+    /// `HangupLeg` of a leg that [`Voice::dial_queue`] made. `false`: it made none such.
+    pub(in super::super) fn hang_up_queue_leg(
+        &mut self,
+        now: Instant,
+        actor: Key,
+        leg: Id,
+        world: &mut World<'_>,
+    ) -> bool {
+        let Some(number) = self.rooms.by_wish.get(&(actor, leg)).copied() else { return false };
+        if let Some((seated, recording)) = self.leave_seat(now, number, world) {
+            self.taker_out(now, &seated, recording, world);
+        }
+        true
+    }
+
+    /// The leg is in no room any more; its script is not told.
+    pub(in super::super) fn leave_room(
+        &mut self,
+        now: Instant,
+        _leg: Key,
+        seat: Seat,
+        world: &mut World<'_>,
+    ) {
+        self.leave_seat(now, seat.number, world);
+    }
+}

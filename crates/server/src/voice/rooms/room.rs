@@ -1,0 +1,510 @@
+//! One room: who is in it, who hears whom, when it begins and ends. A conference, or the two of a queue's connection.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use admin::control::{Participant, ParticipantChange};
+use ivr::document::{Beep, Conference};
+use ivr::request::{Form, Method, Target};
+use media::codec::Codec;
+use media::mixer::{Conference as Mixer, MemberId};
+use media::session::Feed;
+use media::speech::{SpeechDetector, SpeechEvent, SpeechOptions};
+use stdx::Instant;
+
+use super::callbacks::{self, Event, Teller, pair};
+use super::frames::{Frames, Sound};
+use super::home::{Out, Outbox};
+use super::letter::{Gone, Hears, Join, Name, Note, Standing};
+
+pub(super) struct Room {
+    teller: Teller,
+    kind: Kind,
+    /// All that are seated hear each other.
+    is_started: bool,
+    created_at: Instant,
+    /// In the order they came.
+    members: Vec<Member>,
+    /// Where each of them is.
+    places: HashMap<Name, usize>,
+    mixer: Mixer,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Conference,
+    /// With the one's end it is over.
+    Pair,
+}
+
+pub(super) struct Member {
+    pub(super) name: Name,
+    pub(super) call_sid: Arc<str>,
+    pub(super) label: Option<Box<str>>,
+    pub(super) is_muted: bool,
+    /// What it hears meanwhile.
+    pub(super) hold: Option<Option<Target>>,
+    pub(super) coach: Option<Box<str>>,
+    pub(super) start_on_enter: bool,
+    pub(super) end_on_exit: bool,
+    beep: Beep,
+    records: bool,
+    joined_at: Instant,
+    announcing: Option<Announcing>,
+    // Sound.
+    place: Option<MemberId>,
+    codec: Codec,
+    rate: u32,
+    frames: Frames,
+    detector: Option<Box<SpeechDetector>>,
+    spoke: Option<bool>,
+}
+
+/// To whom what a member hears is announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Announcing {
+    Alone,
+    All,
+}
+
+/// Silence after which a member speaks no more, in milliseconds.
+const PAUSE_MS: u32 = 1_000;
+
+impl Member {
+    fn new(now: Instant, join: &Join, conference: Option<&Conference>) -> Member {
+        let text =
+            |text: Option<&String>| text.filter(|text| !text.is_empty()).map(|text| text.as_str().into());
+        Member {
+            name: join.name,
+            call_sid: Arc::clone(&join.call_sid),
+            label: text(conference.and_then(|one| one.label.as_ref())),
+            is_muted: conference.is_some_and(|one| one.muted),
+            hold: None,
+            coach: text(conference.and_then(|one| one.coach.as_ref())),
+            start_on_enter: conference.is_none_or(|one| one.start_on_enter),
+            end_on_exit: conference.is_some_and(|one| one.end_on_exit),
+            beep: conference.map_or(Beep::Never, |one| one.beep),
+            records: conference.is_some_and(|one| one.record),
+            joined_at: now,
+            announcing: None,
+            place: None,
+            codec: Codec::default(),
+            rate: 8_000,
+            frames: Frames::default(),
+            detector: None,
+            spoke: None,
+        }
+    }
+
+    fn is(&self, sid_or_label: &str) -> bool {
+        *self.call_sid == *sid_or_label || self.label.as_deref() == Some(sid_or_label)
+    }
+
+    /// Never heard by all, so the whole mix is what it hears.
+    fn only_listens(&self) -> bool {
+        self.is_muted && self.coach.is_none()
+    }
+}
+
+impl Room {
+    pub(super) fn conference(
+        now: Instant,
+        join: &Join,
+        sid: Arc<str>,
+        first: &Conference,
+        out: &mut Outbox,
+    ) -> Room {
+        let owner = Arc::clone(&join.owner);
+        let teller = Teller::new(owner, sid, first.name.as_str().into(), first.status.clone());
+        out.extend(callbacks::conference_row(&teller, (now, now), "init", None).map(Out::Write));
+        Room::new(now, teller, Kind::Conference)
+    }
+
+    /// The one that waited and the one that takes it, who hear each other at once.
+    pub(super) fn pair(now: Instant, sid: Arc<str>, waited: &Join, took: &Join, out: &mut Outbox) -> Room {
+        let teller = Teller::new(Arc::clone(&took.owner), sid, "".into(), None);
+        let mut room = Room::new(now, teller, Kind::Pair);
+        room.is_started = true;
+        room.members = [waited, took].into_iter().map(|join| Member::new(now, join, None)).collect();
+        room.index();
+        room.tell_all(out);
+        room
+    }
+
+    fn new(now: Instant, teller: Teller, kind: Kind) -> Room {
+        Room {
+            teller,
+            kind,
+            is_started: false,
+            created_at: now,
+            members: Vec::new(),
+            places: HashMap::new(),
+            mixer: Mixer::new(8_000),
+        }
+    }
+
+    pub(super) fn sid(&self) -> &Arc<str> {
+        &self.teller.sid
+    }
+
+    /// A pair has none.
+    pub(super) fn key(&self) -> Option<(Box<str>, Box<str>)> {
+        let is_conference = self.kind == Kind::Conference;
+        is_conference.then(|| (self.teller.owner.account.clone(), self.teller.name.clone()))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    pub(super) fn join(
+        &mut self,
+        now: Instant,
+        join: &Join,
+        conference: &Conference,
+        out: &mut Outbox,
+    ) -> Result<(), String> {
+        let name = &conference.name;
+        let limit = usize::try_from(conference.max_participants).unwrap_or(usize::MAX);
+        let limit = limit.min(media::limits::CONFERENCE_MEMBERS);
+        if self.members.len() >= limit {
+            return Err(format!("Conference {name:?} is full: it has {limit} participants"));
+        }
+        let member = Member::new(now, join, Some(conference));
+        let call = Arc::clone(&member.call_sid);
+        if matches!(member.beep, Beep::Both | Beep::OnEnter) {
+            self.beep();
+        }
+        self.members.push(member);
+        self.index();
+        if self.teller.callback.is_none() {
+            self.teller.callback.clone_from(&conference.status);
+        }
+        let begins = !self.is_started
+            && self.members.len() > 1
+            && self.members.iter().any(|member| member.start_on_enter);
+        self.tell(now, callbacks::JOIN, Some(&call), Vec::new(), out);
+        if begins {
+            self.is_started = true;
+            self.tell(now, callbacks::START, Some(&call), Vec::new(), out);
+            let times = (self.created_at, now);
+            out.extend(callbacks::conference_row(&self.teller, times, "in-progress", None).map(Out::Write));
+            self.tell_all(out);
+        } else if let Some(member) = self.members.last() {
+            out.push(self.standing_of(member));
+        }
+        Ok(())
+    }
+
+    /// A member went, or is put out.
+    pub(super) fn leave(&mut self, now: Instant, name: Name, kicked: bool, out: &mut Outbox) {
+        let Some(&at) = self.places.get(&name) else { return };
+        let (records, ends) = (self.recorder() == Some(name), self.members[at].end_on_exit);
+        let call = Arc::clone(&self.members[at].call_sid);
+        self.tell(now, callbacks::LEAVE, Some(&call), Vec::new(), out);
+        let left = self.members.remove(at);
+        self.index();
+        if let Some(place) = left.place {
+            self.mixer.leave(place);
+        }
+        self.announced(now, left.announcing, None, out);
+        let reason = match (self.kind, ends, self.members.is_empty(), kicked) {
+            (Kind::Conference, true, _, false) => "participant-with-end-conference-on-exit-left",
+            (Kind::Conference, true, _, true) => "participant-with-end-conference-on-exit-kicked",
+            (Kind::Conference, _, true, false) => "last-participant-left",
+            (Kind::Conference, _, true, true) => "last-participant-kicked",
+            (Kind::Pair, ..) => "",
+            (Kind::Conference, ..) => {
+                if matches!(left.beep, Beep::Both | Beep::OnExit) {
+                    self.beep();
+                }
+                self.aim();
+                if records {
+                    self.tell_all(out);
+                }
+                return;
+            }
+        };
+        self.end(now, reason, Some((&left.call_sid, left.label.as_deref())), out);
+    }
+
+    /// Everybody out.
+    pub(super) fn end(
+        &mut self,
+        now: Instant,
+        reason: &str,
+        by: Option<(&str, Option<&str>)>,
+        out: &mut Outbox,
+    ) {
+        while let Some(call) = self.members.first().map(|member| Arc::clone(&member.call_sid)) {
+            self.tell(now, callbacks::LEAVE, Some(&call), Vec::new(), out);
+            let member = self.members.remove(0);
+            out.push(Out::Tell(member.name, Note::Gone { number: member.name.number, why: Gone::Over }));
+        }
+        self.index();
+        if self.kind == Kind::Pair {
+            return;
+        }
+        let mut more = vec![pair("ReasonConferenceEnded", reason), pair("Reason", reason)];
+        if let Some((call, label)) = by {
+            more.push(pair("CallSidEndingConference", call));
+            more.extend(label.map(|label| pair("ParticipantLabelEndingConference", label)));
+        }
+        self.tell(now, callbacks::END, None, more, out);
+        let ended = Some((reason, by.map_or("", |(call, _)| call)));
+        let times = (self.created_at, now);
+        out.extend(callbacks::conference_row(&self.teller, times, "completed", ended).map(Out::Write));
+    }
+
+    fn tell(&mut self, now: Instant, event: Event, call: Option<&str>, more: Form, out: &mut Outbox) {
+        let member = call.and_then(|call| self.members.iter().find(|member| *member.call_sid == *call));
+        out.extend(self.teller.tell(now, event, member, more).map(Out::Callback));
+    }
+
+    fn recorder(&self) -> Option<Name> {
+        self.members.iter().find(|member| member.records).map(|member| member.name)
+    }
+
+    fn standing(&self, member: &Member) -> Standing {
+        let hears = match &member.hold {
+            _ if !self.is_started => Hears::Wait,
+            Some(what) => Hears::Hold(what.clone()),
+            None => Hears::Room,
+        };
+        let other = self.members.iter().find(|other| other.name != member.name);
+        let with = other.filter(|_| self.kind == Kind::Pair).map(|other| Arc::clone(&other.call_sid));
+        let records = self.recorder() == Some(member.name);
+        Standing { sid: Arc::clone(&self.teller.sid), hears, line: None, with, records }
+    }
+
+    fn standing_of(&self, member: &Member) -> Out {
+        let standing = self.standing(member);
+        Out::Tell(member.name, Note::Standing { number: member.name.number, standing })
+    }
+
+    fn tell_all(&self, out: &mut Outbox) {
+        out.extend(self.members.iter().map(|member| self.standing_of(member)));
+    }
+
+    pub(super) fn standings(&self) -> impl Iterator<Item = (Name, Standing)> {
+        self.members.iter().map(|member| (member.name, self.standing(member)))
+    }
+
+    fn member(&mut self, name: Name) -> Option<&mut Member> {
+        self.places.get(&name).and_then(|at| self.members.get_mut(*at))
+    }
+
+    fn index(&mut self) {
+        self.places = self.members.iter().enumerate().map(|(at, member)| (member.name, at)).collect();
+    }
+
+    pub(super) fn participants(&self) -> Vec<Participant> {
+        let participant = |member: &Member| Participant {
+            call_sid: member.call_sid.to_string(),
+            label: member.label.as_deref().unwrap_or_default().to_owned(),
+            muted: member.is_muted,
+            hold: member.hold.is_some(),
+            coaching: member.coach.is_some(),
+            start_conference_on_enter: member.start_on_enter,
+            end_conference_on_exit: member.end_on_exit,
+            status: "connected".to_owned(),
+            joined_at: member.joined_at,
+        };
+        self.members.iter().map(participant).collect()
+    }
+
+    /// By call sid or label; `None`: nobody. Whom to put out, when that is asked.
+    pub(super) fn change(
+        &mut self,
+        now: Instant,
+        who: &str,
+        change: ParticipantChange,
+        out: &mut Outbox,
+    ) -> Option<Option<Name>> {
+        let member = self.members.iter_mut().find(|member| member.is(who))?;
+        let (name, call) = (member.name, Arc::clone(&member.call_sid));
+        let mut events = Vec::new();
+        if let Some(mute) = change.mute.filter(|mute| *mute != member.is_muted) {
+            member.is_muted = mute;
+            events.push(if mute { callbacks::MUTE } else { callbacks::UNMUTE });
+        }
+        let target = |url: String| (!url.is_empty()).then_some(Target { url, method: Method::Post });
+        if let Some(hold) = change.hold.filter(|hold| *hold != member.hold.is_some()) {
+            member.hold = hold.then(|| target(change.hold_url));
+            member.frames.clear();
+            events.push(if hold { callbacks::HOLD } else { callbacks::UNHOLD });
+        }
+        if let Some(end) = change.end_conference_on_exit.filter(|end| *end != member.end_on_exit) {
+            member.end_on_exit = end;
+            events.push(callbacks::MODIFY);
+        }
+        if let Some(target) = change.announce_url.and_then(target) {
+            member.announcing = Some(Announcing::Alone);
+            out.push(Out::Tell(name, Note::Announce { number: name.number, target }));
+        }
+        self.seat(name);
+        for event in events {
+            self.tell(now, event, Some(&call), Vec::new(), out);
+        }
+        out.extend(self.members.iter().find(|member| member.name == name).map(|it| self.standing_of(it)));
+        Some(change.kick.then_some(name))
+    }
+
+    pub(super) fn announce(&mut self, target: &Target, out: &mut Outbox) {
+        for member in &mut self.members {
+            member.announcing = Some(Announcing::All);
+            let number = member.name.number;
+            out.push(Out::Tell(member.name, Note::Announce { number, target: target.clone() }));
+        }
+    }
+
+    /// A member heard what was announced.
+    pub(super) fn announcement_over(&mut self, now: Instant, name: Name, out: &mut Outbox) {
+        let Some(member) = self.member(name) else { return };
+        let (what, call) = (member.announcing.take(), Arc::clone(&member.call_sid));
+        self.announced(now, what, Some(&call), out);
+    }
+
+    fn announced(&mut self, now: Instant, what: Option<Announcing>, call: Option<&str>, out: &mut Outbox) {
+        match what {
+            Some(Announcing::Alone) if call.is_some() => {
+                self.tell(now, callbacks::ANNOUNCED, call, Vec::new(), out);
+            }
+            Some(Announcing::All)
+                if self.members.iter().all(|other| other.announcing != Some(Announcing::All)) =>
+            {
+                self.tell(now, callbacks::ANNOUNCED, None, Vec::new(), out);
+            }
+            _ => {}
+        }
+    }
+
+    fn beep(&mut self) {
+        if self.is_started {
+            self.mixer.inject(media::tone::beep(self.mixer.rate()).into());
+        }
+    }
+
+    /// The member's place in the mix, as it is now.
+    fn seat(&mut self, name: Name) {
+        let Some(member) = self.member(name) else { return };
+        let (place, rate) = (member.place.take(), member.rate);
+        if let Some(place) = place {
+            self.mixer.leave(place);
+        }
+        if rate > self.mixer.rate() {
+            // The room sounds as well as its best member does.
+            self.mixer = Mixer::new(rate);
+            self.members.iter_mut().for_each(|member| member.place = None);
+        }
+        for member in self.members.iter_mut().filter(|member| member.place.is_none()) {
+            member.place = self.mixer.join(member.rate, member.only_listens());
+        }
+        self.aim();
+    }
+
+    /// Who is heard, and by whom: coaches by the one they coach. Of those on hold nothing comes here.
+    fn aim(&mut self) {
+        for at in 0..self.members.len() {
+            let member = &self.members[at];
+            let Some(place) = member.place else { continue };
+            let coached = member.coach.as_deref();
+            let to = coached.and_then(|coached| self.members.iter().find(|other| other.is(coached)));
+            let to = to.and_then(|other| other.place).filter(|to| *to != place);
+            let is_silent = member.is_muted || (coached.is_some() && to.is_none());
+            self.mixer.whisper(place, to);
+            self.mixer.mute(place, is_silent);
+        }
+    }
+
+    /// What a member said in this tick.
+    pub(super) fn said(&mut self, name: Name, codec: Codec, rate: u32, samples: &[i16]) {
+        let wants_speech = self.teller.wants(callbacks::SPEAKS);
+        let is_started = self.is_started;
+        let Some(member) = self.member(name).filter(|_| is_started) else { return };
+        let is_other = member.rate != rate || member.place.is_none();
+        (member.codec, member.rate) = (codec, rate);
+        if wants_speech && !member.is_muted {
+            let new = || Box::new(SpeechDetector::new(SpeechOptions { silence_ms: 0, end_ms: PAUSE_MS }));
+            match member.detector.get_or_insert_with(new).handle(samples) {
+                Some(SpeechEvent::Started) => member.spoke = Some(true),
+                Some(SpeechEvent::Ended { .. }) => member.spoke = Some(false),
+                _ => {}
+            }
+        }
+        if is_other {
+            self.seat(name);
+        }
+        if let Some(place) = self.member(name).and_then(|member| member.place)
+            && !samples.is_empty()
+        {
+            self.mixer.put(place, samples);
+        }
+    }
+
+    /// Frames of a member elsewhere; of one on hold none are taken.
+    pub(super) fn frames(&mut self, name: Name) -> Option<&mut Frames> {
+        let is_started = self.is_started;
+        self.member(name)
+            .filter(|member| is_started && member.hold.is_none())
+            .map(|member| &mut member.frames)
+    }
+
+    /// A tick: those elsewhere are heard, all are mixed, and those elsewhere get what they hear.
+    pub(super) fn mix(&mut self, now: Instant, home: u16, sounds: &mut [Sound], out: &mut Outbox) {
+        if !self.is_started {
+            return;
+        }
+        for at in 0..self.members.len() {
+            let member = &mut self.members[at];
+            if member.name.shard == home {
+                continue;
+            }
+            let (name, mut frames) = (member.name, std::mem::take(&mut member.frames));
+            if let Some((codec, rate, samples)) = frames.next_said() {
+                self.said(name, codec, rate, samples);
+            }
+            self.members[at].frames = frames;
+        }
+        self.mixer.mix();
+        for (shard, sound) in sounds.iter_mut().enumerate() {
+            if shard != usize::from(home) {
+                self.fill(shard, sound);
+            }
+        }
+        for at in 0..self.members.len() {
+            let member = &mut self.members[at];
+            if let Some(speaks) = member.spoke.take() {
+                let call = Arc::clone(&member.call_sid);
+                let event = if speaks { callbacks::SPEAKS } else { callbacks::SILENT };
+                self.tell(now, event, Some(&call), Vec::new(), out);
+            }
+        }
+    }
+
+    /// What the members of one shard hear. Those who hear the same frame share it.
+    fn fill(&mut self, shard: usize, sound: &mut Sound) {
+        let mut shared: Vec<(*const u8, super::frames::Piece)> = Vec::new();
+        for member in &self.members {
+            let is_there = usize::from(member.name.shard) == shard && member.hold.is_none();
+            let Some(place) = member.place.filter(|_| is_there) else { continue };
+            let feed = self.mixer.frame(place, member.codec);
+            let Feed::Payload { payload, .. } = feed else {
+                sound.put_feed(member.name.number, feed);
+                continue;
+            };
+            let at = payload.as_ptr();
+            match shared.iter().find(|(known, _)| *known == at) {
+                Some((_, piece)) => sound.put_again(member.name.number, piece.clone()),
+                None => shared.extend(sound.put_feed(member.name.number, feed).map(|piece| (at, piece))),
+            }
+        }
+    }
+
+    /// What a member of this shard hears.
+    pub(super) fn feed(&mut self, name: Name) -> Feed<'_> {
+        let Some(member) = self.member(name) else { return Feed::None };
+        let (place, codec) = (member.place, member.codec);
+        place.map_or(Feed::None, |place| self.mixer.frame(place, codec))
+    }
+}

@@ -1,0 +1,183 @@
+//! What the record says of calls, for the REST interface: a row when a call is answered, or has rung for a while, its
+//! end, and what went wrong.
+
+use std::time::Duration;
+
+use ivr::document::Severity;
+use ivr::script::{Call, CallStatus};
+use stdx::Instant;
+use stdx::slab::Key;
+use store::rest::types::{Common, Notification, RestCall};
+use store::rest::{Resource, RestWrite};
+
+use super::{Voice, Wish, World, limits};
+
+/// The parameter that carries the Call-ID.
+pub(super) const CALL_ID: &str = "SipCallId";
+
+/// A call as the record has it, or will.
+pub(super) struct Row {
+    call: RestCall,
+    is_in_record: bool,
+}
+
+impl Row {
+    /// Of a call that begins now: one that comes in, or a leg of a Dial. `number` is the sid of the binding that
+    /// answers it, if one does.
+    pub(super) fn new(now: Instant, call: &Call, number: &str) -> Row {
+        let extra = call.extra.iter().find(|(name, _)| name == CALL_ID);
+        let common = Common {
+            sid: call.sid.clone(),
+            account: call.account_sid.clone(),
+            created_at: now,
+            updated_at: now,
+        };
+        let call = RestCall {
+            common,
+            parent: call.parent_sid.clone().unwrap_or_default(),
+            from: call.from.clone(),
+            to: call.to.clone(),
+            caller_name: call.caller_name.clone().unwrap_or_default(),
+            forwarded_from: call.forwarded_from.clone().unwrap_or_default(),
+            phone_number_sid: number.to_owned(),
+            status: CallStatus::Ringing.as_str().to_owned(),
+            direction: call.direction.as_str().to_owned(),
+            started_at: Some(now),
+            sip_call_id: extra.map(|(_, value)| value.clone()).unwrap_or_default(),
+            ..RestCall::default()
+        };
+        Row { call, is_in_record: false }
+    }
+
+    /// Of one that the REST interface has written already.
+    pub(super) fn placed(now: Instant, call: RestCall) -> Row {
+        Row { call: RestCall { started_at: Some(now), ..call }, is_in_record: true }
+    }
+
+    /// Somebody who was called has picked up, in the dialog of that Call-ID.
+    pub(super) fn answered_by(&mut self, now: Instant, call_id: &str, world: &mut World<'_>) {
+        self.call.sip_call_id = call_id.to_owned();
+        self.answer(now);
+        self.write(now, world);
+    }
+
+    fn answer(&mut self, now: Instant) {
+        self.call.status = CallStatus::InProgress.as_str().to_owned();
+        self.call.answered_at = Some(now);
+        self.call.ring_duration = self.call.started_at.map(|since| seconds(now.since(since)));
+    }
+
+    pub(super) fn end(&mut self, now: Instant, status: CallStatus) {
+        self.call.status = status.as_str().to_owned();
+        self.call.ended_at = Some(now);
+        // Of one that was never answered the end ends the ringing.
+        let ring = self.call.started_at.map(|since| seconds(now.since(since)));
+        self.call.ring_duration = self.call.ring_duration.or(ring);
+        self.call.duration = Some(self.call.answered_at.map_or(0, |since| seconds(now.since(since))));
+    }
+
+    pub(super) fn write(&mut self, now: Instant, world: &mut World<'_>) {
+        self.call.common.updated_at = now;
+        let Ok(row) = self.call.row() else {
+            // Texts are as long as SIP allows, the body's limit is beyond them all.
+            tracing::warn!(sid = self.call.common.sid, "a call is too large for the record");
+            return;
+        };
+        let row = Box::new(row);
+        let write = if self.is_in_record { RestWrite::Replace(row) } else { RestWrite::Insert(row) };
+        self.is_in_record = true;
+        world.wishes.push(Wish::Write(store::Write::Rest(write)));
+    }
+}
+
+/// Begun ones count, as on every telephone bill.
+fn seconds(duration: Duration) -> u32 {
+    u32::try_from(duration.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX)
+}
+
+impl Voice {
+    /// The first of two writes. Called as often as one likes.
+    pub(super) fn call_answered(&mut self, now: Instant, leg: Key, world: &mut World<'_>) {
+        let Some(row) = self.legs.get_mut(leg).and_then(|leg| leg.row.as_mut()) else { return };
+        if row.call.answered_at.is_none() {
+            row.answer(now);
+            row.write(now, world);
+        }
+    }
+
+    /// Calls that ring for a while can be asked for, too: that is a third write.
+    pub(super) fn tell_ringing(&mut self, now: Instant, world: &mut World<'_>) {
+        if now < self.rows_due {
+            return;
+        }
+        self.rows_due = now + limits::RINGING;
+        let rows = self.legs.iter_mut().filter_map(|(_, leg)| leg.row.as_mut());
+        let is_due = |row: &&mut Box<Row>| {
+            !row.is_in_record && row.call.started_at.is_some_and(|since| now.since(since) >= limits::RINGING)
+        };
+        for row in rows.filter(is_due) {
+            row.write(now, world);
+        }
+    }
+
+    /// The second. `None`: as the leg's answer tells. Nothing is written after it.
+    pub(super) fn call_ended(
+        &mut self,
+        now: Instant,
+        leg: Key,
+        status: Option<CallStatus>,
+        world: &mut World<'_>,
+    ) {
+        let Some(mut row) = self.legs.get_mut(leg).and_then(|leg| leg.row.take()) else { return };
+        let told = if row.call.answered_at.is_some() { CallStatus::Completed } else { CallStatus::NoAnswer };
+        row.end(now, status.unwrap_or(told));
+        row.write(now, world);
+    }
+
+    /// Something that a script has to say about its documents.
+    pub(super) fn note(
+        &mut self,
+        now: Instant,
+        key: Key,
+        note: &ivr::script::Notification,
+        world: &mut World<'_>,
+    ) {
+        let sid = self.new_sid(ivr::sid::NOTIFICATION);
+        let Some(leg) = self.legs.get_mut(key) else { return };
+        let call = &leg.sid;
+        let (code, text, url, line) = (note.code, &note.text, note.url.as_deref(), note.line);
+        let log = match note.severity {
+            Severity::Info => return tracing::debug!(sid = call, code, url, line, "{text}"),
+            Severity::Warning => {
+                tracing::info!(sid = call, code, url, line, "{text}");
+                1
+            }
+            Severity::Error => {
+                tracing::warn!(sid = call, code, url, line, "{text}");
+                0
+            }
+        };
+        if !self.has_records || leg.notifications >= limits::NOTIFICATIONS {
+            return;
+        }
+        leg.notifications += 1;
+        if let Some(row) = leg.row.as_mut().filter(|row| !row.is_in_record) {
+            row.write(now, world);
+        }
+        let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
+        let notification = Notification {
+            common: Common { sid, account: leg.owner.account.to_string(), created_at: now, updated_at: now },
+            call_sid: leg.sid.clone(),
+            log,
+            error_code: code,
+            more_info: format!("https://www.twilio.com/docs/errors/{code}"),
+            message_text: format!("{place}{text}"),
+            request_url: url.unwrap_or_default().to_owned(),
+            ..Notification::default()
+        };
+        // Beyond the record's limit for a body it is in the log only.
+        if let Ok(row) = notification.row() {
+            world.wishes.push(Wish::Write(store::Write::Rest(RestWrite::Insert(Box::new(row)))));
+        }
+    }
+}

@@ -1,0 +1,179 @@
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use media::codec::{Codec, alaw_encode};
+use media::record::RecordOptions;
+use media::rtp::Header;
+use media::sdp::{Description, Direction, Local, SrtpPolicy, answer};
+use media::session::{Feed, Work};
+use media::tone::tone;
+use media::wav::Wav;
+
+use super::*;
+use crate::voice::helpers::{Deliver, Done, Ticket};
+use crate::voice::recordings::Files;
+
+struct Told(std::sync::mpsc::SyncSender<Done>);
+
+impl Deliver for Told {
+    fn deliver(&self, _ticket: Ticket, done: Done) {
+        self.0.send(done).unwrap();
+    }
+}
+
+/// What a tick does with a leg.
+struct Line<'a>(&'a mut Recording);
+
+impl Outbox for Line<'_> {
+    fn rtp(&mut self, _to: SocketAddr, _packet: &[u8]) {}
+    fn rtcp(&mut self, _to: SocketAddr, _packet: &[u8]) {}
+    fn event(&mut self, _event: Event) {}
+    fn recorded(&mut self, samples: &[i16]) {
+        self.0.put(samples);
+    }
+}
+
+/// A caller with a low voice, who hears a high one.
+struct Leg {
+    media: MediaSession,
+    recording: Recording,
+    work: Work,
+    ticks: u32,
+    low: Vec<i16>,
+    high: Vec<i16>,
+}
+
+const PEER: &str = "127.0.0.2:6000";
+
+fn media() -> MediaSession {
+    let offer = "v=0\r\no=- 1 1 IN IP4 127.0.0.2\r\ns=-\r\nc=IN IP4 127.0.0.2\r\nt=0 0\r\n\
+                 m=audio 6000 RTP/AVP 8\r\n";
+    let local = Local {
+        ip: [127, 0, 0, 1].into(),
+        port: 4_000,
+        session_id: 1,
+        codecs: &[Codec::Pcma],
+        direction: Direction::SendRecv,
+        srtp: SrtpPolicy::IfOffered,
+        key: [0; media::srtp::KEY_LEN],
+    };
+    let negotiated = answer(&Description::parse(offer.as_bytes()).unwrap(), &local).unwrap().negotiated;
+    MediaSession::new(negotiated, 7, None).unwrap()
+}
+
+impl Leg {
+    fn new() -> Leg {
+        let (low, high) = (tone(400.0, 6_000, 8_000, 4_000), tone(1_000.0, 6_000, 8_000, 4_000));
+        Leg { media: media(), recording: Recording::new(), work: Work::default(), ticks: 0, low, high }
+    }
+
+    fn talk(&mut self, ms: u32) {
+        for _ in 0..ms / 20 {
+            let Leg { media, recording, work, ticks, low, high } = self;
+            let now = Instant::from_unix_seconds(1) + Duration::from_millis(u64::from(*ticks) * 20);
+            let at = *ticks as usize * 160;
+            let payload: Vec<u8> = low[at..at + 160].iter().map(|sample| alaw_encode(*sample)).collect();
+            let header = Header {
+                marker: false,
+                payload_type: 8,
+                sequence: *ticks as u16,
+                timestamp: *ticks * 160,
+                ssrc: 1,
+            };
+            let mut packet = Vec::new();
+            header.write(&payload, &mut packet);
+            media.handle_packet(now, PEER.parse().unwrap(), &packet, work, &mut Line(recording));
+            media.hear(now, work, &mut Line(recording));
+            let feed = Feed::Samples { rate: 8_000, samples: &high[at..at + 160] };
+            media.say(now, feed, work, &mut Line(recording));
+            *ticks += 1;
+        }
+    }
+
+    fn begin(&mut self, files: &Files, number: u64, source: RecordSource) {
+        let sid = ivr::sid::new(ivr::sid::RECORDING, u128::from(number));
+        let mut file = files.create(Ticket { shard: 0, id: number }, &sid).unwrap();
+        let channels = if source == RecordSource::Dual { 2 } else { 1 };
+        let options = RecordOptions { rate: 8_000, channels, trim: false, max_ms: 0 };
+        let recorder = Recorder::new(options, &mut file);
+        self.recording.flush(&mut self.media);
+        self.recording.takes.push(Take {
+            sid,
+            of: "test",
+            source,
+            rate: 8_000,
+            recorder,
+            file,
+            is_paused: false,
+            whose: Whose::Api,
+            started: Instant::default(),
+            over: None,
+        });
+        self.recording.arrange(&mut self.media);
+    }
+
+    fn end(&mut self, index: usize) -> u32 {
+        self.recording.finish(&mut self.media);
+        let mut take = self.recording.takes.remove(index);
+        self.recording.arrange(&mut self.media);
+        let ms = take.recorder.finish(&mut take.file);
+        take.file.close(true);
+        ms
+    }
+}
+
+fn read(folder: &Path, number: u128) -> Wav {
+    let path = folder.join(format!("{}.wav", ivr::sid::new(ivr::sid::RECORDING, number)));
+    Wav::parse(&std::fs::read(path).unwrap()).unwrap()
+}
+
+/// Times the samples cross zero upwards in a second.
+fn frequency(samples: &[i16]) -> usize {
+    let crossings = samples.windows(2).filter(|pair| pair[0] < 0 && pair[1] >= 0).count();
+    crossings * 8_000 / samples.len()
+}
+
+#[test]
+fn two_recordings_of_one_leg_have_what_each_wants_and_nothing_of_a_pause() {
+    let folder = tempfile::tempdir().unwrap();
+    let (told, answers) = std::sync::mpsc::sync_channel(4);
+    let files = Files::start(folder.path(), Arc::new(Told(told))).unwrap();
+    let mut leg = Leg::new();
+    leg.begin(&files, 1, RecordSource::Heard);
+    leg.talk(500);
+    leg.begin(&files, 2, RecordSource::Dual);
+    leg.talk(500);
+    assert_eq!(leg.end(0), 1_000);
+    leg.talk(300);
+    leg.recording.flush(&mut leg.media);
+    leg.recording.takes[0].is_paused = true;
+    leg.talk(700);
+    leg.recording.flush(&mut leg.media);
+    leg.recording.takes[0].is_paused = false;
+    leg.talk(300);
+    assert_eq!(leg.end(0), 500 + 300 + 300);
+    for _ in 0..2 {
+        assert!(matches!(answers.recv_timeout(Duration::from_secs(20)), Ok(Done::Written(Ok(())))));
+    }
+    let heard = read(folder.path(), 1);
+    assert_eq!((heard.channels, heard.samples.len()), (1, 8_000));
+    assert!((390..=410).contains(&frequency(&heard.samples[1_600..])), "{}", frequency(&heard.samples));
+    let both = read(folder.path(), 2);
+    assert_eq!((both.channels, both.samples.len()), (2, 2 * 8_800));
+    let channel = |at: usize| both.samples.iter().skip(at).step_by(2).copied().collect::<Vec<_>>();
+    assert!((390..=410).contains(&frequency(&channel(0))), "{}", frequency(&channel(0)));
+    assert!((980..=1_020).contains(&frequency(&channel(1))), "{}", frequency(&channel(1)));
+}
+
+#[test]
+fn each_gets_what_it_wants_of_both_directions() {
+    let mut scratch = Vec::new();
+    let given = [1, 10, i16::MAX, 5];
+    let mut take = |wanted| heard(&given, RecordSource::Dual, wanted, &mut scratch).to_vec();
+    assert_eq!(take(RecordSource::Dual), given);
+    assert_eq!(take(RecordSource::Heard), [1, i16::MAX]);
+    assert_eq!(take(RecordSource::Both), [11, i16::MAX]);
+    assert_eq!(heard(&[4, 5], RecordSource::Heard, RecordSource::Heard, &mut scratch), [4, 5]);
+}

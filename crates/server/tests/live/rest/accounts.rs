@@ -1,0 +1,97 @@
+//! Who may ask, and what becomes of an account's numbers when it is suspended.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use crate::place::Place;
+use crate::voice::app::App;
+use crate::voice::caller::Caller;
+
+use super::calls::{VOICE, place};
+use super::client::{Rest, SID};
+
+#[test]
+fn the_first_account_is_made_once_and_kept_where_only_the_operator_reads() {
+    let place = Place::new(VOICE);
+    let node = place.spawn();
+    let file = place.path("data/rest-account");
+    let mode = std::fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600);
+    let text = std::fs::read_to_string(&file).unwrap();
+    let (sid, token) = text.trim_end().split_once(':').unwrap();
+    let rest = Rest::new(&place).as_who(sid, token);
+    assert_eq!((sid, token.len()), (SID, 32));
+    assert_eq!(rest.get(".json")["friendly_name"], "Default account");
+    assert!(!node.log().contains(token), "no secrets in logs");
+    node.kill();
+    let again = place.spawn();
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+    rest.get(".json");
+    again.kill();
+}
+
+#[test]
+fn a_lost_token_is_made_anew_while_the_node_runs() {
+    let place = Place::new(VOICE);
+    let _node = place.spawn();
+    let belfry = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_belfry"));
+        let output = command.current_dir(place.path(".")).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let old = std::fs::read_to_string(place.path("data/rest-account")).unwrap();
+    let shown = belfry(&["rest", "token", "--renew", SID]);
+    let token = shown.lines().find_map(|line| line.strip_prefix("token ")).unwrap().trim().to_owned();
+    let rest = Rest::new(&place);
+    assert_eq!(rest.as_who(SID, &token).ask("GET", ".json", "").status, 200);
+    let (_, old) = old.trim_end().split_once(':').unwrap();
+    assert_eq!(rest.as_who(SID, old).ask("GET", ".json", "").status, 401);
+    let kept = std::fs::read_to_string(place.path("data/rest-account")).unwrap();
+    assert_eq!(kept, format!("{SID}:{token}\n"));
+    let listed = belfry(&["rest", "accounts", "--json"]);
+    assert!(listed.contains(SID) && !listed.contains(&token), "{listed}");
+}
+
+#[test]
+fn a_wrong_token_is_refused_and_guessing_is_slowed_down() {
+    let place = place();
+    let _node = place.spawn();
+    let rest = Rest::new(&place);
+    let guesser = rest.as_who(SID, "guess");
+    let statuses: Vec<u16> = (0..13).map(|_| guesser.ask("GET", "/Calls.json", "").status).collect();
+    assert_eq!((statuses[9], statuses[12]), (401, 429), "{statuses:?}");
+    let refused = guesser.ask("GET", "/Calls.json", "");
+    assert!(refused.head.contains("retry-after: "), "{}", refused.head);
+    // The rest of the port has no passwords.
+    assert_eq!(rest.metric("belfry_voice_calls"), 0.0);
+}
+
+#[test]
+fn numbers_of_a_suspended_account_do_not_answer() {
+    let app = App::new(&[("/", "<Response><Say>hello</Say><Pause length='600'/></Response>")]);
+    let place = place();
+    let _node = place.spawn();
+    let rest = Rest::new(&place);
+    let below = rest.ask_path("POST", "/Accounts.json", "FriendlyName=Below").json();
+    let (sid, token) = (below["sid"].as_str().unwrap(), below["auth_token"].as_str().unwrap());
+    let theirs = rest.as_who(sid, token);
+    let form = format!("PhoneNumber=1234&VoiceUrl=http://{}/", app.address);
+    theirs.post("/IncomingPhoneNumbers.json", &form);
+    let mut caller = Caller::new(&place);
+    let status = |caller: &mut Caller| {
+        let sdp = caller.sdp("8", "sendrecv");
+        let invite = caller.invite(sdp);
+        caller.phone.final_of(&invite.ask).status()
+    };
+    let accounts = |form: &str| {
+        let answer = rest.ask_path("POST", &format!("/Accounts/{sid}.json"), form);
+        assert_eq!(answer.status, 200, "{}", answer.body);
+    };
+    accounts("Status=suspended");
+    assert_eq!(status(&mut caller), 403);
+    assert_eq!(theirs.ask("GET", "/Calls.json", "").fault(), (403, 20005));
+    accounts("Status=active");
+    assert_eq!(status(&mut caller), 200);
+    assert_eq!(app.asked_for("/").unwrap()["AccountSid"], sid);
+}

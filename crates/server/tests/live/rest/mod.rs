@@ -1,0 +1,5 @@
+//! The REST interface of the running binary: bindings that are called at once, live calls that are changed, accounts.
+
+mod accounts;
+mod calls;
+mod client;

@@ -1,0 +1,83 @@
+//! A phone of another house: what it hears is what was played, and what it says comes back.
+
+use std::path::Path;
+
+use interop::Baresip;
+use media::wav::Wav;
+use sip::transport::Transport;
+
+use super::app::App;
+use super::tones::{runs, tones};
+use super::{nothing_left, sum};
+use crate::place::Place;
+use crate::until;
+
+/// By its name in SDP, its rate and its channels.
+const CODECS: [(&str, u32, u16); 4] = [
+    ("PCMU/8000/1", 8_000, 1),
+    ("PCMA/8000/1", 8_000, 1),
+    ("G722/16000/1", 16_000, 1),
+    ("opus/48000/2", 48_000, 2),
+];
+
+/// Silence at both ends, so that nothing is lost while the call begins.
+const PARTS: [(u32, u32); 4] = [(0, 400), (440, 1_000), (1_000, 1_000), (0, 600)];
+
+fn write(path: &Path, wav: &Wav) {
+    std::fs::write(path, wav.to_bytes()).unwrap();
+}
+
+/// 440 Hz for a second, then 1 kHz for a second, to within a tenth: on a busy machine packets come too late to be heard.
+#[track_caller]
+fn is_what_was_sent(codec: &str, phone: &Baresip) {
+    let files = phone.heard();
+    assert_eq!(files.len(), 1, "{codec}: {files:?}");
+    let heard = runs(&Wav::parse(&std::fs::read(&files[0]).unwrap()).unwrap(), &[440, 1_000]);
+    let [(440, first), (1_000, second)] = heard[..] else { panic!("{codec}: heard {heard:?}") };
+    for length in [first, second] {
+        assert!((900..=1_100).contains(&length), "{codec}: heard {heard:?}");
+    }
+}
+
+#[test]
+fn baresip_hears_what_is_played_in_every_codec() {
+    for (codec, rate, channels) in CODECS {
+        let app = App::new(&[("/", "<Response><Play>file:tones.wav</Play></Response>")]);
+        let folder = tempfile::tempdir().unwrap();
+        write(&folder.path().join("tones.wav"), &tones(8_000, 1, &PARTS));
+        let silence = folder.path().join("silence.wav");
+        write(&silence, &tones(rate, channels, &[(0, 5_000)]));
+        let place = Place::new(&app.voice("/", &format!("prompts = \"{}\"\n", folder.path().display())));
+        let mut node = place.start();
+        let mut phone = Baresip::with_files("caller", place.at(Transport::Udp).port(), codec, &silence);
+        phone.command("dial", "sip:1234@example.test");
+        phone.expect("CALL_ESTABLISHED");
+        phone.expect("CALL_CLOSED");
+        is_what_was_sent(codec, &phone);
+        nothing_left(&node, 1);
+        node.stop();
+    }
+}
+
+#[test]
+fn what_baresip_says_comes_back_in_every_codec() {
+    for (codec, rate, channels) in CODECS {
+        let app = App::new(&[("/", "<Response><Echo/></Response>")]);
+        let folder = tempfile::tempdir().unwrap();
+        let says = folder.path().join("says.wav");
+        write(&says, &tones(rate, channels, &PARTS));
+        let place = Place::new(&app.voice("/", ""));
+        let mut node = place.start();
+        let mut phone = Baresip::with_files("caller", place.at(Transport::Udp).port(), codec, &says);
+        phone.command("dial", "sip:1234@example.test");
+        phone.expect("CALL_ESTABLISHED");
+        // All but the last of the silence.
+        until("the file is said", || (sum(&node, |shard| shard.voice.packets_in) >= 135).then_some(()));
+        until("it has come back", || (sum(&node, |shard| shard.voice.packets_out) >= 135).then_some(()));
+        phone.command("hangup", "");
+        phone.expect("CALL_CLOSED");
+        is_what_was_sent(codec, &phone);
+        nothing_left(&node, 1);
+        node.stop();
+    }
+}

@@ -1,0 +1,264 @@
+//! Calls that hear each other: conferences and queues, across shards.
+
+use super::app::{App, Form};
+use super::nothing_left;
+use super::talker::Talker;
+use crate::place::Place;
+use crate::until;
+
+/// Of callers; a whole number of periods in a second, none a multiple of another.
+const TONES: [u32; 3] = [440, 700, 1_250];
+const BEEP: u32 = 1_400;
+
+/// Numbers bound to documents.
+fn place(app: &App, numbers: &[(&str, &str)]) -> Place {
+    let bound: Vec<String> = numbers
+        .iter()
+        .map(|(number, path)| format!("{{ number = \"{number}\", url = \"http://{}{path}\" }}", app.address))
+        .collect();
+    let bound = bound.join(", ");
+    Place::new(&format!(
+        "[voice]\nmedia = \"127.0.0.77\"\nmedia_ports = \"20000-29999\"\nopen = true\nallow_private = true\n\
+         numbers = [{bound}]\n"
+    ))
+}
+
+/// In the order of their numbers: callbacks are under way at once.
+fn events(app: &App, path: &str) -> Vec<Form> {
+    let asked = app.asked.lock().unwrap();
+    let mut events: Vec<Form> =
+        asked.iter().filter(|(asked, _)| asked == path).map(|(_, form)| form.clone()).collect();
+    events.sort_by_key(|form| form["SequenceNumber"].parse::<u32>().unwrap());
+    events
+}
+
+#[test]
+fn three_of_two_shards_hear_each_other_and_not_themselves() {
+    let app = App::new(&[(
+        "/",
+        "<Response><Dial><Conference beep='false' statusCallback='/events'>room</Conference></Dial></Response>",
+    )]);
+    let place = place(&app, &[("1", "/")]);
+    let mut node = place.start();
+    let mut talkers: Vec<Talker> = [0, 1, 1]
+        .into_iter()
+        .enumerate()
+        .map(|(at, shard)| Talker::call(&place, "1", shard, TONES[at]))
+        .collect();
+    for (at, talker) in talkers.iter().enumerate() {
+        talker.hears([TONES[(at + 1) % 3], TONES[(at + 2) % 3]], [TONES[at]]);
+    }
+    talkers.iter_mut().for_each(Talker::hang_up);
+    drop(talkers);
+    nothing_left(&node, 3);
+    let names = ["join", "join", "start", "join", "leave", "leave", "leave", "end"];
+    let told = until("all is told", || Some(events(&app, "/events")).filter(|all| all.len() == names.len()));
+    for (at, (form, name)) in told.iter().zip(names).enumerate() {
+        let event = if matches!(name, "start" | "end") {
+            format!("conference-{name}")
+        } else {
+            format!("participant-{name}")
+        };
+        assert_eq!(
+            (&form["StatusCallbackEvent"], &*form["SequenceNumber"]),
+            (&event, &*(at + 1).to_string())
+        );
+        assert_eq!((&*form["FriendlyName"], &form["ConferenceSid"]), ("room", &told[0]["ConferenceSid"]));
+    }
+    assert_eq!((&*told[0]["Muted"], &*told[0]["StartConferenceOnEnter"]), ("false", "true"));
+    assert_eq!(told[7]["ReasonConferenceEnded"], "last-participant-left");
+    assert_eq!(told[7]["CallSidEndingConference"], told[6]["CallSid"]);
+    node.stop();
+}
+
+#[test]
+fn who_waits_hears_a_document_until_the_moderator_comes_and_goes_with_him() {
+    let app = App::new(&[
+        (
+            "/waits",
+            "<Response><Dial action='/after'><Conference startConferenceOnEnter='false' waitUrl='/wait' \
+             beep='false'>room</Conference></Dial></Response>",
+        ),
+        (
+            "/wait",
+            "<Response><Say>please wait for the moderator who is to come at any moment</Say></Response>",
+        ),
+        (
+            "/leads",
+            "<Response><Dial><Conference endConferenceOnExit='true' beep='false'>room</Conference></Dial></Response>",
+        ),
+        ("/after", "<Response><Hangup/></Response>"),
+    ]);
+    let place = place(&app, &[("1", "/waits"), ("2", "/leads")]);
+    let mut node = place.start();
+    let mut first = Talker::call(&place, "1", 0, TONES[0]);
+    let mut second = Talker::call(&place, "1", 1, TONES[1]);
+    let wait = until("both wait", || Some(events_of(&app, "/wait")).filter(|all| all.len() > 1));
+    assert!(wait[0]["ConferenceSid"].starts_with("CF"));
+    assert_eq!((first.has_heard(TONES[1]), second.has_heard(TONES[0])), (false, false));
+    let mut leader = Talker::call(&place, "2", 1, TONES[2]);
+    first.hears([TONES[1], TONES[2]], [TONES[0]]);
+    second.hears([TONES[0], TONES[2]], [TONES[1]]);
+    leader.hang_up();
+    first.is_hung_up();
+    second.is_hung_up();
+    let after = until("both go on", || Some(events_of(&app, "/after")).filter(|all| all.len() == 2));
+    for form in after {
+        assert_eq!(
+            (&*form["DialCallStatus"], &form["ConferenceSid"]),
+            ("completed", &wait[0]["ConferenceSid"])
+        );
+    }
+    nothing_left(&node, 3);
+    node.stop();
+}
+
+fn events_of(app: &App, path: &str) -> Vec<Form> {
+    let asked = app.asked.lock().unwrap();
+    asked.iter().filter(|(asked, _)| asked == path).map(|(_, form)| form.clone()).collect()
+}
+
+#[test]
+fn the_muted_are_not_heard_the_third_of_two_is_refused_and_beeps_are_heard() {
+    let app = App::new(&[
+        (
+            "/",
+            "<Response><Dial action='/dialed'><Conference maxParticipants='2'>room</Conference></Dial></Response>",
+        ),
+        (
+            "/muted",
+            "<Response><Dial><Conference muted='true' beep='onExit'>room</Conference></Dial></Response>",
+        ),
+        ("/dialed", "<Response><Hangup/></Response>"),
+    ]);
+    let place = place(&app, &[("1", "/"), ("2", "/muted")]);
+    let mut node = place.start();
+    let mut speaker = Talker::call(&place, "1", 0, TONES[0]);
+    let mut muted = Talker::call(&place, "2", 1, TONES[1]);
+    muted.hears([TONES[0]], [TONES[1]]);
+    assert!(!speaker.has_heard(TONES[1]));
+    assert!(!speaker.has_heard(BEEP));
+    let mut third = Talker::call(&place, "1", 1, TONES[2]);
+    third.is_hung_up();
+    assert_eq!(app.asked_for("/dialed").unwrap()["DialCallStatus"], "failed");
+    speaker.forget();
+    muted.hang_up();
+    until("the beep is heard", || speaker.has_heard(BEEP).then_some(()));
+    speaker.hang_up();
+    nothing_left(&node, 3);
+    node.stop();
+}
+
+const ENQUEUE: &str =
+    "<Response><Enqueue action='/queued' waitUrl='/wait' maxQueueSize='1'>support</Enqueue></Response>";
+const WAIT: &str = "<Response><Say>you are in a queue and will be until somebody takes you</Say></Response>";
+
+#[test]
+fn a_queue_connects_its_first_caller_with_who_dials_it() {
+    let app = App::new(&[
+        ("/", ENQUEUE),
+        ("/wait", WAIT),
+        ("/queued", "<Response><Hangup/></Response>"),
+        ("/agent", "<Response><Dial action='/dialed'><Queue>support</Queue></Dial></Response>"),
+        ("/dialed", "<Response><Hangup/></Response>"),
+    ]);
+    let place = place(&app, &[("1", "/"), ("2", "/agent")]);
+    let mut node = place.start();
+    for (caller, agent, calls) in [(0, 1, 2), (1, 1, 4)] {
+        app.asked.lock().unwrap().clear();
+        let mut caller = Talker::call(&place, "1", caller, TONES[0]);
+        let wait = until("the caller waits", || app.asked_for("/wait"));
+        assert_eq!((&*wait["QueuePosition"], &*wait["CurrentQueueSize"]), ("1", "1"));
+        assert!(wait["QueueSid"].starts_with("QU"));
+        let mut agent = Talker::call(&place, "2", agent, TONES[1]);
+        agent.hears([TONES[0]], [TONES[1]]);
+        caller.hears([TONES[1]], [TONES[0]]);
+        let form = if calls == 2 {
+            agent.hang_up();
+            caller.is_hung_up();
+            until("the caller goes on", || app.asked_for("/queued"))
+        } else {
+            caller.hang_up();
+            agent.is_hung_up();
+            until("the agent goes on", || app.asked_for("/dialed"))
+        };
+        if calls == 2 {
+            assert_eq!((&*form["QueueResult"], &form["QueueSid"]), ("bridged", &wait["QueueSid"]));
+        } else {
+            assert_eq!((&*form["DialCallStatus"], &form["DialCallSid"]), ("completed", &wait["CallSid"]));
+        }
+        nothing_left(&node, calls);
+    }
+    node.stop();
+}
+
+#[test]
+fn an_agent_waits_for_a_caller_and_a_full_queue_says_so() {
+    let app = App::new(&[
+        ("/", ENQUEUE),
+        ("/wait", WAIT),
+        ("/queued", "<Response><Hangup/></Response>"),
+        ("/agent", "<Response><Say>a</Say><Dial><Queue>support</Queue></Dial></Response>"),
+    ]);
+    let place = place(&app, &[("1", "/"), ("2", "/agent")]);
+    let mut node = place.start();
+    let mut waits = Talker::call(&place, "1", 0, TONES[0]);
+    until("the caller waits", || app.asked_for("/wait"));
+    let mut refused = Talker::call(&place, "1", 1, TONES[2]);
+    refused.is_hung_up();
+    assert_eq!(app.asked_for("/queued").unwrap()["QueueResult"], "queue-full");
+    // Somebody who gives up leaves his place to the next.
+    waits.hang_up();
+    nothing_left(&node, 2);
+    let mut agent = Talker::call(&place, "2", 0, TONES[1]);
+    until("the agent waits", || (super::sum(&node, |shard| shard.voice.members) == 1).then_some(()));
+    let mut caller = Talker::call(&place, "1", 1, TONES[0]);
+    agent.hears([TONES[0]], [TONES[1]]);
+    caller.hears([TONES[1]], [TONES[0]]);
+    agent.hang_up();
+    caller.is_hung_up();
+    nothing_left(&node, 4);
+    node.stop();
+}
+
+#[test]
+fn the_wait_document_leaves_the_queue() {
+    let app = App::new(&[
+        ("/", ENQUEUE),
+        ("/wait", "<Response><Leave/></Response>"),
+        ("/queued", "<Response><Hangup/></Response>"),
+    ]);
+    let place = place(&app, &[("1", "/")]);
+    let mut node = place.start();
+    for (shard, calls) in [(0, 1), (1, 2)] {
+        app.asked.lock().unwrap().clear();
+        let mut caller = Talker::call(&place, "1", shard, 0);
+        caller.is_hung_up();
+        let form = until("the caller goes on", || app.asked_for("/queued"));
+        assert_eq!(form["QueueResult"], "leave");
+        nothing_left(&node, calls);
+    }
+    node.stop();
+}
+
+#[test]
+fn the_node_leaves_with_calls_in_a_room_and_a_queue() {
+    let app = App::new(&[
+        ("/", "<Response><Dial><Conference>room</Conference></Dial></Response>"),
+        ("/queue", ENQUEUE),
+        ("/wait", WAIT),
+    ]);
+    let place = place(&app, &[("1", "/"), ("2", "/queue")]);
+    let mut node = place.start();
+    let mut talkers = [
+        Talker::call(&place, "1", 0, TONES[0]),
+        Talker::call(&place, "1", 1, TONES[1]),
+        Talker::call(&place, "2", 1, TONES[2]),
+    ];
+    talkers[0].hears([TONES[1]], []);
+    until("the caller waits", || app.asked_for("/wait"));
+    node.stop();
+    for talker in &mut talkers {
+        talker.caller.phone.expect_request("BYE");
+    }
+}
