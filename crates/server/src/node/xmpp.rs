@@ -41,6 +41,11 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         resume_for: xmpp.resume_for,
         contacts: Vec::new(),
         started: shared.started,
+        room_creation: host::RoomCreation::default(),
+        // Slots, relays and administrators' commands are not configured yet.
+        uploads: None,
+        services: Vec::new(),
+        admins: Vec::new(),
     };
     let stream = c2s::Settings {
         domains: shared.domains.clone(),

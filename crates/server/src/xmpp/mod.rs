@@ -204,7 +204,7 @@ impl Xmpp {
                 let loaded = match found {
                     Ok(found) if found.filter(is_it).is_some() => {
                         let id = self.ask(Asked::Record { ticket });
-                        let read = record::read_of(host::Load::User { user });
+                        let read = XmppRead::User { user: user.as_str().into() };
                         return wishes.push(Wish::Read { id, read });
                     }
                     Ok(_) => Ok(host::Loaded::User(None)),

@@ -25,8 +25,9 @@ fn name(bare: &Bare) -> Box<str> {
     bare.as_str().into()
 }
 
-pub(super) fn read_of(load: Load) -> XmppRead {
-    match load {
+/// `None`: it is nothing that the record has, nor can anything ask for it while it is not configured.
+pub(super) fn read_of(load: Load) -> Option<XmppRead> {
+    Some(match load {
         Load::User { user } => XmppRead::User { user: name(&user) },
         Load::Items { owner, node } => XmppRead::Items { owner: name(&owner), node },
         Load::Nodes { owner } => XmppRead::Nodes { owner: name(&owner) },
@@ -36,7 +37,8 @@ pub(super) fn read_of(load: Load) -> XmppRead {
         }
         Load::Room { room } => XmppRead::Room { room: name(&room) },
         Load::Rooms { domain } => XmppRead::Rooms { domain },
-    }
+        Load::Slot { .. } | Load::Act(_) => return None,
+    })
 }
 
 fn query_of(query: Query) -> ArchiveQuery {
@@ -203,7 +205,7 @@ mod tests {
         }
 
         fn load(&mut self, load: Load) -> Loaded {
-            match self.reader.load(&Read::Xmpp(read_of(load))) {
+            match self.reader.load(&Read::Xmpp(read_of(load).unwrap())) {
                 Ok(store::Loaded::Xmpp(loaded)) => loaded_of(loaded),
                 other => panic!("{other:?}"),
             }

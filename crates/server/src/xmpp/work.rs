@@ -3,7 +3,7 @@
 use cluster::Bucket;
 use stdx::Instant;
 use store::Write;
-use xmpp::host::{self, Edge, Effect, Host, Load};
+use xmpp::host::{self, Edge, Effect, Host, Load, RecordError};
 use xmpp::sasl::{Find, Known};
 use xmpp::stanza::{self, Condition};
 use xmpp::{Element, Jid, c2s, ns};
@@ -103,7 +103,7 @@ impl Xmpp {
                 self.streams.tell(edge.connection, |c2s, out| c2s.fail(condition, out));
             }
             XmppLetter::Bind { edge, request } => {
-                self.tell_host(now, wishes, |host, out| host.handle_bind(now, edge, *request, out));
+                self.tell_host(now, wishes, |host, out| host.handle_bind(now, edge, &request, out));
             }
             XmppLetter::Resume { edge, user, id, seen } => {
                 self.tell_host(now, wishes, |host, out| {
@@ -190,10 +190,18 @@ impl Xmpp {
                 let id = self.ask(Asked::User { ticket, user });
                 wishes.push(Wish::Account { id, user: name, domain });
             }
-            Effect::Load { ticket, load } => {
-                let id = self.ask(Asked::Record { ticket });
-                wishes.push(Wish::Read { id, read: record::read_of(load) });
-            }
+            Effect::Load { ticket, load } => match record::read_of(load) {
+                Some(read) => {
+                    let id = self.ask(Asked::Record { ticket });
+                    wishes.push(Wish::Read { id, read });
+                }
+                None => {
+                    let unavailable = Err(RecordError::Unavailable);
+                    self.tell_host(now, wishes, |host, out| {
+                        host.handle_record(now, ticket, unavailable, out);
+                    });
+                }
+            },
             Effect::Change { ticket, change } => {
                 let id = self.ask(Asked::Record { ticket });
                 wishes.push(Wish::Write { id, write: Write::Xmpp(record::write_of(now, change)) });

@@ -44,6 +44,7 @@ use stdx::rng::Rng;
 use stdx::slab::{Key, Slab};
 
 pub use effect::{Change, Edge, Effect, Load, Loaded, RecordError, Ticket};
+pub use feature::{Level, Specification, specifications};
 pub use muc::RoomCreation;
 
 use crate::{Bare, Element, Jid};

@@ -15,7 +15,7 @@ use crate::{Bare, Element, Jid, ns};
 
 impl Host {
     /// A client has signed in and wants a resource.
-    pub fn handle_bind(&mut self, now: Instant, edge: Edge, request: BindRequest, out: &mut Outbox) {
+    pub fn handle_bind(&mut self, now: Instant, edge: Edge, request: &BindRequest, out: &mut Outbox) {
         let name = match (&request.resource, &request.tag) {
             (Some(resource), _) => resource.to_string(),
             (None, Some(tag)) => format!("{tag}~{}", &self.token()[..8]),
@@ -87,7 +87,7 @@ impl Host {
         let Record::Loading(waiting) = std::mem::replace(&mut user.record, record) else { return };
         for waiting in waiting {
             match waiting {
-                Waiting::FromSession(key, stanza) => self.from_session(now, key, *stanza, out),
+                Waiting::FromSession(key, stanza) => self.session_says(now, key, *stanza, out),
                 Waiting::Routed(stanza) => self.routed_to_account(now, *stanza, out),
                 Waiting::Job(job) => job(self, now, out),
             }
@@ -147,7 +147,7 @@ impl Host {
     pub fn handle_stanza(&mut self, now: Instant, edge: Edge, mut element: Element, out: &mut Outbox) {
         let Some(&key) = self.by_edge.get(&edge) else { return };
         if self.sm_count(now, key, &mut element, out) {
-            self.from_session(now, key, element, out);
+            self.session_says(now, key, element, out);
         }
     }
 
@@ -199,19 +199,16 @@ impl Host {
         self.forget_user(&bare);
     }
 
-    fn from_session(&mut self, now: Instant, key: Key, mut element: Element, out: &mut Outbox) {
+    fn session_says(&mut self, now: Instant, key: Key, mut element: Element, out: &mut Outbox) {
         let Some(session) = self.sessions.get(key) else { return };
         let (jid, bare) = (session.jid.clone(), session.jid.bare());
         // What it is to others depends on roster and blocking list.
         if let Some(User { record: Record::Loading(waiting), .. }) = self.users.get_mut(&bare) {
             return waiting.push(Waiting::FromSession(key, Box::new(element)));
         }
-        let to = match stanza::to(&element) {
-            Ok(to) => to,
-            Err(_) => {
-                element.unset("to");
-                return self.refuse(&element, &Condition::JidMalformed.into(), out);
-            }
+        let Ok(to) = stanza::to(&element) else {
+            element.unset("to");
+            return self.refuse(&element, &Condition::JidMalformed.into(), out);
         };
         let is_own = to.as_ref().is_none_or(|to| to.is_bare() && to.bare() == bare);
         match stanza::kind_of(&element) {
@@ -284,7 +281,7 @@ impl Host {
                 Some(Kind::Iq) => self.ask(now, &element, &from, &to, None, out),
                 _ => {
                     let hold = self.begin_handling(&mut element);
-                    self.routed_to_server(now, element, &from, out);
+                    self.routed_to_server(&element, out);
                     self.end_handling(hold, out);
                 }
             };
@@ -297,9 +294,9 @@ impl Host {
     }
 
     /// Messages and presence for a domain of ours.
-    fn routed_to_server(&mut self, _now: Instant, element: Element, _from: &Jid, out: &mut Outbox) {
-        if stanza::kind_of(&element) == Some(Kind::Message) {
-            self.refuse(&element, &Condition::ServiceUnavailable.into(), out);
+    fn routed_to_server(&mut self, element: &Element, out: &mut Outbox) {
+        if stanza::kind_of(element) == Some(Kind::Message) {
+            self.refuse(element, &Condition::ServiceUnavailable.into(), out);
         }
     }
 

@@ -259,7 +259,7 @@ impl World {
             tag: None,
             inline,
         };
-        self.tell(|host, now, out| host.handle_bind(now, edge(number), request, out));
+        self.tell(|host, now, out| host.handle_bind(now, edge(number), &request, out));
         assert!(matches!(&self.bound[&number], Bound::Session { jid: bound, .. } if *bound == jid));
         number
     }
