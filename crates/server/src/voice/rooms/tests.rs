@@ -75,7 +75,9 @@ impl World {
         for out in out {
             match out {
                 Out::Tell(name, note) if !lost => self.hear(name, note),
-                Out::Write(store::Write::Rest(RestWrite::Insert(row) | RestWrite::Replace(row))) => {
+                Out::Write(store::Write::Rest(
+                    RestWrite::Insert(row) | RestWrite::Ensure(row) | RestWrite::Replace(row),
+                )) => {
                     self.rows.extend(row.status.or(row.name).map(String::from));
                 }
                 Out::Callback(wire) => self.told.extend(event_of(&wire.url)),

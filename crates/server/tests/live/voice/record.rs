@@ -228,6 +228,48 @@ fn a_caller_who_hangs_up_leaves_a_whole_recording() {
 }
 
 #[test]
+fn a_disk_that_is_full_ends_the_recording_and_not_the_call() {
+    let app = App::new(&[
+        (
+            "/",
+            "<Response><Record action='/recorded' timeout='60' playBeep='false'/><Redirect>/after</Redirect></Response>",
+        ),
+        ("/after", "<Response><Say>that is a pity</Say></Response>"),
+    ]);
+    let place = Place::new(&app.voice("/", ""));
+    let mut shell = Command::new("sh");
+    // Without the signal a write beyond the limit is an error, as on a full disk.
+    shell.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_belfry")]);
+    let process = place.spawn_as(shell);
+    let mut caller = Caller::new(&place);
+    let (_, remote) = caller.call();
+    until("it is recorded", || (!recordings(&place).is_empty()).then_some(()));
+    let mut voice = Voice::new(&caller, remote);
+    voice.tone(400.0, 500);
+    // The record's own files are beyond the limit already: what is lost there is tried again once there is room.
+    let pid = process.id().to_string();
+    let limit = |bytes: &str| {
+        let set = Command::new("prlimit").args(["--pid", &pid, &format!("--fsize={bytes}:")]).status().unwrap();
+        assert!(set.success(), "prlimit (util-linux) is needed");
+    };
+    limit("4096");
+    voice.tone(400.0, 500);
+    until("the recording is given up", || recordings(&place).is_empty().then_some(()));
+    limit("unlimited");
+    until("the document goes on", || app.asked_for("/after"));
+    assert!(app.asked_for("/recorded").is_none());
+    caller.hear(10);
+    caller.hung_up();
+    let notes = until("the record says so", || Some(rows::<Notification>(&place)).filter(|all| !all.is_empty()));
+    assert_eq!((notes.len(), notes[0].error_code), (1, 13600));
+    assert!(notes[0].message_text.contains("File too large"), "{}", notes[0].message_text);
+    until("the call is over", || {
+        rows::<RestCall>(&place).iter().any(|call| call.status == "completed").then_some(())
+    });
+    process.kill();
+}
+
+#[test]
 fn a_recording_that_cannot_be_written_is_passed_over_and_the_call_goes_on() {
     let app = App::new(&[
         ("/", "<Response><Record action='/recorded' timeout='60'/><Redirect>/after</Redirect></Response>"),
