@@ -32,13 +32,7 @@ fn came_to(place: &Place, calls: usize) -> Vec<String> {
 }
 
 impl Scene {
-    /// The caller hangs up: the whole call, of so many legs, is over and was answered.
-    #[track_caller]
-    fn hung_up(mut self, dialog: &mut crate::call::Dialog, legs: u64) {
-        self.hang_up(dialog);
-        self.over("completed", legs);
-    }
-
+    /// The whole call, of so many legs, is over.
     #[track_caller]
     fn over(self, status: &str, legs: u64) {
         super::nothing_left(&self.node, legs);
@@ -129,8 +123,9 @@ const DIAL: Documents = &[
 fn a_caller_may_hang_up_while_his_callee_is_looked_for_and_rings() {
     let mut scene = Scene::new(DIAL);
     let (mut dialog, _) = scene.caller.call();
-    // Bob has no phone, and the Dial is over as soon as that is known.
-    scene.hung_up_soon(&mut dialog);
+    // Bob has no phone: the Dial is over as soon as that is known, before the BYE or after it.
+    scene.hang_up(&mut dialog);
+    scene.over("completed", 1);
 
     for early in [false, true] {
         let mut scene = Scene::new(DIAL);
@@ -151,14 +146,6 @@ fn a_caller_may_hang_up_while_his_callee_is_looked_for_and_rings() {
             "completed"
         );
         scene.over("completed", 2);
-    }
-}
-
-impl Scene {
-    /// Without a callee: whether the look-up was over is a matter of luck.
-    #[track_caller]
-    fn hung_up_soon(self, dialog: &mut crate::call::Dialog) {
-        self.hung_up(dialog, 1);
     }
 }
 
@@ -230,7 +217,12 @@ fn a_caller_who_gives_up_before_he_is_answered_takes_along_what_was_begun_for_hi
     let sent = scene.caller.invite(sdp);
     let to = sent.sent.header(sip::wire::Header::To).unwrap().to_vec();
     let cancel = sip::wire::Request::from_invite("CANCEL", &sent.sent, &to);
+    // One that overtakes the question reaches no application, and is no call of its.
+    until("the application is asked", || scene.app.asked_for("/"));
     scene.caller.phone.send(&cancel);
+    scene.caller.phone.expect("the answer to CANCEL", |message| {
+        message.status() >= 200 && message.cseq().is_some_and(|(_, method)| method == b"CANCEL")
+    });
     let status = scene.caller.phone.outcome(&sent).status();
     assert!(matches!(status, 486 | 487), "{status}");
     scene.over(if status == 486 { "busy" } else { "canceled" }, 1);
