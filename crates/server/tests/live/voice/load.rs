@@ -58,8 +58,8 @@ const MORE: [(&str, &str); 6] = [
     ("/nothing", ""),
 ];
 
-const LINES: u64 = 16;
-const CALLS_PER_LINE: u64 = 18;
+const LINES: u64 = 12;
+const CALLS_PER_LINE: u64 = 20;
 
 /// What all threads know.
 #[derive(Clone, Default)]
