@@ -99,6 +99,26 @@ fn numbers_are_unique_in_all_and_queues_in_their_account() {
 }
 
 #[test]
+fn a_row_that_is_ensured_is_made_once_and_stays_as_it_was() {
+    let (_dir, mut admin) = admin();
+    let mut queue = Queue { common: common("QU1", "AC1", 1), friendly_name: "support".into(), max_size: 10 };
+    let ensure = |admin: &mut Admin, queue: &Queue| {
+        admin.write(&Write::Rest(RestWrite::Ensure(Box::new(queue.row().unwrap()))))
+    };
+    assert_eq!(ensure(&mut admin, &queue), Ok(WriteDone::Changed { rows: 1 }));
+    queue.max_size = 20;
+    assert_eq!(ensure(&mut admin, &queue), Ok(WriteDone::Changed { rows: 0 }));
+    // Of another sid, and the same name.
+    queue.common.sid = "QU2".into();
+    assert_eq!(ensure(&mut admin, &queue), Ok(WriteDone::Changed { rows: 0 }));
+    let RestLoaded::Row(Some(row)) = read(&mut admin, RestRead::Sid { kind: Kind::Queue, sid: "QU1".into() })
+    else {
+        panic!()
+    };
+    assert_eq!(Queue::from_row(&row).unwrap().max_size, 10);
+}
+
+#[test]
 fn lists_are_filtered_sorted_and_cut() {
     let (_dir, mut admin) = admin();
     for number in 0..5 {

@@ -554,6 +554,7 @@ pub(super) const ELSEWHERE: &[(&str, &str)] = &[
     ("Pay", "needs a payment provider"),
     ("Prompt", "belongs to Pay"),
     ("Siprec", "needs a SIPREC connector"),
+    ("Recording", "is begun by <Record>, the `record` of <Dial>, or the REST interface"),
     ("Transcription", "needs a transcription provider"),
     ("Room", "needs a video provider"),
     ("VirtualAgent", "needs an agent's provider"),

@@ -3,6 +3,8 @@
 mod dial;
 mod fields;
 mod lexicon;
+#[cfg(test)]
+mod played;
 mod read;
 mod reference;
 mod speech;

@@ -27,7 +27,7 @@ pub enum Effect {
     // The call.
     /// Answered by `handle_answered`, or `handle_hangup`.
     Answer,
-    /// The callee rings and the call is not answered yet: tell the caller (180).
+    /// The callee rings, or a first Pause has it so, and the call is not answered yet: tell the caller (180).
     Ring,
     Reject(Refusal),
     Hangup,

@@ -76,6 +76,9 @@ impl Script {
         match verb {
             Verb::Say(piece) | Verb::Play(piece) => self.speak(piece, out),
             Verb::Pause(length) => {
+                if self.answered_at.is_none() && !self.answering {
+                    out.push(Effect::Ring);
+                }
                 self.state = State::Pausing { until: now + length };
                 Flow::Wait
             }

@@ -18,6 +18,7 @@ fn a_calls_end_is_told_once() {
         "caller: calls
          > ask POST http://app/start
          app: <Pause length='5'/><Say>x</Say><Record finishOnKey=''/>
+         > ring
          deadline: passes
          > answer
          caller: answers

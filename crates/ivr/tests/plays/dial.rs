@@ -8,7 +8,7 @@ fn a_number_rings_talks_and_the_action_hears_of_it() {
     performs(
         "<Dial action='/d' callerId='+9' timeout='20' ringTone='de' record='record-from-ringing-dual' trim='trim-silence' \
          recordingTrack='inbound' recordingStatusCallback='rec' referUrl='/t' referMethod='GET'>+1777</Dial>",
-        "> dial +1777 as +9 tone de record ringing true dual true trim true inbound http://app/rec transfers GET http://app/t
+        "> dial +1777 as +9 tone de record ringing true dual true trim true inbound POST http://app/rec completed transfers GET http://app/t
          leg1: starts
          leg1: rings
          wait: 3000

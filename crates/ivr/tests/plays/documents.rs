@@ -159,11 +159,13 @@ fn notes_are_told_with_their_lines_and_the_rest_is_performed() {
     performs(
         "<Say>a</Say>",
         r#"> play Man/en "a"
-           rest: performs <Pay/><Say voice='robot'>b</Say><Fax>c</Fax>
+           rest: performs <Pay/><Say voice='robot'>b</Say><Fax>c</Fax><Start><Recording/></Start>
            > stop playing
            > note 12200: <Pay> needs a payment provider: passed over
            > note 12200: voice="robot" on <Say>: expected one of man, woman, alice; man is taken
            > note 12200: <Fax> needs a fax provider: passed over
+           > note 12200: <Recording> is begun by <Record>, the `record` of <Dial>, or the REST interface: passed over
+           > note 12200: <Start> without <Stream>: passed over
            > play Man/en "b"
            caller: hangs up
            > stop playing

@@ -1,5 +1,6 @@
 //! Programmable voice as plays: who says what, and what the script does about it.
 
+mod attributes;
 mod callbacks;
 mod dial;
 mod documents;

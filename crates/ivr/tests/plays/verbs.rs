@@ -64,6 +64,7 @@ fn pause_waits_and_lets_the_caller_hear_ringing_first() {
         r#"caller: calls
            > ask POST http://app/start
            app: <Pause length="3"/><Say>a</Say><Pause/>
+           > ring
            wait: 2999
            wait: 1
            > answer

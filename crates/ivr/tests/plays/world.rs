@@ -449,10 +449,11 @@ impl Play {
             Effect::JoinConference { conference, record, .. } => joined(conference, record.is_some()),
             Effect::LeaveConference { .. } => "leave conference".into(),
             Effect::Enqueue { name, wait, max_size, .. } => {
-                format!(
-                    "enqueue {name} wait {} max {max_size}",
-                    wait.as_ref().map_or("music", |wait| &wait.url)
-                )
+                let wait = wait.as_ref().map_or("music".into(), |wait| match wait.method {
+                    Method::Post => wait.url.clone(),
+                    Method::Get => format!("GET {}", wait.url),
+                });
+                format!("enqueue {name} wait {wait} max {max_size}")
             }
             Effect::LeaveQueue { .. } => "leave queue".into(),
             Effect::SendMessage { message: m, .. } => {
@@ -489,7 +490,7 @@ fn dialled(legs: &[Leg], options: &DialOptions) -> String {
     shown.extend(options.ring_tone.iter().map(|tone| format!(" tone {tone}")));
     shown.extend(options.record.iter().map(|record| {
         let (ringing, dual, trim, track) = (record.from_ringing, record.dual, record.trim, &record.track);
-        let told = record.status.as_ref().map_or("nobody", |status| &status.target.url);
+        let told = callback(record.status.as_ref());
         format!(" record ringing {ringing} dual {dual} trim {trim} {track} {told}")
     }));
     shown.extend(

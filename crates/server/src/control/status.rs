@@ -76,6 +76,7 @@ pub struct ShardCounters {
     pub voice_ports: u64,
     pub voice_prompts: u64,
     pub voice_asks: u64,
+    pub voice_streams: u64,
     pub voice_rooms: u64,
     pub voice_queues: u64,
     pub voice_members: u64,
@@ -213,6 +214,7 @@ impl ShardCounters {
         self.voice_ports = voice.ports;
         self.voice_prompts = voice.prompts;
         self.voice_asks = voice.asks;
+        self.voice_streams = voice.streams;
         self.voice_rooms = voice.rooms;
         self.voice_queues = voice.queues;
         self.voice_members = voice.members;

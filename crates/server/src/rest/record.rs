@@ -98,7 +98,7 @@ impl Record {
 /// Whether numbers are answered otherwise after it.
 fn changes_numbers(write: &Write) -> bool {
     let kind = match write {
-        Write::Rest(RestWrite::Insert(row) | RestWrite::Replace(row)) => row.kind,
+        Write::Rest(RestWrite::Insert(row) | RestWrite::Ensure(row) | RestWrite::Replace(row)) => row.kind,
         Write::Rest(RestWrite::Remove { kind, .. }) => *kind,
         _ => return false,
     };

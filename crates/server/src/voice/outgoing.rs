@@ -2,6 +2,8 @@
 //! name.
 
 #[cfg(test)]
+mod any_order;
+#[cfg(test)]
 mod tests;
 
 use std::sync::Arc;

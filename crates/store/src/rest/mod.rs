@@ -106,6 +106,8 @@ impl Row {
 pub enum RestWrite {
     /// `StoreError::Exists` when the sid, or a name that must be its own, is taken.
     Insert(Box<Row>),
+    /// Inserted unless its sid, or a name that must be its own, is taken: `WriteDone::Changed`, of one row or none.
+    Ensure(Box<Row>),
     /// The row of the same sid and kind.
     Replace(Box<Row>),
     Remove {

@@ -16,7 +16,13 @@ const COLUMNS: &str = "kind, sid, account, parent, name, status, from_uri, to_ur
 
 pub(super) fn write(conn: &Connection, write: &RestWrite) -> Result<WriteDone, Failure> {
     match write {
-        RestWrite::Insert(row) => insert(conn, row),
+        RestWrite::Insert(row) => {
+            add(conn, row, "")?;
+            Ok(WriteDone::Added { id: conn.last_insert_rowid() })
+        }
+        RestWrite::Ensure(row) => {
+            Ok(WriteDone::Changed { rows: add(conn, row, "ON CONFLICT DO NOTHING")? as u64 })
+        }
         RestWrite::Replace(row) => replace(conn, row),
         RestWrite::Remove { kind, sid } => {
             let sql = "DELETE FROM rest WHERE sid = ?1 AND kind = ?2";
@@ -35,19 +41,21 @@ pub(super) fn write(conn: &Connection, write: &RestWrite) -> Result<WriteDone, F
     }
 }
 
-fn insert(conn: &Connection, row: &Row) -> Result<WriteDone, Failure> {
-    let sql = "INSERT INTO rest (kind, sid, account, parent, name, status, from_uri, to_uri, direction, amount, \
-               created_at, updated_at, ended_at, body) VALUES (:kind, :sid, :account, :parent, :name, :status, \
-               :from, :to, :direction, :amount, :created, :updated, :ended, :body)";
-    conn.prepare_cached(sql)?
+/// How many rows were added; `clause` says what a conflict is.
+fn add(conn: &Connection, row: &Row, clause: &str) -> Result<usize, Failure> {
+    let sql = format!(
+        "INSERT INTO rest (kind, sid, account, parent, name, status, from_uri, to_uri, direction, amount, \
+         created_at, updated_at, ended_at, body) VALUES (:kind, :sid, :account, :parent, :name, :status, \
+         :from, :to, :direction, :amount, :created, :updated, :ended, :body) {clause}"
+    );
+    conn.prepare_cached(&sql)?
         .execute(named_params! {
             ":kind": row.kind as u8, ":sid": row.sid, ":account": row.account, ":parent": row.parent,
             ":name": row.name, ":status": row.status, ":from": row.from, ":to": row.to,
             ":direction": row.direction, ":amount": row.amount, ":created": micros(row.created_at),
             ":updated": micros(row.updated_at), ":ended": row.ended_at.map(micros), ":body": row.body,
         })
-        .map_err(|error| Failure::from(error).or_exists(|| what(row)))?;
-    Ok(WriteDone::Added { id: conn.last_insert_rowid() })
+        .map_err(|error| Failure::from(error).or_exists(|| what(row)))
 }
 
 fn replace(conn: &Connection, row: &Row) -> Result<WriteDone, Failure> {

@@ -12,8 +12,8 @@ use crate::voice::helpers::{Deliver, Done, Helpers, Ticket};
 use crate::voice::recordings::Files;
 use crate::voice::{Common, Reach, Wish};
 
-const US: &str = "127.0.0.1:5060";
-const BOB: &str = "127.0.0.1:5072";
+pub(super) const US: &str = "127.0.0.1:5060";
+pub(super) const BOB: &str = "127.0.0.1:5072";
 
 struct Nobody;
 
@@ -21,16 +21,21 @@ impl Deliver for Nobody {
     fn deliver(&self, _: Ticket, _: Done) {}
 }
 
-struct Stage {
-    voice: Voice,
-    endpoint: Endpoint,
-    out: Outbox,
-    wishes: Vec<Wish>,
-    now: Instant,
+pub(super) struct Stage {
+    pub(super) voice: Voice,
+    pub(super) endpoint: Endpoint,
+    pub(super) out: Outbox,
+    pub(super) wishes: Vec<Wish>,
+    pub(super) now: Instant,
 }
 
 impl Stage {
     fn new() -> Stage {
+        Stage::of(1, 4)
+    }
+
+    /// One shard of so many.
+    pub(super) fn of(shard: u16, shards: u16) -> Stage {
         let helpers = Helpers::start(&crate::voice::helpers::Settings::default(), Arc::new(Nobody)).unwrap();
         let config = crate::config::Voice {
             media: Some("127.0.0.78".parse().unwrap()),
@@ -48,7 +53,7 @@ impl Stage {
         );
         let now = Instant::from_unix_seconds(1_700_000_000);
         Stage {
-            voice: Voice::new(&common, 1, 4).unwrap().unwrap(),
+            voice: Voice::new(&common, shard, shards).unwrap().unwrap(),
             endpoint: Endpoint::new(settings(), now),
             out: Vec::new(),
             wishes: Vec::new(),
@@ -56,17 +61,26 @@ impl Stage {
         }
     }
 
-    fn act(&mut self, act: impl FnOnce(&mut Voice, Instant, &mut World<'_>)) {
+    pub(super) fn act(&mut self, act: impl FnOnce(&mut Voice, Instant, &mut World<'_>)) {
         let mut world = World { endpoint: &mut self.endpoint, out: &mut self.out, wishes: &mut self.wishes };
         act(&mut self.voice, self.now, &mut world);
     }
 
     /// A call to bob, whose address is asked for: the ticket.
     fn call(&mut self) -> u64 {
+        self.place("<Pause length='600'/>");
+        let wishes = std::mem::take(&mut self.wishes);
+        let [Wish::Resolve { ticket, address }] = &wishes[..] else { panic!("{wishes:?}") };
+        assert_eq!((&*address.user, &*address.host), ("bob", ""));
+        *ticket
+    }
+
+    /// A call to bob that performs these verbs when he answers.
+    pub(super) fn place(&mut self, verbs: &str) {
         let owner = Arc::new(Owner { account: "AC1".into(), signing_key: "".into() });
         let plan = Plan {
             role: ivr::script::Role::Call,
-            start: ivr::script::Start::Document(b"<Response><Pause length='600'/></Response>".to_vec()),
+            start: ivr::script::Start::Document(format!("<Response>{verbs}</Response>").into_bytes()),
             fallback: None,
             status: None,
             answer_on_bridge: false,
@@ -83,10 +97,6 @@ impl Stage {
             record: None,
         };
         self.act(|voice, now, world| voice.start_call(now, call, world));
-        let wishes = std::mem::take(&mut self.wishes);
-        let [Wish::Resolve { ticket, address }] = &wishes[..] else { panic!("{wishes:?}") };
-        assert_eq!((&*address.user, &*address.host), ("bob", ""));
-        *ticket
     }
 
     /// Bob's phones are at these ports: the INVITEs.
@@ -102,7 +112,7 @@ impl Stage {
     }
 
     /// Requests that were sent, once all that happens has been told.
-    fn sent(&mut self) -> Vec<Message> {
+    pub(super) fn sent(&mut self) -> Vec<Message> {
         let mut sent = Vec::new();
         while !self.out.is_empty() {
             for effect in std::mem::take(&mut self.out) {
@@ -118,14 +128,14 @@ impl Stage {
         sent
     }
 
-    fn hears(&mut self, bytes: Bytes) -> Vec<Message> {
+    pub(super) fn hears(&mut self, bytes: Bytes) -> Vec<Message> {
         let (local, remote) = (US.parse().unwrap(), BOB.parse().unwrap());
         let source = Source { transport: Transport::Udp, local, remote, flow: None };
         self.endpoint.handle_packet(self.now, Packet { bytes, source }, &mut self.out);
         self.sent()
     }
 
-    fn reply(&mut self, request: &Message, status: u16) -> Vec<Message> {
+    pub(super) fn reply(&mut self, request: &Message, status: u16) -> Vec<Message> {
         let mut reply = Reply::new(request, US.parse().unwrap(), status, "So", Some("b"));
         reply.header("Contact", format!("<sip:bob@{BOB}>").as_bytes());
         let sdp = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio 4000 RTP/AVP 8\r\n";

@@ -96,6 +96,9 @@ fn of_member(member: &Member) -> Form {
     form
 }
 
+/// The status of a conference that was just made.
+pub(super) const INIT: &str = "init";
+
 /// The row of a conference; `ended`: why, and with which call.
 pub(super) fn conference_row(
     teller: &Teller,
@@ -112,15 +115,15 @@ pub(super) fn conference_row(
         call_sid_ending: call.to_owned(),
     }
     .row();
-    let is_new = created_at == now && ended.is_none();
-    let wrap = if is_new { RestWrite::Insert } else { RestWrite::Replace };
+    // It may be in progress, and over, in the instant in which it was made.
+    let wrap = if status == INIT { RestWrite::Insert } else { RestWrite::Replace };
     row.ok().map(|row| Write::Rest(wrap(Box::new(row))))
 }
 
-/// The row of a queue that a document named: inserted, where there is none.
+/// The row of a queue that a document named, where there is none: it outlasts those that wait.
 pub(super) fn queue_row(owner: &Owner, sid: &str, name: &str, max_size: u32, now: Instant) -> Option<Write> {
     let queue = Queue { common: common(owner, sid, (now, now)), friendly_name: name.to_owned(), max_size };
-    queue.row().ok().map(|row| Write::Rest(RestWrite::Insert(Box::new(row))))
+    queue.row().ok().map(|row| Write::Rest(RestWrite::Ensure(Box::new(row))))
 }
 
 fn common(owner: &Owner, sid: &str, (created_at, updated_at): (Instant, Instant)) -> Common {

@@ -116,7 +116,7 @@ impl Room {
     ) -> Room {
         let owner = Arc::clone(&join.owner);
         let teller = Teller::new(owner, sid, first.name.as_str().into(), first.status.clone());
-        out.extend(callbacks::conference_row(&teller, (now, now), "init", None).map(Out::Write));
+        out.extend(callbacks::conference_row(&teller, (now, now), callbacks::INIT, None).map(Out::Write));
         Room::new(now, teller, Kind::Conference)
     }
 

@@ -75,8 +75,14 @@ impl World {
         for out in out {
             match out {
                 Out::Tell(name, note) if !lost => self.hear(name, note),
-                Out::Write(store::Write::Rest(RestWrite::Insert(row) | RestWrite::Replace(row))) => {
-                    self.rows.extend(row.status.or(row.name).map(String::from));
+                Out::Write(store::Write::Rest(write)) => {
+                    let (how, row) = match write {
+                        RestWrite::Insert(row) => ("new ", row),
+                        RestWrite::Ensure(row) => ("there is ", row),
+                        RestWrite::Replace(row) => ("", row),
+                        other => panic!("{other:?}"),
+                    };
+                    self.rows.extend(row.status.or(row.name).map(|what| format!("{how}{what}")));
                 }
                 Out::Callback(wire) => self.told.extend(event_of(&wire.url)),
                 _ => {}
@@ -173,7 +179,7 @@ fn a_room_begins_with_the_second_when_one_may_begin_it() {
     assert_eq!(world.told[..4], joined);
     assert_eq!(world.told[4..7], ["participant-leave"; 3]);
     assert_eq!(world.told[7..], ["conference-end"]);
-    assert_eq!(world.rows, ["init", "in-progress", "completed"]);
+    assert_eq!(world.rows, ["new init", "in-progress", "completed"]);
 }
 
 #[test]
@@ -207,7 +213,7 @@ fn a_queue_serves_in_order_and_the_end_of_one_is_that_of_the_other() {
     world.note(Note::Leave(agent));
     assert_eq!(world.gone, [(first, Gone::Over)]);
     assert_eq!(world.counts(), (0, 1, 1));
-    assert_eq!(world.rows, ["q"]);
+    assert_eq!(world.rows, ["there is q"]);
     world.members.remove(&second);
     world.note(Note::Leave(second));
     assert_eq!(world.counts(), (0, 0, 0));

@@ -56,15 +56,19 @@ impl Callee {
     pub(crate) fn take(&mut self, invite: &Message) -> (Dialog, SocketAddr) {
         let remote = self.say_with_sound(invite, "200 OK");
         self.line.phone.expect_request("ACK");
-        let dialog = Dialog {
+        (self.dialog(invite), remote)
+    }
+
+    /// His side of a call that he has answered.
+    pub(crate) fn dialog(&self, invite: &Message) -> Dialog {
+        Dialog {
             call_id: text(invite.call_id()),
             local: format!("{};tag={}", text(invite.header(Header::To)), self.tag),
             remote: text(invite.header(Header::From)),
             target: contact_of(invite),
             routes: invite.values(Header::RecordRoute).map(|value| text(Some(value))).collect(),
             cseq: 1,
-        };
-        (dialog, remote)
+        }
     }
 
     /// Rings, and is picked up.

@@ -28,7 +28,12 @@ impl Scene {
     }
 
     pub(crate) fn of(app: App) -> Scene {
-        let place = Place::new(&app.voice("/", "")).with_accounts(&["bob", "carol"]);
+        Scene::with(app, "")
+    }
+
+    /// With more lines of `[voice]`.
+    pub(crate) fn with(app: App, more: &str) -> Scene {
+        let place = Place::new(&app.voice("/", more)).with_accounts(&["bob", "carol"]);
         let node = place.start();
         let caller = Caller::new(&place);
         Scene { app, place, node, caller }

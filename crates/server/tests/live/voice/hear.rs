@@ -15,7 +15,7 @@ use crate::until;
 
 const ENGINE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/live/voice/engine.sh");
 
-fn by_command() -> String {
+pub(super) fn by_command() -> String {
     format!("recogniser = [\"/bin/sh\", \"{ENGINE}\", \"{{language}}\", \"{{hints}}\"]\n")
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::f64::consts::TAU;
 use std::net::SocketAddr;
+use std::process::Command;
 use std::time::Duration;
 
 use media::codec::alaw_encode;
@@ -12,6 +13,7 @@ use media::wav::Wav;
 use server::clock::Clock;
 use server::node::Node;
 use store::rest::Resource;
+use store::rest::types::{Notification, RestCall};
 
 use super::app::App;
 use super::caller::Caller;
@@ -225,6 +227,43 @@ fn a_caller_who_hangs_up_leaves_a_whole_recording() {
     nothing_left(&node, 2);
     assert_eq!(recordings(&place).len(), 2);
     node.stop();
+}
+
+#[test]
+fn a_disk_that_is_full_ends_the_recording_and_not_the_call() {
+    let app = App::new(&[
+        (
+            "/",
+            "<Response><Record action='/recorded' timeout='60' playBeep='false'/><Redirect>/after</Redirect></Response>",
+        ),
+        ("/after", "<Response><Say>that is a pity</Say></Response>"),
+    ]);
+    let place = Place::new(&app.voice("/", ""));
+    // The kernel lets no file grow beyond so much: like a disk without room, but for anyone who runs this. The record's own
+    // files are smaller than six seconds of sound.
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_belfry")]);
+    let process = place.spawn_as(shell);
+    let pid = process.id().to_string();
+    let limited = Command::new("prlimit").args(["--pid", &pid, "--fsize=98304:"]).status().unwrap();
+    assert!(limited.success(), "prlimit (util-linux) is needed");
+    let mut caller = Caller::new(&place);
+    let (_, remote) = caller.call();
+    until("it is recorded", || (!recordings(&place).is_empty()).then_some(()));
+    Voice::new(&caller, remote).tone(400.0, 6_500);
+    until("the recording is given up", || recordings(&place).is_empty().then_some(()));
+    until("the document goes on", || app.asked_for("/after"));
+    assert!(app.asked_for("/recorded").is_none());
+    caller.hear(10);
+    caller.hung_up();
+    let notes =
+        until("the record says so", || Some(rows::<Notification>(&place)).filter(|all| !all.is_empty()));
+    assert_eq!((notes.len(), notes[0].error_code), (1, 13600));
+    assert!(notes[0].message_text.contains("File too large"), "{}", notes[0].message_text);
+    until("the call is over", || {
+        rows::<RestCall>(&place).iter().any(|call| call.status == "completed").then_some(())
+    });
+    process.kill();
 }
 
 #[test]

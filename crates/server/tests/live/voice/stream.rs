@@ -21,7 +21,7 @@ use crate::place::Place;
 use crate::{Deadline, PATIENCE, until};
 
 /// The application's side of one stream.
-struct Far {
+pub(super) struct Far {
     socket: WebSocket<TcpStream>,
     /// Of the handshake.
     signature: Option<String>,
@@ -39,13 +39,13 @@ impl Callback for Sees<'_> {
 }
 
 /// A site for WebSockets, and those that came.
-struct Site {
-    address: SocketAddr,
-    came: Receiver<Far>,
+pub(super) struct Site {
+    pub(super) address: SocketAddr,
+    pub(super) came: Receiver<Far>,
 }
 
 impl Site {
-    fn new() -> Site {
+    pub(super) fn new() -> Site {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, came) = sync_channel(8);
@@ -66,21 +66,21 @@ impl Site {
     }
 
     /// An application whose documents name this site as `SITE`.
-    fn app(&self, documents: &[(&'static str, &str)]) -> App {
+    pub(super) fn app(&self, documents: &[(&'static str, &str)]) -> App {
         let named = |text: &str| -> &'static str { text.replace("SITE", &self.address.to_string()).leak() };
         let documents: Vec<_> = documents.iter().map(|(path, text)| (*path, named(text))).collect();
         App::new(documents.leak())
     }
 
     #[track_caller]
-    fn next(&self) -> Far {
+    pub(super) fn next(&self) -> Far {
         self.came.recv_timeout(PATIENCE).expect("a stream")
     }
 }
 
 impl Far {
     /// `None`: the stream is closed.
-    fn message(&mut self) -> Option<Value> {
+    pub(super) fn message(&mut self) -> Option<Value> {
         loop {
             match self.socket.read() {
                 Ok(Message::Text(text)) => return Some(serde_json::from_str(&text).unwrap()),
@@ -92,7 +92,7 @@ impl Far {
 
     /// The next of that name; others are passed over.
     #[track_caller]
-    fn event(&mut self, name: &str) -> Value {
+    pub(super) fn event(&mut self, name: &str) -> Value {
         let deadline = Deadline::after(PATIENCE);
         while deadline.left().is_some() {
             let message = self.message().unwrap_or_else(|| panic!("closed before {name}"));
@@ -104,7 +104,7 @@ impl Far {
     }
 
     #[track_caller]
-    fn start(&mut self) -> Value {
+    pub(super) fn start(&mut self) -> Value {
         let connected = self.message().unwrap();
         assert_eq!(connected, json!({ "event": "connected", "protocol": "Call", "version": "1.0.0" }));
         let start = self.message().unwrap();
@@ -116,7 +116,7 @@ impl Far {
         self.socket.send(Message::text(event.to_string())).unwrap();
     }
 
-    fn say(&mut self, samples: &[i16]) {
+    pub(super) fn say(&mut self, samples: &[i16]) {
         let sound: Vec<u8> = samples.iter().map(|sample| ulaw_encode(*sample)).collect();
         self.send(&json!({ "event": "media", "media": { "payload": STANDARD.encode(sound) } }));
     }
@@ -166,7 +166,7 @@ fn hear_caller(far: &mut Far, caller: &Caller, to: SocketAddr) -> Vec<i16> {
 }
 
 /// What the caller hears until so many samples of it are no silence.
-fn heard_by(caller: &Caller, count: usize) -> Vec<i16> {
+pub(super) fn heard_by(caller: &Caller, count: usize) -> Vec<i16> {
     let deadline = Deadline::after(PATIENCE);
     let mut heard = Vec::new();
     let mut buffer = [0; 2048];
