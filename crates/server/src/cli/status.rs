@@ -75,6 +75,8 @@ fn print(status: &Status, out: &mut impl Write) -> Result<(), CliError> {
         let (rooms, queues, members) =
             (sum(|s| s.voice_rooms), sum(|s| s.voice_queues), sum(|s| s.voice_members));
         writeln!(out, "rooms          {rooms} conferences, {queues} queues, {members} members")?;
+        let (recordings, streams) = (sum(|s| s.voice_recordings), sum(|s| s.voice_streams));
+        writeln!(out, "sound          {recordings} recordings, {streams} streams")?;
     }
     writeln!(out, "registrations  {} contacts of {} addresses", sum(|s| s.bindings), sum(|s| s.addresses))?;
     writeln!(out, "transactions   {}", sum(|s| s.transactions))?;

@@ -76,6 +76,11 @@ const SHARD: &[ShardMetric] = &[
         "Recordings under way or on their way to the disk, and callers whose words are awaited",
         |s| s.voice_recordings,
     ),
+    gauge(
+        "belfry_voice_streams",
+        "Streams of sound to applications, until the last word of each is said",
+        |s| s.voice_streams,
+    ),
     counter("belfry_calls_started_total", "Calls placed", |s| s.calls_started),
     counter("belfry_calls_answered_total", "Calls answered", |s| s.calls_answered),
     counter("belfry_calls_failed_total", "Calls that ended without an answer", |s| s.calls_failed),
@@ -280,7 +285,8 @@ mod tests {
 
     #[test]
     fn numbers_come_with_their_shard_and_labels_are_escaped() {
-        let shard = ShardCounters { shard: 1, calls_up: 7, ..ShardCounters::default() };
+        let voice = crate::voice::VoiceCounts { recordings: 2, streams: 3, ..Default::default() };
+        let shard = ShardCounters { shard: 1, calls_up: 7, ..ShardCounters::default() }.with_voice(&voice);
         let targets = vec![TargetStatus { target: "a\"b".into(), up: false }];
         let node = Observed { shards: vec![ShardCounters::new(0), shard], targets, ..Observed::default() };
         let text = exposition(&Status { version: "1.2".into(), node, ..Status::default() });
@@ -289,6 +295,8 @@ mod tests {
             "# TYPE belfry_calls_up gauge",
             "belfry_calls_up{shard=\"0\"} 0",
             "belfry_calls_up{shard=\"1\"} 7",
+            "belfry_voice_recordings{shard=\"1\"} 2",
+            "belfry_voice_streams{shard=\"1\"} 3",
             "belfry_target_up{target=\"a\\\"b\"} 0",
             "# TYPE belfry_calls_started_total counter",
         ] {
