@@ -3,3 +3,7 @@
 mod accounts;
 mod calls;
 mod client;
+mod outbound;
+mod recordings;
+mod rooms;
+mod site;

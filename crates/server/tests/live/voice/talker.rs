@@ -55,7 +55,7 @@ impl Talker {
         Talker::new(caller, dialog, remote, frequency)
     }
 
-    fn new(caller: Caller, dialog: Dialog, remote: SocketAddr, frequency: u32) -> Talker {
+    pub(crate) fn new(caller: Caller, dialog: Dialog, remote: SocketAddr, frequency: u32) -> Talker {
         let (heard, is_over) = (Arc::<Mutex<Vec<i16>>>::default(), Arc::<AtomicBool>::default());
         let socket = caller.rtp.try_clone().unwrap();
         let (log, over) = (Arc::clone(&heard), Arc::clone(&is_over));
@@ -125,6 +125,26 @@ impl Talker {
         heard.windows(WINDOW / 2).step_by(FRAME).any(|window| level(window, frequency) > 4_000.0)
     }
 
+    /// Sound that is none of these: words or music.
+    #[track_caller]
+    pub(crate) fn hears_something_but<const N: usize>(&self, tones: [u32; N]) {
+        until("something else is heard", || {
+            let is_loud = {
+                let heard = self.heard.lock().unwrap();
+                let last = &heard[heard.len().saturating_sub(WINDOW)..];
+                last.iter().any(|sample| sample.unsigned_abs() > 500)
+            };
+            (is_loud && self.levels(tones).iter().all(|level| *level < 300.0)).then_some(())
+        });
+    }
+
+    /// Half a second of whatever is said.
+    #[track_caller]
+    pub(crate) fn listens(&self) {
+        self.forget();
+        until("half a second is heard", || (self.heard.lock().unwrap().len() >= 4_000).then_some(()));
+    }
+
     pub(crate) fn forget(&self) {
         self.heard.lock().unwrap().clear();
     }
@@ -151,8 +171,8 @@ impl Drop for Talker {
     }
 }
 
-/// By Goertzel.
-fn level(samples: &[i16], frequency: u32) -> f64 {
+/// How loud it is in sound of 8 kHz, by Goertzel.
+pub(crate) fn level(samples: &[i16], frequency: u32) -> f64 {
     let (re, im) = samples.iter().enumerate().fold((0.0, 0.0), |(re, im), (at, sample)| {
         let turn = std::f64::consts::TAU * f64::from(frequency) * at as f64 / 8_000.0;
         (re + f64::from(*sample) * turn.cos(), im + f64::from(*sample) * turn.sin())
