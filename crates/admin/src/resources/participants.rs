@@ -124,10 +124,7 @@ fn create(context: &Context<'_>) -> Result<Answer, Fault> {
 
 /// As they were asked for.
 pub(super) fn attributes(context: &Context<'_>) -> Vec<(&'static str, String)> {
-    let given = |(asked, name): &(&str, &'static str)| {
-        let flag = context.flag(asked).map(|flag| flag.to_string());
-        Some((*name, flag.or_else(|| context.text(asked).map(str::to_owned))?))
-    };
+    let given = |(asked, name): &(&str, &'static str)| Some((*name, context.text(asked)?.to_owned()));
     ATTRIBUTES.iter().filter_map(given).collect()
 }
 

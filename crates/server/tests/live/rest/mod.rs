@@ -3,6 +3,7 @@
 mod accounts;
 mod calls;
 mod client;
+mod messages;
 mod outbound;
 mod recordings;
 mod rooms;

@@ -115,14 +115,14 @@ fn what_is_announced_is_heard_and_what_cannot_be_had_ends_nobodys_call() {
         site.post(path, &[("AnnounceUrl", document)]);
     }
     site.post(&format!("{conference}.json"), &[("AnnounceUrl", "{app}/missing")]);
-    site.told("/missing", 2);
+    site.told("/missing", 3);
     all[0].hears([TONES[1]], []);
     all[1].hears([TONES[0]], []);
     site.post(&paths[0], &[("AnnounceUrl", "{app}/words")]);
     site.asked("/words");
     all[0].hears([TONES[1]], []);
     site.post(&format!("{conference}.json"), &[("AnnounceUrl", "{app}/words"), ("AnnounceMethod", "GET")]);
-    site.told("/words", 2);
+    site.told("/words", 3);
     assert_eq!(participants(&site, &conference, 2), paths);
     all.iter_mut().for_each(Talker::hang_up);
     site.nothing_left();
