@@ -1,6 +1,7 @@
 //! Recordings: samples of a leg on their way to a file, and what is told of it once it is there.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -112,6 +113,13 @@ impl Recordings {
     /// Of a resource, at the REST interface.
     pub(super) fn url(&self, account: &str, kind: &str, sid: &str) -> String {
         format!("{}/restcomm/2012-04-24/Accounts/{account}/{kind}/{sid}", self.url)
+    }
+
+    /// The recording of the account that has this URL. An application plays it without the account's token, as it was told
+    /// the URL.
+    pub(super) fn file_at(&self, account: &str, url: &str) -> Option<PathBuf> {
+        let sid = url.strip_prefix(&self.url(account, "Recordings", ""))?.strip_suffix(".wav")?;
+        self.files.path(sid)
     }
 
     pub(super) fn attend(&mut self, leg: Key) {

@@ -8,7 +8,7 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::asks::Waiter;
-use super::prompts::{Next, Speaking};
+use super::prompts::{Next, Sound, Speaking};
 use super::{Voice, World};
 
 impl Voice {
@@ -32,8 +32,13 @@ impl Voice {
             media.stop();
         }
         let codec = media.negotiated().audio.codec;
-        let asks = &mut self.asks;
+        let (asks, recordings, owner) = (&mut self.asks, &self.recordings, &leg.owner);
         leg.speaking = Some(Box::new(Speaking::new(actor, id, pieces, codec, |place, sound| {
+            let own = match &sound {
+                Sound::Audio { url } => recordings.file_at(&owner.account, url),
+                _ => None,
+            };
+            let sound = own.map_or(sound, |file| Sound::Recording { file });
             asks.sound(sound, Waiter { actor, prompt: id, place, codec })
         })));
         self.go_on(now, leg_key, world);

@@ -10,6 +10,7 @@ pub(crate) mod callee;
 pub(crate) mod caller;
 mod dial;
 mod examples;
+mod examples_called;
 mod hear;
 mod messages;
 mod noted;

@@ -149,6 +149,18 @@ impl Talker {
         self.heard.lock().unwrap().clear();
     }
 
+    /// A key, as an INFO.
+    #[track_caller]
+    pub(crate) fn press(&mut self, key: char) {
+        self.dialog.cseq += 1;
+        let mut ask = self.dialog.ask("INFO", self.dialog.cseq);
+        ask.more.push_str("Content-Type: application/dtmf-relay\r\n");
+        ask.body = format!("Signal={key}\r\nDuration=160\r\n").leak();
+        let bytes = self.caller.phone.write(&ask);
+        self.caller.phone.send(bytes.as_bytes());
+        assert_eq!(self.caller.phone.final_of(&ask).status(), 200);
+    }
+
     #[track_caller]
     pub(crate) fn hang_up(&mut self) {
         assert_eq!(self.caller.phone.within(&mut self.dialog, "BYE").status(), 200);
