@@ -19,7 +19,7 @@ fn twilios_library_finds_changes_and_ends_a_live_call() {
         .with_account("alice", "secret")
         .started();
     // Answers by itself and sends back what it hears.
-    let phone = Baresip::start("alice", "secret", node.port);
+    let phone = Baresip::answering("alice", "secret", node.port);
     phone.wait_until_registered();
     // It hangs up by itself only when the test has failed.
     let caller = Sipp::holding(node.port, "1234", Duration::from_secs(60));
