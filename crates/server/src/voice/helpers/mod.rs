@@ -271,13 +271,7 @@ async fn work(worker: Rc<Worker>, mut todo: mpsc::Receiver<Job>) {
             }
             What::Speech(words) => worker.speech((ticket, place), words),
             What::Audio(url) => worker.audio((ticket, place), url),
-            What::Recording(file) => {
-                let worker = Rc::clone(&worker);
-                spawn_local(async move {
-                    let result = worker.recording(file).await;
-                    worker.tell(vec![(ticket, place)], &result);
-                });
-            }
+            What::Recording(file) => worker.recording((ticket, place), file),
             What::Mail(mail) => {
                 let worker = Rc::clone(&worker);
                 spawn_local(async move {
@@ -428,10 +422,14 @@ impl Worker {
         Ok((samples, check))
     }
 
-    async fn recording(&self, file: PathBuf) -> Result<Samples, String> {
-        let _turn = self.decoders.acquire().await;
-        let read = spawn_blocking(move || audio::decode(audio::read_recording(&file)?));
-        read.await.map_err(|error| error.to_string())?.map_err(|error| format!("the recording: {error}"))
+    fn recording(self: &Rc<Self>, who: Waiter, file: PathBuf) {
+        let worker = Rc::clone(self);
+        spawn_local(async move {
+            let _turn = worker.decoders.acquire().await;
+            let read = spawn_blocking(move || audio::decode(audio::read_recording(&file)?)).await;
+            let result = read.map_err(|error| error.to_string()).flatten();
+            worker.tell(vec![who], &result.map_err(|error| format!("the recording: {error}")));
+        });
     }
 
     fn tell(&self, waited: Vec<Waiter>, result: &Result<Samples, String>) {
