@@ -82,7 +82,6 @@ pub struct ShardCounters {
     pub voice_members: u64,
     pub voice_seats: u64,
     pub voice_recordings: u64,
-    pub voice_streams: u64,
 
     // Since the start.
     pub calls_started: u64,
@@ -209,7 +208,6 @@ impl ShardCounters {
         self.voice_members = voice.members;
         self.voice_seats = voice.seats;
         self.voice_recordings = voice.recordings;
-        self.voice_streams = voice.streams;
         self.voice_calls_started = voice.calls_total;
         self.voice_digits = voice.digits_total;
         self.media_packets_in = voice.packets_in;

@@ -66,7 +66,6 @@ const SHARD: &[ShardMetric] = &[
         s.voice_prompts
     }),
     gauge("belfry_voice_asks", "Documents and sounds on their way", |s| s.voice_asks),
-    gauge("belfry_voice_streams", "Streams to applications, and those being opened", |s| s.voice_streams),
     gauge("belfry_voice_rooms", "Conferences, and connections of queues", |s| s.voice_rooms),
     gauge("belfry_voice_queues", "Queues somebody waits in", |s| s.voice_queues),
     gauge("belfry_voice_members", "Members of conferences and queues", |s| s.voice_members),
