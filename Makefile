@@ -14,14 +14,14 @@ setup: ## install the system packages the build and the tests use, if any is mis
 	@tools/setup
 
 run: ## build and start one node on loopback with the example configuration
-	@tools/setup build
+	@tools/setup run
 	$(CARGO) run --release --package server --bin belfry -- serve --config $(CONFIG)
 
-demo: ## about a minute: Ringer drives the seed's runs R1 and R4 through one node and writes reports
+demo: ## a good minute: Ringer drives the seeds' runs R1 and R4 and the tutorial's calls through a node, tables and reports
 	@tools/setup
 	@bench/demo/run $(ARGS)
 
-test: ## the gate: every test, with real SIPp, Kamailio, baresip and OpenSSL as peers
+test: ## the gate: every test, with real SIPp, Kamailio, baresip, OpenSSL and Twilio's library as peers
 	@tools/setup
 	$(CARGO) build --workspace --bins --locked
 	$(CARGO) test --workspace --locked

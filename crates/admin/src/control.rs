@@ -109,6 +109,8 @@ pub struct StartCall {
     pub machine_detection: String,
     /// Put the first one into this conference instead of a document.
     pub conference: Option<String>,
+    /// How it takes part there: attributes of a document's `Conference`.
+    pub participant: Vec<(&'static str, String)>,
 }
 
 /// What to do to a live call; `None` leaves it.

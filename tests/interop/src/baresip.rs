@@ -26,8 +26,17 @@ pub struct Baresip {
 impl Baresip {
     /// Starts a phone for `user` that sends back what it hears and uses 127.0.0.1:`proxy`.
     pub fn start(user: &str, password: &str, proxy: u16) -> Baresip {
+        Baresip::registering(user, password, proxy, "")
+    }
+
+    /// The same, and it answers by itself.
+    pub fn answering(user: &str, password: &str, proxy: u16) -> Baresip {
+        Baresip::registering(user, password, proxy, ";answermode=auto")
+    }
+
+    fn registering(user: &str, password: &str, proxy: u16, more: &str) -> Baresip {
         let account = format!(
-            "<sip:{user}@{DOMAIN}>;auth_user={user};auth_pass={password};outbound=\"sip:127.0.0.1:{proxy}\";regint=60\n"
+            "<sip:{user}@{DOMAIN}>;auth_user={user};auth_pass={password};outbound=\"sip:127.0.0.1:{proxy}\";regint=60{more}\n"
         );
         Baresip::start_with(user, &account, |_| ECHO.to_owned())
     }

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use interop::{Node, Sipp, document_at, drive_with_twilio, wait_until};
+use interop::{Baresip, Node, Sipp, document_at, drive_with_twilio, wait_until};
 
 const SID: &str = "ACae6e420f425248d6a26948c17a9e2acf";
 const TOKEN: &str = "a token of the test";
@@ -16,7 +16,11 @@ fn twilios_library_finds_changes_and_ends_a_live_call() {
             "[voice]\nmedia = \"127.0.0.1\"\nmedia_ports = \"30000-30999\"\nopen = true\nallow_private = true\n\
              auth_token = \"{TOKEN}\"\nnumbers = [{{ number = \"1234\", url = \"http://{application}/\" }}]\n"
         ))
+        .with_account("alice", "secret")
         .started();
+    // Answers by itself and sends back what it hears.
+    let phone = Baresip::answering("alice", "secret", node.port);
+    phone.wait_until_registered();
     // It hangs up by itself only when the test has failed.
     let caller = Sipp::holding(node.port, "1234", Duration::from_secs(60));
     let mut live = String::new();

@@ -1,6 +1,7 @@
 """Drives Belfry's REST interface with Twilio's own library: drive.py BASE_URL SID TOKEN. Fails with a traceback."""
 
 import sys
+import time
 
 from twilio.base.exceptions import TwilioRestException
 from twilio.http.http_client import TwilioHttpClient
@@ -58,15 +59,82 @@ def calls(client, live):
     assert refused(400, lambda: client.calls.create(to="1", from_="2")).code == 21205
     assert client.calls(live).update(twiml="<Response><Say>hello</Say><Pause length='60'/></Response>").sid == live
     assert client.calls(live).update(status="completed").sid == live
-    placed = client.calls.create(to="client:alice", from_="+4321", twiml="<Response><Hangup/></Response>")
-    assert (placed.status, placed.direction, placed.to) == ("queued", "outbound-api", "client:alice"), placed
+
+
+def until(what, ask):
+    """The first answer that is one; half a minute is enough for anything."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        answer = ask()
+        if answer:
+            return answer
+        time.sleep(0.05)
+    raise AssertionError(f"waited in vain until {what}")
+
+
+def until_status(client, sid, status):
+    return until(f"{sid} is {status}", lambda: next(iter([c for c in [client.calls(sid).fetch()] if c.status == status]), None))
+
+
+def place(client, document):
+    """A call to the phone alice, which answers by itself."""
+    placed = client.calls.create(to="client:alice", from_="+4321", twiml=document)
+    assert (placed.status, placed.direction, placed.to) == ("queued", "outbound-api", "client:alice"), placed.__dict__
+    return until_status(client, placed.sid, "in-progress").sid
+
+
+def outbound(client):
+    call = place(client, "<Response><Say>hello</Say><Pause length='60'/></Response>")
+    recording = client.calls(call).recordings.create()
+    assert (recording.status, recording.source) == ("in-progress", "StartCallRecordingAPI"), recording.__dict__
+    client.calls(call).recordings(recording.sid).update(status="paused")
+    client.calls(call).recordings(recording.sid).update(status="in-progress")
+    client.calls(call).update(twiml="<Response><Say>something else</Say><Pause length='60'/></Response>")
+    time.sleep(1)
+    client.calls(call).recordings(recording.sid).update(status="stopped")
+    until("it is a file", lambda: client.recordings(recording.sid).fetch().status == "completed")
+    assert [one.sid for one in client.recordings.list(call_sid=call)] == [recording.sid]
+    client.calls(call).update(status="completed")
+    over = until_status(client, call, "completed")
+    assert int(over.duration) >= 1 and over.end_time >= over.start_time, over.__dict__
+    assert client.recordings(recording.sid).delete() and client.recordings.list() == []
+    missed = client.calls.create(to="client:nobody", from_="+4321", twiml="<Response/>")
+    until_status(client, missed.sid, "failed")
+    assert [one.sid for one in client.calls.list(status="failed")] == [missed.sid]
+    everyone = {one.sid for one in client.calls.list()}
+    assert {one.sid for one in client.calls.stream(page_size=1)} == everyone and {call, missed.sid} <= everyone
+    assert len(client.calls.page(page_size=1).next_page()._payload["calls"]) == 1
+
+
+def conference(client):
+    call = place(client, "<Response><Dial><Conference startConferenceOnEnter='false'>room</Conference></Dial></Response>")
+    room = until("there is a conference", lambda: client.conferences.list(friendly_name="room"))[0].sid
+    participant = client.conferences(room).participants.list()[0]
+    assert (participant.call_sid, participant.muted, participant.hold) == (call, False, False), participant.__dict__
+    assert client.conferences(room).participants(call).update(muted=True).muted
+    assert client.conferences(room).participants(call).update(hold=True).hold
+    added = client.conferences(room).participants.create(to="client:alice", from_="+4321", label="second")
+    until("the second is there", lambda: len(client.conferences(room).participants.list()) == 2)
+    assert client.conferences(room).participants("second").fetch().call_sid == added.call_sid
+    assert client.conferences(room).participants(added.call_sid).delete()
+    until_status(client, added.call_sid, "completed")
+    client.conferences(room).update(status="completed")
+    until_status(client, call, "completed")
+    assert client.conferences(room).fetch().status == "completed"
+
+
+def messages(client):
+    sent = client.messages.create(to="alice", from_="+4321", body="hello")
+    assert (sent.status, sent.direction) == ("queued", "outbound-api"), sent.__dict__
+    until("it is sent or not", lambda: client.messages(sent.sid).fetch().status in ("sent", "failed"))
+    lost = client.messages.create(to="nobody", from_="+4321", body="hello")
+    until("it is lost", lambda: client.messages(lost.sid).fetch().status == "failed")
+    assert [one.sid for one in client.messages.list(to="nobody")] == [lost.sid]
 
 
 def the_rest(client):
-    assert client.recordings.list() == [] and client.conferences.list() == [] and client.queues.list() == []
-    assert client.messages.list() == []
     totals = {record.category: record for record in client.usage.records.list()}
-    assert "calls" in totals, totals
+    assert int(totals["calls"].count) >= 4 and int(totals["sms"].count) == 2, totals
     queue = client.queues.create(friendly_name="support", max_size=5)
     assert client.queues(queue.sid).members.list() == []
     assert client.queues(queue.sid).delete()
@@ -80,6 +148,9 @@ def main(base, sid, token, live):
     numbers(client)
     applications(client)
     calls(client, live)
+    outbound(client)
+    conference(client)
+    messages(client)
     the_rest(client)
     wrong = Client(sid, "wrong", http_client=Here(base))
     assert refused(401, wrong.calls(live).fetch).code == 20003

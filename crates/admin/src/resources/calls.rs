@@ -11,8 +11,8 @@ use crate::table::{Answer, Context, Kind as Of, Parameter, Route, Shape};
 use crate::value::Value;
 
 use super::{
-    NONE, choice, created, date_value, day, flag, int, last, method, own, price, subresources, text, updated,
-    uri, url, version,
+    NONE, choice, created, date_value, day, flag, int, last, method, own, participants, price, subresources,
+    text, updated, uri, url, version,
 };
 
 /// Seconds a call rings, when nothing is said.
@@ -227,6 +227,7 @@ pub(super) fn place(
         caller_id: context.text("CallerId").unwrap_or_default().to_owned(),
         machine_detection: context.text("MachineDetection").unwrap_or_default().to_owned(),
         conference: conference.map(str::to_owned),
+        participant: conference.map(|_| participants::attributes(context)).unwrap_or_default(),
     };
     context.state.insert(&call)?;
     if let Err(error) = context.state.control.start_call(start) {

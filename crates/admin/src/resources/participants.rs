@@ -9,7 +9,7 @@ use crate::paging::{self, PAGING};
 use crate::table::{Answer, Context, Parameter, Route, Shape};
 use crate::value::Value;
 
-use super::{calls, date_value, flag, last, method, own, text, uri, url};
+use super::{calls, choice, date_value, flag, last, method, own, text, uri, url};
 
 const LIST: &[Parameter] = &[flag("Muted"), flag("Hold"), flag("Coaching")];
 const CREATE: &[Parameter] = &[
@@ -17,6 +17,23 @@ const CREATE: &[Parameter] = &[
     method("StatusCallbackMethod"),
     text("StatusCallbackEvent"),
     super::int("TimeLimit", 1, 86_400),
+    text("Label"),
+    flag("Muted"),
+    choice("Beep", &["true", "false", "onEnter", "onExit"]),
+    flag("StartConferenceOnEnter"),
+    flag("EndConferenceOnExit"),
+    url("WaitUrl"),
+    choice("WaitMethod", &["GET", "POST"]),
+];
+/// What they are called in a document.
+const ATTRIBUTES: &[(&str, &str)] = &[
+    ("Label", "participantLabel"),
+    ("Muted", "muted"),
+    ("Beep", "beep"),
+    ("StartConferenceOnEnter", "startConferenceOnEnter"),
+    ("EndConferenceOnExit", "endConferenceOnExit"),
+    ("WaitUrl", "waitUrl"),
+    ("WaitMethod", "waitMethod"),
 ];
 const UPDATE: &[Parameter] = &[
     flag("Muted"),
@@ -93,16 +110,22 @@ fn create(context: &Context<'_>) -> Result<Answer, Fault> {
     let call = calls::place(context, document, Some(&conference.common.sid))?;
     let participant = Participant {
         call_sid: call.common.sid,
-        label: String::new(),
-        muted: false,
+        label: context.text("Label").unwrap_or_default().to_owned(),
+        muted: context.flag("Muted").unwrap_or(false),
         hold: false,
         coaching: false,
-        start_conference_on_enter: true,
-        end_conference_on_exit: false,
+        start_conference_on_enter: context.flag("StartConferenceOnEnter").unwrap_or(true),
+        end_conference_on_exit: context.flag("EndConferenceOnExit").unwrap_or(false),
         status: "queued".into(),
         joined_at: call.common.created_at,
     };
     Ok(Answer::Item(201, "Participant", render(Some(context), &conference, &participant)))
+}
+
+/// As they were asked for.
+pub(super) fn attributes(context: &Context<'_>) -> Vec<(&'static str, String)> {
+    let given = |(asked, name): &(&str, &'static str)| Some((*name, context.text(asked)?.to_owned()));
+    ATTRIBUTES.iter().filter_map(given).collect()
 }
 
 fn update(context: &Context<'_>) -> Result<Answer, Fault> {

@@ -161,9 +161,14 @@ fn conferences_end_and_participants_are_muted_and_put_out() {
     assert_eq!(world.post(&format!("{path}/CA1.json"), "Mute=false").json()["muted"], false);
     assert_eq!(world.delete(&format!("{path}/CA1.json")).status, 204);
     assert_eq!(world.get(&format!("{path}/CA1.json")).fault(), (404, 20404));
-    let called = world.make(&format!("{path}.json"), "To=client:bob&From=1234");
+    let called =
+        world.make(&format!("{path}.json"), "To=client:bob&From=1234&Label=boss&Muted=true&Beep=onExit");
+    assert_eq!((&called["label"], &called["muted"]), (&"boss".into(), &true.into()));
     assert_eq!(called["conference_sid"], "CF1");
-    assert_eq!(world.plane.started.lock().unwrap()[0].conference.as_deref(), Some("CF1"));
+    let started = world.plane.started.lock().unwrap()[0].clone();
+    assert_eq!(started.conference.as_deref(), Some("CF1"));
+    let attributes = [("participantLabel", "boss"), ("muted", "true"), ("beep", "onExit")];
+    assert_eq!(started.participant, attributes.map(|(name, value)| (name, value.to_owned())));
     assert_eq!(world.post("/Conferences/CF1.json", "Status=completed").status, 200);
     assert_eq!(world.post("/Conferences/CF1.json", "").fault(), (400, 20400));
     assert_eq!(world.post("/Conferences/CF1.json", "Status=init").fault(), (400, 20400));

@@ -99,16 +99,15 @@ fn address_of(text: &str) -> Address {
 }
 
 impl Address {
-    /// Of a call that is not a document's: `client:name`, a SIP URI, a number or a name. Credentials are for a SIP URI,
-    /// digits for the others.
-    pub fn parse(text: &str, digits: &str, username: Option<String>, password: Option<String>) -> Address {
+    /// Of a call that is not a document's: `client:name`, a SIP URI, a number or a name. Credentials are for a SIP URI.
+    pub fn parse(text: &str, username: Option<String>, password: Option<String>) -> Address {
         if let Some(name) = text.strip_prefix("client:") {
             return Address::Client { name: name.to_owned() };
         }
         if text.starts_with("sip:") || text.starts_with("sips:") {
             return sip(text, username, password);
         }
-        Address::Number { number: text.to_owned(), send_digits: tones(digits) }
+        Address::Number { number: text.to_owned(), send_digits: Vec::new() }
     }
 }
 

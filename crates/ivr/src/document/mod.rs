@@ -17,6 +17,7 @@ use std::fmt;
 
 use crate::limits;
 
+pub use read::tones;
 pub use reference::reference_page;
 pub use verb::*;
 

@@ -171,7 +171,7 @@ fn play(node: Node<'_, '_>, entry: &Entry, fields: &Fields, notes: &mut Notes) -
 }
 
 /// `1w2`: keys, and half seconds of silence.
-pub(super) fn tones(text: &str) -> Vec<Item> {
+pub fn tones(text: &str) -> Vec<Item> {
     let mut items = Vec::new();
     for c in text.chars() {
         let pause = match c {

@@ -178,6 +178,11 @@ impl Script {
         }
     }
 
+    /// What its application is told of the call now.
+    pub fn parameters(&self) -> Form {
+        form::of_call(&self.call, self.status)
+    }
+
     /// When to call `handle_wake`. [`Instant::FAR_FUTURE`] once the script has ended.
     pub fn deadline(&self) -> Instant {
         let own = match &self.state {

@@ -75,6 +75,8 @@ fn print(status: &Status, out: &mut impl Write) -> Result<(), CliError> {
         let (rooms, queues, members) =
             (sum(|s| s.voice_rooms), sum(|s| s.voice_queues), sum(|s| s.voice_members));
         writeln!(out, "rooms          {rooms} conferences, {queues} queues, {members} members")?;
+        let (recordings, streams) = (sum(|s| s.voice_recordings), sum(|s| s.voice_streams));
+        writeln!(out, "sound          {recordings} recordings, {streams} streams")?;
     }
     if status.sum(|s| s.xmpp_connections_accepted + s.xmpp_sessions) > 0 {
         let (sessions, connections) = (sum(|s| s.xmpp_sessions), sum(|s| s.xmpp_connections));

@@ -66,7 +66,6 @@ const SHARD: &[ShardMetric] = &[
         s.voice_prompts
     }),
     gauge("belfry_voice_asks", "Documents and sounds on their way", |s| s.voice_asks),
-    gauge("belfry_voice_streams", "Streams to applications, and those being opened", |s| s.voice_streams),
     gauge("belfry_voice_rooms", "Conferences, and connections of queues", |s| s.voice_rooms),
     gauge("belfry_voice_queues", "Queues somebody waits in", |s| s.voice_queues),
     gauge("belfry_voice_members", "Members of conferences and queues", |s| s.voice_members),
@@ -75,6 +74,11 @@ const SHARD: &[ShardMetric] = &[
         "belfry_voice_recordings",
         "Recordings under way or on their way to the disk, and callers whose words are awaited",
         |s| s.voice_recordings,
+    ),
+    gauge(
+        "belfry_voice_streams",
+        "Streams of sound to applications, until the last word of each is said",
+        |s| s.voice_streams,
     ),
     gauge("belfry_xmpp_connections", "Connections of chat clients open", |s| s.xmpp_connections),
     gauge("belfry_xmpp_sessions", "Chat clients signed in, also those that may come back", |s| {
@@ -308,7 +312,8 @@ mod tests {
 
     #[test]
     fn numbers_come_with_their_shard_and_labels_are_escaped() {
-        let shard = ShardCounters { shard: 1, calls_up: 7, ..ShardCounters::default() };
+        let voice = crate::voice::VoiceCounts { recordings: 2, streams: 3, ..Default::default() };
+        let shard = ShardCounters { shard: 1, calls_up: 7, ..ShardCounters::default() }.with_voice(&voice);
         let targets = vec![TargetStatus { target: "a\"b".into(), up: false }];
         let node = Observed { shards: vec![ShardCounters::new(0), shard], targets, ..Observed::default() };
         let text = exposition(&Status { version: "1.2".into(), node, ..Status::default() });
@@ -317,6 +322,8 @@ mod tests {
             "# TYPE belfry_calls_up gauge",
             "belfry_calls_up{shard=\"0\"} 0",
             "belfry_calls_up{shard=\"1\"} 7",
+            "belfry_voice_recordings{shard=\"1\"} 2",
+            "belfry_voice_streams{shard=\"1\"} 3",
             "belfry_target_up{target=\"a\\\"b\"} 0",
             "# TYPE belfry_calls_started_total counter",
         ] {

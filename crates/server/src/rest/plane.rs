@@ -11,7 +11,7 @@ use admin::control::{
     ParticipantChange, QueueMember, Source, StartCall, StatusCallback,
 };
 use cluster::Outlet;
-use ivr::document::{Address, Callback};
+use ivr::document::{Address, Callback, tones};
 use ivr::script::{Plan, Start};
 use media::session::RecordSource;
 use stdx::Instant;
@@ -129,9 +129,15 @@ impl Plane {
     }
 
     /// A document that puts the call into the conference.
-    fn conference_document(&self, sid: &str) -> Result<Document, ControlError> {
+    fn conference_document(
+        &self,
+        sid: &str,
+        attributes: &[(&'static str, String)],
+    ) -> Result<Document, ControlError> {
         let name = escape(&self.get::<Conference>(sid)?.friendly_name);
-        let dial = format!("<Response><Dial><Conference>{name}</Conference></Dial></Response>");
+        let attributes: String =
+            attributes.iter().map(|(name, value)| format!(" {name}=\"{}\"", escape(value))).collect();
+        let dial = format!("<Response><Dial><Conference{attributes}>{name}</Conference></Dial></Response>");
         Ok(Document::Inline(dial))
     }
 }
@@ -141,19 +147,21 @@ fn not_absolute(name: &str, url: &str) -> ControlError {
 }
 
 fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// `None`: nobody is told.
-fn callback(asked: &StatusCallback) -> Result<Option<Callback>, ControlError> {
+const CALL_EVENTS: &[&str] = &["initiated", "ringing", "answered", "completed"];
+const RECORDING_EVENTS: &[&str] = &["in-progress", "completed", "absent"];
+
+/// Told of those of `known` that are asked for, and of the end when none is. `None`: nobody is told.
+fn callback(asked: &StatusCallback, known: &[&'static str]) -> Result<Option<Callback>, ControlError> {
     if asked.url.is_empty() {
         return Ok(None);
     }
     let target =
         target(&asked.url, &asked.method).ok_or_else(|| not_absolute("StatusCallback", &asked.url))?;
-    let known = ["initiated", "ringing", "answered", "completed"];
-    let mut events: Vec<_> =
-        known.into_iter().filter(|event| asked.events.iter().any(|asked| asked == event)).collect();
+    let is_asked = |event: &&'static str| asked.events.iter().any(|asked| asked == event);
+    let mut events: Vec<_> = known.iter().copied().filter(is_asked).collect();
     if asked.events.is_empty() {
         events.push("completed");
     }
@@ -180,24 +188,25 @@ impl ControlPlane for Plane {
             return Err(ControlError::Unsupported("MachineDetection"));
         }
         let document = match &start.conference {
-            Some(conference) => self.conference_document(conference)?,
+            Some(conference) => self.conference_document(conference, &start.participant)?,
             None => start.document,
         };
         let mut plan = self.plan(document)?;
-        if let Some(status) = callback(&start.status_callback)? {
+        if let Some(status) = callback(&start.status_callback, CALL_EVENTS)? {
             plan.status = Some(status);
         }
         plan.time_limit = start.time_limit.map(|seconds| Duration::from_secs(seconds.into()));
         let credentials = (given(&start.sip_user), given(&start.sip_password));
-        let to = Address::parse(&start.call.to, &start.send_digits, credentials.0, credentials.1);
+        let to = Address::parse(&start.call.to, credentials.0, credentials.1);
         let record = start.record.then(|| -> Result<Background, ControlError> {
             let source = if start.channels == 2 { RecordSource::Dual } else { RecordSource::Both };
-            let status = callback(&start.recording_status_callback)?;
-            Ok(Background { source, trim: false, status, of: "OutboundAPI" })
+            let status = callback(&start.recording_status_callback, RECORDING_EVENTS)?;
+            Ok(Background { source, trim: false, status, of: "OutboundAPI", conference: None })
         });
         let placing = Placing {
             owner: self.owner(&start.call.common.account)?,
             to,
+            send_digits: tones(&start.send_digits),
             from: given(&start.caller_id).unwrap_or_else(|| start.call.from.clone()),
             plan,
             timeout: Duration::from_secs(start.timeout.into()),
@@ -214,7 +223,7 @@ impl ControlPlane for Plane {
             end: change.end,
             mute: change.mute,
             time_limit: change.time_limit.map(|seconds| Duration::from_secs(seconds.into())),
-            status: change.status_callback.as_ref().map(callback).transpose()?,
+            status: change.status_callback.as_ref().map(|asked| callback(asked, CALL_EVENTS)).transpose()?,
             moves_other_leg: change.move_connected_leg,
         };
         self.tell_all(&Request::Change { call: sid.to_owned(), change: Box::new(change) })

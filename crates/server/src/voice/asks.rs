@@ -110,6 +110,7 @@ impl Asks {
                 self.helpers.speech(ticket, &text, voice, &language);
             }
             Sound::Audio { url } => self.helpers.audio(ticket, &url),
+            Sound::Recording { file } => self.helpers.recording(ticket, file),
         }
         None
     }

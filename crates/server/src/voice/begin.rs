@@ -30,12 +30,14 @@ impl Voice {
         let call = call_of(&sid, &answers.owner.account, user, invited);
         tracing::debug!(sid, from = call.from, to = call.to, "a call for an application");
         let from = call.from.as_str().into();
+        let caller_name = call.caller_name.as_deref().map(Box::from);
         let row = self.has_records.then(|| Row::new(now, &call, &answers.number));
         let script = Script::new(call, answers.plan.clone());
         let trusted = invited.source.remote.ip();
         let owner = std::sync::Arc::clone(&answers.owner);
         let mut leg = Leg::new(session, sid, owner, trusted, &mut self.rng);
         leg.from = from;
+        leg.caller_name = caller_name;
         leg.hops = request.max_forwards().flatten().unwrap_or(leg.hops);
         leg.row = row.map(Box::new);
         let is_sdp = request.header(Header::ContentType).is_some();

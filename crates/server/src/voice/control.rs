@@ -6,7 +6,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use admin::control::{ConferenceChange, ControlError, End, Participant, ParticipantChange, QueueMember};
-use ivr::document::{Address, Callback};
+use ivr::document::{Address, Callback, Item};
 use ivr::request::Target;
 use ivr::script::{CallStatus, Plan, Start};
 use stdx::Instant;
@@ -88,6 +88,8 @@ pub(crate) struct Placing {
     pub(crate) call: RestCall,
     pub(crate) owner: Arc<Owner>,
     pub(crate) to: Address,
+    /// Before the document.
+    pub(crate) send_digits: Vec<Item>,
     /// What the callee sees.
     pub(crate) from: String,
     pub(crate) plan: Plan,
@@ -156,11 +158,12 @@ impl Voice {
         placing: Placing,
         world: &mut World<'_>,
     ) -> Result<Reply, ControlError> {
-        let Placing { call, owner, to, from, plan, timeout, record } = placing;
+        let Placing { call, owner, to, send_digits, from, plan, timeout, record } = placing;
         let sid = call.common.sid.clone();
         self.placed.insert(sid.clone(), call);
         let api_version = "2012-04-24".to_owned();
-        self.start_call(now, Outgoing { sid, owner, to, from, plan, timeout, api_version, record }, world);
+        let call = Outgoing { sid, owner, to, send_digits, from, plan, timeout, api_version, record };
+        self.start_call(now, call, world);
         Ok(Reply::Done)
     }
 
@@ -205,8 +208,9 @@ impl Voice {
                 script.redirect(now, start, out);
             }
             match change.end {
-                Some(End::Complete) => script.hang_up(now, out),
-                Some(End::Cancel) => script.cancel(now, out),
+                Some(End::Complete) if script.status() == CallStatus::InProgress => script.hang_up(now, out),
+                // Whoever ends a call that nobody has answered cancels it.
+                Some(End::Complete | End::Cancel) => script.cancel(now, out),
                 None => {}
             }
         });

@@ -40,6 +40,8 @@ impl Voice {
     ) {
         let Some((caller, leg)) = self.leg_of(actor) else { return };
         let from = options.caller_id.clone().unwrap_or_else(|| leg.from.to_string());
+        // That of the caller is none for another number.
+        let caller_name = if options.caller_id.is_none() { leg.caller_name.clone() } else { None };
         let owner = Arc::clone(&leg.owner);
         let codecs = codecs_like(leg.media.as_ref().map(|media| media.negotiated().audio.codec));
         // RFC 7332 §4: a number whose application dials that number must not go on for ever.
@@ -49,7 +51,12 @@ impl Voice {
         if is_early {
             self.record_dial(now, caller, world);
         }
-        let name = self.home.name_of(&from);
+        let mut name = self.home.name_of(&from);
+        if let Some(shown) = &caller_name {
+            // RFC 3261 §25.1: a quoted-string.
+            let quoted = shown.replace('\\', "\\\\").replace('"', "\\\"");
+            name = format!("\"{quoted}\" {name}").into();
+        }
         let is_heard_ringing = legs.iter().any(|leg| !matches!(leg.address, Address::Queue(_)));
         for Leg { id, address } in legs {
             if let Address::Queue(queue) = address {
@@ -61,6 +68,7 @@ impl Voice {
             let whose = (actor, Whose::Dialed(id));
             let mut party = Party::new(whose, sid, Arc::clone(&owner), from.as_str().into(), name.clone());
             party.codecs = codecs;
+            party.caller_name.clone_from(&caller_name);
             party.hops = hops;
             self.call_party(now, caller, party, address, world);
         }
@@ -97,21 +105,17 @@ impl Voice {
     /// The call of a callee, as the scripts on his leg know it.
     pub(super) fn call_of_party(&self, actor: Key, party: &Party) -> Call {
         let caller = self.actors.get(actor).and_then(|actor| self.legs.get(actor.leg));
-        let mut extra = vec![("SipCallId".to_owned(), party.call_id.clone())];
-        extra.extend(
-            party.answer_headers.iter().map(|(name, value)| (format!("SipHeader_{name}"), value.clone())),
-        );
         Call {
             sid: party.sid.clone(),
             account_sid: party.owner.account.to_string(),
             from: party.from.to_string(),
             to: party.to.clone(),
             direction: Direction::OutboundDial,
-            caller_name: None,
+            caller_name: party.caller_name.as_deref().map(str::to_owned),
             forwarded_from: None,
             parent_sid: caller.map(|leg| leg.sid.clone()),
             api_version: "2012-04-24".to_owned(),
-            extra,
+            extra: party.extra(),
             answered: true,
         }
     }
@@ -201,13 +205,24 @@ impl Voice {
         if !dialing.parties.is_empty() {
             return None;
         }
-        let is_recorded = std::mem::take(&mut dialing.is_recorded);
         self.stop_ringing(caller);
+        self.end_dial_recording(now, caller, world)
+    }
+
+    /// `None`: it is not recorded.
+    pub(super) fn end_dial_recording(
+        &mut self,
+        now: Instant,
+        caller: Key,
+        world: &mut World<'_>,
+    ) -> Option<Recorded> {
+        let dialing = self.legs.get_mut(caller)?.dialing.as_mut()?;
+        let is_recorded = std::mem::take(&mut dialing.is_recorded);
         is_recorded.then(|| self.end_recording(now, caller, world)).flatten()
     }
 
     /// Once, and only where the Dial wants it.
-    fn record_dial(&mut self, now: Instant, caller: Key, world: &mut World<'_>) {
+    pub(super) fn record_dial(&mut self, now: Instant, caller: Key, world: &mut World<'_>) {
         let Some(dialing) = self.legs.get(caller).and_then(|leg| leg.dialing.as_ref()) else { return };
         let wanted = dialing.options.as_ref().and_then(|options| options.record.as_ref());
         let Some(record) = wanted.filter(|_| !dialing.is_recorded).cloned() else { return };
@@ -216,6 +231,7 @@ impl Voice {
             trim: record.trim,
             status: record.status,
             of: "DialVerb",
+            conference: None,
         };
         let is_recorded = self.begin_recording(now, caller, how, world).is_some();
         if let Some(dialing) = self.legs.get_mut(caller).and_then(|leg| leg.dialing.as_mut()) {

@@ -45,6 +45,8 @@ pub(super) struct Leg {
     pub(super) sdp_id: u64,
     pub(super) key: [u8; KEY_LEN],
     pub(super) speaking: Option<Box<Speaking>>,
+    /// Digits that go out before anything is spoken.
+    pub(super) first_digits: Option<Box<Speaking>>,
     /// Number of the piece that plays: what an earlier one reports is nobody's.
     pub(super) playing: u64,
     /// Whom it hears when nothing is played.
@@ -65,6 +67,7 @@ pub(super) struct Leg {
     pub(super) hops: u8,
     /// What scripts know as `From`.
     pub(super) from: Box<str>,
+    pub(super) caller_name: Option<Box<str>>,
     /// Offered in this order.
     pub(super) codecs: &'static [Codec],
     /// What the record says of the call.
@@ -130,6 +133,7 @@ impl Leg {
             sdp_id: rng.next_u64() >> 2,
             key,
             speaking: None,
+            first_digits: None,
             playing: 0,
             partner: Partner::Nobody,
             phase: 0,
@@ -141,6 +145,7 @@ impl Leg {
             party: None,
             hops: sip::limits::MAX_FORWARDS,
             from: "".into(),
+            caller_name: None,
             codecs: &CODECS,
             row: None,
             notifications: 0,

@@ -437,7 +437,7 @@ impl Voice {
         self.end_recordings(now, key);
         let Some(leg) = self.legs.get_mut(key) else { return };
         let (media, pair) = (leg.media.take(), leg.pair.take());
-        leg.speaking = None;
+        (leg.speaking, leg.first_digits) = (None, None);
         let Some(pair) = pair else { return };
         if let Some(mut media) = media {
             self.clockwork.finish(now, key, &mut media, &pair, &mut self.counts);

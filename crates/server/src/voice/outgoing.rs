@@ -9,7 +9,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ivr::document::Address;
+use ivr::document::{Address, Item};
 use ivr::script::{Call, CallStatus, Direction, Plan, Script};
 use sip::wire::{Uri, escape_user};
 use stdx::Instant;
@@ -30,6 +30,8 @@ pub(super) struct Outgoing {
     pub(super) sid: String,
     pub(super) owner: Arc<Owner>,
     pub(super) to: Address,
+    /// Sent before anything is spoken.
+    pub(super) send_digits: Vec<Item>,
     /// What the callee sees: a number, a name, or a whole address.
     pub(super) from: String,
     /// What happens once it is answered.
@@ -90,7 +92,7 @@ impl Home {
 impl Voice {
     /// Begins a call with a script of its own ([`Direction::OutboundApi`]).
     pub(super) fn start_call(&mut self, now: Instant, call: Outgoing, world: &mut World<'_>) {
-        let Outgoing { sid, owner, to, from, plan, timeout, api_version, record } = call;
+        let Outgoing { sid, owner, to, send_digits, from, plan, timeout, api_version, record } = call;
         // The script's leg until a phone has answered, whose leg is then the script's.
         let mut leg = Leg::new(NO_SESSION, sid.clone(), Arc::clone(&owner), self.ip, &mut self.rng);
         leg.from = from.as_str().into();
@@ -113,6 +115,7 @@ impl Voice {
         let name = self.home.name_of(&from);
         let mut party = Party::new((actor, Whose::Own), sid, owner, from.into(), name);
         party.timeout = timeout;
+        party.send_digits = send_digits;
         party.record = record;
         self.call_party(now, leg, party, to, world);
     }
@@ -123,8 +126,16 @@ impl Voice {
     }
 
     /// A phone has answered: its leg is the script's from now on.
-    pub(super) fn take_over(&mut self, now: Instant, actor: Key, key: Key, world: &mut World<'_>) {
+    pub(super) fn take_over(
+        &mut self,
+        now: Instant,
+        actor: Key,
+        key: Key,
+        party: &Party,
+        world: &mut World<'_>,
+    ) {
         let Some(told) = self.actors.get_mut(actor) else { return };
+        told.script.set_extra(party.extra());
         let before = std::mem::replace(&mut told.leg, key);
         if let Some(leg) = self.legs.get_mut(key) {
             leg.main = Some(actor);
@@ -138,6 +149,9 @@ impl Voice {
             leg.row = before.row;
             leg.notifications = before.notifications;
             leg.is_muted = before.is_muted;
+            if let Some(row) = &mut leg.row {
+                row.has_call_id(&party.call_id);
+            }
         }
         self.drive(now, actor, world, |script, out| script.handle_answered(now, out));
     }

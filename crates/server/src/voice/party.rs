@@ -19,7 +19,7 @@ use super::leg::{Leg, NO_SESSION, Partner, codecs_like};
 use super::prompts::Speaking;
 use super::record::Background;
 use super::resolving::What;
-use super::rows::Row;
+use super::rows::{self, Row};
 use super::{Address, Owner, Reach, Resolved, Voice, Wish, World};
 
 /// What a script's call of somebody has come to.
@@ -31,6 +31,7 @@ pub(super) struct Party {
     pub(super) owner: Arc<Owner>,
     /// As scripts know the two.
     pub(super) from: Box<str>,
+    pub(super) caller_name: Option<Box<str>>,
     pub(super) to: String,
     /// From and To of the INVITE; the second is empty for whom we call directly.
     from_name: Box<str>,
@@ -39,7 +40,7 @@ pub(super) struct Party {
     direct: Option<Box<str>>,
     headers: Vec<(Box<str>, Box<str>)>,
     login: Option<Login>,
-    send_digits: Vec<Item>,
+    pub(super) send_digits: Vec<Item>,
     /// How long its phones ring; as SIP's own patience when zero.
     pub(super) timeout: Duration,
     pub(super) codecs: &'static [Codec],
@@ -89,6 +90,7 @@ impl Party {
             sid,
             owner,
             from,
+            caller_name: None,
             to: String::new(),
             from_name,
             to_name: "".into(),
@@ -119,7 +121,7 @@ impl Party {
         let of_user = |user: String| Address { user: user.into(), host: "".into(), port: None };
         let uri = match to {
             Dialled::Number { number, send_digits } => {
-                self.send_digits = send_digits;
+                self.send_digits.extend(send_digits);
                 // As people write them. RFC 3966 §5.1.1: visual separators mean nothing.
                 return Some(of_user(number.chars().filter(|c| !" -.()".contains(*c)).collect()));
             }
@@ -144,6 +146,13 @@ impl Party {
         };
         self.direct = Some(uri.into());
         Some(address)
+    }
+
+    /// What scripts on its leg are told of its dialog.
+    pub(super) fn extra(&self) -> Form {
+        let headers =
+            self.answer_headers.iter().map(|(name, value)| (format!("SipHeader_{name}"), value.clone()));
+        std::iter::once((rows::CALL_ID.to_owned(), self.call_id.clone())).chain(headers).collect()
     }
 
     /// As its call ends.
@@ -342,7 +351,10 @@ impl Voice {
                     script.handle_leg(now, id, LegEvent::Ringing, out);
                 });
             }
-            Whose::Own => self.drive(now, actor, world, |script, out| script.handle_ringing(now, out)),
+            Whose::Own => {
+                self.call_rings(now, actor, world);
+                self.drive(now, actor, world, |script, out| script.handle_ringing(now, out));
+            }
         }
     }
 
@@ -396,27 +408,27 @@ impl Voice {
                 script.handle_leg(now, id, LegEvent::Answered, out);
             }),
             Whose::Own => {
-                let record = self.parties.remove(key).and_then(|party| party.record);
-                self.take_over(now, actor, leg, world);
-                if let Some(how) = record {
+                let Some(party) = self.parties.remove(key) else { return };
+                self.take_over(now, actor, leg, &party, world);
+                if let Some(how) = party.record {
                     self.begin_recording(now, leg, how, world);
                 }
             }
         }
     }
 
-    /// A Number's `sendDigits`. The caller is joined meanwhile, and hears what they do.
+    /// A Number's `sendDigits`. A caller is joined meanwhile, and hears what they do; scripts speak after them.
     fn send_first_digits(&mut self, now: Instant, key: Key, leg_key: Key, world: &mut World<'_>) {
         let Some(party) = self.parties.get_mut(key) else { return };
         let items = std::mem::take(&mut party.send_digits);
-        let (actor, whose) = (party.actor, party.whose);
+        let actor = party.actor;
         let Some(leg) = self.legs.get_mut(leg_key).filter(|_| !items.is_empty()) else { return };
-        let (Whose::Dialed(id), Some(media)) = (whose, &leg.media) else { return };
+        let Some(media) = &leg.media else { return };
         let pieces: Vec<Piece> =
             items.into_iter().map(|item| Piece { items: vec![item], loops: 1 }).collect();
-        // Nobody waits for its end: a leg's number is no prompt's.
         let codec = media.negotiated().audio.codec;
-        leg.speaking = Some(Box::new(Speaking::new(actor, id, &pieces, codec, |_, _| None)));
+        // Nobody waits for its end, whatever its number.
+        leg.first_digits = Some(Box::new(Speaking::new(actor, Id(0), &pieces, codec, |_, _| None)));
         self.go_on(now, leg_key, world);
     }
 

@@ -1,6 +1,7 @@
 //! What a call says: the parts of a prompt as they come, and the cache of frames that calls share.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use ivr::document::{Item, Piece, Voice};
@@ -16,8 +17,18 @@ use super::limits;
 /// What a helper is asked for, and by what its frames are found again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Sound {
-    Speech { text: String, is_man: bool, language: String },
-    Audio { url: String },
+    Speech {
+        text: String,
+        is_man: bool,
+        language: String,
+    },
+    Audio {
+        url: String,
+    },
+    /// One that this node has made.
+    Recording {
+        file: PathBuf,
+    },
 }
 
 impl Sound {
@@ -54,7 +65,7 @@ impl Frames {
     pub(super) fn spoken(&self, sound: &Sound, codec: Codec) -> Option<Prompt> {
         match sound {
             Sound::Speech { .. } => self.cache.get(&(sound.clone(), codec)).map(|known| known.prompt.clone()),
-            Sound::Audio { .. } => None,
+            Sound::Audio { .. } | Sound::Recording { .. } => None,
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ivr::document::code;
 use ivr::request::{Form, Request, Target};
-use ivr::script::{Recognition, Speech};
+use ivr::script::{CallStatus, Recognition, Speech};
 use media::speech::{SpeechEvent, SpeechOptions};
 use stdx::Instant;
 use stdx::slab::Key;
@@ -50,7 +50,9 @@ enum Hearing {
 pub(super) struct Transcribing {
     row: Transcription,
     owner: Arc<Owner>,
-    call: String,
+    actor: Key,
+    /// What the application is told of the call.
+    call: Form,
     callback: Option<Target>,
 }
 
@@ -217,7 +219,8 @@ impl Voice {
     ) {
         let random = (u128::from(self.rng.next_u64()) << 64) | u128::from(self.rng.next_u64());
         let Some((_, leg)) = self.leg_of(actor) else { return };
-        let (owner, call) = (Arc::clone(&leg.owner), leg.sid.clone());
+        let owner = Arc::clone(&leg.owner);
+        let Some(call) = self.actors.get(actor).map(|actor| actor.script.parameters()) else { return };
         let Some(path) = self.recordings.files().path(recording) else { return };
         let common = Common {
             sid: ivr::sid::new(ivr::sid::TRANSCRIPTION, random),
@@ -233,7 +236,7 @@ impl Voice {
         };
         write(&row, RestWrite::Insert, world);
         let ticket = self.asks.transcribe(path);
-        self.recordings.transcribing.insert(ticket, Transcribing { row, owner, call, callback });
+        self.recordings.transcribing.insert(ticket, Transcribing { row, owner, actor, call, callback });
     }
 
     pub(super) fn transcribed(
@@ -243,7 +246,7 @@ impl Voice {
         result: Result<String, String>,
         world: &mut World<'_>,
     ) {
-        let Some(Transcribing { mut row, owner, call, callback }) =
+        let Some(Transcribing { mut row, owner, actor, mut call, callback }) =
             self.recordings.transcribing.remove(&ticket)
         else {
             return;
@@ -256,22 +259,25 @@ impl Voice {
             }
             Err(problem) => {
                 "failed".clone_into(&mut row.status);
-                tracing::warn!(sid = call, recording = row.recording_sid, problem, "no transcription");
+                tracing::warn!(recording = row.recording_sid, problem, "no transcription");
             }
         }
         write(&row, RestWrite::Replace, world);
         if let Some(target) = callback {
-            let form = self.of_transcription(&row, &owner, call);
+            let status = self.actors.get(actor).map_or(CallStatus::Completed, |actor| actor.script.status());
+            if let Some((_, told)) = call.iter_mut().find(|(name, _)| name == "CallStatus") {
+                status.as_str().clone_into(told);
+            }
+            call.extend(self.of_transcription(&row, &owner));
+            let form = call;
             let request = Request { method: target.method, url: target.url, form };
             self.asks.tell(request.to_wire(&owner.signing_key));
         }
     }
 
-    fn of_transcription(&self, row: &Transcription, owner: &Owner, call: String) -> Form {
+    fn of_transcription(&self, row: &Transcription, owner: &Owner) -> Form {
         let url = |kind: &str, sid: &str| self.recordings.url(&owner.account, kind, sid);
         let values = [
-            ("AccountSid", owner.account.to_string()),
-            ("CallSid", call),
             ("TranscriptionSid", row.common.sid.clone()),
             ("TranscriptionText", row.text.clone()),
             ("TranscriptionStatus", row.status.clone()),

@@ -1,6 +1,7 @@
 //! Recordings: samples of a leg on their way to a file, and what is told of it once it is there.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ pub(crate) struct Background {
     pub(crate) status: Option<Callback>,
     /// What of, as the record has it: `DialVerb`, `Conference`, `StartCallRecordingAPI`.
     pub(crate) of: &'static str,
+    /// The sid of the conference whose sound it is.
+    pub(crate) conference: Option<String>,
 }
 
 /// What the REST interface does to one that is under way.
@@ -81,6 +84,7 @@ pub(super) struct Beep {
 struct Begin {
     sid: String,
     of: &'static str,
+    conference: Option<String>,
     source: RecordSource,
     trim: bool,
     max: Duration,
@@ -111,6 +115,13 @@ impl Recordings {
         format!("{}/restcomm/2012-04-24/Accounts/{account}/{kind}/{sid}", self.url)
     }
 
+    /// The recording of the account that has this URL. An application plays it without the account's token, as it was told
+    /// the URL.
+    pub(super) fn file_at(&self, account: &str, url: &str) -> Option<PathBuf> {
+        let sid = url.strip_prefix(&self.url(account, "Recordings", ""))?.strip_suffix(".wav")?;
+        self.files.path(sid)
+    }
+
     pub(super) fn attend(&mut self, leg: Key) {
         if !self.legs.contains(&leg) {
             self.legs.push(leg);
@@ -132,7 +143,7 @@ impl Voice {
         how: Background,
         world: &mut World<'_>,
     ) -> Option<String> {
-        let Background { source, trim, status, of } = how;
+        let Background { source, trim, status, of, conference } = how;
         let is_taken = |take: &Take| matches!(take.whose, Whose::Background { .. });
         let recording = self.legs.get(leg)?.recording.as_ref();
         if recording.is_some_and(|recording| recording.takes.iter().any(is_taken)) {
@@ -140,7 +151,7 @@ impl Voice {
         }
         let sid = self.new_recording_sid();
         let whose = Whose::Background { status: status.clone() };
-        let begin = Begin { sid: sid.clone(), of, source, trim, max: limits::RECORDING, whose };
+        let begin = Begin { sid: sid.clone(), of, conference, source, trim, max: limits::RECORDING, whose };
         if let Err(problem) = self.begin_take(now, leg, begin) {
             self.warn(now, leg, code::RECORDING, format!("the call is not recorded: {problem}"), world);
             return None;
@@ -180,7 +191,8 @@ impl Voice {
     ) -> Result<(), String> {
         let source = if channels == 2 { RecordSource::Dual } else { RecordSource::Both };
         let (sid, of) = (sid.to_owned(), "StartCallRecordingAPI");
-        let begin = Begin { sid, of, source, trim: false, max: limits::RECORDING, whose: Whose::Api };
+        let (conference, whose) = (None, Whose::Api);
+        let begin = Begin { sid, of, conference, source, trim: false, max: limits::RECORDING, whose };
         self.begin_take(now, leg, begin)
     }
 
@@ -260,6 +272,7 @@ impl Voice {
         let begin = Begin {
             sid: self.new_recording_sid(),
             of: "RecordVerb",
+            conference: None,
             source: RecordSource::Heard,
             trim: wanted.trim,
             max: wanted.max_length,
@@ -295,7 +308,7 @@ impl Voice {
     }
 
     fn begin_take(&mut self, now: Instant, key: Key, begin: Begin) -> Result<(), String> {
-        let Begin { sid, of, source, trim, max, whose } = begin;
+        let Begin { sid, of, conference, source, trim, max, whose } = begin;
         let leg = self.legs.get_mut(key).ok_or("the call is over")?;
         let media = leg.media.as_mut().ok_or("the call has no sound")?;
         let recording = leg.recording.get_or_insert_with(|| Box::new(Recording::new()));
@@ -313,6 +326,7 @@ impl Voice {
         let take = Take {
             sid,
             of,
+            conference,
             source,
             rate: media.rate(),
             recorder,
@@ -483,6 +497,9 @@ impl Voice {
         let mut add = |name: &str, value: &str| form.push((name.to_owned(), value.to_owned()));
         add("AccountSid", &owner.account);
         add("CallSid", &row.call_sid);
+        if !row.conference_sid.is_empty() {
+            add("ConferenceSid", &row.conference_sid);
+        }
         add("RecordingSid", &recorded.sid);
         add("RecordingUrl", &recorded.url);
         add("RecordingStatus", &row.status);
@@ -522,6 +539,7 @@ fn row_of(now: Instant, call: &str, owner: &Owner, take: &Take) -> Kept {
             updated_at: now,
         },
         call_sid: call.to_owned(),
+        conference_sid: take.conference.clone().unwrap_or_default(),
         status: if take.is_paused { "paused" } else { "in-progress" }.to_owned(),
         source: take.of.to_owned(),
         channels: take.channels(),

@@ -56,8 +56,18 @@ impl Row {
 
     /// Somebody who was called has picked up, in the dialog of that Call-ID.
     pub(super) fn answered_by(&mut self, now: Instant, call_id: &str, world: &mut World<'_>) {
-        self.call.sip_call_id = call_id.to_owned();
+        self.has_call_id(call_id);
         self.answer(now);
+        self.write(now, world);
+    }
+
+    pub(super) fn has_call_id(&mut self, call_id: &str) {
+        call_id.clone_into(&mut self.call.sip_call_id);
+    }
+
+    /// The phone of one that the REST interface asked for.
+    fn ring(&mut self, now: Instant, world: &mut World<'_>) {
+        self.call.status = CallStatus::Ringing.as_str().to_owned();
         self.write(now, world);
     }
 
@@ -105,13 +115,22 @@ impl Voice {
         }
     }
 
+    /// At the end of a call that the REST interface asked for rings a phone.
+    pub(super) fn call_rings(&mut self, now: Instant, actor: Key, world: &mut World<'_>) {
+        let row = self.leg_of(actor).and_then(|(_, leg)| leg.row.as_mut());
+        if let Some(row) = row.filter(|row| row.call.answered_at.is_none()) {
+            row.ring(now, world);
+        }
+    }
+
     /// Calls that ring for a while can be asked for, too: that is a third write.
     pub(super) fn tell_ringing(&mut self, now: Instant, world: &mut World<'_>) {
         if now < self.rows_due {
             return;
         }
         self.rows_due = now + limits::RINGING;
-        let rows = self.legs.iter_mut().filter_map(|(_, leg)| leg.row.as_mut());
+        let called = self.parties.iter_mut().filter_map(|(_, party)| party.row.as_mut());
+        let rows = self.legs.iter_mut().filter_map(|(_, leg)| leg.row.as_mut()).chain(called);
         let is_due = |row: &&mut Box<Row>| {
             !row.is_in_record && row.call.started_at.is_some_and(|since| now.since(since) >= limits::RINGING)
         };

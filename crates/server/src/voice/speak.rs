@@ -8,7 +8,7 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::asks::Waiter;
-use super::prompts::{Next, Speaking};
+use super::prompts::{Next, Sound, Speaking};
 use super::{Voice, World};
 
 impl Voice {
@@ -28,10 +28,17 @@ impl Voice {
                 .drive(now, actor, world, |script, out| script.handle_prompt(now, id, Some(failed), out));
         };
         // One at a time: that of another script of the leg ends here.
-        media.stop();
+        if leg.first_digits.is_none() {
+            media.stop();
+        }
         let codec = media.negotiated().audio.codec;
-        let asks = &mut self.asks;
+        let (asks, recordings, owner) = (&mut self.asks, &self.recordings, &leg.owner);
         leg.speaking = Some(Box::new(Speaking::new(actor, id, pieces, codec, |place, sound| {
+            let own = match &sound {
+                Sound::Audio { url } => recordings.file_at(&owner.account, url),
+                _ => None,
+            };
+            let sound = own.map_or(sound, |file| Sound::Recording { file });
             asks.sound(sound, Waiter { actor, prompt: id, place, codec })
         })));
         self.go_on(now, leg_key, world);
@@ -40,7 +47,9 @@ impl Voice {
     /// The next piece of the prompt, when it is here; its end, when there is none.
     pub(super) fn go_on(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
         let Some(leg) = self.legs.get_mut(key) else { return };
-        let (Some(speaking), Some(media)) = (&mut leg.speaking, &mut leg.media) else { return };
+        let is_first = leg.first_digits.is_some();
+        let speaking = leg.first_digits.as_mut().or(leg.speaking.as_mut());
+        let (Some(speaking), Some(media)) = (speaking, &mut leg.media) else { return };
         match speaking.next() {
             Next::Wait => {}
             Next::Play(prompt, loops) => {
@@ -56,6 +65,10 @@ impl Voice {
                     self.go_on(now, key, world);
                 }
             },
+            Next::Over if is_first => {
+                leg.first_digits = None;
+                self.go_on(now, key, world);
+            }
             Next::Over => {
                 let (actor, id, failed) = (speaking.actor, speaking.id, speaking.failed.take());
                 leg.speaking = None;
@@ -92,7 +105,8 @@ impl Voice {
         if playing.is_some_and(|id| id != leg.playing) {
             return;
         }
-        let Some(speaking) = &mut leg.speaking else { return };
+        let speaking = leg.first_digits.as_mut().or(leg.speaking.as_mut());
+        let Some(speaking) = speaking else { return };
         speaking.is_playing = false;
         self.go_on(now, key, world);
     }
@@ -103,7 +117,7 @@ impl Voice {
             return;
         }
         leg.speaking = None;
-        if let Some(media) = &mut leg.media {
+        if let Some(media) = leg.media.as_mut().filter(|_| leg.first_digits.is_none()) {
             media.stop();
         }
         self.drive(now, actor, world, |script, out| script.handle_prompt(now, id, None, out));

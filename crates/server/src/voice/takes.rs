@@ -29,6 +29,7 @@ pub(super) struct Take {
     pub(super) sid: String,
     /// As `Source` in the record.
     pub(super) of: &'static str,
+    pub(super) conference: Option<String>,
     pub(super) source: RecordSource,
     /// Hz.
     pub(super) rate: u32,

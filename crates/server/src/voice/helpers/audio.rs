@@ -89,6 +89,13 @@ pub(super) fn read(
     Ok((file, Some(check)))
 }
 
+/// A file of the folder of recordings.
+pub(super) fn read_recording(file: &Path) -> Result<Vec<u8>, String> {
+    let named = file.parent().zip(file.file_name().and_then(std::ffi::OsStr::to_str));
+    let (folder, name) = named.ok_or("it has no name")?;
+    folder::read(folder, name, limits::AUDIO_FILE)?.ok_or_else(|| "its file is gone".to_owned())
+}
+
 /// Which format it is its first bytes say: names and content types lie.
 pub(super) fn decode(file: Vec<u8>) -> Result<Samples, String> {
     let wav = if file.starts_with(b"RIFF") {

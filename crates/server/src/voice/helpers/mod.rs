@@ -96,6 +96,7 @@ enum What {
     Fetch(Wire),
     Speech(Words),
     Audio(String),
+    Recording(PathBuf),
     Mail(Box<Email>),
     Stream(Box<Opening>, mpsc::Receiver<Order>),
     Speak(Utterance),
@@ -161,6 +162,11 @@ impl Helpers {
     /// A file of `http:`, `https:` or, by its name in the folder of prompts, `file:`. Answered by `Done::Samples`.
     pub(crate) fn audio(&self, ticket: Ticket, url: &str) {
         self.prompt(ticket, What::Audio(url.to_owned()));
+    }
+
+    /// A recording of this node. Answered by `Done::Samples`.
+    pub(crate) fn recording(&self, ticket: Ticket, file: PathBuf) {
+        self.prompt(ticket, What::Recording(file));
     }
 
     /// Answered by `Done::Mailed`.
@@ -265,6 +271,7 @@ async fn work(worker: Rc<Worker>, mut todo: mpsc::Receiver<Job>) {
             }
             What::Speech(words) => worker.speech((ticket, place), words),
             What::Audio(url) => worker.audio((ticket, place), url),
+            What::Recording(file) => worker.recording((ticket, place), file),
             What::Mail(mail) => {
                 let worker = Rc::clone(&worker);
                 spawn_local(async move {
@@ -413,6 +420,16 @@ impl Worker {
         let decoded = spawn_blocking(move || audio::decode(file)).await.map_err(|error| error.to_string())?;
         let samples = decoded.map_err(|error| format!("{url}: {error}"))?;
         Ok((samples, check))
+    }
+
+    fn recording(self: &Rc<Self>, who: Waiter, file: PathBuf) {
+        let worker = Rc::clone(self);
+        spawn_local(async move {
+            let _turn = worker.decoders.acquire().await;
+            let read = spawn_blocking(move || audio::decode(audio::read_recording(&file)?)).await;
+            let result = read.map_err(|error| error.to_string()).flatten();
+            worker.tell(vec![who], &result.map_err(|error| format!("the recording: {error}")));
+        });
     }
 
     fn tell(&self, waited: Vec<Waiter>, result: &Result<Samples, String>) {

@@ -90,6 +90,7 @@ impl Stage {
             sid: "CA1".into(),
             owner,
             to: Address::Client { name: "bob".into() },
+            send_digits: Vec::new(),
             from: "+15550100".into(),
             plan,
             timeout: Duration::from_secs(60),

@@ -87,7 +87,7 @@ impl Voice {
         };
         let recording = (is_own || conference.record).then_some(Wish {
             is_own,
-            how: Background { source: RecordSource::Both, trim, status, of: "Conference" },
+            how: Background { source: RecordSource::Both, trim, status, of: "Conference", conference: None },
         });
         let name = conference.name.clone();
         let wanted = Wanted::Conference(Box::new(conference));
@@ -175,6 +175,7 @@ impl Voice {
         let (leg, actor, id, kind) = (seated.leg, seated.actor, seated.id, seated.kind);
         let is_due = |wish: &mut Wish| wish.is_own || standing.records;
         if let Some(Wish { how, .. }) = seated.recording.take_if(is_due) {
+            let how = Background { conference: Some(sid.clone()), ..how };
             let is_recorded = self.begin_recording(now, leg, how, world).is_some();
             if let Some(seated) = self.rooms.seats.get_mut(&number) {
                 seated.is_recorded = is_recorded;
@@ -197,6 +198,7 @@ impl Voice {
                 }
             }
             Kind::Taker if is_other && hears == Hears::Room => {
+                self.record_dial(now, leg, world);
                 for event in [LegEvent::Started { sid: with }, LegEvent::Answered] {
                     self.drive(now, actor, world, |script, out| script.handle_leg(now, id, event, out));
                 }
@@ -262,6 +264,7 @@ impl Voice {
             let status = CallStatus::Failed;
             LegEvent::Failed(LegFailure { status, code: None, call_id: None, headers: Vec::new() })
         };
+        let recording = recording.or_else(|| self.end_dial_recording(now, seated.leg, world));
         let event = if seated.is_connected() { LegEvent::Ended { recording } } else { failure() };
         let id = seated.id;
         self.drive(now, seated.actor, world, |script, out| script.handle_leg(now, id, event, out));

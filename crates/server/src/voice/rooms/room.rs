@@ -330,9 +330,14 @@ impl Room {
         }
         let target = |url: String| (!url.is_empty()).then_some(Target { url, method: Method::Post });
         if let Some(hold) = change.hold.filter(|hold| *hold != member.hold.is_some()) {
-            member.hold = hold.then(|| target(change.hold_url));
+            member.hold = hold.then(|| target(change.hold_url.clone()));
             member.frames.clear();
             events.push(if hold { callbacks::HOLD } else { callbacks::UNHOLD });
+        } else if let Some(other) = target(change.hold_url)
+            && let Some(hold) = member.hold.as_mut().filter(|hold| hold.as_ref() != Some(&other))
+        {
+            *hold = Some(other);
+            events.push(callbacks::MODIFY);
         }
         if let Some(end) = change.end_conference_on_exit.filter(|end| *end != member.end_on_exit) {
             member.end_on_exit = end;

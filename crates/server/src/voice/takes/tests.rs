@@ -102,6 +102,7 @@ impl Leg {
         self.recording.takes.push(Take {
             sid,
             of: "test",
+            conference: None,
             source,
             rate: 8_000,
             recorder,

@@ -84,11 +84,7 @@ impl Live {
 
     #[track_caller]
     fn until_nothing_is_left(&self) {
-        until("nothing is left", || {
-            let all = ["calls", "sessions", "ports", "prompts", "asks"];
-            let is_none = |name| self.rest.metric(&format!("belfry_voice_{name}")) == 0.0;
-            all.into_iter().all(is_none).then_some(())
-        });
+        self.rest.nothing_left();
     }
 }
 

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::PATIENCE;
 use crate::place::Place;
+use crate::until;
 
 /// RestComm's administrator.
 pub(super) const SID: &str = "ACae6e420f425248d6a26948c17a9e2acf";
@@ -67,14 +68,20 @@ impl Rest {
 
     #[track_caller]
     pub(super) fn send(&self, request: &str) -> Answer {
-        let mut stream = TcpStream::connect(self.at).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
+        let text = String::from_utf8(self.exchange(request)).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
         Answer { status, head: head.to_lowercase(), body: body.to_owned() }
+    }
+
+    #[track_caller]
+    fn exchange(&self, request: &str) -> Vec<u8> {
+        let mut stream = TcpStream::connect(self.at).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        bytes
     }
 
     #[track_caller]
@@ -89,6 +96,29 @@ impl Rest {
         let answer = self.ask("POST", rest, form);
         assert!((200..300).contains(&answer.status), "{rest}: {}", answer.body);
         answer.json()
+    }
+
+    #[track_caller]
+    pub(super) fn nothing_left(&self) {
+        let all = ["calls", "sessions", "ports", "prompts", "asks", "recordings", "rooms", "queues", "seats"];
+        until("nothing is left", || {
+            let is_none = |name| self.metric(&format!("belfry_voice_{name}")) == 0.0;
+            all.into_iter().all(is_none).then_some(())
+        });
+    }
+
+    /// A file below the account, as the answer's status and bytes.
+    #[track_caller]
+    pub(super) fn fetch(&self, path: &str) -> (u16, Vec<u8>) {
+        let who = STANDARD.encode(format!("{}:{}", self.sid, self.token));
+        let sid = &self.sid;
+        let bytes = self.exchange(&format!(
+            "GET /2010-04-01/Accounts/{sid}{path} HTTP/1.1\r\nHost: a\r\nAuthorization: Basic {who}\r\n\
+             Connection: close\r\n\r\n"
+        ));
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+        let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), bytes[end + 4..].to_vec())
     }
 
     /// A number of the metrics, over all shards.

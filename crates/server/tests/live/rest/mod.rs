@@ -3,3 +3,8 @@
 mod accounts;
 mod calls;
 mod client;
+mod messages;
+mod outbound;
+mod recordings;
+mod rooms;
+mod site;

@@ -97,8 +97,11 @@ fn request(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
         let count = stream.read(&mut piece).ok().filter(|count| *count > 0)?;
         bytes.extend_from_slice(&piece[..count]);
         let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
-        let head = String::from_utf8_lossy(&bytes[..end]).to_lowercase();
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
+        let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+        let length = head
+            .to_lowercase()
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
         let body = &bytes[end + 4..];
         if body.len() >= length.unwrap_or(0) {
             return Some((head.split(' ').nth(1)?.to_owned(), body.to_vec()));

@@ -70,7 +70,7 @@ fn a_phone_rings_and_answers_and_the_two_hear_each_other_until_the_caller_leaves
     let mut bob = Callee::registered(&scene.place, "bob");
     let (mut dialog, to_caller) = scene.caller.call();
     let invite = bob.invited();
-    assert!(text(invite.header(Header::From)).starts_with("<sip:sipp@example.test>;tag="));
+    assert!(text(invite.header(Header::From)).starts_with("\"sipp\" <sip:sipp@example.test>;tag="));
     assert_eq!(text(invite.header(Header::To)), "<sip:bob@example.test>");
     bob.say(&invite, "180 Ringing");
     scene.caller.hear(10);

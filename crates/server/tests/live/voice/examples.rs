@@ -11,7 +11,7 @@ use super::{nothing_left, sum};
 use crate::place::Place;
 use crate::until;
 
-fn examples() -> PathBuf {
+pub(super) fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/ivr")
 }
 
@@ -92,15 +92,15 @@ fn a_document_that_is_not_there_is_an_error_of_the_server() {
 }
 
 /// A program of the examples; ended by its id.
-struct Program {
+pub(super) struct Program {
     child: Child,
-    urls: Vec<String>,
+    pub(super) urls: Vec<String>,
     /// Open while it runs: it prints the messages it keeps.
     _printed: BufReader<ChildStdout>,
 }
 
 impl Program {
-    fn start(name: &str, arguments: &[&str], urls: usize) -> Program {
+    pub(super) fn start(name: &str, arguments: &[&str], urls: usize) -> Program {
         let mut child = Command::new("python3")
             .arg(examples().join(name))
             .args(["--port", "0"])

@@ -68,7 +68,7 @@ fn a_web_service_gets_the_utterance_as_a_file() {
     assert_eq!((&*heard["SpeechResult"], &*heard["Confidence"]), ("seven", "0.500"));
     let sent = app.asked_for(SERVICE).unwrap();
     assert!(sent.keys().any(|key| key.starts_with("RIFF")), "a WAV file is sent");
-    assert_eq!((&*sent["language"], &*sent["hints"]), ("en-gb", "yes,no"));
+    assert_eq!((&*sent["language"], &*sent["hints"]), ("en-GB", "yes,no"));
     assert!(app.asked_for("/partial").is_none());
     assert_eq!(caller.phone.within(&mut dialog, "BYE").status(), 200);
     nothing_left(&node, 1);

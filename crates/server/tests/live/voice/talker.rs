@@ -55,7 +55,7 @@ impl Talker {
         Talker::new(caller, dialog, remote, frequency)
     }
 
-    fn new(caller: Caller, dialog: Dialog, remote: SocketAddr, frequency: u32) -> Talker {
+    pub(crate) fn new(caller: Caller, dialog: Dialog, remote: SocketAddr, frequency: u32) -> Talker {
         let (heard, is_over) = (Arc::<Mutex<Vec<i16>>>::default(), Arc::<AtomicBool>::default());
         let socket = caller.rtp.try_clone().unwrap();
         let (log, over) = (Arc::clone(&heard), Arc::clone(&is_over));
@@ -125,8 +125,40 @@ impl Talker {
         heard.windows(WINDOW / 2).step_by(FRAME).any(|window| level(window, frequency) > 4_000.0)
     }
 
+    /// Sound that is none of these: words or music.
+    #[track_caller]
+    pub(crate) fn hears_something_but<const N: usize>(&self, tones: [u32; N]) {
+        until("something else is heard", || {
+            let is_loud = {
+                let heard = self.heard.lock().unwrap();
+                let last = &heard[heard.len().saturating_sub(WINDOW)..];
+                last.iter().any(|sample| sample.unsigned_abs() > 500)
+            };
+            (is_loud && self.levels(tones).iter().all(|level| *level < 300.0)).then_some(())
+        });
+    }
+
+    /// Half a second of whatever is said.
+    #[track_caller]
+    pub(crate) fn listens(&self) {
+        self.forget();
+        until("half a second is heard", || (self.heard.lock().unwrap().len() >= 4_000).then_some(()));
+    }
+
     pub(crate) fn forget(&self) {
         self.heard.lock().unwrap().clear();
+    }
+
+    /// A key, as an INFO.
+    #[track_caller]
+    pub(crate) fn press(&mut self, key: char) {
+        self.dialog.cseq += 1;
+        let mut ask = self.dialog.ask("INFO", self.dialog.cseq);
+        ask.more.push_str("Content-Type: application/dtmf-relay\r\n");
+        ask.body = format!("Signal={key}\r\nDuration=160\r\n").leak();
+        let bytes = self.caller.phone.write(&ask);
+        self.caller.phone.send(bytes.as_bytes());
+        assert_eq!(self.caller.phone.final_of(&ask).status(), 200);
     }
 
     #[track_caller]
@@ -151,8 +183,8 @@ impl Drop for Talker {
     }
 }
 
-/// By Goertzel.
-fn level(samples: &[i16], frequency: u32) -> f64 {
+/// How loud it is in sound of 8 kHz, by Goertzel.
+pub(crate) fn level(samples: &[i16], frequency: u32) -> f64 {
     let (re, im) = samples.iter().enumerate().fold((0.0, 0.0), |(re, im), (at, sample)| {
         let turn = std::f64::consts::TAU * f64::from(frequency) * at as f64 / 8_000.0;
         (re + f64::from(*sample) * turn.cos(), im + f64::from(*sample) * turn.sin())

@@ -16,7 +16,10 @@ fn a_stanza_that_is_too_long_ends_the_stream() {
     let mut node = place.start();
     for way in [Tcp, Tls, Wss] {
         let mut client = Client::sign_in(&place, way, "alice", "a");
-        client.message("alice@example.test/none", &"x".repeat(15_000));
+        client.say(&format!(
+            "<message xmlns='jabber:client' type='groupchat' to='alice@example.test/none'><body>{}</body></message>",
+            "x".repeat(15_000)
+        ));
         assert_eq!(client.hear().attr("type"), Some("error"), "so much is taken");
         // The server may have closed before all of it is out.
         let _ = client.try_say(&format!(

@@ -1,0 +1,92 @@
+//! Texts that the REST interface sends, and what its accounts have used.
+
+use sip::transport::Transport;
+
+use crate::phone::{DOMAIN, text};
+use crate::voice::talker::Talker;
+
+use super::site::Site;
+
+#[test]
+fn a_text_reaches_a_phone_and_the_record_and_the_callback_say_so() {
+    let site = Site::new(&[("/told", "")]);
+    let mut bob = site.place.phone("bob", Transport::Tcp);
+    bob.register();
+    let fields =
+        [("To", "bob"), ("From", "+4321"), ("Body", "Grüße & more"), ("StatusCallback", "{app}/told")];
+    let sent = site.post("/Messages.json", &fields);
+    assert_eq!((&sent["status"], &sent["direction"]), (&"queued".into(), &"outbound-api".into()));
+    let message = bob.expect_request("MESSAGE");
+    assert_eq!(message.body(), "Grüße & more".as_bytes());
+    assert_eq!(text(message.from().map(|from| from.uri)), format!("sip:+4321@{DOMAIN}"));
+    bob.reply(&message, "200 OK", "b", "");
+    let told = site.told("/told", 1).remove(0);
+    assert_eq!(
+        (&*told["MessageStatus"], told["MessageSid"].as_str()),
+        ("sent", sent["sid"].as_str().unwrap())
+    );
+    let listed = site.until_listed("/Messages.json?Status=sent&To=bob", "messages", 1).remove(0);
+    assert_eq!((&listed["sid"], &listed["body"]), (&sent["sid"], &"Grüße & more".into()));
+    // As RestComm calls them.
+    let path = format!("/SMS/Messages/{}.json", sent["sid"].as_str().unwrap());
+    assert_eq!(site.rest.get(&path)["status"], "sent");
+    site.nothing_left();
+}
+
+#[test]
+fn a_text_for_nobody_or_refused_has_failed_and_one_for_the_absent_is_kept() {
+    let site = Site::new(&[("/told", "")]);
+    let mut bob = site.place.phone("bob", Transport::Tcp);
+    bob.register();
+    let send = |to: &str| {
+        site.post(
+            "/Messages.json",
+            &[("To", to), ("From", "1"), ("Body", "x"), ("StatusCallback", "{app}/told")],
+        )
+    };
+    let nobody = send("nobody");
+    let refused = send("bob");
+    let message = bob.expect_request("MESSAGE");
+    bob.reply(&message, "415 Unsupported Media Type", "b", "");
+    let failed = site.until_listed("/Messages.json?Status=failed", "messages", 2);
+    for sent in [nobody, refused] {
+        let row = failed.iter().find(|row| row["sid"] == sent["sid"]).unwrap();
+        assert!(row["error_code"].is_number() && row["error_message"].is_string(), "{row}");
+    }
+    send("carol");
+    site.until_listed("/Messages.json?Status=sent", "messages", 1);
+    let mut carol = site.place.phone("carol", Transport::Tcp);
+    carol.register();
+    let message = carol.expect_request("MESSAGE");
+    carol.reply(&message, "200 OK", "c", "");
+    let mut told: Vec<_> = site.told("/told", 3).iter().map(|form| form["MessageStatus"].clone()).collect();
+    told.sort();
+    assert_eq!(told, ["failed", "failed", "sent"]);
+    site.nothing_left();
+}
+
+#[test]
+fn what_calls_and_texts_come_to_is_added_up_and_mistakes_are_listed() {
+    let site = Site::new(&[("/1", "<Response><Sing/><Say>hello</Say><Pause length='600'/></Response>")]);
+    let mut caller = Talker::call(&site.place, "1", 0, 0);
+    let call = site.until_listed("/Calls.json?Status=in-progress", "calls", 1).remove(0);
+    let note = site.until_listed("/Notifications.json", "notifications", 1).remove(0);
+    assert_eq!((&note["call_sid"], &note["error_code"]), (&call["sid"], &"12200".into()));
+    let path = format!("/Notifications/{}.json", note["sid"].as_str().unwrap());
+    assert_eq!(site.rest.get(&path)["message_text"], note["message_text"]);
+    caller.hang_up();
+    site.until_status(call["sid"].as_str().unwrap(), "completed");
+    let missed = site.call("client:carol", &[("Twiml", "<Response/>")]);
+    site.until_status(&missed, "no-answer");
+    site.post("/Messages.json", &[("To", "nobody"), ("From", "1"), ("Body", "x")]);
+    site.until_listed("/Messages.json?Status=failed", "messages", 1);
+    let used = site.until_listed("/Usage/Records/Today.json", "usage_records", 8);
+    let of = |name: &str| used.iter().find(|one| one["category"] == name).unwrap();
+    for (name, count) in
+        [("calls", "2"), ("calls-inbound", "1"), ("calls-outbound", "1"), ("sms", "1"), ("recordings", "0")]
+    {
+        assert_eq!(of(name)["count"], count, "{}", of(name));
+    }
+    assert_eq!((&of("calls-inbound")["usage"], &of("calls-outbound")["usage"]), (&"1".into(), &"0".into()));
+    site.nothing_left();
+}

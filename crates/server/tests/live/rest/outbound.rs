@@ -1,0 +1,282 @@
+//! Calls that the REST interface asks for: phones ring, answer or do not, and the record and the application hear of it.
+
+use media::rtp::Packet;
+use sip::wire::Header;
+
+use crate::phone::text;
+use crate::place::Place;
+use crate::voice::callee::Callee;
+use crate::{Deadline, PATIENCE};
+
+use super::site::{Documents, Site};
+
+const WAIT: Documents =
+    &[("/wait", "<Response><Say>hello</Say><Pause length='600'/></Response>"), ("/told", "")];
+const ALL: &str = "initiated ringing answered completed";
+const HELLO: &str = "<Response><Say>hello</Say><Pause length='600'/></Response>";
+
+/// Statuses as the callback has told them.
+fn statuses(site: &Site, count: usize) -> Vec<String> {
+    site.told("/told", count).iter().map(|form| form["CallStatus"].clone()).collect()
+}
+
+#[test]
+fn a_phone_that_is_called_rings_answers_and_hears_the_document() {
+    let site = Site::new(WAIT);
+    let mut bob = Callee::registered(&site.place, "bob");
+    let call = site.call(
+        "client:bob",
+        &[("Url", "{app}/wait"), ("StatusCallback", "{app}/told"), ("StatusCallbackEvent", ALL)],
+    );
+    let invite = bob.invited();
+    assert!(text(invite.header(Header::From)).starts_with("<sip:+4321@example.test>;tag="));
+    assert_eq!(text(invite.header(Header::To)), "<sip:bob@example.test>");
+    bob.say(&invite, "180 Ringing");
+    let row = site.until_status(&call, "ringing");
+    assert!(row["end_time"].is_null() && row["duration"].is_null(), "{row}");
+    assert_eq!(site.app.asked_for("/wait"), None);
+    let (mut dialog, _) = bob.take(&invite);
+    let asked = site.asked("/wait");
+    for (name, value) in [
+        ("CallSid", &*call),
+        ("CallStatus", "in-progress"),
+        ("Direction", "outbound-api"),
+        ("To", "client:bob"),
+        ("From", "+4321"),
+    ] {
+        assert_eq!(asked[name], value, "{name}");
+    }
+    bob.line.hear(10);
+    let row = site.until_status(&call, "in-progress");
+    assert_eq!(row["sip_call_id"], dialog.call_id);
+    assert_eq!(bob.line.phone.within(&mut dialog, "BYE").status(), 200);
+    let row = site.until_status(&call, "completed");
+    assert!(row["end_time"].is_string() && row["duration"].as_str() >= Some("1"), "{row}");
+    let told = site.told("/told", 4);
+    let statuses: Vec<&str> = told.iter().map(|form| &*form["CallStatus"]).collect();
+    assert_eq!(statuses, ["queued", "ringing", "in-progress", "completed"]);
+    assert!(told[3].contains_key("CallDuration") && !told[2].contains_key("CallDuration"));
+    let page = site.rest.get("/Calls.json?Status=completed&To=client:bob&From=%2B4321");
+    assert_eq!(page["calls"][0]["sid"], *call);
+    site.nothing_left();
+}
+
+#[test]
+fn one_who_does_not_answer_is_a_status_of_the_call() {
+    let site = Site::new(WAIT);
+    let mut bob = Callee::registered(&site.place, "bob");
+    for (answer, expected) in [
+        ("486 Busy Here", "busy"),
+        ("603 Decline", "busy"),
+        ("480 Temporarily Unavailable", "no-answer"),
+        ("404 Not Found", "failed"),
+        ("500 Server Internal Error", "failed"),
+    ] {
+        let call = site.call("client:bob", &[("Url", "{app}/wait")]);
+        bob.refuse(answer);
+        let row = site.until_status(&call, expected);
+        assert_eq!(row["duration"], "0", "{answer}");
+    }
+    for (to, expected) in [("client:carol", "no-answer"), ("client:nobody", "failed"), ("+999", "failed")] {
+        let fields = [("Url", "{app}/wait"), ("StatusCallback", "{app}/told")];
+        let call = site.call(to, &fields);
+        site.until_status(&call, expected);
+    }
+    let mut told = statuses(&site, 3);
+    told.sort();
+    assert_eq!(told, ["failed", "failed", "no-answer"]);
+    assert_eq!(site.app.asked_for("/wait"), None);
+    site.nothing_left();
+}
+
+#[test]
+fn one_who_lets_it_ring_is_called_no_longer_than_the_timeout() {
+    let site = Site::new(WAIT);
+    let mut bob = Callee::registered(&site.place, "bob");
+    let call = site.call("client:bob", &[("Url", "{app}/wait"), ("Timeout", "1")]);
+    let invite = bob.invited();
+    bob.say(&invite, "180 Ringing");
+    bob.cancelled(&invite);
+    site.until_status(&call, "no-answer");
+    site.nothing_left();
+}
+
+#[test]
+fn a_call_that_rings_is_canceled_however_it_is_ended() {
+    let site = Site::new(WAIT);
+    let mut bob = Callee::registered(&site.place, "bob");
+    for (rings, status) in [(true, "canceled"), (true, "completed"), (false, "canceled")] {
+        let call = site.call("client:bob", &[("Url", "{app}/wait"), ("StatusCallback", "{app}/told")]);
+        let invite = bob.invited();
+        if rings {
+            bob.say(&invite, "180 Ringing");
+            site.until_status(&call, "ringing");
+        } else {
+            bob.say(&invite, "100 Trying");
+        }
+        let again = site.rest.ask("POST", &format!("/Calls/{call}.json"), "Url=http://127.0.0.1:9/");
+        assert_eq!(again.fault(), (400, 21220), "nobody hears a document yet");
+        site.change(&call, &[("Status", status)]);
+        if !rings {
+            // RFC 3261 §9.1: the CANCEL waits for a provisional response.
+            bob.say(&invite, "180 Ringing");
+        }
+        bob.cancelled(&invite);
+        site.until_status(&call, "canceled");
+    }
+    assert_eq!(statuses(&site, 3), ["canceled"; 3]);
+    site.nothing_left();
+}
+
+#[test]
+fn an_answered_call_goes_on_with_another_document_and_is_completed() {
+    let site = Site::new(&[("/other", HELLO), ("/told", "")]);
+    let mut bob = Callee::registered(&site.place, "bob");
+    let twiml = "<Response><Pause length='600'/></Response>";
+    let call = site.call("bob", &[("Twiml", twiml), ("StatusCallback", "{app}/told"), ("Timeout", "5")]);
+    bob.pick_up();
+    site.until_status(&call, "in-progress");
+    site.change(&call, &[("Url", "{app}/other"), ("Method", "GET")]);
+    assert_eq!(site.asked("/other")["CallSid"], call);
+    bob.line.hear(10);
+    site.change(&call, &[("Status", "completed")]);
+    bob.hung_up();
+    site.until_status(&call, "completed");
+    assert_eq!(statuses(&site, 1), ["completed"]);
+    site.nothing_left();
+}
+
+#[test]
+fn an_application_answers_for_its_calls_and_hears_of_their_end() {
+    let site = Site::new(&[("/menu", HELLO), ("/told", "")]);
+    let mut bob = Callee::registered(&site.place, "bob");
+    let fields = [("FriendlyName", "menu"), ("VoiceUrl", "{app}/menu"), ("StatusCallback", "{app}/told")];
+    let application = site.post("/Applications.json", &fields);
+    let call = site.call("client:bob", &[("ApplicationSid", application["sid"].as_str().unwrap())]);
+    let (mut dialog, _) = bob.pick_up();
+    assert_eq!(site.asked("/menu")["CallSid"], call);
+    bob.line.hear(10);
+    assert_eq!(bob.line.phone.within(&mut dialog, "BYE").status(), 200);
+    site.until_status(&call, "completed");
+    assert_eq!(statuses(&site, 1), ["completed"]);
+    site.nothing_left();
+}
+
+/// Keys that the phone gets before it hears anything.
+#[track_caller]
+fn keys_before_words(bob: &Callee) -> Vec<u8> {
+    let deadline = Deadline::after(PATIENCE);
+    let (mut keys, mut last, mut buffer) = (Vec::new(), None, [0; 2048]);
+    while deadline.left().is_some() {
+        let Ok((length, _)) = bob.line.rtp.recv_from(&mut buffer) else { continue };
+        let packet = Packet::parse(&buffer[..length]).unwrap();
+        match packet.payload_type() {
+            101 if last != Some(packet.timestamp()) => {
+                last = Some(packet.timestamp());
+                keys.push(packet.payload()[0]);
+            }
+            8 if packet.payload().iter().any(|byte| *byte != 0xd5) => return keys,
+            _ => {}
+        }
+    }
+    panic!("no words came after {keys:?}")
+}
+
+#[test]
+fn keys_are_sent_before_anything_is_said() {
+    let site = Site::new(&[("/words", HELLO)]);
+    let mut bob = Callee::registered(&site.place, "bob");
+    for to in ["client:bob", "bob"] {
+        let call = site.call(to, &[("Url", "{app}/words"), ("SendDigits", "1w2#")]);
+        let (mut dialog, _) = bob.pick_up();
+        assert_eq!(keys_before_words(&bob), [1, 2, 11], "{to}");
+        assert_eq!(bob.line.phone.within(&mut dialog, "BYE").status(), 200);
+        site.until_status(&call, "completed");
+        bob.line.drain();
+    }
+    site.nothing_left();
+}
+
+#[test]
+fn of_two_phones_the_first_to_answer_has_the_call() {
+    let site = Site::new(WAIT);
+    let mut desk = Callee::registered(&site.place, "bob");
+    let mut mobile = Callee::registered(&site.place, "bob");
+    let fields = [("Url", "{app}/wait"), ("StatusCallback", "{app}/told"), ("StatusCallbackEvent", ALL)];
+    let call = site.call("client:bob", &fields);
+    let invite = desk.invited();
+    desk.say(&invite, "180 Ringing");
+    let (mut dialog, _) = mobile.pick_up();
+    desk.cancelled(&invite);
+    mobile.line.hear(10);
+    let row = site.until_status(&call, "in-progress");
+    assert_eq!(row["sip_call_id"], dialog.call_id);
+    assert_eq!(mobile.line.phone.within(&mut dialog, "BYE").status(), 200);
+    site.until_status(&call, "completed");
+    assert_eq!(statuses(&site, 4), ["queued", "ringing", "in-progress", "completed"]);
+    assert_eq!(site.rest.get("/Calls.json")["total"], 1, "one call");
+    site.nothing_left();
+}
+
+#[test]
+fn a_number_is_reached_by_its_route_and_sees_the_caller_id() {
+    let peer = Place::new("");
+    let mut trunk = Callee::new(&peer, "trunk");
+    let site = Site::with_route(WAIT, Some(("5551234", trunk.line.phone.link.local())));
+    let call = site.call("5551234", &[("Url", "{app}/wait"), ("CallerId", "+1999")]);
+    let invite = trunk.invited();
+    assert_eq!(text(invite.header(Header::From)).split(';').next(), Some("<sip:+1999@example.test>"));
+    trunk.line.phone.server = site.place.at(sip::transport::Transport::Udp);
+    let (mut dialog, _) = trunk.take(&invite);
+    trunk.line.hear(10);
+    assert_eq!(trunk.line.phone.within(&mut dialog, "BYE").status(), 200);
+    assert_eq!(site.until_status(&call, "completed")["from"], "+4321");
+    site.nothing_left();
+}
+
+#[test]
+fn a_number_of_an_application_of_ours_can_be_called() {
+    let site = Site::new(&[("/1", HELLO), ("/wait", HELLO)]);
+    let call = site.call("1", &[("Url", "{app}/wait")]);
+    assert_eq!(site.asked("/1")["Direction"], "inbound");
+    site.until_status(&call, "in-progress");
+    site.change(&call, &[("Status", "completed")]);
+    site.until_listed("/Calls.json?Status=completed", "calls", 2);
+    site.nothing_left();
+}
+
+#[test]
+fn legs_of_a_dial_are_calls_below_their_callers() {
+    let site = Site::new(&[("/1", "<Response><Dial timeout='20'><Client>bob</Client></Dial></Response>")]);
+    let mut bob = Callee::registered(&site.place, "bob");
+    for (answer, expected) in [(None, "completed"), (Some("486 Busy Here"), "busy")] {
+        let mut caller = crate::voice::talker::Talker::call(&site.place, "1", 0, 0);
+        let invite = bob.invited();
+        bob.say(&invite, "180 Ringing");
+        let child = site.until_listed("/Calls.json?Status=ringing&To=client:bob", "calls", 1).remove(0);
+        let parent = child["parent_call_sid"].as_str().unwrap();
+        assert_eq!(
+            (child["direction"].as_str(), child["from"].as_str()),
+            (Some("outbound-dial"), Some("sipp"))
+        );
+        let below = format!("/Calls.json?ParentCallSid={parent}");
+        match answer {
+            None => {
+                let (mut dialog, _) = bob.take(&invite);
+                let row = site.until_status(child["sid"].as_str().unwrap(), "in-progress");
+                assert_eq!(row["sip_call_id"], dialog.call_id);
+                assert_eq!(bob.line.phone.within(&mut dialog, "BYE").status(), 200);
+            }
+            Some(answer) => {
+                bob.say(&invite, answer);
+                bob.line.phone.expect_request("ACK");
+            }
+        }
+        caller.is_hung_up();
+        let row = site.until_status(child["sid"].as_str().unwrap(), expected);
+        assert_eq!(row["duration"] == "0", answer.is_some(), "{row}");
+        site.until_status(parent, "completed");
+        assert_eq!(site.rest.get(&below)["calls"].as_array().unwrap().len(), 1);
+    }
+    site.nothing_left();
+}

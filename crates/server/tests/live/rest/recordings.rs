@@ -1,0 +1,214 @@
+//! Recordings that no Record verb made: of Dials, conferences and calls that the REST interface asks for, found, heard and
+//! deleted there.
+
+use media::wav::Wav;
+use serde_json::Value;
+
+use crate::until;
+use crate::voice::callee::Callee;
+use crate::voice::talker::{Talker, level};
+use crate::voice::tones::runs;
+
+use super::site::Site;
+
+const CALLER: u32 = 440;
+const CALLEE: u32 = 1_000;
+
+/// Says a tone once it has answered.
+#[track_caller]
+fn answered(mut callee: Callee, frequency: u32) -> Talker {
+    let (dialog, remote) = callee.pick_up();
+    Talker::new(callee.line, dialog, remote, frequency)
+}
+
+/// The only recording, when it is complete.
+#[track_caller]
+fn complete(site: &Site, query: &str) -> Value {
+    until("the recording is complete", || {
+        let page = site.rest.get(&format!("/Recordings.json{query}"));
+        let all = page["recordings"].as_array().unwrap().clone();
+        assert!(all.len() < 2, "{all:?}");
+        all.into_iter().find(|one| one["status"] == "completed")
+    })
+}
+
+#[track_caller]
+fn sound(site: &Site, recording: &Value) -> Wav {
+    let path = format!("/Recordings/{}.wav", recording["sid"].as_str().unwrap());
+    let (status, bytes) = site.rest.fetch(&path);
+    assert_eq!(status, 200, "{path}");
+    Wav::parse(&bytes).unwrap()
+}
+
+fn channel(wav: &Wav, index: usize) -> Wav {
+    let channels = usize::from(wav.channels);
+    let samples = wav.samples.iter().skip(index).step_by(channels).copied().collect();
+    Wav { rate: wav.rate, channels: 1, samples }
+}
+
+/// Whether the caller and the callee are in it, each for a fifth of a second.
+fn heard(wav: &Wav) -> [bool; 2] {
+    assert_eq!(wav.rate, 8_000);
+    [CALLER, CALLEE].map(|hertz| wav.samples.chunks_exact(1_600).any(|window| level(window, hertz) > 3_000.0))
+}
+
+#[test]
+fn a_call_is_recorded_from_its_answer_with_each_side_in_its_channel() {
+    let site = Site::new(&[("/echo", "<Response><Pause length='600'/></Response>"), ("/told", "")]);
+    let bob = Callee::registered(&site.place, "bob");
+    let call = site.call(
+        "client:bob",
+        &[
+            ("Url", "{app}/echo"),
+            ("Record", "true"),
+            ("RecordingChannels", "dual"),
+            ("RecordingStatusCallback", "{app}/told"),
+            ("RecordingStatusCallbackEvent", "in-progress completed"),
+        ],
+    );
+    let mut bob = answered(bob, CALLEE);
+    let begun = site.told("/told", 1).remove(0);
+    assert_eq!((&*begun["RecordingStatus"], &begun["CallSid"]), ("in-progress", &call));
+    let under_way = site.until_listed(&format!("/Recordings.json?CallSid={call}"), "recordings", 1).remove(0);
+    assert_eq!(
+        (under_way["sid"].as_str(), under_way["source"].as_str()),
+        (Some(&*begun["RecordingSid"]), Some("OutboundAPI"))
+    );
+    let path = format!("/Recordings/{}.json", begun["RecordingSid"]);
+    assert_eq!(site.rest.ask("DELETE", &path, "").status, 409);
+    until("some is said", || (site.rest.metric("belfry_media_packets_received_total") > 40.0).then_some(()));
+    bob.hang_up();
+    let recording = complete(&site, "");
+    let told = site.told("/told", 2);
+    let end = told.iter().find(|form| form["RecordingStatus"] == "completed").unwrap();
+    assert_eq!((&*end["RecordingChannels"], &*end["RecordingSource"]), ("2", "OutboundAPI"));
+    let wav = sound(&site, &recording);
+    assert_eq!(wav.channels, 2);
+    assert_eq!((heard(&channel(&wav, 0)), heard(&channel(&wav, 1))), ([false, true], [false, false]));
+    site.nothing_left();
+    let file = site.place.path("data/recordings").join(format!("{}.wav", begun["RecordingSid"]));
+    assert!(file.is_file());
+    assert_eq!(site.rest.ask("DELETE", &path, "").status, 204);
+    assert!(!file.exists());
+    assert_eq!(site.rest.fetch(&path.replace(".json", ".wav")).0, 404);
+    assert_eq!(site.rest.as_who(&site.rest.sid, "wrong").fetch(&path).0, 401);
+}
+
+#[test]
+fn a_dial_is_recorded_with_both_sides() {
+    let site = Site::new(&[
+        (
+            "/1",
+            "<Response><Dial action='/dialed' record='record-from-answer' recordingStatusCallback='/told'>\
+             <Client>bob</Client></Dial></Response>",
+        ),
+        ("/dialed", "<Response><Hangup/></Response>"),
+        ("/told", ""),
+    ]);
+    let bob = Callee::registered(&site.place, "bob");
+    let mut caller = Talker::call(&site.place, "1", 0, CALLER);
+    let mut bob = answered(bob, CALLEE);
+    caller.hears([CALLEE], []);
+    bob.hears([CALLER], []);
+    let under_way = site.until_listed("/Recordings.json", "recordings", 1).remove(0);
+    assert_eq!(under_way["status"], "in-progress");
+    caller.listens();
+    bob.hang_up();
+    caller.is_hung_up();
+    let dialed = site.asked("/dialed");
+    let recording = complete(&site, "");
+    assert!(dialed["RecordingUrl"].contains(recording["sid"].as_str().unwrap()), "{dialed:?}");
+    assert_eq!(recording["call_sid"], *dialed["CallSid"]);
+    assert_eq!(heard(&sound(&site, &recording)), [true, true]);
+    assert_eq!(site.told("/told", 1)[0]["RecordingSource"], "DialVerb");
+    site.nothing_left();
+}
+
+#[test]
+fn a_conference_is_recorded_once_with_all_that_is_said() {
+    const ROOM: &str = "<Response><Dial><Conference beep='false' record='record-from-start' \
+        recordingStatusCallback='/told'>room</Conference></Dial></Response>";
+    let site = Site::new(&[("/1", ROOM), ("/told", "")]);
+    let mut first = Talker::call(&site.place, "1", 0, CALLER);
+    let mut second = Talker::call(&site.place, "1", 1, CALLEE);
+    first.hears([CALLEE], []);
+    second.hears([CALLER], []);
+    let conference = site.until_listed("/Conferences.json?Status=in-progress", "conferences", 1).remove(0);
+    let conference = conference["sid"].as_str().unwrap();
+    let of_room = format!("/Conferences/{conference}/Recordings.json");
+    let under_way = site.until_listed(&of_room, "recordings", 1).remove(0);
+    assert_eq!(
+        (&under_way["conference_sid"], under_way["source"].as_str()),
+        (&conference.into(), Some("Conference"))
+    );
+    first.listens();
+    second.hang_up();
+    first.hang_up();
+    let recording = complete(&site, &format!("?ConferenceSid={conference}"));
+    assert_eq!(heard(&sound(&site, &recording)), [true, true]);
+    let told = site.told("/told", 1).remove(0);
+    assert_eq!((&*told["ConferenceSid"], &*told["RecordingStatus"]), (conference, "completed"));
+    assert!(site.rest.get("/Recordings.json?ConferenceSid=CF1")["recordings"].as_array().unwrap().is_empty());
+    site.nothing_left();
+}
+
+#[test]
+fn the_connection_of_a_queue_is_recorded_where_its_dial_says_so() {
+    let site = Site::new(&[
+        ("/1", "<Response><Enqueue>support</Enqueue></Response>"),
+        (
+            "/2",
+            "<Response><Dial action='/dialed' record='record-from-answer'><Queue>support</Queue></Dial></Response>",
+        ),
+        ("/dialed", "<Response><Hangup/></Response>"),
+    ]);
+    let mut caller = Talker::call(&site.place, "1", 0, CALLER);
+    let mut agent = Talker::call(&site.place, "2", 1, CALLEE);
+    agent.hears([CALLER], []);
+    caller.hears([CALLEE], []);
+    site.until_listed("/Recordings.json", "recordings", 1);
+    agent.listens();
+    caller.hang_up();
+    agent.is_hung_up();
+    let dialed = site.asked("/dialed");
+    let recording = complete(&site, "");
+    assert!(dialed["RecordingUrl"].contains(recording["sid"].as_str().unwrap()), "{dialed:?}");
+    assert_eq!(heard(&sound(&site, &recording)), [true, true]);
+    site.nothing_left();
+}
+
+#[test]
+fn a_live_call_is_recorded_paused_and_stopped() {
+    let site = Site::new(&[("/1", "<Response><Say>hello</Say><Pause length='600'/></Response>")]);
+    let mut caller = Talker::call(&site.place, "1", 0, CALLER);
+    let call = site.until_listed("/Calls.json?Status=in-progress", "calls", 1).remove(0);
+    let of_call = format!("/Calls/{}/Recordings", call["sid"].as_str().unwrap());
+    let recording = site.post(&format!("{of_call}.json"), &[]);
+    assert_eq!(
+        (&recording["status"], &recording["source"]),
+        (&"in-progress".into(), &"StartCallRecordingAPI".into())
+    );
+    let path = format!("{of_call}/{}.json", recording["sid"].as_str().unwrap());
+    let now = |status: &str| until(status, || (site.rest.get(&path)["status"] == status).then_some(()));
+    let packets = || site.rest.metric("belfry_media_packets_received_total");
+    let say = |count: f64| {
+        let before = packets();
+        until("so much is said", || (packets() >= before + count).then_some(()));
+    };
+    say(20.0);
+    site.post(&path, &[("Status", "paused")]);
+    now("paused");
+    say(50.0);
+    site.post(&path, &[("Status", "in-progress")]);
+    now("in-progress");
+    say(20.0);
+    site.post(&path, &[("Status", "stopped")]);
+    let whole = complete(&site, "");
+    let wav = sound(&site, &whole);
+    let seconds = wav.samples.len() as f64 / f64::from(wav.rate);
+    assert!(seconds > 0.6, "{seconds}");
+    assert!(runs(&wav, &[CALLER]).iter().any(|(_, ms)| *ms > 300));
+    assert_eq!(site.rest.ask("POST", &path, "Status=paused").status, 404);
+    caller.hang_up();
+    site.nothing_left();
+}

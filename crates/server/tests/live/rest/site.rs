@@ -1,0 +1,115 @@
+//! A running node with its REST interface, accounts whose phones are called, and an application.
+
+use serde_json::Value;
+
+use crate::place::{Place, Process};
+use crate::until;
+use crate::voice::app::{App, Form};
+
+use super::calls::VOICE;
+use super::client::{Rest, TOKEN};
+
+pub(super) type Documents = &'static [(&'static str, &'static str)];
+
+pub(super) struct Site {
+    pub(super) app: App,
+    pub(super) place: Place,
+    pub(super) rest: Rest,
+    _node: Process,
+}
+
+impl Site {
+    /// Documents whose path is a number answer it; bob and carol have accounts.
+    pub(super) fn new(documents: Documents) -> Site {
+        Site::with_route(documents, None)
+    }
+
+    /// Calls to that number go to that peer.
+    pub(super) fn with_route(documents: Documents, route: Option<(&str, std::net::SocketAddr)>) -> Site {
+        let app = App::new(documents);
+        let is_number = |path: &str| path.len() > 1 && path[1..].chars().all(|c| c.is_ascii_digit());
+        let numbers: Vec<String> = documents
+            .iter()
+            .filter(|(path, _)| is_number(path))
+            .map(|(path, _)| {
+                format!("{{ number = \"{}\", url = \"http://{}{path}\" }}", &path[1..], app.address)
+            })
+            .collect();
+        let numbers = numbers.join(", ");
+        let mut place = Place::new(&format!("{VOICE}auth_token = \"{TOKEN}\"\nnumbers = [{numbers}]\n"))
+            .with_accounts(&["bob", "carol"]);
+        if let Some((number, peer)) = route {
+            place = place.with_route(number, peer);
+        }
+        let node = place.spawn();
+        let rest = Rest::new(&place);
+        Site { app, place, rest, _node: node }
+    }
+
+    /// As a form; `{app}` stands for the application.
+    pub(super) fn form(&self, fields: &[(&str, &str)]) -> String {
+        let app = format!("http://{}", self.app.address);
+        let mut form = url::form_urlencoded::Serializer::new(String::new());
+        for (name, value) in fields {
+            form.append_pair(name, &value.replace("{app}", &app));
+        }
+        form.finish()
+    }
+
+    #[track_caller]
+    pub(super) fn post(&self, path: &str, fields: &[(&str, &str)]) -> Value {
+        self.rest.post(path, &self.form(fields))
+    }
+
+    /// Asks for a call from +4321; its sid.
+    #[track_caller]
+    pub(super) fn call(&self, to: &str, fields: &[(&str, &str)]) -> String {
+        let fields: Vec<_> = [("To", to), ("From", "+4321")].iter().chain(fields).copied().collect();
+        let call = self.post("/Calls.json", &fields);
+        assert_eq!((&call["status"], &call["direction"]), (&"queued".into(), &"outbound-api".into()));
+        call["sid"].as_str().unwrap().to_owned()
+    }
+
+    #[track_caller]
+    pub(super) fn change(&self, call: &str, fields: &[(&str, &str)]) -> Value {
+        self.post(&format!("/Calls/{call}.json"), fields)
+    }
+
+    /// Waits until the record says so of the call.
+    #[track_caller]
+    pub(super) fn until_status(&self, call: &str, status: &str) -> Value {
+        let path = format!("/Calls/{call}.json");
+        until(status, || Some(self.rest.get(&path)).filter(|call| call["status"] == status))
+    }
+
+    /// Waits for so many in a list.
+    #[track_caller]
+    pub(super) fn until_listed(&self, path: &str, name: &str, count: usize) -> Vec<Value> {
+        until(&format!("{count} are in {path}"), || {
+            let all = self.rest.get(path)[name].as_array().unwrap().clone();
+            (all.len() == count).then_some(all)
+        })
+    }
+
+    /// Waits for so many callbacks, and gives them in the order of their numbers: they are under way at once.
+    #[track_caller]
+    pub(super) fn told(&self, path: &str, count: usize) -> Vec<Form> {
+        until(&format!("{path} is told {count} times"), || {
+            let asked = self.app.asked.lock().unwrap();
+            let mut told: Vec<Form> =
+                asked.iter().filter(|(asked, _)| asked == path).map(|(_, form)| form.clone()).collect();
+            told.sort_by_key(|form| form.get("SequenceNumber").map(|number| number.parse::<u32>().unwrap()));
+            (told.len() == count).then_some(told)
+        })
+    }
+
+    #[track_caller]
+    pub(super) fn asked(&self, path: &str) -> Form {
+        until(&format!("{path} is asked for"), || self.app.asked_for(path))
+    }
+
+    #[track_caller]
+    pub(super) fn nothing_left(&self) {
+        self.rest.nothing_left();
+    }
+}
