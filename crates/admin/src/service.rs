@@ -7,7 +7,7 @@ use stdx::rate::{Limiter, Verdict};
 use stdx::{Instant, hex};
 use store::rest::types::{Common, RestAccount};
 use store::rest::{Kind, Resource, RestFilter, RestLoaded, RestRead, RestWrite, Row, Sum, UsageFilter};
-use store::{Loaded, Read, StoreError, Write, WriteDone};
+use store::{Loaded, MakeKeys, Read, StoreError, Write, WriteDone};
 
 use crate::control::{ControlPlane, Source};
 use crate::fault::Fault;
@@ -45,14 +45,22 @@ pub struct State {
     pub(crate) control: Arc<dyn ControlPlane>,
     /// Where the logins of clients are.
     pub(crate) domain: Box<str>,
+    /// Of SCRAM, for the passwords of clients.
+    pub(crate) keys: MakeKeys,
     failures: Mutex<Limiter<IpAddr>>,
 }
 
 impl State {
-    /// `domain` is where new clients get their accounts: the first of the served ones.
-    pub fn new(repository: Arc<dyn Repository>, control: Arc<dyn ControlPlane>, domain: &str) -> Arc<Self> {
+    /// `domain` is where new clients get their accounts: the first of the served ones. `keys` are made of their
+    /// passwords.
+    pub fn new(
+        repository: Arc<dyn Repository>,
+        control: Arc<dyn ControlPlane>,
+        domain: &str,
+        keys: MakeKeys,
+    ) -> Arc<Self> {
         let failures = Mutex::new(Limiter::new(limits::SIGN_IN));
-        Arc::new(State { repository, control, domain: domain.into(), failures })
+        Arc::new(State { repository, control, domain: domain.into(), keys, failures })
     }
 
     pub(crate) fn now(&self) -> Instant {

@@ -18,3 +18,4 @@ pub mod signals;
 #[cfg(test)]
 mod testing;
 pub mod voice;
+pub mod xmpp;

@@ -121,3 +121,24 @@ pub const HTTP_CONNECTIONS: usize = 512;
 
 /// Silence after which one is closed: longer than any answer takes, and than Prometheus waits between two scrapes.
 pub const HTTP_IDLE: Duration = Duration::from_secs(75);
+
+/// Bytes waiting to be written to one XMPP stream. More: the client does not read; what waits is dropped, and the
+/// stream ends with `resource-constraint`. A session that can be resumed is.
+pub const XMPP_WRITE_QUEUE: usize = 1024 * 1024;
+
+/// What streams of one shard have asked and its turn has not done. More: streams are not read from, so TCP slows the
+/// clients.
+pub const XMPP_EVENTS: usize = 1024;
+
+/// For the last words of a stream to be read. Longer: the connection is closed without.
+pub const XMPP_LINGER: Duration = Duration::from_secs(2);
+
+/// For the answer to a probe of a silent stream. Longer: `connection-timeout`.
+pub const XMPP_PROBE: Duration = Duration::from_secs(60);
+
+/// Accounts of one shard whose keys of SCRAM are being made, each on a thread for some 10 ms. More: the account's next
+/// sign-in makes them.
+pub const XMPP_DERIVING: usize = 2;
+
+/// Rounds of SCRAM keys: the least that RFC 7677 §4 allows, and what other servers have; a phone computes them too.
+pub const SCRAM_ITERATIONS: u32 = 4_096;

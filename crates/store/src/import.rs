@@ -14,6 +14,7 @@ use crate::error::StoreError;
 use crate::limits;
 use crate::record::Writer;
 use crate::types::{Address, NewAccount, check_length};
+use crate::verifiers::MakeKeys;
 
 /// What to do with an account that is there already, and with a second line for one account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,12 +34,20 @@ pub struct ImportOptions {
     pub batch: usize,
     /// Stands as the time the accounts were made.
     pub now: Instant,
+    /// Of SCRAM, for each password. They take milliseconds each, hashes of phones' passwords microseconds.
+    pub keys: Option<MakeKeys>,
 }
 
 impl ImportOptions {
     pub fn new(default_domain: Option<&str>, now: Instant) -> Self {
         let default_domain = default_domain.map(Box::from);
-        ImportOptions { default_domain, existing: Existing::default(), batch: limits::IMPORT_BATCH, now }
+        ImportOptions {
+            default_domain,
+            existing: Existing::default(),
+            batch: limits::IMPORT_BATCH,
+            now,
+            keys: None,
+        }
     }
 }
 
@@ -210,6 +219,9 @@ impl<'a> Fields<'a> {
         let mut account = NewAccount::with_password(address, self.password, options.now)?;
         check_length("name", self.name.len(), limits::MAX_DISPLAY_NAME)?;
         account.display_name = self.name.into();
+        if let Some(make) = options.keys {
+            account.verifiers = account.verifiers.with_scram(&make(self.password));
+        }
         Ok(account)
     }
 }

@@ -1,7 +1,7 @@
 //! The record: what belfry acknowledged survives `kill -9`.
 //!
 //! Accounts, domains, aliases, routes, the log of bindings, kept messages, call records and the resources of the
-//! REST interface ([`rest`]), behind the traits
+//! REST interface ([`rest`]) and what XMPP keeps ([`xmpp`]), behind the traits
 //! of [`record`]; [`Sqlite`] is the embedded form. A running server speaks to it through [`Service`] (one
 //! writer thread with group commit, reader threads, bounded queues); the command line through [`Admin`].
 //!
@@ -19,6 +19,7 @@ pub mod service;
 pub mod sqlite;
 pub mod types;
 pub mod verifiers;
+pub mod xmpp;
 
 pub use admin::Admin;
 pub use error::StoreError;
@@ -30,4 +31,4 @@ pub use types::{
     Account, AccountFilter, AccountLimits, Address, Alias, CallFilter, CallRecord, Domain, KeptMessage,
     NewAccount, Pattern, Route, RouteTarget,
 };
-pub use verifiers::Verifiers;
+pub use verifiers::{MakeKeys, ScramHash, ScramKeys, Verifiers};

@@ -56,6 +56,10 @@ pub const RIDE_ALONG: Duration = Duration::from_millis(250);
 pub const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Rows of an import in one transaction at first: an fsync costs nothing then, and a progress bar moves.
 pub const IMPORT_BATCH: usize = 50_000;
+/// Messages that wait for one user of XMPP; one more is refused, and its sender told.
+pub const MAX_XMPP_OFFLINE: u32 = 1_000;
+/// Bytes of a stanza, item or configuration of XMPP: what the streams let through, twice, for what we add.
+pub const MAX_XMPP_XML: usize = 512 << 10;
 /// What a batch grows to, as a quarter of what is done. In random order a batch touches most pages of a large
 /// index however many rows it has, so fewer batches write less; this many rows are about 100 MB of memory.
 pub const MAX_IMPORT_BATCH: usize = 250_000;

@@ -1,5 +1,7 @@
 //! The record's contract: what can be written and read. SQLite is behind it; PostgreSQL can be.
 
+use std::sync::Arc;
+
 use stdx::Instant;
 
 use crate::error::StoreError;
@@ -9,7 +11,8 @@ use crate::types::{
     Account, AccountFilter, AccountLimits, Address, Alias, CallFilter, CallRecord, Domain, KeptMessage,
     NewAccount, Route,
 };
-use crate::verifiers::Verifiers;
+use crate::verifiers::{ScramHash, ScramKeys, Verifiers};
+use crate::xmpp::{XmppLoaded, XmppRead, XmppWrite};
 
 /// One change. All of a group are on disk together, or those that failed say so.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,6 +46,12 @@ pub enum Write {
     SetVerifiers {
         account: Address,
         verifiers: Verifiers,
+    },
+    /// Adds keys of SCRAM, unless the password has changed since: `of` is the SHA-256 verifier of the one they are of.
+    AddScram {
+        account: Address,
+        of: [u8; 32],
+        keys: Arc<[(ScramHash, ScramKeys)]>,
     },
     SetDisplayName {
         account: Address,
@@ -84,6 +93,8 @@ pub enum Write {
 
     /// A resource of the REST interface.
     Rest(RestWrite),
+
+    Xmpp(XmppWrite),
 }
 
 /// What came of a write.
@@ -120,6 +131,8 @@ pub enum Read {
     KeptCounts,
     /// Resources of the REST interface. Answered with `Loaded::Rest`.
     Rest(RestRead),
+    /// Answered with `Loaded::Xmpp`.
+    Xmpp(XmppRead),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -134,6 +147,7 @@ pub enum Loaded {
     KeptMessages(Vec<KeptMessage>),
     KeptCounts(Vec<(Box<str>, u32)>),
     Rest(RestLoaded),
+    Xmpp(XmppLoaded),
 }
 
 /// One row of the log of bindings.

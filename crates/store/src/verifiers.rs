@@ -1,6 +1,8 @@
-//! What proves a password without being it: RFC 7616 §3.4.2 HA1 values, one for each digest algorithm.
+//! What proves a password without being it: RFC 7616 §3.4.2 HA1 values, one for each digest algorithm, and the keys of
+//! SCRAM (RFC 5802 §3) where somebody made them.
 
 use std::fmt;
+use std::sync::Arc;
 
 use md5::Md5;
 use sha2::{Digest, Sha256, Sha512_256};
@@ -11,6 +13,9 @@ use crate::limits;
 const MD5: u8 = 1;
 const SHA256: u8 = 2;
 const SHA512_256: u8 = 3;
+const SCRAM_SHA1: u8 = 4;
+const SCRAM_SHA256: u8 = 5;
+const SCRAM_SHA512: u8 = 6;
 
 /// The verifiers of one account. Kinds this version does not know are kept as they are, so that a later
 /// version's (SCRAM) survive a rollback.
@@ -40,6 +45,43 @@ impl Verifiers {
             sha512_256: Sha512_256::digest(&a1).into(),
             other: Box::default(),
         }
+    }
+
+    /// The keys of SCRAM with that hash.
+    pub fn scram(&self, hash: ScramHash) -> Option<ScramKeys> {
+        let mut bytes = &self.other[..];
+        while let [kind, length, rest @ ..] = bytes {
+            let (value, rest) = rest.split_at_checked(usize::from(*length))?;
+            if *kind == hash.kind() {
+                return ScramKeys::decode(value);
+            }
+            bytes = rest;
+        }
+        None
+    }
+
+    /// Adds or replaces keys of SCRAM; whoever knows the password made them.
+    pub fn set_scram(&mut self, hash: ScramHash, keys: &ScramKeys) {
+        let mut other = Vec::with_capacity(self.other.len() + 160);
+        let mut bytes = &self.other[..];
+        while let [kind, length, rest @ ..] = bytes {
+            let Some((value, rest)) = rest.split_at_checked(usize::from(*length)) else { break };
+            if *kind != hash.kind() {
+                push(&mut other, *kind, value);
+            }
+            bytes = rest;
+        }
+        push(&mut other, hash.kind(), &keys.encode());
+        self.other = other.into();
+    }
+
+    /// As [`set_scram`](Self::set_scram), with all of them.
+    #[must_use]
+    pub fn with_scram(mut self, keys: &[(ScramHash, ScramKeys)]) -> Self {
+        for (hash, keys) in keys {
+            self.set_scram(*hash, keys);
+        }
+        self
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -73,6 +115,70 @@ impl Verifiers {
             }
             _ => Err(damaged()),
         }
+    }
+}
+
+/// Makes keys of SCRAM for a password; none where that cannot be. The record itself does not know how.
+pub type MakeKeys = fn(&str) -> Arc<[(ScramHash, ScramKeys)]>;
+
+/// A hash of SCRAM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScramHash {
+    Sha1,
+    Sha256,
+    Sha512,
+}
+
+impl ScramHash {
+    fn kind(self) -> u8 {
+        match self {
+            ScramHash::Sha1 => SCRAM_SHA1,
+            ScramHash::Sha256 => SCRAM_SHA256,
+            ScramHash::Sha512 => SCRAM_SHA512,
+        }
+    }
+}
+
+/// Salt, iterations, StoredKey and ServerKey; the keys are of one length.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ScramKeys {
+    /// At most 64 bytes.
+    pub salt: Box<[u8]>,
+    pub iterations: u32,
+    pub stored: Box<[u8]>,
+    pub server: Box<[u8]>,
+}
+
+impl ScramKeys {
+    /// Four bytes of iterations, one of the salt's length, the salt, both keys.
+    fn encode(&self) -> Vec<u8> {
+        let mut out = self.iterations.to_be_bytes().to_vec();
+        let salt = &self.salt[..self.salt.len().min(64)];
+        out.push(u8::try_from(salt.len()).unwrap_or(64));
+        out.extend_from_slice(salt);
+        out.extend_from_slice(&self.stored);
+        out.extend_from_slice(&self.server);
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (iterations, rest) = bytes.split_first_chunk::<4>()?;
+        let (length, rest) = rest.split_first()?;
+        let (salt, keys) = rest.split_at_checked(usize::from(*length))?;
+        let (stored, server) = keys.split_at_checked(keys.len() / 2)?;
+        let is_whole = !stored.is_empty() && stored.len() == server.len();
+        is_whole.then(|| ScramKeys {
+            salt: salt.into(),
+            iterations: u32::from_be_bytes(*iterations),
+            stored: stored.into(),
+            server: server.into(),
+        })
+    }
+}
+
+impl fmt::Debug for ScramKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ScramKeys(hidden)")
     }
 }
 
@@ -116,6 +222,26 @@ mod tests {
         let mut bytes = Verifiers::from_password("a", "b", "c").encode();
         bytes.extend_from_slice(&[9, 3, 1, 2, 3]);
         assert_eq!(Verifiers::decode(&bytes).unwrap().encode(), bytes);
+    }
+
+    #[test]
+    fn keys_of_scram_are_kept_beside_the_others_and_replaced() {
+        let keys = |byte: u8| ScramKeys {
+            salt: [byte; 16].into(),
+            iterations: 4_096,
+            stored: [byte; 64].into(),
+            server: [byte + 1; 64].into(),
+        };
+        let mut verifiers = Verifiers::from_password("a", "b", "c");
+        assert_eq!(verifiers.scram(ScramHash::Sha512), None);
+        verifiers.set_scram(ScramHash::Sha512, &keys(1));
+        verifiers.set_scram(ScramHash::Sha1, &keys(3));
+        verifiers.set_scram(ScramHash::Sha512, &keys(5));
+        let read = Verifiers::decode(&verifiers.encode()).unwrap();
+        assert_eq!(read, verifiers);
+        assert_eq!(read.scram(ScramHash::Sha512), Some(keys(5)));
+        assert_eq!(read.scram(ScramHash::Sha1), Some(keys(3)));
+        assert_eq!(read.scram(ScramHash::Sha256), None);
     }
 
     #[test]

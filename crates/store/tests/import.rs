@@ -45,6 +45,20 @@ fn headings_default_domain_quotes_and_missing_names() {
 }
 
 #[test]
+fn keys_are_made_where_they_are_asked_for() {
+    let (_dir, mut admin) = admin();
+    let keys: store::MakeKeys = |password| {
+        let bytes: Box<[u8]> = password.as_bytes().into();
+        let (stored, server) = (bytes.clone(), bytes.clone());
+        [(store::ScramHash::Sha1, store::ScramKeys { salt: bytes, iterations: 1, stored, server })].into()
+    };
+    let options = ImportOptions { keys: Some(keys), ..options() };
+    admin.import(&b"alice,one"[..], &options, &mut |_| ()).unwrap();
+    let verifiers = Verifiers::from_password("alice", "example.org", "one").with_scram(&keys("one"));
+    assert_eq!(admin.account(&address("alice")).unwrap().verifiers, verifiers);
+}
+
+#[test]
 fn accounts_that_are_there_are_updated_or_skipped() {
     let (_dir, mut admin) = admin();
     import(&mut admin, "alice,one,Alice").unwrap();

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use stdx::Instant;
 use store::{
     AccountFilter, AccountLimits, Address, Admin, CallFilter, CallRecord, KeptMessage, Loaded, NewAccount,
-    Options, Pattern, Read, Route, RouteTarget, Sqlite, Store, StoreError, Verifiers, Write, WriteDone,
-    limits,
+    Options, Pattern, Read, Route, RouteTarget, ScramHash, ScramKeys, Sqlite, Store, StoreError, Verifiers,
+    Write, WriteDone, limits,
 };
 use tempfile::TempDir;
 
@@ -34,6 +34,30 @@ fn add(admin: &mut Admin, text: &str) {
 
 fn names(admin: &mut Admin, filter: AccountFilter) -> Vec<String> {
     admin.accounts(filter).unwrap().iter().map(|account| account.address().to_string()).collect()
+}
+
+#[test]
+fn keys_of_scram_are_added_to_the_password_they_are_of() {
+    let (_dir, mut admin) = admin();
+    add(&mut admin, "alice");
+    let before = admin.account(&address("alice")).unwrap().verifiers;
+    let keys = |byte: u8| -> Arc<[_]> {
+        let bytes: Box<[u8]> = [byte; 32].into();
+        let (stored, server) = (bytes.clone(), bytes.clone());
+        [(ScramHash::Sha256, ScramKeys { salt: bytes, iterations: 4_096, stored, server })].into()
+    };
+    let add_keys = |admin: &mut Admin, byte| {
+        let write = Write::AddScram { account: address("alice"), of: before.sha256, keys: keys(byte) };
+        admin.write(&write).unwrap()
+    };
+    assert_eq!(add_keys(&mut admin, 1), WriteDone::Changed { rows: 1 });
+    let with = before.clone().with_scram(&keys(1));
+    assert_eq!(admin.account(&address("alice")).unwrap().verifiers, with);
+    // The password was changed while keys of the old one were made.
+    admin.set_password(address("alice"), "other").unwrap();
+    assert_eq!(add_keys(&mut admin, 2), WriteDone::Changed { rows: 0 });
+    let verifiers = admin.account(&address("alice")).unwrap().verifiers;
+    assert_eq!(verifiers, Verifiers::from_password("alice", "example.org", "other"));
 }
 
 #[test]

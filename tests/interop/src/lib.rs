@@ -1,4 +1,5 @@
-//! Real peers around a real node, all on loopback: SIPp, Kamailio, baresip, OpenSSL's s_client and Twilio's library.
+//! Real peers around a real node, all on loopback: SIPp, Kamailio, baresip, OpenSSL's s_client,
+//! Twilio's library and slixmpp.
 //!
 //! A [`play`] is what two or more peers do through some proxy; the tests run the plays through `belfry`, and
 //! those that any proxy passes through Kamailio too, so that a failure tells whose it is.
@@ -10,6 +11,7 @@ mod node;
 mod peer;
 pub mod play;
 mod sipp;
+mod slixmpp;
 mod tls;
 mod twilio;
 mod wait;
@@ -19,6 +21,7 @@ pub use kamailio::Kamailio;
 pub use node::Node;
 pub use peer::Peer;
 pub use sipp::{Account, Sipp};
+pub use slixmpp::chat_with_slixmpp;
 pub use tls::options_over_tls;
 pub use twilio::{document_at, drive_with_twilio};
 pub use wait::{free_port, lines_in, wait_for_sip, wait_until};

@@ -116,6 +116,11 @@ listen = "127.0.0.1:{http}"
         text
     }
 
+    /// That the node made for itself.
+    pub fn certificate(&self) -> PathBuf {
+        self.folder.path().join("data/cert.pem")
+    }
+
     /// The end of what the node printed.
     pub fn tail(&self) -> String {
         self.peer.as_ref().map(Peer::tail).unwrap_or_default()

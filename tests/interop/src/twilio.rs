@@ -2,14 +2,16 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
+
+use crate::peer::python;
 
 /// Runs `twilio/drive.py` against the REST interface at 127.0.0.1:`http`; panics unless it succeeds.
 pub fn drive_with_twilio(http: u16, sid: &str, token: &str, more: &[&str]) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("twilio/drive.py");
-    let output = Command::new(python())
+    let output = Command::new(python("twilio"))
         .arg(script)
         .args([&format!("http://127.0.0.1:{http}"), sid, token])
         .args(more)
@@ -18,15 +20,6 @@ pub fn drive_with_twilio(http: u16, sid: &str, token: &str, more: &[&str]) {
         .expect("the interpreter can be run");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}\n{errors}", String::from_utf8_lossy(&output.stdout));
-}
-
-/// The interpreter with the library: `target/peers/twilio`, where `tools/setup` puts it.
-fn python() -> PathBuf {
-    let test = std::env::current_exe().expect("a running test has a path");
-    let target = test.ancestors().nth(3).unwrap_or(Path::new("."));
-    let python = target.join("peers/twilio/bin/python");
-    assert!(python.is_file(), "no {}: run tools/setup", python.display());
-    python
 }
 
 /// An application whose every answer is this document.

@@ -2,7 +2,7 @@
 
 use store::rest::types::Client;
 use store::rest::{Kind, RestFilter};
-use store::{Address, NewAccount, Verifiers, Write};
+use store::{Address, NewAccount, Write};
 
 use crate::fault::Fault;
 use crate::paging::{self, PAGING};
@@ -89,7 +89,7 @@ fn create(context: &Context<'_>) -> Result<Answer, Fault> {
     change(context, &mut client);
     let account = NewAccount {
         display_name: client.friendly_name.as_str().into(),
-        ..NewAccount::with_password(address(&client)?, password, context.state.now())?
+        ..with_password(context, &client, password)?
     };
     context.state.insert(&client)?;
     let mut done = write(context, Write::AddAccount(Box::new(account)));
@@ -102,6 +102,13 @@ fn create(context: &Context<'_>) -> Result<Answer, Fault> {
         return Err(fault);
     }
     Ok(item(context, 201, &client))
+}
+
+/// Phones prove it by its hashes, chat clients by keys of SCRAM.
+fn with_password(context: &Context<'_>, client: &Client, password: &str) -> Result<NewAccount, Fault> {
+    let mut account = NewAccount::with_password(address(client)?, password, context.state.now())?;
+    account.verifiers = account.verifiers.with_scram(&(context.state.keys)(password));
+    Ok(account)
 }
 
 fn change(context: &Context<'_>, client: &mut Client) {
@@ -117,9 +124,8 @@ fn update(context: &Context<'_>) -> Result<Answer, Fault> {
     let before = client.clone();
     change(context, &mut client);
     if let Some(password) = context.text("Password") {
-        let account = NewAccount::with_password(address(&client)?, password, context.state.now())?;
-        let verifiers: Verifiers = account.verifiers;
-        write(context, Write::SetVerifiers { account: account.address, verifiers })?;
+        let NewAccount { address: account, verifiers, .. } = with_password(context, &client, password)?;
+        write(context, Write::SetVerifiers { account, verifiers })?;
     }
     if client.friendly_name != before.friendly_name {
         let display_name = client.friendly_name.as_str().into();

@@ -13,7 +13,7 @@ use serde_json::Value;
 use stdx::Instant;
 use store::rest::types::{Common, RestCall};
 use store::rest::{Resource, RestWrite};
-use store::{Admin, Sqlite, Write};
+use store::{Admin, ScramHash, ScramKeys, Sqlite, Write};
 use tempfile::TempDir;
 use tower::ServiceExt;
 
@@ -53,6 +53,13 @@ impl Answer {
     }
 }
 
+/// Keys that show whose they are.
+pub(crate) fn keys(password: &str) -> Arc<[(ScramHash, ScramKeys)]> {
+    let bytes: Box<[u8]> = password.as_bytes().into();
+    let keys = ScramKeys { salt: bytes.clone(), iterations: 1, stored: bytes.clone(), server: bytes };
+    [(ScramHash::Sha256, keys)].into()
+}
+
 impl World {
     pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
@@ -62,7 +69,7 @@ impl World {
         let (plane, repository) = (Arc::new(Plane::default()), Arc::new(Blocking::new(admin)));
         let me =
             ensure_account(&*repository, &*plane, FIRST, None).unwrap().expect("a new record has no account");
-        let router = router(State::new(repository.clone(), plane.clone(), "example.org"));
+        let router = router(State::new(repository.clone(), plane.clone(), "example.org", keys));
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         World { plane, repository, me, router, runtime, _directory: directory }

@@ -28,6 +28,9 @@ pub(super) struct ImportArgs {
     /// Leave accounts that are there as they are [default: set their password and name]
     #[arg(long)]
     skip_existing: bool,
+    /// Make keys of SCRAM as well, some 10 ms an account; without, chat clients have to send their password once
+    #[arg(long)]
+    scram: bool,
 }
 
 impl ImportArgs {
@@ -45,6 +48,7 @@ impl ImportArgs {
         if self.skip_existing {
             options.existing = Existing::Skip;
         }
+        options.keys = self.scram.then_some(crate::xmpp::make_keys);
         if node.is_some() {
             options.batch = limits::IMPORT_BATCH_BESIDE_NODE;
         }

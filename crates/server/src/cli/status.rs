@@ -78,6 +78,10 @@ fn print(status: &Status, out: &mut impl Write) -> Result<(), CliError> {
         let (recordings, streams) = (sum(|s| s.voice_recordings), sum(|s| s.voice_streams));
         writeln!(out, "sound          {recordings} recordings, {streams} streams")?;
     }
+    if status.sum(|s| s.xmpp_connections_accepted + s.xmpp_sessions) > 0 {
+        let (sessions, connections) = (sum(|s| s.xmpp_sessions), sum(|s| s.xmpp_connections));
+        writeln!(out, "chat           {sessions} sessions, {connections} connections")?;
+    }
     writeln!(out, "registrations  {} contacts of {} addresses", sum(|s| s.bindings), sum(|s| s.addresses))?;
     writeln!(out, "transactions   {}", sum(|s| s.transactions))?;
     writeln!(out, "connections    {}", sum(|s| s.connections))?;

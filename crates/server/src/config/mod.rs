@@ -9,6 +9,7 @@ mod sections;
 mod tests;
 mod value;
 mod voice;
+mod xmpp;
 
 use std::path::{Path, PathBuf};
 
@@ -17,6 +18,7 @@ pub use reference::reference;
 pub use sections::{Calls, Http, Limits, Log, LogFormat, Rest, Routes, Server, Sip, Tls};
 pub use value::{duration_text, listener_text, parse_duration};
 pub use voice::{MailRelay, MailSecurity, Number, Voice};
+pub use xmpp::Xmpp;
 
 use reader::{KeyDoc, Reader};
 
@@ -35,6 +37,7 @@ pub struct Config {
     pub routes: Routes,
     pub limits: Limits,
     pub voice: Voice,
+    pub xmpp: Xmpp,
 }
 
 /// Used when no file is named and it is there.
@@ -100,6 +103,7 @@ impl Config {
             ("routes", self.routes != new.routes),
             ("limits", self.limits != new.limits),
             ("voice", self.voice != new.voice),
+            ("xmpp", self.xmpp != new.xmpp),
         ];
         differ.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
     }
@@ -126,6 +130,7 @@ impl Config {
             routes: old.routes,
             limits: old.limits,
             voice: old.voice,
+            xmpp: old.xmpp,
             ..self
         }
     }
@@ -160,6 +165,7 @@ fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<Key
         routes: Routes::read(&mut reader),
         limits: Limits::read(&mut reader),
         voice: Voice::read(&mut reader),
+        xmpp: Xmpp::read(&mut reader),
     };
     let (mistakes, reference) = reader.finish();
     (config, mistakes, reference)

@@ -46,7 +46,7 @@ const MISTAKES: &[(&str, &str)] = &[
     (
         "colour = 1\n",
         "1:1: unknown key outside of a section `colour`; \
-             expected one of server, sip, tls, http, rest, log, calls, routes, limits, voice",
+             expected one of server, sip, tls, http, rest, log, calls, routes, limits, voice, xmpp",
     ),
     ("server = 3\n", "1:10: `server` is a value; expected a section, [server]"),
     (
@@ -133,6 +133,15 @@ const MISTAKES: &[(&str, &str)] = &[
         "[voice]\nmail_relay = \"mail.test:25\"\nmail_user = \"x\"\n",
         "3:13: `mail_user` and `mail_password` belong together; expected both or none of them",
     ),
+    (
+        "[xmpp]\nlisten = [\"udp:127.0.0.1:5222\"]\n",
+        "2:10: `listen` has \"udp:127.0.0.1:5222\"; expected tcp:, tls:, ws: or wss:",
+    ),
+    (
+        "[xmpp]\nrooms = \"rooms.example.net\"\n",
+        "2:9: `rooms` is \"rooms.example.net\"; expected one name in lower case, as \"conference\"",
+    ),
+    ("[xmpp]\nmax_stanza = \"1KiB\"\n", "2:14: `max_stanza` is \"1KiB\"; expected \"16KiB\" to \"16MiB\""),
 ];
 
 #[test]

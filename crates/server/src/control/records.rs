@@ -12,6 +12,7 @@ use store::{
 
 use super::protocol::{Failure, FailureKind};
 use crate::routes;
+use crate::xmpp::make_keys;
 
 /// A password on its way. Never shown.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,12 +89,14 @@ impl Change {
         Ok(match self {
             Change::AddAccount { address, password, display_name, limits } => {
                 let account = NewAccount::with_password(address, &password.0, now)?;
-                Write::AddAccount(Box::new(NewAccount { display_name, limits, ..account }))
+                let verifiers = account.verifiers.clone().with_scram(&make_keys(&password.0));
+                Write::AddAccount(Box::new(NewAccount { display_name, limits, verifiers, ..account }))
             }
             Change::SetPassword { account, password } => {
                 // The store's rule for passwords, without making an account.
                 let checked = NewAccount::with_password(account.clone(), &password.0, now)?;
-                Write::SetVerifiers { account, verifiers: checked.verifiers }
+                let verifiers = checked.verifiers.with_scram(&make_keys(&password.0));
+                Write::SetVerifiers { account, verifiers }
             }
             Change::SetDisplayName { account, display_name } => {
                 Write::SetDisplayName { account, display_name }
@@ -171,7 +174,7 @@ impl TryFrom<Loaded> for Listing {
             Loaded::Domains(domains) => Listing::Domains(domains),
             Loaded::Routes(routes) => Listing::Routes(routes),
             Loaded::Calls(calls) => Listing::Calls(calls),
-            Loaded::KeptMessages(_) | Loaded::KeptCounts(_) | Loaded::Rest(_) => {
+            Loaded::KeptMessages(_) | Loaded::KeptCounts(_) | Loaded::Rest(_) | Loaded::Xmpp(_) => {
                 return Err(StoreError::Internal { detail: "an answer nobody asked for".into() });
             }
         })

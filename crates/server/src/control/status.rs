@@ -82,6 +82,8 @@ pub struct ShardCounters {
     pub voice_members: u64,
     pub voice_seats: u64,
     pub voice_recordings: u64,
+    pub xmpp_connections: u64,
+    pub xmpp_sessions: u64,
 
     // Since the start.
     pub calls_started: u64,
@@ -127,6 +129,16 @@ pub struct ShardCounters {
     pub queue_overflows: u64,
     pub voice_calls_started: u64,
     pub voice_digits: u64,
+    pub xmpp_connections_accepted: u64,
+    pub xmpp_connections_refused: u64,
+    pub xmpp_handshake_failures: u64,
+    pub xmpp_sign_ins: u64,
+    pub xmpp_sign_in_failures: u64,
+    pub xmpp_stanzas_in: u64,
+    pub xmpp_stanzas_out: u64,
+    pub xmpp_overflows: u64,
+    pub xmpp_timeouts: u64,
+    pub xmpp_stream_errors: u64,
     pub media_packets_in: u64,
     pub media_packets_out: u64,
     pub media_packets_dropped: u64,
@@ -215,6 +227,23 @@ impl ShardCounters {
         self.media_packets_dropped = voice.packets_dropped;
         self.media_packets_unsent = voice.packets_unsent;
         self.media_ticks_missed = voice.ticks_missed;
+        self
+    }
+
+    #[must_use]
+    pub fn with_xmpp(mut self, xmpp: &crate::xmpp::XmppCounts) -> Self {
+        self.xmpp_connections = xmpp.connections;
+        self.xmpp_sessions = xmpp.sessions;
+        self.xmpp_connections_accepted = xmpp.connections_total;
+        self.xmpp_connections_refused = xmpp.refused;
+        self.xmpp_handshake_failures = xmpp.handshake_failures;
+        self.xmpp_sign_ins = xmpp.sign_ins;
+        self.xmpp_sign_in_failures = xmpp.sign_in_failures;
+        self.xmpp_stanzas_in = xmpp.stanzas_in;
+        self.xmpp_stanzas_out = xmpp.stanzas_out;
+        self.xmpp_overflows = xmpp.overflows;
+        self.xmpp_timeouts = xmpp.timeouts;
+        self.xmpp_stream_errors = xmpp.faults;
         self
     }
 

@@ -80,6 +80,10 @@ const SHARD: &[ShardMetric] = &[
         "Streams of sound to applications, until the last word of each is said",
         |s| s.voice_streams,
     ),
+    gauge("belfry_xmpp_connections", "Connections of chat clients open", |s| s.xmpp_connections),
+    gauge("belfry_xmpp_sessions", "Chat clients signed in, also those that may come back", |s| {
+        s.xmpp_sessions
+    }),
     counter("belfry_calls_started_total", "Calls placed", |s| s.calls_started),
     counter("belfry_calls_answered_total", "Calls answered", |s| s.calls_answered),
     counter("belfry_calls_failed_total", "Calls that ended without an answer", |s| s.calls_failed),
@@ -172,6 +176,30 @@ const SHARD: &[ShardMetric] = &[
     counter("belfry_media_ticks_missed_total", "Ticks of 20 ms left out because the shard was late", |s| {
         s.media_ticks_missed
     }),
+    counter("belfry_xmpp_connections_accepted_total", "Connections of chat clients accepted", |s| {
+        s.xmpp_connections_accepted
+    }),
+    counter("belfry_xmpp_connections_refused_total", "Connections of chat clients over a limit", |s| {
+        s.xmpp_connections_refused
+    }),
+    counter("belfry_xmpp_handshake_failures_total", "Their TLS and WebSocket handshakes that failed", |s| {
+        s.xmpp_handshake_failures
+    }),
+    counter("belfry_xmpp_sign_ins_total", "Chat clients that signed in", |s| s.xmpp_sign_ins),
+    counter("belfry_xmpp_sign_in_failures_total", "Wrong passwords and unknown users", |s| {
+        s.xmpp_sign_in_failures
+    }),
+    counter("belfry_xmpp_stanzas_received_total", "Stanzas received from chat clients", |s| {
+        s.xmpp_stanzas_in
+    }),
+    counter("belfry_xmpp_stanzas_sent_total", "Stanzas sent to chat clients", |s| s.xmpp_stanzas_out),
+    counter("belfry_xmpp_overflows_total", "Chat clients that did not read what they were sent", |s| {
+        s.xmpp_overflows
+    }),
+    counter("belfry_xmpp_timeouts_total", "Chat clients silent for too long, or too slow to sign in", |s| {
+        s.xmpp_timeouts
+    }),
+    counter("belfry_xmpp_stream_errors_total", "Streams that ended with an error", |s| s.xmpp_stream_errors),
 ];
 
 /// One number of the node.

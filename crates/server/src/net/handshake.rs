@@ -7,10 +7,12 @@
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
-use rustls::{ClientConnection, Connection, ServerConnection};
+use rustls::{ClientConnection, Connection, ServerConfig, ServerConnection};
 use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
@@ -19,8 +21,17 @@ use super::flow::Shared;
 /// As the server.
 pub(super) async fn accept(shared: &Shared, socket: TcpStream) -> io::Result<server::TlsStream<TcpStream>> {
     let config = shared.settings.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?.server();
+    accept_as(&shared.handshakes, config, socket).await
+}
+
+/// As the server that `config` says. `permits`: one for each handshake that may compute at the same time.
+pub(crate) async fn accept_as(
+    permits: &Arc<Semaphore>,
+    config: Arc<ServerConfig>,
+    socket: TcpStream,
+) -> io::Result<server::TlsStream<TcpStream>> {
     let connection = ServerConnection::new(config.clone()).map_err(io::Error::other)?;
-    let Connection::Server(done) = shake(shared, &socket, connection.into()).await? else {
+    let Connection::Server(done) = shake(permits, &socket, connection.into()).await? else {
         return Err(io::ErrorKind::Other.into());
     };
     // The stream is made around a new connection; ours, which is past its handshake, takes its place.
@@ -40,14 +51,18 @@ pub(super) async fn connect(
         None => ServerName::from(remote.ip()),
     };
     let connection = ClientConnection::new(config.clone(), name.clone()).map_err(io::Error::other)?;
-    let Connection::Client(done) = shake(shared, &socket, connection.into()).await? else {
+    let Connection::Client(done) = shake(&shared.handshakes, &socket, connection.into()).await? else {
         return Err(io::ErrorKind::Other.into());
     };
     TlsConnector::from(config).connect_with(name, socket, |fresh| *fresh = done).await
 }
 
 /// Runs the handshake to its end. Whoever calls bounds its time.
-async fn shake(shared: &Shared, socket: &TcpStream, mut connection: Connection) -> io::Result<Connection> {
+async fn shake(
+    permits: &Arc<Semaphore>,
+    socket: &TcpStream,
+    mut connection: Connection,
+) -> io::Result<Connection> {
     loop {
         while connection.wants_write() {
             socket.writable().await?;
@@ -62,7 +77,7 @@ async fn shake(shared: &Shared, socket: &TcpStream, mut connection: Connection) 
             Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Some(_) => {}
         }
-        let (advanced, result) = compute(shared, connection).await?;
+        let (advanced, result) = compute(permits, connection).await?;
         connection = advanced;
         if let Err(problem) = result {
             // The alert; if it does not fit now, the peer will see the close.
@@ -73,11 +88,11 @@ async fn shake(shared: &Shared, socket: &TcpStream, mut connection: Connection) 
 }
 
 async fn compute(
-    shared: &Shared,
+    permits: &Arc<Semaphore>,
     mut connection: Connection,
 ) -> io::Result<(Connection, Result<(), rustls::Error>)> {
     // The permit goes along: a handshake that is given up still computes its step to the end.
-    let permit = shared.handshakes.clone().acquire_owned().await.map_err(io::Error::other)?;
+    let permit = permits.clone().acquire_owned().await.map_err(io::Error::other)?;
     let step = move || {
         let result = connection.process_new_packets().map(|_| ());
         drop(permit);

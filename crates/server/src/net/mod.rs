@@ -4,15 +4,15 @@
 mod counters;
 mod dns;
 mod flow;
-mod handshake;
+pub(crate) mod handshake;
 mod io;
 mod settings;
-mod stream;
+pub(crate) mod stream;
 mod stun;
 pub mod tls;
 mod udp;
 mod wire;
-mod ws;
+pub(crate) mod ws;
 
 pub use counters::NetCounters;
 pub use dns::DnsAnswer;

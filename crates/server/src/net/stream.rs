@@ -37,9 +37,9 @@ const KEEPALIVE_EVERY: Duration = Duration::from_secs(15);
 const UNACKNOWLEDGED: Duration = Duration::from_secs(33);
 
 /// After a failed accept, mostly for want of file descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = bind_socket(address, Type::STREAM, true)?;
     socket.listen(BACKLOG)?;
     TcpListener::from_std(socket.into())
@@ -163,7 +163,7 @@ async fn connect_and_drive(shared: &Shared, flow: &Flow) {
 }
 
 /// None of these can fail on a socket that is connected; if one does, TCP's defaults serve.
-fn tune(socket: &TcpStream) {
+pub(crate) fn tune(socket: &TcpStream) {
     let keepalive =
         TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(KEEPALIVE_EVERY).with_retries(6);
     let socket = SockRef::from(socket);

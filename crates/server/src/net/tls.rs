@@ -12,6 +12,7 @@ use rustls::server::NoServerSessionStorage;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use sha2::Digest;
 
 /// Where certificates are. All PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +35,9 @@ pub struct Tls {
 #[derive(Clone, Debug)]
 struct Current {
     server: Arc<ServerConfig>,
+    /// The same, speaking XMPP only (XEP-0368 §2).
+    xmpp: Arc<ServerConfig>,
+    end_point: Option<Box<[u8]>>,
     client: Arc<ClientConfig>,
     stamps: Stamps,
 }
@@ -82,7 +86,13 @@ impl Tls {
         self.reload().map(|()| true)
     }
 
-    pub(super) fn server(&self) -> Arc<ServerConfig> {
+    /// For streams of XMPP, with what `tls-server-end-point` (RFC 5929 §4) is with that certificate.
+    pub(crate) fn xmpp(&self) -> (Arc<ServerConfig>, Option<Box<[u8]>>) {
+        let current = self.current();
+        (current.xmpp, current.end_point)
+    }
+
+    pub(crate) fn server(&self) -> Arc<ServerConfig> {
         self.current().server
     }
 
@@ -107,9 +117,18 @@ fn read(files: &TlsFiles) -> Result<Current, TlsError> {
     // Before reading: a change meanwhile is then seen as one.
     let stamps = stamps(files);
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let server = Arc::new(server_config(files, &provider)?);
+    let server = server_config(files, &provider)?;
+    let mut xmpp = server.clone();
+    xmpp.alpn_protocols = vec![b"xmpp-client".to_vec()];
+    let own = certificates(&files.certificate)?;
     let client = Arc::new(client_config(files, &provider)?);
-    Ok(Current { server, client, stamps })
+    Ok(Current {
+        server: Arc::new(server),
+        xmpp: Arc::new(xmpp),
+        end_point: own.first().and_then(|own| end_point(own)),
+        client,
+        stamps,
+    })
 }
 
 fn server_config(files: &TlsFiles, provider: &Arc<CryptoProvider>) -> Result<ServerConfig, TlsError> {
@@ -167,6 +186,41 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
         Ok(chain) if chain.is_empty() => Err(error(path, &"no certificate in this file")),
         other => other.map_err(|problem| error(path, &problem)),
     }
+}
+
+/// The certificate's hash by the hash of its signature; SHA-256 where that is MD5 or SHA-1 (RFC 5929 §4.1). `None`: it
+/// has none of one name, as with Ed25519.
+fn end_point(certificate: &[u8]) -> Option<Box<[u8]>> {
+    let (body, _) = der(certificate)?;
+    let (_, after) = der(body)?;
+    let (algorithm, _) = der(after)?;
+    let (identifier, _) = der(algorithm)?;
+    let (family, last) = identifier.split_last().map(|(last, family)| (family, *last))?;
+    Some(match (family, last) {
+        (RSA_SIGNATURES, 4 | 5 | 11) | (ECDSA_SIGNATURES, 2) => sha2::Sha256::digest(certificate)[..].into(),
+        (RSA_SIGNATURES, 12) | (ECDSA_SIGNATURES, 3) => sha2::Sha384::digest(certificate)[..].into(),
+        (RSA_SIGNATURES, 13) | (ECDSA_SIGNATURES, 4) => sha2::Sha512::digest(certificate)[..].into(),
+        _ => return None,
+    })
+}
+
+/// Object identifiers without their last number: 1.2.840.113549.1.1 (RFC 8017 Appendix C) and 1.2.840.10045.4.3
+/// (RFC 5758 §3.2).
+const RSA_SIGNATURES: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01];
+const ECDSA_SIGNATURES: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03];
+
+/// The content of the first value, and what follows it. Tags are not looked at: the certificate was read before.
+fn der(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let [_tag, first, rest @ ..] = bytes else { return None };
+    let (length, rest) = match usize::from(*first) {
+        short @ 0..0x80 => (short, rest),
+        long => {
+            let (length, rest) =
+                rest.split_at_checked(long - 0x80).filter(|(length, _)| length.len() <= 4)?;
+            (length.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte)), rest)
+        }
+    };
+    rest.split_at_checked(length)
 }
 
 /// Where distributions keep the bundle: Debian and its kin, Fedora and its kin, Alpine and others.

@@ -30,13 +30,26 @@ pub(super) async fn accept<S>(shared: &Shared, io: S) -> io::Result<WsWire<S>>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let gate = Gate { origins: &shared.settings.ws_origins };
-    let stream = accept_hdr_async_with_config(io, gate, Some(config())).await.map_err(io::Error::other)?;
+    let largest = MAX_STREAM_HEAD + MAX_STREAM_BODY;
+    let stream = accept_as("sip", &shared.settings.ws_origins, largest, io).await?;
     Ok(WsWire { stream })
 }
 
-fn config() -> WebSocketConfig {
-    let largest = MAX_STREAM_HEAD + MAX_STREAM_BODY;
+/// The HTTP handshake of a subprotocol whose messages have at most `largest` bytes. No origins: any.
+pub(crate) async fn accept_as<S>(
+    subprotocol: &'static str,
+    origins: &[Box<str>],
+    largest: usize,
+    io: S,
+) -> io::Result<WebSocketStream<S>>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let gate = Gate { subprotocol, origins };
+    accept_hdr_async_with_config(io, gate, Some(config(largest))).await.map_err(io::Error::other)
+}
+
+fn config(largest: usize) -> WebSocketConfig {
     WebSocketConfig::default()
         // Held by every connection, idle or not.
         .read_buffer_size(2048)
@@ -48,6 +61,7 @@ fn config() -> WebSocketConfig {
 
 /// Decides on the HTTP request.
 struct Gate<'a> {
+    subprotocol: &'static str,
     origins: &'a [Box<str>],
 }
 
@@ -55,15 +69,16 @@ impl Callback for Gate<'_> {
     fn on_request(self, request: &Request, mut response: Response) -> Result<Response, ErrorResponse> {
         let headers = request.headers();
         let offered = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
-        if !offered.flat_map(|list| list.split(',')).any(|name| name.trim() == "sip") {
-            return Err(refuse(StatusCode::BAD_REQUEST, "the WebSocket subprotocol \"sip\" is required"));
+        if !offered.flat_map(|list| list.split(',')).any(|name| name.trim() == self.subprotocol) {
+            let why = format!("the WebSocket subprotocol {:?} is required", self.subprotocol);
+            return Err(refuse(StatusCode::BAD_REQUEST, &why));
         }
         // Who sends no Origin is no browser, and what the header protects from does not concern it.
         let origin = headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
         if origin.is_some_and(|origin| !self.allows(origin)) {
             return Err(refuse(StatusCode::FORBIDDEN, "this origin is not allowed"));
         }
-        response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static("sip"));
+        response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(self.subprotocol));
         Ok(response)
     }
 }

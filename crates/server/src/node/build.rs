@@ -12,7 +12,7 @@ use sip::endpoint::{Endpoint, Settings};
 use stdx::Instant;
 use store::{Loaded, Read, Reader, Sqlite, Store, Write};
 
-use super::Node;
+use super::{Node, xmpp};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::net::tls::{self, Tls, TlsFiles};
@@ -30,8 +30,9 @@ pub(crate) struct Shared {
     pub(crate) plan: Arc<Plan>,
     /// Configured and added ones.
     pub(crate) domains: Vec<Box<str>>,
-    secret: [u8; 32],
+    pub(super) secret: [u8; 32],
     seed: [u8; 32],
+    pub(super) started: Instant,
 }
 
 impl Shared {
@@ -48,7 +49,7 @@ impl Shared {
         }
         let plan =
             Arc::new(Plan::new(&PlanSettings::default(), Vec::new()).map_err(|error| anyhow!("{error}"))?);
-        let mut shared = Shared { config, plan, domains: Vec::new(), secret, seed };
+        let mut shared = Shared { config, plan, domains: Vec::new(), secret, seed, started: clock.now() };
         shared.refresh(sqlite)?;
         Ok(shared)
     }
@@ -165,7 +166,7 @@ pub(crate) fn routers(shared: &Shared, reader: &mut dyn Reader, now: Instant) ->
 
 /// Says so when another process is there, before half the traffic goes to each.
 pub(crate) fn check_addresses(config: &Config) -> Result<()> {
-    for listener in &config.sip.listen {
+    for listener in config.sip.listen.iter().chain(&config.xmpp.listen) {
         Io::check_free(listener)?;
     }
     Ok(())
@@ -212,6 +213,7 @@ pub(crate) fn reload_of(shared: &Shared, shard: usize) -> Reload {
         proof: proof(&shared.config),
         default_max_contacts: shared.config.sip.max_contacts as usize,
         records: shared.config.calls.records,
+        xmpp: xmpp::reload_of(shared),
     }
 }
 
@@ -262,6 +264,7 @@ pub(crate) fn start_shard(
         outlets: node.outlets.clone(),
         board: Arc::clone(&node.board),
         voice: voice(node, number)?,
+        xmpp: xmpp::settings(shared, node.tls.clone())?,
         traces: node.traces.clone(),
     };
     let net = net_settings(&shared.config, node.tls.clone());
@@ -274,7 +277,7 @@ pub(crate) fn start_shard(
             for listener in &listen {
                 bind(&mut io, listener, receive_buffer, parts.edge.shard)?;
             }
-            Ok(Shard::new(parts, io))
+            Ok(Shard::new(parts, io)?)
         };
         let run = || {
             run_on_this_thread(build, move |result| {

@@ -4,6 +4,7 @@
 mod build;
 mod completions;
 mod operator;
+mod xmpp;
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -149,6 +150,9 @@ impl Node {
             Write::ForgetMessages { before: now - router::limits::LONGEST_KEPT },
             Write::Rest(RestWrite::Forget { kind: Kind::Call, before: now - keep }),
             Write::Rest(RestWrite::Forget { kind: Kind::Notification, before: now - keep }),
+            Write::Xmpp(store::xmpp::XmppWrite::ForgetArchive {
+                before: now - self.shared.config.xmpp.archive_keep,
+            }),
         ];
         for write in writes {
             // A store too busy to clean is cleaned a moment later.

@@ -344,6 +344,7 @@ fn counters(shard: u16, now: &crate::shard::ShardStatus) -> ShardCounters {
             .with_router(&now.router)
             .with_ledger(&now.calls)
             .with_voice(&now.voice)
+            .with_xmpp(&now.xmpp)
     }
 }
 

@@ -25,7 +25,12 @@ impl Rest {
         let config = &node.shared.config;
         let record = Arc::new(Record::new(node));
         let plane = Plane::new(node, Arc::clone(&record));
-        let state = admin::State::new(Arc::clone(&record) as _, Arc::new(plane), &config.sip.default_domain);
+        let state = admin::State::new(
+            Arc::clone(&record) as _,
+            Arc::new(plane),
+            &config.sip.default_domain,
+            crate::xmpp::make_keys,
+        );
         Rest { router: admin::router(state), record }
     }
 

@@ -27,6 +27,7 @@ impl Touched<'_> {
             Write::AddAccount(account) => Touched::Address(&account.address),
             Write::AddAlias { alias, .. } | Write::RemoveAlias { alias } => Touched::Address(alias),
             Write::SetVerifiers { account, .. }
+            | Write::AddScram { account, .. }
             | Write::SetDisabled { account, .. }
             | Write::SetLimits { account, .. }
             | Write::RemoveAccount { account } => Touched::Account(account),

@@ -8,6 +8,7 @@ use sip::transport::{Packet, Transmit, TransmitId};
 use store::{Loaded, StoreError, WriteDone};
 
 use crate::voice::VoiceLetter;
+use crate::xmpp::XmppLetter;
 
 /// One letter in a shard's inbox.
 #[derive(Debug)]
@@ -40,6 +41,8 @@ pub enum Letter {
     Down(Arc<DownTargets>),
     /// For the calls of applications.
     Voice(VoiceLetter),
+    /// For chat clients and their hosts; all of a turn.
+    Xmpp(Vec<XmppLetter>),
     Command(Command),
 }
 

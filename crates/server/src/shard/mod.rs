@@ -14,6 +14,7 @@ mod reports;
 mod status;
 pub(crate) mod voice;
 mod worker;
+mod xmpp;
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -62,6 +63,8 @@ pub struct Parts {
     pub board: Arc<StatusBoard>,
     /// `None`: no applications answer calls here.
     pub(crate) voice: Option<crate::voice::Voice>,
+    /// `None`: no chat clients.
+    pub(crate) xmpp: Option<crate::xmpp::Settings>,
     pub traces: tokio::sync::broadcast::Sender<Arc<sip::endpoint::TraceEvent>>,
 }
 
@@ -72,12 +75,14 @@ pub struct Reload {
     pub proof: CallerProof,
     pub default_max_contacts: usize,
     pub records: bool,
+    pub(crate) xmpp: Option<crate::xmpp::Reload>,
 }
 
 /// A running shard, on its own thread.
 pub struct Shard {
     parts: Parts,
     io: Io,
+    xmpp: Option<xmpp::Glue>,
     workers: Workers,
     accounts: Accounts,
     account_calls: AccountCalls,
@@ -108,16 +113,23 @@ struct Scratch {
     health_effects: Vec<call::HealthEffect>,
     records: Vec<call::CallRecord>,
     wishes: Vec<crate::voice::Wish>,
+    xmpp_wishes: Vec<crate::xmpp::Wish>,
 }
 
 /// How often the numbers for status and metrics are put on the board.
 const REPORT_EVERY: Duration = Duration::from_millis(500);
 
 impl Shard {
-    pub fn new(parts: Parts, io: Io) -> Self {
+    /// On the shard's thread.
+    ///
+    /// # Errors
+    /// An address for chat clients that cannot be listened at.
+    pub fn new(mut parts: Parts, io: Io) -> Result<Self, crate::net::NetError> {
         let shards = parts.outlets.len();
         let count = u16::try_from(shards).expect("a node has at most limits::SHARDS shards");
-        Shard {
+        let made = |settings| crate::xmpp::Xmpp::new(settings, parts.edge.shard, count);
+        let xmpp = parts.xmpp.take().map(made).transpose()?.map(xmpp::Glue::new);
+        Ok(Shard {
             workers: Workers::new(parts.edge.node, count),
             accounts: Accounts::new(limits::CACHED_ACCOUNTS),
             account_calls: AccountCalls::new(limits::ACCOUNT_CALLS),
@@ -134,7 +146,8 @@ impl Shard {
             scratch: Scratch::default(),
             parts,
             io,
-        }
+            xmpp,
+        })
     }
 
     /// Until told to leave.
@@ -151,6 +164,7 @@ impl Shard {
             self.parts.endpoint.set_intake(intake);
             self.pace.rest(now, messages);
         }
+        self.close_streams().await;
         self.end();
     }
 
@@ -170,10 +184,10 @@ impl Shard {
             // Something is due; the sockets are looked at all the same.
             return tokio::task::yield_now().await;
         }
-        let inbox = &mut self.parts.inbox;
-        let letters = poll_fn(|context| match inbox.poll_ready(context) {
-            Poll::Ready(()) => Poll::Ready(()),
-            Poll::Pending => Poll::Pending,
+        let (inbox, xmpp) = (&mut self.parts.inbox, &self.xmpp);
+        let letters = poll_fn(|context| {
+            let asks = xmpp.as_ref().is_some_and(|glue| glue.xmpp.streams.poll_ready(context).is_ready());
+            if asks { Poll::Ready(()) } else { inbox.poll_ready(context) }
         });
         tokio::select! {
             biased;
@@ -187,7 +201,8 @@ impl Shard {
         let parts = &self.parts;
         let health = parts.health.as_ref().and_then(Health::deadline);
         let voice = parts.voice.as_ref().and_then(crate::voice::Voice::deadline);
-        [parts.endpoint.deadline(), parts.router.deadline(), parts.ledger.deadline(), health, voice]
+        let xmpp = self.xmpp.as_ref().and_then(|glue| glue.xmpp.deadline());
+        [parts.endpoint.deadline(), parts.router.deadline(), parts.ledger.deadline(), health, voice, xmpp]
             .into_iter()
             .flatten()
             .fold(now + REPORT_EVERY, Instant::min)
@@ -195,7 +210,7 @@ impl Shard {
 
     /// How many messages and letters it was about.
     fn turn(&mut self, now: Instant) -> usize {
-        let messages = self.receive(now) + self.read_letters(now);
+        let messages = self.receive(now) + self.read_letters(now) + self.turn_xmpp(now);
         self.read_events(now);
         self.parts.endpoint.expire(now, &mut self.scratch.effects);
         self.parts.router.expire(now, &mut self.scratch.router_effects);
@@ -276,6 +291,7 @@ impl Shard {
             Letter::Plan(plan) => self.replan(now, plan),
             Letter::Down(down) => self.down = down,
             Letter::Voice(letter) => self.voice_letter(now, letter),
+            Letter::Xmpp(letters) => self.xmpp_letters(now, letters),
             Letter::Command(command) => self.handle_command(command),
         }
     }
@@ -293,6 +309,9 @@ impl Shard {
             Command::Drain => {
                 self.load.drain();
                 self.io.stop_accepting();
+                if let Some(glue) = &mut self.xmpp {
+                    glue.xmpp.streams.stop_accepting();
+                }
                 self.parts.endpoint.set_intake(Intake::Draining);
             }
             Command::Leave => self.leaving = true,
@@ -301,6 +320,9 @@ impl Shard {
                 self.parts.proof = reload.proof;
                 self.parts.default_max_contacts = reload.default_max_contacts;
                 self.parts.records = reload.records;
+                if let (Some(glue), Some(reload)) = (&mut self.xmpp, reload.xmpp) {
+                    glue.xmpp.reload(reload);
+                }
             }
             Command::Bindings { aor, answer } => {
                 // The asker may have hung up.
@@ -354,6 +376,7 @@ impl Shard {
                 self.post[shard].push(Letter::Packets(std::mem::take(packets)));
             }
         }
+        self.post_xmpp();
         for shard in 0..self.post.len() {
             let letters = &mut self.post[shard];
             if letters.is_empty() {
@@ -361,16 +384,17 @@ impl Shard {
             }
             if let Err(cluster::Full(rest)) = self.parts.outlets[shard].send_all(letters) {
                 self.parts.board.count_lost_letters(rest.len());
-                rest.into_iter().for_each(|letter| self.take_back(now, letter));
+                rest.into_iter().for_each(|letter| self.take_back(now, shard, letter));
             }
         }
     }
 
     /// A letter that found the inbox full. Packets are retransmitted by their senders; a question or a
     /// message of ours would be waited for in vain, so it fails now.
-    fn take_back(&mut self, now: Instant, letter: Letter) {
+    fn take_back(&mut self, now: Instant, shard: usize, letter: Letter) {
         let effects = &mut self.scratch.effects;
         match letter {
+            Letter::Xmpp(letters) => self.take_back_xmpp(now, shard, letters),
             Letter::Ask { id, query, .. } => {
                 if let Some(answer) = refusal_of(&query) {
                     self.give_answer(now, id, answer);

@@ -7,7 +7,7 @@ use sip::transport::Transmit;
 use stdx::Instant;
 use store::{Loaded, Read, StoreError, Ticket, Write, WriteDone};
 
-use super::{Letter, Shard, calls, planning};
+use super::{Letter, Shard, calls, planning, xmpp};
 
 /// Tickets for reads of the store; the router numbers its writes itself, in another table.
 impl Shard {
@@ -91,6 +91,10 @@ impl Shard {
     pub(super) fn find_account(&mut self, now: Instant, id: AskId, user: Box<str>, domain: Box<str>) {
         let address = format!("{user}@{domain}");
         if let Some(known) = self.accounts.get(now, &address) {
+            if let Some(ask) = xmpp::ask_of(id.0) {
+                let known = known.clone();
+                return self.xmpp_account(now, ask, Some(&known));
+            }
             let account = known.as_deref().map(|found| self.parts.account(found));
             return self.account_found(now, id, Ok(account));
         }
@@ -106,10 +110,14 @@ impl Shard {
     }
 
     /// Ends the wait for an account; `None` when it could not be read.
-    fn give_account(&mut self, now: Instant, ticket: u64, known: Option<super::accounts::Known>) {
-        let account = known.as_ref().map(|known| known.as_deref().map(|found| self.parts.account(found)));
-        let Some(waiting) = self.accounts.loaded(now, ticket, known) else { return };
+    fn give_account(&mut self, now: Instant, ticket: u64, known: Option<&super::accounts::Known>) {
+        let account = known.map(|known| known.as_deref().map(|found| self.parts.account(found)));
+        let Some(waiting) = self.accounts.loaded(now, ticket, known.cloned()) else { return };
         for id in waiting {
+            if let Some(ask) = xmpp::ask_of(id.0) {
+                self.xmpp_account(now, ask, known);
+                continue;
+            }
             let result = account.clone().ok_or(StoreUnavailable);
             self.account_found(now, id, result);
         }
@@ -117,6 +125,10 @@ impl Shard {
 
     pub(super) fn handle_loaded(&mut self, now: Instant, done: Vec<(u64, Result<Loaded, StoreError>)>) {
         for (ticket, result) in done {
+            if let Some(ask) = xmpp::ask_of(ticket) {
+                self.xmpp_loaded(now, ask, result);
+                continue;
+            }
             if let Some(aor) = self.kept_reads.remove(&ticket) {
                 let messages = match result {
                     Ok(Loaded::KeptMessages(messages)) => messages.into_iter().map(kept_for_router).collect(),
@@ -126,7 +138,7 @@ impl Shard {
                 continue;
             }
             match result {
-                Ok(Loaded::Account(account)) => self.give_account(now, ticket, Some(account)),
+                Ok(Loaded::Account(account)) => self.give_account(now, ticket, Some(&account)),
                 Ok(_) => {}
                 Err(error) => {
                     tracing::error!(%error, "an account could not be read");
@@ -138,6 +150,10 @@ impl Shard {
 
     pub(super) fn handle_written(&mut self, now: Instant, done: Vec<(u64, Result<WriteDone, StoreError>)>) {
         for (ticket, result) in done {
+            if let Some(ask) = xmpp::ask_of(ticket) {
+                self.xmpp_written(now, ask, result);
+                continue;
+            }
             let result = result.map(drop).map_err(|_| router::WriteFailed);
             self.parts.router.handle_written(now, ticket, result, &mut self.scratch.router_effects);
         }

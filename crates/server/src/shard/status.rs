@@ -20,6 +20,7 @@ pub struct ShardStatus {
     pub contexts: usize,
     pub cached_accounts: usize,
     pub voice: crate::voice::VoiceCounts,
+    pub xmpp: crate::xmpp::XmppCounts,
 }
 
 /// Written by shards, read by whoever asks how the node is.
@@ -91,6 +92,7 @@ impl Shard {
             contexts,
             cached_accounts: self.accounts.len(),
             voice: self.voice_counts(),
+            xmpp: self.xmpp_counts(),
         };
         parts.board.put(parts.edge.shard, status);
     }

@@ -17,6 +17,7 @@ mod registrar;
 mod rest;
 mod transports;
 mod voice;
+mod xmpp;
 
 use std::time::Duration;
 

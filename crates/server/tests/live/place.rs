@@ -25,7 +25,7 @@ pub(crate) struct Place {
 }
 
 /// Ports of one place: UDP and TCP share the first.
-const PORTS: u16 = 8;
+const PORTS: u16 = 10;
 static NEXT: AtomicU16 = AtomicU16::new(0);
 
 impl Place {
@@ -53,6 +53,28 @@ impl Place {
         std::fs::write(place.path("belfry.toml"), text).unwrap();
         std::fs::create_dir(place.path("data")).unwrap();
         place
+    }
+
+    /// Chat clients may come, by all ways; `more` goes into `[xmpp]`.
+    pub(crate) fn with_xmpp(self, more: &str) -> Place {
+        let at = |offset: u16| format!("127.0.0.1:{}", self.base + offset);
+        let listen = format!("\"tcp:{}\", \"tls:{}\", \"ws:{}\", \"wss:{}\"", at(6), at(7), at(8), at(9));
+        let file = self.path("belfry.toml");
+        let text =
+            std::fs::read_to_string(&file).unwrap() + &format!("[xmpp]\nlisten = [{listen}]\n{more}\n");
+        std::fs::write(file, text).unwrap();
+        self
+    }
+
+    /// Where chat clients connect that way.
+    pub(crate) fn xmpp_at(&self, transport: Transport) -> SocketAddr {
+        let offset = match transport {
+            Transport::Udp | Transport::Tcp => 6,
+            Transport::Tls => 7,
+            Transport::Ws => 8,
+            Transport::Wss => 9,
+        };
+        (Ipv4Addr::LOCALHOST, self.base + offset).into()
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -215,7 +237,7 @@ fn free_ports() -> u16 {
     let process = (std::process::id() % 400) as u16;
     loop {
         let turn = NEXT.fetch_add(1, Ordering::Relaxed) % 300;
-        let base = 11_000 + (process * 7 + turn) % 2_500 * PORTS;
+        let base = 11_000 + (process * 7 + turn) % 2_000 * PORTS;
         let free = (base..base + PORTS).all(|port| {
             let at = (Ipv4Addr::LOCALHOST, port);
             UdpSocket::bind(at).is_ok() && TcpListener::bind(at).is_ok()

@@ -9,7 +9,7 @@ use crate::record::WriteDone;
 use crate::types::{
     Account, AccountFilter, AccountLimits, Address, Alias, Domain, NewAccount, check_domain, check_length,
 };
-use crate::verifiers::Verifiers;
+use crate::verifiers::{ScramHash, ScramKeys, Verifiers};
 
 use super::{Failure, from_seconds, seconds};
 
@@ -96,6 +96,22 @@ pub(super) fn set_verifiers(
     let id = account_id(conn, account)?;
     let sql = "UPDATE account SET verifiers = ?2 WHERE id = ?1";
     changed(conn.prepare_cached(sql)?.execute(params![id, verifiers.encode()])?)
+}
+
+pub(super) fn add_scram(
+    conn: &Connection,
+    account: &Address,
+    of: &[u8; 32],
+    keys: &[(ScramHash, ScramKeys)],
+) -> Result<WriteDone, Failure> {
+    let id = account_id(conn, account)?;
+    let sql = "SELECT verifiers FROM account WHERE id = ?1";
+    let bytes: Vec<u8> = conn.prepare_cached(sql)?.query_row(params![id], |row| row.get(0))?;
+    let verifiers = Verifiers::decode(&bytes)?;
+    if verifiers.sha256 != *of {
+        return Ok(WriteDone::Changed { rows: 0 });
+    }
+    set_verifiers(conn, account, &verifiers.with_scram(keys))
 }
 
 pub(super) fn set_display_name(

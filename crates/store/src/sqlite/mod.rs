@@ -6,6 +6,7 @@ mod reader;
 mod rest;
 mod routes;
 mod writer;
+mod xmpp;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

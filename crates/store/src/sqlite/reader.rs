@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use crate::error::StoreError;
 use crate::record::{Loaded, LoggedBinding, Read, Reader};
 
-use super::{Failure, Sqlite, accounts, from_micros, rest, routes};
+use super::{Failure, Sqlite, accounts, from_micros, rest, routes, xmpp};
 
 pub(super) struct SqliteReader {
     sqlite: Sqlite,
@@ -41,6 +41,7 @@ fn load(conn: &Connection, read: &Read) -> Result<Loaded, Failure> {
         Read::Calls(filter) => Loaded::Calls(routes::calls(conn, filter)?),
         Read::KeptMessages { aor } => Loaded::KeptMessages(routes::kept(conn, aor)?),
         Read::Rest(read) => Loaded::Rest(rest::load(conn, read)?),
+        Read::Xmpp(read) => Loaded::Xmpp(xmpp::load(conn, read)?),
         Read::KeptCounts => Loaded::KeptCounts(routes::kept_counts(conn)?),
     })
 }

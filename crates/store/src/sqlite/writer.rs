@@ -9,7 +9,7 @@ use crate::record::{Write, WriteDone, Writer};
 use crate::types::{NewAccount, check_length};
 
 use super::routes::Old;
-use super::{Failure, Sqlite, accounts, micros, rest, routes, seconds};
+use super::{Failure, Sqlite, accounts, micros, rest, routes, seconds, xmpp};
 
 pub(super) struct SqliteWriter {
     sqlite: Sqlite,
@@ -111,6 +111,7 @@ fn apply(conn: &Connection, write: &Write) -> Result<WriteDone, Failure> {
         Write::ForgetMessages { before } => routes::clean(conn, Old::Messages, micros(*before)),
         Write::AddAccount(account) => accounts::add(conn, account),
         Write::SetVerifiers { account, verifiers } => accounts::set_verifiers(conn, account, verifiers),
+        Write::AddScram { account, of, keys } => accounts::add_scram(conn, account, of, keys),
         Write::SetDisplayName { account, display_name } => {
             accounts::set_display_name(conn, account, display_name)
         }
@@ -125,6 +126,7 @@ fn apply(conn: &Connection, write: &Write) -> Result<WriteDone, Failure> {
         Write::ReplaceRoute(route) => routes::replace(conn, route),
         Write::RemoveRoute { name } => routes::remove(conn, name),
         Write::Rest(write) => rest::write(conn, write),
+        Write::Xmpp(write) => xmpp::write(conn, write),
     }
 }
 

@@ -1,0 +1,120 @@
+//! `[xmpp]`: chat clients.
+
+use std::time::Duration;
+
+use sip::transport::Transport;
+
+use super::reader::{Reader, Section};
+use super::value::{Size, Value};
+use crate::net::Listener;
+
+const HOUR: Duration = Duration::from_hours(1);
+const DAY: Duration = Duration::from_hours(24);
+
+/// `[xmpp]`. Nothing of it costs anything while nothing is listened at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Xmpp {
+    /// TCP, TLS, WebSocket and secure WebSocket; empty: off.
+    pub listen: Vec<Listener>,
+    pub require_tls: bool,
+    pub anonymous: bool,
+    /// The first label of the rooms' domains.
+    pub rooms: Box<str>,
+    pub resume_for: Duration,
+    /// Bytes.
+    pub max_stanza: usize,
+    pub idle: Duration,
+    pub sign_in: Duration,
+    pub archive_keep: Duration,
+    /// Empty: any.
+    pub websocket_origins: Vec<Box<str>>,
+}
+
+impl Xmpp {
+    pub fn is_on(&self) -> bool {
+        !self.listen.is_empty()
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>) -> Self {
+        let mut section = reader.section("xmpp");
+        let listen = section.list(
+            "listen",
+            Vec::new(),
+            "Where chat clients connect: `tcp:` (with STARTTLS, usually port 5222), `tls:` (5223), `ws:` and `wss:`. Nowhere when empty. Domains and accounts are those of `[sip]`.",
+        );
+        let max_stanza = read_max_stanza(&mut section);
+        let xmpp = Xmpp {
+            require_tls: section.key(
+                "require_tls",
+                true,
+                "Whether nobody signs in without TLS. Off only on loopback, or behind something that does TLS.",
+            ),
+            anonymous: section.key(
+                "anonymous",
+                false,
+                "Whether anybody may sign in without an account, as somebody for as long as the connection lasts.",
+            ),
+            rooms: section.key(
+                "rooms",
+                "conference".into(),
+                "Rooms are at this name before the domain: `conference.example.net`.",
+            ),
+            resume_for: section.key_in(
+                "resume_for",
+                Duration::from_secs(300),
+                Duration::ZERO..=DAY,
+                "How long a session that lost its connection waits for its client.",
+            ),
+            max_stanza,
+            idle: section.key_in(
+                "idle",
+                Duration::from_secs(600),
+                Duration::from_secs(1)..=DAY,
+                "A client silent for so long is asked for a sign of life, and its connection is closed when none comes within a minute, or within this time if that is shorter.",
+            ),
+            sign_in: section.key_in(
+                "sign_in",
+                Duration::from_secs(30),
+                Duration::from_secs(1)..=HOUR,
+                "Time a client has to sign in.",
+            ),
+            archive_keep: section.key_in(
+                "archive_keep",
+                365 * DAY,
+                HOUR..=36_600 * DAY,
+                "Messages older than this are deleted from the archives.",
+            ),
+            websocket_origins: section.list(
+                "websocket_origins",
+                Vec::new(),
+                "Web sites whose pages may connect, as `https://chat.example.net`. Empty: any.",
+            ),
+            listen,
+        };
+        xmpp.check(&mut section);
+        section.finish();
+        xmpp
+    }
+
+    fn check(&self, section: &mut Section<'_, '_>) {
+        let is_known = |listener: &Listener| listener.transport != Transport::Udp;
+        if let Some(listener) = self.listen.iter().find(|listener| !is_known(listener)) {
+            section.mistake("listen", format!("`listen` has {}", listener.show()), "tcp:, tls:, ws: or wss:");
+        }
+        let is_label = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        if !self.rooms.chars().all(is_label) {
+            let expected = "one name in lower case, as \"conference\"";
+            section.mistake("rooms", format!("`rooms` is {:?}", self.rooms), expected);
+        }
+    }
+}
+
+fn read_max_stanza(section: &mut Section<'_, '_>) -> usize {
+    let size = section.key_in(
+        "max_stanza",
+        Size(xmpp::limits::STANZA),
+        Size(16 << 10)..=Size(16 << 20),
+        "Longest stanza of a client. The stream of one that sends a longer one ends.",
+    );
+    size.0
+}

@@ -1,0 +1,254 @@
+//! The life of one connection: accepted, secured, talking, closed.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use rustls::ProtocolVersion;
+use sip::transport::Transport;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinHandle, spawn_local};
+use tokio::time::timeout;
+use tokio_rustls::server::TlsStream;
+use xmpp::c2s::{Framing, Security};
+use xmpp::sasl::Bindings;
+
+use super::shared::Shared;
+use super::stream::Stream;
+use super::wire::{Bytes, Documents, Wire};
+use crate::limits;
+use crate::net::{handshake, stream as tcp, ws};
+
+/// Accepts for as long as the handle is not aborted.
+pub(super) fn accept_all(shared: Rc<Shared>, listener: TcpListener, transport: Transport) -> JoinHandle<()> {
+    spawn_local(async move {
+        loop {
+            match listener.accept().await {
+                Ok((socket, remote)) => accept(&shared, socket, remote.ip(), transport),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(tcp::ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    })
+}
+
+fn accept(shared: &Rc<Shared>, socket: TcpStream, remote: IpAddr, transport: Transport) {
+    let shakes = transport != Transport::Tcp;
+    if (shakes && !has_turn(shared)) || !shared.enter(remote) {
+        return;
+    }
+    tcp::tune(&socket);
+    let place = Place { shared: Rc::clone(shared), remote, stream: None };
+    // One kind of task for each transport: a task is as large as the largest thing it may become.
+    match transport {
+        Transport::Udp | Transport::Tcp => spawn_local(async move { serve_tcp(place, socket).await }),
+        Transport::Tls => spawn_local(async move { serve_tls(place, socket).await }),
+        Transport::Ws => spawn_local(async move { serve_ws(place, socket).await }),
+        Transport::Wss => spawn_local(async move { serve_wss(place, socket).await }),
+    };
+}
+
+fn has_turn(shared: &Shared) -> bool {
+    let is_free = shared.handshakes_pending.get() < limits::HANDSHAKES_PENDING;
+    if !is_free {
+        shared.count(|counters| counters.refused += 1);
+    }
+    is_free
+}
+
+/// What the task of a connection holds. However the task ends, by panic too, the stream is forgotten.
+struct Place {
+    shared: Rc<Shared>,
+    remote: IpAddr,
+    stream: Option<Rc<Stream>>,
+}
+
+impl Place {
+    fn open(&mut self, framing: Framing, security: Security) -> Rc<Stream> {
+        let stream = self.shared.add(self.remote, framing, security);
+        self.stream = Some(Rc::clone(&stream));
+        stream
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.shared.count(|counters| counters.panics += 1);
+            tracing::error!("a stream made the XMPP core panic: it was closed; please report what is above");
+        }
+        if let Some(stream) = &self.stream {
+            self.shared.remove(stream);
+        }
+        self.shared.leave(self.remote);
+    }
+}
+
+async fn serve_tcp(mut place: Place, socket: TcpStream) {
+    let stream = place.open(Framing::Stream, Security::default());
+    let mut wire = Bytes::new(socket);
+    if drive(&place.shared, &stream, &mut wire).await == End::Secure {
+        let socket = wire.io;
+        // A task of its own: this one would have to be as large as TLS is, for all that never ask for it.
+        spawn_local(async move { secure(place, &stream, socket).await });
+    }
+}
+
+/// STARTTLS (RFC 6120 §5).
+async fn secure(place: Place, stream: &Stream, socket: TcpStream) {
+    stream.securing.set(false);
+    let shared = &place.shared;
+    let Some((tls, security)) = shake(shared, Box::pin(secured(shared, socket))).await else { return };
+    shared.tell(stream, |c2s, out| c2s.handle_secured(security, out));
+    drive(shared, stream, &mut Bytes::new(tls)).await;
+}
+
+async fn serve_tls(mut place: Place, socket: TcpStream) {
+    let shared = Rc::clone(&place.shared);
+    let Some((tls, security)) = shake(&shared, Box::pin(secured(&shared, socket))).await else { return };
+    let stream = place.open(Framing::Stream, security);
+    drive(&shared, &stream, &mut Bytes::new(tls)).await;
+}
+
+async fn serve_ws(mut place: Place, socket: TcpStream) {
+    let shared = Rc::clone(&place.shared);
+    let Some(mut wire) = shake(&shared, Box::pin(documents(&shared, socket))).await else { return };
+    let stream = place.open(Framing::Messages, Security::default());
+    drive(&shared, &stream, &mut *wire).await;
+}
+
+async fn serve_wss(mut place: Place, socket: TcpStream) {
+    let shared = Rc::clone(&place.shared);
+    let both = async {
+        // Browsers ask for HTTP, so this is not XMPP's own configuration.
+        let config = shared.settings.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?.server();
+        documents(&shared, Box::new(handshake::accept_as(&shared.handshakes, config, socket).await?)).await
+    };
+    let Some(mut wire) = shake(&shared, Box::pin(both)).await else { return };
+    // What binds a channel is not said to scripts of a page.
+    let security = Security { encrypted: true, ..Security::default() };
+    let stream = place.open(Framing::Messages, security);
+    drive(&shared, &stream, &mut *wire).await;
+}
+
+/// On the heap, as what TLS makes: a future holds every place through which a value passes.
+async fn documents<S>(shared: &Shared, io: S) -> io::Result<Box<Documents<S>>>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let largest = shared.stream_settings.borrow().max_stanza;
+    let messages = ws::accept_as("xmpp", &shared.settings.origins, largest, io).await?;
+    Ok(Box::new(Documents(messages)))
+}
+
+async fn secured(shared: &Shared, socket: TcpStream) -> io::Result<(Box<TlsStream<TcpStream>>, Security)> {
+    let (config, end_point) = shared.settings.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?.xmpp();
+    let tls = Box::new(handshake::accept_as(&shared.handshakes, config, socket).await?);
+    let security = Security { encrypted: true, bindings: bindings(&tls, end_point), certified: None };
+    Ok((tls, security))
+}
+
+/// RFC 9266 for the first: TLS 1.2 would need the extended master secret, and cannot say whether it has it.
+fn bindings(tls: &TlsStream<TcpStream>, end_point: Option<Box<[u8]>>) -> Bindings {
+    let connection = tls.get_ref().1;
+    let is_new = connection.protocol_version() == Some(ProtocolVersion::TLSv1_3);
+    let export = || {
+        let label = b"EXPORTER-Channel-Binding";
+        connection.export_keying_material([0; 32], label, Some(b"")).ok().map(|bytes| bytes[..].into())
+    };
+    Bindings { tls_exporter: is_new.then(export).flatten(), tls_server_end_point: end_point }
+}
+
+/// Bounds a handshake in time. `None`: it failed.
+async fn shake<T>(shared: &Shared, handshake: Pin<Box<impl Future<Output = io::Result<T>>>>) -> Option<T> {
+    shared.handshakes_pending.set(shared.handshakes_pending.get() + 1);
+    // On the heap only for as long as it takes; an open connection does not carry its size along.
+    let result = Box::pin(timeout(limits::HANDSHAKE_TIMEOUT, handshake)).await;
+    shared.handshakes_pending.set(shared.handshakes_pending.get() - 1);
+    match result {
+        Ok(Ok(done)) => return Some(done),
+        Ok(Err(error)) => tracing::debug!(%error, "handshake failed"),
+        Err(_) => tracing::debug!("handshake took too long"),
+    }
+    shared.count(|counters| counters.handshake_failures += 1);
+    None
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Closed,
+    Broken,
+    Secure,
+}
+
+async fn drive<W: Wire>(shared: &Shared, stream: &Stream, wire: &mut W) -> End {
+    let end = poll_fn(|cx| poll_conversation(cx, shared, stream, wire)).await;
+    if end == End::Closed {
+        // The session is over already; only the connection lingers.
+        shared.remove(stream);
+        let goodbye = poll_fn(|cx| wire.poll_shutdown(cx, shared));
+        let _ = Box::pin(timeout(limits::XMPP_LINGER, goodbye)).await;
+    }
+    end
+}
+
+fn poll_conversation<W: Wire>(
+    cx: &mut Context<'_>,
+    shared: &Shared,
+    stream: &Stream,
+    wire: &mut W,
+) -> Poll<End> {
+    remember_waker(stream, cx);
+    if stream.given_up.get() {
+        return Poll::Ready(End::Broken);
+    }
+    loop {
+        match wire.poll_write(cx, stream) {
+            Poll::Ready(Err(_)) => return Poll::Ready(End::Broken),
+            Poll::Ready(Ok(())) if stream.closing.get() => return Poll::Ready(End::Closed),
+            Poll::Ready(Ok(())) if stream.securing.get() => return Poll::Ready(End::Secure),
+            _ => {}
+        }
+        // Until an answer is here, or there is room, the client waits.
+        let is_deaf = stream.closing.get() || stream.securing.get() || stream.c2s.borrow().is_waiting();
+        if is_deaf || !shared.has_room(cx.waker()) {
+            return Poll::Pending;
+        }
+        match wire.poll_read(cx, shared, stream) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(_)) => return Poll::Ready(End::Broken),
+        }
+    }
+}
+
+fn remember_waker(stream: &Stream, cx: &Context<'_>) {
+    let mut waker = stream.waker.borrow_mut();
+    match waker.as_mut() {
+        Some(old) => old.clone_from(cx.waker()),
+        None => *waker = Some(cx.waker().clone()),
+    }
+}
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size<F: Future>(_: fn(Place, TcpStream) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn the_tasks_of_connections_are_small() {
+        assert!(size(serve_tcp) <= 384, "{}", size(serve_tcp));
+        for size in [size(serve_tls), size(serve_ws), size(serve_wss)] {
+            assert!(size <= 768, "{size}");
+        }
+        assert!(size_of::<Stream>() <= 512, "{}", size_of::<Stream>());
+    }
+}

@@ -1,0 +1,388 @@
+//! What the tasks of a shard's streams share. All on one thread.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use xmpp::c2s::{self, BindRequest, C2s, Framing, Outbox, Security};
+use xmpp::{Element, Jid, ns, sasl, stanza};
+
+use super::{Settings, Stream};
+use crate::limits;
+
+/// What a stream asks of the shard.
+#[derive(Debug)]
+pub(crate) enum Event {
+    Find {
+        stream: u64,
+        find: sasl::Find,
+        domain: Box<str>,
+    },
+    Bind {
+        stream: u64,
+        request: Box<BindRequest>,
+    },
+    Resume {
+        stream: u64,
+        user: Jid,
+        id: Box<str>,
+        seen: u32,
+    },
+    Stanza {
+        stream: u64,
+        element: Element,
+    },
+    Nonza {
+        stream: u64,
+        element: Element,
+    },
+    /// An attempt to sign in failed.
+    Failed {
+        remote: IpAddr,
+    },
+    /// Of a stream that had asked for a session.
+    Gone {
+        stream: u64,
+        host: u16,
+        in_order: bool,
+    },
+}
+
+/// What happened since the shard began.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) open: u64,
+    pub(crate) accepted: u64,
+    /// Closed as soon as they came: too many.
+    pub(crate) refused: u64,
+    pub(crate) handshake_failures: u64,
+    pub(crate) stanzas_in: u64,
+    /// Clients that did not read.
+    pub(crate) overflows: u64,
+    /// Silent for too long, or too slow to sign in.
+    pub(crate) timeouts: u64,
+    /// Streams that the client's bytes ended.
+    pub(crate) faults: u64,
+    pub(crate) panics: u64,
+}
+
+pub(super) struct Shared {
+    pub(super) settings: Settings,
+    pub(super) stream_settings: RefCell<Arc<c2s::Settings>>,
+    pub(super) counters: RefCell<Counters>,
+    events: RefCell<VecDeque<Event>>,
+    /// Tasks that wait for room among the events.
+    starved: RefCell<Vec<Waker>>,
+    waker: RefCell<Option<Waker>>,
+    streams: RefCell<HashMap<u64, Rc<Stream>>>,
+    per_source: RefCell<HashMap<IpAddr, u32>>,
+    next: Cell<u64>,
+    pub(super) handshakes: Arc<Semaphore>,
+    pub(super) handshakes_pending: Cell<usize>,
+    pub(super) tick: Cell<u32>,
+    pub(super) tick_length: Duration,
+    /// Streams that must be signed in, or gone, by that tick; in that order, for all have the same time.
+    due: RefCell<[VecDeque<(u32, u64)>; 2]>,
+    /// Every stream reads into this, one at a time.
+    pub(super) scratch: RefCell<Box<[u8]>>,
+    /// Lent to one stream at a time.
+    outbox: RefCell<Outbox>,
+}
+
+/// Read at once from one connection.
+const SCRATCH: usize = 16 * 1024;
+
+/// Idle time is measured in this many steps.
+const IDLE_TICKS: u32 = 16;
+
+/// The id of our questions for a sign of life.
+const PROBE: &str = "belfry-alive";
+
+const SIGN_IN: usize = 0;
+const LINGER: usize = 1;
+
+impl Shared {
+    pub(super) fn new(settings: Settings) -> Rc<Self> {
+        let tick_length =
+            (settings.idle / IDLE_TICKS).clamp(Duration::from_millis(50), Duration::from_secs(1));
+        Rc::new(Shared {
+            stream_settings: RefCell::new(Arc::clone(&settings.stream)),
+            settings,
+            counters: RefCell::default(),
+            events: RefCell::default(),
+            starved: RefCell::default(),
+            waker: RefCell::default(),
+            streams: RefCell::default(),
+            per_source: RefCell::default(),
+            next: Cell::new(1),
+            handshakes: Arc::new(Semaphore::new(limits::HANDSHAKES)),
+            handshakes_pending: Cell::new(0),
+            tick: Cell::new(0),
+            tick_length,
+            due: RefCell::default(),
+            scratch: RefCell::new(vec![0; SCRATCH].into_boxed_slice()),
+            outbox: RefCell::default(),
+        })
+    }
+
+    pub(super) fn count(&self, change: impl FnOnce(&mut Counters)) {
+        change(&mut self.counters.borrow_mut());
+    }
+
+    /// Whether one more connection of this source fits; it is counted until `leave`.
+    pub(super) fn enter(&self, source: IpAddr) -> bool {
+        let mut per_source = self.per_source.borrow_mut();
+        let of_source = per_source.get(&source).copied().unwrap_or(0) as usize;
+        let mut counters = self.counters.borrow_mut();
+        let fits = counters.open < self.settings.max_streams as u64
+            && of_source < self.settings.max_streams_per_source;
+        if fits {
+            *per_source.entry(source).or_default() += 1;
+            counters.open += 1;
+            counters.accepted += 1;
+        } else {
+            counters.refused += 1;
+        }
+        fits
+    }
+
+    pub(super) fn leave(&self, source: IpAddr) {
+        let mut per_source = self.per_source.borrow_mut();
+        if let Some(count) = per_source.get_mut(&source) {
+            *count -= 1;
+            if *count == 0 {
+                per_source.remove(&source);
+            }
+        }
+        self.counters.borrow_mut().open -= 1;
+        if let Some(waker) = self.waker.borrow().as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// A new stream, which has `Settings::sign_in` to become somebody.
+    pub(super) fn add(&self, remote: IpAddr, framing: Framing, security: Security) -> Rc<Stream> {
+        let number = self.next.get();
+        self.next.set(number + 1);
+        let settings = Arc::clone(&self.stream_settings.borrow());
+        let mut nonce = [0; 16];
+        // Without randomness the connection would be a risk; it has none to lose before it is made.
+        let random = getrandom::u64().and_then(|id| getrandom::fill(&mut nonce).map(|()| id));
+        let id = random.unwrap_or(number);
+        let c2s = C2s::new(settings, framing, security, id, stdx::hex::encode(&nonce).into());
+        let stream = Rc::new(Stream::new(number, remote, c2s, self.tick.get()));
+        self.streams.borrow_mut().insert(number, Rc::clone(&stream));
+        self.expect(SIGN_IN, self.settings.sign_in, number);
+        stream
+    }
+
+    fn expect(&self, what: usize, within: Duration, number: u64) {
+        let ticks = within.as_micros() / self.tick_length.as_micros() + 1;
+        let at = self.tick.get().wrapping_add(u32::try_from(ticks).unwrap_or(u32::MAX / 2));
+        self.due.borrow_mut()[what].push_back((at, number));
+    }
+
+    pub(super) fn remove(&self, stream: &Stream) {
+        if self.streams.borrow_mut().remove(&stream.number).is_none() {
+            return;
+        }
+        if let Some(host) = stream.host.get() {
+            let in_order = stream.c2s.borrow().was_closed();
+            self.event(Event::Gone { stream: stream.number, host, in_order });
+        }
+    }
+
+    pub(super) fn stream(&self, number: u64) -> Option<Rc<Stream>> {
+        self.streams.borrow().get(&number).cloned()
+    }
+
+    pub(super) fn all(&self) -> Vec<Rc<Stream>> {
+        self.streams.borrow().values().cloned().collect()
+    }
+
+    pub(super) fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.listen(cx);
+        if self.events.borrow().is_empty() { Poll::Pending } else { Poll::Ready(()) }
+    }
+
+    /// Ready when nobody is connected.
+    pub(super) fn poll_empty(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.listen(cx);
+        if self.counters.borrow().open == 0 { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    fn listen(&self, cx: &Context<'_>) {
+        let mut slot = self.waker.borrow_mut();
+        match slot.as_mut() {
+            Some(old) => old.clone_from(cx.waker()),
+            None => *slot = Some(cx.waker().clone()),
+        }
+    }
+
+    pub(super) fn take_events(&self, sink: &mut Vec<Event>) {
+        sink.extend(self.events.borrow_mut().drain(..));
+        self.starved.borrow_mut().drain(..).for_each(Waker::wake);
+    }
+
+    /// Whether a stream may read on; if not, `waker` is woken when it may.
+    pub(super) fn has_room(&self, waker: &Waker) -> bool {
+        let room = self.events.borrow().len() < limits::XMPP_EVENTS;
+        if !room {
+            self.starved.borrow_mut().push(waker.clone());
+        }
+        room
+    }
+
+    fn event(&self, event: Event) {
+        self.events.borrow_mut().push_back(event);
+        if let Some(waker) = self.waker.borrow().as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Bytes that came.
+    pub(super) fn heard(&self, stream: &Stream, bytes: &[u8]) {
+        stream.heard.set(self.tick.get());
+        stream.probed.set(false);
+        self.tell(stream, |c2s, out| c2s.handle_bytes(bytes, out));
+    }
+
+    /// Lets a stream work and does what comes of it.
+    pub(super) fn tell(&self, stream: &Stream, act: impl FnOnce(&mut C2s, &mut Outbox)) {
+        let mut out = self.outbox.take();
+        let mut c2s = stream.c2s.borrow_mut();
+        let failures = c2s.failures();
+        act(&mut c2s, &mut out);
+        for _ in failures..c2s.failures() {
+            self.event(Event::Failed { remote: stream.remote });
+        }
+        stream.put(c2s.framing(), &out);
+        out.bytes.clear();
+        out.ends.clear();
+        for effect in out.effects.drain(..) {
+            self.perform(stream, &c2s, effect);
+        }
+        if stream.queued() > limits::XMPP_WRITE_QUEUE && !c2s.is_closed() {
+            self.count(|counters| counters.overflows += 1);
+            stream.forget_queue();
+            c2s.fail("resource-constraint", &mut out);
+            stream.put(c2s.framing(), &out);
+            out = Outbox::default();
+            self.close(stream);
+        }
+        drop(c2s);
+        *self.outbox.borrow_mut() = out;
+        stream.wake();
+    }
+
+    fn perform(&self, stream: &Stream, c2s: &C2s, effect: c2s::Effect) {
+        let number = stream.number;
+        match effect {
+            c2s::Effect::StartTls => stream.securing.set(true),
+            c2s::Effect::Close => {
+                self.count(|counters| counters.faults += u64::from(!c2s.was_closed()));
+                self.close(stream);
+            }
+            c2s::Effect::Find { find, domain } => self.event(Event::Find { stream: number, find, domain }),
+            c2s::Effect::Bind(request) => self.event(Event::Bind { stream: number, request }),
+            c2s::Effect::Resume { user, id, seen } => {
+                self.event(Event::Resume { stream: number, user, id, seen });
+            }
+            c2s::Effect::Stanza(element) => {
+                self.count(|counters| counters.stanzas_in += 1);
+                if !is_sign_of_life(&element) {
+                    self.event(Event::Stanza { stream: number, element });
+                }
+            }
+            c2s::Effect::Nonza(element) => self.event(Event::Nonza { stream: number, element }),
+        }
+    }
+
+    fn close(&self, stream: &Stream) {
+        stream.closing.set(true);
+        self.expect(LINGER, limits::XMPP_LINGER, stream.number);
+    }
+
+    /// Once a tick: who took too long to sign in or to go, and who is silent.
+    pub(super) fn sweep(&self) {
+        let now = self.tick.get().wrapping_add(1);
+        self.tick.set(now);
+        for number in self.take_due(SIGN_IN, now) {
+            if let Some(stream) = self.stream(number).filter(|stream| stream.host.get().is_none()) {
+                self.time_out(&stream);
+            }
+        }
+        for number in self.take_due(LINGER, now) {
+            if let Some(stream) = self.stream(number) {
+                stream.given_up.set(true);
+                stream.wake();
+            }
+        }
+        let steps =
+            u32::try_from(self.settings.idle.as_micros() / self.tick_length.as_micros()).unwrap_or(u32::MAX);
+        if now.is_multiple_of((steps / IDLE_TICKS).max(1)) {
+            self.sweep_idle(now, steps);
+        }
+    }
+
+    fn take_due(&self, what: usize, now: u32) -> Vec<u64> {
+        let due = &mut self.due.borrow_mut()[what];
+        let count = due.iter().take_while(|(at, _)| at.wrapping_sub(now).cast_signed() <= 0).count();
+        let taken = due.drain(..count).map(|(_, number)| number).collect();
+        if due.is_empty() {
+            due.shrink_to_fit();
+        }
+        taken
+    }
+
+    fn sweep_idle(&self, now: u32, idle: u32) {
+        let probe = limits::XMPP_PROBE.min(self.settings.idle).as_micros() / self.tick_length.as_micros();
+        let probe = u32::try_from(probe).unwrap_or(u32::MAX);
+        let silent = |stream: &&Rc<Stream>| now.wrapping_sub(stream.heard.get()) > idle;
+        let silent: Vec<_> = self.streams.borrow().values().filter(silent).cloned().collect();
+        for stream in silent {
+            let silence = now.wrapping_sub(stream.heard.get());
+            if silence > idle.saturating_add(probe) {
+                self.time_out(&stream);
+            } else if !stream.probed.replace(true) && stream.host.get().is_some() {
+                self.probe(&stream);
+            }
+        }
+    }
+
+    /// Stream management has a question of its own, which is not counted among the stanzas (XEP-0198 §4); else a ping
+    /// (XEP-0199 §4.1).
+    fn probe(&self, stream: &Stream) {
+        let managed = stream.is_managed.get();
+        self.tell(stream, |c2s, out| {
+            let Some(jid) = c2s.jid().filter(|_| c2s.is_bound()) else { return };
+            let ping = Element::new("iq", ns::CLIENT)
+                .with("type", "get")
+                .with("id", PROBE)
+                .with("from", c2s.domain())
+                .with("to", jid.as_str())
+                .child(Element::new("ping", ns::PING));
+            let probe = if managed { Element::new("r", ns::SM) } else { ping };
+            c2s.write(&probe, out);
+        });
+    }
+
+    fn time_out(&self, stream: &Stream) {
+        if !stream.closing.get() {
+            self.count(|counters| counters.timeouts += 1);
+            self.tell(stream, |c2s, out| c2s.fail("connection-timeout", out));
+        }
+    }
+}
+
+/// The answer to a probe has done its work by being there.
+fn is_sign_of_life(element: &Element) -> bool {
+    stanza::kind_of(element) == Some(stanza::Kind::Iq)
+        && matches!(element.attr("type"), Some("result" | "error"))
+        && element.attr("id") == Some(PROBE)
+}

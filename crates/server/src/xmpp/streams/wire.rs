@@ -1,0 +1,149 @@
+//! How bytes and messages go over a connection.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use futures_util::{Sink, Stream as Messages};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
+
+use super::shared::Shared;
+use super::stream::Stream;
+
+/// Nothing more can be read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ended;
+
+pub(super) trait Wire {
+    /// Gives what came to the stream.
+    fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        shared: &Shared,
+        stream: &Stream,
+    ) -> Poll<Result<(), Ended>>;
+
+    /// Writes what waits. Ready when all of it is with the kernel.
+    fn poll_write(&mut self, cx: &mut Context<'_>, stream: &Stream) -> Poll<Result<(), Ended>>;
+
+    /// Says goodbye, and reads on until the client has gone too: closing with unread bytes would reset the connection
+    /// and take our last words with it.
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>, shared: &Shared) -> Poll<()>;
+}
+
+/// TCP and TLS.
+pub(super) struct Bytes<S> {
+    pub(super) io: S,
+    /// Of the first part that waits.
+    written: usize,
+    has_shut: bool,
+}
+
+impl<S> Bytes<S> {
+    pub(super) fn new(io: S) -> Self {
+        Bytes { io, written: 0, has_shut: false }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Wire for Bytes<S> {
+    fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        shared: &Shared,
+        stream: &Stream,
+    ) -> Poll<Result<(), Ended>> {
+        let mut scratch = shared.scratch.borrow_mut();
+        let mut buffer = ReadBuf::new(&mut scratch);
+        match ready!(Pin::new(&mut self.io).poll_read(cx, &mut buffer)) {
+            Ok(()) if !buffer.filled().is_empty() => {
+                shared.heard(stream, buffer.filled());
+                Poll::Ready(Ok(()))
+            }
+            Ok(()) | Err(_) => Poll::Ready(Err(Ended)),
+        }
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>, stream: &Stream) -> Poll<Result<(), Ended>> {
+        while stream.has_queued() {
+            let write = |first: &[u8]| {
+                let rest = first.get(self.written..).unwrap_or_default();
+                let Poll::Ready(result) = Pin::new(&mut self.io).poll_write(cx, rest) else {
+                    return Poll::Pending;
+                };
+                Poll::Ready(result.map(|count| (count, count == rest.len())))
+            };
+            let Some(written) = stream.with_first(write) else { break };
+            match ready!(written) {
+                Ok((_, true)) => {
+                    self.written = 0;
+                    stream.pop();
+                }
+                Ok((0, false)) | Err(_) => return Poll::Ready(Err(Ended)),
+                Ok((count, false)) => self.written += count,
+            }
+        }
+        // What was given up half-way is not missed.
+        self.written = 0;
+        Pin::new(&mut self.io).poll_flush(cx).map_err(|_| Ended)
+    }
+
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>, shared: &Shared) -> Poll<()> {
+        if !self.has_shut {
+            let shut: io::Result<()> = ready!(Pin::new(&mut self.io).poll_shutdown(cx));
+            self.has_shut = true;
+            if shut.is_err() {
+                return Poll::Ready(());
+            }
+        }
+        loop {
+            let mut scratch = shared.scratch.borrow_mut();
+            let mut buffer = ReadBuf::new(&mut scratch);
+            match ready!(Pin::new(&mut self.io).poll_read(cx, &mut buffer)) {
+                Ok(()) if !buffer.filled().is_empty() => {}
+                Ok(()) | Err(_) => return Poll::Ready(()),
+            }
+        }
+    }
+}
+
+/// RFC 7395: a message is a document.
+pub(super) struct Documents<S>(pub(super) WebSocketStream<S>);
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Wire for Documents<S> {
+    fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        shared: &Shared,
+        stream: &Stream,
+    ) -> Poll<Result<(), Ended>> {
+        match ready!(Pin::new(&mut self.0).poll_next(cx)) {
+            Some(Ok(Message::Text(text))) => shared.heard(stream, text.as_bytes()),
+            // RFC 7395 §3.2: text only.
+            Some(Ok(Message::Binary(_))) => shared.tell(stream, |c2s, out| c2s.fail("bad-format", out)),
+            // A ping is answered by the library; either is a sign of life.
+            Some(Ok(Message::Ping(_) | Message::Pong(_))) => shared.heard(stream, b" "),
+            Some(Ok(Message::Close(_) | Message::Frame(_))) => {}
+            Some(Err(Error::Capacity(_))) => {
+                shared.tell(stream, |c2s, out| c2s.fail("policy-violation", out));
+            }
+            Some(Err(_)) | None => return Poll::Ready(Err(Ended)),
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>, stream: &Stream) -> Poll<Result<(), Ended>> {
+        while stream.has_queued() {
+            ready!(Pin::new(&mut self.0).poll_ready(cx)).map_err(|_| Ended)?;
+            let Some(document) = stream.pop() else { break };
+            let text = Utf8Bytes::try_from(Vec::from(document)).map_err(|_| Ended)?;
+            Pin::new(&mut self.0).start_send(Message::Text(text)).map_err(|_| Ended)?;
+        }
+        Pin::new(&mut self.0).poll_flush(cx).map_err(|_| Ended)
+    }
+
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>, _shared: &Shared) -> Poll<()> {
+        Pin::new(&mut self.0).poll_close(cx).map(|_| ())
+    }
+}

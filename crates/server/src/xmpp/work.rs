@@ -1,0 +1,275 @@
+//! Who gets what: from clients to hosts, from hosts to clients, other hosts and the record.
+
+use cluster::Bucket;
+use stdx::Instant;
+use store::Write;
+use xmpp::host::{self, Edge, Effect, Host, Load, RecordError};
+use xmpp::sasl::{Find, Known};
+use xmpp::stanza::{self, Condition};
+use xmpp::{Element, Jid, c2s, ns};
+
+use super::streams::Event;
+use super::{Asked, Wish, Xmpp, XmppLetter, federation, record};
+
+impl Xmpp {
+    /// Who owns an address.
+    fn owner(&self, bare: &str) -> u16 {
+        Bucket::of(bare).shard(self.shards)
+    }
+
+    fn edge(&self, stream: u64) -> Edge {
+        Edge { shard: self.shard, connection: stream }
+    }
+
+    pub(super) fn handle_event(&mut self, now: Instant, event: Event, wishes: &mut Vec<Wish>) {
+        match event {
+            Event::Find { stream, find, domain } => self.find(now, stream, find, domain, wishes),
+            Event::Bind { stream, request } => {
+                let edge = self.edge(stream);
+                let Some(owner) = self.settle(stream, request.user.bare_str()) else { return };
+                self.send(now, owner, XmppLetter::Bind { edge, request }, wishes);
+            }
+            Event::Resume { stream, user, id, seen } => {
+                let edge = self.edge(stream);
+                let Some(owner) = self.settle(stream, user.bare_str()) else { return };
+                self.send(now, owner, XmppLetter::Resume { edge, user, id, seen }, wishes);
+            }
+            Event::Stanza { stream, element } => {
+                let edge = self.edge(stream);
+                let Some(owner) = self.host_of(stream, &element) else { return };
+                self.send(now, owner, XmppLetter::Stanza { edge, element }, wishes);
+            }
+            Event::Nonza { stream, element } => {
+                let Some(owner) = self.host_of(stream, &element) else { return };
+                self.send(now, owner, XmppLetter::Nonza { edge: self.edge(stream), element }, wishes);
+            }
+            Event::Failed { remote } => {
+                self.sign_in_failures += 1;
+                self.wrong_passwords.fail(now, remote);
+            }
+            Event::Gone { stream, host, in_order } => {
+                self.send(now, host, XmppLetter::Gone { edge: self.edge(stream), in_order }, wishes);
+            }
+        }
+    }
+
+    fn find(&mut self, now: Instant, stream: u64, find: Find, domain: Box<str>, wishes: &mut Vec<Wish>) {
+        let Some(known) = self.streams.get(stream) else { return };
+        // Who guesses is not even asked, whatever he says now.
+        if !self.wrong_passwords.penalty(now, known.remote).is_pass() {
+            self.streams.tell(stream, |c2s, out| c2s.handle_found(Known::Unavailable, out));
+            return;
+        }
+        let (Find::Keys { user, .. } | Find::Password { user, .. }) = &find;
+        let Ok(jid) = Jid::new(Some(user), &domain, None) else {
+            self.streams.tell(stream, |c2s, out| c2s.handle_found(Known::Nobody, out));
+            return;
+        };
+        let user = jid.local().unwrap_or_default().into();
+        let id = self.ask(Asked::SignIn { stream, find, domain: domain.clone() });
+        wishes.push(Wish::Account { id, user, domain });
+    }
+
+    /// Notes whose host the stream has from now on.
+    fn settle(&mut self, stream: u64, bare: &str) -> Option<u16> {
+        let owner = self.owner(bare);
+        let stream = self.streams.get(stream)?;
+        if stream.host.replace(Some(owner)).is_none() {
+            self.sign_ins += 1;
+            self.wrong_passwords.succeed(stream.remote);
+        }
+        Some(owner)
+    }
+
+    /// Of a stream that may be gone already: its last stanzas are as good as the others.
+    fn host_of(&self, stream: u64, element: &Element) -> Option<u16> {
+        let known = self.streams.get(stream).and_then(|stream| stream.host.get());
+        known.or_else(|| Some(self.owner(Jid::parse(element.attr("from")?).ok()?.bare_str())))
+    }
+
+    fn send(&mut self, now: Instant, shard: u16, letter: XmppLetter, wishes: &mut Vec<Wish>) {
+        if shard == self.shard {
+            self.handle_letter(now, letter, wishes);
+        } else if let Some(post) = self.post.get_mut(usize::from(shard)) {
+            post.push(letter);
+        }
+    }
+
+    pub(crate) fn handle_letter(&mut self, now: Instant, letter: XmppLetter, wishes: &mut Vec<Wish>) {
+        match letter {
+            XmppLetter::Bound { edge, bound } => self.bound(edge, *bound),
+            XmppLetter::Deliver { edge, element } => self.deliver(edge, &element),
+            XmppLetter::Close { edge, condition } => {
+                self.streams.tell(edge.connection, |c2s, out| c2s.fail(condition, out));
+            }
+            XmppLetter::Bind { edge, request } => {
+                self.tell_host(now, wishes, |host, out| host.handle_bind(now, edge, &request, out));
+            }
+            XmppLetter::Resume { edge, user, id, seen } => {
+                self.tell_host(now, wishes, |host, out| {
+                    host.handle_resume(now, edge, (&user, &id, seen), out);
+                });
+            }
+            XmppLetter::Stanza { edge, element } => {
+                self.tell_host(now, wishes, |host, out| host.handle_stanza(now, edge, element, out));
+            }
+            XmppLetter::Nonza { edge, element } => {
+                self.tell_host(now, wishes, |host, out| host.handle_nonza(now, edge, &element, out));
+            }
+            XmppLetter::Gone { edge, in_order } => {
+                self.tell_host(now, wishes, |host, out| host.handle_gone(now, edge, in_order, out));
+            }
+            XmppLetter::Routed(element) => {
+                self.tell_host(now, wishes, |host, out| host.handle_routed(now, *element, out));
+            }
+        }
+    }
+
+    fn bound(&mut self, edge: Edge, bound: c2s::Bound) {
+        let is_managed = match &bound {
+            c2s::Bound::Session { inline, .. } => inline.iter().any(begins_management),
+            c2s::Bound::Resumed { .. } => true,
+            _ => false,
+        };
+        if let Some(stream) = self.streams.get(edge.connection) {
+            stream.is_managed.set(is_managed);
+        }
+        self.streams.tell(edge.connection, |c2s, out| c2s.handle_bound(bound, out));
+    }
+
+    fn deliver(&mut self, edge: Edge, element: &Element) {
+        if begins_management(element)
+            && let Some(stream) = self.streams.get(edge.connection)
+        {
+            stream.is_managed.set(true);
+        }
+        self.stanzas_out += u64::from(stanza::kind_of(element).is_some());
+        self.streams.tell(edge.connection, |c2s, out| c2s.write(element, out));
+    }
+
+    /// Lets the host work and does all that comes of it. A panic there is our bug; it costs what it was about.
+    pub(super) fn tell_host(
+        &mut self,
+        now: Instant,
+        wishes: &mut Vec<Wish>,
+        act: impl FnOnce(&mut Host, &mut host::Outbox),
+    ) {
+        let mut effects = std::mem::take(&mut self.effects);
+        let host = &mut self.host;
+        let acts = std::panic::AssertUnwindSafe(|| act(host, &mut effects));
+        if std::panic::catch_unwind(acts).is_err() {
+            self.panics += 1;
+            tracing::error!("a stanza made the XMPP core panic: it was dropped; please report what is above");
+        }
+        self.todo.extend(effects.drain(..));
+        self.effects = effects;
+        // Who is at work already does these in their turn.
+        if std::mem::replace(&mut self.is_working, true) {
+            return;
+        }
+        while let Some(effect) = self.todo.pop_front() {
+            self.perform(now, effect, wishes);
+        }
+        self.is_working = false;
+    }
+
+    fn perform(&mut self, now: Instant, effect: Effect, wishes: &mut Vec<Wish>) {
+        match effect {
+            Effect::Bound { edge, bound } => {
+                self.send(now, edge.shard, XmppLetter::Bound { edge, bound: Box::new(bound) }, wishes);
+            }
+            Effect::Deliver { edge, element } => {
+                self.send(now, edge.shard, XmppLetter::Deliver { edge, element }, wishes);
+            }
+            Effect::Close { edge, condition } => {
+                self.send(now, edge.shard, XmppLetter::Close { edge, condition }, wishes);
+            }
+            Effect::Route(element) => self.route(now, element, wishes),
+            Effect::Load { ticket, load: Load::User { user } } => {
+                let (name, domain) = (user.local().unwrap_or_default().into(), user.domain().into());
+                let id = self.ask(Asked::User { ticket, user });
+                wishes.push(Wish::Account { id, user: name, domain });
+            }
+            Effect::Load { ticket, load } => match record::read_of(load) {
+                Some(read) => {
+                    let id = self.ask(Asked::Record { ticket });
+                    wishes.push(Wish::Read { id, read });
+                }
+                None => {
+                    let unavailable = Err(RecordError::Unavailable);
+                    self.tell_host(now, wishes, |host, out| {
+                        host.handle_record(now, ticket, unavailable, out);
+                    });
+                }
+            },
+            Effect::Change { ticket, change } => {
+                let id = self.ask(Asked::Record { ticket });
+                wishes.push(Wish::Write { id, write: Write::Xmpp(record::write_of(now, change)) });
+            }
+            // Phones are told nothing yet; the host has kept the message where it must.
+            Effect::Text { .. } => {}
+        }
+    }
+
+    fn route(&mut self, now: Instant, element: Box<Element>, wishes: &mut Vec<Wish>) {
+        // Without an address it is nobody's.
+        let Ok(Some(to)) = stanza::to(&element) else { return };
+        let settings = self.host.settings();
+        if settings.is_local(to.domain()) || settings.rooms_of(to.domain()).is_some() {
+            let owner = self.owner(to.bare_str());
+            return self.send(now, owner, XmppLetter::Routed(element), wishes);
+        }
+        if let Some(answer) = federation::refuse(&element, &to) {
+            self.route_answer(now, answer, wishes);
+        }
+    }
+
+    /// To one of ours; an answer to nobody is dropped.
+    fn route_answer(&mut self, now: Instant, answer: Element, wishes: &mut Vec<Wish>) {
+        let Ok(Some(to)) = stanza::to(&answer) else { return };
+        if self.host.settings().is_local(to.domain()) {
+            let owner = self.owner(to.bare_str());
+            self.send(now, owner, XmppLetter::Routed(Box::new(answer)), wishes);
+        }
+    }
+
+    /// Letters that found a shard's inbox full. What is given back is to be sent all the same: it ends or answers
+    /// something, and there is never more of it than was asked for.
+    pub(crate) fn take_back(
+        &mut self,
+        now: Instant,
+        letters: Vec<XmppLetter>,
+        wishes: &mut Vec<Wish>,
+    ) -> Vec<XmppLetter> {
+        let mut kept = Vec::new();
+        for letter in letters {
+            match letter {
+                XmppLetter::Bind { edge, .. } => {
+                    let refused = c2s::Bound::Refused(Condition::ResourceConstraint.into());
+                    self.bound(edge, refused);
+                }
+                XmppLetter::Resume { edge, .. } => {
+                    let reason = Element::new("resource-constraint", ns::STANZA_ERRORS);
+                    let failed = Element::new("failed", ns::SM).child(reason);
+                    self.bound(edge, c2s::Bound::NotResumed { failed });
+                }
+                XmppLetter::Stanza { element, .. } => self.refuse_busy(now, &element, wishes),
+                XmppLetter::Routed(element) => self.refuse_busy(now, &element, wishes),
+                letter => kept.push(letter),
+            }
+        }
+        kept
+    }
+
+    fn refuse_busy(&mut self, now: Instant, element: &Element, wishes: &mut Vec<Wish>) {
+        if stanza::may_be_refused(element) && element.name() != "presence" {
+            let answer = stanza::refusal(element, &Condition::ResourceConstraint.into());
+            self.route_answer(now, answer, wishes);
+        }
+    }
+}
+
+/// From then on stanzas are counted (XEP-0198 §3).
+fn begins_management(element: &Element) -> bool {
+    element.is("enabled", ns::SM) || element.is("resumed", ns::SM)
+}

@@ -1,0 +1,6 @@
+//! Chat clients: how they connect and sign in, what they say to each other, and what ends their streams.
+
+mod bounds;
+mod chat;
+mod client;
+mod sign_in;

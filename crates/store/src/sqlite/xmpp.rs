@@ -1,0 +1,323 @@
+//! XMPP's tables.
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
+use stdx::Instant;
+
+use crate::error::StoreError;
+use crate::limits;
+use crate::record::WriteDone;
+use crate::types::check_length;
+use crate::xmpp::{
+    ArchivePage, ArchiveQuery, ArchiveRow, RosterRow, UserRow, XmppLoaded, XmppRead, XmppWrite,
+};
+
+use super::{Failure, from_micros, micros};
+
+pub(super) fn write(conn: &Connection, write: &XmppWrite) -> Result<WriteDone, Failure> {
+    match write {
+        XmppWrite::Roster { user, contact, item, version } => {
+            roster(conn, user, contact, item.as_deref(), *version)
+        }
+        XmppWrite::Blocked { user, blocked } => {
+            let blocked = serde_json::to_string(blocked).map_err(|error| damaged(&error))?;
+            check_length("list of blocked addresses", blocked.len(), limits::MAX_XMPP_XML)?;
+            let sql = "INSERT INTO xmpp_user (user, blocked) VALUES (?1, ?2) \
+                       ON CONFLICT (user) DO UPDATE SET blocked = excluded.blocked";
+            changed(conn.prepare_cached(sql)?.execute(params![user, blocked])?)
+        }
+        XmppWrite::LastSeen { user, at, status } => {
+            let sql = "INSERT INTO xmpp_user (user, last_at, last_status) VALUES (?1, ?2, ?3) \
+                       ON CONFLICT (user) DO UPDATE SET last_at = excluded.last_at, last_status = excluded.last_status";
+            changed(conn.prepare_cached(sql)?.execute(params![user, micros(*at), status])?)
+        }
+        XmppWrite::Offline { user, at, stanza } => keep(conn, user, *at, stanza),
+        XmppWrite::ForgetOffline { user, ids } => forget_offline(conn, user, ids),
+        XmppWrite::Archive(row) => archive(conn, row),
+        XmppWrite::ForgetArchive { before } => {
+            let sql = "DELETE FROM xmpp_archive WHERE (owner, id) IN \
+                       (SELECT owner, id FROM xmpp_archive WHERE at < ?1 ORDER BY at LIMIT ?2)";
+            changed(conn.prepare_cached(sql)?.execute(params![micros(*before), limits::CLEAN_CHUNK])?)
+        }
+        XmppWrite::Item { owner, node, id, at, item, keep } => match item {
+            Some(item) => publish(conn, (owner, node, id), *at, item, *keep),
+            None => {
+                let sql = "DELETE FROM xmpp_item WHERE owner = ?1 AND node = ?2 AND id = ?3";
+                changed_one(conn.prepare_cached(sql)?.execute(params![owner, node, id])?, id)
+            }
+        },
+        XmppWrite::Node { owner, node, at, config } => match config {
+            Some(config) => {
+                check_length("configuration of a node", config.len(), limits::MAX_XMPP_XML)?;
+                let sql = "INSERT INTO xmpp_node (owner, node, config, at) VALUES (?1, ?2, ?3, ?4) \
+                           ON CONFLICT (owner, node) DO UPDATE SET config = excluded.config";
+                changed(conn.prepare_cached(sql)?.execute(params![owner, node, config, micros(*at)])?)
+            }
+            None => {
+                conn.prepare_cached("DELETE FROM xmpp_item WHERE owner = ?1 AND node = ?2")?
+                    .execute(params![owner, node])?;
+                let sql = "DELETE FROM xmpp_node WHERE owner = ?1 AND node = ?2";
+                changed(conn.prepare_cached(sql)?.execute(params![owner, node])?)
+            }
+        },
+        XmppWrite::Room { room, config } => room_changed(conn, room, config.as_deref()),
+        XmppWrite::ForgetUser { user } => forget_user(conn, user),
+    }
+}
+
+fn damaged(error: &serde_json::Error) -> Failure {
+    StoreError::Internal { detail: format!("XMPP: {error}") }.into()
+}
+
+fn changed(rows: usize) -> Result<WriteDone, Failure> {
+    Ok(WriteDone::Changed { rows: rows as u64 })
+}
+
+fn changed_one(rows: usize, what: &str) -> Result<WriteDone, Failure> {
+    if rows == 0 { Err(StoreError::not_found(what).into()) } else { changed(rows) }
+}
+
+fn roster(
+    conn: &Connection,
+    user: &str,
+    contact: &str,
+    item: Option<&RosterRow>,
+    version: u64,
+) -> Result<WriteDone, Failure> {
+    let text = item.map(serde_json::to_string).transpose().map_err(|error| damaged(&error))?;
+    check_length("contact", text.as_ref().map_or(0, String::len), limits::MAX_XMPP_XML)?;
+    let sql = "INSERT INTO xmpp_user (user, roster_version) VALUES (?1, ?2) \
+               ON CONFLICT (user) DO UPDATE SET roster_version = max(roster_version, excluded.roster_version)";
+    let version = i64::try_from(version).unwrap_or(i64::MAX);
+    conn.prepare_cached(sql)?.execute(params![user, version])?;
+    let rows = match text {
+        Some(text) => {
+            let sql = "INSERT INTO xmpp_roster (user, contact, item) VALUES (?1, ?2, ?3) \
+                       ON CONFLICT (user, contact) DO UPDATE SET item = excluded.item";
+            conn.prepare_cached(sql)?.execute(params![user, contact, text])?
+        }
+        None => conn
+            .prepare_cached("DELETE FROM xmpp_roster WHERE user = ?1 AND contact = ?2")?
+            .execute(params![user, contact])?,
+    };
+    changed(rows)
+}
+
+fn keep(conn: &Connection, user: &str, at: Instant, stanza: &str) -> Result<WriteDone, Failure> {
+    check_length("stanza", stanza.len(), limits::MAX_XMPP_XML)?;
+    let sql = "INSERT INTO xmpp_offline (user, at, stanza) SELECT ?1, ?2, ?3 \
+               WHERE (SELECT count(*) FROM xmpp_offline WHERE user = ?1) < ?4";
+    let rows =
+        conn.prepare_cached(sql)?.execute(params![user, micros(at), stanza, limits::MAX_XMPP_OFFLINE])?;
+    if rows == 0 {
+        let expected = format!("at most {}", limits::MAX_XMPP_OFFLINE);
+        return Err(StoreError::invalid(format!("messages that wait for {user}"), expected).into());
+    }
+    Ok(WriteDone::Added { id: conn.last_insert_rowid() })
+}
+
+fn forget_offline(conn: &Connection, user: &str, ids: &[u64]) -> Result<WriteDone, Failure> {
+    if ids.is_empty() {
+        let sql = "DELETE FROM xmpp_offline WHERE user = ?1";
+        return changed(conn.prepare_cached(sql)?.execute([user])?);
+    }
+    let mut statement = conn.prepare_cached("DELETE FROM xmpp_offline WHERE user = ?1 AND id = ?2")?;
+    let mut rows = 0;
+    for id in ids {
+        rows += statement.execute(params![user, i64::try_from(*id).unwrap_or(i64::MAX)])?;
+    }
+    changed(rows)
+}
+
+fn archive(conn: &Connection, row: &ArchiveRow) -> Result<WriteDone, Failure> {
+    check_length("stanza", row.stanza.len(), limits::MAX_XMPP_XML)?;
+    let sql = "INSERT INTO xmpp_archive (owner, id, at, bare, resource, stanza) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+               ON CONFLICT (owner, id) DO UPDATE SET stanza = excluded.stanza";
+    changed(conn.prepare_cached(sql)?.execute(params![
+        row.owner,
+        row.id,
+        micros(row.at),
+        row.bare,
+        row.resource,
+        row.stanza
+    ])?)
+}
+
+fn publish(
+    conn: &Connection,
+    (owner, node, id): (&str, &str, &str),
+    at: Instant,
+    item: &str,
+    keep: u32,
+) -> Result<WriteDone, Failure> {
+    check_length("item", item.len(), limits::MAX_XMPP_XML)?;
+    let sql = "INSERT INTO xmpp_item (owner, node, id, at, seq, item) VALUES (?1, ?2, ?3, ?4, \
+               (SELECT coalesce(max(seq), 0) + 1 FROM xmpp_item WHERE owner = ?1 AND node = ?2), ?5) \
+               ON CONFLICT (owner, node, id) DO UPDATE SET at = excluded.at, seq = excluded.seq, item = excluded.item";
+    conn.prepare_cached(sql)?.execute(params![owner, node, id, micros(at), item])?;
+    let sql = "DELETE FROM xmpp_item WHERE owner = ?1 AND node = ?2 AND seq <= \
+               (SELECT max(seq) FROM xmpp_item WHERE owner = ?1 AND node = ?2) - ?3 AND id NOT IN \
+               (SELECT id FROM xmpp_item WHERE owner = ?1 AND node = ?2 ORDER BY seq DESC LIMIT ?3)";
+    conn.prepare_cached(sql)?.execute(params![owner, node, keep])?;
+    changed(1)
+}
+
+fn room_changed(conn: &Connection, room: &str, config: Option<&str>) -> Result<WriteDone, Failure> {
+    let Some(config) = config else {
+        conn.prepare_cached("DELETE FROM xmpp_archive WHERE owner = ?1")?.execute([room])?;
+        return changed(conn.prepare_cached("DELETE FROM xmpp_room WHERE room = ?1")?.execute([room])?);
+    };
+    check_length("configuration of a room", config.len(), limits::MAX_XMPP_XML)?;
+    let domain = room.split_once('@').map_or(room, |(_, domain)| domain);
+    let sql = "INSERT INTO xmpp_room (room, domain, config) VALUES (?1, ?2, ?3) \
+               ON CONFLICT (room) DO UPDATE SET config = excluded.config";
+    changed(conn.prepare_cached(sql)?.execute(params![room, domain, config])?)
+}
+
+fn forget_user(conn: &Connection, user: &str) -> Result<WriteDone, Failure> {
+    let mut rows = 0;
+    for sql in [
+        "DELETE FROM xmpp_user WHERE user = ?1",
+        "DELETE FROM xmpp_roster WHERE user = ?1",
+        "DELETE FROM xmpp_offline WHERE user = ?1",
+        "DELETE FROM xmpp_archive WHERE owner = ?1",
+        "DELETE FROM xmpp_item WHERE owner = ?1",
+        "DELETE FROM xmpp_node WHERE owner = ?1",
+    ] {
+        rows += conn.prepare_cached(sql)?.execute([user])?;
+    }
+    changed(rows)
+}
+
+pub(super) fn load(conn: &Connection, read: &XmppRead) -> Result<XmppLoaded, Failure> {
+    Ok(match read {
+        XmppRead::User { user } => XmppLoaded::User(Box::new(user_row(conn, user)?)),
+        XmppRead::Items { owner, node } => {
+            let sql = "SELECT id, at, item FROM xmpp_item WHERE owner = ?1 AND node = ?2 ORDER BY seq";
+            XmppLoaded::Items(items(conn, sql, params![owner, node])?)
+        }
+        XmppRead::Nodes { owner } => {
+            let sql = "SELECT node, at, config FROM xmpp_node WHERE owner = ?1 ORDER BY node";
+            XmppLoaded::Items(items(conn, sql, params![owner])?)
+        }
+        XmppRead::Offline { user } => {
+            let sql = "SELECT id, at, stanza FROM xmpp_offline WHERE user = ?1 ORDER BY id LIMIT ?2";
+            let mut statement = conn.prepare_cached(sql)?;
+            let rows = statement.query_map(params![user, limits::MAX_XMPP_OFFLINE], |row| {
+                let id: i64 = row.get(0)?;
+                Ok((id.unsigned_abs(), from_micros(row.get(1)?), row.get::<_, String>(2)?.into()))
+            })?;
+            XmppLoaded::Stanzas(rows.collect::<Result<_, _>>()?)
+        }
+        XmppRead::Archive { owner, query } => XmppLoaded::Page(page(conn, owner, query)?),
+        XmppRead::Room { room } => {
+            let sql = "SELECT config FROM xmpp_room WHERE room = ?1";
+            let config: Option<String> =
+                conn.prepare_cached(sql)?.query_row([room], |row| row.get(0)).optional()?;
+            XmppLoaded::Room(config.map(Into::into))
+        }
+        XmppRead::Rooms { domain } => {
+            let sql = "SELECT room, 0, config FROM xmpp_room WHERE domain = ?1 ORDER BY room";
+            XmppLoaded::Items(items(conn, sql, params![domain])?)
+        }
+    })
+}
+
+type Item = (Box<str>, Instant, Box<str>);
+
+fn items(conn: &Connection, sql: &str, given: impl rusqlite::Params) -> Result<Vec<Item>, Failure> {
+    let mut statement = conn.prepare_cached(sql)?;
+    let rows = statement.query_map(given, item)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+fn item(row: &rusqlite::Row<'_>) -> rusqlite::Result<Item> {
+    Ok((row.get::<_, String>(0)?.into(), from_micros(row.get(1)?), row.get::<_, String>(2)?.into()))
+}
+
+fn user_row(conn: &Connection, user: &str) -> Result<UserRow, Failure> {
+    let sql = "SELECT roster_version, blocked, last_at, last_status FROM xmpp_user WHERE user = ?1";
+    let head: Option<(i64, String, Option<i64>, Option<String>)> = conn
+        .prepare_cached(sql)?
+        .query_row([user], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
+        .optional()?;
+    let mut found = UserRow::default();
+    if let Some((version, blocked, last_at, status)) = head {
+        found.roster_version = version.unsigned_abs();
+        found.blocked = serde_json::from_str(&blocked).map_err(|error| damaged(&error))?;
+        found.last_seen = last_at.map(|at| (from_micros(at), status.unwrap_or_default().into()));
+    }
+    let sql = "SELECT contact, item FROM xmpp_roster WHERE user = ?1 ORDER BY contact";
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut rows = statement.query([user])?;
+    while let Some(row) = rows.next()? {
+        let (contact, item): (String, String) = (row.get(0)?, row.get(1)?);
+        found.roster.push((contact.into(), serde_json::from_str(&item).map_err(|error| damaged(&error))?));
+    }
+    let sql = "SELECT count(*) FROM xmpp_offline WHERE user = ?1";
+    found.offline = conn.prepare_cached(sql)?.query_row([user], |row| row.get(0))?;
+    Ok(found)
+}
+
+/// The conditions that do not depend on the page.
+fn conditions(owner: &str, query: &ArchiveQuery) -> (String, Vec<Value>) {
+    let mut sql = String::from("owner = ?");
+    let mut values = vec![Value::Text(owner.to_owned())];
+    let mut add = |condition: &str, value: Value| {
+        sql.push_str(condition);
+        values.push(value);
+    };
+    if let Some(bare) = &query.bare {
+        add(" AND bare = ?", Value::Text(bare.to_string()));
+    }
+    if let Some(resource) = &query.resource {
+        add(" AND resource = ?", Value::Text(resource.to_string()));
+    }
+    if let Some(since) = query.since {
+        add(" AND at >= ?", Value::Integer(micros(since)));
+    }
+    if let Some(until) = query.until {
+        add(" AND at <= ?", Value::Integer(micros(until)));
+    }
+    if !query.ids.is_empty() {
+        let places = vec!["?"; query.ids.len()].join(", ");
+        sql.push_str(&format!(" AND id IN ({places})"));
+        values.extend(query.ids.iter().map(|id| Value::Text(id.to_string())));
+    }
+    (sql, values)
+}
+
+fn page(conn: &Connection, owner: &str, query: &ArchiveQuery) -> Result<ArchivePage, Failure> {
+    let mut known = conn.prepare_cached("SELECT 1 FROM xmpp_archive WHERE owner = ?1 AND id = ?2")?;
+    for id in query.ids.iter().chain(&query.after).chain(&query.before) {
+        if !known.exists(params![owner, id])? {
+            return Ok(ArchivePage { is_unknown: true, ..ArchivePage::default() });
+        }
+    }
+    let (mut sql, mut values) = conditions(owner, query);
+    let count = format!("SELECT count(*) FROM xmpp_archive WHERE {sql}");
+    let total: i64 =
+        conn.prepare_cached(&count)?.query_row(params_from_iter(values.iter()), |row| row.get(0))?;
+    if let Some(after) = &query.after {
+        sql.push_str(" AND id > ?");
+        values.push(Value::Text(after.to_string()));
+    }
+    if let Some(before) = &query.before {
+        sql.push_str(" AND id < ?");
+        values.push(Value::Text(before.to_string()));
+    }
+    let max = query.max.min(limits::MAX_PAGE) as usize;
+    let order = if query.from_end { "DESC" } else { "ASC" };
+    // One more tells whether there are more.
+    let sql =
+        format!("SELECT id, at, stanza FROM xmpp_archive WHERE {sql} ORDER BY id {order} LIMIT {}", max + 1);
+    let mut statement = conn.prepare_cached(&sql)?;
+    let rows = statement.query_map(params_from_iter(values.iter()), item)?;
+    let mut stanzas: Vec<Item> = rows.collect::<Result<_, _>>()?;
+    let is_complete = stanzas.len() <= max;
+    stanzas.truncate(max);
+    if query.from_end {
+        stanzas.reverse();
+    }
+    Ok(ArchivePage { stanzas, is_complete, total: total.unsigned_abs(), is_unknown: false })
+}

@@ -1,0 +1,185 @@
+//! What XMPP keeps is there again, in its order and within its limits.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use stdx::Instant;
+use store::xmpp::{ArchiveQuery, ArchiveRow, RosterRow, XmppLoaded, XmppRead, XmppWrite};
+use store::{Admin, Loaded, Read, Sqlite, StoreError, Write, limits};
+use tempfile::TempDir;
+
+struct World {
+    admin: Admin,
+    _dir: TempDir,
+}
+
+fn at(seconds: u64) -> Instant {
+    Instant::from_unix_seconds(seconds)
+}
+
+impl World {
+    fn new() -> World {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Sqlite::open(dir.path().join("belfry.db")).unwrap();
+        World { admin: Admin::new(&store).unwrap(), _dir: dir }
+    }
+
+    fn write(&mut self, write: XmppWrite) -> Result<(), StoreError> {
+        self.admin.write(&Write::Xmpp(write)).map(drop)
+    }
+
+    fn read(&mut self, read: XmppRead) -> XmppLoaded {
+        match self.admin.read(&Read::Xmpp(read)).unwrap() {
+            Loaded::Xmpp(loaded) => loaded,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn items(&mut self, read: XmppRead) -> Vec<String> {
+        match self.read(read) {
+            XmppLoaded::Items(items) => items.iter().map(|(id, _, item)| format!("{id} {item}")).collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_roster_with_its_version_and_what_else_a_user_has() {
+    let mut world = World::new();
+    let user: Box<str> = "alice@example.org".into();
+    let row = |subscription: &str| RosterRow {
+        subscription: subscription.into(),
+        groups: vec!["Friends".into()],
+        version: 7,
+        ..RosterRow::default()
+    };
+    for (contact, item, version) in [
+        ("bob@x", Some(row("to")), 1),
+        ("bob@x", Some(row("both")), 2),
+        ("eve@x", Some(row("none")), 3),
+        ("eve@x", None, 4),
+    ] {
+        let item = item.map(Box::new);
+        world
+            .write(XmppWrite::Roster { user: user.clone(), contact: contact.into(), item, version })
+            .unwrap();
+    }
+    world.write(XmppWrite::Blocked { user: user.clone(), blocked: vec!["mallory@x".into()] }).unwrap();
+    world.write(XmppWrite::LastSeen { user: user.clone(), at: at(9), status: "gone".into() }).unwrap();
+    world.write(XmppWrite::Offline { user: user.clone(), at: at(9), stanza: "<m/>".into() }).unwrap();
+    let XmppLoaded::User(found) = world.read(XmppRead::User { user: user.clone() }) else { panic!() };
+    assert_eq!(found.roster, [("bob@x".into(), row("both"))]);
+    assert_eq!((found.roster_version, found.offline), (4, 1));
+    assert_eq!((found.blocked, found.last_seen), (vec!["mallory@x".into()], Some((at(9), "gone".into()))));
+
+    world.write(XmppWrite::ForgetUser { user: user.clone() }).unwrap();
+    let XmppLoaded::User(found) = world.read(XmppRead::User { user }) else { panic!() };
+    assert_eq!(*found, store::xmpp::UserRow::default());
+}
+
+#[test]
+fn messages_wait_in_order_until_there_are_too_many() {
+    let mut world = World::new();
+    let user: Box<str> = "alice@example.org".into();
+    for number in 0..limits::MAX_XMPP_OFFLINE {
+        let stanza = format!("<m n='{number}'/>").into();
+        world.write(XmppWrite::Offline { user: user.clone(), at: at(1), stanza }).unwrap();
+    }
+    let more = world.write(XmppWrite::Offline { user: user.clone(), at: at(1), stanza: "<m/>".into() });
+    assert!(matches!(more, Err(StoreError::Invalid { .. })), "{more:?}");
+    let XmppLoaded::Stanzas(kept) = world.read(XmppRead::Offline { user: user.clone() }) else { panic!() };
+    assert_eq!((kept.len(), &*kept[1].2), (limits::MAX_XMPP_OFFLINE as usize, "<m n='1'/>"));
+    world.write(XmppWrite::ForgetOffline { user: user.clone(), ids: vec![kept[0].0, kept[2].0] }).unwrap();
+    let XmppLoaded::Stanzas(kept) = world.read(XmppRead::Offline { user: user.clone() }) else { panic!() };
+    assert_eq!((&*kept[0].2, &*kept[1].2), ("<m n='1'/>", "<m n='3'/>"));
+    world.write(XmppWrite::ForgetOffline { user: user.clone(), ids: Vec::new() }).unwrap();
+    assert_eq!(world.read(XmppRead::Offline { user }), XmppLoaded::Stanzas(Vec::new()));
+}
+
+#[test]
+fn a_node_keeps_its_newest_items() {
+    let mut world = World::new();
+    let (owner, node): (Box<str>, Box<str>) = ("alice@x".into(), "urn:n".into());
+    let mut publish = |id: &str, item: Option<&str>| {
+        let (owner, node) = (owner.clone(), node.clone());
+        let item = item.map(Into::into);
+        world.write(XmppWrite::Item { owner, node, id: id.into(), at: at(1), item, keep: 2 })
+    };
+    for (id, item) in [("a", "1"), ("b", "2"), ("a", "3"), ("c", "4")] {
+        publish(id, Some(item)).unwrap();
+    }
+    assert!(matches!(publish("z", None), Err(StoreError::NotFound { .. })));
+    let read = XmppRead::Items { owner: owner.clone(), node: node.clone() };
+    assert_eq!(world.items(read.clone()), ["a 3", "c 4"], "published again, a is newer than b");
+    let config = |config: Option<&str>| XmppWrite::Node {
+        owner: owner.clone(),
+        node: node.clone(),
+        at: at(1),
+        config: config.map(Into::into),
+    };
+    world.write(config(Some("<x/>"))).unwrap();
+    assert_eq!(world.items(XmppRead::Nodes { owner: owner.clone() }), ["urn:n <x/>"]);
+    world.write(config(None)).unwrap();
+    assert_eq!(world.items(read), [""; 0]);
+}
+
+fn page(world: &mut World, query: ArchiveQuery) -> (Vec<String>, bool, u64) {
+    let read = XmppRead::Archive { owner: "alice@x".into(), query: Box::new(query) };
+    let XmppLoaded::Page(page) = world.read(read) else { panic!() };
+    assert!(!page.is_unknown);
+    (page.stanzas.iter().map(|(id, _, _)| id.to_string()).collect(), page.is_complete, page.total)
+}
+
+#[test]
+fn an_archive_is_read_by_pages_in_both_directions() {
+    let mut world = World::new();
+    for number in 0..10_u64 {
+        let row = ArchiveRow {
+            owner: "alice@x".into(),
+            id: format!("{number:03}").into(),
+            at: at(100 + number),
+            bare: if number % 2 == 0 { "bob@x" } else { "eve@x" }.into(),
+            resource: (number == 4).then(|| "desk".into()),
+            stanza: "<m/>".into(),
+        };
+        world.write(XmppWrite::Archive(Box::new(row))).unwrap();
+    }
+    let query = || ArchiveQuery { max: 3, ..ArchiveQuery::default() };
+    let ids = |ids: &[&str]| ids.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(page(&mut world, query()), (ids(&["000", "001", "002"]), false, 10));
+    let next = ArchiveQuery { after: Some("007".into()), ..query() };
+    assert_eq!(page(&mut world, next), (ids(&["008", "009"]), true, 10));
+    let last = ArchiveQuery { from_end: true, ..query() };
+    assert_eq!(page(&mut world, last.clone()), (ids(&["007", "008", "009"]), false, 10));
+    let before = ArchiveQuery { before: Some("002".into()), ..last };
+    assert_eq!(page(&mut world, before), (ids(&["000", "001"]), true, 10));
+    let bob =
+        ArchiveQuery { bare: Some("bob@x".into()), since: Some(at(103)), until: Some(at(106)), ..query() };
+    assert_eq!(page(&mut world, bob.clone()), (ids(&["004", "006"]), true, 2));
+    let desk = ArchiveQuery { resource: Some("desk".into()), ..bob };
+    assert_eq!(page(&mut world, desk), (ids(&["004"]), true, 1));
+    let some = ArchiveQuery { ids: vec!["001".into(), "005".into()], ..query() };
+    assert_eq!(page(&mut world, some), (ids(&["001", "005"]), true, 2));
+    let unknown = XmppRead::Archive {
+        owner: "alice@x".into(),
+        query: Box::new(ArchiveQuery { after: Some("nope".into()), ..query() }),
+    };
+    assert!(matches!(world.read(unknown), XmppLoaded::Page(page) if page.is_unknown));
+    world.write(XmppWrite::ForgetArchive { before: at(108) }).unwrap();
+    assert_eq!(page(&mut world, query()), (ids(&["008", "009"]), true, 2));
+}
+
+#[test]
+fn rooms_are_found_by_their_domain_and_go_with_their_history() {
+    let mut world = World::new();
+    for room in ["b@rooms.x", "a@rooms.x", "c@rooms.y"] {
+        world.write(XmppWrite::Room { room: room.into(), config: Some("<x/>".into()) }).unwrap();
+    }
+    let rooms = XmppRead::Rooms { domain: "rooms.x".into() };
+    assert_eq!(world.items(rooms.clone()), ["a@rooms.x <x/>", "b@rooms.x <x/>"]);
+    world.write(XmppWrite::Room { room: "a@rooms.x".into(), config: None }).unwrap();
+    assert_eq!(world.items(rooms), ["b@rooms.x <x/>"]);
+    assert_eq!(world.read(XmppRead::Room { room: "a@rooms.x".into() }), XmppLoaded::Room(None));
+    let huge = "x".repeat(limits::MAX_XMPP_XML + 1).into();
+    let refused = world.write(XmppWrite::Room { room: "a@rooms.x".into(), config: Some(huge) });
+    assert!(matches!(refused, Err(StoreError::Invalid { .. })));
+}

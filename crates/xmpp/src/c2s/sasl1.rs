@@ -1,0 +1,115 @@
+//! SASL as RFC 6120 §6 carries it.
+
+use super::{C2s, Effect, FAILURES, Outbox, State, features};
+use crate::sasl::{self, Context, Exchange, Failure, Find, Identity, Mechanism, Step};
+use crate::{Element, Jid, ns};
+
+impl C2s {
+    pub(super) fn begin(&mut self, auth: &Element, out: &mut Outbox) {
+        let initial = match sasl::decode(&auth.content()) {
+            Ok(initial) => initial,
+            Err(failure) => return self.refuse(failure, out),
+        };
+        match self.exchange(auth.attr("mechanism"), initial.as_deref()) {
+            Ok((exchange, step)) => {
+                self.state = State::Proving { exchange: Box::new(exchange), two: None };
+                self.step(step, out);
+            }
+            Err(failure) => self.refuse(failure, out),
+        }
+    }
+
+    /// Of a mechanism that was offered.
+    pub(super) fn exchange(
+        &self,
+        mechanism: Option<&str>,
+        initial: Option<&[u8]>,
+    ) -> Result<(Exchange, Step), Failure> {
+        let offered = features::mechanisms(self);
+        let mechanism = mechanism.and_then(Mechanism::parse).filter(|wanted| offered.contains(wanted));
+        let mechanism = mechanism.ok_or(Failure::InvalidMechanism)?;
+        let context = Context {
+            bindings: self.security.bindings.clone(),
+            offered: offered.iter().map(|mechanism| mechanism.name()).collect(),
+            certified: self.security.certified.as_ref().and_then(Jid::local).map(Box::from),
+            nonce: format!("{}{:x}", self.nonce, self.id).into(),
+            secret: self.settings.secret,
+        };
+        Ok(Exchange::start(mechanism, initial, context))
+    }
+
+    /// `<response>` or `<abort>`.
+    pub(super) fn prove(&mut self, element: &Element, out: &mut Outbox) {
+        let State::Proving { exchange, .. } = &mut self.state else { return };
+        if element.is("abort", ns::SASL) {
+            return self.refuse(Failure::Aborted, out);
+        }
+        if !element.is("response", ns::SASL) {
+            return self.fail("not-authorized", out);
+        }
+        match sasl::decode(&element.content()) {
+            Ok(response) => {
+                let step = exchange.respond(&response.unwrap_or_default());
+                self.step(step, out);
+            }
+            Err(failure) => self.refuse(failure, out),
+        }
+    }
+
+    pub(super) fn step(&mut self, step: Step, out: &mut Outbox) {
+        match step {
+            Step::Challenge(bytes) => {
+                self.write(&Element::new("challenge", ns::SASL).text(sasl::encode(&bytes)), out);
+            }
+            Step::Find(find) => self.find(find, out),
+            Step::Success { user, last } => match self.identify(&user) {
+                Some(jid) => {
+                    let success = Element::new("success", ns::SASL);
+                    let last = last.map(|last| sasl::encode(&last)).unwrap_or_default();
+                    self.write(&success.text(last), out);
+                    self.jid = Some(jid);
+                    self.state = State::Opening;
+                    // The stream begins anew; what the client sent ahead belongs to it.
+                    self.framer.restart();
+                }
+                None => self.refuse(Failure::NotAuthorized, out),
+            },
+            Step::Failure(failure) => self.refuse(failure, out),
+        }
+    }
+
+    pub(super) fn find(&mut self, find: Find, out: &mut Outbox) {
+        out.effects.push(Effect::Find { find, domain: self.domain.clone() });
+    }
+
+    /// The bare address of who signed in.
+    pub(super) fn identify(&mut self, user: &Identity) -> Option<Jid> {
+        let local = match user {
+            // Who proved it may have called himself by an alias, and is who the account is.
+            Identity::User(user) => self.found_as.take().unwrap_or_else(|| user.clone()),
+            Identity::Anonymous => {
+                self.is_anonymous = true;
+                format!("{:016x}{}", self.id, self.nonce.to_ascii_lowercase()).into()
+            }
+        };
+        Jid::new(Some(&local), &self.domain, None).ok()
+    }
+
+    fn refuse(&mut self, failure: Failure, out: &mut Outbox) {
+        let condition = Element::new(failure.condition(), ns::SASL);
+        self.write(&Element::new("failure", ns::SASL).child(condition), out);
+        self.again(failure, out);
+    }
+
+    /// Some tries are free; then the stream ends, and with it the connection that a guesser needs.
+    pub(super) fn again(&mut self, failure: Failure, out: &mut Outbox) {
+        self.found_as = None;
+        self.state = State::Choosing;
+        // Neither who gave up nor who was not asked has guessed.
+        let is_guess = !matches!(failure, Failure::Aborted | Failure::TemporaryAuthFailure);
+        self.failures += u8::from(is_guess);
+        if self.failures >= FAILURES {
+            self.fail("policy-violation", out);
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Ladders of whole streams.
+
+use super::*;
+use crate::sasl::{Find, Hash, Known, Secret};
+
+fn settings() -> Settings {
+    Settings {
+        domains: vec!["example.org".into(), "other.org".into()],
+        tls: true,
+        tls_required: true,
+        anonymous: false,
+        registration: false,
+        max_stanza: limits::STANZA,
+        idle_seconds: 1_800,
+        secret: [1; 32],
+        caps: None,
+    }
+}
+
+fn secure() -> Security {
+    let bindings = sasl::Bindings { tls_exporter: Some(b"exporter"[..].into()), ..Default::default() };
+    Security { encrypted: true, bindings, certified: None }
+}
+
+struct World {
+    stream: C2s,
+    effects: Vec<Effect>,
+}
+
+const HEADER: &str = "<?xml version='1.0'?><stream:stream to='example.org' xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' version='1.0'>";
+
+impl World {
+    fn new(settings: Settings, security: Security) -> World {
+        let stream = C2s::new(Arc::new(settings), Framing::Stream, security, 1, "nonce".into());
+        World { stream, effects: Vec::new() }
+    }
+
+    /// What is written then.
+    fn tell(&mut self, act: impl FnOnce(&mut C2s, &mut Outbox)) -> String {
+        let mut out = Outbox::default();
+        act(&mut self.stream, &mut out);
+        self.effects = out.effects;
+        String::from_utf8(out.bytes).unwrap()
+    }
+
+    fn say(&mut self, text: &str) -> String {
+        self.tell(|stream, out| stream.handle_bytes(text.as_bytes(), out))
+    }
+
+    fn found(&mut self, known: Known) -> String {
+        self.tell(|stream, out| stream.handle_found(known, out))
+    }
+
+    fn bind(&mut self, jid: &str) -> String {
+        let jid = Jid::parse(jid).unwrap();
+        self.tell(|stream, out| stream.handle_bound(Bound::Session { jid, inline: Vec::new() }, out))
+    }
+
+    /// alice, by PLAIN, at her desk.
+    fn signed_in() -> World {
+        let mut world = World::new(settings(), secure());
+        world.say(HEADER);
+        world.say(
+            "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGFsaWNlAHNlY3JldA==</auth>",
+        );
+        world.found(Known::Password(true));
+        world.say(HEADER);
+        world.say("<iq type='set' id='1'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'><resource>desk</resource></bind></iq>");
+        world.bind("alice@example.org/desk");
+        world
+    }
+}
+
+#[test]
+fn a_client_secures_its_stream_signs_in_and_binds() {
+    let mut world = World::new(settings(), Security::default());
+    let answer = world.say(HEADER);
+    assert!(
+        answer.contains("<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'><required/></starttls>"),
+        "{answer}"
+    );
+    assert!(!answer.contains("mechanism"), "nobody signs in without TLS: {answer}");
+    assert!(answer.contains("<max-bytes>262144</max-bytes>"), "{answer}");
+    assert_eq!(
+        world.say("<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/><iq/>"),
+        "<proceed xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>"
+    );
+    assert_eq!(world.effects, [Effect::StartTls]);
+    world.tell(|stream, out| stream.handle_secured(secure(), out));
+    let answer = world.say(HEADER);
+    assert!(
+        !answer.contains("starttls") && !answer.contains("ANONYMOUS") && !answer.contains("EXTERNAL"),
+        "{answer}"
+    );
+    let first = answer.find("<mechanism>SCRAM-SHA-512-PLUS").unwrap();
+    assert!(first < answer.find("<mechanism>PLAIN").unwrap());
+    assert!(answer.contains("<channel-binding type='tls-exporter'/>"), "{answer}");
+    world.say("<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGFsaWNlAHNlY3JldA==</auth>");
+    let find = Find::Password { user: "alice".into(), password: Secret("secret".into()) };
+    assert_eq!(world.effects, [Effect::Find { find, domain: "example.org".into() }]);
+    assert_eq!(world.found(Known::Password(true)), "<success xmlns='urn:ietf:params:xml:ns:xmpp-sasl'/>");
+    let answer = world.say(HEADER);
+    assert!(answer.contains("<bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/>"), "{answer}");
+    world.say("<iq type='set' id='b'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/></iq>");
+    assert!(
+        matches!(&world.effects[..], [Effect::Bind(request)] if request.user.as_str() == "alice@example.org")
+    );
+    assert_eq!(
+        world.bind("alice@example.org/x"),
+        "<iq type='result' id='b'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'><jid>alice@example.org/x</jid></bind></iq>"
+    );
+    world.say("<message to='bob@example.org'><body>hi</body></message>");
+    let [Effect::Stanza(message)] = &world.effects[..] else { panic!("{:?}", world.effects) };
+    assert_eq!(message.attr("from"), Some("alice@example.org/x"));
+}
+
+#[test]
+fn what_is_sent_ahead_waits_for_its_turn() {
+    let mut world = World::new(settings(), secure());
+    world.say(&format!("{HEADER}<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGFsaWNlAHNlY3JldA==</auth>{HEADER}"));
+    assert!(matches!(world.effects[..], [Effect::Find { .. }]));
+    let answer = world.found(Known::Password(true));
+    assert!(answer.contains("success") && answer.contains("<bind "), "{answer}");
+}
+
+#[test]
+fn the_server_says_what_it_can_do() {
+    let caps = Element::new("c", ns::CAPS).with("hash", "sha-1").with("ver", "x");
+    let settings = Settings { caps: Some(caps), ..settings() };
+    let expected = "<c xmlns='http://jabber.org/protocol/caps' hash='sha-1' ver='x'/>";
+    let mut world = World::new(settings.clone(), secure());
+    world.say(HEADER);
+    world.say(
+        "<authenticate xmlns='urn:xmpp:sasl:2' mechanism='PLAIN'><initial-response>AGFsaWNlAHNlY3JldA==</initial-response>\
+         <bind xmlns='urn:xmpp:bind:0'/></authenticate>",
+    );
+    world.found(Known::Password(true));
+    assert!(world.bind("alice@example.org/1").contains(expected));
+    let mut world = World::new(settings, secure());
+    world.say(&format!("{HEADER}<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGFsaWNlAHNlY3JldA==</auth>{HEADER}"));
+    let answer = world.found(Known::Password(true));
+    assert!(answer.contains(expected), "{answer}");
+}
+
+#[test]
+fn sasl2_signs_in_and_binds_with_one_question() {
+    let mut world = World::new(settings(), secure());
+    assert!(world.say(HEADER).contains("<authentication xmlns='urn:xmpp:sasl:2'>"));
+    world.say(
+        "<authenticate xmlns='urn:xmpp:sasl:2' mechanism='PLAIN'><initial-response>AGFsaWNlAHNlY3JldA==</initial-response>\
+         <bind xmlns='urn:xmpp:bind:0'><tag>phone</tag><enable xmlns='urn:xmpp:carbons:2'/></bind></authenticate>",
+    );
+    world.found(Known::Password(true));
+    let [Effect::Bind(request)] = &world.effects[..] else { panic!("{:?}", world.effects) };
+    assert_eq!((request.tag.as_deref(), request.inline.len()), (Some("phone"), 1));
+    let answer = world.bind("alice@example.org/phone.1");
+    assert_eq!(
+        answer,
+        "<success xmlns='urn:xmpp:sasl:2'><authorization-identifier>alice@example.org/phone.1</authorization-identifier>\
+         <bound xmlns='urn:xmpp:bind:0'/></success><stream:features></stream:features>"
+    );
+    assert!(world.stream.is_bound());
+}
+
+#[test]
+fn an_alias_signs_in_as_its_account() {
+    let mut world = World::new(settings(), secure());
+    world.say(HEADER);
+    world.say("<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGFsaWNlAHNlY3JldA==</auth>");
+    world.tell(|stream, out| stream.handle_found_as(Known::Password(true), "alice.smith", out));
+    assert_eq!(world.stream.jid().map(Jid::as_str), Some("alice.smith@example.org"));
+}
+
+#[test]
+fn a_guesser_has_five_tries() {
+    let mut world = World::new(settings(), secure());
+    world.say(HEADER);
+    for turn in 1..=5 {
+        world.say(
+            "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGFsaWNlAHNlY3JldA==</auth>",
+        );
+        let answer = world.found(Known::Password(false));
+        assert!(answer.contains("<not-authorized/>"), "{answer}");
+        assert_eq!(answer.contains("policy-violation"), turn == 5, "{turn}: {answer}");
+    }
+    assert_eq!(world.effects, [Effect::Close]);
+    assert_eq!(world.say("<auth/>"), "");
+}
+
+#[test]
+fn who_could_not_be_checked_has_not_guessed() {
+    let mut world = World::new(settings(), secure());
+    world.say(HEADER);
+    for _ in 0..6 {
+        world.say(
+            "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGFsaWNlAHNlY3JldA==</auth>",
+        );
+        assert!(world.found(Known::Unavailable).contains("<temporary-auth-failure/>"));
+    }
+    assert_eq!((world.stream.failures(), &world.effects[..]), (0, &[][..]));
+}
+
+#[test]
+fn streams_that_cannot_be_are_told_why() {
+    let case = |text: &str, condition: &str| {
+        let mut world = World::new(settings(), secure());
+        let answer = world.say(text);
+        assert!(
+            answer.contains(&format!("<{condition} xmlns='urn:ietf:params:xml:ns:xmpp-streams'")),
+            "{answer}"
+        );
+        assert!(
+            answer.starts_with("<?xml") && answer.ends_with("</stream:error></stream:stream>"),
+            "{answer}"
+        );
+        assert_eq!(world.effects, [Effect::Close]);
+    };
+    case(&HEADER.replace("example.org", "nowhere.org"), "host-unknown");
+    case(&HEADER.replace("version='1.0'>", ">"), "unsupported-version");
+    case(&HEADER.replace("jabber:client", "jabber:server"), "invalid-namespace");
+    case("<a><b/>", "invalid-namespace");
+    case("GET / HTTP/1.1\r\n", "not-well-formed");
+    case(&format!("{HEADER}<message/>"), "not-authorized");
+    case(&format!("{HEADER}<!-- x -->"), "restricted-xml");
+    case(&format!("{HEADER}<a>{}", "x".repeat(limits::STANZA_BEFORE_AUTH)), "policy-violation");
+}
+
+#[test]
+fn nobody_speaks_for_another() {
+    for (from, is_own) in [
+        ("alice@example.org/desk", true),
+        ("Alice@example.org", true),
+        ("alice@example.org/phone", false),
+        ("bob@example.org", false),
+        ("@", false),
+    ] {
+        let mut world = World::signed_in();
+        let answer = world.say(&format!("<message from='{from}' to='bob@example.org'/>"));
+        assert_eq!(matches!(world.effects[..], [Effect::Stanza(_)]), is_own, "{from}");
+        assert_eq!(answer.contains("invalid-from"), !is_own, "{answer}");
+    }
+}
+
+#[test]
+fn what_is_no_stanza_goes_to_its_feature_or_ends_the_stream() {
+    let mut world = World::signed_in();
+    world.say("<r xmlns='urn:xmpp:sm:3'/><inactive xmlns='urn:xmpp:csi:0'/>");
+    assert!(matches!(&world.effects[..], [Effect::Nonza(r), Effect::Nonza(_)] if r.is("r", ns::SM)));
+    assert!(world.say("<what xmlns='urn:x'/>").contains("unsupported-stanza-type"));
+}
+
+#[test]
+fn a_session_is_taken_up_again() {
+    let mut world = World::new(settings(), secure());
+    world.say(HEADER);
+    world.say("<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGFsaWNlAHNlY3JldA==</auth>");
+    world.found(Known::Password(true));
+    world.say(HEADER);
+    world.say("<resume xmlns='urn:xmpp:sm:3' previd='abc' h='7'/>");
+    let user = Jid::parse("alice@example.org").unwrap();
+    assert_eq!(world.effects, [Effect::Resume { user, id: "abc".into(), seen: 7 }]);
+    let resumed = Element::new("resumed", ns::SM).with("previd", "abc");
+    let jid = Jid::parse("alice@example.org/desk").unwrap();
+    let answer = world.tell(|stream, out| stream.handle_bound(Bound::Resumed { jid, resumed }, out));
+    assert_eq!(answer, "<resumed xmlns='urn:xmpp:sm:3' previd='abc'/>");
+    assert!(world.stream.is_bound());
+}
+
+#[test]
+fn over_websocket_each_message_is_a_document() {
+    let mut stream = C2s::new(Arc::new(settings()), Framing::Messages, secure(), 1, "n".into());
+    let mut out = Outbox::default();
+    stream.handle_bytes(
+        b"<open xmlns='urn:ietf:params:xml:ns:xmpp-framing' to='example.org' version='1.0'/>",
+        &mut out,
+    );
+    let answer = String::from_utf8(std::mem::take(&mut out.bytes)).unwrap();
+    assert!(answer.starts_with("<open xmlns='urn:ietf:params:xml:ns:xmpp-framing'"), "{answer}");
+    assert!(answer.contains("<features xmlns='http://etherx.jabber.org/streams'>"), "{answer}");
+    assert_eq!(out.ends.len(), 2, "each is a message of its own");
+    assert!(answer[out.ends[0]..].starts_with("<features"), "{answer}");
+    out.ends.clear();
+    stream.handle_bytes(b"<close xmlns='urn:ietf:params:xml:ns:xmpp-framing'/>", &mut out);
+    assert_eq!(out.bytes, b"<close xmlns='urn:ietf:params:xml:ns:xmpp-framing'/>");
+    assert!(stream.was_closed());
+}
+
+#[test]
+fn scram_goes_through_the_stream() {
+    let mut world = World::new(settings(), secure());
+    world.say(HEADER);
+    let first = sasl::encode(b"n,,n=alice,r=abc");
+    world.say(&format!(
+        "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='SCRAM-SHA-256'>{first}</auth>"
+    ));
+    let find = Find::Keys { user: "alice".into(), hash: Hash::Sha256 };
+    assert_eq!(world.effects, [Effect::Find { find, domain: "example.org".into() }]);
+    let challenge = world.found(Known::Keys(sasl::derive(Hash::Sha256, "secret", b"salt", 10)));
+    assert!(challenge.starts_with("<challenge"), "{challenge}");
+    assert!(world.say("<abort xmlns='urn:ietf:params:xml:ns:xmpp-sasl'/>").contains("<aborted/>"));
+}

@@ -1,0 +1,149 @@
+//! What is archived (XEP-0441, once XEP-0313 §6).
+
+use stdx::Instant;
+
+use super::super::effect::{Change, Load, Loaded};
+use super::super::feature::{Answer, Iq};
+use super::super::{Host, Outbox, turn};
+use crate::stanza::{Condition, StanzaError};
+use crate::{Bare, Element, Jid, limits, ns};
+
+/// The node that keeps them. Nobody but its account reads nodes of that prefix.
+const NODE: &str = "private:urn:xmpp:mam:2#preferences";
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Whose {
+    #[default]
+    All,
+    Nobodys,
+    Contacts,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Preferences {
+    otherwise: Whose,
+    always: Vec<Jid>,
+    never: Vec<Jid>,
+}
+
+impl Preferences {
+    fn parse(prefs: &Element) -> Result<Preferences, StanzaError> {
+        let otherwise = match prefs.attr("default") {
+            Some("always") => Whose::All,
+            Some("never") => Whose::Nobodys,
+            Some("roster") => Whose::Contacts,
+            _ => {
+                let text = "the default is always, never or roster";
+                return Err(StanzaError::new(Condition::BadRequest, text));
+            }
+        };
+        Ok(Preferences { otherwise, always: jids(prefs, "always")?, never: jids(prefs, "never")? })
+    }
+
+    fn element(&self) -> Element {
+        let list = |name: &'static str, jids: &[Jid]| {
+            let jids = jids.iter().map(|jid| Element::new("jid", ns::MAM).text(jid.as_str()));
+            Element::new(name, ns::MAM).children(jids)
+        };
+        let otherwise = match self.otherwise {
+            Whose::All => "always",
+            Whose::Nobodys => "never",
+            Whose::Contacts => "roster",
+        };
+        Element::new("prefs", ns::MAM)
+            .with("default", otherwise)
+            .child(list("always", &self.always))
+            .child(list("never", &self.never))
+    }
+}
+
+fn jids(prefs: &Element, name: &str) -> Result<Vec<Jid>, StanzaError> {
+    let list = prefs.get(name, ns::MAM);
+    let jids = list.into_iter().flat_map(Element::elements).filter(|child| child.is("jid", ns::MAM));
+    let jids: Vec<Jid> = jids
+        .map(|jid| Jid::parse(jid.content().trim()))
+        .collect::<Result<_, _>>()
+        .map_err(|_| Condition::JidMalformed)?;
+    if jids.len() > limits::ARCHIVE_PREFERENCES {
+        return Err(StanzaError::new(Condition::PolicyViolation, "too many addresses in a list"));
+    }
+    Ok(jids)
+}
+
+/// An address without a resource stands for all of them.
+fn names(list: &[Jid], with: &Jid) -> bool {
+    list.iter().any(|jid| jid == with || jid.as_str() == with.bare_str())
+}
+
+pub(super) fn handle(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
+    let user = iq.to.bare();
+    if !iq.is_set {
+        let preferences = host.archive.preferences.get(&user).cloned().unwrap_or_default();
+        return Answer::Result(Some(preferences.element()));
+    }
+    if host.is_anonymous(&user) {
+        return Answer::Error(Condition::NotAllowed.into());
+    }
+    let preferences = match Preferences::parse(iq.payload) {
+        Ok(preferences) => preferences,
+        Err(error) => return Answer::Error(error),
+    };
+    let change = Change::Item {
+        owner: user.clone(),
+        node: NODE.into(),
+        id: "current".into(),
+        item: Some(Box::new(preferences.element())),
+        at: now,
+        keep: 1,
+    };
+    let iq = iq.iq.clone();
+    host.change(change, out, move |host, _, done, out| {
+        let answer = done.map_err(turn::not_written).map(|()| {
+            let element = preferences.element();
+            // Who left meanwhile has them read again.
+            if host.users.contains_key(&user) {
+                host.archive.preferences.insert(user, preferences);
+            }
+            Some(element)
+        });
+        host.answer(&iq, answer, out);
+    });
+    Answer::Later
+}
+
+impl Host {
+    pub(super) fn prefers_archived(&self, user: &Bare, with: &Jid) -> bool {
+        let Some(preferences) = self.archive.preferences.get(user) else { return true };
+        if names(&preferences.never, with) {
+            return false;
+        }
+        names(&preferences.always, with)
+            || match preferences.otherwise {
+                Whose::All => true,
+                Whose::Nobodys => false,
+                Whose::Contacts => {
+                    let contact = self.record_of(user).and_then(|record| record.contact(&with.bare()));
+                    contact.is_some_and(|contact| contact.is_listed)
+                }
+            }
+    }
+
+    /// Before an account's record is read, so that its first message finds them.
+    pub(in super::super) fn load_preferences(
+        &mut self,
+        user: &Bare,
+        out: &mut Outbox,
+        then: impl FnOnce(&mut Host, Instant, bool, &mut Outbox) + 'static,
+    ) {
+        let user = user.clone();
+        let load = Load::Items { owner: user.clone(), node: NODE.into() };
+        self.load(load, out, move |host, now, loaded, out| {
+            let Ok(Loaded::Items(items)) = loaded else { return then(host, now, false, out) };
+            let known = items.first().and_then(|(_, _, item)| Preferences::parse(item).ok());
+            if let Some(preferences) = known {
+                host.archive.preferences.insert(user, preferences);
+            }
+            then(host, now, true, out);
+        });
+    }
+}

@@ -1,0 +1,248 @@
+//! Everything a host can ask of the world.
+
+use stdx::Instant;
+
+use crate::c2s::Bound;
+use crate::{Bare, Element, Jid};
+
+/// A client's connection: the shard that holds it and its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Edge {
+    pub shard: u16,
+    pub connection: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ticket(pub u64);
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// The answer to `handle_bind` or `handle_resume`.
+    Bound {
+        edge: Edge,
+        bound: Bound,
+    },
+    /// Stanzas and other elements for a client, in order.
+    Deliver {
+        edge: Edge,
+        element: Element,
+    },
+    /// A stream error of this condition, and the end of the connection.
+    Close {
+        edge: Edge,
+        condition: &'static str,
+    },
+    /// Into `handle_routed` of the host that owns `to`, this one perhaps, or to another server.
+    Route(Box<Element>),
+    /// Answered by `handle_record`.
+    Load {
+        ticket: Ticket,
+        load: Load,
+    },
+    Change {
+        ticket: Ticket,
+        change: Change,
+    },
+    /// For a phone of the account: the body of a chat message. Said once for each, when it could not be delivered to a
+    /// session.
+    Text {
+        from: Jid,
+        to: Bare,
+        body: Box<str>,
+    },
+}
+
+/// What can be read. All of one account, room or service.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Load {
+    /// `Loaded::User`; nobody: `None`.
+    User { user: Bare },
+    /// `Loaded::Items`.
+    Items { owner: Bare, node: Box<str> },
+    /// The names of an owner's nodes with their configuration: `Loaded::Items`, whose ids are the nodes' names.
+    Nodes { owner: Bare },
+    /// `Loaded::Stanzas`, the oldest first.
+    Offline { user: Bare },
+    /// `Loaded::Page`.
+    Archive { owner: Bare, query: Box<Query> },
+    /// `Loaded::Room`; `None` where there is none.
+    Room { room: Bare },
+    /// A place for a file that a user may upload, once: `Loaded::Slot`. Names and types are checked; the name is for the
+    /// address, and where the file is kept has nothing of it.
+    Slot { user: Bare, name: Box<str>, size: u64, kind: Box<str> },
+    /// For all hosts of the server: each performs it (`Host::act`), and `Loaded::Acted` has the sum (`Acted::merge`).
+    Act(Box<Act>),
+    /// All rooms of a service that are listed: `Loaded::Items`, whose ids are the rooms' addresses.
+    Rooms { domain: Box<str> },
+}
+
+/// Of an archive (XEP-0313).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Query {
+    pub with: Option<Jid>,
+    pub since: Option<Instant>,
+    pub until: Option<Instant>,
+    /// Ids of a page's neighbours.
+    pub after: Option<Box<str>>,
+    pub before: Option<Box<str>>,
+    /// The last page when nothing else is said.
+    pub from_end: bool,
+    pub ids: Vec<Box<str>>,
+    pub max: u32,
+}
+
+/// What can be written. A change is whole or not at all.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// `None` removes the contact. `version` is the roster's afterwards.
+    Roster { user: Bare, contact: Bare, item: Option<RosterItem>, version: u64 },
+    /// All of them.
+    Blocked { user: Bare, blocked: Vec<Jid> },
+    /// When the last session ended, and its last words.
+    LastSeen { user: Bare, at: Instant, status: Box<str> },
+    /// Kept until the user is back.
+    Offline { user: Bare, at: Instant, stanza: Box<Element> },
+    /// Those of these ids; all when there are none.
+    ForgetOffline { user: Bare, ids: Vec<u64> },
+    /// `with` is whom it was from or to. Ids sort by time.
+    Archive { owner: Bare, id: Box<str>, with: Jid, at: Instant, stanza: Box<Element> },
+    /// A node's item: PEP, pubsub, private data (`private:NAMESPACE`), the vCard (`vcard-temp`). Keeps the newest
+    /// `keep`; `None` removes.
+    Item { owner: Bare, node: Box<str>, id: Box<str>, item: Option<Box<Element>>, at: Instant, keep: u32 },
+    /// A node with its configuration; `None` removes it with its items.
+    Node { owner: Bare, node: Box<str>, config: Option<Box<Element>> },
+    /// `None` removes it with its history.
+    Room { room: Bare, config: Option<Box<Element>> },
+}
+
+/// One contact.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RosterItem {
+    pub name: Option<Box<str>>,
+    pub subscription: Subscription,
+    /// We asked and have no answer.
+    pub ask: bool,
+    /// We approve before we are asked (RFC 6121 §3.4).
+    pub approved: bool,
+    /// They asked and have no answer: their stanza (RFC 6121 §3.1.3). Such a contact may be in no list of the user's.
+    pub asked: Option<Box<Element>>,
+    /// The user put it there, or answered it.
+    pub is_listed: bool,
+    pub groups: Vec<Box<str>>,
+    /// The roster's version when it changed last.
+    pub version: u64,
+}
+
+/// Who gets whose presence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Subscription {
+    #[default]
+    None,
+    /// We get theirs.
+    To,
+    /// They get ours.
+    From,
+    Both,
+}
+
+impl Subscription {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Subscription::None => "none",
+            Subscription::To => "to",
+            Subscription::From => "from",
+            Subscription::Both => "both",
+        }
+    }
+
+    pub fn has_to(self) -> bool {
+        matches!(self, Subscription::To | Subscription::Both)
+    }
+
+    pub fn has_from(self) -> bool {
+        matches!(self, Subscription::From | Subscription::Both)
+    }
+
+    pub fn new(to: bool, from: bool) -> Subscription {
+        match (to, from) {
+            (false, false) => Subscription::None,
+            (true, false) => Subscription::To,
+            (false, true) => Subscription::From,
+            (true, true) => Subscription::Both,
+        }
+    }
+}
+
+/// All that a host needs of an account while somebody is signed in.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UserRecord {
+    pub roster: Vec<(Bare, RosterItem)>,
+    pub roster_version: u64,
+    pub blocked: Vec<Jid>,
+    pub last_seen: Option<(Instant, Box<str>)>,
+    /// Messages that wait.
+    pub offline: u32,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Loaded {
+    /// Of a change.
+    Done,
+    User(Option<Box<UserRecord>>),
+    /// Id, when it was published, and the item.
+    Items(Vec<(Box<str>, Instant, Element)>),
+    /// Id, when it came, and the stanza.
+    Stanzas(Vec<(u64, Instant, Element)>),
+    Page(Page),
+    Room(Option<Box<Element>>),
+    Slot(Box<Slot>),
+    Acted(Acted),
+}
+
+/// What administrators do to the whole server.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Act {
+    /// Counts available sessions of a domain, and names so many of them.
+    Online { domain: Box<str>, max: u32 },
+    /// To each of them.
+    Announce { domain: Box<str>, message: Box<Element> },
+    /// Ends sessions of these accounts, or these sessions.
+    End { who: Vec<Jid> },
+    /// It is in the record already.
+    Motd { domain: Box<str>, message: Option<Box<Element>> },
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Acted {
+    pub sessions: Vec<Jid>,
+    /// Sessions that it is about.
+    pub count: u64,
+}
+
+/// Where a file goes, and where it will be (XEP-0363).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Slot {
+    /// `https://…`, as `get`.
+    pub put: Box<str>,
+    pub get: Box<str>,
+    /// Of the request: `Authorization`, `Cookie` or `Expires` (XEP-0363 §5).
+    pub headers: Vec<(Box<str>, Box<str>)>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Page {
+    pub stanzas: Vec<(Box<str>, Instant, Element)>,
+    /// Nothing is beyond it.
+    pub is_complete: bool,
+    pub total: Option<u64>,
+    /// Of an id in the query that is in no archive: `item-not-found`.
+    pub is_unknown: bool,
+}
+
+/// The record could not be read or written, or the change is not possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordError {
+    /// Full, busy, broken: try later.
+    Unavailable,
+    NotFound,
+}

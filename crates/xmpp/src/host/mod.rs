@@ -1,0 +1,240 @@
+//! The accounts, rooms and services of one shard: who is signed in, what they have, and where stanzas go.
+//!
+//! A host owns the addresses whose bucket is its shard's. Sessions of other shards' connections reach it by [`Edge`];
+//! stanzas of other hosts and other servers by [`Host::handle_routed`]. One feature, one file; each has its state in
+//! a field of its own, and none looks into another's.
+
+pub mod effect;
+mod feature;
+mod route;
+pub mod session;
+#[cfg(test)]
+mod tests;
+pub mod user;
+
+pub mod archive;
+pub mod blocking;
+pub mod caps;
+mod carbons;
+mod commands;
+mod csi;
+mod disco;
+pub mod extdisco;
+mod handled;
+mod hints;
+mod last;
+mod muc;
+mod offline;
+mod ping;
+mod presence;
+mod private;
+mod pubsub;
+mod push;
+mod roster;
+mod sm;
+mod turn;
+pub mod upload;
+mod vcard;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use stdx::Instant;
+use stdx::rng::Rng;
+use stdx::slab::{Key, Slab};
+
+pub use effect::{Change, Edge, Effect, Load, Loaded, RecordError, Ticket};
+pub use feature::{Level, Specification, specifications};
+pub use muc::RoomCreation;
+
+use crate::{Bare, Element, Jid};
+use session::Session;
+use user::User;
+
+/// The same for all hosts of a server.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where accounts are.
+    pub domains: Vec<Box<str>>,
+    /// `conference.` before each of them, unless told otherwise.
+    pub rooms: Box<str>,
+    pub software: Box<str>,
+    pub version: Box<str>,
+    /// How long a session may be without a connection (XEP-0198).
+    pub resume_for: std::time::Duration,
+    /// Contact addresses of the operator by kind (XEP-0157): `abuse-addresses`, `mailto:…`.
+    pub contacts: Vec<(Box<str>, Box<str>)>,
+    pub room_creation: RoomCreation,
+    /// `None`: nobody uploads (XEP-0363).
+    pub uploads: Option<upload::Uploads>,
+    /// XEP-0215.
+    pub services: Vec<extdisco::Service>,
+    /// Who may run administrators' commands (XEP-0133).
+    pub admins: Vec<Bare>,
+    /// When the server began, for its uptime (XEP-0012).
+    pub started: Instant,
+}
+
+impl Settings {
+    pub fn is_local(&self, domain: &str) -> bool {
+        self.domains.iter().any(|known| **known == *domain)
+    }
+
+    /// The domain whose rooms those are.
+    pub fn rooms_of<'a>(&self, domain: &'a str) -> Option<&'a str> {
+        let rest = domain.strip_prefix(&*self.rooms)?.strip_prefix('.')?;
+        self.is_local(rest).then_some(rest)
+    }
+}
+
+pub type Outbox = Vec<Effect>;
+
+/// What goes on with an answer of the record, and for whom.
+type Pending = Box<dyn FnOnce(&mut Host, Instant, Result<Loaded, RecordError>, &mut Outbox)>;
+
+pub struct Host {
+    settings: Arc<Settings>,
+    rng: Rng,
+    sessions: Slab<Session>,
+    by_edge: HashMap<Edge, Key>,
+    users: HashMap<Bare, User>,
+    pending: HashMap<Ticket, Pending>,
+    last_ticket: u64,
+    /// Sessions that wait to be resumed, the earliest deadline first.
+    sleeping: VecDeque<(Instant, Key)>,
+    turns: turn::Turns,
+    handling: handled::Handling,
+    remembered: sm::Remembered,
+    offline: offline::Offline,
+    archive: archive::Archive,
+    caps: caps::Caps,
+    rooms: muc::Rooms,
+    pubsub: pubsub::PubSub,
+    avatars: vcard::Avatars,
+    commands: commands::Commands,
+    push: push::Push,
+    upload: upload::Upload,
+}
+
+impl Host {
+    pub fn new(settings: Arc<Settings>, seed: [u8; 32]) -> Host {
+        Host {
+            settings,
+            rng: Rng::from_seed(seed),
+            sessions: Slab::new(),
+            by_edge: HashMap::new(),
+            users: HashMap::new(),
+            pending: HashMap::new(),
+            last_ticket: 0,
+            sleeping: VecDeque::new(),
+            turns: turn::Turns::default(),
+            handling: handled::Handling::default(),
+            remembered: sm::Remembered::default(),
+            offline: offline::Offline::default(),
+            archive: archive::Archive::default(),
+            caps: caps::Caps::default(),
+            rooms: muc::Rooms::default(),
+            pubsub: pubsub::PubSub::default(),
+            avatars: vcard::Avatars::default(),
+            commands: commands::Commands::default(),
+            push: push::Push::default(),
+            upload: upload::Upload::default(),
+        }
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// From now on these: a domain was added, or another key of the configuration changed.
+    pub fn reload(&mut self, settings: Arc<Settings>) {
+        self.settings = settings;
+    }
+
+    /// Sessions, those that wait to be resumed among them.
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Asks the record; `then` goes on with the answer.
+    fn load(
+        &mut self,
+        load: Load,
+        out: &mut Outbox,
+        then: impl FnOnce(&mut Host, Instant, Result<Loaded, RecordError>, &mut Outbox) + 'static,
+    ) {
+        self.last_ticket += 1;
+        let ticket = Ticket(self.last_ticket);
+        self.pending.insert(ticket, Box::new(then));
+        out.push(Effect::Load { ticket, load });
+    }
+
+    /// Changes the record; `then` goes on once it is on disk.
+    fn change(
+        &mut self,
+        change: Change,
+        out: &mut Outbox,
+        then: impl FnOnce(&mut Host, Instant, Result<(), RecordError>, &mut Outbox) + 'static,
+    ) {
+        self.last_ticket += 1;
+        let ticket = Ticket(self.last_ticket);
+        let then = move |host: &mut Host, now, result: Result<Loaded, _>, out: &mut Outbox| {
+            then(host, now, result.map(drop), out);
+        };
+        self.pending.insert(ticket, Box::new(then));
+        out.push(Effect::Change { ticket, change });
+    }
+
+    /// The answer to `Load` or `Change`.
+    pub fn handle_record(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        result: Result<Loaded, RecordError>,
+        out: &mut Outbox,
+    ) {
+        if let Some(then) = self.pending.remove(&ticket) {
+            then(self, now, result, out);
+        }
+    }
+
+    pub fn deadline(&self) -> Option<Instant> {
+        let sleeping = self.sleeping.front().map(|(until, _)| *until);
+        [sleeping, self.rooms.deadline(), self.pubsub.deadline()].into_iter().flatten().min()
+    }
+
+    pub fn expire(&mut self, now: Instant, out: &mut Outbox) {
+        while let Some((until, key)) = self.sleeping.front().copied().filter(|(until, _)| *until <= now) {
+            self.sleeping.pop_front();
+            let is_over = self.sessions.get(key).is_some_and(|session| session.sleeps_until == Some(until));
+            if is_over {
+                self.end_session(now, key, out);
+            }
+        }
+        self.expire_rooms(now, out);
+    }
+
+    /// An unpredictable name: of a stanza, a session, a resource.
+    fn token(&mut self) -> String {
+        format!("{:016x}{:016x}", self.rng.next_u64(), self.rng.next_u64())
+    }
+
+    /// To whoever has that address: a session here, another host, another server. Its `to` says where.
+    fn route(&mut self, mut stanza: Element, out: &mut Outbox) {
+        self.unmark_abroad(&mut stanza, out);
+        out.push(Effect::Route(Box::new(stanza)));
+    }
+
+    /// To one session, unconditionally.
+    fn deliver(&mut self, now: Instant, key: Key, stanza: Element, out: &mut Outbox) {
+        self.session_deliver(now, key, stanza, out);
+    }
+
+    fn session_of(&self, jid: &Jid) -> Option<Key> {
+        let user = self.users.get(&jid.bare())?;
+        user.sessions
+            .iter()
+            .copied()
+            .find(|key| self.sessions.get(*key).is_some_and(|session| session.jid == *jid))
+    }
+}

@@ -1,0 +1,356 @@
+//! Messages for who is not there (XEP-0160), and choosing among them (XEP-0013).
+
+use std::collections::{HashMap, HashSet};
+
+use stdx::Instant;
+use stdx::slab::Key;
+
+use super::effect::{Change, Effect, Load, Loaded, RecordError};
+use super::feature::{Answer, At, Feature, Handle, Iq, Level, Specification};
+use super::{Host, Outbox, hints, sm, turn};
+use crate::stanza::{self, Condition, StanzaError};
+use crate::{Bare, Element, Jid, limits, ns};
+
+const FILE: &str = "crates/xmpp/src/host/offline.rs";
+
+pub(super) const FEATURE: Feature = Feature {
+    specifications: &[
+        Specification {
+            name: "XEP-0160",
+            title: "Best Practices for Handling Offline Messages",
+            version: "1.0.1",
+            level: Level::Complete,
+            file: FILE,
+            note: "",
+        },
+        Specification {
+            name: "XEP-0013",
+            title: "Flexible Offline Message Retrieval",
+            version: "1.2",
+            level: Level::Complete,
+            file: FILE,
+            note: "",
+        },
+        Specification {
+            name: "XEP-0203",
+            title: "Delayed Delivery",
+            version: "2.0",
+            level: Level::Complete,
+            file: FILE,
+            note: "",
+        },
+    ],
+    account: &[ns::OFFLINE],
+    server: &["msgoffline", ns::OFFLINE],
+    handles: &[Handle { at: At::Own, name: "offline", ns: ns::OFFLINE, run: flexible }],
+};
+
+/// Accounts whose messages are on their way to the record or from it.
+#[derive(Default)]
+pub(super) struct Offline {
+    writing: HashMap<Bare, u32>,
+    reading: HashSet<Bare>,
+}
+
+/// With the time it came, unless we said it already (XEP-0203).
+pub(super) fn delayed(mut message: Element, at: Instant, domain: &str) -> Element {
+    let is_ours = |child: &Element| child.is("delay", ns::DELAY) && child.attr("from") == Some(domain);
+    if !message.elements().any(is_ours) {
+        let delay = Element::new("delay", ns::DELAY);
+        message.push(delay.with("from", domain).with("stamp", crate::time::stamp(at)));
+    }
+    message
+}
+
+impl Host {
+    /// Nobody can take it now.
+    pub(super) fn keep_message(
+        &mut self,
+        now: Instant,
+        from: &Jid,
+        user: &Bare,
+        message: Element,
+        out: &mut Outbox,
+    ) {
+        if hints::has_body(&message) && !self.is_anonymous(user) {
+            let body = message.content_of("body", ns::CLIENT).unwrap_or_default();
+            out.push(Effect::Text { from: from.clone(), to: user.clone(), body: (&*body).into() });
+        }
+        if !hints::is_worth_keeping(&message) {
+            return;
+        }
+        if self.is_pushed(user, &message) {
+            self.push_message(now, user, true, out);
+        }
+        self.keep(now, user, message, out);
+    }
+
+    /// It was for a session that has ended, and perhaps never had it. It goes to those that have not had it either, or
+    /// is kept.
+    pub(super) fn message_undelivered(
+        &mut self,
+        now: Instant,
+        at: Instant,
+        session: &Jid,
+        message: Element,
+        out: &mut Outbox,
+    ) {
+        let is_told = |child: &Element| matches!(child.ns(), ns::CARBONS | ns::MAM);
+        if !hints::is_worth_keeping(&message) || message.elements().any(is_told) {
+            return;
+        }
+        let user = session.bare();
+        let able = self.able(&user);
+        if able.is_empty() {
+            return self.keep(at, &user, message, out);
+        }
+        let was_alone = message.attr("to") == Some(session.as_str());
+        let has_not = |key: &Key| {
+            let other = self.sessions.get(*key);
+            other.is_some_and(|other| other.began >= at || (was_alone && !other.has_carbons))
+        };
+        let others: Vec<Key> = able.into_iter().filter(has_not).collect();
+        let message = delayed(message, at, user.domain());
+        self.deliver_to_all(now, &others, message, out);
+    }
+
+    fn keep(&mut self, at: Instant, user: &Bare, message: Element, out: &mut Outbox) {
+        let waiting = self.record_of(user).map(|record| record.offline);
+        if self.is_anonymous(user) || waiting.is_none_or(|waiting| waiting >= limits::OFFLINE) {
+            // XEP-0160 §2.
+            return self.refuse(&message, &Condition::ServiceUnavailable.into(), out);
+        }
+        *self.offline.writing.entry(user.clone()).or_default() += 1;
+        let hold = self.hold();
+        let change = Change::Offline { user: user.clone(), at, stanza: Box::new(message.clone()) };
+        let user = user.clone();
+        self.change(change, out, move |host, now, result, out| {
+            if let Some(writing) = host.offline.writing.get_mut(&user) {
+                *writing -= 1;
+                if *writing == 0 {
+                    host.offline.writing.remove(&user);
+                }
+            }
+            match result {
+                Ok(()) => host.offline_kept(now, &user, out),
+                Err(error) => host.refuse(&message, &turn::not_written(error), out),
+            }
+            host.release(hold, out);
+            host.forget_user(&user);
+        });
+    }
+
+    /// Somebody may have come while it was written.
+    fn offline_kept(&mut self, now: Instant, user: &Bare, out: &mut Outbox) {
+        if let Some(record) = self.record_mut(user) {
+            record.offline += 1;
+        }
+        if let Some(key) = self.able(user).first() {
+            self.offline_deliver(now, *key, out);
+        }
+    }
+
+    /// The account has to stay in memory, where its messages are counted.
+    pub(super) fn is_keeping(&self, user: &Bare) -> bool {
+        self.offline.writing.contains_key(user) || self.offline.reading.contains(user)
+    }
+
+    /// A session has said that it can be reached: what waits is for it (XEP-0160 §2).
+    pub(super) fn offline_deliver(&mut self, _now: Instant, key: Key, out: &mut Outbox) {
+        let Some(session) = self.sessions.get(key) else { return };
+        if !session.is_available() || session.priority < 0 || session.takes_offline {
+            return;
+        }
+        let user = session.jid.bare();
+        if self.record_of(&user).is_none_or(|record| record.offline == 0)
+            || !self.offline.reading.insert(user.clone())
+        {
+            return;
+        }
+        self.load(Load::Offline { user: user.clone() }, out, move |host, now, loaded, out| {
+            // It may have gone, and another may have come.
+            let key = Some(key).filter(|key| host.sessions.contains(*key));
+            let key = key.or_else(|| host.able(&user).first().copied());
+            let (Some(key), Ok(Loaded::Stanzas(messages))) = (key, loaded) else {
+                host.offline.reading.remove(&user);
+                return host.forget_user(&user);
+            };
+            let (mut ids, mut room) = (Vec::new(), limits::OFFLINE_BYTES);
+            for (id, at, message) in messages {
+                let weight = sm::weight(&message);
+                if weight > room && !ids.is_empty() {
+                    break;
+                }
+                room = room.saturating_sub(weight);
+                ids.push(id);
+                host.deliver(now, key, delayed(message, at, user.domain()), out);
+            }
+            if ids.is_empty() {
+                host.offline.reading.remove(&user);
+                return host.forget_user(&user);
+            }
+            host.offline_forget(&user, ids, out, move |host, now, done, out| {
+                // Who acknowledges gets the rest then.
+                if done.is_ok() && host.sm_waiting(key, |_| true) == 0 {
+                    host.offline_deliver(now, key, out);
+                }
+            });
+        });
+    }
+
+    fn offline_forget(
+        &mut self,
+        user: &Bare,
+        ids: Vec<u64>,
+        out: &mut Outbox,
+        then: impl FnOnce(&mut Host, Instant, Result<(), RecordError>, &mut Outbox) + 'static,
+    ) {
+        self.offline.reading.insert(user.clone());
+        let (user, count) = (user.clone(), ids.len() as u32);
+        let is_all = ids.is_empty();
+        self.change(Change::ForgetOffline { user: user.clone(), ids }, out, move |host, now, done, out| {
+            host.offline.reading.remove(&user);
+            // When it failed they come once more: better twice than never.
+            if done.is_ok()
+                && let Some(record) = host.record_mut(&user)
+            {
+                record.offline = if is_all { 0 } else { record.offline.saturating_sub(count) };
+            }
+            then(host, now, done, out);
+            host.forget_user(&user);
+        });
+    }
+
+    /// Sessions that take messages which are for the account.
+    pub(super) fn able(&self, user: &Bare) -> Vec<Key> {
+        self.available(user).filter(|(_, priority)| *priority >= 0).map(|(key, _)| key).collect()
+    }
+
+    /// XEP-0013 §2.1 and §2.2: the client asks what waits before it is available, and so wants to choose.
+    pub(super) fn offline_disco(&mut self, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
+        let user = iq.to.bare();
+        if iq.is_set || iq.from.bare() != user {
+            return Answer::Error(Condition::BadRequest.into());
+        }
+        if let Some(session) = iq.session.and_then(|key| self.sessions.get_mut(key)) {
+            session.takes_offline = true;
+        }
+        let (iq, wants_items) = (iq.iq.clone(), iq.payload.ns() == ns::DISCO_ITEMS);
+        self.load(Load::Offline { user: user.clone() }, out, move |host, _, loaded, out| {
+            let answer = match loaded {
+                Ok(Loaded::Stanzas(messages)) if wants_items => Ok(Some(headers(&user, &messages))),
+                Ok(Loaded::Stanzas(messages)) => Ok(Some(count(messages.len()))),
+                _ => Err(turn::not_written(RecordError::Unavailable)),
+            };
+            host.answer(&iq, answer, out);
+        });
+        Answer::Later
+    }
+}
+
+fn node_of(id: u64) -> String {
+    format!("{id:020}")
+}
+
+fn headers(user: &Bare, messages: &[(u64, Instant, Element)]) -> Element {
+    let item = |(id, _, message): &(u64, Instant, Element)| {
+        Element::new("item", ns::DISCO_ITEMS)
+            .with("jid", user.as_str())
+            .with("node", node_of(*id))
+            .with_opt("name", message.attr("from"))
+    };
+    Element::new("query", ns::DISCO_ITEMS).with("node", ns::OFFLINE).children(messages.iter().map(item))
+}
+
+fn count(messages: usize) -> Element {
+    let field = |var: &'static str, value: String| {
+        Element::new("field", ns::DATA).with("var", var).child(Element::new("value", ns::DATA).text(value))
+    };
+    let form = Element::new("x", ns::DATA)
+        .with("type", "result")
+        .child(field("FORM_TYPE", ns::OFFLINE.to_owned()).with("type", "hidden"))
+        .child(field("number_of_messages", messages.to_string()));
+    Element::new("query", ns::DISCO_INFO)
+        .with("node", ns::OFFLINE)
+        .child(
+            Element::new("identity", ns::DISCO_INFO)
+                .with("category", "automation")
+                .with("type", "message-list"),
+        )
+        .child(Element::new("feature", ns::DISCO_INFO).with("var", ns::OFFLINE))
+        .child(form)
+}
+
+/// XEP-0013 §2.3 to §2.7.
+fn flexible(host: &mut Host, _now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
+    let has = |name: &str| iq.payload.get(name, ns::OFFLINE).is_some();
+    let is_wanted = |action: &'static str| {
+        let items = iq.payload.elements().filter(move |item| item.attr("action") == Some(action));
+        items.filter_map(|item| item.attr("node")?.parse().ok()).collect::<Vec<u64>>()
+    };
+    let Some(key) = iq.session else { return Answer::Error(Condition::NotAllowed.into()) };
+    let (view, remove) = (is_wanted("view"), is_wanted("remove"));
+    match iq.is_set {
+        false if has("fetch") => host.offline_view(key, iq, None, out),
+        false if !view.is_empty() => host.offline_view(key, iq, Some(view), out),
+        true if has("purge") => host.offline_remove(iq, Vec::new(), out),
+        true if !remove.is_empty() => host.offline_remove(iq, remove, out),
+        _ => return Answer::Error(Condition::BadRequest.into()),
+    }
+    Answer::Later
+}
+
+impl Host {
+    fn offline_view(&mut self, key: Key, iq: &Iq<'_>, wanted: Option<Vec<u64>>, out: &mut Outbox) {
+        let (user, iq) = (iq.to.bare(), iq.iq.clone());
+        self.load(Load::Offline { user: user.clone() }, out, move |host, now, loaded, out| {
+            let Ok(Loaded::Stanzas(messages)) = loaded else {
+                return host.refuse(&iq, &turn::not_written(RecordError::Unavailable), out);
+            };
+            let is_there = |id: &u64| messages.iter().any(|(known, _, _)| known == id);
+            if !wanted.iter().flatten().all(is_there) {
+                return host.refuse(&iq, &Condition::ItemNotFound.into(), out);
+            }
+            for (id, at, message) in messages {
+                if wanted.as_ref().is_none_or(|wanted| wanted.contains(&id)) {
+                    let item = Element::new("item", ns::OFFLINE).with("node", node_of(id));
+                    let message = message.child(Element::new("offline", ns::OFFLINE).child(item));
+                    host.deliver(now, key, delayed(message, at, user.domain()), out);
+                }
+            }
+            host.answer(&iq, Ok(None), out);
+        });
+    }
+
+    /// All, when none is named.
+    fn offline_remove(&mut self, iq: &Iq<'_>, ids: Vec<u64>, out: &mut Outbox) {
+        let (user, iq) = (iq.to.bare(), iq.iq.clone());
+        if ids.len() > limits::OFFLINE as usize {
+            let error = StanzaError::new(Condition::PolicyViolation, "more messages than can be there");
+            return self.refuse(&iq, &error, out);
+        }
+        if ids.is_empty() {
+            return self.offline_removed(&user, iq, ids, out);
+        }
+        self.load(Load::Offline { user: user.clone() }, out, move |host, _, loaded, out| {
+            let Ok(Loaded::Stanzas(messages)) = loaded else {
+                return host.refuse(&iq, &turn::not_written(RecordError::Unavailable), out);
+            };
+            if !ids.iter().all(|id| messages.iter().any(|(known, _, _)| known == id)) {
+                return host.refuse(&iq, &Condition::ItemNotFound.into(), out);
+            }
+            host.offline_removed(&user, iq, ids, out);
+        });
+    }
+
+    fn offline_removed(&mut self, user: &Bare, iq: Element, ids: Vec<u64>, out: &mut Outbox) {
+        self.offline_forget(user, ids, out, move |host, _, done, out| {
+            host.answer(&iq, done.map(|()| None).map_err(turn::not_written), out);
+        });
+    }
+}
+
+/// Whom a message is from, when it says that rightly.
+pub(super) fn sender(message: &Element) -> Option<Jid> {
+    stanza::from(message).ok().flatten()
+}

@@ -1,0 +1,270 @@
+//! Private data (XEP-0049), and bookmarks that are the same there (XEP-0048) and as items (XEP-0402).
+
+use std::collections::BTreeMap;
+
+use stdx::Instant;
+
+use super::effect::{Change, Load};
+use super::feature::{Answer, At, Feature, Handle, Iq, Level, Specification};
+use super::pubsub::{Publication, items_of};
+use super::turn::not_written;
+use super::{Host, Outbox};
+use crate::stanza::{Condition, StanzaError};
+use crate::{Bare, Element, Jid, limits, ns};
+
+const FILE: &str = "crates/xmpp/src/host/private.rs";
+
+pub(super) const FEATURE: Feature = Feature {
+    specifications: &[
+        Specification {
+            name: "XEP-0049",
+            title: "Private XML Storage",
+            version: "1.2",
+            level: Level::Complete,
+            file: FILE,
+            note: "",
+        },
+        Specification {
+            name: "XEP-0048",
+            title: "Bookmarks",
+            version: "1.2",
+            level: Level::Partial,
+            file: FILE,
+            note: "in private data; rooms are converted from and to XEP-0402",
+        },
+        Specification {
+            name: "XEP-0402",
+            title: "PEP Native Bookmarks",
+            version: "1.2.0",
+            level: Level::Complete,
+            file: FILE,
+            note: "with #compat",
+        },
+    ],
+    account: &[ns::PRIVATE, ns::BOOKMARKS_COMPAT],
+    server: &[ns::PRIVATE],
+    handles: &[Handle { at: At::Own, name: "query", ns: ns::PRIVATE, run: private }],
+};
+
+/// XEP-0402 §3: as clients make the node.
+const BOOKMARKS_NODE: &[(&str, &str)] = &[
+    ("pubsub#persist_items", "true"),
+    ("pubsub#max_items", "max"),
+    ("pubsub#send_last_published_item", "never"),
+    ("pubsub#access_model", "whitelist"),
+];
+
+fn private(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
+    let user = iq.from.bare();
+    // XEP-0049 §3: one element, in a namespace that is no stanza's.
+    let (Some(data), 1) = (iq.payload.first(), iq.payload.elements().count()) else {
+        return Answer::Error(Condition::BadRequest.into());
+    };
+    let is_reserved = data.ns().is_empty() || data.ns().starts_with("jabber:") || data.ns() == ns::VCARD;
+    if is_reserved || data.ns().len() > limits::NODE_NAME {
+        let text = "private data of that namespace is not possible";
+        return Answer::Error(StanzaError::new(Condition::NotAcceptable, text));
+    }
+    if host.is_anonymous(&user) {
+        return Answer::Error(StanzaError::new(Condition::NotAllowed, "anonymous accounts store nothing"));
+    }
+    if !iq.is_set {
+        host.private_asked(&user, iq.iq, data, out);
+    } else if data.to_bytes(ns::CLIENT).len() > limits::ITEM {
+        return Answer::Error(StanzaError::new(Condition::NotAcceptable, "that is too much data"));
+    } else if data.is("storage", ns::OLD_BOOKMARKS) {
+        host.set_bookmarks(now, &user, iq.iq, data, out);
+    } else {
+        host.set_private(now, &user, (iq.iq, data), out, |_, _, _| {});
+    }
+    Answer::Later
+}
+
+/// As the record has it: data of one namespace and name.
+fn place(data: &Element) -> (Box<str>, Box<str>) {
+    (format!("private:{}", data.ns()).into(), data.name().into())
+}
+
+fn query(data: Element) -> Element {
+    Element::new("query", ns::PRIVATE).child(data)
+}
+
+impl Host {
+    fn private_asked(&mut self, user: &Bare, iq: &Element, data: &Element, out: &mut Outbox) {
+        let ((node, name), question) = (place(data), iq.clone());
+        // Who has stored nothing gets back what he asked with (XEP-0049 §2.3).
+        let asked = data.clone();
+        let user = user.clone();
+        self.load(Load::Items { owner: user.clone(), node }, out, move |host, _, result, out| {
+            let stored = items_of(result).map(|rows| {
+                let row = rows.into_iter().find(|(id, _, _)| *id == name);
+                row.map_or(asked, |(_, _, item)| item)
+            });
+            match stored {
+                Ok(data) if data.is("storage", ns::OLD_BOOKMARKS) => {
+                    host.bookmarks_asked(&user, question, data, out);
+                }
+                Ok(data) => host.answer(&question, Ok(Some(query(data))), out),
+                Err(error) => host.refuse(&question, &error, out),
+            }
+        });
+    }
+
+    fn set_private(
+        &mut self,
+        now: Instant,
+        user: &Bare,
+        (iq, data): (&Element, &Element),
+        out: &mut Outbox,
+        then: impl FnOnce(&mut Host, Instant, &mut Outbox) + 'static,
+    ) {
+        let ((node, id), question) = (place(data), iq.clone());
+        let item = Some(Box::new(data.clone()));
+        let change =
+            Change::Item { owner: user.clone(), node, id, item, at: now, keep: limits::PRIVATE_NAMES };
+        self.change(change, out, move |host, now, result, out| {
+            let is_done = result.is_ok();
+            host.answer(&question, result.map(|()| None).map_err(not_written), out);
+            if is_done {
+                then(host, now, out);
+            }
+        });
+    }
+
+    /// Rooms are the items' to tell, the rest is as it was stored.
+    fn bookmarks_asked(&mut self, user: &Bare, question: Element, mut stored: Element, out: &mut Outbox) {
+        let load = Load::Items { owner: user.clone(), node: ns::BOOKMARKS.into() };
+        self.load(load, out, move |host, _, result, out| {
+            let answer = items_of(result).map(|rows| {
+                stored.remove_children(|child| child.is("conference", ns::OLD_BOOKMARKS));
+                let rooms = rows.iter().filter_map(|(room, _, item)| to_old(room, item.first()?));
+                Some(query(stored.children(rooms)))
+            });
+            host.answer(&question, answer, out);
+        });
+    }
+
+    /// What changed is published, what is gone is taken back (XEP-0402 §5).
+    fn set_bookmarks(&mut self, now: Instant, user: &Bare, iq: &Element, data: &Element, out: &mut Outbox) {
+        let rooms = data.elements().filter(|child| child.is("conference", ns::OLD_BOOKMARKS));
+        let mut wanted: BTreeMap<Box<str>, &Element> = BTreeMap::new();
+        for room in rooms {
+            let jid = room.attr("jid").and_then(|jid| Bare::parse(jid).ok());
+            let Some(jid) = jid else {
+                let error = StanzaError::new(Condition::BadRequest, "a bookmark's jid is no room's address");
+                return self.refuse(iq, &error, out);
+            };
+            wanted.insert(jid.as_str().into(), room);
+        }
+        let wanted: BTreeMap<Box<str>, Element> =
+            wanted.into_iter().map(|(jid, room)| (jid, room.clone())).collect();
+        let (owner, iq, data) = (user.clone(), iq.clone(), data.clone());
+        let load = Load::Items { owner: owner.clone(), node: ns::BOOKMARKS.into() };
+        self.load(load, out, move |host, _, result, out| {
+            let known = match items_of(result) {
+                Ok(known) => known,
+                Err(error) => return host.refuse(&iq, &error, out),
+            };
+            let user = owner.clone();
+            host.set_private(now, &owner, (&iq, &data), out, move |host, now, out| {
+                host.sync_bookmarks(now, &user, wanted, &known, out);
+            });
+        });
+    }
+
+    fn sync_bookmarks(
+        &mut self,
+        now: Instant,
+        user: &Bare,
+        wanted: BTreeMap<Box<str>, Element>,
+        known: &[(Box<str>, Instant, Element)],
+        out: &mut Outbox,
+    ) {
+        let gone = known.iter().map(|(room, _, _)| room).filter(|room| !wanted.contains_key(*room));
+        let gone: Vec<Box<str>> = gone.cloned().collect();
+        let changed = wanted.into_iter().filter_map(|(room, old)| {
+            let before = known.iter().find(|(known, _, _)| *known == room);
+            let before = before.and_then(|(_, _, item)| item.first());
+            let payload = to_native(&old, before);
+            let is_new = before != Some(&payload);
+            is_new.then_some(Publication { node: ns::BOOKMARKS, id: room, payload, options: BOOKMARKS_NODE })
+        });
+        let mut changed: Vec<Publication> = changed.collect();
+        if let Some(first) = changed.pop() {
+            let owner = user.clone();
+            // The first makes the node, for which all others would have to wait.
+            self.publish_for(now, user, first, out, move |host, now, result, out| {
+                if result.is_err() {
+                    // What is not published is as it was: the items are what is true.
+                    return;
+                }
+                for publication in changed {
+                    host.publish_for(now, &owner, publication, out, |_, _, _, _| {});
+                }
+            });
+        }
+        if !gone.is_empty() {
+            self.retract_for(now, user, (ns::BOOKMARKS, gone), out);
+        }
+    }
+}
+
+/// XEP-0402 from XEP-0048. Extensions of the item before stay: the old form has no place for them.
+fn to_native(old: &Element, before: Option<&Element>) -> Element {
+    let is_auto = matches!(old.attr("autojoin"), Some("1" | "true"));
+    let texts = ["nick", "password"].into_iter().filter_map(|name| {
+        let text = old.content_of(name, ns::OLD_BOOKMARKS)?;
+        Some(Element::new(name, ns::BOOKMARKS).text(text.into_owned()))
+    });
+    let extensions = before.and_then(|before| before.get("extensions", ns::BOOKMARKS)).cloned();
+    Element::new("conference", ns::BOOKMARKS)
+        .with_opt("name", old.attr("name"))
+        .with_opt("autojoin", is_auto.then_some("true"))
+        .children(texts)
+        .children(extensions)
+}
+
+/// And back.
+fn to_old(room: &str, native: &Element) -> Option<Element> {
+    if !native.is("conference", ns::BOOKMARKS) || Jid::parse(room).is_err() {
+        return None;
+    }
+    let is_auto = matches!(native.attr("autojoin"), Some("1" | "true"));
+    let texts = ["nick", "password"].into_iter().filter_map(|name| {
+        let text = native.content_of(name, ns::BOOKMARKS)?;
+        Some(Element::new(name, ns::OLD_BOOKMARKS).text(text.into_owned()))
+    });
+    Some(
+        Element::new("conference", ns::OLD_BOOKMARKS)
+            .with("jid", room)
+            .with_opt("name", native.attr("name"))
+            .with_opt("autojoin", is_auto.then_some("true"))
+            .children(texts),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_bookmark_comes_back_as_it_went(
+            name in prop::option::of("[ -~]{0,9}"), is_auto in any::<bool>(),
+            nick in prop::option::of("[a-z]{1,9}"), password in prop::option::of("[a-z]{1,9}"),
+        ) {
+            let text = |name: &'static str, text: Option<String>| {
+                text.map(|text| Element::new(name, ns::OLD_BOOKMARKS).text(text))
+            };
+            let old = Element::new("conference", ns::OLD_BOOKMARKS)
+                .with("jid", "room@x.org")
+                .with_opt("name", name)
+                .with_opt("autojoin", is_auto.then_some("true"))
+                .children(text("nick", nick))
+                .children(text("password", password));
+            prop_assert_eq!(to_old("room@x.org", &to_native(&old, None)), Some(old));
+        }
+    }
+}

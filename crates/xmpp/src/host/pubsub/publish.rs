@@ -1,0 +1,541 @@
+//! Publishing, taking back and reading items (XEP-0060 §6.5, §7).
+
+use std::rc::Rc;
+
+use stdx::Instant;
+
+use super::super::effect::{Change, Load, RecordError};
+use super::super::turn::not_written;
+use super::super::{Host, Outbox};
+use super::node::{Affiliation, Config, FormFault, Node, Nodes};
+use super::{Asked, Outcome, Reply, Rows, fault, items_of, node_of, unsupported};
+use crate::stanza::{Condition, StanzaError};
+use crate::{Bare, Element, limits, ns};
+
+/// Nodes that are kept like items but are none of these: private data and vCards.
+const RESERVED: [&str; 2] = ["private:", "vcard-temp"];
+
+pub(super) fn name_is_free(name: &str) -> Result<(), StanzaError> {
+    if name.len() > limits::NODE_NAME || RESERVED.iter().any(|reserved| name.starts_with(reserved)) {
+        let text = "a node cannot have that name: choose another";
+        return Err(StanzaError::new(Condition::NotAcceptable, text));
+    }
+    Ok(())
+}
+
+/// Something of the server's own that is published for an account.
+pub(in crate::host) struct Publication {
+    pub(in crate::host) node: &'static str,
+    pub(in crate::host) id: Box<str>,
+    pub(in crate::host) payload: Element,
+    /// How the node is made when there is none: a form's fields.
+    pub(in crate::host) options: &'static [(&'static str, &'static str)],
+}
+
+/// What is to be published where.
+struct Item {
+    owner: Bare,
+    node: Box<str>,
+    id: Box<str>,
+    item: Element,
+}
+
+impl Host {
+    /// §7.1.
+    pub(super) fn publish_asked(
+        &mut self,
+        now: Instant,
+        asked: &Rc<Asked>,
+        part: &Element,
+        nodes: &Rc<Nodes>,
+        out: &mut Outbox,
+    ) -> Outcome {
+        let name = asked.node_name(part)?;
+        let mut given = part.elements().filter(|child| child.is("item", ns::PUBSUB));
+        let (item, more) = (given.next(), given.next());
+        if more.is_some() {
+            return Err(fault(Condition::BadRequest, "invalid-payload"));
+        }
+        let options = asked.iq.first().and_then(|pubsub| pubsub.get("publish-options", ns::PUBSUB));
+        let options = options.and_then(|options| options.get("x", ns::DATA));
+        let known = nodes.get(&name);
+        if known.is_some_and(|node| !node.may_publish(&asked.who, &asked.relation)) {
+            return Err(Condition::Forbidden.into());
+        }
+        let (node, is_new) = match known {
+            Some(node) => {
+                meets(node, options)?;
+                (Rc::clone(node), false)
+            }
+            None => (Rc::new(new_node(asked, &name, nodes, options)?), true),
+        };
+        let id: Box<str> = match checked_id(item)? {
+            Some(id) => id.into(),
+            None => self.token()[..16].into(),
+        };
+        let item = item_to_keep(item, &id, asked, &node.config)?;
+        let item = Item { owner: asked.owner.clone(), node: name, id, item };
+        let (shared, name) = (Rc::clone(asked), item.node.clone());
+        let answer = move |host: &mut Host, result: Result<Box<str>, StanzaError>, out: &mut Outbox| {
+            host.answer(&shared.iq, result.map(|id| Some(published(&name, &id))), out);
+        };
+        if is_new {
+            self.publish_first(item, node, out, answer);
+        } else {
+            self.publish_item(now, item, node, out, answer);
+        }
+        Ok(Reply::Later)
+    }
+
+    /// Into a node that is made for it (§7.1.4).
+    fn publish_first(
+        &mut self,
+        item: Item,
+        node: Rc<Node>,
+        out: &mut Outbox,
+        then: impl FnOnce(&mut Host, Result<Box<str>, StanzaError>, &mut Outbox) + 'static,
+    ) {
+        let (owner, name) = (item.owner.clone(), item.node.clone());
+        let made = Node::clone(&node);
+        self.change_node(&owner, &name, Some(made), out, move |host, now, result, out| match result {
+            Ok(()) => host.publish_item(now, item, node, out, then),
+            Err(error) => then(host, Err(error), out),
+        });
+    }
+
+    fn publish_item(
+        &mut self,
+        now: Instant,
+        item: Item,
+        node: Rc<Node>,
+        out: &mut Outbox,
+        then: impl FnOnce(&mut Host, Result<Box<str>, StanzaError>, &mut Outbox) + 'static,
+    ) {
+        if !node.config.persists {
+            self.item_published(now, &item, &node, out);
+            return then(self, Ok(item.id), out);
+        }
+        let change = Change::Item {
+            owner: item.owner.clone(),
+            node: item.node.clone(),
+            id: item.id.clone(),
+            item: Some(Box::new(item.item.clone())),
+            at: now,
+            keep: node.config.keep(),
+        };
+        // Nobody is told of what may be lost.
+        self.change(change, out, move |host, now, result, out| match result {
+            Ok(()) => {
+                host.item_published(now, &item, &node, out);
+                then(host, Ok(item.id), out);
+            }
+            Err(error) => then(host, Err(not_written(error)), out),
+        });
+    }
+
+    fn item_published(&mut self, now: Instant, item: &Item, node: &Rc<Node>, out: &mut Outbox) {
+        self.notify_items(
+            now,
+            &item.owner,
+            &item.node,
+            node,
+            vec![event_item(&item.item, &node.config)],
+            out,
+        );
+        if let Some(payload) = item.item.first() {
+            self.vcard_published(now, &item.owner, &item.node, payload, out);
+        }
+    }
+
+    /// For the account itself, by another feature of it.
+    pub(in crate::host) fn publish_for(
+        &mut self,
+        now: Instant,
+        owner: &Bare,
+        publication: Publication,
+        out: &mut Outbox,
+        then: impl FnOnce(&mut Host, Instant, Result<(), StanzaError>, &mut Outbox) + 'static,
+    ) {
+        let user = owner.clone();
+        let job = move |host: &mut Host, now, nodes: Result<Rc<Nodes>, StanzaError>, out: &mut Outbox| {
+            let done = move |host: &mut Host, result: Result<Box<str>, StanzaError>, out: &mut Outbox| {
+                then(host, now, result.map(drop), out);
+            };
+            let nodes = match nodes {
+                Ok(nodes) => nodes,
+                Err(error) => return done(host, Err(error), out),
+            };
+            let item = Element::new("item", ns::PUBSUB).with("id", publication.id.clone());
+            let item = Item {
+                owner: user,
+                node: publication.node.into(),
+                id: publication.id,
+                item: item.child(publication.payload),
+            };
+            match nodes.get(publication.node) {
+                Some(node) => host.publish_item(now, item, Rc::clone(node), out, done),
+                None => {
+                    let form = submit(publication.options);
+                    let config = Config::default().with_form(&form, "publish-options", true);
+                    let node = Node { config: config.unwrap_or_default(), ..Node::default() };
+                    host.publish_first(item, Rc::new(node), out, done);
+                }
+            }
+        };
+        self.with_nodes(now, owner, out, Box::new(job));
+    }
+
+    /// Of items that are there; others are passed over.
+    pub(in crate::host) fn retract_for(
+        &mut self,
+        now: Instant,
+        owner: &Bare,
+        (node, ids): (&'static str, Vec<Box<str>>),
+        out: &mut Outbox,
+    ) {
+        let user = owner.clone();
+        let job =
+            move |host: &mut Host, _: Instant, nodes: Result<Rc<Nodes>, StanzaError>, out: &mut Outbox| {
+                let Some(node_of) = nodes.ok().and_then(|nodes| nodes.get(node).cloned()) else { return };
+                for id in ids {
+                    let (user, node_of) = (user.clone(), Rc::clone(&node_of));
+                    let change = removal(&user, node, &id);
+                    host.change(change, out, move |host, now, result, out| {
+                        if result.is_ok() {
+                            host.notify_items(now, &user, node, &node_of, vec![retracted(&id)], out);
+                        }
+                    });
+                }
+            };
+        self.with_nodes(now, owner, out, Box::new(job));
+    }
+
+    /// §7.2.
+    pub(super) fn retract_asked(
+        &mut self,
+        asked: &Rc<Asked>,
+        part: &Element,
+        nodes: &Rc<Nodes>,
+        out: &mut Outbox,
+    ) -> Outcome {
+        let name = asked.node_name(part)?;
+        let node = Rc::clone(node_of(nodes, &name)?);
+        let mut given = part.elements().filter(|child| child.is("item", ns::PUBSUB));
+        let (Some(item), None) = (given.next(), given.next()) else {
+            return Err(fault(Condition::BadRequest, "item-required"));
+        };
+        let id = checked_id(Some(item))?;
+        let id: Box<str> = id.ok_or_else(|| fault(Condition::BadRequest, "item-required"))?.into();
+        if !matches!(
+            node.affiliation(&asked.who, &asked.relation),
+            Affiliation::Owner | Affiliation::Publisher
+        ) {
+            return Err(Condition::Forbidden.into());
+        }
+        if !node.config.persists {
+            return Err(unsupported("persistent-items"));
+        }
+        let is_told = matches!(part.attr("notify"), Some("1" | "true")) || node.config.notify_retract;
+        let (shared, change) = (Rc::clone(asked), removal(&asked.owner, &name, &id));
+        self.change(change, out, move |host, now, result, out| {
+            if result.is_ok() && is_told {
+                host.notify_items(now, &shared.owner, &name, &node, vec![retracted(&id)], out);
+            }
+            let result = match result {
+                Ok(()) => Ok(None),
+                Err(RecordError::NotFound) => Err(Condition::ItemNotFound.into()),
+                Err(error) => Err(not_written(error)),
+            };
+            host.answer(&shared.iq, result, out);
+        });
+        Ok(Reply::Later)
+    }
+
+    /// §6.5.
+    pub(super) fn items_asked(
+        &mut self,
+        asked: &Rc<Asked>,
+        part: &Element,
+        nodes: &Rc<Nodes>,
+        out: &mut Outbox,
+    ) -> Outcome {
+        let name = asked.node_name(part)?;
+        let node = node_of(nodes, &name)?;
+        node.may_read(&asked.who, &asked.relation)?;
+        if !node.config.persists {
+            return Err(unsupported("persistent-items"));
+        }
+        let page = Page::read(part, asked.iq.first())?;
+        let (shared, load) =
+            (Rc::clone(asked), Load::Items { owner: asked.owner.clone(), node: name.clone() });
+        self.load(load, out, move |host, _, result, out| {
+            let answer = items_of(result).and_then(|rows| page.of(&name, rows));
+            host.answer(&shared.iq, answer.map(Some), out);
+        });
+        Ok(Reply::Later)
+    }
+}
+
+fn removal(owner: &Bare, node: &str, id: &str) -> Change {
+    let at = Instant::from_micros(0);
+    Change::Item { owner: owner.clone(), node: node.into(), id: id.into(), item: None, at, keep: u32::MAX }
+}
+
+fn retracted(id: &str) -> Element {
+    Element::new("retract", ns::PUBSUB_EVENT).with("id", id)
+}
+
+/// As it is told.
+pub(super) fn event_item(item: &Element, config: &Config) -> Element {
+    let payload = item.elements().filter(|_| config.with_payload).cloned();
+    Element::new("item", ns::PUBSUB_EVENT)
+        .with_opt("id", item.attr("id"))
+        .with_opt("publisher", item.attr("publisher"))
+        .children(payload)
+}
+
+fn published(node: &str, id: &str) -> Element {
+    let item = Element::new("item", ns::PUBSUB).with("id", id);
+    let publish = Element::new("publish", ns::PUBSUB).with("node", node).child(item);
+    Element::new("pubsub", ns::PUBSUB).child(publish)
+}
+
+fn submit(fields: &[(&'static str, &'static str)]) -> Element {
+    Element::new("x", ns::DATA).with("type", "submit").children(fields.iter().map(|(var, value)| {
+        let value = Element::new("value", ns::DATA).text(*value);
+        Element::new("field", ns::DATA).with("var", *var).child(value)
+    }))
+}
+
+/// §7.1.5: who publishes counts on it that the node is as he says.
+fn meets(node: &Node, options: Option<&Element>) -> Result<(), StanzaError> {
+    let Some(form) = options else { return Ok(()) };
+    match node.config.with_form(form, "publish-options", true) {
+        Ok(wanted) if wanted == node.config => Ok(()),
+        Err(FormFault::Malformed) => Err(Condition::BadRequest.into()),
+        _ => Err(fault(Condition::Conflict, "precondition-not-met")),
+    }
+}
+
+/// Only owners make nodes by publishing (XEP-0163 §3).
+fn new_node(
+    asked: &Asked,
+    name: &str,
+    nodes: &Nodes,
+    options: Option<&Element>,
+) -> Result<Node, StanzaError> {
+    if !asked.relation.is_owner {
+        return Err(Condition::ItemNotFound.into());
+    }
+    name_is_free(name)?;
+    there_is_room(nodes)?;
+    let config = match options.map(|form| Config::default().with_form(form, "publish-options", true)) {
+        None => Config::default(),
+        Some(Ok(config)) => config,
+        Some(Err(FormFault::Malformed)) => return Err(Condition::BadRequest.into()),
+        Some(Err(_)) => return Err(fault(Condition::Conflict, "precondition-not-met")),
+    };
+    Ok(Node { config, ..Node::default() })
+}
+
+pub(super) fn there_is_room(nodes: &Nodes) -> Result<(), StanzaError> {
+    if nodes.len() < limits::NODES {
+        return Ok(());
+    }
+    Err(StanzaError::new(Condition::ResourceConstraint, "the account has too many nodes: delete some"))
+}
+
+fn checked_id(item: Option<&Element>) -> Result<Option<&str>, StanzaError> {
+    let id = item.and_then(|item| item.attr("id")).filter(|id| !id.is_empty());
+    if id.is_some_and(|id| id.len() > limits::NODE_NAME) {
+        return Err(StanzaError::new(Condition::NotAcceptable, "an item's id is too long"));
+    }
+    Ok(id)
+}
+
+/// §7.1.3: with exactly what the node wants.
+fn item_to_keep(
+    item: Option<&Element>,
+    id: &str,
+    asked: &Asked,
+    config: &Config,
+) -> Result<Element, StanzaError> {
+    let wants_payload = config.persists || config.with_payload;
+    let Some(item) = item else {
+        let is_bare_event = !wants_payload;
+        let none = Element::new("item", ns::PUBSUB).with("id", id);
+        return if is_bare_event { Ok(none) } else { Err(fault(Condition::BadRequest, "item-required")) };
+    };
+    match (item.elements().count(), wants_payload) {
+        (1, true) | (0, false) => {}
+        (0, true) => return Err(fault(Condition::BadRequest, "payload-required")),
+        (_, false) if !config.persists && !config.with_payload => {
+            return Err(fault(Condition::BadRequest, "item-forbidden"));
+        }
+        _ => return Err(fault(Condition::BadRequest, "invalid-payload")),
+    }
+    // Who published is told where it need not be the owner.
+    let publisher = (!asked.relation.is_owner).then(|| asked.who.as_str());
+    let item = Element::new("item", ns::PUBSUB)
+        .with("id", id)
+        .with_opt("publisher", publisher)
+        .children(item.first().cloned());
+    if item.to_bytes(ns::CLIENT).len() > limits::ITEM {
+        return Err(fault(Condition::NotAcceptable, "payload-too-big"));
+    }
+    Ok(item)
+}
+
+/// Which items are asked for: by id, the newest, or a page (XEP-0059).
+#[derive(Debug, Default)]
+struct Page {
+    ids: Vec<Box<str>>,
+    max_items: Option<usize>,
+    rsm: Option<Rsm>,
+}
+
+#[derive(Debug, Default)]
+struct Rsm {
+    max: Option<usize>,
+    after: Option<Box<str>>,
+    /// Empty: the last page.
+    before: Option<Box<str>>,
+    index: Option<usize>,
+}
+
+impl Page {
+    fn read(part: &Element, pubsub: Option<&Element>) -> Result<Page, StanzaError> {
+        let number = |text: &str| text.trim().parse::<usize>();
+        let bad = |_| StanzaError::from(Condition::BadRequest);
+        let ids = part.elements().filter(|child| child.is("item", ns::PUBSUB));
+        let max_items = part.attr("max_items").map(number).transpose().map_err(bad)?;
+        let rsm = match pubsub.and_then(|pubsub| pubsub.get("set", ns::RSM)) {
+            None => None,
+            Some(set) => {
+                let text = |name: &str| set.content_of(name, ns::RSM);
+                Some(Rsm {
+                    max: text("max").map(|text| number(&text)).transpose().map_err(bad)?,
+                    after: text("after").map(|text| text.into()),
+                    before: text("before").map(|text| text.into()),
+                    index: text("index").map(|text| number(&text)).transpose().map_err(bad)?,
+                })
+            }
+        };
+        Ok(Page { ids: ids.filter_map(|item| item.attr("id")).map(Box::from).collect(), max_items, rsm })
+    }
+
+    /// The newest first, as the text has them.
+    fn of(&self, node: &str, mut rows: Rows) -> Result<Element, StanzaError> {
+        rows.reverse();
+        let mut items = Element::new("items", ns::PUBSUB).with("node", node);
+        if !self.ids.is_empty() {
+            rows.retain(|(id, _, _)| self.ids.contains(id));
+            if rows.is_empty() {
+                return Err(Condition::ItemNotFound.into());
+            }
+        }
+        rows.truncate(self.max_items.unwrap_or(usize::MAX));
+        let total = rows.len();
+        let (first, mut page) = self.rsm.as_ref().map_or(Ok((0, total)), |rsm| rsm.range(&rows))?;
+        let is_from_end = self.rsm.as_ref().is_some_and(|rsm| rsm.before.is_some());
+        let (first, taken) = fitting(&rows, first, page, is_from_end);
+        page = taken;
+        let shown = &rows[first..first + page];
+        items = items.children(shown.iter().map(|(_, _, item)| item.clone()));
+        let answer = Element::new("pubsub", ns::PUBSUB).child(items);
+        if self.rsm.is_none() && page == total {
+            return Ok(answer);
+        }
+        let text = |name: &'static str, text: &str| Element::new(name, ns::RSM).text(text);
+        let mut set = Element::new("set", ns::RSM);
+        if let [(from, ..), ..] = shown {
+            set.push(text("first", from).with("index", first.to_string()));
+        }
+        if let [.., (to, ..)] = shown {
+            set.push(text("last", to));
+        }
+        Ok(answer.child(set.child(text("count", &total.to_string()))))
+    }
+}
+
+impl Rsm {
+    /// Where the page begins and how many items it has.
+    fn range(&self, rows: &Rows) -> Result<(usize, usize), StanzaError> {
+        let at = |id: &str| {
+            let found = rows.iter().position(|(known, _, _)| **known == *id);
+            found.ok_or_else(|| StanzaError::from(Condition::ItemNotFound))
+        };
+        let max = self.max.unwrap_or(rows.len());
+        let (from, to) = match (&self.after, &self.before, self.index) {
+            (Some(after), _, _) => (at(after)? + 1, rows.len()),
+            (_, Some(before), _) => {
+                let end = if before.is_empty() { rows.len() } else { at(before)? };
+                (end.saturating_sub(max), end)
+            }
+            (_, _, Some(index)) if index > rows.len() => return Err(Condition::ItemNotFound.into()),
+            (_, _, index) => (index.unwrap_or(0), rows.len()),
+        };
+        Ok((from, max.min(to - from)))
+    }
+}
+
+/// As much of a page as an answer may have, at least one item.
+fn fitting(rows: &Rows, first: usize, page: usize, is_from_end: bool) -> (usize, usize) {
+    let mut bytes = 0;
+    let mut fits = |row: &(Box<str>, Instant, Element)| {
+        let is_first = bytes == 0;
+        bytes += row.2.to_bytes(ns::CLIENT).len();
+        is_first || bytes <= limits::ITEMS_ANSWER
+    };
+    let shown = &rows[first..first + page];
+    if is_from_end {
+        let taken = shown.iter().rev().take_while(|row| fits(row)).count();
+        return (first + page - taken, taken);
+    }
+    (first, shown.iter().take_while(|row| fits(row)).count())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn rows(count: usize) -> Rows {
+        let row =
+            |n: usize| (n.to_string().into(), Instant::from_micros(0), Element::new("item", ns::PUBSUB));
+        (0..count).map(row).collect()
+    }
+
+    /// First and last id of a page, where it begins, and how many items it has.
+    fn page(rsm: Rsm, count: usize) -> Option<(String, String, usize)> {
+        let page = Page { rsm: Some(rsm), ..Page::default() };
+        let answer = page.of("n", rows(count)).unwrap();
+        let items = answer.get("items", ns::PUBSUB).unwrap().elements().count();
+        let set = answer.get("set", ns::RSM).unwrap();
+        let text = |name: &str| set.content_of(name, ns::RSM).map(|text| text.into_owned());
+        Some((text("first")?, text("last")?, items))
+    }
+
+    proptest! {
+        #[test]
+        fn pages_in_either_direction_have_every_item_once(count in 1..40_usize, max in 1..9_usize) {
+            let mut seen = 0;
+            let mut next = Rsm { max: Some(max), ..Rsm::default() };
+            while let Some((_, last, items)) = page(next, count) {
+                seen += items;
+                prop_assert_eq!(&last, &(count - seen).to_string());
+                next = Rsm { max: Some(max), after: Some(last.into()), ..Rsm::default() };
+            }
+            prop_assert_eq!(seen, count);
+            let mut seen = 0;
+            let mut next = Rsm { max: Some(max), before: Some("".into()), ..Rsm::default() };
+            while let Some((first, _, items)) = page(next, count) {
+                seen += items;
+                prop_assert_eq!(&first, &(seen - 1).to_string());
+                next = Rsm { max: Some(max), before: Some(first.into()), ..Rsm::default() };
+            }
+            prop_assert_eq!(seen, count);
+        }
+    }
+}

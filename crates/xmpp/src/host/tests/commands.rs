@@ -1,0 +1,186 @@
+//! Administrators' commands: each state and fault.
+
+use super::pubsub::ask;
+use super::*;
+
+const ADMIN: &str = "admin@example.org";
+
+fn world() -> (World, u64, u64) {
+    let mut world = World::new(&[ADMIN, "bob@example.org"]);
+    let mut settings = settings();
+    settings.admins = vec![Bare::parse(ADMIN).unwrap()];
+    world.host = Host::new(Arc::new(settings), [1; 32]);
+    let admin = world.sign_in("admin@example.org/desk");
+    let bob = world.sign_in("bob@example.org/phone");
+    for client in [admin, bob] {
+        world.say(client, "<presence/>");
+    }
+    world.hear(bob);
+    (world, admin, bob)
+}
+
+fn send(world: &mut World, client: u64, node: &str, attributes: &str, inner: &str) -> String {
+    let node = format!("http://jabber.org/protocol/admin#{node}");
+    let command = format!(
+        "<command xmlns='http://jabber.org/protocol/commands' node='{node}'{attributes}>{inner}</command>"
+    );
+    ask(world, client, "set", "example.org", &command)
+}
+
+fn session(answer: &str) -> String {
+    assert!(answer.contains("status='executing'"), "{answer}");
+    answer.split("sessionid='").nth(1).unwrap().split('\'').next().unwrap().to_owned()
+}
+
+fn form(fields: &[(&str, &str)]) -> String {
+    let field = |(var, value): &(&str, &str)| format!("<field var='{var}'><value>{value}</value></field>");
+    let fields: String = fields.iter().map(field).collect();
+    format!("<x xmlns='jabber:x:data' type='submit'>{fields}</x>")
+}
+
+fn run(world: &mut World, admin: u64, node: &str, fields: &[(&str, &str)]) -> String {
+    let id = session(&send(world, admin, node, "", ""));
+    send(world, admin, node, &format!(" sessionid='{id}' action='complete'"), &form(fields))
+}
+
+#[test]
+fn users_online_are_counted_and_listed() {
+    let (mut world, admin, bob) = world();
+    let answer = send(&mut world, admin, "get-online-users-num", "", "");
+    assert!(answer.contains("status='completed'") && answer.contains("<value>2</value>"), "{answer}");
+    let answer = run(&mut world, admin, "get-online-users-list", &[]);
+    assert!(
+        answer.contains("<value>admin@example.org/desk</value><value>bob@example.org/phone</value>"),
+        "{answer}"
+    );
+    let answer = run(&mut world, admin, "get-online-users-list", &[("max_items", "1")]);
+    assert!(answer.matches("<value>").count() == 2, "{answer}");
+    world.say(bob, "<presence type='unavailable'/>");
+    let answer = send(&mut world, admin, "get-online-users-num", "", "");
+    assert!(answer.contains("<value>1</value>"), "{answer}");
+}
+
+#[test]
+fn an_announcement_reaches_all_who_are_here() {
+    let (mut world, admin, bob) = world();
+    let answer = run(&mut world, admin, "announce", &[("subject", "Hi"), ("announcement", "Down at 5")]);
+    assert!(answer.contains("sent to 2 sessions"), "{answer}");
+    let heard = world.hear(bob);
+    assert_eq!(heard.len(), 1);
+    for part in
+        ["from='example.org'", "to='bob@example.org/phone'", "<subject>Hi</subject><body>Down at 5</body>"]
+    {
+        assert!(heard[0].contains(part), "{part}: {heard:?}");
+    }
+}
+
+#[test]
+fn a_message_of_the_day_meets_who_comes() {
+    let (mut world, admin, bob) = world();
+    let come = |world: &mut World, name: &str| {
+        let client = world.sign_in(&format!("bob@example.org/{name}"));
+        world.say(client, "<presence/>");
+        world.say(client, "<presence><show>away</show></presence>");
+        world.hear(client).into_iter().filter(|stanza| stanza.starts_with("<message")).collect::<Vec<_>>()
+    };
+    assert!(come(&mut world, "1").is_empty());
+    assert!(run(&mut world, admin, "set-motd", &[("announcement", "One")]).contains("completed"));
+    assert!(world.hear(bob).iter().any(|stanza| stanza.contains("<body>One</body>")));
+    let heard = come(&mut world, "2");
+    assert!(heard.len() == 1 && heard[0].contains("<body>One</body>"), "{heard:?}");
+    run(&mut world, admin, "edit-motd", &[("announcement", "Two")]);
+    assert!(!world.hear(bob).concat().contains("<message"));
+    assert!(come(&mut world, "3")[0].contains("<body>Two</body>"));
+    // After a restart it is in the record.
+    let settings = world.host.settings().clone();
+    world.host = Host::new(Arc::new(settings), [2; 32]);
+    assert!(come(&mut world, "4")[0].contains("<body>Two</body>"));
+    let admin = world.sign_in("admin@example.org/desk");
+    for _ in 0..2 {
+        assert!(send(&mut world, admin, "delete-motd", "", "").contains("completed"));
+    }
+    assert!(come(&mut world, "5").is_empty());
+    world.record.is_broken = true;
+    assert!(run(&mut world, admin, "set-motd", &[("announcement", "No")]).contains("resource-constraint"));
+    world.record.is_broken = false;
+    assert!(come(&mut world, "6").is_empty());
+}
+
+#[test]
+fn sessions_are_ended() {
+    let (mut world, admin, bob) = world();
+    let second = world.sign_in("bob@example.org/desk");
+    let end = |world: &mut World, who: &str| run(world, admin, "end-user-session", &[("accountjids", who)]);
+    assert!(end(&mut world, "bob@example.org/none").contains("item-not-found"));
+    assert!(end(&mut world, "bob@x.org").contains("not-allowed"));
+    assert!(end(&mut world, "@").contains("jid-malformed"));
+    assert!(end(&mut world, "bob@example.org/desk").contains("ended 1 sessions"));
+    assert_eq!(world.closed, [(second, "policy-violation")]);
+    assert!(end(&mut world, "bob@example.org").contains("ended 1 sessions"));
+    assert_eq!(world.closed[1], (bob, "policy-violation"));
+    assert_eq!(world.host.sessions(), 1);
+}
+
+#[test]
+fn a_form_can_be_canceled_and_grows_old() {
+    let (mut world, admin, _) = world();
+    let id = session(&send(&mut world, admin, "announce", "", ""));
+    let answer = send(&mut world, admin, "announce", &format!(" sessionid='{id}' action='cancel'"), "");
+    assert!(answer.contains("status='canceled'"), "{answer}");
+    let again =
+        send(&mut world, admin, "announce", &format!(" sessionid='{id}'"), &form(&[("announcement", "x")]));
+    assert!(again.contains("bad-sessionid"), "{again}");
+    let id = session(&send(&mut world, admin, "announce", "", ""));
+    world.now = world.now + Duration::from_secs(601);
+    let late =
+        send(&mut world, admin, "announce", &format!(" sessionid='{id}'"), &form(&[("announcement", "x")]));
+    assert!(late.contains("session-expired") && late.contains("not-allowed"), "{late}");
+}
+
+#[test]
+fn faults_of_commands() {
+    let (mut world, admin, bob) = world();
+    for node in ["announce", "get-online-users-num", "none"] {
+        assert!(send(&mut world, bob, node, "", "").contains("forbidden"));
+    }
+    let id = session(&send(&mut world, admin, "announce", "", ""));
+    let with = |rest: &str| format!(" sessionid='{id}'{rest}");
+    for (node, attributes, inner, condition) in [
+        ("none", String::new(), String::new(), "item-not-found"),
+        ("announce", " action='jump'".to_owned(), String::new(), "malformed-action"),
+        ("announce", " action='complete'".to_owned(), String::new(), "bad-action"),
+        ("announce", " sessionid='0'".to_owned(), String::new(), "bad-sessionid"),
+        ("set-motd", with(""), form(&[("announcement", "x")]), "bad-sessionid"),
+        ("announce", with(" action='prev'"), String::new(), "bad-action"),
+        ("announce", with(" action='next'"), String::new(), "bad-action"),
+        ("announce", with(""), String::new(), "bad-payload"),
+        ("announce", with(""), form(&[]), "bad-payload"),
+        ("announce", with(""), form(&[("announcement", "")]), "bad-payload"),
+    ] {
+        let answer = send(&mut world, admin, node, &attributes, &inner);
+        assert!(answer.contains("type='error'") && answer.contains(condition), "{condition}: {answer}");
+    }
+    // Nobody fills in somebody else's form.
+    let other = world.sign_in("admin@example.org/other");
+    let answer = send(&mut world, other, "announce", &with(""), &form(&[("announcement", "x")]));
+    assert!(answer.contains("bad-sessionid"), "{answer}");
+    let get = "<command xmlns='http://jabber.org/protocol/commands' node='http://jabber.org/protocol/admin#announce'/>";
+    assert!(ask(&mut world, admin, "get", "example.org", get).contains("bad-request"));
+    // None of that spoiled the form.
+    assert!(
+        send(&mut world, admin, "announce", &with(""), &form(&[("announcement", "x")])).contains("completed")
+    );
+}
+
+#[test]
+fn commands_are_shown_to_administrators() {
+    let (mut world, admin, bob) = world();
+    let items =
+        "<query xmlns='http://jabber.org/protocol/disco#items' node='http://jabber.org/protocol/commands'/>";
+    let list = ask(&mut world, admin, "get", "example.org", items);
+    assert!(list.contains("node='http://jabber.org/protocol/admin#announce'"), "{list}");
+    assert!(ask(&mut world, bob, "get", "example.org", items).contains("item-not-found"));
+    let info = "<query xmlns='http://jabber.org/protocol/disco#info' node='http://jabber.org/protocol/admin#announce'/>";
+    assert!(ask(&mut world, admin, "get", "example.org", info).contains("type='command-node'"));
+    assert!(ask(&mut world, bob, "get", "example.org", info).contains("item-not-found"));
+}

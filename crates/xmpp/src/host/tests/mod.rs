@@ -1,0 +1,370 @@
+//! A world with one host: clients, a record in memory, and nobody else.
+
+mod archive;
+mod blocking;
+mod caps;
+mod carbons;
+mod commands;
+mod csi;
+mod disco;
+mod last;
+mod messages;
+mod muc;
+mod offline;
+mod pep;
+mod presence;
+mod private;
+mod pubsub;
+mod push;
+mod roster;
+mod sm;
+mod upload;
+mod vcard;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::effect::{RecordError, UserRecord};
+use super::*;
+use crate::c2s::{BindRequest, Bound};
+use crate::ns;
+
+pub(super) const START: Instant = Instant::from_unix_seconds(1_800_000_000);
+
+pub(super) fn settings() -> Settings {
+    Settings {
+        domains: vec!["example.org".into()],
+        rooms: "conference".into(),
+        software: "Belfry".into(),
+        version: "1".into(),
+        resume_for: Duration::from_secs(300),
+        contacts: Vec::new(),
+        room_creation: RoomCreation::default(),
+        uploads: None,
+        services: Vec::new(),
+        admins: Vec::new(),
+        started: START,
+    }
+}
+
+/// Clients by number; what each was sent. Everything is routed back here, and the record answers at once.
+pub(super) struct World {
+    pub(super) host: Host,
+    pub(super) now: Instant,
+    pub(super) record: Record,
+    pub(super) got: HashMap<u64, Vec<Element>>,
+    /// Connections that the host closed, and why.
+    pub(super) closed: Vec<(u64, &'static str)>,
+    /// What went to addresses that are not ours.
+    pub(super) abroad: Vec<Element>,
+    pub(super) bound: HashMap<u64, Bound>,
+    /// For phones: to whom, and the words.
+    pub(super) texts: Vec<(String, String)>,
+    /// The record writes nothing until it is told to: `World::write`.
+    pub(super) is_slow: bool,
+    pub(super) unwritten: std::collections::VecDeque<(Ticket, Change)>,
+    next: u64,
+}
+
+/// Id, time and item.
+type Row = (Box<str>, Instant, Element);
+
+/// What the record of a test does; features add what theirs need.
+#[derive(Default)]
+pub(super) struct Record {
+    pub(super) users: HashMap<Bare, UserRecord>,
+    pub(super) messages: messages::Messages,
+    pub(super) changes: Vec<Change>,
+    /// The newest last.
+    pub(super) items: HashMap<(Bare, Box<str>), Vec<Row>>,
+    pub(super) nodes: std::collections::BTreeMap<(Bare, Box<str>), Element>,
+    pub(super) is_broken: bool,
+}
+
+impl Record {
+    pub(super) fn load(&mut self, load: &Load) -> Result<Loaded, RecordError> {
+        if self.is_broken {
+            return Err(RecordError::Unavailable);
+        }
+        Ok(match load {
+            Load::User { user } => {
+                let record = self.users.get(user).cloned().map(Box::new);
+                let waiting = self.messages.offline.iter().filter(|(of, ..)| of == user).count();
+                Loaded::User(record.map(|record| Box::new(UserRecord { offline: waiting as u32, ..*record })))
+            }
+            Load::Offline { .. } | Load::Archive { .. } => self.messages.load(load),
+            Load::Items { owner, node } => {
+                Loaded::Items(self.items.get(&(owner.clone(), node.clone())).cloned().unwrap_or_default())
+            }
+            Load::Nodes { owner } => {
+                let of_owner = self.nodes.iter().filter(|((known, _), _)| known == owner);
+                Loaded::Items(
+                    of_owner.map(|((_, name), config)| (name.clone(), START, config.clone())).collect(),
+                )
+            }
+            Load::Act(_) => unreachable!("the world does it"),
+            Load::Slot { name, .. } => Loaded::Slot(Box::new(super::effect::Slot {
+                put: format!("https://up.example.org/put/{name}").into(),
+                get: format!("https://up.example.org/get/{name}").into(),
+                headers: vec![("Authorization".into(), "t".into())],
+            })),
+            Load::Rooms { .. } => Loaded::Items(Vec::new()),
+            Load::Room { .. } => Loaded::Room(None),
+        })
+    }
+
+    pub(super) fn change(&mut self, change: Change) -> Result<Loaded, RecordError> {
+        if self.is_broken {
+            return Err(RecordError::Unavailable);
+        }
+        self.apply(&change)?;
+        self.changes.push(change);
+        Ok(Loaded::Done)
+    }
+
+    /// So that it is there when the account is loaded again.
+    fn apply(&mut self, change: &Change) -> Result<(), RecordError> {
+        match change {
+            Change::Roster { user, contact, item, version } => {
+                let Some(record) = self.users.get_mut(user) else { return Ok(()) };
+                record.roster.retain(|(known, _)| known != contact);
+                record.roster.extend(item.clone().map(|item| (contact.clone(), item)));
+                record.roster_version = *version;
+            }
+            Change::Blocked { user, blocked } => {
+                let Some(record) = self.users.get_mut(user) else { return Ok(()) };
+                record.blocked.clone_from(blocked);
+            }
+            Change::LastSeen { user, at, status } => {
+                let Some(record) = self.users.get_mut(user) else { return Ok(()) };
+                record.last_seen = Some((*at, status.clone()));
+            }
+            Change::Item { owner, node, id, item, at, keep } => {
+                let items = self.items.entry((owner.clone(), node.clone())).or_default();
+                let known = items.iter().position(|(known, _, _)| known == id);
+                if let Some(known) = known {
+                    items.remove(known);
+                }
+                match item {
+                    Some(item) => items.push((id.clone(), *at, Element::clone(item))),
+                    None if known.is_none() => return Err(RecordError::NotFound),
+                    None => {}
+                }
+                let surplus = items.len().saturating_sub(*keep as usize);
+                items.drain(..surplus);
+            }
+            Change::Node { owner, node, config: Some(config) } => {
+                self.nodes.insert((owner.clone(), node.clone()), Element::clone(config));
+            }
+            Change::Node { owner, node, config: None } => {
+                self.nodes.remove(&(owner.clone(), node.clone()));
+                self.items.remove(&(owner.clone(), node.clone()));
+            }
+            _ => self.messages.apply(change),
+        }
+        Ok(())
+    }
+}
+
+impl World {
+    pub(super) fn new(users: &[&str]) -> World {
+        let mut record = Record::default();
+        for user in users {
+            record.users.insert(Bare::parse(user).unwrap(), UserRecord::default());
+        }
+        World {
+            host: Host::new(Arc::new(settings()), [1; 32]),
+            now: START,
+            record,
+            got: HashMap::new(),
+            closed: Vec::new(),
+            abroad: Vec::new(),
+            bound: HashMap::new(),
+            texts: Vec::new(),
+            is_slow: false,
+            unwritten: Default::default(),
+            next: 0,
+        }
+    }
+
+    /// Performs what comes of it until nothing is left.
+    pub(super) fn tell(&mut self, act: impl FnOnce(&mut Host, Instant, &mut Outbox)) {
+        let mut out = Outbox::new();
+        act(&mut self.host, self.now, &mut out);
+        let mut todo = std::collections::VecDeque::from(out);
+        while let Some(effect) = todo.pop_front() {
+            let mut out = Outbox::new();
+            match effect {
+                Effect::Bound { edge, bound } => drop(self.bound.insert(edge.connection, bound)),
+                Effect::Deliver { edge, element } => {
+                    self.got.entry(edge.connection).or_default().push(element);
+                }
+                Effect::Close { edge, condition } => self.closed.push((edge.connection, condition)),
+                Effect::Route(stanza) => {
+                    let to = Jid::parse(stanza.attr("to").unwrap()).unwrap();
+                    let is_ours = self.host.settings().is_local(to.domain())
+                        || self.host.settings().rooms_of(to.domain()).is_some();
+                    if is_ours {
+                        self.host.handle_routed(self.now, *stanza, &mut out);
+                    } else {
+                        self.abroad.push(*stanza);
+                    }
+                }
+                Effect::Load { ticket, load: Load::Act(act) } => {
+                    let acted = Loaded::Acted(self.host.act(self.now, &act, &mut out));
+                    self.host.handle_record(self.now, ticket, Ok(acted), &mut out);
+                }
+                Effect::Load { ticket, load } => {
+                    let loaded = self.record.load(&load);
+                    self.host.handle_record(self.now, ticket, loaded, &mut out);
+                }
+                Effect::Change { ticket, change } if self.is_slow => {
+                    self.unwritten.push_back((ticket, change));
+                }
+                Effect::Change { ticket, change } => {
+                    let done = self.record.change(change);
+                    self.host.handle_record(self.now, ticket, done, &mut out);
+                }
+                Effect::Text { to, body, .. } => self.texts.push((to.to_string(), body.into())),
+            }
+            todo.extend(out);
+        }
+    }
+
+    /// The slow record writes the oldest change.
+    pub(super) fn write(&mut self) {
+        let (ticket, change) = self.unwritten.pop_front().unwrap();
+        let done = self.record.change(change);
+        self.tell(|host, now, out| host.handle_record(now, ticket, done, out));
+    }
+
+    /// A client signs in as that full address.
+    pub(super) fn sign_in(&mut self, jid: &str) -> u64 {
+        self.sign_in_as(jid, false)
+    }
+
+    pub(super) fn sign_in_as(&mut self, jid: &str, is_anonymous: bool) -> u64 {
+        self.sign_in_with(jid, is_anonymous, Vec::new())
+    }
+
+    /// With requests of Bind 2.
+    pub(super) fn sign_in_with(&mut self, jid: &str, is_anonymous: bool, inline: Vec<Element>) -> u64 {
+        self.next += 1;
+        let number = self.next;
+        let jid = Jid::parse(jid).unwrap();
+        let request = BindRequest {
+            user: jid.bare().into_jid(),
+            is_anonymous,
+            resource: jid.resource().map(Box::from),
+            tag: None,
+            inline,
+        };
+        self.tell(|host, now, out| host.handle_bind(now, edge(number), &request, out));
+        assert!(matches!(&self.bound[&number], Bound::Session { jid: bound, .. } if *bound == jid));
+        number
+    }
+
+    /// The client sends a stanza; `from` is stamped as its stream does.
+    pub(super) fn say(&mut self, client: u64, xml: &str) {
+        let prefixes = crate::xml::Prefixes::of_default(ns::CLIENT);
+        let mut element = crate::xml::parse(xml.as_bytes(), &prefixes).unwrap();
+        let Some(Bound::Session { jid, .. } | Bound::Resumed { jid, .. }) = self.bound.get(&client) else {
+            panic!("client {client} is not bound");
+        };
+        element.set("from", jid.as_str());
+        self.tell(|host, now, out| match crate::stanza::kind_of(&element) {
+            Some(_) => host.handle_stanza(now, edge(client), element, out),
+            None => host.handle_nonza(now, edge(client), &element, out),
+        });
+    }
+
+    /// The connection is lost.
+    pub(super) fn lose(&mut self, client: u64) {
+        self.tell(|host, now, out| host.handle_gone(now, edge(client), false, out));
+    }
+
+    /// A client that has signed in as that account resumes a session; the answer's kind is in `bound`.
+    pub(super) fn resume(&mut self, user: &str, id: &str, seen: u32) -> u64 {
+        self.next += 1;
+        let number = self.next;
+        let user = Jid::parse(user).unwrap();
+        self.tell(|host, now, out| host.handle_resume(now, edge(number), (&user, id, seen), out));
+        number
+    }
+
+    pub(super) fn wait(&mut self, duration: Duration) {
+        self.now = self.now + duration;
+        self.tell(|host, now, out| host.expire(now, out));
+    }
+
+    /// From another server.
+    pub(super) fn arrive(&mut self, xml: &str) {
+        let prefixes = crate::xml::Prefixes::of_default(ns::CLIENT);
+        let element = crate::xml::parse(xml.as_bytes(), &prefixes).unwrap();
+        self.tell(|host, now, out| host.handle_routed(now, element, out));
+    }
+
+    /// What went to other servers since it was asked last, as text.
+    pub(super) fn sent_abroad(&mut self) -> Vec<String> {
+        let sent = std::mem::take(&mut self.abroad);
+        sent.iter().map(|element| String::from_utf8(element.to_bytes(ns::CLIENT)).unwrap()).collect()
+    }
+
+    /// What the client got since it was asked last, as text.
+    pub(super) fn hear(&mut self, client: u64) -> Vec<String> {
+        let got = self.got.remove(&client).unwrap_or_default();
+        got.iter().map(|element| String::from_utf8(element.to_bytes(ns::CLIENT)).unwrap()).collect()
+    }
+}
+
+pub(super) fn edge(connection: u64) -> Edge {
+    Edge { shard: 0, connection }
+}
+
+#[test]
+fn a_ping_to_the_server_or_oneself_is_answered_and_to_others_is_not() {
+    let mut world = World::new(&["alice@example.org", "bob@example.org"]);
+    let alice = world.sign_in("alice@example.org/desk");
+    for to in ["to='example.org'", "to='alice@example.org'", ""] {
+        world.say(alice, &format!("<iq type='get' id='1' {to}><ping xmlns='urn:xmpp:ping'/></iq>"));
+        let heard = world.hear(alice);
+        assert!(heard.len() == 1 && heard[0].contains("type='result'"), "{to}: {heard:?}");
+    }
+    world.say(alice, "<iq type='get' id='1' to='bob@example.org'><ping xmlns='urn:xmpp:ping'/></iq>");
+    assert!(world.hear(alice)[0].contains("service-unavailable"));
+}
+
+#[test]
+fn a_question_that_nobody_knows_is_answered_so() {
+    let mut world = World::new(&["alice@example.org"]);
+    let alice = world.sign_in("alice@example.org/desk");
+    for (iq, condition) in [
+        ("<iq type='get' id='1'><q xmlns='urn:x'/></iq>", "service-unavailable"),
+        ("<iq type='get' id='1' to='ghost@example.org'><q xmlns='urn:x'/></iq>", "service-unavailable"),
+        ("<iq type='what' id='1'><q xmlns='urn:x'/></iq>", "bad-request"),
+        ("<iq type='get' id='1'/>", "bad-request"),
+        ("<iq type='get' id='1' to='@'><q xmlns='urn:x'/></iq>", "jid-malformed"),
+    ] {
+        world.say(alice, iq);
+        let heard = world.hear(alice);
+        assert!(heard.len() == 1 && heard[0].contains(condition), "{iq}: {heard:?}");
+    }
+}
+
+#[test]
+fn a_record_that_cannot_be_read_ends_its_sessions() {
+    let mut world = World::new(&["alice@example.org"]);
+    world.record.is_broken = true;
+    let alice = world.sign_in("alice@example.org/desk");
+    assert_eq!(world.closed, [(alice, "internal-server-error")]);
+    assert_eq!(world.host.sessions(), 0);
+}
+
+#[test]
+fn a_second_session_of_the_same_name_replaces_the_first() {
+    let mut world = World::new(&["alice@example.org"]);
+    let old = world.sign_in("alice@example.org/desk");
+    world.sign_in("alice@example.org/desk");
+    assert_eq!(world.closed, [(old, "conflict")]);
+    assert_eq!(world.host.sessions(), 1);
+}

@@ -1,0 +1,177 @@
+//! Slots for files (XEP-0363): who may upload what. The places themselves are the driver's.
+
+use stdx::Instant;
+use stdx::cache::Cache;
+
+use super::effect::{Load, Loaded, Slot};
+use super::feature::{Answer, At, Feature, Handle, Iq, Level, Specification};
+use super::{Host, Outbox, Settings};
+use crate::stanza::{Condition, StanzaError};
+use crate::{Bare, Element, limits, ns};
+
+pub(super) const FEATURE: Feature = Feature {
+    specifications: &[Specification {
+        name: "XEP-0363",
+        title: "HTTP File Upload",
+        version: "1.2.0",
+        level: Level::Complete,
+        file: "crates/xmpp/src/host/upload.rs",
+        note: "",
+    }],
+    account: &[],
+    server: &[ns::UPLOAD],
+    handles: &[Handle { at: At::Server, name: "request", ns: ns::UPLOAD, run: request }],
+};
+
+/// What users may upload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Uploads {
+    /// Bytes of one file.
+    pub max_size: u64,
+    /// Bytes of one user in a day (UTC).
+    pub per_day: u64,
+}
+
+const DAY: u64 = 86_400;
+
+/// Bytes that each user has asked for today.
+pub(super) struct Upload {
+    used: Cache<Bare, (u64, u64)>,
+}
+
+impl Default for Upload {
+    fn default() -> Upload {
+        Upload { used: Cache::new(limits::UPLOADERS) }
+    }
+}
+
+/// XEP-0363 §4: the bound, in the answer to disco.
+pub(super) fn form(settings: &Settings) -> Option<Element> {
+    let max_size = settings.uploads?.max_size.to_string();
+    let field = |var: &str, value: &str| {
+        let value = Element::new("value", ns::DATA).text(value);
+        Element::new("field", ns::DATA).with("var", var).child(value)
+    };
+    Some(
+        Element::new("x", ns::DATA)
+            .with("type", "result")
+            .child(field("FORM_TYPE", ns::UPLOAD).with("type", "hidden"))
+            .child(field("max-file-size", &max_size)),
+    )
+}
+
+/// A file that somebody wants to upload.
+struct File {
+    name: Box<str>,
+    size: u64,
+    kind: Box<str>,
+}
+
+impl File {
+    fn read(request: &Element) -> Result<File, StanzaError> {
+        let wrong = |text: &str| StanzaError::new(Condition::BadRequest, text);
+        let name = request.attr("filename").filter(|name| is_name(name));
+        let name = name.ok_or_else(|| wrong("filename: expected the name of a file, without a path"))?;
+        let size = request.attr("size").and_then(|size| size.parse().ok()).filter(|size| *size > 0);
+        let size = size.ok_or_else(|| wrong("size: expected a number of bytes"))?;
+        let kind = request.attr("content-type").unwrap_or("application/octet-stream");
+        if !is_kind(kind) {
+            return Err(wrong("content-type: expected a media type as text/plain"));
+        }
+        Ok(File { name: name.into(), size, kind: kind.into() })
+    }
+}
+
+/// Nothing that could be a place in somebody's files.
+fn is_name(name: &str) -> bool {
+    let is_plain = |c: char| !c.is_control() && c != '/' && c != '\\';
+    !name.is_empty()
+        && name.len() <= limits::FILE_NAME
+        && name.chars().all(is_plain)
+        && !matches!(name, "." | "..")
+}
+
+/// It becomes a header of HTTP.
+fn is_kind(kind: &str) -> bool {
+    let is_token = |text: &str| {
+        !text.is_empty() && text.bytes().all(|c| c.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&c))
+    };
+    let (name, rest) = kind.split_once(';').unwrap_or((kind, ""));
+    let is_plain = rest.bytes().all(|c| c.is_ascii_graphic() || c == b' ');
+    let is_short = kind.len() <= limits::FILE_NAME;
+    is_short
+        && is_plain
+        && name.trim().split_once('/').is_some_and(|(top, sub)| is_token(top) && is_token(sub))
+}
+
+fn request(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
+    let Some(uploads) = host.settings.uploads else {
+        return Answer::Error(Condition::ServiceUnavailable.into());
+    };
+    let user = iq.from.bare();
+    if user.local().is_none() || !host.settings.is_local(user.domain()) || host.is_anonymous(&user) {
+        return Answer::Error(Condition::NotAllowed.into());
+    }
+    if iq.is_set {
+        return Answer::Error(Condition::BadRequest.into());
+    }
+    let file = match File::read(iq.payload) {
+        Ok(file) => file,
+        Err(error) => return Answer::Error(error),
+    };
+    if file.size > uploads.max_size {
+        return Answer::Error(too_large(uploads.max_size));
+    }
+    // One of no size costs something too: each is a file.
+    let cost = file.size.max(limits::FILE_COST);
+    if let Err(error) = host.upload.take(now, &user, cost, uploads.per_day) {
+        return Answer::Error(error);
+    }
+    let question = iq.iq.clone();
+    let load = Load::Slot { user: user.clone(), name: file.name, size: file.size, kind: file.kind };
+    host.load(load, out, move |host, _, result, out| match result {
+        Ok(Loaded::Slot(slot)) => host.answer(&question, Ok(Some(element(&slot))), out),
+        _ => {
+            host.upload.give_back(&user, cost);
+            let text = "no place for the file now: try again later";
+            host.refuse(&question, &StanzaError::new(Condition::ResourceConstraint, text), out);
+        }
+    });
+    Answer::Later
+}
+
+fn too_large(max_size: u64) -> StanzaError {
+    let max = Element::new("max-file-size", ns::UPLOAD).text(max_size.to_string());
+    let detail = Element::new("file-too-large", ns::UPLOAD).child(max);
+    StanzaError::new(Condition::NotAcceptable, "the file is too large").with(detail)
+}
+
+fn element(slot: &Slot) -> Element {
+    let headers = slot.headers.iter().map(|(name, value)| {
+        Element::new("header", ns::UPLOAD).with("name", name.clone()).text(value.clone())
+    });
+    let put = Element::new("put", ns::UPLOAD).with("url", slot.put.clone()).children(headers);
+    let get = Element::new("get", ns::UPLOAD).with("url", slot.get.clone());
+    Element::new("slot", ns::UPLOAD).child(put).child(get)
+}
+
+impl Upload {
+    fn take(&mut self, now: Instant, user: &Bare, cost: u64, per_day: u64) -> Result<(), StanzaError> {
+        let today = now.unix_seconds() / DAY;
+        let used = self.used.get(user).filter(|(day, _)| *day == today).map_or(0, |(_, used)| *used);
+        if used.saturating_add(cost) > per_day {
+            let tomorrow = Instant::from_unix_seconds((today + 1) * DAY);
+            let retry = Element::new("retry", ns::UPLOAD).with("stamp", crate::time::stamp(tomorrow));
+            let text = "that is more than one user may upload in a day";
+            return Err(StanzaError::new(Condition::ResourceConstraint, text).with(retry));
+        }
+        self.used.insert(user.clone(), (today, used + cost));
+        Ok(())
+    }
+
+    fn give_back(&mut self, user: &Bare, cost: u64) {
+        if let Some((_, used)) = self.used.get_mut(user) {
+            *used = used.saturating_sub(cost);
+        }
+    }
+}

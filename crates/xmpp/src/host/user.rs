@@ -1,0 +1,36 @@
+//! An account while somebody has to do with it.
+
+use stdx::Instant;
+use stdx::slab::Key;
+
+use super::effect::UserRecord;
+use super::{Host, Outbox};
+use crate::Element;
+
+/// Of one account.
+pub struct User {
+    /// In the order they came.
+    pub(super) sessions: Vec<Key>,
+    pub(super) record: Record,
+}
+
+/// What the record has of it.
+pub(super) enum Record {
+    /// Asked for; what waits for it, in order.
+    Loading(Vec<Waiting>),
+    Ready(Box<UserRecord>),
+    /// No such account.
+    Nobody,
+}
+
+/// What is done once the record is here.
+pub(super) enum Waiting {
+    /// From the account's own session.
+    FromSession(Key, Box<Element>),
+    /// From somebody else.
+    Routed(Box<Element>),
+    /// Something of a feature, that is not done when the record cannot be read.
+    Job(Job),
+}
+
+pub(super) type Job = Box<dyn FnOnce(&mut Host, Instant, &mut Outbox)>;

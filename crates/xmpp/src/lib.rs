@@ -1,0 +1,14 @@
+//! XMPP: XML streams, addresses, stanzas. Bytes and time in, effects out; no clock, no socket, no thread.
+
+pub mod c2s;
+pub mod host;
+pub mod jid;
+pub mod limits;
+pub mod ns;
+pub mod sasl;
+pub mod stanza;
+pub mod time;
+pub mod xml;
+
+pub use jid::{Bare, Jid};
+pub use xml::Element;

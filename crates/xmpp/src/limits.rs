@@ -1,0 +1,207 @@
+//! Limits of streams and stanzas, with their reasons and what happens at them.
+
+/// Bytes of one stanza (RFC 6120 §13.12 asks for at least 10,000). Beyond: `policy-violation`, and the stream ends.
+pub const STANZA: usize = 256 << 10;
+
+/// Bytes of a stanza before the client has signed in.
+pub const STANZA_BEFORE_AUTH: usize = 16 << 10;
+
+/// Elements inside each other. Beyond: `policy-violation`.
+pub const DEPTH: usize = 64;
+
+/// Attributes of one element. Beyond: `policy-violation`.
+pub const ATTRIBUTES: usize = 64;
+
+/// Elements of one stanza. Beyond: `policy-violation`.
+pub const ELEMENTS: usize = 8_192;
+
+/// Bytes of each part of an address (RFC 7622 §3). Beyond: `jid-malformed`.
+pub const JID_PART: usize = 1_023;
+
+/// Rooms that one host has in memory: 100,000 empty ones are some 100 MB. Beyond: `resource-constraint`, and a room that
+/// is left makes place.
+pub const ROOMS: usize = 100_000;
+
+/// Occupants of one room, however its owner configures it: each more costs every message a copy. Beyond:
+/// `service-unavailable`, but not for owners and administrators.
+pub const OCCUPANTS: usize = 5_000;
+
+/// Sessions that share one nickname: more than anybody has devices. Beyond: `resource-constraint`.
+pub const SESSIONS_OF_OCCUPANT: usize = 20;
+
+/// Bytes of a nickname: it is in every message. Beyond: `not-acceptable`.
+pub const NICK: usize = 128;
+
+/// Users with an affiliation or a reserved nickname in one room: all are one entry of the record. Beyond:
+/// `resource-constraint`.
+pub const AFFILIATIONS: usize = 5_000;
+
+/// Bytes of a room's name, password, language or other short text. Beyond: `not-acceptable`.
+pub const ROOM_TEXT: usize = 1_024;
+
+/// Bytes of a room's description. Beyond: `not-acceptable`.
+pub const ROOM_DESCRIPTION: usize = 8_192;
+
+/// Messages that a room keeps in memory for whoever enters, and their bytes. Beyond: the oldest go.
+pub const HISTORY: usize = 100;
+pub const HISTORY_BYTES: usize = 128 << 10;
+
+/// Messages that who enters gets unless he asks for another number: a screen or two.
+pub const HISTORY_UNASKED: usize = 20;
+
+/// Stanzas that wait while a room is read or written: some seconds of a busy one. Beyond: `resource-constraint`.
+pub const ROOM_WAITING: usize = 1_000;
+
+/// How long an empty room stays in memory, so that who comes back soon need not wait for the record.
+pub const ROOM_IDLE: std::time::Duration = std::time::Duration::from_secs(600);
+
+/// Entries of one page of a service's list of rooms, whatever is asked for (XEP-0059 §2.1). The rest is on the next page.
+pub const ROOMS_PAGE: usize = 200;
+/// Contacts of one account, those that only asked among them. Beyond: `policy-violation`, and strangers' requests are
+/// refused with `resource-constraint`. More than any person has; each is loaded when the account signs in.
+pub const CONTACTS: usize = 5_000;
+
+/// Of these, strangers that wait for an answer. Beyond: `resource-constraint`. Else anybody could fill a roster.
+pub const CONTACTS_ASKING: usize = 500;
+
+/// Bytes of a request that are kept until it is answered (RFC 6121 §3.1.3). Longer: only who asks, and his words cut.
+pub const ASKED: usize = 4 << 10;
+
+/// Bytes of a contact's name and of a group's (RFC 6121 §2.3.3). Beyond: `not-acceptable`.
+pub const CONTACT_NAME: usize = 1_023;
+
+/// Groups of one contact. Beyond: `not-acceptable`.
+pub const CONTACT_GROUPS: usize = 64;
+
+/// Blocked addresses of one account. Beyond: `policy-violation`. Every stanza is compared with all.
+pub const BLOCKED: usize = 1_000;
+
+/// Changes of one account, and what depends on them, that wait for the one before. Beyond: `resource-constraint`.
+pub const CHANGES: usize = 64;
+
+/// Bytes of a session's presence, which is kept and copied for every contact. Beyond: `policy-violation`. Clients send a
+/// few hundred.
+pub const PRESENCE: usize = 16 << 10;
+
+/// Addresses that one session has sent directed presence. Beyond: `resource-constraint`, and it is not sent.
+pub const DIRECTED: usize = 1_000;
+
+/// Kinds of clients whose abilities are remembered (XEP-0115). Beyond: the one that was used least recently is forgotten.
+pub const CAPS: usize = 5_000;
+
+/// Abilities of one kind of client. Beyond: they are not remembered, as if forged.
+pub const CAPS_FEATURES: usize = 500;
+
+/// Accounts of whose clients is known what kind they are. Beyond: the least recently heard of is forgotten.
+pub const CAPS_ACCOUNTS: usize = 100_000;
+
+/// Clients of one of them. Beyond: another one gets no events that clients ask for by their abilities.
+pub const CAPS_RESOURCES: usize = 32;
+
+/// Questions for abilities without an answer. Beyond: nothing is asked until some are answered or too old.
+pub const CAPS_QUESTIONS: usize = 1_000;
+
+/// Other clients that may be asked when the first gives a wrong answer. Beyond: a later presence has to.
+pub const CAPS_OTHERS: usize = 8;
+
+/// Stanzas that a session was sent and has not acknowledged (XEP-0198), asleep or not. Beyond: `resource-constraint`, and
+/// its messages go to the other sessions or are kept.
+pub const SM_QUEUE: usize = 2_000;
+
+/// Bytes of them, about. Beyond: the same.
+pub const SM_QUEUE_BYTES: usize = 4 << 20;
+
+/// Stanzas without a message among them after which we ask for an acknowledgement. A message is worth a question itself.
+pub const SM_ASK_AFTER: u32 = 20;
+
+/// Messages of one session that wait for the record. Beyond: `resource-constraint`.
+pub const SM_UNHANDLED: usize = 2_000;
+
+/// Ended sessions of a host whose count of handled stanzas is remembered. Beyond: the oldest is forgotten, and its client
+/// learns only that it cannot be resumed.
+pub const SM_REMEMBERED: usize = 4_096;
+
+/// Stanzas kept back from an inactive client (XEP-0352). Beyond: it gets all of them.
+pub const CSI_HELD: usize = 200;
+
+/// Messages that wait for one account (XEP-0160); the record has the same limit. Beyond: `service-unavailable`.
+pub const OFFLINE: u32 = 1_000;
+
+/// Bytes, about, of messages that waited and are delivered at once. The rest follows when the client has acknowledged
+/// them, so that they do not fill its queue.
+pub const OFFLINE_BYTES: usize = 1 << 20;
+
+/// Bytes, about, of one page of an archive. Beyond: the page is shorter than was asked for, and says that it is not the
+/// last.
+pub const ARCHIVE_PAGE_BYTES: usize = 1 << 20;
+
+/// Messages of one page of an archive (XEP-0313), when the client names no number, and at most.
+pub const ARCHIVE_PAGE: u32 = 50;
+pub const ARCHIVE_PAGE_MAX: u32 = 250;
+
+/// Messages that one question asks for by their ids. Beyond: `policy-violation`.
+pub const ARCHIVE_IDS: usize = 100;
+
+/// Addresses in an account's preferences of archiving, each list. Beyond: `policy-violation`.
+pub const ARCHIVE_PREFERENCES: usize = 500;
+
+/// Clients of one account that are told by push (XEP-0357). Beyond: the oldest is forgotten.
+pub const PUSH_CLIENTS: u32 = 16;
+
+/// Bytes of what a client wants told with its notifications. Beyond: `policy-violation`.
+pub const PUSH_OPTIONS: usize = 4 << 10;
+
+/// Notifications whose answer is awaited. Beyond: the oldest is forgotten, and its error would change nothing.
+pub const PUSH_ASKED: usize = 4_096;
+/// Nodes of one account. Beyond: `resource-constraint`. All their configurations are in memory while one is used.
+pub const NODES: usize = 200;
+
+/// Bytes of a node's name, an item's id, a title. Beyond: `not-acceptable`.
+pub const NODE_NAME: usize = 1_023;
+
+/// Items of one node: what `max` means for `pubsub#max_items`. Beyond: the oldest is forgotten. A long list of bookmarks.
+pub const NODE_ITEMS: u32 = 1_000;
+
+/// Bytes of an item. Beyond: `not-acceptable`. It has to fit a stanza with what a notification adds; an avatar does.
+pub const ITEM: usize = 192 << 10;
+
+/// Bytes of items in one answer. Beyond: the rest is for another page (XEP-0060 §6.5.4), of which the answer tells.
+pub const ITEMS_ANSWER: usize = 224 << 10;
+
+/// Subscriptions of one node, and its affiliations. Beyond: `policy-violation`. Each publication goes through all.
+pub const NODE_SUBSCRIPTIONS: usize = 500;
+
+/// Accounts whose nodes are in memory. Beyond: those used least recently are read again when they are needed.
+pub const NODE_OWNERS: usize = 10_000;
+
+/// Questions for the nodes of one account that wait for a change. Beyond: `resource-constraint`.
+pub const NODE_QUESTIONS: usize = 64;
+
+/// Clients that were told the newest items, so that they are told but once. Beyond: one is told again.
+pub const NODE_TOLD: usize = 200_000;
+
+/// Kinds of clients whose abilities are not known yet, and clients of each, that are told once they are. Beyond: they
+/// are told with their next presence.
+pub const NODE_CURIOUS: usize = 1_000;
+pub const NODE_CURIOUS_CLIENTS: usize = 64;
+
+/// Accounts whose avatar's hash is remembered. Beyond: it is read again when somebody signs in.
+pub const AVATARS: usize = 100_000;
+
+/// Kinds of private data of one namespace and account (XEP-0049). Beyond: the oldest is forgotten.
+pub const PRIVATE_NAMES: u32 = 16;
+
+/// Bytes of the name of an uploaded file, and of its content type. Beyond: `bad-request`. What file systems take.
+pub const FILE_NAME: usize = 255;
+
+/// Bytes that a slot costs at least of what a user may upload in a day, so that slots have a number too.
+pub const FILE_COST: u64 = 4 << 10;
+
+/// Users whose uploads of today are counted. Beyond: the one counted least recently begins anew.
+pub const UPLOADERS: usize = 100_000;
+
+/// Commands whose form is being filled in. Beyond: the oldest has to be started again.
+pub const COMMANDS: usize = 100;
+
+/// Sessions that a command lists. Beyond: the rest is only counted. An answer has to fit a stanza.
+pub const ONLINE_LIST: u32 = 1_000;

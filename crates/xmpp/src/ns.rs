@@ -1,0 +1,103 @@
+//! Namespaces, by the names that the texts give them.
+
+/// Declares constants and the table that the parser interns by.
+macro_rules! namespaces {
+    ($($name:ident = $uri:literal;)*) => {
+        $(pub const $name: &str = $uri;)*
+        /// Sorted, for [`intern`].
+        static KNOWN: std::sync::LazyLock<Vec<&'static str>> = std::sync::LazyLock::new(|| {
+            let mut known = vec![$($uri),*];
+            known.sort_unstable();
+            known
+        });
+    };
+}
+
+namespaces! {
+    STREAM = "http://etherx.jabber.org/streams";
+    CLIENT = "jabber:client";
+    SERVER = "jabber:server";
+    COMPONENT = "jabber:component:accept";
+    XML = "http://www.w3.org/XML/1998/namespace";
+    TLS = "urn:ietf:params:xml:ns:xmpp-tls";
+    SASL = "urn:ietf:params:xml:ns:xmpp-sasl";
+    BIND = "urn:ietf:params:xml:ns:xmpp-bind";
+    SESSION = "urn:ietf:params:xml:ns:xmpp-session";
+    STREAM_ERRORS = "urn:ietf:params:xml:ns:xmpp-streams";
+    STANZA_ERRORS = "urn:ietf:params:xml:ns:xmpp-stanzas";
+    FRAMING = "urn:ietf:params:xml:ns:xmpp-framing";
+    ROSTER = "jabber:iq:roster";
+    ROSTER_VERSIONS = "urn:xmpp:features:rosterver";
+    PRE_APPROVAL = "urn:xmpp:features:pre-approval";
+    SM = "urn:xmpp:sm:3";
+    CSI = "urn:xmpp:csi:0";
+    SASL2 = "urn:xmpp:sasl:2";
+    BIND2 = "urn:xmpp:bind:0";
+    FAST = "urn:xmpp:fast:0";
+    CHANNEL_BINDINGS = "urn:xmpp:sasl-cb:0";
+    STREAM_LIMITS = "urn:xmpp:stream-limits:0";
+    DISCO_INFO = "http://jabber.org/protocol/disco#info";
+    DISCO_ITEMS = "http://jabber.org/protocol/disco#items";
+    CAPS = "http://jabber.org/protocol/caps";
+    VCARD = "vcard-temp";
+    VCARD_UPDATE = "vcard-temp:x:update";
+    PRIVATE = "jabber:iq:private";
+    PING = "urn:xmpp:ping";
+    VERSION = "jabber:iq:version";
+    TIME = "urn:xmpp:time";
+    LAST = "jabber:iq:last";
+    DELAY = "urn:xmpp:delay";
+    CARBONS = "urn:xmpp:carbons:2";
+    FORWARD = "urn:xmpp:forward:0";
+    HINTS = "urn:xmpp:hints";
+    BLOCKING = "urn:xmpp:blocking";
+    BLOCKING_ERRORS = "urn:xmpp:blocking:errors";
+    MAM = "urn:xmpp:mam:2";
+    SID = "urn:xmpp:sid:0";
+    RSM = "http://jabber.org/protocol/rsm";
+    DATA = "jabber:x:data";
+    MUC = "http://jabber.org/protocol/muc";
+    MUC_USER = "http://jabber.org/protocol/muc#user";
+    MUC_OWNER = "http://jabber.org/protocol/muc#owner";
+    MUC_ADMIN = "http://jabber.org/protocol/muc#admin";
+    CONFERENCE = "jabber:x:conference";
+    OCCUPANT_ID = "urn:xmpp:occupant-id:0";
+    MODERATE = "urn:xmpp:message-moderate:1";
+    RETRACT = "urn:xmpp:message-retract:1";
+    PUBSUB = "http://jabber.org/protocol/pubsub";
+    PUBSUB_EVENT = "http://jabber.org/protocol/pubsub#event";
+    PUBSUB_OWNER = "http://jabber.org/protocol/pubsub#owner";
+    PUBSUB_ERRORS = "http://jabber.org/protocol/pubsub#errors";
+    VCARD4 = "urn:ietf:params:xml:ns:vcard-4.0";
+    VCARD4_NODE = "urn:xmpp:vcard4";
+    AVATAR_DATA = "urn:xmpp:avatar:data";
+    AVATAR_METADATA = "urn:xmpp:avatar:metadata";
+    VCARD_CONVERSION = "urn:xmpp:pep-vcard-conversion:0";
+    BOOKMARKS = "urn:xmpp:bookmarks:1";
+    BOOKMARKS_COMPAT = "urn:xmpp:bookmarks:1#compat";
+    OLD_BOOKMARKS = "storage:bookmarks";
+    UPLOAD = "urn:xmpp:http:upload:0";
+    EXTDISCO = "urn:xmpp:extdisco:2";
+    ADMIN = "http://jabber.org/protocol/admin";
+    COMMANDS = "http://jabber.org/protocol/commands";
+    REGISTER = "jabber:iq:register";
+    DIALBACK = "jabber:server:dialback";
+    CHATSTATES = "http://jabber.org/protocol/chatstates";
+    RECEIPTS = "urn:xmpp:receipts";
+    MARKERS = "urn:xmpp:chat-markers:0";
+    REACTIONS = "urn:xmpp:reactions:0";
+    OMEMO = "urn:xmpp:omemo:2";
+    OMEMO_OLD = "eu.siacs.conversations.axolotl";
+    ENCRYPTION = "urn:xmpp:eme:0";
+    JINGLE_MESSAGE = "urn:xmpp:jingle-message:0";
+    OFFLINE = "http://jabber.org/protocol/offline";
+    PUSH = "urn:xmpp:push:0";
+    PUSH_SUMMARY = "urn:xmpp:push:summary";
+    MAM_EXTENDED = "urn:xmpp:mam:2#extended";
+    CARBON_RULES = "urn:xmpp:carbons:rules:0";
+}
+
+/// The constant that is equal, so that comparing is cheap and nothing is allocated.
+pub fn intern(uri: &str) -> Option<&'static str> {
+    KNOWN.binary_search(&uri).ok().map(|at| KNOWN[at])
+}

@@ -1,0 +1,322 @@
+//! Signing in: the server's side of the SASL mechanisms, without the XML around it.
+//!
+//! An [`Exchange`] is told what the client said and answers with a [`Step`]. Where it needs to know an account it says
+//! [`Step::Find`] and goes on when it is [given](Exchange::give) what is known.
+
+mod scram;
+#[cfg(test)]
+mod tests;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use scram::Scram;
+pub use scram::{Hash, Keys, derive};
+
+/// What we can do, the best first: RFC 5802, 7677, 4616, 4422, 4505.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mechanism {
+    Scram {
+        hash: Hash,
+        /// Bound to the TLS channel below: the `-PLUS` forms.
+        plus: bool,
+    },
+    Plain,
+    External,
+    Anonymous,
+}
+
+/// All, in the order they are offered.
+pub const ALL: [Mechanism; 9] = [
+    Mechanism::External,
+    Mechanism::Scram { hash: Hash::Sha512, plus: true },
+    Mechanism::Scram { hash: Hash::Sha512, plus: false },
+    Mechanism::Scram { hash: Hash::Sha256, plus: true },
+    Mechanism::Scram { hash: Hash::Sha256, plus: false },
+    Mechanism::Scram { hash: Hash::Sha1, plus: true },
+    Mechanism::Scram { hash: Hash::Sha1, plus: false },
+    Mechanism::Plain,
+    Mechanism::Anonymous,
+];
+
+impl Mechanism {
+    pub fn name(self) -> &'static str {
+        match self {
+            Mechanism::Scram { hash: Hash::Sha1, plus: false } => "SCRAM-SHA-1",
+            Mechanism::Scram { hash: Hash::Sha1, plus: true } => "SCRAM-SHA-1-PLUS",
+            Mechanism::Scram { hash: Hash::Sha256, plus: false } => "SCRAM-SHA-256",
+            Mechanism::Scram { hash: Hash::Sha256, plus: true } => "SCRAM-SHA-256-PLUS",
+            Mechanism::Scram { hash: Hash::Sha512, plus: false } => "SCRAM-SHA-512",
+            Mechanism::Scram { hash: Hash::Sha512, plus: true } => "SCRAM-SHA-512-PLUS",
+            Mechanism::Plain => "PLAIN",
+            Mechanism::External => "EXTERNAL",
+            Mechanism::Anonymous => "ANONYMOUS",
+        }
+    }
+
+    pub fn parse(name: &str) -> Option<Mechanism> {
+        ALL.into_iter().find(|mechanism| mechanism.name() == name)
+    }
+}
+
+/// Channel binding data of the connection, by the names of RFC 5929 and 9266.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bindings {
+    pub tls_exporter: Option<Box<[u8]>>,
+    pub tls_server_end_point: Option<Box<[u8]>>,
+}
+
+impl Bindings {
+    pub fn is_empty(&self) -> bool {
+        self.names().next().is_none()
+    }
+
+    /// As XEP-0440 announces them.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        let exporter = self.tls_exporter.is_some().then_some("tls-exporter");
+        let end_point = self.tls_server_end_point.is_some().then_some("tls-server-end-point");
+        [exporter, end_point].into_iter().flatten()
+    }
+
+    fn find(&self, name: &str) -> Option<&[u8]> {
+        match name {
+            "tls-exporter" => self.tls_exporter.as_deref(),
+            "tls-server-end-point" => self.tls_server_end_point.as_deref(),
+            _ => None,
+        }
+    }
+}
+
+/// What an exchange knows of its connection.
+#[derive(Clone, Debug, Default)]
+pub struct Context {
+    pub bindings: Bindings,
+    /// The mechanisms and bindings that were offered, for XEP-0474.
+    pub offered: Vec<&'static str>,
+    /// A user of the certificate that the client showed, where it was verified.
+    pub certified: Option<Box<str>>,
+    /// Ours, for SCRAM: unpredictable and printable.
+    pub nonce: Box<str>,
+    /// Makes salts for accounts that are nobody's, so that asking tells nothing.
+    pub secret: [u8; 32],
+}
+
+/// What is known of an account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// Keys of the mechanism's hash.
+    Keys(Keys),
+    /// Whether the password that was sent is the account's.
+    Password(bool),
+    /// No such account, or none that may sign in so.
+    Nobody,
+    /// The record could not be asked.
+    Unavailable,
+}
+
+/// What a client proves, and for whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Find {
+    Keys {
+        user: Box<str>,
+        hash: Hash,
+    },
+    /// Whether it is this one's password.
+    Password {
+        user: Box<str>,
+        password: Secret,
+    },
+}
+
+/// Never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub Box<str>);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// To the client, and wait for its response.
+    Challenge(Vec<u8>),
+    Find(Find),
+    /// Signed in. `last` is for the client.
+    Success {
+        user: Identity,
+        last: Option<Vec<u8>>,
+    },
+    Failure(Failure),
+}
+
+/// Who signed in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// A local part as the client sent it.
+    User(Box<str>),
+    /// Somebody for as long as the stream lasts.
+    Anonymous,
+}
+
+/// RFC 6120 §6.5.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    Aborted,
+    IncorrectEncoding,
+    InvalidAuthzid,
+    InvalidMechanism,
+    MalformedRequest,
+    NotAuthorized,
+    TemporaryAuthFailure,
+}
+
+impl Failure {
+    pub fn condition(self) -> &'static str {
+        match self {
+            Failure::Aborted => "aborted",
+            Failure::IncorrectEncoding => "incorrect-encoding",
+            Failure::InvalidAuthzid => "invalid-authzid",
+            Failure::InvalidMechanism => "invalid-mechanism",
+            Failure::MalformedRequest => "malformed-request",
+            Failure::NotAuthorized => "not-authorized",
+            Failure::TemporaryAuthFailure => "temporary-auth-failure",
+        }
+    }
+}
+
+/// The text of `<auth>` or `<response>`: base64, with `=` for nothing (RFC 6120 §6.4.2).
+///
+/// # Errors
+/// `incorrect-encoding`.
+pub fn decode(text: &str) -> Result<Option<Vec<u8>>, Failure> {
+    match text {
+        "" => Ok(None),
+        "=" => Ok(Some(Vec::new())),
+        _ => STANDARD.decode(text).map(Some).map_err(|_| Failure::IncorrectEncoding),
+    }
+}
+
+/// The other way round.
+pub fn encode(bytes: &[u8]) -> String {
+    if bytes.is_empty() { "=".to_owned() } else { STANDARD.encode(bytes) }
+}
+
+/// One attempt to sign in.
+#[derive(Debug)]
+pub struct Exchange {
+    context: Context,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// The client's first words are not here.
+    First(Mechanism),
+    Scram(Scram),
+    /// For the account's word on a password.
+    Password(Box<str>),
+    Over,
+}
+
+impl Exchange {
+    /// `initial` came with the choice, where it did.
+    pub fn start(mechanism: Mechanism, initial: Option<&[u8]>, context: Context) -> (Exchange, Step) {
+        let mut exchange = Exchange { context, state: State::First(mechanism) };
+        let step = match initial {
+            Some(initial) => exchange.respond(initial),
+            None => Step::Challenge(Vec::new()),
+        };
+        (exchange, step)
+    }
+
+    /// Whether the account's word is awaited.
+    pub fn is_finding(&self) -> bool {
+        match &self.state {
+            State::Password(_) => true,
+            State::Scram(scram) => !scram.has_challenged(),
+            State::First(_) | State::Over => false,
+        }
+    }
+
+    /// The client answered a challenge.
+    pub fn respond(&mut self, response: &[u8]) -> Step {
+        let step = match std::mem::replace(&mut self.state, State::Over) {
+            State::First(mechanism) => self.first(mechanism, response),
+            State::Scram(scram) => scram.finish(response),
+            State::Password(_) | State::Over => Err(Failure::MalformedRequest),
+        };
+        step.unwrap_or_else(Step::Failure)
+    }
+
+    /// What `Step::Find` asked for.
+    pub fn give(&mut self, known: Known) -> Step {
+        let step = match (std::mem::replace(&mut self.state, State::Over), known) {
+            (_, Known::Unavailable) => Err(Failure::TemporaryAuthFailure),
+            (State::Password(user), Known::Password(true)) => {
+                Ok(Step::Success { user: Identity::User(user), last: None })
+            }
+            (State::Scram(mut scram), Known::Keys(keys)) => {
+                let challenge = scram.challenge(Some(keys), &self.context);
+                self.state = State::Scram(scram);
+                Ok(Step::Challenge(challenge))
+            }
+            // As if there were one: who asks learns nothing until the proof, which cannot be right.
+            (State::Scram(mut scram), Known::Nobody) => {
+                let challenge = scram.challenge(None, &self.context);
+                self.state = State::Scram(scram);
+                Ok(Step::Challenge(challenge))
+            }
+            _ => Err(Failure::NotAuthorized),
+        };
+        step.unwrap_or_else(Step::Failure)
+    }
+
+    fn first(&mut self, mechanism: Mechanism, message: &[u8]) -> Result<Step, Failure> {
+        match mechanism {
+            Mechanism::Scram { hash, plus } => {
+                let scram = Scram::first(hash, plus, message, &self.context)?;
+                let find = Find::Keys { user: scram.user().into(), hash };
+                self.state = State::Scram(scram);
+                Ok(Step::Find(find))
+            }
+            Mechanism::Plain => {
+                let (user, password) = plain(message)?;
+                self.state = State::Password(user.clone());
+                Ok(Step::Find(Find::Password { user, password }))
+            }
+            Mechanism::External => external(message, self.context.certified.as_deref()),
+            Mechanism::Anonymous => Ok(Step::Success { user: Identity::Anonymous, last: None }),
+        }
+    }
+}
+
+/// RFC 4616: `authzid NUL authcid NUL password`.
+fn plain(message: &[u8]) -> Result<(Box<str>, Secret), Failure> {
+    let text = std::str::from_utf8(message).map_err(|_| Failure::MalformedRequest)?;
+    let mut parts = text.split('\0');
+    let (Some(authorized), Some(user), Some(password), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return Err(Failure::MalformedRequest);
+    };
+    if user.is_empty() || password.is_empty() {
+        return Err(Failure::MalformedRequest);
+    }
+    is_self(authorized, user)?;
+    Ok((user.into(), Secret(password.into())))
+}
+
+fn external(message: &[u8], certified: Option<&str>) -> Result<Step, Failure> {
+    let user = certified.ok_or(Failure::NotAuthorized)?;
+    let authorized = std::str::from_utf8(message).map_err(|_| Failure::MalformedRequest)?;
+    is_self(authorized, user)?;
+    Ok(Step::Success { user: Identity::User(user.into()), last: None })
+}
+
+/// Nobody acts for another. Clients send nothing, the user, or his whole address.
+fn is_self(authorized: &str, user: &str) -> Result<(), Failure> {
+    let local = authorized.split_once('@').map_or(authorized, |(local, _)| local);
+    if authorized.is_empty() || local == user { Ok(()) } else { Err(Failure::InvalidAuthzid) }
+}

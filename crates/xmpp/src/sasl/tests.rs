@@ -1,0 +1,164 @@
+//! Vectors of the RFCs, and what must not let anybody in.
+
+use super::*;
+
+fn context(nonce: &str) -> Context {
+    Context { nonce: nonce.into(), secret: [7; 32], ..Context::default() }
+}
+
+fn text(step: &Step) -> &str {
+    match step {
+        Step::Challenge(bytes) | Step::Success { last: Some(bytes), .. } => {
+            std::str::from_utf8(bytes).unwrap()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn scram(hash: Hash) -> Mechanism {
+    Mechanism::Scram { hash, plus: false }
+}
+
+#[test]
+fn the_example_of_rfc_5802() {
+    let salt = STANDARD.decode("QSXCR+Q6sek8bf92").unwrap();
+    let keys = derive(Hash::Sha1, "pencil", &salt, 4_096);
+    let (mut exchange, step) = Exchange::start(
+        scram(Hash::Sha1),
+        Some(b"n,,n=user,r=fyko+d2lbbFgONRv9qkxdawL"),
+        context("3rfcNHYJY1ZVvWVs7j"),
+    );
+    assert_eq!(step, Step::Find(Find::Keys { user: "user".into(), hash: Hash::Sha1 }));
+    let step = exchange.give(Known::Keys(keys));
+    assert_eq!(text(&step), "r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,s=QSXCR+Q6sek8bf92,i=4096");
+    let step = exchange
+        .respond(b"c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=");
+    assert_eq!(text(&step), "v=rmF9pqV8S7suAoZWja4dJRkFsKQ=");
+}
+
+#[test]
+fn the_example_of_rfc_7677() {
+    let salt = STANDARD.decode("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap();
+    let keys = derive(Hash::Sha256, "pencil", &salt, 4_096);
+    let (mut exchange, _) = Exchange::start(
+        scram(Hash::Sha256),
+        Some(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"),
+        context("%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"),
+    );
+    exchange.give(Known::Keys(keys));
+    let step = exchange.respond(
+        b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=",
+    );
+    assert_eq!(text(&step), "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=");
+}
+
+/// A client with this password, to the end.
+fn sign_in(hash: Hash, plus: Option<&str>, password: &str, known: Known, context: Context) -> Step {
+    let flag = plus.map_or("n".to_owned(), |name| format!("p={name}"));
+    let bare = "n=al=2Cice,r=abc";
+    let data = plus.and_then(|name| context.bindings.find(name)).unwrap_or_default().to_vec();
+    let mechanism = Mechanism::Scram { hash, plus: plus.is_some() };
+    let (mut exchange, step) =
+        Exchange::start(mechanism, Some(format!("{flag},,{bare}").as_bytes()), context);
+    assert_eq!(step, Step::Find(Find::Keys { user: "al,ice".into(), hash }));
+    let challenge = exchange.give(known);
+    let challenge = text(&challenge).to_owned();
+    let field =
+        |name: &str| challenge.split(',').find_map(|field| field.strip_prefix(name)).unwrap().to_owned();
+    let salt = STANDARD.decode(field("s=")).unwrap();
+    let keys = derive(hash, password, &salt, field("i=").parse().unwrap());
+    let binding = STANDARD.encode([format!("{flag},,").as_bytes(), &data].concat());
+    let without = format!("c={binding},r={}", field("r="));
+    let proof = super::scram::testing::proof(hash, password, &keys, &format!("{bare},{challenge},{without}"));
+    exchange.respond(format!("{without},p={proof}").as_bytes())
+}
+
+fn keys(hash: Hash, password: &str) -> Known {
+    Known::Keys(derive(hash, password, b"0123456789abcdef", 10))
+}
+
+#[test]
+fn the_right_password_signs_in_and_no_other() {
+    for hash in [Hash::Sha1, Hash::Sha256, Hash::Sha512] {
+        let right = sign_in(hash, None, "secret", keys(hash, "secret"), context("x"));
+        assert!(matches!(right, Step::Success { user: Identity::User(ref user), .. } if **user == *"al,ice"));
+        let wrong = sign_in(hash, None, "Secret", keys(hash, "secret"), context("x"));
+        assert_eq!(wrong, Step::Failure(Failure::NotAuthorized));
+        let nobody = sign_in(hash, None, "secret", Known::Nobody, context("x"));
+        assert_eq!(nobody, Step::Failure(Failure::NotAuthorized));
+    }
+}
+
+#[test]
+fn a_proof_is_bound_to_its_channel() {
+    let bound = |data: &[u8]| Context {
+        bindings: Bindings { tls_exporter: Some(data.into()), ..Bindings::default() },
+        offered: vec!["SCRAM-SHA-256-PLUS", "SCRAM-SHA-256"],
+        ..context("x")
+    };
+    let step = sign_in(Hash::Sha256, Some("tls-exporter"), "s", keys(Hash::Sha256, "s"), bound(b"channel"));
+    assert!(matches!(step, Step::Success { .. }));
+    let (_, step) = Exchange::start(scram(Hash::Sha256), Some(b"y,,n=a,r=b"), bound(b"channel"));
+    assert_eq!(step, Step::Failure(Failure::NotAuthorized), "somebody took -PLUS out of the list");
+    let plus = Mechanism::Scram { hash: Hash::Sha256, plus: true };
+    let (_, step) = Exchange::start(plus, Some(b"p=tls-unique,,n=a,r=b"), bound(b"channel"));
+    assert_eq!(step, Step::Failure(Failure::MalformedRequest), "a binding that was not offered");
+}
+
+#[test]
+fn a_proof_cannot_be_used_again() {
+    let (mut exchange, _) = Exchange::start(scram(Hash::Sha1), Some(b"n,,n=a,r=b"), context("other"));
+    exchange.give(keys(Hash::Sha1, "pencil"));
+    let step = exchange.respond(b"c=biws,r=b-old,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=");
+    assert_eq!(step, Step::Failure(Failure::NotAuthorized));
+    assert_eq!(exchange.respond(b"c=biws"), Step::Failure(Failure::MalformedRequest));
+}
+
+#[test]
+fn nobodys_salt_is_always_the_same() {
+    let salt = |secret: u8| {
+        let context = Context { secret: [secret; 32], ..context("x") };
+        let (mut exchange, _) = Exchange::start(scram(Hash::Sha1), Some(b"n,,n=ghost,r=b"), context);
+        text(&exchange.give(Known::Nobody)).to_owned()
+    };
+    assert_eq!(salt(1), salt(1));
+    assert_ne!(salt(1), salt(2));
+}
+
+#[test]
+fn plain_names_one_user_and_nobody_else() {
+    let start = |message: &[u8]| Exchange::start(Mechanism::Plain, Some(message), context("x"));
+    let (mut exchange, step) = start(b"\0alice\0secret");
+    assert_eq!(step, Step::Find(Find::Password { user: "alice".into(), password: Secret("secret".into()) }));
+    assert_eq!(
+        exchange.give(Known::Password(true)),
+        Step::Success { user: Identity::User("alice".into()), last: None }
+    );
+    let (mut exchange, _) = start(b"alice@example.org\0alice\0wrong");
+    assert_eq!(exchange.give(Known::Password(false)), Step::Failure(Failure::NotAuthorized));
+    assert_eq!(start(b"bob\0alice\0secret").1, Step::Failure(Failure::InvalidAuthzid));
+    for wrong in [&b""[..], b"alice", b"\0alice\0", b"\0\0secret", b"\0a\0b\0c", b"\0a\0\xff"] {
+        assert_eq!(start(wrong).1, Step::Failure(Failure::MalformedRequest), "{wrong:?}");
+    }
+}
+
+#[test]
+fn a_certificate_is_its_owners() {
+    let start = |message: &[u8], certified: Option<&str>| {
+        let context = Context { certified: certified.map(Box::from), ..context("x") };
+        Exchange::start(Mechanism::External, Some(message), context).1
+    };
+    let success = Step::Success { user: Identity::User("alice".into()), last: None };
+    assert_eq!(start(b"", Some("alice")), success);
+    assert_eq!(start(b"alice@example.org", Some("alice")), success);
+    assert_eq!(start(b"bob", Some("alice")), Step::Failure(Failure::InvalidAuthzid));
+    assert_eq!(start(b"", None), Step::Failure(Failure::NotAuthorized));
+}
+
+#[test]
+fn what_is_no_base64_is_refused() {
+    assert_eq!(decode(""), Ok(None));
+    assert_eq!(decode("="), Ok(Some(Vec::new())));
+    assert_eq!(decode("YQ=="), Ok(Some(b"a".to_vec())));
+    assert_eq!(decode("Y Q"), Err(Failure::IncorrectEncoding));
+}

@@ -1,0 +1,174 @@
+//! Messages, presence and questions: their kinds, and the errors that answer them.
+
+use crate::{Element, Jid, ns};
+
+/// RFC 6120 §8.3.3: each with the type it has unless somebody knows better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Condition {
+    BadRequest,
+    Conflict,
+    FeatureNotImplemented,
+    Forbidden,
+    Gone,
+    InternalServerError,
+    ItemNotFound,
+    JidMalformed,
+    NotAcceptable,
+    NotAllowed,
+    NotAuthorized,
+    PolicyViolation,
+    RecipientUnavailable,
+    Redirect,
+    RegistrationRequired,
+    RemoteServerNotFound,
+    RemoteServerTimeout,
+    ResourceConstraint,
+    ServiceUnavailable,
+    SubscriptionRequired,
+    UndefinedCondition,
+    UnexpectedRequest,
+}
+
+impl Condition {
+    /// As elements are named.
+    pub fn as_str(self) -> &'static str {
+        self.name_and_kind().0
+    }
+
+    /// `auth`, `cancel`, `continue`, `modify` or `wait`.
+    pub fn kind(self) -> &'static str {
+        self.name_and_kind().1
+    }
+
+    fn name_and_kind(self) -> (&'static str, &'static str) {
+        match self {
+            Condition::BadRequest => ("bad-request", "modify"),
+            Condition::Conflict => ("conflict", "cancel"),
+            Condition::FeatureNotImplemented => ("feature-not-implemented", "cancel"),
+            Condition::Forbidden => ("forbidden", "auth"),
+            Condition::Gone => ("gone", "cancel"),
+            Condition::InternalServerError => ("internal-server-error", "cancel"),
+            Condition::ItemNotFound => ("item-not-found", "cancel"),
+            Condition::JidMalformed => ("jid-malformed", "modify"),
+            Condition::NotAcceptable => ("not-acceptable", "modify"),
+            Condition::NotAllowed => ("not-allowed", "cancel"),
+            Condition::NotAuthorized => ("not-authorized", "auth"),
+            Condition::PolicyViolation => ("policy-violation", "modify"),
+            Condition::RecipientUnavailable => ("recipient-unavailable", "wait"),
+            Condition::Redirect => ("redirect", "modify"),
+            Condition::RegistrationRequired => ("registration-required", "auth"),
+            Condition::RemoteServerNotFound => ("remote-server-not-found", "cancel"),
+            Condition::RemoteServerTimeout => ("remote-server-timeout", "wait"),
+            Condition::ResourceConstraint => ("resource-constraint", "wait"),
+            Condition::ServiceUnavailable => ("service-unavailable", "cancel"),
+            Condition::SubscriptionRequired => ("subscription-required", "auth"),
+            Condition::UndefinedCondition => ("undefined-condition", "cancel"),
+            Condition::UnexpectedRequest => ("unexpected-request", "wait"),
+        }
+    }
+}
+
+/// An error for a stanza.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StanzaError {
+    pub condition: Condition,
+    /// Where some protocol wants another than the condition's own.
+    pub kind: Option<&'static str>,
+    pub text: Option<Box<str>>,
+    /// A condition of some protocol's own.
+    pub detail: Option<Box<Element>>,
+}
+
+impl From<Condition> for StanzaError {
+    fn from(condition: Condition) -> Self {
+        StanzaError { condition, kind: None, text: None, detail: None }
+    }
+}
+
+impl StanzaError {
+    pub fn new(condition: Condition, text: &str) -> Self {
+        StanzaError { text: Some(text.into()), ..condition.into() }
+    }
+
+    #[must_use]
+    pub fn with(mut self, detail: Element) -> Self {
+        self.detail = Some(Box::new(detail));
+        self
+    }
+
+    pub fn element(&self) -> Element {
+        let condition = Element::new(self.condition.as_str(), ns::STANZA_ERRORS);
+        let kind = self.kind.unwrap_or(self.condition.kind());
+        let mut error = Element::new("error", ns::CLIENT).with("type", kind).child(condition);
+        if let Some(text) = &self.text {
+            error.push(Element::new("text", ns::STANZA_ERRORS).text(&**text));
+        }
+        error.children(self.detail.as_deref().cloned())
+    }
+}
+
+/// The three kinds of stanzas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Message,
+    Presence,
+    Iq,
+}
+
+pub fn kind_of(element: &Element) -> Option<Kind> {
+    if element.ns() != ns::CLIENT {
+        return None;
+    }
+    match element.name() {
+        "message" => Some(Kind::Message),
+        "presence" => Some(Kind::Presence),
+        "iq" => Some(Kind::Iq),
+        _ => None,
+    }
+}
+
+/// Whether it may be answered by an error: an error never is, nor the answer to a question.
+pub fn may_be_refused(stanza: &Element) -> bool {
+    !matches!(stanza.attr("type"), Some("error" | "result"))
+}
+
+/// The same stanza back to its sender with an error; its content is left out but for a message's body, as most do.
+pub fn refusal(stanza: &Element, error: &StanzaError) -> Element {
+    let name = match stanza.name() {
+        "message" => "message",
+        "presence" => "presence",
+        _ => "iq",
+    };
+    Element::new(name, ns::CLIENT)
+        .with("type", "error")
+        .with_opt("id", stanza.attr("id"))
+        .with_opt("to", stanza.attr("from"))
+        .with_opt("from", stanza.attr("to"))
+        .child(error.element())
+}
+
+/// The answer to a question.
+pub fn result(iq: &Element, payload: Option<Element>) -> Element {
+    Element::new("iq", ns::CLIENT)
+        .with("type", "result")
+        .with_opt("id", iq.attr("id"))
+        .with_opt("to", iq.attr("from"))
+        .with_opt("from", iq.attr("to"))
+        .children(payload)
+}
+
+/// The address in `to`.
+///
+/// # Errors
+/// When it is there and is none.
+pub fn to(stanza: &Element) -> Result<Option<Jid>, crate::jid::JidMalformed> {
+    stanza.attr("to").map(Jid::parse).transpose()
+}
+
+/// The address in `from`.
+///
+/// # Errors
+/// When it is there and is none.
+pub fn from(stanza: &Element) -> Result<Option<Jid>, crate::jid::JidMalformed> {
+    stanza.attr("from").map(Jid::parse).transpose()
+}

@@ -1,0 +1,211 @@
+//! One element with all that is in it.
+
+use std::borrow::Cow;
+
+use crate::ns;
+
+/// A name of our own is static, one from the wire is not, unless it is well known.
+pub(crate) type Name = Cow<'static, str>;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attribute {
+    /// Empty for most.
+    pub ns: Name,
+    pub name: Name,
+    pub value: Box<str>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Node {
+    Element(Element),
+    Text(Box<str>),
+}
+
+/// Namespaces are resolved; prefixes are gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Element {
+    pub(super) ns: Name,
+    pub(super) name: Name,
+    pub(super) attributes: Vec<Attribute>,
+    pub(super) nodes: Vec<Node>,
+}
+
+impl Element {
+    pub fn new(name: &'static str, ns: &'static str) -> Element {
+        Element { ns: ns.into(), name: name.into(), attributes: Vec::new(), nodes: Vec::new() }
+    }
+
+    pub(super) fn parsed(name: Name, ns: Name, attributes: Vec<Attribute>) -> Element {
+        Element { ns, name, attributes, nodes: Vec::new() }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn ns(&self) -> &str {
+        &self.ns
+    }
+
+    pub fn is(&self, name: &str, ns: &str) -> bool {
+        self.name == name && self.ns == ns
+    }
+
+    /// An attribute without a namespace.
+    pub fn attr(&self, name: &str) -> Option<&str> {
+        self.attr_ns(name, "")
+    }
+
+    pub fn attr_ns(&self, name: &str, ns: &str) -> Option<&str> {
+        let found = self.attributes.iter().find(|known| known.name == name && known.ns == ns);
+        found.map(|attribute| &*attribute.value)
+    }
+
+    /// `xml:lang` of this element itself.
+    pub fn lang(&self) -> Option<&str> {
+        self.attr_ns("lang", ns::XML)
+    }
+
+    pub fn attributes(&self) -> &[Attribute] {
+        &self.attributes
+    }
+
+    pub fn set(&mut self, name: &'static str, value: impl Into<Box<str>>) {
+        self.set_ns(name, "", value);
+    }
+
+    pub fn set_ns(&mut self, name: &'static str, ns: &'static str, value: impl Into<Box<str>>) {
+        let value = value.into();
+        match self.attributes.iter_mut().find(|known| known.name == name && known.ns == ns) {
+            Some(known) => known.value = value,
+            None => self.attributes.push(Attribute { ns: ns.into(), name: name.into(), value }),
+        }
+    }
+
+    pub fn unset(&mut self, name: &str) {
+        self.attributes.retain(|known| known.name != name || !known.ns.is_empty());
+    }
+
+    /// Takes out an attribute of a namespace.
+    pub fn take_ns(&mut self, name: &str, ns: &str) -> Option<Box<str>> {
+        let at = self.attributes.iter().position(|known| known.name == name && known.ns == ns)?;
+        Some(self.attributes.remove(at).value)
+    }
+
+    /// As [`set`](Self::set), for building.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: impl Into<Box<str>>) -> Element {
+        self.set(name, value);
+        self
+    }
+
+    /// As [`with`](Self::with), when there is a value.
+    #[must_use]
+    pub fn with_opt(self, name: &'static str, value: Option<impl Into<Box<str>>>) -> Element {
+        match value {
+            Some(value) => self.with(name, value),
+            None => self,
+        }
+    }
+
+    #[must_use]
+    pub fn child(mut self, child: Element) -> Element {
+        self.push(child);
+        self
+    }
+
+    #[must_use]
+    pub fn children(mut self, children: impl IntoIterator<Item = Element>) -> Element {
+        self.nodes.extend(children.into_iter().map(Node::Element));
+        self
+    }
+
+    #[must_use]
+    pub fn text(mut self, text: impl Into<Box<str>>) -> Element {
+        self.push_text(text);
+        self
+    }
+
+    pub fn push(&mut self, child: Element) {
+        self.nodes.push(Node::Element(child));
+    }
+
+    pub fn push_text(&mut self, text: impl Into<Box<str>>) {
+        let text = text.into();
+        if !text.is_empty() {
+            self.nodes.push(Node::Text(text));
+        }
+    }
+
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    pub fn elements(&self) -> impl Iterator<Item = &Element> {
+        self.nodes.iter().filter_map(|node| match node {
+            Node::Element(element) => Some(element),
+            Node::Text(_) => None,
+        })
+    }
+
+    pub fn elements_mut(&mut self) -> impl Iterator<Item = &mut Element> {
+        self.nodes.iter_mut().filter_map(|node| match node {
+            Node::Element(element) => Some(element),
+            Node::Text(_) => None,
+        })
+    }
+
+    /// The first child of that name.
+    pub fn get(&self, name: &str, ns: &str) -> Option<&Element> {
+        self.elements().find(|child| child.is(name, ns))
+    }
+
+    pub fn get_mut(&mut self, name: &str, ns: &str) -> Option<&mut Element> {
+        self.elements_mut().find(|child| child.is(name, ns))
+    }
+
+    pub fn first(&self) -> Option<&Element> {
+        self.elements().next()
+    }
+
+    /// Takes out all children of which that is true.
+    pub fn remove_children(&mut self, which: impl Fn(&Element) -> bool) {
+        self.nodes.retain(|node| !matches!(node, Node::Element(element) if which(element)));
+    }
+
+    /// The first child of that name, out of here.
+    pub fn take(&mut self, name: &str, ns: &str) -> Option<Element> {
+        let is_it = |node: &Node| matches!(node, Node::Element(element) if element.is(name, ns));
+        let at = self.nodes.iter().position(is_it)?;
+        match self.nodes.remove(at) {
+            Node::Element(element) => Some(element),
+            Node::Text(_) => None,
+        }
+    }
+
+    /// The text directly in it.
+    pub fn content(&self) -> Cow<'_, str> {
+        let mut texts = self.nodes.iter().filter_map(|node| match node {
+            Node::Text(text) => Some(&**text),
+            Node::Element(_) => None,
+        });
+        match (texts.next(), texts.next()) {
+            (None, _) => Cow::Borrowed(""),
+            (Some(text), None) => Cow::Borrowed(text),
+            (Some(first), Some(second)) => Cow::Owned([first, second].into_iter().chain(texts).collect()),
+        }
+    }
+
+    /// The text of the first child of that name.
+    pub fn content_of(&self, name: &str, ns: &str) -> Option<Cow<'_, str>> {
+        self.get(name, ns).map(Element::content)
+    }
+}
+
+impl std::fmt::Display for Element {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut bytes = Vec::new();
+        self.write("", &mut bytes);
+        f.write_str(&String::from_utf8_lossy(&bytes))
+    }
+}

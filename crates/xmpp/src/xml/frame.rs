@@ -1,0 +1,295 @@
+//! Cuts a stream's bytes into its header, stanzas and end.
+
+use std::ops::Range;
+
+use super::XmlError;
+
+/// A piece of a stream, by its place in the framer's bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// The opening tag of the stream, an XML declaration before it left out.
+    Header(Range<usize>),
+    Stanza(Range<usize>),
+    /// White space between stanzas: somebody keeps the connection alive.
+    Whitespace,
+    /// The closing tag of the stream.
+    Close,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Text,
+    /// After `<`.
+    Tag,
+    /// In a tag that began with a name (`false`) or with `/` (`true`), outside quotes; with the last character.
+    InTag {
+        closing: bool,
+        slash: bool,
+    },
+    Quoted(u8),
+    /// After `<!`; how much of `[CDATA[` there was.
+    Bang(u8),
+    /// How much of `]]>` there was.
+    Cdata(u8),
+    /// After `<?`, at the beginning of a stream only; whether the last one was `?`.
+    Declaration(bool),
+}
+
+/// Bytes that wait for the rest of their stanza. Between two stanzas it owns no memory.
+#[derive(Debug, Default)]
+pub struct Framer {
+    bytes: Vec<u8>,
+    /// Where the next byte to be looked at is, and where the frame began.
+    at: usize,
+    start: usize,
+    depth: u32,
+    state: State,
+    /// The header has been seen.
+    is_open: bool,
+    /// Anything but white space has been seen.
+    has_begun: bool,
+}
+
+const CDATA: &[u8] = b"[CDATA[";
+
+impl Framer {
+    pub fn new() -> Framer {
+        Framer::default()
+    }
+
+    /// Bytes that came.
+    pub fn put(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The stream begins anew: after TLS or SASL. What came already belongs to it.
+    pub fn restart(&mut self) {
+        let rest = self.bytes.split_off(self.start.min(self.bytes.len()));
+        *self = Framer { bytes: rest, ..Framer::default() };
+    }
+
+    /// The bytes of a frame; as long as nothing else is done.
+    pub fn bytes(&self, range: Range<usize>) -> &[u8] {
+        &self.bytes[range]
+    }
+
+    /// Bytes that wait.
+    pub fn len(&self) -> usize {
+        self.bytes.len() - self.start
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Memory of its own.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// The next frame, of at most `limit` bytes. `None`: more is needed.
+    ///
+    /// # Errors
+    /// What no XML stream has, or too much of it; the stream cannot go on.
+    pub fn next(&mut self, limit: usize) -> Result<Option<Frame>, XmlError> {
+        while self.at < self.bytes.len() {
+            let byte = self.bytes[self.at];
+            let frame = self.step(byte)?;
+            self.at += 1;
+            if self.at - self.start > limit && !matches!(frame, Some(Frame::Whitespace)) {
+                return Err(XmlError::TooLarge("a stanza larger than this server takes"));
+            }
+            if let Some(frame) = frame {
+                self.start = self.at;
+                return Ok(Some(frame));
+            }
+        }
+        self.forget();
+        Ok(None)
+    }
+
+    /// Lets go of what has been seen.
+    fn forget(&mut self) {
+        if self.start == self.bytes.len() {
+            self.bytes = Vec::new();
+        } else if self.start > 0 {
+            self.bytes.drain(..self.start);
+        }
+        self.at -= self.start;
+        self.start = 0;
+    }
+
+    fn step(&mut self, byte: u8) -> Result<Option<Frame>, XmlError> {
+        match (self.state, byte) {
+            (State::Text, b'<') => {
+                if self.depth <= 1 {
+                    self.start = self.at;
+                }
+                self.state = State::Tag;
+            }
+            (State::Text, _) if self.depth > 1 => {}
+            (State::Text, b' ' | b'\t' | b'\r' | b'\n') => {
+                return Ok(self.is_open.then_some(Frame::Whitespace).or_else(|| {
+                    // Before the header it is nothing.
+                    self.start = self.at + 1;
+                    None
+                }));
+            }
+            (State::Text, _) => return Err(XmlError::NotWellFormed("text between stanzas")),
+            (State::Tag, b'/') => self.state = State::InTag { closing: true, slash: false },
+            (State::Tag, b'!') => self.state = State::Bang(0),
+            (State::Tag, b'?') if !self.has_begun => self.state = State::Declaration(false),
+            (State::Tag, b'?') => return Err(XmlError::Restricted("a processing instruction")),
+            (State::Tag, _) => self.state = State::InTag { closing: false, slash: false },
+            (State::InTag { .. }, b'"' | b'\'') => self.state = State::Quoted(byte),
+            (State::InTag { .. }, b'<') => return Err(XmlError::NotWellFormed("a tag within a tag")),
+            (State::InTag { closing, slash }, b'>') => return self.end_of_tag(closing, slash),
+            (State::InTag { closing, .. }, _) => {
+                self.state = State::InTag { closing, slash: byte == b'/' };
+            }
+            (State::Quoted(quote), _) if byte == quote => {
+                self.state = State::InTag { closing: false, slash: false };
+            }
+            (State::Quoted(_), _) => {}
+            (State::Bang(seen), _) => return self.bang(seen, byte),
+            (State::Cdata(2), b'>') => self.state = State::Text,
+            (State::Cdata(seen), b']') => self.state = State::Cdata((seen + 1).min(2)),
+            (State::Cdata(_), _) => self.state = State::Cdata(0),
+            (State::Declaration(true), b'>') => {
+                self.has_begun = true;
+                self.state = State::Text;
+                self.start = self.at + 1;
+            }
+            (State::Declaration(_), _) => self.state = State::Declaration(byte == b'?'),
+        }
+        Ok(None)
+    }
+
+    fn bang(&mut self, seen: u8, byte: u8) -> Result<Option<Frame>, XmlError> {
+        if byte != CDATA[usize::from(seen)] {
+            return Err(XmlError::Restricted("a comment or document type"));
+        }
+        if self.depth <= 1 {
+            return Err(XmlError::NotWellFormed("text between stanzas"));
+        }
+        let seen = seen + 1;
+        self.state = if usize::from(seen) == CDATA.len() { State::Cdata(0) } else { State::Bang(seen) };
+        Ok(None)
+    }
+
+    fn end_of_tag(&mut self, closing: bool, slash: bool) -> Result<Option<Frame>, XmlError> {
+        self.state = State::Text;
+        self.has_begun = true;
+        let range = self.start..self.at + 1;
+        match (self.depth, closing, slash) {
+            (0, false, false) => {
+                (self.depth, self.is_open) = (1, true);
+                Ok(Some(Frame::Header(range)))
+            }
+            (0, ..) => Err(XmlError::NotWellFormed("a stream that ends before it begins")),
+            (1, true, _) => {
+                self.depth = 0;
+                Ok(Some(Frame::Close))
+            }
+            (1, false, true) => Ok(Some(Frame::Stanza(range))),
+            (_, false, true) => Ok(None),
+            (_, false, false) => {
+                self.depth += 1;
+                Ok(None)
+            }
+            (depth, true, _) => {
+                self.depth = depth - 1;
+                Ok((self.depth == 1).then_some(Frame::Stanza(range)))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const STREAM: &str = "<?xml version='1.0'?>\n<stream:stream to=\"a>b\"> <a/><b x='/>'>t<c/></b>\n<d><![CDATA[<x]]]></d></stream:stream>";
+
+    fn frames(pieces: &[&[u8]]) -> Result<Vec<String>, XmlError> {
+        let mut framer = Framer::new();
+        let mut all = Vec::new();
+        for piece in pieces {
+            framer.put(piece);
+            while let Some(frame) = framer.next(1_000)? {
+                all.push(match frame {
+                    Frame::Header(range) | Frame::Stanza(range) => {
+                        String::from_utf8_lossy(framer.bytes(range)).into_owned()
+                    }
+                    other => format!("{other:?}"),
+                });
+            }
+        }
+        Ok(all)
+    }
+
+    const FRAMES: [&str; 7] = [
+        "<stream:stream to=\"a>b\">",
+        "Whitespace",
+        "<a/>",
+        "<b x='/>'>t<c/></b>",
+        "Whitespace",
+        "<d><![CDATA[<x]]]></d>",
+        "Close",
+    ];
+
+    #[test]
+    fn a_stream_is_cut_into_stanzas() {
+        assert_eq!(frames(&[STREAM.as_bytes()]).unwrap(), FRAMES);
+    }
+
+    proptest! {
+        #[test]
+        fn however_it_comes(cuts in prop::collection::vec(0..STREAM.len(), 0..8)) {
+            let mut cuts = cuts;
+            cuts.extend([0, STREAM.len()]);
+            cuts.sort_unstable();
+            let pieces: Vec<&[u8]> = cuts.windows(2).map(|cut| &STREAM.as_bytes()[cut[0]..cut[1]]).collect();
+            prop_assert_eq!(frames(&pieces).unwrap(), FRAMES);
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = frames(&[b"<s>", &bytes]);
+        }
+    }
+
+    #[test]
+    fn what_xmpp_forbids_is_refused() {
+        for (bytes, condition) in [
+            ("<s><!-- x --></s>", "restricted-xml"),
+            ("<!DOCTYPE s><s>", "restricted-xml"),
+            ("<s><?php ?></s>", "restricted-xml"),
+            ("<s>text", "not-well-formed"),
+            ("<s/>", "not-well-formed"),
+            ("<s><a <b>", "not-well-formed"),
+        ] {
+            assert_eq!(frames(&[bytes.as_bytes()]).unwrap_err().condition(), condition, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn a_stanza_that_never_ends_is_refused_at_the_limit() {
+        let mut framer = Framer::new();
+        framer.put(b"<s><a>");
+        while framer.next(100).unwrap().is_some() {}
+        framer.put(&[b'x'; 200]);
+        assert_eq!(framer.next(100).unwrap_err().condition(), "policy-violation");
+    }
+
+    #[test]
+    fn between_two_stanzas_nothing_is_kept() {
+        let mut framer = Framer::new();
+        framer.put(b"<s><a>x</a>");
+        while framer.next(100).unwrap().is_some() {}
+        assert_eq!(framer.capacity(), 0);
+    }
+}
