@@ -1,6 +1,6 @@
 //! Calls beside the load, each with sockets of its own: what the kernel stamps on their packets is what is measured.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -77,13 +77,15 @@ fn call(app: &App, target: SocketAddr, service: &str, number: u32) -> anyhow::Re
     let tag = to_tag.context("the 200 has no tag")?;
     let port =
         between(&answer, "\r\nm=audio ", " ").parse::<u16>().context("the 200 has no port for sound")?;
+    let ip = between(&answer, "\r\nc=IN IP4 ", "\r\n").trim().parse::<IpAddr>();
+    let ip = ip.context("the 200 has no address for sound")?;
     sip.send(dialog.request("ACK", 1, &tag, "").as_bytes())?;
     let mut receiver = mmsg::Receiver::new();
     listen(&sound, &mut receiver, seen.answered + LISTENS, &mut seen)?;
     seen.pressed = now();
     lock(&app.digits).pressed.insert(dialog.user(), seen.pressed);
     for step in 0..EVENT_PACKETS {
-        sound.send_to(&event(step), (target.ip(), port))?;
+        sound.send_to(&event(step), (ip, port))?;
         listen(&sound, &mut receiver, seen.pressed + EVENT_EVERY * (step + 1), &mut seen)?;
     }
     listen(&sound, &mut receiver, seen.pressed + LISTENS, &mut seen)?;
