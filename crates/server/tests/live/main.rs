@@ -48,13 +48,19 @@ impl Deadline {
 
 /// Asks until it is so. `ask` itself must take its time (a receive with a timeout, a lock).
 #[track_caller]
-pub(crate) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let deadline = Deadline::after(PATIENCE);
+pub(crate) fn until<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
+    let Some(answer) = within(PATIENCE, ask) else { panic!("waited in vain until {what}") };
+    answer
+}
+
+/// The first answer, if one comes in time.
+pub(crate) fn within<T>(time: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
+    let deadline = Deadline::after(time);
     while deadline.left().is_some() {
         if let Some(answer) = ask() {
-            return answer;
+            return Some(answer);
         }
         std::thread::park_timeout(Duration::from_millis(2));
     }
-    panic!("waited in vain until {what}")
+    None
 }

@@ -1,10 +1,12 @@
 //! Calls that hear each other: conferences and queues, across shards.
 
+use std::time::Duration;
+
 use super::app::{App, Form};
 use super::nothing_left;
 use super::talker::Talker;
 use crate::place::Place;
-use crate::until;
+use crate::{until, within};
 
 /// Of callers; a whole number of periods in a second, none a multiple of another.
 const TONES: [u32; 3] = [440, 700, 1_250];
@@ -141,11 +143,21 @@ fn the_muted_are_not_heard_the_third_of_two_is_refused_and_beeps_are_heard() {
     let mut third = Talker::call(&place, "1", 1, TONES[2]);
     third.is_hung_up();
     assert_eq!(app.asked_for("/dialed").unwrap()["DialCallStatus"], "failed");
-    speaker.forget();
-    muted.hang_up();
-    until("the beep is heard", || speaker.has_heard(BEEP).then_some(()));
+    // A machine that is late loses frames of a beep, as of all sound: then another one leaves.
+    let mut calls = 3;
+    loop {
+        speaker.forget();
+        muted.hang_up();
+        if within(Duration::from_secs(5), || speaker.has_heard(BEEP).then_some(())).is_some() {
+            break;
+        }
+        assert!(calls < 6, "nobody's departure is heard");
+        muted = Talker::call(&place, "2", 1, TONES[1]);
+        muted.hears([TONES[0]], [TONES[1]]);
+        calls += 1;
+    }
     speaker.hang_up();
-    nothing_left(&node, 3);
+    nothing_left(&node, calls);
     node.stop();
 }
 
