@@ -9,10 +9,12 @@ pub mod mailbox;
 pub mod memory;
 pub mod network;
 pub mod seeds;
+mod settings;
 pub mod world;
 
 pub use mailbox::{Letter, Mailbox};
 pub use memory::Counting;
 pub use network::Link;
 pub use seeds::for_seeds;
+pub use settings::settings;
 pub use world::{Datagram, Node, NodeId, World};

@@ -8,10 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use router::Edge;
 use sim::Counting;
-use sip::digest;
-use sip::endpoint::{Decision, Effect, Endpoint, Listener, Settings};
-use sip::events::EventRules;
-use sip::registrar::RegistrarRules;
+use sip::endpoint::{Decision, Effect, Endpoint};
 use sip::session::{SessionCounts, SessionEvent, SessionId};
 use sip::transport::{Packet, Source, Transport};
 use sip::wire::Message;
@@ -36,19 +33,7 @@ struct Shard {
 
 impl Shard {
     fn new() -> Self {
-        let settings = Settings {
-            edge: Edge { node: 1, shard: 0 },
-            listeners: vec![Listener::new(Transport::Udp, US.parse().unwrap())],
-            domains: vec!["example.test".into()],
-            timer_c: Duration::from_secs(181),
-            secret: [1; 32],
-            table_seed: [2; 16],
-            registrar: RegistrarRules::default(),
-            digest: digest::Settings::default(),
-            events: EventRules::default(),
-            service_route: "".into(),
-            flow_timer: 0,
-        };
+        let settings = sim::settings(Edge { node: 1, shard: 0 }, &[US.parse().unwrap()]);
         Shard {
             endpoint: Endpoint::new(settings, START),
             now: START,

@@ -8,10 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use router::{Answer, Binding, Contact, Edge, Query};
-use sip::digest::{self, Ha1s};
-use sip::endpoint::{Account, Decision, Effect, Endpoint, Listener, Outbox, PlanRequest, Settings};
-use sip::events::EventRules;
-use sip::registrar::RegistrarRules;
+use sip::digest::Ha1s;
+use sip::endpoint::{Account, Decision, Effect, Endpoint, Outbox, PlanRequest, Settings};
 use sip::transport::{Packet, Source, Transport};
 use sip::wire::{Header, Message};
 use stdx::Instant;
@@ -20,22 +18,11 @@ use stdx::rng::Rng;
 const START: Instant = Instant::from_unix_seconds(1_700_000_000);
 
 fn endpoint() -> Endpoint {
+    let listeners = ["192.0.2.1:5060", "[2001:db8::1]:5060"].map(|address| address.parse().unwrap());
     Endpoint::new(
         Settings {
-            edge: Edge { node: 1, shard: 0 },
-            listeners: vec![
-                Listener::new(Transport::Udp, "192.0.2.1:5060".parse().unwrap()),
-                Listener::new(Transport::Udp, "[2001:db8::1]:5060".parse().unwrap()),
-            ],
             domains: vec!["example.com".into()],
-            timer_c: Duration::from_secs(181),
-            secret: [1; 32],
-            table_seed: [2; 16],
-            registrar: RegistrarRules::default(),
-            digest: digest::Settings::default(),
-            events: EventRules::default(),
-            service_route: "".into(),
-            flow_timer: 0,
+            ..sim::settings(Edge { node: 1, shard: 0 }, &listeners)
         },
         START,
     )

@@ -79,8 +79,10 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 /// Since the Unix epoch, as the kernel stamps what arrives.
 fn now() -> Duration {
-    // The example measures, and is no part of the server: it may read the clock.
-    #[allow(clippy::disallowed_methods)]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "it measures, and is no part of the server: it may read the clock"
+    )]
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 

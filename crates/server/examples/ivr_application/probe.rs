@@ -54,8 +54,7 @@ pub(crate) fn run(app: &std::sync::Arc<App>, target: SocketAddr, options: &Optio
 }
 
 fn wait_until(at: Duration) {
-    // The example measures, and is no part of the server: it may wait.
-    #[allow(clippy::disallowed_methods)]
+    #[expect(clippy::disallowed_methods, reason = "it measures, and is no part of the server: it may wait")]
     std::thread::sleep(at.saturating_sub(now()));
 }
 

@@ -4,6 +4,7 @@
 //! one, when the answer is at hand). Nothing here waits but [`Shard::run`], and only for the next thing to do.
 
 mod accounts;
+mod asker;
 mod calls;
 mod letter;
 mod load;

@@ -7,7 +7,8 @@ use sip::transport::Transmit;
 use stdx::Instant;
 use store::{Loaded, Read, StoreError, Ticket, Write, WriteDone};
 
-use super::{Letter, Shard, calls, planning, xmpp};
+use super::asker::Asker;
+use super::{Letter, Shard, calls, planning};
 
 /// Tickets for reads of the store; the router numbers its writes itself, in another table.
 impl Shard {
@@ -91,7 +92,7 @@ impl Shard {
     pub(super) fn find_account(&mut self, now: Instant, id: AskId, user: Box<str>, domain: Box<str>) {
         let address = format!("{user}@{domain}");
         if let Some(known) = self.accounts.get(now, &address) {
-            if let Some(ask) = xmpp::ask_of(id.0) {
+            if let Asker::Xmpp(ask) = Asker::of(id.0) {
                 let known = known.clone();
                 return self.xmpp_account(now, ask, Some(&known));
             }
@@ -114,7 +115,7 @@ impl Shard {
         let account = known.map(|known| known.as_deref().map(|found| self.parts.account(found)));
         let Some(waiting) = self.accounts.loaded(now, ticket, known.cloned()) else { return };
         for id in waiting {
-            if let Some(ask) = xmpp::ask_of(id.0) {
+            if let Asker::Xmpp(ask) = Asker::of(id.0) {
                 self.xmpp_account(now, ask, known);
                 continue;
             }
@@ -125,7 +126,7 @@ impl Shard {
 
     pub(super) fn handle_loaded(&mut self, now: Instant, done: Vec<(u64, Result<Loaded, StoreError>)>) {
         for (ticket, result) in done {
-            if let Some(ask) = xmpp::ask_of(ticket) {
+            if let Asker::Xmpp(ask) = Asker::of(ticket) {
                 self.xmpp_loaded(now, ask, result);
                 continue;
             }
@@ -150,7 +151,7 @@ impl Shard {
 
     pub(super) fn handle_written(&mut self, now: Instant, done: Vec<(u64, Result<WriteDone, StoreError>)>) {
         for (ticket, result) in done {
-            if let Some(ask) = xmpp::ask_of(ticket) {
+            if let Asker::Xmpp(ask) = Asker::of(ticket) {
                 self.xmpp_written(now, ask, result);
                 continue;
             }

@@ -6,8 +6,8 @@ use sip::endpoint::{Account, StoreUnavailable};
 use sip::session::SessionEvent;
 use stdx::Instant;
 
-use super::planning;
-use super::{Letter, Shard};
+use super::asker::{Asker, of_voice};
+use super::{Letter, Shard, planning};
 use crate::voice::helpers::{Deliver, Done, Ticket};
 use crate::voice::{Address, Posted, Reach, Resolved, Voice, VoiceCounts, VoiceLetter, Wish, World};
 
@@ -20,17 +20,6 @@ impl Deliver for Post {
             outlet.answer_all(&mut vec![Letter::Voice(VoiceLetter::Done(Posted::new(ticket, done)))]);
         }
     }
-}
-
-/// Questions of calls, told from those of the endpoint and of its events.
-const VOICE: u64 = sip::events::ASK_BIT >> 1;
-
-fn of_voice(ticket: u64) -> AskId {
-    AskId(ticket | VOICE)
-}
-
-fn ticket_of(id: AskId) -> Option<u64> {
-    (id.0 & (VOICE | sip::events::ASK_BIT) == VOICE).then_some(id.0 & !VOICE)
 }
 
 impl Shard {
@@ -59,7 +48,7 @@ impl Shard {
                     self.parts.board.count_lost_record();
                 }
             }
-            Wish::Keep { ticket, message } => self.ask(now, of_voice(ticket), Query::Keep(message)),
+            Wish::Keep { ticket, message } => self.ask(now, AskId(of_voice(ticket)), Query::Keep(message)),
             Wish::Resolve { ticket, address } => self.resolve(now, ticket, &address),
         }
     }
@@ -84,7 +73,9 @@ impl Shard {
             caller: call::Caller::Account(""),
         };
         match self.parts.plan.decide(&question, ticket, &self.down) {
-            call::Decision::Local { user, domain } => self.find_account(now, of_voice(ticket), user, domain),
+            call::Decision::Local { user, domain } => {
+                self.find_account(now, AskId(of_voice(ticket)), user, domain);
+            }
             call::Decision::Targets { user, groups, .. } => {
                 // Targets of one priority are alternatives, not to ring at once.
                 let targets = groups.iter().flat_map(|group| &group.targets);
@@ -114,7 +105,7 @@ impl Shard {
         id: AskId,
         result: Result<Option<Account>, StoreUnavailable>,
     ) {
-        let Some(ticket) = ticket_of(id) else {
+        let Asker::Voice(ticket) = Asker::of(id.0) else {
             return self.parts.endpoint.handle_account(now, id, result, &mut self.scratch.effects);
         };
         match result {
@@ -129,7 +120,7 @@ impl Shard {
 
     /// A router's answer for the endpoint or a call.
     pub(super) fn give_answer(&mut self, now: Instant, id: AskId, answer: Answer) {
-        let Some(ticket) = ticket_of(id) else {
+        let Asker::Voice(ticket) = Asker::of(id.0) else {
             return self.parts.endpoint.handle_answer(now, id, answer, &mut self.scratch.effects);
         };
         let bindings = match answer {

@@ -8,19 +8,10 @@ use store::{Loaded, Read, StoreError, Ticket, Write, WriteDone};
 use tokio::sync::Semaphore;
 
 use super::accounts::Known;
+use super::asker::of_xmpp;
 use super::{Command, Letter, Shard};
 use crate::limits;
 use crate::xmpp::{Unavailable, Wish, Xmpp, XmppCounts, XmppLetter, make_keys};
-
-/// Questions and tickets of XMPP, told from those of the endpoint, of its events and of calls; the router's and the
-/// shard's tickets count from zero.
-const XMPP: u64 = sip::events::ASK_BIT >> 2;
-
-/// The number of a question of XMPP's.
-pub(super) fn ask_of(id: u64) -> Option<u64> {
-    // No bit above it is set.
-    (id / XMPP == 1).then_some(id & !XMPP)
-}
 
 /// What the shard's XMPP needs besides itself.
 pub(super) struct Glue {
@@ -57,15 +48,15 @@ impl Shard {
 
     fn grant_xmpp(&mut self, now: Instant, wish: Wish) {
         match wish {
-            Wish::Account { id, user, domain } => self.find_account(now, AskId(id | XMPP), user, domain),
+            Wish::Account { id, user, domain } => self.find_account(now, AskId(of_xmpp(id)), user, domain),
             Wish::Read { id, read } => {
-                let to = Ticket { sink: self.parts.edge.shard, id: id | XMPP };
+                let to = Ticket { sink: self.parts.edge.shard, id: of_xmpp(id) };
                 if self.parts.store.read(Read::Xmpp(read), to).is_err() {
                     self.with_xmpp(now, |xmpp, wishes| xmpp.refused(now, id, wishes));
                 }
             }
             Wish::Write { id, write } => {
-                let to = Ticket { sink: self.parts.edge.shard, id: id | XMPP };
+                let to = Ticket { sink: self.parts.edge.shard, id: of_xmpp(id) };
                 if self.parts.store.write(write, to).is_err() {
                     self.with_xmpp(now, |xmpp, wishes| xmpp.refused(now, id, wishes));
                 }
@@ -87,7 +78,7 @@ impl Shard {
             self.with_xmpp(now, |xmpp, wishes| xmpp.refused(now, id, wishes));
             return;
         };
-        let to = Ticket { sink: self.parts.edge.shard, id: id | XMPP };
+        let to = Ticket { sink: self.parts.edge.shard, id: of_xmpp(id) };
         let (store, address, of) =
             (Arc::clone(&self.parts.store), account.address(), account.verifiers.sha256);
         tokio::task::spawn_blocking(move || {

@@ -9,7 +9,7 @@ use stdx::slab::Key;
 use super::actor::{Actor, Part};
 use super::leg::{Leg, NO_SESSION};
 use super::rows::{self, Row};
-use super::{Voice, World, limits};
+use super::{API_VERSION, Voice, World, limits};
 
 impl Voice {
     pub(super) fn begin(
@@ -88,8 +88,7 @@ impl Voice {
 
     /// `letters` is one of [`ivr::sid`]'s.
     pub(super) fn new_sid(&mut self, letters: &str) -> String {
-        let random = (u128::from(self.rng.next_u64()) << 64) | u128::from(self.rng.next_u64());
-        ivr::sid::new(letters, random)
+        ivr::sid::new(letters, self.random())
     }
 }
 
@@ -110,7 +109,7 @@ fn call_of(sid: &str, account: &str, to: String, invited: &Invited) -> Call {
         caller_name: (!name.is_empty()).then_some(name),
         forwarded_from: None,
         parent_sid: None,
-        api_version: "2012-04-24".to_owned(),
+        api_version: API_VERSION.to_owned(),
         extra,
         answered: false,
     }

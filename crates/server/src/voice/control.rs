@@ -161,8 +161,7 @@ impl Voice {
         let Placing { call, owner, to, send_digits, from, plan, timeout, record } = placing;
         let sid = call.common.sid.clone();
         self.placed.insert(sid.clone(), call);
-        let api_version = "2012-04-24".to_owned();
-        let call = Outgoing { sid, owner, to, send_digits, from, plan, timeout, api_version, record };
+        let call = Outgoing { sid, owner, to, send_digits, from, plan, timeout, record };
         self.start_call(now, call, world);
         Ok(Reply::Done)
     }

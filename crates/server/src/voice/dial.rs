@@ -14,7 +14,7 @@ use super::actor::{Actor, Part};
 use super::leg::codecs_like;
 use super::party::{Party, Whose};
 use super::record::Background;
-use super::{Voice, World};
+use super::{API_VERSION, Voice, World};
 
 /// What a leg's script has dialled.
 #[derive(Default)]
@@ -63,8 +63,7 @@ impl Voice {
                 self.dial_queue(now, actor, id, &queue, world);
                 continue;
             }
-            let random = (u128::from(self.rng.next_u64()) << 64) | u128::from(self.rng.next_u64());
-            let sid = ivr::sid::new(ivr::sid::CALL, random);
+            let sid = self.new_sid(ivr::sid::CALL);
             let whose = (actor, Whose::Dialed(id));
             let mut party = Party::new(whose, sid, Arc::clone(&owner), from.as_str().into(), name.clone());
             party.codecs = codecs;
@@ -114,7 +113,7 @@ impl Voice {
             caller_name: party.caller_name.as_deref().map(str::to_owned),
             forwarded_from: None,
             parent_sid: caller.map(|leg| leg.sid.clone()),
-            api_version: "2012-04-24".to_owned(),
+            api_version: API_VERSION.to_owned(),
             extra: party.extra(),
             answered: true,
         }

@@ -61,7 +61,7 @@ impl Voice {
         message: Message,
         world: &mut World<'_>,
     ) {
-        let sid = sid::new(sid::MESSAGE, self.random());
+        let sid = self.new_sid(sid::MESSAGE);
         let Some((_, leg)) = self.leg_of(actor) else { return };
         let owner = Arc::clone(&leg.owner);
         let Message { from, to, body, status } = message;
@@ -259,7 +259,7 @@ impl Voice {
     }
 
     pub(super) fn send_mail(&mut self, now: Instant, actor: Key, id: Id, mail: Email, world: &mut World<'_>) {
-        let sid = sid::new(sid::MAIL, self.random());
+        let sid = self.new_sid(sid::MAIL);
         let _ = (now, world);
         self.asks.mail((actor, id), sid, mail);
     }

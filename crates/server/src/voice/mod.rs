@@ -64,6 +64,9 @@ pub use letter::VoiceLetter;
 pub(crate) use letter::{Address, Reach, Resolved, Wish};
 pub use numbers::Numbers;
 
+/// `ApiVersion` of requests to applications: RestComm's.
+const API_VERSION: &str = "2012-04-24";
+
 /// What calls cause in the shard's SIP.
 pub(crate) struct World<'a> {
     pub(crate) endpoint: &'a mut Endpoint,
@@ -309,17 +312,14 @@ impl Voice {
     /// From the helpers.
     fn handle_done(&mut self, now: Instant, posted: Posted, world: &mut World<'_>) {
         let Posted { ticket, done } = posted;
-        let posted = match done {
-            Done::Written(result) => return self.written(now, ticket, result, world),
-            Done::Heard(heard) => return self.heard(now, ticket, heard, world),
-            Done::Transcribed(result) => return self.transcribed(now, ticket, result, world),
-            done => Posted { ticket, done },
-        };
-        match (self.asks.take(posted.ticket), posted.done) {
-            (Some(Wanted::Document(actor, id)), Done::Fetched(result)) => {
+        match done {
+            Done::Fetched(result) => {
+                // A callback's answer is nobody's.
+                let Some(Wanted::Document(actor, id)) = self.asks.take(ticket) else { return };
                 self.drive(now, actor, world, |script, out| script.handle_fetched(now, id, result, out));
             }
-            (Some(Wanted::Sound(sound, waiters)), Done::Samples(result)) => {
+            Done::Samples(result) => {
+                let Some(Wanted::Sound(sound, waiters)) = self.asks.take(ticket) else { return };
                 for waiter in waiters {
                     let prompt = match &result {
                         Ok(samples) => self.asks.frames.encode(&sound, waiter.codec, samples),
@@ -328,10 +328,11 @@ impl Voice {
                     self.sound_came(now, waiter, prompt, world);
                 }
             }
-            (None, Done::Stream(news)) => self.stream_news(now, posted.ticket, news, world),
-            (None, Done::Mailed(result)) => self.mailed(now, posted.ticket, result, world),
-            // A callback's answer, which is nobody's.
-            _ => {}
+            Done::Stream(news) => self.stream_news(now, ticket, news, world),
+            Done::Mailed(result) => self.mailed(now, ticket, result, world),
+            Done::Written(result) => self.written(now, ticket, result, world),
+            Done::Heard(heard) => self.heard(now, ticket, heard, world),
+            Done::Transcribed(result) => self.transcribed(now, ticket, result, world),
         }
     }
 
@@ -448,20 +449,16 @@ impl Voice {
     /// A script has ended, and what it was for.
     fn actor_ended(&mut self, now: Instant, actor: Key, world: &mut World<'_>) {
         let Some(Actor { leg, part, .. }) = self.actors.remove(actor) else { return };
+        if let Some(leg) = self.legs.get_mut(leg) {
+            leg.aside = leg.aside.filter(|aside| *aside != actor);
+        }
         match part {
             Part::Main => self.remove(now, leg, world),
-            Part::Screening { .. } | Part::Waiting { .. } => {
-                if let Some(leg) = self.legs.get_mut(leg) {
-                    leg.aside = leg.aside.filter(|aside| *aside != actor);
-                }
-                if let Part::Waiting { main, id } = part {
-                    self.aside_ended(now, (actor, main, id), world);
-                }
+            Part::Waiting { main, id } => self.aside_ended(now, (actor, main, id), world),
+            Part::Screening { caller, id, accepted } => {
+                let screened = LegEvent::Screened { accepted };
+                self.drive(now, caller, world, |script, out| script.handle_leg(now, id, screened, out));
             }
-        }
-        if let Part::Screening { caller, id, accepted } = part {
-            let screened = LegEvent::Screened { accepted };
-            self.drive(now, caller, world, |script, out| script.handle_leg(now, id, screened, out));
         }
     }
 

@@ -22,7 +22,7 @@ use super::leg::{Leg, NO_SESSION};
 use super::party::{Party, Whose, shown};
 use super::record::Background;
 use super::rows::Row;
-use super::{Owner, Voice, World};
+use super::{API_VERSION, Owner, Voice, World};
 use crate::shard::Workers;
 
 /// A call that the REST interface asked for.
@@ -38,7 +38,6 @@ pub(super) struct Outgoing {
     pub(super) plan: Plan,
     /// How long it may ring.
     pub(super) timeout: Duration,
-    pub(super) api_version: String,
     /// Begins with the answer.
     pub(super) record: Option<Background>,
 }
@@ -92,7 +91,7 @@ impl Home {
 impl Voice {
     /// Begins a call with a script of its own ([`Direction::OutboundApi`]).
     pub(super) fn start_call(&mut self, now: Instant, call: Outgoing, world: &mut World<'_>) {
-        let Outgoing { sid, owner, to, send_digits, from, plan, timeout, api_version, record } = call;
+        let Outgoing { sid, owner, to, send_digits, from, plan, timeout, record } = call;
         // The script's leg until a phone has answered, whose leg is then the script's.
         let mut leg = Leg::new(NO_SESSION, sid.clone(), Arc::clone(&owner), self.ip, &mut self.rng);
         leg.from = from.as_str().into();
@@ -106,7 +105,7 @@ impl Voice {
             caller_name: None,
             forwarded_from: None,
             parent_sid: None,
-            api_version,
+            api_version: API_VERSION.to_owned(),
             extra: Vec::new(),
             answered: false,
         };

@@ -217,17 +217,12 @@ impl Voice {
         callback: Option<Target>,
         world: &mut World<'_>,
     ) {
-        let random = (u128::from(self.rng.next_u64()) << 64) | u128::from(self.rng.next_u64());
+        let sid = self.new_sid(ivr::sid::TRANSCRIPTION);
         let Some((_, leg)) = self.leg_of(actor) else { return };
         let owner = Arc::clone(&leg.owner);
         let Some(call) = self.actors.get(actor).map(|actor| actor.script.parameters()) else { return };
         let Some(path) = self.recordings.files().path(recording) else { return };
-        let common = Common {
-            sid: ivr::sid::new(ivr::sid::TRANSCRIPTION, random),
-            account: owner.account.to_string(),
-            created_at: now,
-            updated_at: now,
-        };
+        let common = Common { sid, account: owner.account.to_string(), created_at: now, updated_at: now };
         let row = Transcription {
             common,
             recording_sid: recording.to_owned(),

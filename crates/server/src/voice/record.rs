@@ -130,11 +130,6 @@ impl Recordings {
 }
 
 impl Voice {
-    fn new_recording_sid(&mut self) -> String {
-        let random = (u128::from(self.rng.next_u64()) << 64) | u128::from(self.rng.next_u64());
-        ivr::sid::new(ivr::sid::RECORDING, random)
-    }
-
     /// Begins to record a leg in the background; its sid. `None`: it has no sound, or is recorded already.
     pub(super) fn begin_recording(
         &mut self,
@@ -149,7 +144,7 @@ impl Voice {
         if recording.is_some_and(|recording| recording.takes.iter().any(is_taken)) {
             return None;
         }
-        let sid = self.new_recording_sid();
+        let sid = self.new_sid(ivr::sid::RECORDING);
         let whose = Whose::Background { status: status.clone() };
         let begin = Begin { sid: sid.clone(), of, conference, source, trim, max: limits::RECORDING, whose };
         if let Err(problem) = self.begin_take(now, leg, begin) {
@@ -270,7 +265,7 @@ impl Voice {
         world: &mut World<'_>,
     ) {
         let begin = Begin {
-            sid: self.new_recording_sid(),
+            sid: self.new_sid(ivr::sid::RECORDING),
             of: "RecordVerb",
             conference: None,
             source: RecordSource::Heard,

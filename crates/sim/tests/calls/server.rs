@@ -3,18 +3,15 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use bytes::Bytes;
 use router::{Edge, FlowId, KeptMessage, Router, RouterSettings};
 use sim::{Datagram, Node};
-use sip::digest::{self, Ha1s};
+use sip::digest::Ha1s;
 use sip::dns::{DnsData, DnsFault, DnsQuery, DnsRecord};
 use sip::endpoint::{
     Account, CallEventKind, Decision, Effect, Endpoint, Listener, Outbox, PlanRequest, Settings,
 };
-use sip::events::EventRules;
-use sip::registrar::RegistrarRules;
 use sip::session::SessionEvent;
 use sip::transport::{Packet, Source, Transmit, Transport};
 use stdx::Instant;
@@ -51,20 +48,14 @@ pub struct Server {
 /// UDP at `10.0.0.<host>:5060` and TCP at port 5062 there.
 pub(crate) fn settings(host: u8) -> Settings {
     Settings {
-        edge: EDGE,
         listeners: vec![
             Listener::new(Transport::Udp, address(host)),
             Listener::new(Transport::Tcp, SocketAddr::new(address(host).ip(), 5062)),
         ],
         domains: vec![DOMAIN.into()],
-        timer_c: Duration::from_secs(181),
         secret: [host; 32],
         table_seed: [3; 16],
-        registrar: RegistrarRules::default(),
-        digest: digest::Settings::default(),
-        events: EventRules::default(),
-        service_route: "".into(),
-        flow_timer: 0,
+        ..sim::settings(EDGE, &[])
     }
 }
 

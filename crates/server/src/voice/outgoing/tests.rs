@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use router::Edge;
-use sip::endpoint::{Effect, Endpoint, Listener, Outbox, Settings};
+use sip::endpoint::{Effect, Endpoint, Outbox};
 use sip::transport::{Packet, Source, Transport};
 use sip::wire::{Message, Method, Reply};
 
@@ -54,7 +54,7 @@ impl Stage {
         let now = Instant::from_unix_seconds(1_700_000_000);
         Stage {
             voice: Voice::new(&common, shard, shards).unwrap().unwrap(),
-            endpoint: Endpoint::new(settings(), now),
+            endpoint: Endpoint::new(sim::settings(Edge { node: 0, shard: 1 }, &[US.parse().unwrap()]), now),
             out: Vec::new(),
             wishes: Vec::new(),
             now,
@@ -94,7 +94,6 @@ impl Stage {
             from: "+15550100".into(),
             plan,
             timeout: Duration::from_secs(60),
-            api_version: "2010-04-01".into(),
             record: None,
         };
         self.act(|voice, now, world| voice.start_call(now, call, world));
@@ -148,22 +147,6 @@ impl Stage {
     fn left(&self) -> (u64, u64, usize, usize) {
         let counts = self.voice.counts();
         (counts.calls, counts.ports, self.voice.parties.len(), self.voice.resolving.len())
-    }
-}
-
-fn settings() -> Settings {
-    Settings {
-        edge: Edge { node: 0, shard: 1 },
-        listeners: vec![Listener::new(Transport::Udp, US.parse().unwrap())],
-        domains: vec!["example.test".into()],
-        timer_c: Duration::from_secs(181),
-        secret: [1; 32],
-        table_seed: [2; 16],
-        registrar: Default::default(),
-        digest: Default::default(),
-        events: Default::default(),
-        service_route: "".into(),
-        flow_timer: 0,
     }
 }
 

@@ -1,6 +1,6 @@
 //! The calls of two shards with their scripts, in virtual time: whatever letters are lost on the way, nobody stays in a room.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,12 +8,8 @@ use admin::control::{ConferenceChange, ParticipantChange};
 use ivr::script::{Call, Direction, Plan, Role, Script, Start};
 use proptest::prelude::*;
 use router::Edge;
-use sip::digest;
-use sip::endpoint::{Endpoint, Listener, Settings};
-use sip::events::EventRules;
-use sip::registrar::RegistrarRules;
+use sip::endpoint::Endpoint;
 use sip::session::SessionId;
-use sip::transport::Transport;
 use stdx::Instant;
 use stdx::slab::Key;
 
@@ -45,22 +41,6 @@ const ENQUEUE: &str = "<Response><Enqueue>a</Enqueue><Pause length='600'/></Resp
 const TAKE: &str = "<Response><Dial timeout='600'><Queue>a</Queue></Dial><Pause length='600'/></Response>";
 const PAUSE: &str = "<Response><Pause length='600'/></Response>";
 
-fn settings(edge: Edge, listener: SocketAddr) -> Settings {
-    Settings {
-        edge,
-        listeners: vec![Listener::new(Transport::Udp, listener)],
-        domains: vec!["example.test".into()],
-        timer_c: Duration::from_secs(181),
-        secret: [1; 32],
-        table_seed: [2; 16],
-        registrar: RegistrarRules::default(),
-        digest: digest::Settings::default(),
-        events: EventRules::default(),
-        service_route: "".into(),
-        flow_timer: 0,
-    }
-}
-
 fn owner() -> Arc<Owner> {
     Arc::new(Owner { account: "AC1".into(), signing_key: "".into() })
 }
@@ -81,7 +61,7 @@ impl Shards {
         );
         let voice = |shard| {
             let listener = (Ipv4Addr::LOCALHOST, 5060 + shard).into();
-            let endpoint = Endpoint::new(settings(Edge { node: 0, shard }, listener), now);
+            let endpoint = Endpoint::new(sim::settings(Edge { node: 0, shard }, &[listener]), now);
             (Voice::new(&common, shard, 2).unwrap().unwrap(), endpoint)
         };
         Shards { now, voices: vec![voice(0), voice(1)], letters: Vec::new(), last: 0 }

@@ -187,10 +187,16 @@ impl Asked {
         Ok(name.ok_or_else(|| fault(Condition::BadRequest, "nodeid-required"))?.into())
     }
 
-    /// For what only the owner may.
-    fn is_of_owner(&self, node: &Node) -> Result<(), StanzaError> {
+    /// The node that a part names, for what only its owner may.
+    fn own_node<'a>(
+        &self,
+        part: &Element,
+        nodes: &'a Nodes,
+    ) -> Result<(Box<str>, &'a Rc<Node>), StanzaError> {
+        let name = self.node_name(part)?;
+        let node = node_of(nodes, &name)?;
         match node.affiliation(&self.who, &self.relation) {
-            Affiliation::Owner => Ok(()),
+            Affiliation::Owner => Ok((name, node)),
             _ => Err(Condition::Forbidden.into()),
         }
     }

@@ -8,7 +8,7 @@ use super::super::turn::not_written;
 use super::super::{Host, Outbox};
 use super::node::{Affiliation, Config, FormFault, Node, Nodes, State};
 use super::publish::{name_is_free, there_is_room};
-use super::{Asked, Outcome, Reply, fault, node_of};
+use super::{Asked, Outcome, Reply, fault};
 use crate::stanza::{Condition, StanzaError};
 use crate::{Bare, Element, Jid, limits, ns};
 
@@ -60,9 +60,7 @@ impl Host {
         nodes: &Rc<Nodes>,
         out: &mut Outbox,
     ) -> Outcome {
-        let name = asked.node_name(part)?;
-        let node = node_of(nodes, &name)?;
-        asked.is_of_owner(node)?;
+        let (name, node) = asked.own_node(part, nodes)?;
         let Some(form) = part.get("x", ns::DATA) else { return Err(Condition::BadRequest.into()) };
         if form.attr("type") == Some("cancel") {
             return Ok(Reply::Result(None));
@@ -89,9 +87,8 @@ impl Host {
         nodes: &Rc<Nodes>,
         out: &mut Outbox,
     ) -> Outcome {
-        let name = asked.node_name(part)?;
-        let node = Rc::clone(node_of(nodes, &name)?);
-        asked.is_of_owner(&node)?;
+        let (name, node) = asked.own_node(part, nodes)?;
+        let node = Rc::clone(node);
         let redirect = part.get("redirect", ns::PUBSUB_OWNER).and_then(|redirect| redirect.attr("uri"));
         let redirect = redirect.map(|uri| Element::new("redirect", ns::PUBSUB_EVENT).with("uri", uri));
         self.change_and_answer(asked, &name.clone(), None, out, move |host, now, asked, out| {
@@ -112,9 +109,8 @@ impl Host {
         nodes: &Rc<Nodes>,
         out: &mut Outbox,
     ) -> Outcome {
-        let name = asked.node_name(part)?;
-        let node = Rc::clone(node_of(nodes, &name)?);
-        asked.is_of_owner(&node)?;
+        let (name, node) = asked.own_node(part, nodes)?;
+        let node = Rc::clone(node);
         if !node.config.persists {
             return Err(super::unsupported("persistent-items"));
         }
@@ -150,9 +146,7 @@ impl Host {
         nodes: &Rc<Nodes>,
         out: &mut Outbox,
     ) -> Outcome {
-        let name = asked.node_name(part)?;
-        let node = node_of(nodes, &name)?;
-        asked.is_of_owner(node)?;
+        let (name, node) = asked.own_node(part, nodes)?;
         let mut node = Node::clone(node);
         for child in part.elements().filter(|child| child.is("affiliation", ns::PUBSUB_OWNER)) {
             let who = child.attr("jid").and_then(|jid| Jid::parse(jid).ok()).map(|jid| jid.bare());
@@ -186,9 +180,7 @@ impl Host {
         nodes: &Rc<Nodes>,
         out: &mut Outbox,
     ) -> Outcome {
-        let name = asked.node_name(part)?;
-        let node = node_of(nodes, &name)?;
-        asked.is_of_owner(node)?;
+        let (name, node) = asked.own_node(part, nodes)?;
         let mut node = Node::clone(node);
         let mut changed = Vec::new();
         for child in part.elements().filter(|child| child.is("subscription", ns::PUBSUB_OWNER)) {
@@ -232,9 +224,7 @@ fn of_owner(part: Element) -> Outcome {
 
 /// §8.2.1.
 pub(super) fn config_asked(asked: &Asked, part: &Element, nodes: &Nodes) -> Outcome {
-    let name = asked.node_name(part)?;
-    let node = node_of(nodes, &name)?;
-    asked.is_of_owner(node)?;
+    let (name, node) = asked.own_node(part, nodes)?;
     let form = node.config.form("form");
     of_owner(Element::new("configure", ns::PUBSUB_OWNER).with("node", name).child(form))
 }
@@ -249,9 +239,7 @@ pub(super) fn default_asked(asked: &Asked) -> Outcome {
 
 /// §8.9.1.
 pub(super) fn affiliations_asked(asked: &Asked, part: &Element, nodes: &Nodes) -> Outcome {
-    let name = asked.node_name(part)?;
-    let node = node_of(nodes, &name)?;
-    asked.is_of_owner(node)?;
+    let (name, node) = asked.own_node(part, nodes)?;
     let item = |who: &Bare, affiliation: Affiliation| {
         Element::new("affiliation", ns::PUBSUB_OWNER)
             .with("jid", who.as_str())
@@ -267,9 +255,7 @@ pub(super) fn affiliations_asked(asked: &Asked, part: &Element, nodes: &Nodes) -
 
 /// §8.8.1.
 pub(super) fn subscriptions_asked(asked: &Asked, part: &Element, nodes: &Nodes) -> Outcome {
-    let name = asked.node_name(part)?;
-    let node = node_of(nodes, &name)?;
-    asked.is_of_owner(node)?;
+    let (name, node) = asked.own_node(part, nodes)?;
     let item = |(jid, state): &(Jid, State)| {
         Element::new("subscription", ns::PUBSUB_OWNER)
             .with("jid", jid.as_str())
