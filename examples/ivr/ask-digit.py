@@ -97,7 +97,10 @@ def main():
         at = f"{options.host}:{options.port}"
         sys.exit(f"ask-digit.py: {at} cannot be listened on: {error.strerror}; choose another --port")
     server.expected = options.expect
-    server.log = Log(options.log)
+    try:
+        server.log = Log(options.log)
+    except OSError as error:
+        sys.exit(f"ask-digit.py: {options.log} cannot be written: {error.strerror}; choose another --log")
     print(f"http://{options.host}:{server.server_address[1]}/ask-digit.xml", flush=True)
     try:
         server.serve_forever()

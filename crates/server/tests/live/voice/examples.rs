@@ -211,6 +211,15 @@ fn a_port_that_is_taken_is_told() {
 }
 
 #[test]
+fn a_log_that_cannot_be_written_is_told() {
+    let log = ["--port", "0", "--log", "/nowhere/at/all.log"];
+    let output = Command::new("python3").arg(examples().join("ask-digit.py")).args(log).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.starts_with("ask-digit.py: /nowhere/at/all.log cannot be written"), "{told}");
+}
+
+#[test]
 fn a_wrong_flag_is_told() {
     for name in ["apps.py", "ask-digit.py"] {
         let output = Command::new("python3").arg(examples().join(name)).arg("--prot").output().unwrap();
