@@ -79,6 +79,15 @@ pub const BLOCKED: usize = 1_000;
 /// Changes of one account, and what depends on them, that wait for the one before. Beyond: `resource-constraint`.
 pub const CHANGES: usize = 64;
 
+/// Stanzas and jobs that wait while one account is read, which takes milliseconds. Beyond: `resource-constraint`.
+pub const USER_WAITING: usize = 1_000;
+
+/// Accounts without a session whose records stay in memory, the contacts of all of them (some 200 bytes each), and how
+/// long. Beyond: the one used least recently is read again when it is needed.
+pub const RESTING: usize = 4_096;
+pub const RESTING_CONTACTS: usize = 100_000;
+pub const RESTING_FOR: std::time::Duration = std::time::Duration::from_secs(600);
+
 /// Bytes of a session's presence, which is kept and copied for every contact. Beyond: `policy-violation`. Clients send a
 /// few hundred.
 pub const PRESENCE: usize = 16 << 10;

@@ -30,6 +30,7 @@ mod presence;
 mod private;
 mod pubsub;
 mod push;
+mod resting;
 mod roster;
 mod sm;
 mod turn;
@@ -98,6 +99,7 @@ pub struct Host {
     sessions: Slab<Session>,
     by_edge: HashMap<Edge, Key>,
     users: HashMap<Bare, User>,
+    resting: resting::Resting,
     pending: HashMap<Ticket, Pending>,
     last_ticket: u64,
     /// Sessions that wait to be resumed, the earliest deadline first.
@@ -124,6 +126,7 @@ impl Host {
             sessions: Slab::new(),
             by_edge: HashMap::new(),
             users: HashMap::new(),
+            resting: resting::Resting::default(),
             pending: HashMap::new(),
             last_ticket: 0,
             sleeping: VecDeque::new(),

@@ -68,7 +68,7 @@ impl Host {
                     return;
                 }
             }
-            host.forget_user(&user);
+            host.forget_user(now, &user);
         });
     }
 

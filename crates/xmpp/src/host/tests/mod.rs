@@ -16,6 +16,7 @@ mod presence;
 mod private;
 mod pubsub;
 mod push;
+mod resting;
 mod roster;
 mod sm;
 mod upload;
@@ -63,6 +64,9 @@ pub(super) struct World {
     /// The record writes nothing until it is told to: `World::write`.
     pub(super) is_slow: bool,
     pub(super) unwritten: std::collections::VecDeque<(Ticket, Change)>,
+    /// As `is_slow`, of reading: `World::read`.
+    pub(super) reads_slowly: bool,
+    pub(super) unread: std::collections::VecDeque<(Ticket, Load)>,
     next: u64,
 }
 
@@ -75,6 +79,7 @@ pub(super) struct Record {
     pub(super) users: HashMap<Bare, UserRecord>,
     pub(super) messages: messages::Messages,
     pub(super) changes: Vec<Change>,
+    pub(super) loads: Vec<Load>,
     /// The newest last.
     pub(super) items: HashMap<(Bare, Box<str>), Vec<Row>>,
     pub(super) nodes: std::collections::BTreeMap<(Bare, Box<str>), Element>,
@@ -83,6 +88,7 @@ pub(super) struct Record {
 
 impl Record {
     pub(super) fn load(&mut self, load: &Load) -> Result<Loaded, RecordError> {
+        self.loads.push(load.clone());
         if self.is_broken {
             return Err(RecordError::Unavailable);
         }
@@ -183,6 +189,8 @@ impl World {
             texts: Vec::new(),
             is_slow: false,
             unwritten: Default::default(),
+            reads_slowly: false,
+            unread: Default::default(),
             next: 0,
         }
     }
@@ -214,6 +222,7 @@ impl World {
                     let acted = Loaded::Acted(self.host.act(self.now, &act, &mut out));
                     self.host.handle_record(self.now, ticket, Ok(acted), &mut out);
                 }
+                Effect::Load { ticket, load } if self.reads_slowly => self.unread.push_back((ticket, load)),
                 Effect::Load { ticket, load } => {
                     let loaded = self.record.load(&load);
                     self.host.handle_record(self.now, ticket, loaded, &mut out);
@@ -229,6 +238,13 @@ impl World {
             }
             todo.extend(out);
         }
+    }
+
+    /// The slow record answers the oldest question.
+    pub(super) fn read(&mut self) {
+        let (ticket, load) = self.unread.pop_front().unwrap();
+        let loaded = self.record.load(&load);
+        self.tell(|host, now, out| host.handle_record(now, ticket, loaded, out));
     }
 
     /// The slow record writes the oldest change.
