@@ -52,6 +52,10 @@ pub const HISTORY_UNASKED: usize = 20;
 /// Stanzas that wait while a room is read or written: some seconds of a busy one. Beyond: `resource-constraint`.
 pub const ROOM_WAITING: usize = 1_000;
 
+/// Rooms in a host's memory that it tells of when all are listed. Beyond: what the record has of a room is listed, and
+/// temporary ones are not.
+pub const ROOMS_LISTED: usize = 10_000;
+
 /// How long an empty room stays in memory, so that who comes back soon need not wait for the record.
 pub const ROOM_IDLE: std::time::Duration = std::time::Duration::from_secs(600);
 
@@ -150,6 +154,10 @@ pub const ARCHIVE_PAGE_MAX: u32 = 250;
 
 /// Messages that one question asks for by their ids. Beyond: `policy-violation`.
 pub const ARCHIVE_IDS: usize = 100;
+
+/// Messages with a contact among which one that is taken back is looked for (XEP-0424). Older: it stays in the archive
+/// beside its retraction.
+pub const RETRACT_AMONG: u32 = 100;
 
 /// Addresses in an account's preferences of archiving, each list. Beyond: `policy-violation`.
 pub const ARCHIVE_PREFERENCES: usize = 500;

@@ -29,6 +29,13 @@ struct Waiting {
     left: u32,
 }
 
+#[cfg(test)]
+impl Handling {
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
 /// Until it is given back, the message counts as unhandled.
 #[must_use]
 pub(super) struct Hold(Option<u64>);

@@ -52,6 +52,13 @@ pub(super) struct Offline {
     reading: HashSet<Bare>,
 }
 
+#[cfg(test)]
+impl Offline {
+    pub(super) fn len(&self) -> usize {
+        self.writing.len() + self.reading.len()
+    }
+}
+
 /// With the time it came, unless we said it already (XEP-0203).
 pub(super) fn delayed(mut message: Element, at: Instant, domain: &str) -> Element {
     let is_ours = |child: &Element| child.is("delay", ns::DELAY) && child.attr("from") == Some(domain);

@@ -304,7 +304,12 @@ impl Host {
         }
     }
 
-    fn routed_to_account(&mut self, now: Instant, mut element: Element, out: &mut Outbox) {
+    fn routed_to_account(&mut self, now: Instant, element: Element, out: &mut Outbox) {
+        let bare = stanza::to(&element).ok().flatten().map(|to| to.bare());
+        let Some(mut element) = self.redirect_detail(element, out) else {
+            bare.into_iter().for_each(|bare| self.forget_user(now, &bare));
+            return;
+        };
         let hold = self.begin_handling(&mut element);
         self.arrived(now, element, out);
         self.end_handling(hold, out);

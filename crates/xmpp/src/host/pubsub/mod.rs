@@ -119,6 +119,11 @@ impl Default for PubSub {
 }
 
 impl PubSub {
+    #[cfg(test)]
+    pub(super) fn busy(&self) -> usize {
+        self.busy.len()
+    }
+
     pub(super) fn deadline(&self) -> Option<Instant> {
         None
     }

@@ -336,7 +336,7 @@ fn an_archived_message_is_replaced_in_its_place() {
     let ids = ten(&mut world);
     let owner = Bare::parse("alice@example.org").unwrap();
     let stone = |_: &Element| {
-        Element::new("message", ns::CLIENT).child(Element::new("body", ns::CLIENT).text("gone"))
+        Some(Element::new("message", ns::CLIENT).child(Element::new("body", ns::CLIENT).text("gone")))
     };
     let replace = |world: &mut World, id: &str| {
         let (told, heard) = std::sync::mpsc::sync_channel(1);

@@ -1,22 +1,26 @@
 //! A world with one host: clients, a record in memory, and nobody else.
 
+mod any_order;
 mod archive;
 mod blocking;
 mod caps;
 mod carbons;
 mod commands;
 mod csi;
+mod delivery;
 mod disco;
 mod last;
 mod messages;
 mod muc;
 mod offline;
 mod pep;
+mod ping;
 mod presence;
 mod private;
 mod pubsub;
 mod push;
 mod resting;
+mod retract;
 mod roster;
 mod sm;
 mod upload;
