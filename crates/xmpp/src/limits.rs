@@ -173,6 +173,16 @@ pub const PUSH_ASKED: usize = 4_096;
 /// Nodes of one account. Beyond: `resource-constraint`. All their configurations are in memory while one is used.
 pub const NODES: usize = 200;
 
+/// Nodes of a service, of all who have some; of one of them as of an account. Beyond: `resource-constraint`. All are in
+/// memory while one is used.
+pub const SERVICE_NODES: usize = 2_000;
+
+/// Items that a service's node keeps unless its owner says otherwise: a page of news.
+pub const SERVICE_ITEMS: u32 = 20;
+
+/// Nodes that a service lists in one answer. Beyond: they are there for who knows them. An answer has to fit a stanza.
+pub const SERVICE_LISTED: usize = 1_000;
+
 /// Bytes of a node's name, an item's id, a title. Beyond: `not-acceptable`.
 pub const NODE_NAME: usize = 1_023;
 

@@ -20,6 +20,8 @@ pub struct Xmpp {
     pub anonymous: bool,
     /// The first label of the rooms' domains.
     pub rooms: Box<str>,
+    /// And of the service that has nodes.
+    pub pubsub: Box<str>,
     pub resume_for: Duration,
     /// Bytes.
     pub max_stanza: usize,
@@ -58,6 +60,11 @@ impl Xmpp {
                 "rooms",
                 "conference".into(),
                 "Rooms are at this name before the domain: `conference.example.net`.",
+            ),
+            pubsub: section.key(
+                "pubsub",
+                "pubsub".into(),
+                "Nodes of XEP-0060 that are nobody's own are at this name before the domain: `pubsub.example.net`.",
             ),
             resume_for: section.key_in(
                 "resume_for",
@@ -102,9 +109,14 @@ impl Xmpp {
             section.mistake("listen", format!("`listen` has {}", listener.show()), "tcp:, tls:, ws: or wss:");
         }
         let is_label = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        if !self.rooms.chars().all(is_label) {
+        let is_name = |name: &str| !name.is_empty() && name.chars().all(is_label);
+        if !is_name(&self.rooms) {
             let expected = "one name in lower case, as \"conference\"";
             section.mistake("rooms", format!("`rooms` is {:?}", self.rooms), expected);
+        }
+        if !is_name(&self.pubsub) || self.pubsub == self.rooms {
+            let expected = "one name in lower case that is not that of the rooms, as \"pubsub\"";
+            section.mistake("pubsub", format!("`pubsub` is {:?}", self.pubsub), expected);
         }
     }
 }

@@ -61,6 +61,8 @@ pub struct Settings {
     pub domains: Vec<Box<str>>,
     /// `conference.` before each of them, unless told otherwise.
     pub rooms: Box<str>,
+    /// `pubsub.` before each of them likewise: the service that has nodes.
+    pub pubsub: Box<str>,
     pub software: Box<str>,
     pub version: Box<str>,
     /// How long a session may be without a connection (XEP-0198).
@@ -81,6 +83,17 @@ pub struct Settings {
 impl Settings {
     pub fn is_local(&self, domain: &str) -> bool {
         self.domains.iter().any(|known| **known == *domain)
+    }
+
+    /// A domain of accounts, or of a service of one.
+    pub fn is_ours(&self, domain: &str) -> bool {
+        self.is_local(domain) || self.rooms_of(domain).is_some() || self.pubsub_of(domain).is_some()
+    }
+
+    /// The domain whose nodes those are.
+    pub fn pubsub_of<'a>(&self, domain: &'a str) -> Option<&'a str> {
+        let rest = domain.strip_prefix(&*self.pubsub)?.strip_prefix('.')?;
+        self.is_local(rest).then_some(rest)
     }
 
     /// The domain whose rooms those are.

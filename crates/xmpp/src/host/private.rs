@@ -28,9 +28,9 @@ pub(super) const FEATURE: Feature = Feature {
             name: "XEP-0048",
             title: "Bookmarks",
             version: "1.2",
-            level: Level::Partial,
+            level: Level::Complete,
             file: FILE,
-            note: "in private data; rooms are converted from and to XEP-0402",
+            note: "in private data, where rooms are converted from and to XEP-0402, and as a node",
         },
         Specification {
             name: "XEP-0402",

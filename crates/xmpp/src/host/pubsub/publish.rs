@@ -142,7 +142,7 @@ impl Host {
             vec![event_item(&item.item, &node.config)],
             out,
         );
-        if let Some(payload) = item.item.first() {
+        if let Some(payload) = item.item.first().filter(|_| item.owner.local().is_some()) {
             self.vcard_published(now, &item.owner, &item.node, payload, out);
         }
     }
@@ -324,7 +324,7 @@ fn new_node(
     nodes: &Nodes,
     options: Option<&Element>,
 ) -> Result<Node, StanzaError> {
-    if !asked.relation.is_owner {
+    if !asked.relation.is_owner || asked.is_of_service() {
         return Err(Condition::ItemNotFound.into());
     }
     name_is_free(name)?;
@@ -375,7 +375,8 @@ fn item_to_keep(
         _ => return Err(fault(Condition::BadRequest, "invalid-payload")),
     }
     // Who published is told where it need not be the owner.
-    let publisher = (!asked.relation.is_owner).then(|| asked.who.as_str());
+    let is_told = !asked.relation.is_owner || asked.is_of_service();
+    let publisher = is_told.then(|| asked.who.as_str());
     let item = Element::new("item", ns::PUBSUB)
         .with("id", id)
         .with_opt("publisher", publisher)

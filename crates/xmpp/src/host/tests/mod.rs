@@ -18,6 +18,7 @@ mod ping;
 mod presence;
 mod private;
 mod pubsub;
+mod pubsub_service;
 mod push;
 mod resting;
 mod retract;
@@ -40,6 +41,7 @@ pub(super) fn settings() -> Settings {
     Settings {
         domains: vec!["example.org".into()],
         rooms: "conference".into(),
+        pubsub: "pubsub".into(),
         software: "Belfry".into(),
         version: "1".into(),
         resume_for: Duration::from_secs(300),
@@ -214,9 +216,7 @@ impl World {
                 Effect::Close { edge, condition } => self.closed.push((edge.connection, condition)),
                 Effect::Route(stanza) => {
                     let to = Jid::parse(stanza.attr("to").unwrap()).unwrap();
-                    let is_ours = self.host.settings().is_local(to.domain())
-                        || self.host.settings().rooms_of(to.domain()).is_some();
-                    if is_ours {
+                    if self.host.settings().is_ours(to.domain()) {
                         self.host.handle_routed(self.now, *stanza, &mut out);
                     } else {
                         self.abroad.push(*stanza);
