@@ -31,7 +31,8 @@ impl Host {
         out: &mut Outbox,
     ) -> Outcome {
         let is_of_service = asked.is_of_service();
-        if !asked.relation.is_owner && !(is_of_service && self.settings.is_local(asked.who.domain())) {
+        let may = asked.relation.is_owner || (is_of_service && self.settings.is_local(asked.who.domain()));
+        if !may {
             return Err(Condition::Forbidden.into());
         }
         let given = part.attr("node").filter(|name| !name.is_empty());

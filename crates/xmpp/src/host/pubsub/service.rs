@@ -94,7 +94,7 @@ impl Host {
         match (payload.name(), payload.ns()) {
             ("pubsub", ns::PUBSUB | ns::PUBSUB_OWNER) => self.pubsub_asked(now, stanza, from, to, out),
             ("query", ns::DISCO_INFO) if is_get => {
-                self.describe_service(now, stanza, payload, (from, to), out)
+                self.describe_service(now, stanza, payload, (from, to), out);
             }
             ("query", ns::DISCO_ITEMS) if is_get => self.list_service(now, stanza, payload, (from, to), out),
             ("ping", ns::PING) if is_get => self.answer(stanza, Ok(None), out),
