@@ -152,7 +152,7 @@ impl Play {
         let jid = format!("{}@example.org/{}", USERS[user], NAMES[name]);
         let key = self.world.sign_in(&jid);
         self.clients.insert(key, Client { user, ..Client::default() });
-        if key % 3 != 0 {
+        if !key.is_multiple_of(3) {
             self.world.say(key, "<enable xmlns='urn:xmpp:sm:3' resume='true'/>");
             self.clients.get_mut(&key).unwrap().sent = Some(0);
         }

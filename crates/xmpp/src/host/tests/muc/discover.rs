@@ -238,7 +238,7 @@ fn two_rooms() -> Hall {
     ];
     let fields: String =
         config.iter().map(|(var, value)| field(&format!("muc#roomconfig_{var}"), value)).collect();
-    let form = format!("<x xmlns='jabber:x:data' type='submit'>{}</x>", fields);
+    let form = format!("<x xmlns='jabber:x:data' type='submit'>{fields}</x>");
     let record = crate::xml::parse(form.as_bytes(), &crate::xml::Prefixes::of_default(ns::CLIENT)).unwrap();
     let record = Element::new("room", ns::MUC_OWNER).child(record);
     hall.rooms.insert(Bare::parse(&format!("garden@{HOUSE}")).unwrap(), record);
