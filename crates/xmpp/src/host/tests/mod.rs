@@ -2,6 +2,7 @@
 
 mod any_order;
 mod archive;
+mod bad_input;
 mod blocking;
 mod caps;
 mod carbons;
