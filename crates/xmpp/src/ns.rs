@@ -78,6 +78,7 @@ namespaces! {
     VCARD_CONVERSION = "urn:xmpp:pep-vcard-conversion:0";
     BOOKMARKS = "urn:xmpp:bookmarks:1";
     BOOKMARKS_COMPAT = "urn:xmpp:bookmarks:1#compat";
+    BOOKMARKS_COMPAT_PEP = "urn:xmpp:bookmarks:1#compat-pep";
     OLD_BOOKMARKS = "storage:bookmarks";
     UPLOAD = "urn:xmpp:http:upload:0";
     EXTDISCO = "urn:xmpp:extdisco:2";

@@ -76,7 +76,11 @@ impl Host {
         let item = item_to_keep(item, &id, asked, &node.config)?;
         let item = Item { owner: asked.owner.clone(), node: name, id, item };
         let (shared, name) = (Rc::clone(asked), item.node.clone());
+        let payload = item.item.first().cloned();
         let answer = move |host: &mut Host, result: Result<Box<str>, StanzaError>, out: &mut Outbox| {
+            if result.is_ok() && shared.relation.is_owner {
+                host.bookmarks_published(&shared.owner, &name, (payload.as_ref(), is_new), out);
+            }
             host.answer(&shared.iq, result.map(|id| Some(published(&name, &id))), out);
         };
         if is_new {
@@ -240,6 +244,9 @@ impl Host {
         self.change(change, out, move |host, now, result, out| {
             if result.is_ok() && is_told {
                 host.notify_items(now, &shared.owner, &name, &node, vec![retracted(&id)], out);
+            }
+            if result.is_ok() && shared.relation.is_owner {
+                host.bookmarks_published(&shared.owner, &name, (None, false), out);
             }
             let result = match result {
                 Ok(()) => Ok(None),
