@@ -176,7 +176,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("XEP-0050", &["commands.rs"]),
     ("XEP-0054", &["vcard.rs"]),
     ("XEP-0059", &["archive.rs", "muc/discover.rs"]),
-    ("XEP-0060", &["pubsub.rs"]),
+    ("XEP-0060", &["pubsub.rs", "pubsub_service.rs", "crates/server/tests/live/xmpp/services.rs"]),
     ("XEP-0082", &["crates/xmpp/src/time.rs"]),
     ("XEP-0084", &["vcard.rs"]),
     ("XEP-0092", &["ping.rs"]),

@@ -331,7 +331,8 @@ impl Host {
             return self.forget_user(now, &bare);
         }
         if self.blocks_incoming(&bare, &from) {
-            return self.refuse_nobody(&element, out);
+            self.refuse_nobody(&element, out);
+            return self.forget_user(now, &bare);
         }
         match stanza::kind_of(&element) {
             Some(Kind::Presence) => self.presence_to(now, &from, &to, element, out),

@@ -38,9 +38,9 @@ pub(super) const FEATURE: Feature = Feature {
             name: "XEP-0059",
             title: "Result Set Management",
             version: "1.0",
-            level: Level::Partial,
+            level: Level::Complete,
             file: "crates/xmpp/src/host/archive/query.rs",
-            note: "no pages by index",
+            note: "pages by index (§2.6, optional) of nodes only",
         },
         Specification {
             name: "XEP-0441",

@@ -88,7 +88,9 @@ impl Host {
         if to.is_bare() && self.is_changing(&user) {
             let (from, to) = (from.clone(), to.clone());
             let has_turn = self.in_turn(now, &user, out, move |host, now, out| {
-                host.presence_arrived(now, &from, &to, presence, out);
+                if !host.blocks_incoming(&to.bare(), &from) {
+                    host.presence_arrived(now, &from, &to, presence, out);
+                }
             });
             // Rather out of order than never.
             return has_turn.unwrap_or_else(|job| job(self, now, out));

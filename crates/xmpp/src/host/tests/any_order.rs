@@ -14,7 +14,7 @@ const NAMES: [&str; 2] = ["desk", "phone"];
 const ROOM: &str = "coven@conference.example.org";
 
 /// Of the client `from`; `U` is another user's address, `R` the resource of one, `N` a number that is never the same.
-const SAID: [&str; 34] = [
+const SAID: [&str; 39] = [
     "<presence/>",
     "<presence><priority>-1</priority><status>away</status></presence>",
     "<presence type='unavailable'/>",
@@ -48,6 +48,11 @@ const SAID: [&str; 34] = [
     "<iq type='set' id='N'><vCard xmlns='vcard-temp'><FN>N</FN></vCard></iq>",
     "<iq type='set' id='N'><query xmlns='urn:xmpp:mam:2'/></iq>",
     "<iq type='set' id='N'><enable xmlns='urn:xmpp:carbons:2'/></iq>",
+    "<iq type='set' id='N'><block xmlns='urn:xmpp:blocking'><item jid='U'/></block></iq>",
+    "<iq type='set' id='N'><unblock xmlns='urn:xmpp:blocking'/></iq>",
+    "<iq type='set' id='N' to='pubsub.example.org'><pubsub xmlns='http://jabber.org/protocol/pubsub'><create node='n'/></pubsub></iq>",
+    "<iq type='set' id='N' to='pubsub.example.org'><pubsub xmlns='http://jabber.org/protocol/pubsub'><subscribe node='n' jid='U'/></pubsub></iq>",
+    "<iq type='set' id='N' to='pubsub.example.org'><pubsub xmlns='http://jabber.org/protocol/pubsub'><publish node='n'><item><x xmlns='urn:x'/></item></publish></pubsub></iq>",
     "<iq type='get' id='N' to='U'><query xmlns='jabber:iq:last'/></iq>",
 ];
 
@@ -67,6 +72,8 @@ struct Client {
     user: usize,
     /// Of its questions how many answers came.
     answers: BTreeMap<String, usize>,
+    /// Those of them that other users answer.
+    asked_users: BTreeSet<String>,
     sees: BTreeSet<String>,
     /// Stanzas since it enabled stream management.
     sent: Option<u32>,
@@ -79,6 +86,8 @@ struct Play {
     world: World,
     clients: BTreeMap<u64, Client>,
     number: usize,
+    /// Who ever blocked somebody.
+    blockers: BTreeSet<usize>,
 }
 
 impl Play {
@@ -87,7 +96,7 @@ impl Play {
         let mut world = World::new(&users.iter().map(String::as_str).collect::<Vec<_>>());
         world.is_slow = true;
         world.reads_slowly = true;
-        Play { world, clients: BTreeMap::new(), number: 0 }
+        Play { world, clients: BTreeMap::new(), number: 0, blockers: BTreeSet::new() }
     }
 
     fn fill(&mut self, template: &str, user: usize, name: usize) -> String {
@@ -161,8 +170,15 @@ impl Play {
 
     fn say(&mut self, key: u64, xml: &str) {
         let Some(client) = self.clients.get_mut(&key) else { return };
-        if let Some((_, rest)) = xml.split_once("<iq ").filter(|_| !xml.contains("other.example")) {
+        if xml.contains("<block ") {
+            self.blockers.insert(client.user);
+        }
+        let is_for_user = USERS.iter().any(|user| xml.contains(&format!("to='{user}@")));
+        if let Some((_, rest)) = xml.split_once("<iq ") {
             let id = rest.split("id='").nth(1).and_then(|rest| rest.split('\'').next()).unwrap();
+            if is_for_user {
+                client.asked_users.insert(id.to_owned());
+            }
             client.answers.insert(id.to_owned(), 0);
         }
         if xml.starts_with("<presence/>") || xml.starts_with("<presence><priority") {
@@ -225,10 +241,18 @@ impl Play {
         self.listen();
     }
 
+    fn record(&self, user: usize) -> &UserRecord {
+        &self.world.record.users[&Bare::parse(&format!("{}@example.org", USERS[user])).unwrap()]
+    }
+
     fn contact(&self, user: usize, contact: usize) -> Subscription {
-        let bare = |user: usize| Bare::parse(&format!("{}@example.org", USERS[user])).unwrap();
-        let record = &self.world.record.users[&bare(user)];
-        record.contact(&bare(contact)).map(|item| item.subscription).unwrap_or_default()
+        let contact = Bare::parse(&format!("{}@example.org", USERS[contact])).unwrap();
+        self.record(user).contact(&contact).map(|item| item.subscription).unwrap_or_default()
+    }
+
+    fn blocks(&self, user: usize, contact: usize) -> bool {
+        let contact = format!("{}@example.org", USERS[contact]);
+        self.record(user).blocked.iter().any(|blocked| blocked.as_str() == contact)
     }
 
     /// RFC 6121 §4: who is subscribed on both sides' word sees all who are available, and who is not sees nobody.
@@ -245,6 +269,10 @@ impl Play {
         for (key, client) in self.clients.iter().filter(|(_, client)| !client.is_gone && client.is_available)
         {
             for other in (0..USERS.len()).filter(|other| *other != client.user) {
+                // Who blocks does not hear that somebody goes, and is not told later (XEP-0191 §3.3).
+                if self.blockers.contains(&client.user) {
+                    continue;
+                }
                 let to = self.contact(client.user, other).has_to();
                 let from = self.contact(other, client.user).has_from();
                 let prefix = format!("{}@example.org/", USERS[other]);
@@ -261,9 +289,9 @@ impl Play {
                 there.extend(
                     asleep.map(|(_, one)| one.jid.to_string()).filter(|jid| jid.starts_with(&prefix)),
                 );
-                if to && from {
+                if to && from && !self.blocks(other, client.user) {
                     assert_eq!(seen, there.iter().collect(), "client {key} of {prefix}");
-                } else if !from {
+                } else if !from || self.blocks(other, client.user) {
                     assert!(seen.is_empty(), "client {key} sees {seen:?} and may not");
                 }
             }
@@ -273,6 +301,10 @@ impl Play {
     fn check_answers(&self) {
         for (key, client) in self.clients.iter().filter(|(_, client)| !client.is_gone) {
             for (id, answers) in &client.answers {
+                // An answer of somebody who is blocked meanwhile is not let in.
+                if !self.blockers.is_empty() && client.asked_users.contains(id) {
+                    continue;
+                }
                 assert_eq!(*answers, 1, "answers to question {id} of client {key}");
             }
         }
