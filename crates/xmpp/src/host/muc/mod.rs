@@ -410,7 +410,11 @@ impl Host {
     }
 
     /// A message for everybody gets its id: that of the archive, where there is one.
-    fn said(&mut self, now: Instant, address: &Bare, message: Element, out: &mut Outbox) {
+    fn said(&mut self, now: Instant, address: &Bare, mut message: Element, out: &mut Outbox) {
+        // The room's own words have an id too, by which archives and clients know them.
+        if message.attr("id").is_none() && message.attr("from") == Some(address.as_str()) {
+            message.set("id", self.token());
+        }
         let Some(room) = self.rooms.room(address) else { return };
         let speaker = stanza::from(&message).ok().flatten();
         let archived = (room.is_archived() && is_kept(&message)).then(|| room.archived(&message));

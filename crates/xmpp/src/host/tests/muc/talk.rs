@@ -290,6 +290,7 @@ fn a_moderator_takes_back_what_was_said_and_the_speaker_his_own() {
     let retract = told.get("retract", ns::RETRACT).unwrap();
     let moderated = retract.get("moderated", ns::MODERATE).unwrap();
     assert_eq!((told.attr("from"), retract.attr("id")), (Some(ROOM), Some(&*id)));
+    assert!(told.attr("id").is_some());
     assert_eq!(moderated.attr("by"), Some(&*format!("{ROOM}/firstwitch")));
     assert_eq!(retract.content_of("reason", ns::RETRACT).unwrap(), "Rude");
     // XEP-0424: of others one takes back nothing.
