@@ -142,3 +142,11 @@ pub const XMPP_DERIVING: usize = 2;
 
 /// Rounds of SCRAM keys: the least that RFC 7677 §4 allows, and what other servers have; a phone computes them too.
 pub const SCRAM_ITERATIONS: u32 = 4_096;
+
+/// Sessions that one list of them shows, of each shard; the rest is only counted. A line is some 200 bytes, and all fit an
+/// answer on the control socket.
+pub const XMPP_LISTED: u32 = 10_000;
+
+/// Questions of operators to accounts and rooms of one shard that wait for their answers. More: the command is told that
+/// the node is busy.
+pub const XMPP_QUESTIONS: usize = 1_000;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sip::transport::Transport;
 
+use super::operating::Operating;
 use super::reader::{Reader, Section};
 use super::value::{Size, Value};
 use crate::net::Listener;
@@ -28,6 +29,7 @@ pub struct Xmpp {
     pub archive_keep: Duration,
     /// Empty: any.
     pub websocket_origins: Vec<Box<str>>,
+    pub operating: Operating,
 }
 
 impl Xmpp {
@@ -89,6 +91,7 @@ impl Xmpp {
                 Vec::new(),
                 "Web sites whose pages may connect, as `https://chat.example.net`. Empty: any.",
             ),
+            operating: Operating::read(&mut section),
             listen,
         };
         xmpp.check(&mut section);

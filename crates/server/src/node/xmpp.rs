@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 use xmpp::{c2s, host};
 
 use super::build::Shared;
+use crate::config::Operating;
 use crate::net::tls::Tls;
 use crate::xmpp::streams;
 use crate::xmpp::{Reload, Settings};
@@ -42,10 +43,14 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         contacts: Vec::new(),
         started: shared.started,
         room_creation: host::RoomCreation::default(),
-        // Slots, relays and administrators' commands are not configured yet.
+        // Slots and relays are not configured yet.
         uploads: None,
         services: Vec::new(),
-        admins: Vec::new(),
+        admins: admins(&xmpp.operating),
+        sessions: host::SessionLimit {
+            most: xmpp.operating.sessions as usize,
+            ends_oldest: xmpp.operating.ends_oldest,
+        },
     };
     let stream = c2s::Settings {
         domains: shared.domains.clone(),
@@ -61,4 +66,9 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         secret: Sha256::new().chain_update(b"xmpp").chain_update(shared.secret).finalize().into(),
     };
     xmpp.is_on().then(|| Reload { stream: Arc::new(stream), host: Arc::new(host) })
+}
+
+/// Their addresses were checked with the file.
+fn admins(operating: &Operating) -> Vec<xmpp::Bare> {
+    operating.admins.iter().filter_map(|admin| xmpp::Bare::parse(admin).ok()).collect()
 }

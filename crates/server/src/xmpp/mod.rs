@@ -4,8 +4,10 @@
 //! What it asks of the record and of the account cache becomes a [`Wish`], which the shard grants; its answer comes
 //! back by the wish's number.
 
+pub(crate) mod ask;
 mod federation;
 mod letter;
+pub(crate) mod operator;
 mod record;
 pub(crate) mod sign_in;
 pub(crate) mod streams;
@@ -107,6 +109,7 @@ pub(crate) struct Xmpp {
     shards: u16,
     wrong_passwords: Limiter<IpAddr>,
     asked: HashMap<u64, Asked>,
+    asks: ask::Asks,
     last_ask: u64,
     /// What the host asks, in order.
     todo: VecDeque<host::Effect>,
@@ -141,6 +144,7 @@ impl Xmpp {
             shards,
             wrong_passwords: Limiter::new(sip::limits::WRONG_PASSWORDS),
             asked: HashMap::new(),
+            asks: ask::Asks::default(),
             last_ask: 0,
             todo: VecDeque::new(),
             is_working: false,

@@ -9,7 +9,7 @@ use xmpp::stanza::{self, Condition};
 use xmpp::{Element, Jid, c2s, ns};
 
 use super::streams::Event;
-use super::{Asked, Wish, Xmpp, XmppLetter, federation, record};
+use super::{Asked, Wish, Xmpp, XmppLetter, ask, federation, record};
 
 impl Xmpp {
     /// Who owns an address.
@@ -87,7 +87,7 @@ impl Xmpp {
         known.or_else(|| Some(self.owner(Jid::parse(element.attr("from")?).ok()?.bare_str())))
     }
 
-    fn send(&mut self, now: Instant, shard: u16, letter: XmppLetter, wishes: &mut Vec<Wish>) {
+    pub(super) fn send(&mut self, now: Instant, shard: u16, letter: XmppLetter, wishes: &mut Vec<Wish>) {
         if shard == self.shard {
             self.handle_letter(now, letter, wishes);
         } else if let Some(post) = self.post.get_mut(usize::from(shard)) {
@@ -122,6 +122,11 @@ impl Xmpp {
             XmppLetter::Routed(element) => {
                 self.tell_host(now, wishes, |host, out| host.handle_routed(now, *element, out));
             }
+            XmppLetter::Act { from, id, act } => self.act(now, (from, id), &act, wishes),
+            XmppLetter::Acted { id, answer } => self.acted(now, id, *answer, wishes),
+            XmppLetter::Operate { act, answer } => self.operate(now, act, answer, wishes),
+            XmppLetter::Question { iq, answer } => self.question(now, *iq, answer, wishes),
+            XmppLetter::Reply { token, answer } => self.reply(&token, *answer),
         }
     }
 
@@ -190,6 +195,7 @@ impl Xmpp {
                 let id = self.ask(Asked::User { ticket, user });
                 wishes.push(Wish::Account { id, user: name, domain });
             }
+            Effect::Load { ticket, load: Load::Act(act) } => self.ask_all_for_host(now, ticket, act, wishes),
             Effect::Load { ticket, load } => match record::read_of(load) {
                 Some(read) => {
                     let id = self.ask(Asked::Record { ticket });
@@ -211,9 +217,12 @@ impl Xmpp {
         }
     }
 
-    fn route(&mut self, now: Instant, element: Box<Element>, wishes: &mut Vec<Wish>) {
+    pub(super) fn route(&mut self, now: Instant, element: Box<Element>, wishes: &mut Vec<Wish>) {
         // Without an address it is nobody's.
         let Ok(Some(to)) = stanza::to(&element) else { return };
+        if let Some((shard, token)) = ask::reply_of(&element, &to) {
+            return self.send(now, shard, XmppLetter::Reply { token, answer: element }, wishes);
+        }
         let settings = self.host.settings();
         if settings.is_local(to.domain()) || settings.rooms_of(to.domain()).is_some() {
             let owner = self.owner(to.bare_str());
@@ -255,6 +264,7 @@ impl Xmpp {
                 }
                 XmppLetter::Stanza { element, .. } => self.refuse_busy(now, &element, wishes),
                 XmppLetter::Routed(element) => self.refuse_busy(now, &element, wishes),
+                XmppLetter::Act { id, .. } => self.not_asked(now, id, wishes),
                 letter => kept.push(letter),
             }
         }

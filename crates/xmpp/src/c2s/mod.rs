@@ -5,6 +5,7 @@
 //! [`C2s::handle_bound`] answer the effects of those names. After [`Effect::Close`] nothing more comes.
 
 mod features;
+mod mask;
 mod sasl1;
 mod sasl2;
 #[cfg(test)]
@@ -12,7 +13,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use crate::sasl::{self, Exchange};
+use crate::sasl::{self, Exchange, Mechanism};
 use crate::xml::{Frame, Framer, Prefixes, XmlError, parse, parse_header};
 use crate::{Element, Jid, limits, ns, stanza};
 
@@ -117,6 +118,15 @@ pub struct Outbox {
     /// Where each document of `bytes` ends; of `Framing::Messages` only.
     pub ends: Vec<usize>,
     pub effects: Vec<Effect>,
+    /// What was heard and said, credentials masked; of a stream that is traced.
+    pub traced: Vec<(Direction, Element)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the client.
+    In,
+    Out,
 }
 
 #[derive(Debug)]
@@ -174,6 +184,11 @@ pub struct C2s {
     found_as: Option<Box<str>>,
     id: u64,
     nonce: Box<str>,
+    /// By which the client signs in.
+    mechanism: Option<Mechanism>,
+    /// The stream error that ended it.
+    error: Option<Box<str>>,
+    is_traced: bool,
 }
 
 /// Wrong passwords before the stream ends.
@@ -206,7 +221,25 @@ impl C2s {
             found_as: None,
             id,
             nonce,
+            mechanism: None,
+            error: None,
+            is_traced: false,
         }
+    }
+
+    /// By which the client signed in, or tries to.
+    pub fn mechanism(&self) -> Option<&'static str> {
+        self.mechanism.map(Mechanism::name)
+    }
+
+    /// The condition of the stream error that ended it (RFC 6120 §4.9.3).
+    pub fn error(&self) -> Option<&str> {
+        self.error.as_deref()
+    }
+
+    /// Whether elements are copied to `Outbox::traced`.
+    pub fn set_traced(&mut self, is_traced: bool) {
+        self.is_traced = is_traced;
     }
 
     /// Who it is, once it is somebody.
@@ -343,6 +376,7 @@ impl C2s {
     }
 
     fn handle_element(&mut self, element: Element, out: &mut Outbox) {
+        self.trace(Direction::In, &element, out);
         match &self.state {
             State::Opening => self.fail("bad-format", out),
             State::Choosing if self.jid.is_none() => self.choose(&element, out),
@@ -351,6 +385,12 @@ impl C2s {
             State::Proving { two: Some(_), .. } => self.prove2(&element, out),
             State::Bound => self.pass(element, out),
             State::Securing | State::Binding(_) | State::Closed => {}
+        }
+    }
+
+    fn trace(&self, direction: Direction, element: &Element, out: &mut Outbox) {
+        if self.is_traced {
+            out.traced.push((direction, mask::masked(element)));
         }
     }
 
@@ -365,8 +405,10 @@ impl C2s {
             self.state = State::Securing;
             out.effects.push(Effect::StartTls);
         } else if element.is("auth", ns::SASL) {
+            self.mechanism = element.attr("mechanism").and_then(Mechanism::parse);
             self.begin(element, out);
         } else if element.is("authenticate", ns::SASL2) {
+            self.mechanism = element.attr("mechanism").and_then(Mechanism::parse);
             self.begin2(element, out);
         } else if stanza::kind_of(element).is_some() {
             self.fail("not-authorized", out);
@@ -505,6 +547,7 @@ impl C2s {
         if self.is_closed() {
             return;
         }
+        self.trace(Direction::Out, element, out);
         match self.framing {
             // With the prefix that everybody expects.
             Framing::Stream if element.ns() == ns::STREAM => {
@@ -582,6 +625,7 @@ impl C2s {
         if !self.has_opened {
             self.write_header(out);
         }
+        self.error = Some(condition.name().into());
         let error = Element::new("error", ns::STREAM).child(condition).children(text);
         self.write(&error, out);
         self.close(out);

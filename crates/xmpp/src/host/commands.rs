@@ -323,14 +323,6 @@ fn delete_motd(host: &mut Host, now: Instant, form: &Form, out: &mut Outbox) {
     host.write_motd(now, form, None, false, out);
 }
 
-impl Acted {
-    /// What several hosts did.
-    pub fn merge(&mut self, other: Acted) {
-        self.sessions.extend(other.sessions);
-        self.count += other.count;
-    }
-}
-
 impl Host {
     pub(super) fn is_admin(&self, from: &Jid) -> bool {
         self.settings.admins.contains(&from.bare())
@@ -371,45 +363,19 @@ impl Host {
         });
     }
 
-    /// This host's part of a command: run by the driver on all.
-    pub fn act(&mut self, now: Instant, act: &Act, out: &mut Outbox) -> Acted {
-        match act {
-            Act::Online { domain, max } => {
-                let keys = self.online(domain);
-                let jids = keys.iter().filter_map(|key| self.sessions.get(*key));
-                let sessions = jids.map(|session| session.jid.clone()).take(*max as usize).collect();
-                Acted { sessions, count: keys.len() as u64 }
-            }
-            Act::Announce { domain, message } => {
-                let keys = self.online(domain);
-                for key in &keys {
-                    self.send_from_domain(now, *key, Element::clone(message), out);
-                }
-                Acted { sessions: Vec::new(), count: keys.len() as u64 }
-            }
-            Act::End { who } => {
-                let is_meant = |jid: &Jid| who.iter().any(|who| who == jid || *who == *jid.bare().as_jid());
-                let sessions = self.sessions.iter().filter(|(_, session)| is_meant(&session.jid));
-                let keys: Vec<Key> = sessions.map(|(key, _)| key).collect();
-                for key in &keys {
-                    self.close_session(now, *key, "policy-violation", out);
-                }
-                Acted { sessions: Vec::new(), count: keys.len() as u64 }
-            }
-            Act::Motd { domain, message } => {
-                self.commands.motd.insert(domain.clone(), message.as_deref().cloned());
-                Acted::default()
-            }
-        }
-    }
-
-    fn online(&self, domain: &str) -> Vec<Key> {
+    pub(super) fn online(&self, domain: &str) -> Vec<Key> {
         let sessions = self.sessions.iter();
         let here = sessions.filter(|(_, session)| session.is_available() && session.jid.domain() == domain);
         here.map(|(key, _)| key).collect()
     }
 
-    fn send_from_domain(&mut self, now: Instant, key: Key, mut message: Element, out: &mut Outbox) {
+    pub(super) fn send_from_domain(
+        &mut self,
+        now: Instant,
+        key: Key,
+        mut message: Element,
+        out: &mut Outbox,
+    ) {
         let Some(session) = self.sessions.get(key) else { return };
         message.set("to", session.jid.as_str());
         self.deliver(now, key, message, out);
@@ -446,6 +412,10 @@ impl Host {
                 Ok(form.note(&format!("sent to {} sessions", acted.count)))
             });
         });
+    }
+
+    pub(super) fn set_motd(&mut self, domain: Box<str>, message: Option<Element>) {
+        self.commands.motd.insert(domain, message);
     }
 
     /// A session has become available.

@@ -210,6 +210,12 @@ pub enum Act {
     End { who: Vec<Jid> },
     /// It is in the record already.
     Motd { domain: Box<str>, message: Option<Box<Element>> },
+    /// Describes sessions, available or not: of this account or session, or of all.
+    Sessions { who: Option<Jid>, max: u32 },
+    /// Describes the rooms of a service that are in memory.
+    Rooms { domain: Box<str> },
+    /// The server ends: occupants are told so.
+    CloseRooms,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -217,6 +223,36 @@ pub struct Acted {
     pub sessions: Vec<Jid>,
     /// Sessions that it is about.
     pub count: u64,
+    pub described: Vec<SessionState>,
+    pub rooms: Vec<RoomState>,
+}
+
+/// One session, for an operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionState {
+    pub jid: Jid,
+    pub began: Instant,
+    /// `None`: it has lost its connection and may come back.
+    pub edge: Option<Edge>,
+    /// `None`: it is not available.
+    pub priority: Option<i8>,
+    /// What it shows: `away`, `dnd`, nothing.
+    pub show: Box<str>,
+    /// The program, as its abilities name it (XEP-0115 `node`).
+    pub client: Box<str>,
+    /// It can be resumed (XEP-0198).
+    pub is_resumable: bool,
+}
+
+/// One room that is in memory, for an operator and for the list of its service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoomState {
+    pub address: Bare,
+    pub name: Box<str>,
+    pub occupants: u64,
+    pub is_persistent: bool,
+    /// The service's list shows it (XEP-0045 `muc_public`).
+    pub is_listed: bool,
 }
 
 /// Where a file goes, and where it will be (XEP-0363).

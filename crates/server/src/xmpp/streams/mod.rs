@@ -83,6 +83,10 @@ impl Streams {
         self.shared.stream(number)
     }
 
+    pub(crate) fn all(&self) -> Vec<Rc<Stream>> {
+        self.shared.all()
+    }
+
     pub(crate) fn counters(&self) -> Counters {
         *self.shared.counters.borrow()
     }

@@ -44,7 +44,7 @@ fn accept(shared: &Rc<Shared>, socket: TcpStream, remote: IpAddr, transport: Tra
         return;
     }
     tcp::tune(&socket);
-    let place = Place { shared: Rc::clone(shared), remote, stream: None };
+    let place = Place { shared: Rc::clone(shared), remote, transport, stream: None };
     // One kind of task for each transport: a task is as large as the largest thing it may become.
     match transport {
         Transport::Udp | Transport::Tcp => spawn_local(async move { serve_tcp(place, socket).await }),
@@ -66,12 +66,13 @@ fn has_turn(shared: &Shared) -> bool {
 struct Place {
     shared: Rc<Shared>,
     remote: IpAddr,
+    transport: Transport,
     stream: Option<Rc<Stream>>,
 }
 
 impl Place {
     fn open(&mut self, framing: Framing, security: Security) -> Rc<Stream> {
-        let stream = self.shared.add(self.remote, framing, security);
+        let stream = self.shared.add((self.remote, self.transport), framing, security);
         self.stream = Some(Rc::clone(&stream));
         stream
     }
@@ -105,6 +106,7 @@ async fn secure(place: Place, stream: &Stream, socket: TcpStream) {
     stream.securing.set(false);
     let shared = &place.shared;
     let Some((tls, security)) = shake(shared, Box::pin(secured(shared, socket))).await else { return };
+    stream.transport.set(Transport::Tls);
     shared.tell(stream, |c2s, out| c2s.handle_secured(security, out));
     drive(shared, stream, &mut Bytes::new(tls)).await;
 }

@@ -166,7 +166,12 @@ impl Shared {
     }
 
     /// A new stream, which has `Settings::sign_in` to become somebody.
-    pub(super) fn add(&self, remote: IpAddr, framing: Framing, security: Security) -> Rc<Stream> {
+    pub(super) fn add(
+        &self,
+        (remote, transport): (IpAddr, Transport),
+        framing: Framing,
+        security: Security,
+    ) -> Rc<Stream> {
         let number = self.next.get();
         self.next.set(number + 1);
         let settings = Arc::clone(&self.stream_settings.borrow());
@@ -175,7 +180,7 @@ impl Shared {
         let random = getrandom::u64().and_then(|id| getrandom::fill(&mut nonce).map(|()| id));
         let id = random.unwrap_or(number);
         let c2s = C2s::new(settings, framing, security, id, stdx::hex::encode(&nonce).into());
-        let stream = Rc::new(Stream::new(number, remote, c2s, self.tick.get()));
+        let stream = Rc::new(Stream::new(number, (remote, transport), c2s, self.tick.get()));
         self.streams.borrow_mut().insert(number, Rc::clone(&stream));
         self.expect(SIGN_IN, self.settings.sign_in, number);
         stream

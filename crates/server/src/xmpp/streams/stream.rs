@@ -5,12 +5,16 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::task::Waker;
 
+use sip::transport::Transport;
+use xmpp::Jid;
 use xmpp::c2s::{C2s, Framing, Outbox};
 
 /// Idle, it holds no buffer.
 pub(crate) struct Stream {
     pub(crate) number: u64,
     pub(crate) remote: IpAddr,
+    /// TLS from STARTTLS on.
+    pub(crate) transport: Cell<Transport>,
     pub(super) c2s: RefCell<C2s>,
     /// Bytes to be written; each entry a message of its own where messages are.
     queue: RefCell<VecDeque<Box<[u8]>>>,
@@ -33,10 +37,11 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn new(number: u64, remote: IpAddr, c2s: C2s, tick: u32) -> Self {
+    pub(super) fn new(number: u64, (remote, transport): (IpAddr, Transport), c2s: C2s, tick: u32) -> Self {
         Stream {
             number,
             remote,
+            transport: Cell::new(transport),
             c2s: RefCell::new(c2s),
             queue: RefCell::default(),
             queued: Cell::new(0),
@@ -49,6 +54,12 @@ impl Stream {
             is_managed: Cell::new(false),
             waker: RefCell::default(),
         }
+    }
+
+    /// Who is bound there.
+    pub(crate) fn jid(&self) -> Option<Jid> {
+        let c2s = self.c2s.borrow();
+        c2s.jid().filter(|_| c2s.is_bound()).cloned()
     }
 
     pub(super) fn wake(&self) {

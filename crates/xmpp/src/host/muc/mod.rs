@@ -296,10 +296,13 @@ impl Host {
         if self.rooms.room(address).is_none() && !self.create_room(address, from, to, &stanza, out) {
             return;
         }
+        let above = self.may_all_in_rooms(from, &stanza).then(|| from.bare());
         let Some(room) = self.rooms.room(address) else { return };
         let before = room.may_save(from, &stanza).then(|| Box::new(room.clone()));
         let mut outs = Vec::new();
+        room.set_above(above);
         room.handle(now, from, to, &stanza, &mut outs);
+        room.set_above(None);
         let unsaved = Unsaved { stanza, before, outs };
         self.save(now, address, unsaved, out);
     }
@@ -317,6 +320,15 @@ impl Host {
             && stanza.attr("type").is_none()
             && stanza.get("x", ns::MUC).is_some()
             && to.resource().is_some();
+        // Who operates the server makes a room by configuring it.
+        let is_made = from.local().is_none()
+            && self.may_all_in_rooms(from, stanza)
+            && stanza.attr("type") == Some("set")
+            && stanza.get("query", ns::MUC_OWNER).is_some_and(|query| query.get("x", ns::DATA).is_some());
+        if is_made {
+            self.make_room(address, from.bare());
+            return true;
+        }
         if !is_entry {
             self.refuse_in_room(stanza, Condition::ItemNotFound, out);
             return false;
@@ -330,12 +342,23 @@ impl Host {
             self.refuse_in_room(stanza, Condition::NotAllowed, out);
             return false;
         }
+        self.make_room(address, from.bare());
+        true
+    }
+
+    fn make_room(&mut self, address: &Bare, owner: Bare) {
         let mut secret = [0; 32];
         self.rng.fill(&mut secret);
         if let Some(slot) = self.rooms.slots.get_mut(address) {
-            slot.room = Some(Box::new(Room::created(address.clone(), secret, from.bare())));
+            slot.room = Some(Box::new(Room::created(address.clone(), secret, owner)));
         }
-        true
+    }
+
+    /// Administrators of the server (XEP-0045 §5.2: "service-wide administrators"), and its operator, who speaks as the
+    /// domain: to a room's questions they are owners. Nobody else is `from` a domain of ours.
+    fn may_all_in_rooms(&self, from: &Jid, stanza: &Element) -> bool {
+        let is_operator = from.local().is_none() && self.settings.is_local(from.domain());
+        stanza::kind_of(stanza) == Some(Kind::Iq) && (is_operator || self.is_admin(from))
     }
 
     /// What a stanza did is told once it is on disk, if it belongs there.
@@ -429,6 +452,11 @@ impl Host {
         }
         self.send_all(outs, out);
     }
+}
+
+/// Of a room as the record has it: its name, and whether lists show it.
+pub fn stored_room(record: &Element) -> Option<(Box<str>, bool)> {
+    Room::named(record)
 }
 
 /// Messages that an archive has (XEP-0313 §5.1.1): not those that are about the moment.

@@ -43,6 +43,7 @@ pub(super) fn settings() -> Settings {
         uploads: None,
         services: Vec::new(),
         admins: Vec::new(),
+        sessions: SessionLimit { most: 100, ends_oldest: false },
         started: START,
     }
 }
@@ -358,6 +359,37 @@ fn a_record_that_cannot_be_read_ends_its_sessions() {
     let alice = world.sign_in("alice@example.org/desk");
     assert_eq!(world.closed, [(alice, "internal-server-error")]);
     assert_eq!(world.host.sessions(), 0);
+}
+
+#[test]
+fn an_account_has_so_many_sessions() {
+    for ends_oldest in [false, true] {
+        let mut world = World::new(&["alice@example.org", "bob@example.org"]);
+        let sessions = SessionLimit { most: 2, ends_oldest };
+        world.host = Host::new(Arc::new(Settings { sessions, ..settings() }), [1; 32]);
+        let first = world.sign_in("alice@example.org/1");
+        world.sign_in("alice@example.org/2");
+        world.sign_in("alice@example.org/2");
+        world.sign_in("bob@example.org/1");
+        world.closed.clear();
+        let request = BindRequest {
+            user: Jid::parse("alice@example.org").unwrap(),
+            is_anonymous: false,
+            resource: Some("3".into()),
+            tag: None,
+            inline: Vec::new(),
+        };
+        world.tell(|host, now, out| host.handle_bind(now, edge(99), &request, out));
+        if ends_oldest {
+            assert!(matches!(world.bound[&99], Bound::Session { .. }));
+            assert_eq!(world.closed, [(first, "conflict")]);
+        } else {
+            let Bound::Refused(error) = &world.bound[&99] else { panic!("{:?}", world.bound[&99]) };
+            assert_eq!(error.condition, crate::stanza::Condition::ResourceConstraint);
+            assert!(world.closed.is_empty());
+        }
+        assert_eq!(world.host.sessions(), 3);
+    }
 }
 
 #[test]

@@ -70,10 +70,14 @@ impl Room {
         (room.owners() > 0).then_some(room)
     }
 
-    /// Name and whether it is in lists, of a room that is not in memory.
+    /// The name of a room that is not in memory, if it is in lists.
     pub(in super::super) fn listing(record: &Element) -> Option<Box<str>> {
+        Room::named(record).filter(|(_, is_public)| *is_public).map(|(name, _)| name)
+    }
+
+    pub(in super::super) fn named(record: &Element) -> Option<(Box<str>, bool)> {
         let config = Config::default().apply(record.get("x", ns::DATA)?).ok()?;
-        config.is_public.then_some(config.name)
+        Some((config.name, config.is_public))
     }
 }
 

@@ -5,6 +5,7 @@ mod clients;
 mod discover;
 mod enter;
 mod keep;
+mod operate;
 mod own;
 mod privileges;
 mod rule;
@@ -79,6 +80,10 @@ impl Hall {
                     } else {
                         self.mail.entry(to).or_default().push(*stanza);
                     }
+                }
+                Effect::Load { ticket, load: Load::Act(act) } => {
+                    let acted = Loaded::Acted(self.host.act(self.now, &act, &mut out));
+                    self.host.handle_record(self.now, ticket, Ok(acted), &mut out);
                 }
                 Effect::Load { ticket, load } => {
                     self.loads += 1;
