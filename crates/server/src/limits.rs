@@ -150,3 +150,15 @@ pub const XMPP_LISTED: u32 = 10_000;
 /// Questions of operators to accounts and rooms of one shard that wait for their answers. More: the command is told that
 /// the node is busy.
 pub const XMPP_QUESTIONS: usize = 1_000;
+
+/// What a chat client may send at once, in time at its allowance: a client that comes back says much at first.
+pub const XMPP_BURST: Duration = Duration::from_secs(5);
+
+/// A client that sends too much is not read from for so long at most, and then begins with an empty bucket: shorter than
+/// any sensible patience of its own.
+pub const XMPP_PAUSE: Duration = Duration::from_secs(10);
+
+/// Streams of a shard that are nobody's yet and whose elements are kept while anybody is traced, and elements of each.
+/// More: the trace begins later.
+pub const XMPP_UNDECIDED: usize = 256;
+pub const XMPP_UNDECIDED_EACH: usize = 32;

@@ -264,7 +264,7 @@ pub(crate) fn start_shard(
         outlets: node.outlets.clone(),
         board: Arc::clone(&node.board),
         voice: voice(node, number)?,
-        xmpp: xmpp::settings(shared, node.tls.clone())?,
+        xmpp: xmpp::settings(shared, node.tls.clone(), &node.chat_traces)?,
         traces: node.traces.clone(),
     };
     let net = net_settings(&shared.config, node.tls.clone());

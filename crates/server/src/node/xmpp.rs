@@ -4,16 +4,22 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
+use tokio::sync::broadcast;
 use xmpp::{c2s, host};
 
 use super::build::Shared;
 use crate::config::Operating;
 use crate::net::tls::Tls;
 use crate::xmpp::streams;
+use crate::xmpp::streams::ChatTrace;
 use crate::xmpp::{Reload, Settings};
 
 /// `None`: nobody listens for chat clients.
-pub(super) fn settings(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<Option<Settings>> {
+pub(super) fn settings(
+    shared: &Shared,
+    tls: Option<Arc<Tls>>,
+    traces: &broadcast::Sender<Arc<ChatTrace>>,
+) -> Result<Option<Settings>> {
     let config = &shared.config;
     let Some(Reload { stream, host }) = reload_of(shared) else { return Ok(None) };
     let mut seed = [0; 32];
@@ -27,6 +33,11 @@ pub(super) fn settings(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<Option<
         idle: config.xmpp.idle,
         sign_in: config.xmpp.sign_in,
         stream,
+        allowance: streams::Allowance {
+            stanzas: config.xmpp.operating.stanzas,
+            bytes: config.xmpp.operating.bytes,
+        },
+        traces: traces.clone(),
     };
     Ok(Some(Settings { streams, host, seed }))
 }

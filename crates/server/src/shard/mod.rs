@@ -329,7 +329,12 @@ impl Shard {
                 // The asker may have hung up.
                 let _ = answer.send(self.bindings(aor));
             }
-            Command::Trace(accounts) => self.parts.endpoint.set_traced(accounts),
+            Command::Trace(accounts) => {
+                if let Some(glue) = &self.xmpp {
+                    glue.xmpp.streams.set_traced(accounts.clone());
+                }
+                self.parts.endpoint.set_traced(accounts);
+            }
         }
     }
 

@@ -76,6 +76,7 @@ impl Xmpp {
         let stream = self.streams.get(stream)?;
         if stream.host.replace(Some(owner)).is_none() {
             self.sign_ins += 1;
+            self.streams.count_sign_in(&stream);
             self.wrong_passwords.succeed(stream.remote);
         }
         Some(owner)
@@ -133,7 +134,10 @@ impl Xmpp {
     fn bound(&mut self, edge: Edge, bound: c2s::Bound) {
         let is_managed = match &bound {
             c2s::Bound::Session { inline, .. } => inline.iter().any(begins_management),
-            c2s::Bound::Resumed { .. } => true,
+            c2s::Bound::Resumed { .. } => {
+                self.counted.resumed += 1;
+                true
+            }
             _ => false,
         };
         if let Some(stream) = self.streams.get(edge.connection) {
@@ -148,7 +152,7 @@ impl Xmpp {
         {
             stream.is_managed.set(true);
         }
-        self.stanzas_out += u64::from(stanza::kind_of(element).is_some());
+        self.counted.sent.count(element.name());
         self.streams.tell(edge.connection, |c2s, out| c2s.write(element, out));
     }
 
@@ -189,7 +193,10 @@ impl Xmpp {
             Effect::Close { edge, condition } => {
                 self.send(now, edge.shard, XmppLetter::Close { edge, condition }, wishes);
             }
-            Effect::Route(element) => self.route(now, element, wishes),
+            Effect::Route(element) => {
+                self.counted.fan_out += u64::from(element.name() == "presence");
+                self.route(now, element, wishes);
+            }
             Effect::Load { ticket, load: Load::User { user } } => {
                 let (name, domain) = (user.local().unwrap_or_default().into(), user.domain().into());
                 let id = self.ask(Asked::User { ticket, user });
@@ -209,6 +216,7 @@ impl Xmpp {
                 }
             },
             Effect::Change { ticket, change } => {
+                self.counted.change(&change);
                 let id = self.ask(Asked::Record { ticket });
                 wishes.push(Wish::Write { id, write: Write::Xmpp(record::write_of(now, change)) });
             }

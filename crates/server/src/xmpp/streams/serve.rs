@@ -40,7 +40,7 @@ pub(super) fn accept_all(shared: Rc<Shared>, listener: TcpListener, transport: T
 
 fn accept(shared: &Rc<Shared>, socket: TcpStream, remote: IpAddr, transport: Transport) {
     let shakes = transport != Transport::Tcp;
-    if (shakes && !has_turn(shared)) || !shared.enter(remote) {
+    if (shakes && !has_turn(shared)) || !shared.enter(remote, transport) {
         return;
     }
     tcp::tune(&socket);
@@ -87,7 +87,8 @@ impl Drop for Place {
         if let Some(stream) = &self.stream {
             self.shared.remove(stream);
         }
-        self.shared.leave(self.remote);
+        let transport = self.stream.as_ref().map_or(self.transport, |stream| stream.transport.get());
+        self.shared.leave(self.remote, transport);
     }
 }
 
@@ -106,7 +107,7 @@ async fn secure(place: Place, stream: &Stream, socket: TcpStream) {
     stream.securing.set(false);
     let shared = &place.shared;
     let Some((tls, security)) = shake(shared, Box::pin(secured(shared, socket))).await else { return };
-    stream.transport.set(Transport::Tls);
+    shared.moved(stream.transport.replace(Transport::Tls), Transport::Tls);
     shared.tell(stream, |c2s, out| c2s.handle_secured(security, out));
     drive(shared, stream, &mut Bytes::new(tls)).await;
 }
@@ -218,7 +219,10 @@ fn poll_conversation<W: Wire>(
             _ => {}
         }
         // Until an answer is here, or there is room, the client waits.
-        let is_deaf = stream.closing.get() || stream.securing.get() || stream.c2s.borrow().is_waiting();
+        let is_deaf = stream.closing.get()
+            || stream.securing.get()
+            || stream.paused.get()
+            || stream.c2s.borrow().is_waiting();
         if is_deaf || !shared.has_room(cx.waker()) {
             return Poll::Pending;
         }

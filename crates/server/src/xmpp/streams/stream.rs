@@ -9,6 +9,8 @@ use sip::transport::Transport;
 use xmpp::Jid;
 use xmpp::c2s::{C2s, Framing, Outbox};
 
+use super::pace::Buckets;
+
 /// Idle, it holds no buffer.
 pub(crate) struct Stream {
     pub(crate) number: u64,
@@ -34,6 +36,9 @@ pub(crate) struct Stream {
     /// Stream management is on: stanzas are counted, and our own must not be among them.
     pub(crate) is_managed: Cell<bool>,
     pub(super) waker: RefCell<Option<Waker>>,
+    pub(super) buckets: Buckets,
+    /// It has sent too much, and is not read from.
+    pub(super) paused: Cell<bool>,
 }
 
 impl Stream {
@@ -53,6 +58,8 @@ impl Stream {
             host: Cell::new(None),
             is_managed: Cell::new(false),
             waker: RefCell::default(),
+            buckets: Buckets::default(),
+            paused: Cell::new(false),
         }
     }
 

@@ -148,6 +148,12 @@ impl Host {
         }
     }
 
+    /// Rooms in memory, and who is in them.
+    pub fn rooms(&self) -> (usize, usize) {
+        let rooms = self.rooms.slots.values().filter_map(|slot| slot.room.as_ref());
+        (self.rooms.slots.len(), rooms.map(|room| room.occupants()).sum())
+    }
+
     /// The service ends: occupants are told so (XEP-0045 §16.2, 332).
     pub fn close_rooms(&mut self, out: &mut Outbox) {
         let mut outs = Vec::new();
