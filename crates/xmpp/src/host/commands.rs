@@ -34,7 +34,8 @@ pub(super) const FEATURE: Feature = Feature {
             version: "1.3.1",
             level: Level::Partial,
             file: FILE,
-            note: "online users, announcements, message of the day, end of sessions",
+            note: "no lists of whom to block (§4.11, §4.12), no welcome message (§4.27, §4.28); administrators, restart and \
+                   shutdown are the operator's (§4.29 to §4.31)",
         },
     ],
     account: &[],
@@ -47,12 +48,15 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 const PREFIX: &str = "http://jabber.org/protocol/admin#";
 
-/// A node's rest, its name, and the fields of its form: name, type, label, and whether there has to be a value.
-struct Command {
-    node: &'static str,
-    name: &'static str,
-    fields: &'static [(&'static str, &'static str, &'static str, bool)],
-    run: fn(&mut Host, Instant, &Form, &mut Outbox),
+/// Of a form: name, type, label, and whether there has to be a value.
+pub(super) type Field = (&'static str, &'static str, &'static str, bool);
+
+/// A node's rest, its name, and the fields of its form.
+pub(super) struct Command {
+    pub(super) node: &'static str,
+    pub(super) name: &'static str,
+    pub(super) fields: &'static [Field],
+    pub(super) run: fn(&mut Host, Instant, &Form, &mut Outbox),
 }
 
 const COMMANDS: &[Command] = &[
@@ -85,7 +89,7 @@ const COMMANDS: &[Command] = &[
     },
 ];
 
-const MESSAGE: &[(&str, &str, &str, bool)] =
+const MESSAGE: &[Field] =
     &[("subject", "text-single", "Subject", false), ("announcement", "text-multi", "Text", true)];
 
 const MOTD: &str = "motd";
@@ -108,9 +112,9 @@ type Values = Vec<(Box<str>, Vec<Box<str>>)>;
 
 /// A command that is run, with what was filled in.
 #[derive(Clone)]
-struct Form {
-    iq: Element,
-    domain: Bare,
+pub(super) struct Form {
+    pub(super) iq: Element,
+    pub(super) domain: Bare,
     node: Box<str>,
     session: Box<str>,
     values: Values,
@@ -185,22 +189,26 @@ fn begin(
 
 fn find(node: &str) -> Option<&'static Command> {
     let rest = node.strip_prefix(PREFIX)?;
-    COMMANDS.iter().find(|command| command.node == rest)
+    all().find(|command| command.node == rest)
+}
+
+fn all() -> impl Iterator<Item = &'static Command> {
+    COMMANDS.iter().chain(super::administration::COMMANDS)
 }
 
 fn status(node: &str, session: &str, status: &'static str) -> Element {
     Element::new("command", ns::COMMANDS).with("node", node).with("sessionid", session).with("status", status)
 }
 
-fn field(var: &str, kind: &str) -> Element {
+pub(super) fn field(var: &str, kind: &str) -> Element {
     Element::new("field", ns::DATA).with("var", var).with("type", kind)
 }
 
-fn value(text: &str) -> Element {
+pub(super) fn value(text: &str) -> Element {
     Element::new("value", ns::DATA).text(text)
 }
 
-fn form(kind: &'static str) -> Element {
+pub(super) fn form(kind: &'static str) -> Element {
     let of_type = field("FORM_TYPE", "hidden").child(value(ns::ADMIN));
     Element::new("x", ns::DATA).with("type", kind).child(of_type)
 }
@@ -245,12 +253,12 @@ impl Form {
         Form { iq: iq.iq.clone(), domain: iq.to.bare(), node: node.into(), session: session.into(), values }
     }
 
-    fn of(&self, var: &str) -> &[Box<str>] {
+    pub(super) fn of(&self, var: &str) -> &[Box<str>] {
         let found = self.values.iter().find(|(known, _)| **known == *var);
         found.map(|(_, values)| &values[..]).unwrap_or_default()
     }
 
-    fn done(&self) -> Element {
+    pub(super) fn done(&self) -> Element {
         status(&self.node, &self.session, "completed")
     }
 
@@ -330,7 +338,7 @@ impl Host {
 
     /// Nodes of commands with their names, for who may run them (XEP-0050 §2.3).
     pub(super) fn list_commands(&self, from: &Jid) -> Option<impl Iterator<Item = (String, &'static str)>> {
-        let all = || COMMANDS.iter().map(|command| (format!("{PREFIX}{}", command.node), command.name));
+        let all = || all().map(|command| (format!("{PREFIX}{}", command.node), command.name));
         self.is_admin(from).then(all)
     }
 
@@ -346,7 +354,7 @@ impl Host {
     }
 
     /// All hosts of the server do it, this one too.
-    fn act_everywhere(
+    pub(super) fn act_everywhere(
         &mut self,
         act: Act,
         form: &Form,

@@ -3,6 +3,7 @@
 use stdx::Instant;
 
 use crate::c2s::Bound;
+use crate::sasl::Secret;
 use crate::{Bare, Element, Jid};
 
 /// A client's connection: the shard that holds it and its number there.
@@ -70,6 +71,8 @@ pub enum Load {
     /// A place for a file that a user may upload, once: `Loaded::Slot`. Names and types are checked; the name is for the
     /// address, and where the file is kept has nothing of it.
     Slot { user: Bare, name: Box<str>, size: u64, kind: Box<str> },
+    /// What administrators do to accounts, as the operator's commands would: `Loaded::Accounts`.
+    Accounts(Box<Accounts>),
     /// For all hosts of the server: each performs it (`Host::act`), and `Loaded::Acted` has the sum (`Acted::merge`).
     Act(Box<Act>),
     /// All rooms of a service that are listed: `Loaded::Items`, whose ids are the rooms' addresses.
@@ -197,6 +200,48 @@ pub enum Loaded {
     Room(Option<Box<Element>>),
     Slot(Box<Slot>),
     Acted(Acted),
+    Accounts(Result<Listed, NotDone>),
+}
+
+/// What administrators do to accounts. One that is not there is `RecordError::NotFound`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Accounts {
+    Add {
+        user: Bare,
+        password: Secret,
+        name: Box<str>,
+    },
+    Password {
+        user: Bare,
+        password: Secret,
+    },
+    Disable {
+        user: Bare,
+        disabled: bool,
+    },
+    Remove {
+        user: Bare,
+    },
+    /// Of a domain, all or those that are disabled; `max` of them are named.
+    List {
+        domain: Box<str>,
+        is_disabled: bool,
+        max: u32,
+    },
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listed {
+    pub total: u64,
+    pub accounts: Vec<Bare>,
+}
+
+/// Why an account was not changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotDone {
+    Exists,
+    /// A name or password that breaks a rule, in words.
+    Invalid(Box<str>),
 }
 
 /// What administrators do to the whole server.

@@ -5,6 +5,7 @@
 //! a field of its own, and none looks into another's.
 
 mod act;
+mod administration;
 pub mod effect;
 mod feature;
 mod route;

@@ -24,7 +24,7 @@ mod vcard;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::effect::{RecordError, UserRecord};
+use super::effect::{Accounts, Listed, NotDone, RecordError, UserRecord};
 use super::*;
 use crate::c2s::{BindRequest, Bound};
 use crate::ns;
@@ -80,6 +80,7 @@ pub(super) struct Record {
     pub(super) items: HashMap<(Bare, Box<str>), Vec<Row>>,
     pub(super) nodes: std::collections::BTreeMap<(Bare, Box<str>), Element>,
     pub(super) is_broken: bool,
+    pub(super) administered: Vec<Accounts>,
 }
 
 impl Record {
@@ -104,6 +105,7 @@ impl Record {
                 )
             }
             Load::Act(_) => unreachable!("the world does it"),
+            Load::Accounts(accounts) => self.administer(accounts),
             Load::Slot { name, .. } => Loaded::Slot(Box::new(super::effect::Slot {
                 put: format!("https://up.example.org/put/{name}").into(),
                 get: format!("https://up.example.org/get/{name}").into(),
@@ -111,6 +113,27 @@ impl Record {
             })),
             Load::Rooms { .. } => Loaded::Items(Vec::new()),
             Load::Room { .. } => Loaded::Room(None),
+        })
+    }
+
+    fn administer(&mut self, accounts: &Accounts) -> Loaded {
+        self.administered.push(accounts.clone());
+        Loaded::Accounts(match accounts {
+            Accounts::Add { user, .. } if self.users.contains_key(user) => Err(NotDone::Exists),
+            Accounts::Add { password, .. } if password.0.len() < 3 => {
+                Err(NotDone::Invalid("too short".into()))
+            }
+            Accounts::Add { user, .. } => {
+                self.users.insert(user.clone(), UserRecord::default());
+                Ok(Listed::default())
+            }
+            Accounts::List { max, .. } => {
+                let mut accounts: Vec<Bare> = self.users.keys().cloned().collect();
+                accounts.sort();
+                accounts.truncate(*max as usize);
+                Ok(Listed { total: self.users.len() as u64, accounts })
+            }
+            _ => Ok(Listed::default()),
         })
     }
 
