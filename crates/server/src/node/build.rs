@@ -265,6 +265,7 @@ pub(crate) fn start_shard(
         board: Arc::clone(&node.board),
         voice: voice(node, number)?,
         xmpp: xmpp::settings(shared, node.tls.clone(), &node.chat_traces)?,
+        chat: node.chat(),
         traces: node.traces.clone(),
     };
     let net = net_settings(&shared.config, node.tls.clone());

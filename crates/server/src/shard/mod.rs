@@ -66,6 +66,7 @@ pub struct Parts {
     pub(crate) voice: Option<crate::voice::Voice>,
     /// `None`: no chat clients.
     pub(crate) xmpp: Option<crate::xmpp::Settings>,
+    pub(crate) chat: crate::xmpp::operator::Operator,
     pub traces: tokio::sync::broadcast::Sender<Arc<sip::endpoint::TraceEvent>>,
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use xmpp::c2s::{BindRequest, Bound};
-use xmpp::host::Edge;
 use xmpp::host::effect::Act;
+use xmpp::host::{Edge, Loaded, RecordError};
 use xmpp::{Element, Jid};
 
 use super::ask::ActAnswer;
@@ -73,6 +73,11 @@ pub enum XmppLetter {
     Question {
         iq: Box<Element>,
         answer: oneshot::Sender<Element>,
+    },
+    /// To the shard that asked: what came of `Wish::Accounts`.
+    Administered {
+        id: u64,
+        result: Box<Result<Loaded, RecordError>>,
     },
     /// To the shard that asked.
     Reply {

@@ -23,6 +23,7 @@ use stdx::rate::Limiter;
 use store::xmpp::XmppRead;
 use store::{Account, Loaded, StoreError, Write, WriteDone};
 use xmpp::Bare;
+use xmpp::host::effect::Accounts;
 use xmpp::host::{self, Host};
 use xmpp::sasl::{Find, Known, Secret};
 
@@ -58,6 +59,8 @@ pub(crate) enum Wish {
     Write { id: u64, write: Write },
     /// Keys of SCRAM, made beside the shard and written. Answered by `handle_written`.
     Derive { id: u64, account: Box<Account>, password: Secret },
+    /// Answered by `XmppLetter::Administered`.
+    Accounts { id: u64, ask: Box<Accounts> },
     /// Caches of this account are void.
     Forget { address: Box<str> },
 }
@@ -313,6 +316,19 @@ impl Xmpp {
             }
             Some(Asked::Keys { address }) if result.is_ok() => wishes.push(Wish::Forget { address }),
             _ => {}
+        }
+    }
+
+    /// What administrators do to accounts is done, or not.
+    pub(crate) fn administered(
+        &mut self,
+        now: Instant,
+        id: u64,
+        result: Result<host::Loaded, host::RecordError>,
+        wishes: &mut Vec<Wish>,
+    ) {
+        if let Some(Asked::Record { ticket }) = self.asked.remove(&id) {
+            self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, result, out));
         }
     }
 

@@ -4,6 +4,7 @@
 //! from the account itself. What is at rest is read in the record.
 
 mod accounts;
+mod administration;
 mod rooms;
 
 use std::sync::Arc;

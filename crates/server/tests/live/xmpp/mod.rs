@@ -3,4 +3,6 @@
 mod bounds;
 mod chat;
 mod client;
+mod limits;
+mod operate;
 mod sign_in;
