@@ -56,7 +56,7 @@ impl TraceLine {
     }
 
     /// Of one element of a chat client's stream.
-    pub fn of_chat(at: Instant, trace: &ChatTrace, full: bool) -> Self {
+    pub(crate) fn of_chat(at: Instant, trace: &ChatTrace, full: bool) -> Self {
         let (client, server) = (trace.session.clone(), Box::from("belfry"));
         let (from, to) = match trace.direction {
             Direction::In => (client, server),
@@ -111,7 +111,7 @@ impl TraceSink {
     }
 
     /// One element of a chat client's stream. Left out, and counted, in the same way.
-    pub fn chat(&self, at: Instant, trace: &ChatTrace) {
+    pub(crate) fn chat(&self, at: Instant, trace: &ChatTrace) {
         match self.lines.try_reserve() {
             Ok(place) => place.send(TraceLine::of_chat(at, trace, self.full)),
             Err(_) => self.miss(1),

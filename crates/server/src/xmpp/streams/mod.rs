@@ -23,7 +23,7 @@ use xmpp::c2s::{self, C2s};
 pub(crate) use pace::Allowance;
 pub(crate) use shared::{Counters, Event};
 pub(crate) use stream::Stream;
-pub use trace::ChatTrace;
+pub(crate) use trace::ChatTrace;
 
 use super::kinds::KindCount;
 use crate::limits;

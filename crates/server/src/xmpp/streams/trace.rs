@@ -15,14 +15,14 @@ use crate::limits;
 
 /// One element of a traced account's, credentials masked.
 #[derive(Clone, Debug)]
-pub struct ChatTrace {
-    pub account: Box<str>,
+pub(crate) struct ChatTrace {
+    pub(crate) account: Box<str>,
     /// The full address, or the account's while it has none.
-    pub session: Box<str>,
-    pub direction: Direction,
+    pub(crate) session: Box<str>,
+    pub(crate) direction: Direction,
     /// `iq set query`.
-    pub label: Box<str>,
-    pub xml: Box<str>,
+    pub(crate) label: Box<str>,
+    pub(crate) xml: Box<str>,
 }
 
 /// Elements of streams that are nobody's yet.
