@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use server::node::Node;
-use sip::transport::Transport::{Tcp, Tls, Ws};
+use sip::transport::Transport::{Tcp, Tls, Wss};
 use xmpp::ns;
 
 use super::client::Client;
@@ -55,7 +55,7 @@ fn a_flood_is_read_slowly_and_nobody_else_waits() {
 fn many_bytes_are_read_slowly_too() {
     let place = Place::with_shards(1, "").with_accounts(&["alice"]).with_xmpp("bytes_per_second = \"20KiB\"");
     let mut node = place.start();
-    let mut alice = Client::sign_in(&place, Ws, "alice", "a");
+    let mut alice = Client::sign_in(&place, Wss, "alice", "a");
     let body = "x".repeat(30_000);
     for _ in 0..5 {
         alice.say(&format!(

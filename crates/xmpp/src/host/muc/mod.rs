@@ -304,9 +304,9 @@ impl Host {
         }
         let above = self.may_all_in_rooms(from, &stanza).then(|| from.bare());
         let Some(room) = self.rooms.room(address) else { return };
+        room.set_above(above);
         let before = room.may_save(from, &stanza).then(|| Box::new(room.clone()));
         let mut outs = Vec::new();
-        room.set_above(above);
         room.handle(now, from, to, &stanza, &mut outs);
         room.set_above(None);
         let unsaved = Unsaved { stanza, before, outs };
@@ -401,8 +401,9 @@ impl Host {
         if result.is_ok() {
             self.perform_in_room(now, address, unsaved, out);
         } else {
-            if unsaved.before.is_some() {
-                slot.room = unsaved.before;
+            if let Some(mut before) = unsaved.before {
+                before.set_above(None);
+                slot.room = Some(before);
             }
             self.refuse_in_room(&unsaved.stanza, Condition::ResourceConstraint, out);
         }

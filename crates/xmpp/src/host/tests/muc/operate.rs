@@ -102,3 +102,24 @@ fn rooms_of_all_hosts_are_listed_and_closed() {
     hall.tell(|host, now, out| drop(host.act(now, &Act::CloseRooms, out)));
     assert!(hall.only(CRONE).to_string().contains("code='332'"));
 }
+
+#[test]
+fn what_an_operator_wants_and_cannot_be_stored_is_undone() {
+    let mut hall = Hall::coven(&[("persistentroom", "1"), ("roomname", "Before")]);
+    hall.is_broken = true;
+    assert_eq!(
+        outcome(&hall.iq(OPERATOR, "set", &form(&[("muc#roomconfig_roomname", "After")]))),
+        "resource-constraint"
+    );
+    assert_eq!(hall.admin(OPERATOR, WITCH), "resource-constraint");
+    hall.is_broken = false;
+    let get = format!("<query xmlns='{}'/>", ns::MUC_OWNER);
+    assert!(hall.iq(CRONE, "get", &get).to_string().contains("<value>Before</value>"));
+    assert_eq!(hall.admin(WICCA, "<item affiliation='none' jid='crone1@example.org'/>"), "forbidden");
+    let asked = hall.iq(
+        OPERATOR,
+        "get",
+        &format!("<query xmlns='{}'><item affiliation='outcast'/></query>", ns::MUC_ADMIN),
+    );
+    assert!(!asked.to_string().contains("wiccarocks"), "{asked}");
+}
