@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::XmlError;
+use crate::limits;
 
 /// A piece of a stream, by its place in the framer's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
