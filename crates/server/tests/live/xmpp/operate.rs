@@ -98,8 +98,9 @@ fn sessions_are_listed_and_ended_and_everybody_is_told() {
     assert_eq!(clients[0].end(), "policy-violation");
     refused(&place, &["xmpp", "kick", "user0"], "there is no such");
     assert_eq!(belfry(&place, &["xmpp", "kick", "user1@example.test/desk"]), "1 sessions\n");
-    let status = belfry(&place, &["status"]);
-    assert!(status.contains("chat           6 sessions"), "{status}");
+    until("the shards have put up their numbers", || {
+        belfry(&place, &["status"]).contains("chat           6 sessions").then_some(())
+    });
     node.kill();
 }
 
