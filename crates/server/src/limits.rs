@@ -143,7 +143,7 @@ pub const XMPP_DERIVING: usize = 2;
 /// Rounds of SCRAM keys: the least that RFC 7677 §4 allows, and what other servers have; a phone computes them too.
 pub const SCRAM_ITERATIONS: u32 = 4_096;
 
-/// Sessions that one list of them shows, of each shard; the rest is only counted. A line is some 200 bytes, and all fit an
+/// Sessions that one list of them shows; the rest is only counted. A line is some 200 bytes, and all fit an
 /// answer on the control socket.
 pub const XMPP_LISTED: u32 = 10_000;
 

@@ -208,6 +208,3 @@ pub const ONLINE_LIST: u32 = 1_000;
 
 /// Accounts that one command changes. Beyond: `policy-violation`. Each is a write of its own.
 pub const ACCOUNTS_AT_ONCE: usize = 100;
-
-/// Sessions of each host that are looked at for who is active and who is idle. Beyond: the rest is not counted.
-pub const SESSIONS_LOOKED_AT: u32 = 100_000;

@@ -1,9 +1,11 @@
 //! What is asked of all hosts of a server at once: by administrators' commands, and by its operator.
 
+use std::borrow::Cow;
+
 use stdx::Instant;
 use stdx::slab::Key;
 
-use super::effect::{Act, Acted, SessionState};
+use super::effect::{Act, Acted, Online, SessionState};
 use super::session::Session;
 use super::{Host, Outbox};
 use crate::{Element, Jid, ns};
@@ -22,11 +24,11 @@ impl Host {
     /// This host's part: run by the driver on all.
     pub fn act(&mut self, now: Instant, act: &Act, out: &mut Outbox) -> Acted {
         match act {
-            Act::Online { domain, max } => {
-                let keys = self.online(domain);
-                let jids = keys.iter().filter_map(|key| self.sessions.get(*key));
-                let sessions = jids.map(|session| session.jid.clone()).take(*max as usize).collect();
-                Acted { sessions, ..counted(keys.len()) }
+            Act::Online { domain, who, max } => {
+                let here = self.online(domain).into_iter().filter_map(|key| self.sessions.get(key));
+                let those: Vec<&Session> = here.filter(|session| is_meant(*who, session)).collect();
+                let sessions = those.iter().map(|session| session.jid.clone()).take(*max as usize).collect();
+                Acted { sessions, ..counted(those.len()) }
             }
             Act::Announce { domain, message } => {
                 let keys = self.online(domain);
@@ -64,6 +66,20 @@ impl Host {
     }
 }
 
+fn is_meant(who: Online, session: &Session) -> bool {
+    let is_away = || matches!(&*show_of(session), "away" | "xa");
+    match who {
+        Online::All => true,
+        Online::Active => !is_away(),
+        Online::Idle => is_away(),
+    }
+}
+
+fn show_of(session: &Session) -> Cow<'_, str> {
+    let presence = session.presence.as_deref();
+    presence.and_then(|presence| presence.content_of("show", ns::CLIENT)).unwrap_or_default()
+}
+
 /// An account's sessions, or the one.
 fn is_of(who: &Jid, jid: &Jid) -> bool {
     who == jid || (who.is_bare() && who.as_str() == jid.bare_str())
@@ -75,14 +91,13 @@ fn counted(count: usize) -> Acted {
 
 fn state_of(session: &Session) -> SessionState {
     let presence = session.presence.as_deref();
-    let show = presence.and_then(|presence| presence.content_of("show", ns::CLIENT));
     let client = presence.and_then(|presence| presence.get("c", ns::CAPS)?.attr("node"));
     SessionState {
         jid: session.jid.clone(),
         began: session.began,
         edge: session.edge,
         priority: presence.map(|_| session.priority),
-        show: show.unwrap_or_default().into(),
+        show: show_of(session).into(),
         client: client.unwrap_or_default().into(),
         is_resumable: session.sm.as_deref().is_some_and(super::sm::Sm::is_resumable),
     }

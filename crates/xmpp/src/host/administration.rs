@@ -4,7 +4,9 @@
 use stdx::Instant;
 
 use super::commands::{Command, Field, Form, field, form, value};
-use super::effect::{Accounts, Act, Listed, Load, Loaded, NotDone, RecordError, SessionState, UserRecord};
+use super::effect::{
+    Accounts, Act, Listed, Load, Loaded, NotDone, Online, RecordError, SessionState, UserRecord,
+};
 use super::{Host, Outbox};
 use crate::sasl::Secret;
 use crate::stanza::{Condition, StanzaError};
@@ -150,28 +152,19 @@ fn list_disabled(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) 
 }
 
 fn count_active(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.list_sessions(form, out, (is_active, "activeusersnum"), false);
+    host.list_sessions(form, out, (Online::Active, "activeusersnum"), false);
 }
 
 fn list_active(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.list_sessions(form, out, (is_active, "activeuserjids"), true);
+    host.list_sessions(form, out, (Online::Active, "activeuserjids"), true);
 }
 
 fn count_idle(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.list_sessions(form, out, (is_idle, "idleusersnum"), false);
+    host.list_sessions(form, out, (Online::Idle, "idleusersnum"), false);
 }
 
 fn list_idle(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.list_sessions(form, out, (is_idle, "idleuserjids"), true);
-}
-
-/// Here, and not said to be away (XEP-0133 §4.16: online users are active or idle).
-fn is_active(session: &SessionState) -> bool {
-    session.priority.is_some() && !matches!(&*session.show, "away" | "xa")
-}
-
-fn is_idle(session: &SessionState) -> bool {
-    session.priority.is_some() && matches!(&*session.show, "away" | "xa")
+    host.list_sessions(form, out, (Online::Idle, "idleuserjids"), true);
 }
 
 fn max_of(form: &Form) -> u32 {
@@ -312,22 +305,18 @@ impl Host {
         &mut self,
         form: &Form,
         out: &mut Outbox,
-        (is_meant, var): (fn(&SessionState) -> bool, &'static str),
+        (who, var): (Online, &'static str),
         is_list: bool,
     ) {
-        let domain: Box<str> = form.domain.domain().into();
-        let max = max_of(form) as usize;
-        let act = Act::Sessions { who: None, max: limits::SESSIONS_LOOKED_AT };
+        let max = if is_list { max_of(form) } else { 0 };
+        let act = Act::Online { domain: form.domain.domain().into(), who, max };
         self.act_everywhere(act, form, out, move |form, acted| {
-            let those = acted
-                .described
-                .iter()
-                .filter(|session| *session.jid.domain() == *domain && is_meant(session));
-            let mut jids: Vec<&str> = those.map(|session| session.jid.as_str()).collect();
-            jids.sort_unstable();
+            let mut sessions = acted.sessions;
+            sessions.sort();
+            let shown = sessions.iter().take(max as usize).map(|jid| value(jid.as_str()));
             let field = match is_list {
-                true => field(var, "jid-multi").children(jids.into_iter().take(max).map(value)),
-                false => field(var, "text-single").child(value(&jids.len().to_string())),
+                true => field(var, "jid-multi").children(shown),
+                false => field(var, "text-single").child(value(&acted.count.to_string())),
             };
             Ok(form.done().child(form_of(field)))
         });

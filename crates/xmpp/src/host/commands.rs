@@ -8,7 +8,7 @@ use stdx::Instant;
 use stdx::cache::Cache;
 use stdx::slab::Key;
 
-use super::effect::{Act, Acted, Change, Load, Loaded, RecordError};
+use super::effect::{Act, Acted, Change, Load, Loaded, Online, RecordError};
 use super::feature::{Answer, At, Feature, Handle, Iq, Level, Specification};
 use super::pubsub::items_of;
 use super::turn::not_written;
@@ -280,7 +280,7 @@ impl Form {
 
 fn count_online(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
     let domain = form.domain.domain().into();
-    host.act_everywhere(Act::Online { domain, max: 0 }, form, out, |form, acted| {
+    host.act_everywhere(Act::Online { domain, who: Online::All, max: 0 }, form, out, |form, acted| {
         let count = field("onlineusersnum", "text-single").child(value(&acted.count.to_string()));
         Ok(form.done().child(self::form("result").child(count)))
     });
@@ -290,7 +290,7 @@ fn list_online(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
     let max = form.of("max_items").first().and_then(|text| text.parse().ok());
     let max = max.unwrap_or(limits::ONLINE_LIST).min(limits::ONLINE_LIST);
     let domain = form.domain.domain().into();
-    host.act_everywhere(Act::Online { domain, max }, form, out, move |form, acted| {
+    host.act_everywhere(Act::Online { domain, who: Online::All, max }, form, out, move |form, acted| {
         let mut sessions = acted.sessions;
         sessions.sort();
         let shown = sessions.iter().take(max as usize).map(|jid| value(jid.as_str()));

@@ -248,7 +248,7 @@ pub enum NotDone {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Act {
     /// Counts available sessions of a domain, and names so many of them.
-    Online { domain: Box<str>, max: u32 },
+    Online { domain: Box<str>, who: Online, max: u32 },
     /// To each of them.
     Announce { domain: Box<str>, message: Box<Element> },
     /// Ends sessions of these accounts, or these sessions.
@@ -261,6 +261,14 @@ pub enum Act {
     Rooms { domain: Box<str> },
     /// The server ends: occupants are told so.
     CloseRooms,
+}
+
+/// XEP-0133 §4.16: who is online is active or idle. Idle is who says that he is away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Online {
+    All,
+    Active,
+    Idle,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

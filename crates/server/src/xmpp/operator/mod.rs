@@ -7,6 +7,7 @@ mod accounts;
 mod administration;
 mod rooms;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use admin::ControlError;
@@ -17,6 +18,7 @@ use stdx::Instant;
 use store::xmpp::{XmppLoaded, XmppRead, XmppWrite};
 use store::{Loaded, Read, Service, Write};
 use tokio::sync::oneshot;
+use xmpp::host::Edge;
 use xmpp::host::effect::{Act, SessionState};
 use xmpp::stanza::Condition;
 use xmpp::xml::{Prefixes, parse};
@@ -163,9 +165,11 @@ impl Operator {
         let who = who.map(address).transpose()?;
         let ActAnswer { acted, connections } =
             self.act(Act::Sessions { who, max: limits::XMPP_LISTED }).await?;
+        let connections = connections.into_iter().map(|connection| (connection.edge, connection)).collect();
         let mut sessions: Vec<Session> =
             acted.described.into_iter().map(|state| row_of(state, &connections)).collect();
         sessions.sort_by(|a, b| a.address.cmp(&b.address));
+        sessions.truncate(limits::XMPP_LISTED as usize);
         Ok(Answer::Sessions { sessions, total: acted.count })
     }
 
@@ -203,9 +207,8 @@ impl Operator {
     }
 }
 
-fn row_of(state: SessionState, connections: &[Connection]) -> Session {
-    let is_its = |connection: &&Connection| Some(connection.edge) == state.edge;
-    let connection = connections.iter().find(is_its);
+fn row_of(state: SessionState, connections: &HashMap<Edge, Connection>) -> Session {
+    let connection = state.edge.and_then(|edge| connections.get(&edge));
     Session {
         address: state.jid.as_str().into(),
         priority: state.priority,
