@@ -63,29 +63,29 @@ impl Xmpp {
         &mut self,
         now: Instant,
         ticket: Ticket,
-        act: Box<Act>,
+        act: Act,
         wishes: &mut Vec<Wish>,
     ) {
-        self.ask_all(now, Asker::Host(ticket), Arc::new(*act), wishes);
+        self.ask_all(now, Asker::Host(ticket), &Arc::new(act), wishes);
     }
 
     pub(super) fn operate(
         &mut self,
         now: Instant,
-        act: Arc<Act>,
+        act: &Arc<Act>,
         answer: oneshot::Sender<ActAnswer>,
         wishes: &mut Vec<Wish>,
     ) {
         self.ask_all(now, Asker::Operator(answer), act, wishes);
     }
 
-    fn ask_all(&mut self, now: Instant, asker: Asker, act: Arc<Act>, wishes: &mut Vec<Wish>) {
+    fn ask_all(&mut self, now: Instant, asker: Asker, act: &Arc<Act>, wishes: &mut Vec<Wish>) {
         self.asks.last += 1;
         let id = self.asks.last;
         let asking = Asking { asker, left: self.shards, sum: ActAnswer::default() };
         self.asks.of_all.insert(id, asking);
         for shard in 0..self.shards {
-            let letter = XmppLetter::Act { from: self.shard, id, act: Arc::clone(&act) };
+            let letter = XmppLetter::Act { from: self.shard, id, act: Arc::clone(act) };
             self.send(now, shard, letter, wishes);
         }
     }

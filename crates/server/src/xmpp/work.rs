@@ -125,7 +125,7 @@ impl Xmpp {
             }
             XmppLetter::Act { from, id, act } => self.act(now, (from, id), &act, wishes),
             XmppLetter::Acted { id, answer } => self.acted(now, id, *answer, wishes),
-            XmppLetter::Operate { act, answer } => self.operate(now, act, answer, wishes),
+            XmppLetter::Operate { act, answer } => self.operate(now, &act, answer, wishes),
             XmppLetter::Question { iq, answer } => self.question(now, *iq, answer, wishes),
             XmppLetter::Administered { id, result } => self.administered(now, id, *result, wishes),
             XmppLetter::Reply { token, answer } => self.reply(&token, *answer),
@@ -203,7 +203,7 @@ impl Xmpp {
                 let id = self.ask(Asked::User { ticket, user });
                 wishes.push(Wish::Account { id, user: name, domain });
             }
-            Effect::Load { ticket, load: Load::Act(act) } => self.ask_all_for_host(now, ticket, act, wishes),
+            Effect::Load { ticket, load: Load::Act(act) } => self.ask_all_for_host(now, ticket, *act, wishes),
             Effect::Load { ticket, load: Load::Accounts(ask) } => {
                 let id = self.ask(Asked::Record { ticket });
                 wishes.push(Wish::Accounts { id, ask });

@@ -98,9 +98,8 @@ impl Operator {
         let mut filter =
             AccountFilter { domain: Some(domain), limit: limits::LIST_PAGE, ..AccountFilter::default() };
         while is_disabled || listed.accounts.len() < max {
-            let page = match self.read(Read::Accounts(filter.clone())).await {
-                Ok(Loaded::Accounts(page)) => page,
-                _ => return Err(RecordError::Unavailable),
+            let Ok(Loaded::Accounts(page)) = self.read(Read::Accounts(filter.clone())).await else {
+                return Err(RecordError::Unavailable);
             };
             let is_last = page.len() < limits::LIST_PAGE as usize;
             filter.after = page.last().map(Account::address);
