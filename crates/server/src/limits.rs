@@ -158,6 +158,10 @@ pub const XMPP_BURST: Duration = Duration::from_secs(5);
 /// any sensible patience of its own.
 pub const XMPP_PAUSE: Duration = Duration::from_secs(10);
 
+/// A client that has had to be slowed down for so long, and never once had its whole burst again, does not send what
+/// somebody wants to say: `policy-violation`.
+pub const XMPP_FLOOD: Duration = Duration::from_secs(600);
+
 /// Streams of a shard that are nobody's yet and whose elements are kept while anybody is traced, and elements of each.
 /// More: the trace begins later.
 pub const XMPP_UNDECIDED: usize = 256;

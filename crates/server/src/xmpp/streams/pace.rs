@@ -1,5 +1,5 @@
 //! How fast a client may send: two buckets a stream, of stanzas and of bytes. Who has taken more than his share is not
-//! read from for a while, so TCP slows him down, and nobody else waits for him.
+//! read from for a while, so TCP slows him down, and nobody else waits for him. One who never stops is closed.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -23,6 +23,8 @@ pub(crate) struct Allowance {
 pub(super) struct Buckets {
     stanzas: Cell<u64>,
     bytes: Cell<u64>,
+    /// Since when it has had to wait again and again, without once having a full bucket.
+    behind: Cell<u64>,
 }
 
 impl Buckets {
@@ -32,10 +34,23 @@ impl Buckets {
 
     /// How long nothing is to be read.
     pub(super) fn take_bytes(&self, now: u64, bytes: usize, allowance: Allowance) -> Duration {
+        if self.behind.get() > 0 && self.stanzas.get().max(self.bytes.get()) <= now {
+            self.behind.set(0);
+        }
         take(&self.bytes, now, bytes as u64, allowance.bytes as u64);
         let burst = nanos(limits::XMPP_BURST);
         let full_at = self.stanzas.get().max(self.bytes.get());
-        Duration::from_nanos(full_at.saturating_sub(now).saturating_sub(burst))
+        let wait = Duration::from_nanos(full_at.saturating_sub(now).saturating_sub(burst));
+        if !wait.is_zero() && self.behind.get() == 0 {
+            self.behind.set(now.max(1));
+        }
+        wait
+    }
+
+    /// It has done nothing but flood for so long that it is no accident.
+    pub(super) fn is_abuse(&self, now: u64) -> bool {
+        let behind = self.behind.get();
+        behind > 0 && now.saturating_sub(behind) > nanos(limits::XMPP_FLOOD)
     }
 }
 
@@ -63,6 +78,9 @@ impl Shared {
         let wait = stream.buckets.take_bytes(now, bytes, self.settings.allowance);
         if wait.is_zero() || stream.paused.replace(true) {
             return;
+        }
+        if stream.buckets.is_abuse(now) {
+            return self.tell(stream, |c2s, out| c2s.fail("policy-violation", out));
         }
         self.count(|counters| counters.pauses += 1);
         self.pauses.borrow_mut().insert((now.saturating_add(nanos(wait)), stream.number));
@@ -126,6 +144,23 @@ mod tests {
         assert_eq!(buckets.take_bytes(20 * SECOND, 0, ALLOWANCE), Duration::ZERO);
         buckets.take_stanza(20 * SECOND, ALLOWANCE);
         assert_eq!(buckets.take_bytes(20 * SECOND, 0, ALLOWANCE), Duration::from_millis(100));
+    }
+
+    #[test]
+    fn who_floods_without_end_is_told_from_who_rests() {
+        let minute = 60 * SECOND;
+        for (rests, is_abuse) in [(false, true), (true, false)] {
+            let buckets = Buckets::default();
+            let (mut now, end) = (SECOND, 20 * minute);
+            while now < end {
+                now += nanos(buckets.take_bytes(now, 2_000, ALLOWANCE));
+                if rests && now % minute < SECOND {
+                    now += 10 * SECOND;
+                }
+                now += 1_000;
+            }
+            assert_eq!(buckets.is_abuse(now), is_abuse);
+        }
     }
 
     #[test]
