@@ -5,17 +5,18 @@
 //! [`C2s::handle_bound`] answer the effects of those names. After [`Effect::Close`] nothing more comes.
 
 mod features;
-mod mask;
 mod sasl1;
 mod sasl2;
 #[cfg(test)]
 mod tests;
+mod trace;
 
 use std::sync::Arc;
 
-use crate::sasl::{self, Exchange, Mechanism};
+use crate::sasl::{self, Exchange};
 use crate::xml::{Frame, Framer, Prefixes, XmlError, parse, parse_header};
 use crate::{Element, Jid, limits, ns, stanza};
+pub use trace::Direction;
 
 /// The same for all streams of a server.
 #[derive(Clone, Debug)]
@@ -122,13 +123,6 @@ pub struct Outbox {
     pub traced: Vec<(Direction, Element)>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// From the client.
-    In,
-    Out,
-}
-
 #[derive(Debug)]
 enum State {
     /// For the client's header.
@@ -184,11 +178,7 @@ pub struct C2s {
     found_as: Option<Box<str>>,
     id: u64,
     nonce: Box<str>,
-    /// By which the client signs in.
-    mechanism: Option<Mechanism>,
-    /// The stream error that ended it.
-    error: Option<Box<str>>,
-    is_traced: bool,
+    seen: trace::Seen,
 }
 
 /// Wrong passwords before the stream ends.
@@ -221,25 +211,8 @@ impl C2s {
             found_as: None,
             id,
             nonce,
-            mechanism: None,
-            error: None,
-            is_traced: false,
+            seen: trace::Seen::default(),
         }
-    }
-
-    /// By which the client signed in, or tries to.
-    pub fn mechanism(&self) -> Option<&'static str> {
-        self.mechanism.map(Mechanism::name)
-    }
-
-    /// The condition of the stream error that ended it (RFC 6120 §4.9.3).
-    pub fn error(&self) -> Option<&str> {
-        self.error.as_deref()
-    }
-
-    /// Whether elements are copied to `Outbox::traced`.
-    pub fn set_traced(&mut self, is_traced: bool) {
-        self.is_traced = is_traced;
     }
 
     /// Who it is, once it is somebody.
@@ -388,14 +361,9 @@ impl C2s {
         }
     }
 
-    fn trace(&self, direction: Direction, element: &Element, out: &mut Outbox) {
-        if self.is_traced {
-            out.traced.push((direction, mask::masked(element)));
-        }
-    }
-
     /// Before anybody has signed in.
     fn choose(&mut self, element: &Element, out: &mut Outbox) {
+        self.see_mechanism(element);
         if element.is("starttls", ns::TLS) {
             if !self.settings.tls || self.security.encrypted {
                 self.write(&Element::new("failure", ns::TLS), out);
@@ -405,10 +373,8 @@ impl C2s {
             self.state = State::Securing;
             out.effects.push(Effect::StartTls);
         } else if element.is("auth", ns::SASL) {
-            self.mechanism = element.attr("mechanism").and_then(Mechanism::parse);
             self.begin(element, out);
         } else if element.is("authenticate", ns::SASL2) {
-            self.mechanism = element.attr("mechanism").and_then(Mechanism::parse);
             self.begin2(element, out);
         } else if stanza::kind_of(element).is_some() {
             self.fail("not-authorized", out);
@@ -625,7 +591,7 @@ impl C2s {
         if !self.has_opened {
             self.write_header(out);
         }
-        self.error = Some(condition.name().into());
+        self.seen.error = Some(condition.name().into());
         let error = Element::new("error", ns::STREAM).child(condition).children(text);
         self.write(&error, out);
         self.close(out);

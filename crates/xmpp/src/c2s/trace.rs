@@ -1,7 +1,51 @@
-//! What a trace shows of an element: all but what signs somebody in.
+//! What is seen of a stream from outside: how its client signed in, why it ended, and its elements: all but what signs
+//! somebody in.
 
+use super::{C2s, Outbox};
+use crate::sasl::Mechanism;
 use crate::xml::Node;
 use crate::{Element, ns};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the client.
+    In,
+    Out,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    mechanism: Option<Mechanism>,
+    pub(super) error: Option<Box<str>>,
+    is_traced: bool,
+}
+
+impl C2s {
+    pub(super) fn see_mechanism(&mut self, element: &Element) {
+        self.seen.mechanism = element.attr("mechanism").and_then(Mechanism::parse);
+    }
+
+    /// By which the client signed in, or tries to.
+    pub fn mechanism(&self) -> Option<&'static str> {
+        self.seen.mechanism.map(Mechanism::name)
+    }
+
+    /// The condition of the stream error that ended it (RFC 6120 §4.9.3).
+    pub fn error(&self) -> Option<&str> {
+        self.seen.error.as_deref()
+    }
+
+    /// Whether elements are copied to `Outbox::traced`.
+    pub fn set_traced(&mut self, is_traced: bool) {
+        self.seen.is_traced = is_traced;
+    }
+
+    pub(super) fn trace(&self, direction: Direction, element: &Element, out: &mut Outbox) {
+        if self.seen.is_traced {
+            out.traced.push((direction, masked(element)));
+        }
+    }
+}
 
 const HIDDEN: &str = "***";
 
@@ -23,7 +67,7 @@ fn is_secret_field(element: &Element) -> bool {
 }
 
 /// As it was, without what a password or a session could be had from.
-pub(super) fn masked(element: &Element) -> Element {
+fn masked(element: &Element) -> Element {
     let mut copy = element.clone();
     mask(&mut copy, false);
     copy
