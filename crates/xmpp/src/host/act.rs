@@ -16,7 +16,7 @@ impl Acted {
         self.sessions.extend(other.sessions);
         self.count += other.count;
         self.described.extend(other.described);
-        self.rooms.extend(other.rooms);
+        self.described_rooms.extend(other.described_rooms);
     }
 }
 
@@ -51,7 +51,9 @@ impl Host {
                 Acted::default()
             }
             Act::Sessions { who, max } => self.describe_sessions(who.as_ref(), *max as usize),
-            Act::Rooms { domain } => Acted { rooms: self.describe_rooms(domain), ..Acted::default() },
+            Act::DescribeRooms { domain } => {
+                Acted { described_rooms: self.describe_rooms(domain), ..Acted::default() }
+            }
             Act::CloseRooms => {
                 self.close_rooms(out);
                 Acted::default()

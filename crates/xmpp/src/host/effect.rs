@@ -258,7 +258,7 @@ pub enum Act {
     /// Describes sessions, available or not: of this account or session, or of all.
     Sessions { who: Option<Jid>, max: u32 },
     /// Describes the rooms of a service that are in memory.
-    Rooms { domain: Box<str> },
+    DescribeRooms { domain: Box<str> },
     /// The server ends: occupants are told so.
     CloseRooms,
 }
@@ -277,7 +277,7 @@ pub struct Acted {
     /// Sessions that it is about.
     pub count: u64,
     pub described: Vec<SessionState>,
-    pub rooms: Vec<RoomState>,
+    pub described_rooms: Vec<RoomState>,
 }
 
 /// One session, for an operator.
@@ -297,7 +297,7 @@ pub struct SessionState {
     pub is_resumable: bool,
 }
 
-/// One room that is in memory, for an operator and for the list of its service.
+/// One room that is in memory, for an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoomState {
     pub address: Bare,

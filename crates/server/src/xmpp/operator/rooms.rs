@@ -55,7 +55,7 @@ impl Operator {
             rooms.insert(address, room);
         }
         // What is in memory is newer.
-        for room in self.act(Act::Rooms { domain }).await?.acted.rooms {
+        for room in self.act(Act::DescribeRooms { domain }).await?.acted.described_rooms {
             let address = room.address.to_string();
             let row = Room {
                 address: address.clone(),

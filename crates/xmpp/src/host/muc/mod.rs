@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use stdx::Instant;
 
-use super::effect::{Change, Load, Loaded, Query, RecordError};
+use super::effect::{Change, Load, Loaded, Query, RecordError, RoomState};
 use super::feature::{Feature, Level, Specification};
 use super::{Host, Outbox};
 use crate::limits::{HISTORY, ROOM_IDLE, ROOM_WAITING, ROOMS};
@@ -146,6 +146,20 @@ impl Host {
                 self.rooms.remove(&address);
             }
         }
+    }
+
+    /// Of a service, in memory.
+    pub(super) fn describe_rooms(&self, domain: &str) -> Vec<RoomState> {
+        let here = self.rooms.slots.iter().filter(|(address, _)| address.domain() == domain);
+        here.filter_map(|(address, slot)| Some((address, slot.room.as_ref()?)))
+            .map(|(address, room)| RoomState {
+                address: address.clone(),
+                name: room.name().into(),
+                occupants: room.occupants() as u64,
+                is_persistent: room.is_persistent(),
+                is_listed: room.is_listed(),
+            })
+            .collect()
     }
 
     /// Rooms in memory, and who is in them.

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use super::room::Room;
 use super::room::disco::{feature, identity};
-use crate::host::effect::{Act, Load, Loaded, RoomState};
+use crate::host::effect::{Load, Loaded};
 use crate::host::{Host, Outbox};
 use crate::limits::ROOMS_PAGE;
 use crate::stanza::{self, Condition, Kind};
-use crate::{Element, Jid, ns};
+use crate::{Bare, Element, Jid, ns};
 
 impl Host {
     pub(super) fn routed_to_rooms(&mut self, stanza: &Element, to: &Jid, out: &mut Outbox) {
@@ -40,60 +40,43 @@ impl Host {
         }
     }
 
-    /// Those of the record, and those in the memory of all hosts, which may be newer, or temporary.
     fn list_rooms(&mut self, iq: &Element, payload: &Element, to: &Jid, out: &mut Outbox) {
         let (iq, set) = (iq.clone(), payload.get("set", ns::RSM).cloned());
         let domain: Box<str> = to.domain().into();
         let load = Load::Rooms { domain: domain.clone() };
         self.load(load, out, move |host, _, result, out| {
-            let Ok(Loaded::Items(stored)) = result else {
-                return host.answer(&iq, Err(Condition::ResourceConstraint.into()), out);
+            let answer = match result {
+                Ok(Loaded::Items(stored)) => {
+                    page(&host.listed_rooms(&domain, stored), set.as_ref()).map(Some).map_err(Into::into)
+                }
+                _ => Err(Condition::ResourceConstraint.into()),
             };
-            let act = Load::Act(Box::new(Act::Rooms { domain }));
-            host.load(act, out, move |host, _, result, out| {
-                let answer = match result {
-                    Ok(Loaded::Acted(acted)) => page(&listed_rooms(stored, acted.rooms), set.as_ref()),
-                    _ => Err(Condition::ResourceConstraint),
-                };
-                host.answer(&iq, answer.map(Some).map_err(Into::into), out);
-            });
+            host.answer(&iq, answer, out);
         });
     }
 
-    /// Of a service, in memory.
-    pub(in crate::host) fn describe_rooms(&self, domain: &str) -> Vec<RoomState> {
-        let here = self.rooms.slots.iter().filter(|(address, _)| address.domain() == domain);
-        here.filter_map(|(address, slot)| Some((address, slot.room.as_ref()?)))
-            .map(|(address, room)| RoomState {
-                address: address.clone(),
-                name: room.name().into(),
-                occupants: room.occupants() as u64,
-                is_persistent: room.is_persistent(),
-                is_listed: room.is_listed(),
-            })
-            .collect()
-    }
-}
-
-/// Addresses and names.
-fn listed_rooms(
-    stored: Vec<(Box<str>, stdx::Instant, Element)>,
-    here: Vec<RoomState>,
-) -> BTreeMap<Box<str>, Box<str>> {
-    let mut listed = BTreeMap::new();
-    for (address, _, record) in stored {
-        if let Some(name) = Room::listing(&record) {
-            listed.insert(address, name);
+    /// Addresses and names. What is in memory is newer than what is in the record.
+    fn listed_rooms(
+        &self,
+        domain: &str,
+        stored: Vec<(Box<str>, stdx::Instant, Element)>,
+    ) -> BTreeMap<Box<str>, Box<str>> {
+        let mut listed = BTreeMap::new();
+        for (address, _, record) in stored {
+            if let Some(name) = Room::listing(&record) {
+                listed.insert(address, name);
+            }
         }
-    }
-    for room in here {
-        if room.is_listed {
-            listed.insert(room.address.as_str().into(), room.name);
-        } else {
-            listed.remove(room.address.as_str());
+        let here = self.rooms.slots.iter().filter_map(|(address, slot)| Some((address, slot.room.as_ref()?)));
+        for (address, room) in here.filter(|(address, _): &(&Bare, _)| address.domain() == domain) {
+            if room.is_listed() {
+                listed.insert(address.as_str().into(), room.name().into());
+            } else {
+                listed.remove(address.as_str());
+            }
         }
+        listed
     }
-    listed
 }
 
 /// One page of them, and what page it is when one was asked for.

@@ -70,11 +70,13 @@ impl Room {
         (room.owners() > 0).then_some(room)
     }
 
-    /// The name of a room that is not in memory, if it is in lists.
+    /// Name and whether it is in lists, of a room that is not in memory.
     pub(in super::super) fn listing(record: &Element) -> Option<Box<str>> {
-        Room::named(record).filter(|(_, is_public)| *is_public).map(|(name, _)| name)
+        let config = Config::default().apply(record.get("x", ns::DATA)?).ok()?;
+        config.is_public.then_some(config.name)
     }
 
+    /// The same for who may know of all.
     pub(in super::super) fn named(record: &Element) -> Option<(Box<str>, bool)> {
         let config = Config::default().apply(record.get("x", ns::DATA)?).ok()?;
         Some((config.name, config.is_public))

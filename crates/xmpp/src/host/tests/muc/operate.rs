@@ -91,14 +91,16 @@ fn seen_or_nothing(stanza: &Element) -> String {
 fn rooms_of_all_hosts_are_listed_and_closed() {
     let mut hall = Hall::coven(&[("roomname", "Temporary")]);
     let mut out = Outbox::new();
-    let acted = hall.host.act(START, &Act::Rooms { domain: "conference.example.org".into() }, &mut out);
-    let room = &acted.rooms[0];
+    let acted =
+        hall.host.act(START, &Act::DescribeRooms { domain: "conference.example.org".into() }, &mut out);
+    let room = &acted.described_rooms[0];
     assert_eq!(
         (&*room.name, room.occupants, room.is_persistent, room.is_listed),
         ("Temporary", 1, false, true)
     );
-    let none = hall.host.act(START, &Act::Rooms { domain: "conference.example.com".into() }, &mut out);
-    assert!(none.rooms.is_empty());
+    let none =
+        hall.host.act(START, &Act::DescribeRooms { domain: "conference.example.com".into() }, &mut out);
+    assert!(none.described_rooms.is_empty());
     hall.tell(|host, now, out| drop(host.act(now, &Act::CloseRooms, out)));
     assert!(hall.only(CRONE).to_string().contains("code='332'"));
 }
