@@ -232,3 +232,6 @@ pub const COMMANDS: usize = 100;
 
 /// Sessions that a command lists. Beyond: the rest is only counted. An answer has to fit a stanza.
 pub const ONLINE_LIST: u32 = 1_000;
+
+/// Accounts that one command changes. Beyond: `policy-violation`. Each is a write of its own.
+pub const ACCOUNTS_AT_ONCE: usize = 100;

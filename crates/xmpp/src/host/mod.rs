@@ -4,6 +4,8 @@
 //! stanzas of other hosts and other servers by [`Host::handle_routed`]. One feature, one file; each has its state in
 //! a field of its own, and none looks into another's.
 
+mod act;
+mod administration;
 pub mod effect;
 mod feature;
 mod route;
@@ -48,7 +50,7 @@ use stdx::slab::{Key, Slab};
 
 pub use effect::{Change, Edge, Effect, Load, Loaded, RecordError, Ticket};
 pub use feature::{Level, Specification, specifications};
-pub use muc::RoomCreation;
+pub use muc::{RoomCreation, stored_room};
 
 use crate::{Bare, Element, Jid};
 use session::Session;
@@ -76,6 +78,7 @@ pub struct Settings {
     pub services: Vec<extdisco::Service>,
     /// Who may run administrators' commands (XEP-0133).
     pub admins: Vec<Bare>,
+    pub sessions: SessionLimit,
     /// When the server began, for its uptime (XEP-0012).
     pub started: Instant,
 }
@@ -101,6 +104,14 @@ impl Settings {
         let rest = domain.strip_prefix(&*self.rooms)?.strip_prefix('.')?;
         self.is_local(rest).then_some(rest)
     }
+}
+
+/// Sessions of one account, those that wait to be resumed among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionLimit {
+    pub most: usize,
+    /// One more ends the oldest (`conflict`); else it is refused (`resource-constraint`, RFC 6120 §7.6.2.1).
+    pub ends_oldest: bool,
 }
 
 pub type Outbox = Vec<Effect>;

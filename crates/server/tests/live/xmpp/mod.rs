@@ -4,4 +4,6 @@ mod bounds;
 mod chat;
 mod client;
 mod services;
+mod limits;
+mod operate;
 mod sign_in;
