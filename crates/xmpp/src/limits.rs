@@ -205,3 +205,6 @@ pub const COMMANDS: usize = 100;
 
 /// Sessions that a command lists. Beyond: the rest is only counted. An answer has to fit a stanza.
 pub const ONLINE_LIST: u32 = 1_000;
+
+/// Bytes of what a client says of itself, each part (XEP-0388 §2.3.1). Longer: as if it had not said it. A UUID has 36.
+pub const USER_AGENT: usize = 128;

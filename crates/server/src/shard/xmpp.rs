@@ -4,13 +4,16 @@ use std::sync::Arc;
 
 use router::AskId;
 use stdx::Instant;
-use store::{Loaded, Read, StoreError, Ticket, Write, WriteDone};
+use ::xmpp::sasl::Secret;
+use store::access::AccessWrite;
+use store::{Loaded, Read, StoreError, Ticket, Verifiers, Write, WriteDone};
 use tokio::sync::Semaphore;
 
 use super::accounts::Known;
 use super::asker::of_xmpp;
 use super::{Command, Letter, Shard};
 use crate::limits;
+use crate::xmpp::access::NewAccount;
 use crate::xmpp::{Unavailable, Wish, Xmpp, XmppCounts, XmppLetter, make_keys};
 
 /// What the shard's XMPP needs besides itself.
@@ -61,6 +64,27 @@ impl Shard {
                     self.with_xmpp(now, |xmpp, wishes| xmpp.refused(now, id, wishes));
                 }
             }
+            Wish::Access { id, read } => self.read_for_xmpp(now, id, Read::Access(read)),
+            Wish::Aliases { id, account } => {
+                self.read_for_xmpp(now, id, Read::Aliases { account: Some(*account) });
+            }
+            Wish::MakeAccount { id, account } => {
+                let NewAccount { address, password, invitation } = *account;
+                self.write_with_keys(now, id, password, move |password| {
+                    let mut account = store::NewAccount::with_password(address, &password.0, now).ok()?;
+                    account.verifiers = account.verifiers.with_scram(&make_keys(&password.0));
+                    let account = Box::new(account);
+                    Some(Write::Access(AccessWrite::Register { account, invitation }))
+                });
+            }
+            Wish::SetPassword { id, account, password } => {
+                self.write_with_keys(now, id, password, move |password| {
+                    let keys = make_keys(&password.0);
+                    let verifiers = Verifiers::from_password(&account.user, &account.domain, &password.0);
+                    let (account, verifiers) = (*account, verifiers.with_scram(&keys));
+                    Some(Write::SetVerifiers { account, verifiers })
+                });
+            }
             Wish::Derive { id, account, password } => self.derive(now, id, &account, password),
             Wish::Forget { address } => {
                 for outlet in &self.parts.outlets {
@@ -69,6 +93,37 @@ impl Shard {
                 }
             }
         }
+    }
+
+    fn read_for_xmpp(&mut self, now: Instant, id: u64, read: Read) {
+        let to = Ticket { sink: self.parts.edge.shard, id: of_xmpp(id) };
+        if self.parts.store.read(read, to).is_err() {
+            self.with_xmpp(now, |xmpp, wishes| xmpp.refused(now, id, wishes));
+        }
+    }
+
+    /// What is to be written has keys in it, which are made as in `derive`. Who asks is told when it cannot be now.
+    fn write_with_keys(
+        &mut self,
+        now: Instant,
+        id: u64,
+        password: Secret,
+        make: impl FnOnce(&Secret) -> Option<Write> + Send + 'static,
+    ) {
+        let permit = self.xmpp.as_ref().and_then(|glue| glue.deriving.clone().try_acquire_owned().ok());
+        let Some(permit) = permit else {
+            self.with_xmpp(now, |xmpp, wishes| xmpp.refused(now, id, wishes));
+            return;
+        };
+        let to = Ticket { sink: self.parts.edge.shard, id: of_xmpp(id) };
+        let (store, outlet) = (Arc::clone(&self.parts.store), self.parts.outlets[usize::from(to.sink)].clone());
+        tokio::task::spawn_blocking(move || {
+            let done = make(&password).map(|write| store.write(write, to).is_ok());
+            if done != Some(true) {
+                outlet.answer_all(&mut vec![Letter::Written(vec![(to.id, Err(StoreError::Closed))])]);
+            }
+            drop(permit);
+        });
     }
 
     /// Makes keys on a thread of the runtime's pool. When too many are being made, the next sign-in will do.

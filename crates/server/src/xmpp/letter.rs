@@ -2,7 +2,7 @@
 
 use xmpp::c2s::{BindRequest, Bound};
 use xmpp::host::Edge;
-use xmpp::{Element, Jid};
+use xmpp::{Bare, Element, Jid};
 
 /// One of a batch.
 #[derive(Debug)]
@@ -45,6 +45,11 @@ pub enum XmppLetter {
         condition: &'static str,
     },
 
+    /// To the host of `user`, who gets this contact; the other way round is another letter.
+    Befriend {
+        user: Bare,
+        contact: Bare,
+    },
     /// To the host that owns `to`.
     Routed(Box<Element>),
 }

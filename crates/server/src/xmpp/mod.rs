@@ -4,6 +4,7 @@
 //! What it asks of the record and of the account cache becomes a [`Wish`], which the shard grants; its answer comes
 //! back by the wish's number.
 
+pub(crate) mod access;
 mod federation;
 mod letter;
 mod record;
@@ -17,12 +18,15 @@ use std::sync::Arc;
 
 use stdx::Instant;
 use stdx::rate::Limiter;
+use store::access::AccessRead;
 use store::xmpp::XmppRead;
-use store::{Account, Loaded, StoreError, Write, WriteDone};
+use store::{Account, Address, Loaded, StoreError, Write, WriteDone};
 use xmpp::Bare;
+use xmpp::c2s::{NewToken, Registration, TokenWork};
 use xmpp::host::{self, Host};
 use xmpp::sasl::{Find, Known, Secret};
 
+use access::{Access, TokenKey};
 pub use letter::XmppLetter;
 pub(crate) use sign_in::make_keys;
 use streams::{Event, Streams};
@@ -33,6 +37,7 @@ pub(crate) struct Settings {
     pub(crate) streams: streams::Settings,
     pub(crate) host: Arc<host::Settings>,
     pub(crate) seed: [u8; 32],
+    pub(crate) access: Arc<Access>,
 }
 
 /// What a reload may change.
@@ -55,6 +60,12 @@ pub(crate) enum Wish {
     Derive { id: u64, account: Box<Account>, password: Secret },
     /// Caches of this account are void.
     Forget { address: Box<str> },
+    /// Answered by `handle_loaded`.
+    Access { id: u64, read: AccessRead },
+    Aliases { id: u64, account: Box<Address> },
+    /// Keys made beside the shard, and written. Answered by `handle_written`.
+    MakeAccount { id: u64, account: Box<access::NewAccount> },
+    SetPassword { id: u64, account: Box<Address>, password: Secret },
 }
 
 /// What an answer is for.
@@ -76,6 +87,43 @@ enum Asked {
     Keys {
         address: Box<str>,
     },
+    /// The tokens of a client of that account.
+    Tokens {
+        stream: u64,
+        name: Box<str>,
+        key: TokenKey,
+        agent: Box<str>,
+    },
+    /// The account whose tokens are to be changed.
+    TokenWork {
+        stream: u64,
+        work: Box<TokenWork>,
+    },
+    TokensWritten {
+        stream: u64,
+        new: Option<NewToken>,
+        was_used: bool,
+    },
+    Invited {
+        stream: u64,
+        domain: Box<str>,
+    },
+    Registering {
+        stream: u64,
+        registration: Box<Registration>,
+    },
+    Registered {
+        stream: u64,
+        user: Bare,
+        inviter: Option<Box<str>>,
+    },
+    /// By its user.
+    AccountChanged {
+        ticket: host::Ticket,
+        address: Address,
+    },
+    /// Whose caches are void.
+    Aliases,
 }
 
 /// The account cache could not ask the record.
@@ -92,6 +140,8 @@ pub struct XmppCounts {
     pub handshake_failures: u64,
     pub sign_ins: u64,
     pub sign_in_failures: u64,
+    /// Accounts that people made for themselves.
+    pub registrations: u64,
     pub stanzas_in: u64,
     pub stanzas_out: u64,
     pub overflows: u64,
@@ -106,6 +156,7 @@ pub(crate) struct Xmpp {
     shard: u16,
     shards: u16,
     wrong_passwords: Limiter<IpAddr>,
+    access: Arc<Access>,
     asked: HashMap<u64, Asked>,
     last_ask: u64,
     /// What the host asks, in order.
@@ -118,6 +169,7 @@ pub(crate) struct Xmpp {
     post: Vec<Vec<XmppLetter>>,
     sign_ins: u64,
     sign_in_failures: u64,
+    registrations: u64,
     stanzas_out: u64,
     /// Defects that the shard has not counted.
     panics: u64,
@@ -140,6 +192,7 @@ impl Xmpp {
             shard,
             shards,
             wrong_passwords: Limiter::new(sip::limits::WRONG_PASSWORDS),
+            access: settings.access,
             asked: HashMap::new(),
             last_ask: 0,
             todo: VecDeque::new(),
@@ -149,6 +202,7 @@ impl Xmpp {
             post: (0..shards).map(|_| Vec::new()).collect(),
             sign_ins: 0,
             sign_in_failures: 0,
+            registrations: 0,
             stanzas_out: 0,
             panics: 0,
         })
@@ -196,6 +250,10 @@ impl Xmpp {
             Some(Asked::SignIn { stream, find, domain }) => {
                 self.sign_in(stream, find, &domain, found, wishes);
             }
+            Some(Asked::TokenWork { stream, work }) => self.token_work(now, stream, *work, found, wishes),
+            Some(Asked::Registering { stream, registration }) => {
+                self.name_looked_up(now, stream, registration, found, wishes);
+            }
             Some(Asked::User { ticket, user }) => {
                 let is_it = |account: &&Account| {
                     let account = sign_in::account_of(Some(account), user.domain());
@@ -212,7 +270,7 @@ impl Xmpp {
                 };
                 self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, loaded, out));
             }
-            Some(Asked::Record { .. } | Asked::Keys { .. }) | None => {}
+            _ => {}
         }
     }
 
@@ -229,6 +287,9 @@ impl Xmpp {
             return;
         };
         let account = sign_in::account_of(found, domain);
+        if let (Find::Tokens { agent, .. }, Some(account)) = (&find, account) {
+            return self.find_tokens(stream, account, agent.clone(), wishes);
+        }
         let known = sign_in::check(&find, account);
         let is_right = known == Known::Password(true);
         self.streams.tell(stream, |c2s, out| match account {
@@ -251,13 +312,30 @@ impl Xmpp {
         result: Result<Loaded, StoreError>,
         wishes: &mut Vec<Wish>,
     ) {
-        let Some(Asked::Record { ticket }) = self.asked.remove(&id) else { return };
-        let loaded = match result {
-            Ok(Loaded::Xmpp(loaded)) => Ok(record::loaded_of(loaded)),
-            Ok(_) => Err(host::RecordError::NotFound),
-            Err(error) => Err(record::error_of(&error)),
-        };
-        self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, loaded, out));
+        match self.asked.remove(&id) {
+            Some(Asked::Record { ticket }) => {
+                let loaded = match result {
+                    Ok(Loaded::Xmpp(loaded)) => Ok(record::loaded_of(loaded)),
+                    Ok(Loaded::Access(loaded)) => Ok(access::loaded_of(loaded)),
+                    Ok(_) => Err(host::RecordError::NotFound),
+                    Err(error) => Err(record::error_of(&error)),
+                };
+                self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, loaded, out));
+            }
+            Some(Asked::Aliases) => {
+                let Ok(Loaded::Aliases(aliases)) = result else { return };
+                let addresses = aliases.into_iter().map(|alias| alias.alias.to_string().into());
+                wishes.extend(addresses.map(|address| Wish::Forget { address }));
+            }
+            Some(asked) => {
+                let loaded = match result {
+                    Ok(Loaded::Access(loaded)) => Some(loaded),
+                    _ => None,
+                };
+                self.access_loaded(now, asked, loaded, wishes);
+            }
+            None => {}
+        }
     }
 
     pub(crate) fn handle_written(
@@ -273,15 +351,23 @@ impl Xmpp {
                 self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, done, out));
             }
             Some(Asked::Keys { address }) if result.is_ok() => wishes.push(Wish::Forget { address }),
-            _ => {}
+            Some(asked) => self.access_written(now, asked, result, wishes),
+            None => {}
         }
     }
 
     /// The record takes nothing now.
     pub(crate) fn refused(&mut self, now: Instant, id: u64, wishes: &mut Vec<Wish>) {
-        if let Some(Asked::Record { ticket }) = self.asked.remove(&id) {
-            let refused = Err(host::RecordError::Unavailable);
-            self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, refused, out));
+        match self.asked.remove(&id) {
+            Some(Asked::Record { ticket }) => {
+                let refused = Err(host::RecordError::Unavailable);
+                self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, refused, out));
+            }
+            Some(asked @ (Asked::Tokens { .. } | Asked::Invited { .. } | Asked::Registering { .. })) => {
+                self.access_loaded(now, asked, None, wishes);
+            }
+            Some(asked) => self.access_written(now, asked, Err(StoreError::Closed), wishes),
+            None => {}
         }
     }
 
@@ -304,6 +390,7 @@ impl Xmpp {
             handshake_failures: streams.handshake_failures,
             sign_ins: self.sign_ins,
             sign_in_failures: self.sign_in_failures,
+            registrations: self.registrations,
             stanzas_in: streams.stanzas_in,
             stanzas_out: self.stanzas_out,
             overflows: streams.overflows,

@@ -13,7 +13,7 @@ use super::{Asked, Wish, Xmpp, XmppLetter, federation, record};
 
 impl Xmpp {
     /// Who owns an address.
-    fn owner(&self, bare: &str) -> u16 {
+    pub(super) fn owner(&self, bare: &str) -> u16 {
         Bucket::of(bare).shard(self.shards)
     }
 
@@ -24,6 +24,9 @@ impl Xmpp {
     pub(super) fn handle_event(&mut self, now: Instant, event: Event, wishes: &mut Vec<Wish>) {
         match event {
             Event::Find { stream, find, domain } => self.find(now, stream, find, domain, wishes),
+            Event::Tokens { stream, work } => self.tokens(stream, work, wishes),
+            Event::Invited { stream, token, domain } => self.invited(now, stream, &token, domain, wishes),
+            Event::Register { stream, registration } => self.register(stream, registration, wishes),
             Event::Bind { stream, request } => {
                 let edge = self.edge(stream);
                 let Some(owner) = self.settle(stream, request.user.bare_str()) else { return };
@@ -60,8 +63,7 @@ impl Xmpp {
             self.streams.tell(stream, |c2s, out| c2s.handle_found(Known::Unavailable, out));
             return;
         }
-        let (Find::Keys { user, .. } | Find::Password { user, .. }) = &find;
-        let Ok(jid) = Jid::new(Some(user), &domain, None) else {
+        let Ok(jid) = Jid::new(Some(find.user()), &domain, None) else {
             self.streams.tell(stream, |c2s, out| c2s.handle_found(Known::Nobody, out));
             return;
         };
@@ -87,7 +89,7 @@ impl Xmpp {
         known.or_else(|| Some(self.owner(Jid::parse(element.attr("from")?).ok()?.bare_str())))
     }
 
-    fn send(&mut self, now: Instant, shard: u16, letter: XmppLetter, wishes: &mut Vec<Wish>) {
+    pub(super) fn send(&mut self, now: Instant, shard: u16, letter: XmppLetter, wishes: &mut Vec<Wish>) {
         if shard == self.shard {
             self.handle_letter(now, letter, wishes);
         } else if let Some(post) = self.post.get_mut(usize::from(shard)) {
@@ -121,6 +123,9 @@ impl Xmpp {
             }
             XmppLetter::Routed(element) => {
                 self.tell_host(now, wishes, |host, out| host.handle_routed(now, *element, out));
+            }
+            XmppLetter::Befriend { user, contact } => {
+                self.tell_host(now, wishes, |host, out| host.befriend(now, &user, &contact, out));
             }
         }
     }
@@ -202,6 +207,7 @@ impl Xmpp {
                     });
                 }
             },
+            Effect::Access { ticket, access } => self.host_access(now, ticket, access, wishes),
             Effect::Change { ticket, change } => {
                 let id = self.ask(Asked::Record { ticket });
                 wishes.push(Wish::Write { id, write: Write::Xmpp(record::write_of(now, change)) });

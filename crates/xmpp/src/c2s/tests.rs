@@ -10,6 +10,8 @@ fn settings() -> Settings {
         tls_required: true,
         anonymous: false,
         registration: false,
+        invitations: false,
+        tokens: false,
         max_stanza: limits::STANZA,
         idle_seconds: 1_800,
         secret: [1; 32],

@@ -22,6 +22,7 @@ mod disco;
 pub mod extdisco;
 mod handled;
 mod hints;
+pub mod invite;
 mod last;
 mod muc;
 mod offline;
@@ -30,6 +31,7 @@ mod presence;
 mod private;
 mod pubsub;
 mod push;
+pub mod register;
 mod roster;
 mod sm;
 mod turn;
@@ -43,7 +45,7 @@ use stdx::Instant;
 use stdx::rng::Rng;
 use stdx::slab::{Key, Slab};
 
-pub use effect::{Change, Edge, Effect, Load, Loaded, RecordError, Ticket};
+pub use effect::{Access, Change, Edge, Effect, Load, Loaded, RecordError, Ticket};
 pub use feature::{Level, Specification, specifications};
 pub use muc::RoomCreation;
 
@@ -71,6 +73,9 @@ pub struct Settings {
     pub services: Vec<extdisco::Service>,
     /// Who may run administrators' commands (XEP-0133).
     pub admins: Vec<Bare>,
+    /// What users may change of their accounts.
+    pub accounts: register::Accounts,
+    pub invitations: invite::Invitations,
     /// When the server began, for its uptime (XEP-0012).
     pub started: Instant,
 }
@@ -185,7 +190,20 @@ impl Host {
         out.push(Effect::Change { ticket, change });
     }
 
-    /// The answer to `Load` or `Change`.
+    /// About accounts and invitations; `then` goes on with the answer.
+    fn access(
+        &mut self,
+        access: Access,
+        out: &mut Outbox,
+        then: impl FnOnce(&mut Host, Instant, Result<Loaded, RecordError>, &mut Outbox) + 'static,
+    ) {
+        self.last_ticket += 1;
+        let ticket = Ticket(self.last_ticket);
+        self.pending.insert(ticket, Box::new(then));
+        out.push(Effect::Access { ticket, access });
+    }
+
+    /// The answer to `Load`, `Change` or `Access`.
     pub fn handle_record(
         &mut self,
         now: Instant,

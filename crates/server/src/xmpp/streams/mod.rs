@@ -15,6 +15,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::task::{JoinHandle, spawn_local};
+use xmpp::Jid;
 use xmpp::c2s::{self, C2s};
 
 pub(crate) use shared::{Counters, Event};
@@ -95,6 +96,17 @@ impl Streams {
     /// For streams that begin from now on.
     pub(crate) fn reload(&mut self, settings: Arc<c2s::Settings>) {
         *self.shared.stream_settings.borrow_mut() = settings;
+    }
+
+    /// A stream error for those whose address is meant and who have no session yet: a host ends the others.
+    pub(crate) fn close_where(&mut self, is_meant: impl Fn(&Jid) -> bool, condition: &'static str) {
+        let is_meant = |stream: &Stream| {
+            let c2s = stream.c2s.borrow();
+            stream.host.get().is_none() && c2s.jid().is_some_and(&is_meant)
+        };
+        for stream in self.shared.all().into_iter().filter(|stream| is_meant(stream)) {
+            self.shared.tell(&stream, |c2s, out| c2s.fail(condition, out));
+        }
     }
 
     pub(crate) fn stop_accepting(&mut self) {

@@ -17,6 +17,7 @@ mod private;
 mod pubsub;
 mod push;
 mod roster;
+mod register;
 mod sm;
 mod upload;
 mod vcard;
@@ -43,6 +44,8 @@ pub(super) fn settings() -> Settings {
         uploads: None,
         services: Vec::new(),
         admins: Vec::new(),
+        accounts: super::register::Accounts::default(),
+        invitations: super::invite::Invitations::default(),
         started: START,
     }
 }
@@ -79,6 +82,7 @@ pub(super) struct Record {
     pub(super) items: HashMap<(Bare, Box<str>), Vec<Row>>,
     pub(super) nodes: std::collections::BTreeMap<(Bare, Box<str>), Element>,
     pub(super) is_broken: bool,
+    pub(super) accounts: register::Known,
 }
 
 impl Record {
@@ -111,6 +115,16 @@ impl Record {
             Load::Rooms { .. } => Loaded::Items(Vec::new()),
             Load::Room { .. } => Loaded::Room(None),
         })
+    }
+
+    fn access(&mut self, access: Access) -> Result<Loaded, RecordError> {
+        if self.is_broken {
+            return Err(RecordError::Unavailable);
+        }
+        if let Access::Remove { user } = &access {
+            self.users.remove(user);
+        }
+        self.accounts.access(access)
     }
 
     pub(super) fn change(&mut self, change: Change) -> Result<Loaded, RecordError> {
@@ -218,6 +232,10 @@ impl World {
                     let loaded = self.record.load(&load);
                     self.host.handle_record(self.now, ticket, loaded, &mut out);
                 }
+                Effect::Access { ticket, access } => {
+                    let done = self.record.access(access);
+                    self.host.handle_record(self.now, ticket, done, &mut out);
+                }
                 Effect::Change { ticket, change } if self.is_slow => {
                     self.unwritten.push_back((ticket, change));
                 }
@@ -257,6 +275,7 @@ impl World {
             is_anonymous,
             resource: jid.resource().map(Box::from),
             tag: None,
+            agent: None,
             inline,
         };
         self.tell(|host, now, out| host.handle_bind(now, edge(number), &request, out));
