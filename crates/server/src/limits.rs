@@ -142,3 +142,6 @@ pub const XMPP_DERIVING: usize = 2;
 
 /// Rounds of SCRAM keys: the least that RFC 7677 §4 allows, and what other servers have; a phone computes them too.
 pub const SCRAM_ITERATIONS: u32 = 4_096;
+
+/// Sources whose new accounts are counted (XEP-0077). Beyond: the one counted least recently begins anew.
+pub const XMPP_REGISTERING: usize = 10_000;

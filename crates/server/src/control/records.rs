@@ -174,7 +174,11 @@ impl TryFrom<Loaded> for Listing {
             Loaded::Domains(domains) => Listing::Domains(domains),
             Loaded::Routes(routes) => Listing::Routes(routes),
             Loaded::Calls(calls) => Listing::Calls(calls),
-            Loaded::KeptMessages(_) | Loaded::KeptCounts(_) | Loaded::Rest(_) | Loaded::Xmpp(_) => {
+            Loaded::KeptMessages(_)
+            | Loaded::KeptCounts(_)
+            | Loaded::Rest(_)
+            | Loaded::Xmpp(_)
+            | Loaded::Access(_) => {
                 return Err(StoreError::Internal { detail: "an answer nobody asked for".into() });
             }
         })

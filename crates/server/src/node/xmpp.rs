@@ -7,7 +7,9 @@ use sha2::{Digest, Sha256};
 use xmpp::{c2s, host};
 
 use super::build::Shared;
+use crate::config::{Inviting, Registration};
 use crate::net::tls::Tls;
+use crate::xmpp::access::Access;
 use crate::xmpp::streams;
 use crate::xmpp::{Reload, Settings};
 
@@ -27,12 +29,12 @@ pub(super) fn settings(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<Option<
         sign_in: config.xmpp.sign_in,
         stream,
     };
-    Ok(Some(Settings { streams, host, seed }))
+    Ok(Some(Settings { streams, host, seed, access: access(shared) }))
 }
 
 /// What changes with a reload: the domains.
 pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
-    let xmpp = &shared.config.xmpp;
+    let (config, xmpp) = (&shared.config, &shared.config.xmpp);
     let host = host::Settings {
         domains: shared.domains.clone(),
         rooms: xmpp.rooms.clone(),
@@ -46,6 +48,8 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         uploads: None,
         services: Vec::new(),
         admins: Vec::new(),
+        accounts: accounts_of(&config.registration),
+        invitations: invitations_of(&config.registration),
     };
     let stream = c2s::Settings {
         domains: shared.domains.clone(),
@@ -53,12 +57,40 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         tls: true,
         tls_required: xmpp.require_tls,
         anonymous: xmpp.anonymous,
-        registration: false,
+        registration: config.registration.open,
+        invitations: config.registration.invitations != Inviting::Nobody,
+        tokens: !config.access.tokens.is_zero(),
         max_stanza: xmpp.max_stanza,
         idle_seconds: u32::try_from(xmpp.idle.as_secs()).unwrap_or(u32::MAX),
         caps: Some(host::caps::of_server(&host)),
-        // Of its own, so that what is made of it tells nothing of the other's.
-        secret: Sha256::new().chain_update(b"xmpp").chain_update(shared.secret).finalize().into(),
+        secret: secret_of(shared, b"xmpp"),
     };
     xmpp.is_on().then(|| Reload { stream: Arc::new(stream), host: Arc::new(host) })
+}
+
+/// Of its own for each use, so that what is made of it tells nothing of the others'.
+fn secret_of(shared: &Shared, of: &[u8]) -> [u8; 32] {
+    Sha256::new().chain_update(of).chain_update(shared.secret).finalize().into()
+}
+
+/// One for all shards.
+fn access(shared: &Shared) -> Arc<Access> {
+    let made = || Access::new(secret_of(shared, b"xmpp tokens"), &shared.config.access, &shared.config.registration);
+    Arc::clone(shared.access.get_or_init(made))
+}
+
+fn accounts_of(config: &Registration) -> host::register::Accounts {
+    host::register::Accounts {
+        may_change_password: config.change_password,
+        may_remove: config.removal,
+        min_password: config.min_password as usize,
+    }
+}
+
+fn invitations_of(config: &Registration) -> host::invite::Invitations {
+    host::invite::Invitations {
+        by_users: config.invitations == Inviting::Users,
+        by_admins: config.invitations != Inviting::Nobody,
+        good_for: config.invitation_for,
+    }
 }

@@ -307,11 +307,12 @@ impl Shard {
     fn handle_command(&mut self, command: Command) {
         match command {
             Command::ForgetAccount(address) => self.accounts.forget(address.as_deref()),
+            Command::EndSessions { account, ending } => self.end_sessions(&account, ending),
             Command::Drain => {
                 self.load.drain();
                 self.io.stop_accepting();
                 if let Some(glue) = &mut self.xmpp {
-                    glue.xmpp.streams.stop_accepting();
+                    glue.xmpp.drain();
                 }
                 self.parts.endpoint.set_intake(Intake::Draining);
             }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use router::AskId;
 use stdx::Instant;
+use ::xmpp::host::Ending;
 use ::xmpp::sasl::Secret;
 use store::access::AccessWrite;
 use store::{Loaded, Read, StoreError, Ticket, Verifiers, Write, WriteDone};
@@ -186,6 +187,11 @@ impl Shard {
         if let Some(kept) = kept.filter(|kept| !kept.is_empty()) {
             self.parts.outlets[shard].answer_all(&mut vec![Letter::Xmpp(kept)]);
         }
+    }
+
+    pub(super) fn end_sessions(&mut self, account: &str, ending: Ending) {
+        let now = self.parts.clock.now();
+        self.with_xmpp(now, |xmpp, wishes| xmpp.end_sessions(now, account, ending, wishes));
     }
 
     /// Tells every client that the node ends, and waits a moment for them to read it.

@@ -213,6 +213,12 @@ impl Xmpp {
         self.host.reload(reload.host);
     }
 
+    /// Nobody new; who is here goes elsewhere, where that is known (RFC 6120 §4.9.3.19).
+    pub(crate) fn drain(&mut self) {
+        self.streams.stop_accepting();
+        self.streams.see_other_hosts(&self.access.other_hosts);
+    }
+
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.host.deadline()
     }

@@ -66,6 +66,12 @@ fn token_of(presence: &Element) -> Option<Box<str>> {
     (!token.is_empty()).then(|| token.into())
 }
 
+/// Of its user's host.
+pub(super) fn is_command(iq: &Element) -> bool {
+    let node = iq.get("command", ns::COMMANDS).and_then(|command| command.attr("node"));
+    matches!(node, Some(ns::INVITE | ns::INVITE_ACCOUNT))
+}
+
 /// `None`: it is another command.
 pub(super) fn command(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Option<Answer> {
     let node = iq.payload.attr("node")?;

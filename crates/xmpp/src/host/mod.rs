@@ -48,6 +48,7 @@ use stdx::slab::{Key, Slab};
 pub use effect::{Access, Change, Edge, Effect, Load, Loaded, RecordError, Ticket};
 pub use feature::{Level, Specification, specifications};
 pub use muc::RoomCreation;
+pub use register::Ending;
 
 use crate::{Bare, Element, Jid};
 use session::Session;

@@ -40,6 +40,25 @@ pub struct Accounts {
     pub min_password: usize,
 }
 
+/// Why all sessions of an account end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Another password: what let them in is void.
+    Changed,
+    Disabled,
+    Removed,
+}
+
+impl Ending {
+    /// RFC 6120 §4.9.3.16 and §4.9.3.12; XEP-0077 §3.2.
+    pub fn condition(self) -> &'static str {
+        match self {
+            Ending::Changed => "reset",
+            Ending::Disabled | Ending::Removed => "not-authorized",
+        }
+    }
+}
+
 fn register(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
     match asked(host, now, iq, out) {
         Ok(answer) => answer,
@@ -104,7 +123,7 @@ impl Host {
             host.deliver(now, key, stanza::result(&iq, None), out);
             // Whoever signed in by the old password has to know the new one (RFC 6120 §4.9.3.16).
             for other in host.keys_of(&user, |_| true).into_iter().filter(|other| *other != key) {
-                host.close_session(now, other, "reset", out);
+                host.close_session(now, other, Ending::Changed.condition(), out);
             }
         });
     }
@@ -115,19 +134,18 @@ impl Host {
                 return host.refuse(&iq, &not_written(error), out);
             }
             host.deliver(now, key, stanza::result(&iq, None), out);
-            host.end_account(now, &user, "not-authorized", out);
+            host.end_account(now, &user, Ending::Removed, out);
         });
     }
 
-    /// It is not what it was when its sessions began: they end, those that wait to be resumed too. With `not-authorized`
-    /// there is no such account any more (XEP-0077 §3.2), and its contacts are told.
-    pub fn end_account(&mut self, now: Instant, user: &Bare, condition: &'static str, out: &mut Outbox) {
+    /// Its sessions end, those that wait to be resumed too; the contacts of one that is no more are told.
+    pub fn end_account(&mut self, now: Instant, user: &Bare, ending: Ending, out: &mut Outbox) {
         let keys = self.keys_of(user, |_| true);
-        if condition == "not-authorized" {
+        if ending == Ending::Removed {
             self.unfriend_all(user, out);
         }
         for key in keys {
-            self.close_session(now, key, condition, out);
+            self.close_session(now, key, ending.condition(), out);
         }
     }
 

@@ -13,6 +13,12 @@ use crate::c2s::{BindRequest, Bound};
 use crate::stanza::{self, Condition, Kind, StanzaError};
 use crate::{Bare, Element, Jid, ns};
 
+/// The account, and whom it invites.
+fn is_about_account(iq: &Element, to: &Jid, user: &Bare) -> bool {
+    let is_own_domain = to.local().is_none() && to.resource().is_none() && to.domain() == user.domain();
+    is_own_domain && (iq.get("query", ns::REGISTER).is_some() || super::invite::is_command(iq))
+}
+
 impl Host {
     /// A client has signed in and wants a resource.
     pub fn handle_bind(&mut self, now: Instant, edge: Edge, request: &BindRequest, out: &mut Outbox) {
@@ -213,6 +219,11 @@ impl Host {
         let is_own = to.as_ref().is_none_or(|to| to.is_bare() && to.bare() == bare);
         match stanza::kind_of(&element) {
             Some(Kind::Iq) if is_own => self.ask(now, &element, &jid, &bare.into_jid(), Some(key), out),
+            // Asked of the domain, which is another host's, about what is this one's.
+            Some(Kind::Iq) if to.as_ref().is_some_and(|to| is_about_account(&element, to, &bare)) => {
+                let domain = Jid::new(None, bare.domain(), None).unwrap_or_else(|_| bare.into_jid());
+                self.ask(now, &element, &jid, &domain, Some(key), out);
+            }
             Some(Kind::Iq) => self.send(now, key, element, out),
             Some(Kind::Presence) => {
                 let is_broadcast = to.is_none();

@@ -241,13 +241,13 @@ impl Xmpp {
         &mut self,
         now: Instant,
         account: &str,
-        condition: &'static str,
+        ending: host::Ending,
         wishes: &mut Vec<Wish>,
     ) {
         let Ok(bare) = Bare::parse(account) else { return };
-        self.tell_host(now, wishes, |host, out| host.end_account(now, &bare, condition, out));
+        self.tell_host(now, wishes, |host, out| host.end_account(now, &bare, ending, out));
         // Those that have signed in and have no session yet.
         let is_it = |jid: &Jid| jid.bare_str() == bare.as_str();
-        self.streams.close_where(is_it, condition);
+        self.streams.close_where(is_it, ending.condition());
     }
 }

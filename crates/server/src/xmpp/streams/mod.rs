@@ -109,6 +109,16 @@ impl Streams {
         }
     }
 
+    /// All that speak XMPP yet are sent to these, in turn.
+    pub(crate) fn see_other_hosts(&mut self, hosts: &[Box<str>]) {
+        if hosts.is_empty() {
+            return;
+        }
+        for (stream, host) in self.shared.all().into_iter().zip(hosts.iter().cycle()) {
+            self.shared.tell(&stream, |c2s, out| c2s.see_other_host(host, out));
+        }
+    }
+
     pub(crate) fn stop_accepting(&mut self) {
         self.accepting.drain(..).for_each(|task| task.abort());
     }

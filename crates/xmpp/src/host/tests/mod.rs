@@ -82,7 +82,7 @@ pub(super) struct Record {
     pub(super) items: HashMap<(Bare, Box<str>), Vec<Row>>,
     pub(super) nodes: std::collections::BTreeMap<(Bare, Box<str>), Element>,
     pub(super) is_broken: bool,
-    pub(super) accounts: register::Known,
+    accounts: register::Known,
 }
 
 impl Record {

@@ -154,7 +154,7 @@ fn token(answer: &str) -> String {
 fn a_user_invites_and_whoever_asks_with_the_token_becomes_a_contact() {
     let mut world = world(|_| {});
     let alice = world.sign_in("alice@example.org/desk");
-    world.say(alice, "<iq type='get' id='r'><query xmlns='jabber:iq:roster'/></iq><presence/>");
+    world.say(alice, "<iq type='get' id='r'><query xmlns='jabber:iq:roster'/></iq>");
     world.say(alice, "<presence/>");
     world.hear(alice);
     let answer = command(&mut world, alice, "invite", "");
