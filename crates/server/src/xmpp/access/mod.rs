@@ -11,8 +11,7 @@ use std::time::Duration;
 use stdx::Instant;
 use stdx::rate::{Limiter, Policy, Rate};
 
-pub(crate) use registration::NewAccount;
-use registration::hash_of;
+pub(crate) use registration::{NewAccount, hash_of};
 pub(super) use tokens::TokenKey;
 
 use store::access::{AccessLoaded, AccessRead, AccessWrite};

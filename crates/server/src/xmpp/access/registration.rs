@@ -21,7 +21,7 @@ pub(crate) struct NewAccount {
 }
 
 /// What the record has of an invitation's secret.
-pub(super) fn hash_of(token: &str) -> [u8; 32] {
+pub(crate) fn hash_of(token: &str) -> [u8; 32] {
     Sha256::digest(token.as_bytes()).into()
 }
 

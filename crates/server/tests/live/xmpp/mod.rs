@@ -3,4 +3,7 @@
 mod bounds;
 mod chat;
 mod client;
+mod fast;
+mod invitations;
+mod registration;
 mod sign_in;

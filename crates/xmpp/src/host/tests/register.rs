@@ -122,6 +122,7 @@ fn an_account_that_is_removed_leaves_no_session_and_no_contact() {
     let phone = world.sign_in("alice@example.org/phone");
     let bob = world.sign_in("bob@example.org/desk");
     for client in [alice, phone, bob] {
+        world.say(client, "<iq type='get' id='r'><query xmlns='jabber:iq:roster'/></iq>");
         world.say(client, "<presence/>");
         world.hear(client);
     }
