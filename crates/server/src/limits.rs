@@ -145,3 +145,6 @@ pub const SCRAM_ITERATIONS: u32 = 4_096;
 
 /// Sources whose new accounts are counted (XEP-0077). Beyond: the one counted least recently begins anew.
 pub const XMPP_REGISTERING: usize = 10_000;
+
+/// Accounts of one shard whose keys are to be made for somebody who waits: a second's work. Beyond: `resource-constraint`.
+pub const XMPP_KEYS_WAITING: usize = 64;

@@ -63,10 +63,19 @@ pub struct Invitation {
 #[derive(Clone, Debug, PartialEq)]
 pub enum AccessRead {
     /// Of one client.
-    Tokens { user: Box<str>, agent: Box<str> },
-    Invitation { hash: [u8; 32] },
+    Tokens {
+        user: Box<str>,
+        agent: Box<str>,
+    },
+    Invitation {
+        hash: [u8; 32],
+    },
     /// Whether a name is kept for somebody who is invited, from then on.
-    Reserved { domain: Box<str>, name: Box<str>, now: Instant },
+    Reserved {
+        domain: Box<str>,
+        name: Box<str>,
+        now: Instant,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -86,10 +86,7 @@ impl World {
 
     fn reserved(&mut self, name: &str, now: u64) -> bool {
         let read = AccessRead::Reserved { domain: "a".into(), name: name.into(), now: at(now) };
-        matches!(
-            self.admin.read(&Read::Access(read)).unwrap(),
-            Loaded::Access(AccessLoaded::Reserved(true))
-        )
+        matches!(self.admin.read(&Read::Access(read)).unwrap(), Loaded::Access(AccessLoaded::Reserved(true)))
     }
 }
 

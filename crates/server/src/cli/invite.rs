@@ -59,7 +59,7 @@ impl InviteArgs {
             registers: true,
             expires_at,
         };
-        let (link, until) = (uri(&token, &invitation), date(expires_at));
+        let (link, until) = (uri(&token, &invitation), date(expires_at.as_micros() / 1_000_000));
         backend.change(Change::Invite {
             token: Secret::new(&token),
             domain,

@@ -34,8 +34,20 @@ pub struct Registration {
 
 /// RFC 2142's, and those that people would believe.
 const RESERVED: [&str; 14] = [
-    "abuse", "admin", "administrator", "belfry", "hostmaster", "info", "noc", "postmaster", "register", "root",
-    "security", "support", "webmaster", "xmpp",
+    "abuse",
+    "admin",
+    "administrator",
+    "belfry",
+    "hostmaster",
+    "info",
+    "noc",
+    "postmaster",
+    "register",
+    "root",
+    "security",
+    "support",
+    "webmaster",
+    "xmpp",
 ];
 
 impl Registration {

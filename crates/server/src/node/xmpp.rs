@@ -75,7 +75,8 @@ fn secret_of(shared: &Shared, of: &[u8]) -> [u8; 32] {
 
 /// One for all shards.
 fn access(shared: &Shared) -> Arc<Access> {
-    let made = || Access::new(secret_of(shared, b"xmpp tokens"), &shared.config.access, &shared.config.registration);
+    let made =
+        || Access::new(secret_of(shared, b"xmpp tokens"), &shared.config.access, &shared.config.registration);
     Arc::clone(shared.access.get_or_init(made))
 }
 

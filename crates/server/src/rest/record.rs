@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ::xmpp::host::Ending;
 use admin::Repository;
 use cluster::Outlet;
 use store::rest::{Kind, RestWrite};
-use ::xmpp::host::Ending;
 use store::{Address, Loaded, Read, Service, StoreError, Write, WriteDone};
 
 use crate::config;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use ::xmpp::host::Ending;
 use call::{DownTargets, Plan};
 use router::{Answer, AskId, Edge, Push, Query};
-use ::xmpp::host::Ending;
 use sip::transport::{Packet, Transmit, TransmitId};
 use store::{Loaded, StoreError, WriteDone};
 
@@ -53,7 +53,10 @@ pub enum Command {
     /// An account changed: what the cache knows of it is void. `None`: of everybody.
     ForgetAccount(Option<Box<str>>),
     /// Its chat sessions end.
-    EndSessions { account: Box<str>, ending: Ending },
+    EndSessions {
+        account: Box<str>,
+        ending: Ending,
+    },
     /// No new calls; when the last transaction is over, `Leave` may come.
     Drain,
     /// End now: what is open is written down.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use router::AskId;
-use stdx::Instant;
 use ::xmpp::host::Ending;
 use ::xmpp::sasl::Secret;
+use router::AskId;
+use stdx::Instant;
 use store::access::AccessWrite;
 use store::{Loaded, Read, StoreError, Ticket, Verifiers, Write, WriteDone};
 use tokio::sync::Semaphore;
@@ -22,11 +22,18 @@ pub(super) struct Glue {
     pub(super) xmpp: Xmpp,
     /// One permit for each account whose keys are being made.
     deriving: Arc<Semaphore>,
+    /// One for each change that waits for it.
+    waiting: Arc<Semaphore>,
 }
 
 impl Glue {
     pub(super) fn new(xmpp: Xmpp) -> Self {
-        Glue { xmpp, deriving: Arc::new(Semaphore::new(limits::XMPP_DERIVING)) }
+        let [deriving, waiting] = [limits::XMPP_DERIVING, limits::XMPP_KEYS_WAITING];
+        Glue {
+            xmpp,
+            deriving: Arc::new(Semaphore::new(deriving)),
+            waiting: Arc::new(Semaphore::new(waiting)),
+        }
     }
 }
 
@@ -88,6 +95,8 @@ impl Shard {
             }
             Wish::Derive { id, account, password } => self.derive(now, id, &account, password),
             Wish::Forget { address } => {
+                // Here at once: what is wished next may ask for it.
+                self.accounts.forget(Some(&address));
                 for outlet in &self.parts.outlets {
                     let forget = Command::ForgetAccount(Some(address.clone()));
                     outlet.answer_all(&mut vec![Letter::Command(forget)]);
@@ -103,7 +112,7 @@ impl Shard {
         }
     }
 
-    /// What is to be written has keys in it, which are made as in `derive`. Who asks is told when it cannot be now.
+    /// What is to be written has keys in it, which are made as in `derive`; but somebody waits for it.
     fn write_with_keys(
         &mut self,
         now: Instant,
@@ -111,19 +120,28 @@ impl Shard {
         password: Secret,
         make: impl FnOnce(&Secret) -> Option<Write> + Send + 'static,
     ) {
-        let permit = self.xmpp.as_ref().and_then(|glue| glue.deriving.clone().try_acquire_owned().ok());
-        let Some(permit) = permit else {
+        let place = self.xmpp.as_ref().and_then(|glue| {
+            let place = glue.waiting.clone().try_acquire_owned().ok()?;
+            Some((place, glue.deriving.clone()))
+        });
+        let Some((place, deriving)) = place else {
             self.with_xmpp(now, |xmpp, wishes| xmpp.refused(now, id, wishes));
             return;
         };
         let to = Ticket { sink: self.parts.edge.shard, id: of_xmpp(id) };
-        let (store, outlet) = (Arc::clone(&self.parts.store), self.parts.outlets[usize::from(to.sink)].clone());
-        tokio::task::spawn_blocking(move || {
+        let (store, outlet) =
+            (Arc::clone(&self.parts.store), self.parts.outlets[usize::from(to.sink)].clone());
+        let work = move || {
             let done = make(&password).map(|write| store.write(write, to).is_ok());
             if done != Some(true) {
                 outlet.answer_all(&mut vec![Letter::Written(vec![(to.id, Err(StoreError::Closed))])]);
             }
-            drop(permit);
+        };
+        tokio::task::spawn_local(async move {
+            let permit = deriving.acquire_owned().await;
+            // A panic there has been printed, and the one who asked waits in vain.
+            let _ = tokio::task::spawn_blocking(work).await;
+            drop((permit, place));
         });
     }
 

@@ -51,21 +51,50 @@ pub(crate) struct Reload {
 #[derive(Debug)]
 pub(crate) enum Wish {
     /// Answered by `handle_account`.
-    Account { id: u64, user: Box<str>, domain: Box<str> },
+    Account {
+        id: u64,
+        user: Box<str>,
+        domain: Box<str>,
+    },
     /// Answered by `handle_loaded`.
-    Read { id: u64, read: XmppRead },
+    Read {
+        id: u64,
+        read: XmppRead,
+    },
     /// Answered by `handle_written`.
-    Write { id: u64, write: Write },
+    Write {
+        id: u64,
+        write: Write,
+    },
     /// Keys of SCRAM, made beside the shard and written. Answered by `handle_written`.
-    Derive { id: u64, account: Box<Account>, password: Secret },
+    Derive {
+        id: u64,
+        account: Box<Account>,
+        password: Secret,
+    },
     /// Caches of this account are void.
-    Forget { address: Box<str> },
+    Forget {
+        address: Box<str>,
+    },
     /// Answered by `handle_loaded`.
-    Access { id: u64, read: AccessRead },
-    Aliases { id: u64, account: Box<Address> },
+    Access {
+        id: u64,
+        read: AccessRead,
+    },
+    Aliases {
+        id: u64,
+        account: Box<Address>,
+    },
     /// Keys made beside the shard, and written. Answered by `handle_written`.
-    MakeAccount { id: u64, account: Box<access::NewAccount> },
-    SetPassword { id: u64, account: Box<Address>, password: Secret },
+    MakeAccount {
+        id: u64,
+        account: Box<access::NewAccount>,
+    },
+    SetPassword {
+        id: u64,
+        account: Box<Address>,
+        password: Secret,
+    },
 }
 
 /// What an answer is for.

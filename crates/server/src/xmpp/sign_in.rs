@@ -33,9 +33,8 @@ pub(super) fn check(find: &Find, account: Option<&Account>) -> Known {
         },
         (Find::Account { .. }, Some(_)) => Known::Account,
         // Tokens are asked for by themselves.
-        (Find::Keys { .. } | Find::Account { .. } | Find::Tokens { .. }, None) | (Find::Tokens { .. }, Some(_)) => {
-            Known::Nobody
-        }
+        (Find::Keys { .. } | Find::Account { .. } | Find::Tokens { .. }, None)
+        | (Find::Tokens { .. }, Some(_)) => Known::Nobody,
     }
 }
 

@@ -142,7 +142,8 @@ pub(super) fn load(conn: &Connection, read: &AccessRead) -> Result<AccessLoaded,
             AccessLoaded::Tokens(rows.collect::<Result<_, _>>()?)
         }
         AccessRead::Invitation { hash } => {
-            let sql = "SELECT domain, name, inviter, registers, expires_at FROM xmpp_invitation WHERE hash = ?1";
+            let sql =
+                "SELECT domain, name, inviter, registers, expires_at FROM xmpp_invitation WHERE hash = ?1";
             let found = conn.prepare_cached(sql)?.query_row([hash], |row| {
                 Ok(Box::new(Invitation {
                     hash: *hash,

@@ -98,17 +98,20 @@ impl C2s {
             return Err(Condition::UnexpectedRequest.into());
         }
         let (Some(user), Some(password)) =
-            (register_value(query, "username"), register_value(query, "password")) else {
+            (register_value(query, "username"), register_value(query, "password"))
+        else {
             return refused("username and password are needed");
         };
         // One with capital letters would be another account on the phone.
         let jid = Jid::new(Some(&user), &self.domain, None).ok();
-        let Some(user) = jid.filter(|jid| jid.local() == Some(&*user)).and_then(|jid| jid.local().map(Box::from))
+        let Some(user) =
+            jid.filter(|jid| jid.local() == Some(&*user)).and_then(|jid| jid.local().map(Box::from))
         else {
             return refused("a username is lower case, without spaces and the characters \"&'/:<>@");
         };
         let invitation = self.invitation.as_deref();
-        if invitation.and_then(|invitation| invitation.user.as_ref()).is_some_and(|invited| *invited != user) {
+        if invitation.and_then(|invitation| invitation.user.as_ref()).is_some_and(|invited| *invited != user)
+        {
             return refused("this invitation is for another username");
         }
         Ok(Effect::Register(Box::new(Registration {

@@ -1,8 +1,8 @@
 //! SASL2 (XEP-0388) with Bind 2 (XEP-0386) and resumption in the same breath.
 
-use super::{BindRequest, Binding, Bound, C2s, Effect, Outbox, State, features};
 use super::UserAgent;
 use super::fast::{self, NewToken};
+use super::{BindRequest, Binding, Bound, C2s, Effect, Outbox, State, features};
 use crate::sasl::{self, Failure, Mechanism, Step, Token};
 use crate::{Element, limits, ns};
 
@@ -25,7 +25,10 @@ pub(super) fn inline(stream: &C2s) -> Element {
     let feature = |var: &'static str| Element::new("feature", ns::BIND2).with("var", var);
     let inline = [ns::SM, ns::CSI, ns::CARBONS].into_iter().map(feature);
     let bind = Element::new("bind", ns::BIND2).child(Element::new("inline", ns::BIND2).children(inline));
-    Element::new("inline", ns::SASL2).child(bind).child(Element::new("sm", ns::SM)).children(fast::inline(stream))
+    Element::new("inline", ns::SASL2)
+        .child(bind)
+        .child(Element::new("sm", ns::SM))
+        .children(fast::inline(stream))
 }
 
 /// XEP-0388 §2.3.1.

@@ -87,9 +87,8 @@ fn of_server(host: &mut Host, _now: Instant, iq: &Iq<'_>, _out: &mut Outbox) -> 
     if iq.is_set {
         return Answer::Error(Condition::BadRequest.into());
     }
-    let describe = |node| {
-        host.describe_command(iq.from, node).or_else(|| host.describe_invitation(iq.from, node))
-    };
+    let describe =
+        |node| host.describe_command(iq.from, node).or_else(|| host.describe_invitation(iq.from, node));
     if let Some(command) = iq.payload.attr("node").and_then(describe) {
         return Answer::Result(Some(command));
     }

@@ -174,7 +174,10 @@ impl Host {
     }
 
     /// Nodes of these commands, for disco.
-    pub(super) fn list_invitations(&self, from: &Jid) -> impl Iterator<Item = (String, &'static str)> + use<> {
+    pub(super) fn list_invitations(
+        &self,
+        from: &Jid,
+    ) -> impl Iterator<Item = (String, &'static str)> + use<> {
         let is_ours = self.settings.is_local(from.domain());
         let account = self.may_invite(from).then(|| (ns::INVITE_ACCOUNT.to_owned(), "Create account"));
         let user = (ns::INVITE.to_owned(), "Invite user");
@@ -230,7 +233,8 @@ impl Host {
         let (user, contact, presence) = (user.clone(), contact.clone(), presence.clone());
         let access = Access::Invitation { token: token.clone() };
         self.access(access, out, move |host, now, result, out| {
-            let is_good = |found: &Invitation| found.inviter.as_ref() == Some(&user) && found.expires_at > now;
+            let is_good =
+                |found: &Invitation| found.inviter.as_ref() == Some(&user) && found.expires_at > now;
             let is_good = matches!(&result, Ok(Loaded::Invitation(Some(found))) if is_good(found));
             if !is_good {
                 // §4.1: the user is asked, as by any other. His client may know more of the token than we.

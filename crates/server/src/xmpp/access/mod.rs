@@ -148,9 +148,7 @@ impl Xmpp {
                     expires_at,
                 }))
             }
-            host::Access::UseInvitation { token } => {
-                AccessWrite::ForgetInvitation { hash: hash_of(&token) }
-            }
+            host::Access::UseInvitation { token } => AccessWrite::ForgetInvitation { hash: hash_of(&token) },
         };
         let id = self.ask(Asked::Record { ticket });
         wishes.push(Wish::Write { id, write: Write::Access(write) });

@@ -154,10 +154,8 @@ impl Xmpp {
         };
         let invitation = invitation.map(|token| hash_of(&token));
         let id = self.ask(Asked::Registered { stream, user: bare, inviter });
-        wishes.push(Wish::MakeAccount {
-            id,
-            account: Box::new(NewAccount { address, password, invitation }),
-        });
+        wishes
+            .push(Wish::MakeAccount { id, account: Box::new(NewAccount { address, password, invitation }) });
     }
 
     pub(crate) fn registered(

@@ -26,15 +26,18 @@ fn preauth(token: &str) -> String {
 
 #[test]
 fn who_is_invited_makes_an_account_and_is_a_contact() {
-    let place =
-        Place::new("").with_accounts(&["alice"]).with_xmpp("[xmpp.registration]\ninvitations = \"users\"");
+    let place = Place::new("")
+        .with_accounts(&["alice"])
+        .with_xmpp("[xmpp.registration]\ninvitations = \"users\"\nmin_password = 6");
     let mut node = place.start();
     let mut alice = Client::sign_in(&place, Tls, "alice", "x");
     is_done(&ask(&mut alice, "get", &format!("alice@{DOMAIN}"), "<query xmlns='jabber:iq:roster'/>"));
-    let command =
-        "<command xmlns='http://jabber.org/protocol/commands' node='urn:xmpp:invite#invite' action='execute'/>";
+    let command = "<command xmlns='http://jabber.org/protocol/commands' node='urn:xmpp:invite#invite' action='execute'/>";
     let link = ask(&mut alice, "set", DOMAIN, command).to_string();
-    assert!(link.contains(&format!("xmpp:alice@{DOMAIN}?roster;preauth=")) && link.contains(";ibr=y"), "{link}");
+    assert!(
+        link.contains(&format!("xmpp:alice@{DOMAIN}?roster;preauth=")) && link.contains(";ibr=y"),
+        "{link}"
+    );
     let token = token(&link);
     let mut juliet = stranger(&place);
     is_refused(&ask(&mut juliet, "set", DOMAIN, &wanted("juliet", PASSWORD)), "not-allowed");
@@ -60,7 +63,7 @@ fn who_is_invited_makes_an_account_and_is_a_contact() {
 
 #[test]
 fn an_invitation_of_two_strangers_lets_one_in() {
-    let place = Place::new("").with_accounts(&["alice"]).with_xmpp("");
+    let place = Place::new("").with_accounts(&["alice"]).with_xmpp("[xmpp.registration]\nmin_password = 6");
     let node = place.spawn();
     let link = operate(&place, &["xmpp", "invite", DOMAIN, "--from", "alice", "--expires", "1h"]);
     assert!(link.starts_with(&format!("xmpp:alice@{DOMAIN}?roster;preauth=")), "{link}");
@@ -76,7 +79,9 @@ fn an_invitation_of_two_strangers_lets_one_in() {
 
 #[test]
 fn a_name_that_waits_for_somebody_is_nobody_elses() {
-    let place = Place::new("").with_accounts(&["alice"]).with_xmpp("[xmpp.registration]\nopen = true");
+    let place = Place::new("")
+        .with_accounts(&["alice"])
+        .with_xmpp("[xmpp.registration]\nopen = true\nmin_password = 6");
     let node = place.spawn();
     let link = operate(&place, &["xmpp", "invite", &format!("juliet@{DOMAIN}")]);
     assert!(link.starts_with(&format!("xmpp:juliet@{DOMAIN}?register;preauth=")), "{link}");

@@ -54,7 +54,7 @@ pub(super) fn operate(place: &Place, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-const OPEN: &str = "[xmpp.registration]\nopen = true\nper_hour = 2";
+const OPEN: &str = "[xmpp.registration]\nopen = true\nper_hour = 2\nmin_password = 6";
 
 #[test]
 fn nobody_makes_an_account_unless_it_is_allowed() {
@@ -126,7 +126,10 @@ fn a_user_changes_the_password_and_the_other_clients_have_to_know_it() {
     let (mut client, _) = before_signing_in(&place);
     assert!(client.plain("alice", PASSWORD).is("failure", ns::SASL));
     assert!(client.plain("alice", "another one").is("success", ns::SASL));
-    is_refused(&ask(&mut desk, "set", DOMAIN, "<query xmlns='jabber:iq:register'><remove/></query>"), "not-allowed");
+    is_refused(
+        &ask(&mut desk, "set", DOMAIN, "<query xmlns='jabber:iq:register'><remove/></query>"),
+        "not-allowed",
+    );
     node.stop();
 }
 
@@ -134,7 +137,7 @@ fn a_user_changes_the_password_and_the_other_clients_have_to_know_it() {
 fn a_user_removes_the_account_and_all_that_was_its() {
     let place = Place::new("")
         .with_accounts(&["alice", "bob"])
-        .with_xmpp("[xmpp.registration]\nremoval = true\nopen = true");
+        .with_xmpp("[xmpp.registration]\nremoval = true\nopen = true\nmin_password = 6");
     let mut node = place.start();
     let mut alice = Client::sign_in(&place, Tls, "alice", "a");
     let mut other = Client::sign_in(&place, Tls, "alice", "b");

@@ -152,7 +152,8 @@ impl Host {
         let (jid, contact, act) = (user.as_jid().clone(), contact.clone(), Act::Subscribe);
         let request = Request { user: user.clone(), contact, act, presence };
         // What does not fit is for the user to do.
-        let _ = self.in_turn(now, user, out, move |host, now, out| host.subscribe_out(now, request, &jid, out));
+        let _ =
+            self.in_turn(now, user, out, move |host, now, out| host.subscribe_out(now, request, &jid, out));
     }
 
     fn subscribe_in(&mut self, now: Instant, request: Request, out: &mut Outbox) {

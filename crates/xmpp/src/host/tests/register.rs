@@ -37,13 +37,13 @@ const USERS: [&str; 3] = ["alice@example.org", "bob@example.org", "admin@example
 fn world(change: impl FnOnce(&mut Settings)) -> World {
     let mut world = World::new(&USERS);
     let mut settings = settings();
-    settings.accounts = crate::host::register::Accounts {
-        may_change_password: true,
-        may_remove: true,
-        min_password: 8,
+    settings.accounts =
+        crate::host::register::Accounts { may_change_password: true, may_remove: true, min_password: 8 };
+    settings.invitations = crate::host::invite::Invitations {
+        by_users: false,
+        by_admins: true,
+        good_for: Duration::from_secs(1_000),
     };
-    settings.invitations =
-        crate::host::invite::Invitations { by_users: false, by_admins: true, good_for: Duration::from_secs(1_000) };
     settings.admins = vec![Bare::parse(USERS[2]).unwrap()];
     change(&mut settings);
     world.host = Host::new(Arc::new(settings), [1; 32]);
@@ -114,7 +114,9 @@ fn what_cannot_be_changed_is_refused() {
 fn an_account_that_is_removed_leaves_no_session_and_no_contact() {
     let mut world = world(|_| {});
     let both = RosterItem { subscription: Subscription::Both, is_listed: true, ..RosterItem::default() };
-    for (user, contact) in [("alice@example.org", "bob@example.org"), ("bob@example.org", "alice@example.org")] {
+    for (user, contact) in
+        [("alice@example.org", "bob@example.org"), ("bob@example.org", "alice@example.org")]
+    {
         let record = world.record.users.get_mut(&Bare::parse(user).unwrap()).unwrap();
         record.roster = vec![(Bare::parse(contact).unwrap(), both.clone())];
     }
@@ -126,7 +128,8 @@ fn an_account_that_is_removed_leaves_no_session_and_no_contact() {
         world.say(client, "<presence/>");
         world.hear(client);
     }
-    let answer = ask(&mut world, alice, "set", "example.org", &register("<remove/><username>alice</username>"));
+    let answer =
+        ask(&mut world, alice, "set", "example.org", &register("<remove/><username>alice</username>"));
     assert!(answer.contains("<bad-request"), "it stands alone: {answer}");
     let answer = ask(&mut world, alice, "set", "example.org", &register("<remove/>"));
     assert!(answer.contains("type='result'"), "{answer}");
@@ -135,7 +138,8 @@ fn an_account_that_is_removed_leaves_no_session_and_no_contact() {
     assert!(heard.contains("type='unsubscribed'") && heard.contains("type='unavailable'"), "{heard}");
     let bobs = &world.record.users[&Bare::parse("bob@example.org").unwrap()].roster;
     assert_eq!(bobs[0].1.subscription, Subscription::None);
-    let is_hers = |change: &Change| matches!(change, Change::LastSeen { user, .. } if user.local() == Some("alice"));
+    let is_hers =
+        |change: &Change| matches!(change, Change::LastSeen { user, .. } if user.local() == Some("alice"));
     assert!(!world.record.changes.iter().any(is_hers), "nothing is written of who is no more");
 }
 
@@ -230,7 +234,8 @@ fn an_administrator_invites_somebody_to_an_account() {
     assert!(command(&mut world, admin, "create-account", &form("b b", false)).contains("<jid-malformed"));
     let answer = command(&mut world, admin, "invite", "");
     assert!(answer.contains("?roster;preauth=") && answer.contains(";ibr=y"), "{answer}");
-    let items = "<query xmlns='http://jabber.org/protocol/disco#items' node='http://jabber.org/protocol/commands'/>";
+    let items =
+        "<query xmlns='http://jabber.org/protocol/disco#items' node='http://jabber.org/protocol/commands'/>";
     let answer = ask(&mut world, alice, "get", "example.org", items);
     assert!(answer.contains("urn:xmpp:invite#invite") && !answer.contains("#create-account"), "{answer}");
 }
