@@ -4,6 +4,8 @@
 //! The driver passes bytes in and performs what comes out; [`C2s::handle_found`], [`C2s::handle_secured`] and
 //! [`C2s::handle_bound`] answer the effects of those names. After [`Effect::Close`] nothing more comes.
 
+#[cfg(test)]
+mod access_tests;
 mod bind;
 mod fast;
 mod features;

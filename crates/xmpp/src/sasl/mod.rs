@@ -10,6 +10,8 @@ mod tests;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+#[cfg(test)]
+pub(crate) use ht::testing::initial as testing_initial;
 pub use ht::{Token, TokenBinding, TokenState};
 use scram::Scram;
 pub use scram::{Hash, Keys, derive};
