@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use sha2::{Digest, Sha256};
 use xmpp::{c2s, host};
 
 use super::build::Shared;
 use crate::config::{Inviting, Registration};
+use crate::net::certified::ClientAuthorities;
 use crate::net::tls::Tls;
 use crate::xmpp::access::Access;
 use crate::xmpp::streams;
@@ -19,9 +20,14 @@ pub(super) fn settings(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<Option<
     let Some(Reload { stream, host }) = reload_of(shared) else { return Ok(None) };
     let mut seed = [0; 32];
     getrandom::fill(&mut seed).context("the system gives no randomness")?;
+    let authorities = config.access.client_authorities.as_deref();
+    let client_authorities = authorities.map(ClientAuthorities::load).transpose();
+    let client_authorities =
+        client_authorities.map_err(|problem| anyhow!("[xmpp.access] client_authorities: {problem}"))?;
     let streams = streams::Settings {
         listen: config.xmpp.listen.clone(),
         tls,
+        client_authorities,
         origins: config.xmpp.websocket_origins.clone(),
         max_streams: config.limits.connections as usize,
         max_streams_per_source: config.limits.connections_per_source as usize,

@@ -22,6 +22,7 @@ pub(crate) use shared::{Counters, Event};
 pub(crate) use stream::Stream;
 
 use crate::limits;
+use crate::net::certified::ClientAuthorities;
 use crate::net::tls::Tls;
 use crate::net::{Listener, NetError, stream as tcp};
 use shared::Shared;
@@ -31,6 +32,8 @@ use shared::Shared;
 pub(crate) struct Settings {
     pub(crate) listen: Vec<Listener>,
     pub(crate) tls: Option<Arc<Tls>>,
+    /// Clients may show certificates of these (XEP-0178).
+    pub(crate) client_authorities: Option<Arc<ClientAuthorities>>,
     pub(crate) origins: Vec<Box<str>>,
     pub(crate) max_streams: usize,
     pub(crate) max_streams_per_source: usize,
