@@ -15,6 +15,8 @@ pub struct BindRequest {
     pub tag: Option<Box<str>>,
     /// What the client says it is (XEP-0388 §2.3.1).
     pub agent: Option<Box<UserAgent>>,
+    /// It came with signing in (XEP-0386).
+    pub is_bind2: bool,
     /// Inline requests of Bind 2, to be done at once; each may have its answer.
     pub inline: Vec<Element>,
 }
@@ -73,6 +75,7 @@ impl C2s {
             resource: resource.filter(|name| !name.is_empty()),
             tag: None,
             agent: None,
+            is_bind2: false,
             inline: Vec::new(),
         };
         out.effects.push(Effect::Bind(Box::new(request)));

@@ -146,6 +146,7 @@ impl C2s {
             resource: None,
             tag: bind.content_of("tag", ns::BIND2).map(Box::<str>::from),
             agent: wish.agent.clone(),
+            is_bind2: true,
             inline: bind.elements().filter(|child| child.ns() != ns::BIND2).cloned().collect(),
         };
         out.effects.push(Effect::Bind(Box::new(request)));

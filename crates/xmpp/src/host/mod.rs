@@ -13,6 +13,7 @@ mod tests;
 pub mod user;
 
 pub mod archive;
+mod bind2;
 pub mod blocking;
 pub mod caps;
 mod carbons;

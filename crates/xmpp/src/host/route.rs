@@ -40,6 +40,10 @@ impl Host {
         self.user(jid.bare(), out).sessions.push(key);
         self.load_avatar(&jid.bare(), out);
         let inline = request.inline.iter().filter_map(|child| self.inline(now, key, child, out)).collect();
+        if request.is_bind2 {
+            let agent = request.agent.as_ref().and_then(|agent| agent.id.as_deref());
+            return self.bind2(now, key, agent, inline, out);
+        }
         out.push(Effect::Bound { edge, bound: Bound::Session { jid, inline } });
     }
 

@@ -1,6 +1,7 @@
 //! A world with one host: clients, a record in memory, and nobody else.
 
 mod archive;
+mod bind2;
 mod blocking;
 mod caps;
 mod carbons;
@@ -276,6 +277,7 @@ impl World {
             resource: jid.resource().map(Box::from),
             tag: None,
             agent: None,
+            is_bind2: !inline.is_empty(),
             inline,
         };
         self.tell(|host, now, out| host.handle_bind(now, edge(number), &request, out));
