@@ -7,7 +7,8 @@ use sha2::{Digest, Sha256};
 use xmpp::{c2s, host};
 
 use super::build::Shared;
-use crate::config::{Inviting, Registration};
+use crate::config::{Config, Inviting, Registration, listener_text};
+use crate::net::Listener;
 use crate::net::certified::ClientAuthorities;
 use crate::net::tls::Tls;
 use crate::xmpp::access::Access;
@@ -18,6 +19,7 @@ use crate::xmpp::{Reload, Settings};
 pub(super) fn settings(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<Option<Settings>> {
     let config = &shared.config;
     let Some(Reload { stream, host }) = reload_of(shared) else { return Ok(None) };
+    warn_of_clear_text(config);
     let mut seed = [0; 32];
     getrandom::fill(&mut seed).context("the system gives no randomness")?;
     let authorities = config.access.client_authorities.as_deref();
@@ -36,6 +38,26 @@ pub(super) fn settings(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<Option<
         stream,
     };
     Ok(Some(Settings { streams, host, seed, access: access(shared) }))
+}
+
+/// RFC 7590 §3.4, and what its readers would have to find out by themselves.
+fn warn_of_clear_text(config: &Config) {
+    let is_far = |listener: &&Listener| !listener.address.ip().is_loopback();
+    let Some(far) = config.xmpp.listen.iter().find(is_far) else { return };
+    let at = listener_text(far);
+    if !config.xmpp.require_tls {
+        tracing::warn!(
+            listen = at,
+            "chat clients may sign in without TLS, and not from this machine only: set require_tls in [xmpp]"
+        );
+    }
+    if config.tls.certificate.is_none() {
+        tracing::warn!(
+            listen = at,
+            "chat clients are shown a certificate that this node made for itself, which they do not trust: \
+             set certificate and key in [tls]"
+        );
+    }
 }
 
 /// What changes with a reload: the domains.

@@ -3,8 +3,18 @@
 use stdx::Instant;
 
 use super::{Binding, C2s, Effect, Outbox, State, features, sasl2};
+use crate::host::{Level, Specification};
 use crate::sasl::{Failure, Secret, TokenBinding, TokenState};
 use crate::{Element, Jid, ns, time};
+
+pub(super) const SPECIFICATION: Specification = Specification {
+    name: "XEP-0484",
+    title: "Fast Authentication Streamlining Tokens",
+    version: "0.2.0",
+    level: Level::Complete,
+    file: "crates/xmpp/src/c2s/fast.rs",
+    note: "SHA-256; no 0-RTT data",
+};
 
 /// What is to become of a client's tokens before it hears that it has signed in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +68,7 @@ pub(super) fn inline(stream: &C2s) -> Option<Element> {
     Some(Element::new("fast", ns::FAST).children(tokens.map(name)))
 }
 
-pub(super) fn element(new: NewToken) -> Element {
+pub(super) fn element(new: &NewToken) -> Element {
     Element::new("token", ns::FAST).with("expiry", time::stamp(new.expires_at)).with("token", &*new.token.0)
 }
 

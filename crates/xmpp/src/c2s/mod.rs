@@ -22,9 +22,22 @@ pub use fast::{NewToken, TokenWork};
 pub use register::{Invited, Registration};
 pub(crate) use register::{form_value, register_value};
 
+use crate::host::{Level, Specification};
 use crate::sasl::{self, Exchange};
 use crate::xml::{Frame, Framer, Prefixes, XmlError, parse, parse_header};
 use crate::{Element, Jid, limits, ns, stanza};
+
+/// What is built here, besides what all streams are.
+pub const SPECIFICATIONS: &[Specification] = &[fast::SPECIFICATION, register::SPECIFICATION, CERTIFICATES];
+
+const CERTIFICATES: Specification = Specification {
+    name: "XEP-0178",
+    title: "Best Practices for Use of SASL EXTERNAL with Certificates",
+    version: "1.2",
+    level: Level::Partial,
+    file: "crates/server/src/net/certified.rs",
+    note: "clients: a certificate of exactly one address; one that is not certified ends the handshake",
+};
 
 /// The same for all streams of a server.
 #[derive(Clone, Debug)]

@@ -1,9 +1,19 @@
 //! Making an account before one has signed in (XEP-0077), or by an invitation (XEP-0445).
 
 use super::{C2s, Effect, Outbox, State, features};
+use crate::host::{Level, Specification};
 use crate::sasl::Secret;
 use crate::stanza::{self, Condition, Kind, StanzaError};
 use crate::{Element, Jid, ns};
+
+pub(super) const SPECIFICATION: Specification = Specification {
+    name: "XEP-0445",
+    title: "Pre-Authenticated In-Band Registration",
+    version: "0.2.0",
+    level: Level::Complete,
+    file: "crates/xmpp/src/c2s/register.rs",
+    note: "invitations are made by users, administrators and `belfry xmpp invite`",
+};
 
 /// The account that somebody wants.
 #[derive(Clone, Debug, PartialEq, Eq)]

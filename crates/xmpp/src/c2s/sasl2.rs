@@ -46,7 +46,7 @@ fn agent_of(authenticate: &Element) -> Option<Box<UserAgent>> {
 impl Wish {
     /// What a success has besides: why the old session was not taken up (XEP-0198 §7.2), and a token.
     fn after(&mut self) -> impl Iterator<Item = Element> + use<> {
-        self.failed.take().into_iter().chain(self.token.take().map(fast::element))
+        self.failed.take().into_iter().chain(self.token.take().as_ref().map(fast::element))
     }
 }
 

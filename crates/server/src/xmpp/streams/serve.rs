@@ -155,6 +155,9 @@ async fn secured(shared: &Shared, socket: TcpStream) -> io::Result<(Box<TlsStrea
         None => config,
     };
     let tls = Box::new(handshake::accept_as(&shared.handshakes, config, socket).await?);
+    let agreed = tls.get_ref().1;
+    // RFC 7590 §3.6.
+    tracing::debug!(version = ?agreed.protocol_version(), suite = ?agreed.negotiated_cipher_suite(), "TLS");
     let (bindings, certified) = (bindings(&tls, end_point), certified(&tls));
     let security = Security { encrypted: true, bindings, certified };
     Ok((tls, security))
