@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::reader::Reader;
+use super::reader::{Reader, Section};
 
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
@@ -53,21 +53,7 @@ const RESERVED: [&str; 14] = [
 impl Registration {
     pub(super) fn read(reader: &mut Reader<'_>) -> Self {
         let mut section = reader.section("xmpp.registration");
-        let inviting: Box<str> = section.key(
-            "invitations",
-            "administrators".into(),
-            "Who may invite people to make an account: `nobody`, `administrators` or `users`. `belfry xmpp invite` may unless it is `nobody`.",
-        );
-        let invitations = match &*inviting {
-            "nobody" => Inviting::Nobody,
-            "users" => Inviting::Users,
-            "administrators" => Inviting::Administrators,
-            other => {
-                let expected = "nobody, administrators or users";
-                section.mistake("invitations", format!("`invitations` is {other:?}"), expected);
-                Inviting::Nobody
-            }
-        };
+        let invitations = read_inviting(&mut section);
         let registration = Registration {
             open: section.key(
                 "open",
@@ -111,5 +97,23 @@ impl Registration {
         };
         section.finish();
         registration
+    }
+}
+
+fn read_inviting(section: &mut Section<'_, '_>) -> Inviting {
+    let inviting: Box<str> = section.key(
+        "invitations",
+        "administrators".into(),
+        "Who may invite people to make an account: `nobody`, `administrators` or `users`. `belfry xmpp invite` may unless it is `nobody`.",
+    );
+    match &*inviting {
+        "nobody" => Inviting::Nobody,
+        "users" => Inviting::Users,
+        "administrators" => Inviting::Administrators,
+        other => {
+            let expected = "nobody, administrators or users";
+            section.mistake("invitations", format!("`invitations` is {other:?}"), expected);
+            Inviting::Nobody
+        }
     }
 }

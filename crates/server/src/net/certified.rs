@@ -12,7 +12,7 @@ use rustls_pki_types::pem::PemObject;
 
 /// Whose certificates are asked for and believed. Read once.
 #[derive(Debug)]
-pub struct ClientAuthorities {
+pub(crate) struct ClientAuthorities {
     verifier: Arc<dyn ClientCertVerifier>,
     /// What was made last, and of which.
     made: Mutex<Option<(Arc<ServerConfig>, Arc<ServerConfig>)>>,
@@ -21,7 +21,7 @@ pub struct ClientAuthorities {
 impl ClientAuthorities {
     /// # Errors
     /// In words for the operator.
-    pub fn load(file: &Path) -> Result<Arc<Self>, String> {
+    pub(crate) fn load(file: &Path) -> Result<Arc<Self>, String> {
         let fault = |problem: &dyn std::fmt::Display| format!("{}: {problem}", file.display());
         let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
         let mut roots = RootCertStore::empty();

@@ -81,7 +81,7 @@ impl Xmpp {
     }
 
     pub(crate) fn register(&mut self, stream: u64, registration: Box<Registration>, wishes: &mut Vec<Wish>) {
-        let is_reserved = self.access.registration.reserved.iter().any(|name| *name == registration.user);
+        let is_reserved = self.access.registration.reserved.contains(&registration.user);
         if is_reserved {
             let error = StanzaError::new(Condition::NotAcceptable, "nobody may take this name");
             return self.refuse_registration(stream, error);
