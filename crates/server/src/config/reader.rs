@@ -50,13 +50,15 @@ impl<'a> Reader<'a> {
 
     /// One with a dot in its name is read before the one around it.
     pub(super) fn section<'r>(&'r mut self, name: &'static str) -> Section<'r, 'a> {
-        self.sections.push(name);
         let found = match name.split_once('.') {
             Some((outer, inner)) => self.root.get_mut(outer).and_then(|outer| match outer.get_mut() {
                 DeValue::Table(table) => table.remove(inner),
                 _ => None,
             }),
-            None => self.root.remove(name),
+            None => {
+                self.sections.push(name);
+                self.root.remove(name)
+            }
         };
         let span = found.as_ref().map_or(0..0, Spanned::span);
         let table = match found.map(Spanned::into_inner) {
