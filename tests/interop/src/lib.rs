@@ -19,7 +19,7 @@ mod wait;
 pub use baresip::Baresip;
 pub use kamailio::Kamailio;
 pub use node::Node;
-pub use peer::Peer;
+pub use peer::{Peer, python};
 pub use sipp::{Account, Sipp};
 pub use slixmpp::chat_with_slixmpp;
 pub use tls::options_over_tls;
