@@ -20,5 +20,10 @@ fn slixmpp_makes_an_account_changes_its_password_and_removes_it() {
         .output()
         .expect("the interpreter can be run");
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}\n{errors}\n{}", String::from_utf8_lossy(&output.stdout), node.tail());
+    assert!(
+        output.status.success(),
+        "{}\n{errors}\n{}",
+        String::from_utf8_lossy(&output.stdout),
+        node.tail()
+    );
 }

@@ -149,6 +149,21 @@ fn why_a_session_is_not_resumed_is_said_with_the_new_one() {
     assert!(answer.contains("<bound xmlns='urn:xmpp:bind:0'/><failed xmlns='urn:xmpp:sm:3'>"), "{answer}");
 }
 
+#[test]
+fn what_was_heard_of_one_exchange_is_of_no_use_in_the_next() {
+    let mut world = world();
+    let keys = sasl::derive(sasl::Hash::Sha256, "secret", b"salt", 10);
+    let mut challenge = || {
+        authenticate(&mut world, "SCRAM-SHA-256", b"n,,n=alice,r=abc", "");
+        let challenge = world.found(Known::Keys(keys.clone()));
+        world.say("<abort xmlns='urn:xmpp:sasl:2'/>");
+        challenge
+    };
+    let first = challenge();
+    assert!(first.contains("<challenge"), "{first}");
+    assert_ne!(first, challenge());
+}
+
 fn ask(world: &mut World, kind: &str, payload: &str) -> String {
     world.say(&format!("<iq type='{kind}' id='q' to='example.org'>{payload}</iq>"))
 }

@@ -468,11 +468,16 @@ impl C2s {
         }
     }
 
+    /// Another one for each header (RFC 6120 §4.7.3) and each exchange.
+    fn next_id(&mut self) -> u64 {
+        let id = self.id;
+        self.id = id.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        id
+    }
+
     fn write_header(&mut self, out: &mut Outbox) {
         self.has_opened = true;
-        let id = format!("{:016x}", self.id);
-        // Another id for each header (RFC 6120 §4.7.3).
-        self.id = self.id.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let id = format!("{:016x}", self.next_id());
         let lang = crate::xml::escape(self.lang.as_deref().unwrap_or("en"));
         let domain = &self.domain;
         let header = match self.framing {

@@ -23,7 +23,7 @@ impl C2s {
 
     /// `None`: it was not offered. `agent` and `count` are SASL2's.
     pub(super) fn exchange(
-        &self,
+        &mut self,
         mechanism: Option<Mechanism>,
         initial: Option<&[u8]>,
         agent: Option<Box<str>>,
@@ -31,11 +31,14 @@ impl C2s {
     ) -> Result<(Exchange, Step), Failure> {
         let mechanism = mechanism.ok_or(Failure::InvalidMechanism)?;
         let offered = features::mechanisms(self);
+        let id = self.next_id();
+        let nonce = format!("{}{id:x}", self.nonce).into();
         let context = Context {
             bindings: self.security.bindings.clone(),
             offered: offered.iter().map(|mechanism| mechanism.name()).collect(),
             certified: self.security.certified.as_ref().and_then(Jid::local).map(Box::from),
-            nonce: format!("{}{:x}", self.nonce, self.id).into(),
+            // A proof of one exchange is none in the next (RFC 5802 §7).
+            nonce,
             secret: self.settings.secret,
             agent,
             count,

@@ -143,6 +143,23 @@ fn an_account_that_is_removed_leaves_no_session_and_no_contact() {
     assert!(!world.record.changes.iter().any(is_hers), "nothing is written of who is no more");
 }
 
+#[test]
+fn a_session_that_waits_for_its_client_ends_with_the_others() {
+    let mut world = world(|_| {});
+    let alice = world.sign_in("alice@example.org/desk");
+    world.say(alice, "<presence/>");
+    world.say(alice, "<enable xmlns='urn:xmpp:sm:3' resume='true'/>");
+    let enabled = world.hear(alice).join("");
+    let id = enabled.split("id='").last().unwrap().split('\'').next().unwrap().to_owned();
+    world.tell(|host, now, out| host.handle_gone(now, edge(alice), false, out));
+    assert_eq!(world.host.sessions(), 1, "it sleeps");
+    let user = Bare::parse("alice@example.org").unwrap();
+    world.tell(|host, now, out| host.end_account(now, &user, Ending::Changed, out));
+    assert_eq!(world.host.sessions(), 0);
+    world.tell(|host, now, out| host.handle_resume(now, edge(9), (user.as_jid(), &id, 0), out));
+    assert!(matches!(world.bound[&9], Bound::NotResumed { .. }), "nor is it to be had again");
+}
+
 fn command(world: &mut World, client: u64, node: &str, inner: &str) -> String {
     let command = format!(
         "<command xmlns='http://jabber.org/protocol/commands' node='urn:xmpp:invite#{node}'>{inner}</command>"
