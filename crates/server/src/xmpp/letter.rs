@@ -45,7 +45,12 @@ pub enum XmppLetter {
         condition: &'static str,
     },
 
-    /// To the host of `user`, who gets this contact; the other way round is another letter.
+    /// To the host of who was invited: they are contacts from now on.
+    Invited {
+        invited: Bare,
+        inviter: Bare,
+    },
+    /// To the host of `user`, who gets this contact.
     Befriend {
         user: Bare,
         contact: Bare,

@@ -124,6 +124,9 @@ impl Xmpp {
             XmppLetter::Routed(element) => {
                 self.tell_host(now, wishes, |host, out| host.handle_routed(now, *element, out));
             }
+            XmppLetter::Invited { invited, inviter } => {
+                self.tell_host(now, wishes, |host, out| host.befriend_both(now, &invited, &inviter, out));
+            }
             XmppLetter::Befriend { user, contact } => {
                 self.tell_host(now, wishes, |host, out| host.befriend(now, &user, &contact, out));
             }
@@ -207,6 +210,10 @@ impl Xmpp {
                     });
                 }
             },
+            Effect::Befriend { user, contact } => {
+                let owner = self.owner(user.as_str());
+                self.send(now, owner, XmppLetter::Befriend { user, contact }, wishes);
+            }
             Effect::Access { ticket, access } => self.host_access(now, ticket, access, wishes),
             Effect::Change { ticket, change } => {
                 let id = self.ask(Asked::Record { ticket });

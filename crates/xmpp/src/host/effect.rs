@@ -44,6 +44,11 @@ pub enum Effect {
         ticket: Ticket,
         change: Change,
     },
+    /// Into `befriend` of the host that owns `user`.
+    Befriend {
+        user: Bare,
+        contact: Bare,
+    },
     /// Of accounts and invitations. Answered by `handle_record`.
     Access {
         ticket: Ticket,

@@ -8,7 +8,7 @@ use stdx::Instant;
 use super::effect::{Access, Invitation, Load, Loaded, RecordError, Subscription};
 use super::feature::{Answer, Feature, Iq, Level, Specification};
 use super::presence::subscription::Act;
-use super::{Host, Outbox};
+use super::{Effect, Host, Outbox};
 use crate::c2s::form_value;
 use crate::stanza::{Condition, StanzaError};
 use crate::{Bare, Element, Jid, ns, time};
@@ -272,8 +272,26 @@ impl Host {
         });
     }
 
-    /// Who was invited, or has invited, is a contact from now on, and sees the user (XEP-0401 §5.4).
+    /// Who was invited has the inviter as a contact, and then he has him: a question for presence that came before would be
+    /// answered by `unsubscribed` (XEP-0401 §5.4).
+    pub fn befriend_both(&mut self, now: Instant, invited: &Bare, inviter: &Bare, out: &mut Outbox) {
+        let next = Effect::Befriend { user: inviter.clone(), contact: invited.clone() };
+        self.make_contact(now, invited, inviter, Some(next), out);
+    }
+
+    /// Who was invited is a contact from now on, and sees the user.
     pub fn befriend(&mut self, now: Instant, user: &Bare, contact: &Bare, out: &mut Outbox) {
+        self.make_contact(now, user, contact, None, out);
+    }
+
+    fn make_contact(
+        &mut self,
+        now: Instant,
+        user: &Bare,
+        contact: &Bare,
+        after: Option<Effect>,
+        out: &mut Outbox,
+    ) {
         let (user, contact) = (user.clone(), contact.clone());
         let owner = user.clone();
         self.with_record(now, &owner, out, move |host, now, out| {
@@ -293,6 +311,7 @@ impl Host {
                         host.push_contact(now, &user, &contact, out);
                         host.send_presences(&user, contact.as_str(), out);
                         host.send_probes(&user, contact.as_str(), out);
+                        out.extend(after);
                     }
                 });
             });

@@ -105,6 +105,8 @@ pub struct Host {
     sessions: Slab<Session>,
     by_edge: HashMap<Edge, Key>,
     users: HashMap<Bare, User>,
+    /// Whose record is here just now, with what waited for it: at most one inside another.
+    settling: Vec<Bare>,
     pending: HashMap<Ticket, Pending>,
     last_ticket: u64,
     /// Sessions that wait to be resumed, the earliest deadline first.
@@ -131,6 +133,7 @@ impl Host {
             sessions: Slab::new(),
             by_edge: HashMap::new(),
             users: HashMap::new(),
+            settling: Vec::new(),
             pending: HashMap::new(),
             last_ticket: 0,
             sleeping: VecDeque::new(),

@@ -95,6 +95,8 @@ impl Host {
             _ => return self.user_unavailable(bare, out),
         };
         let Record::Loading(waiting) = std::mem::replace(&mut user.record, record) else { return };
+        // The first must not take the record away from the others.
+        self.settling.push(bare.clone());
         for waiting in waiting {
             match waiting {
                 Waiting::FromSession(key, stanza) => self.session_says(now, key, *stanza, out),
@@ -102,6 +104,7 @@ impl Host {
                 Waiting::Job(job) => job(self, now, out),
             }
         }
+        self.settling.pop();
         self.forget_user(bare);
     }
 
@@ -146,7 +149,8 @@ impl Host {
     /// Nobody is signed in any more, and nothing waits: it costs nothing again.
     pub(super) fn forget_user(&mut self, bare: &Bare) {
         let is_idle = |user: &User| user.sessions.is_empty() && !matches!(user.record, Record::Loading(_));
-        if self.users.get(bare).is_some_and(is_idle) && !self.is_changing(bare) && !self.is_keeping(bare) {
+        let is_needed = self.is_changing(bare) || self.is_keeping(bare) || self.settling.contains(bare);
+        if self.users.get(bare).is_some_and(is_idle) && !is_needed {
             self.users.remove(bare);
             self.archive.forget(bare);
             self.push.forget(bare);

@@ -188,12 +188,10 @@ impl Xmpp {
     }
 
     /// XEP-0401 §5.4: who was invited and who invited him see each other from now on.
-    fn befriend(&mut self, now: Instant, one: &Bare, other: &Bare, wishes: &mut Vec<Wish>) {
-        for (user, contact) in [(one, other), (other, one)] {
-            let owner = self.owner(user.as_str());
-            let letter = XmppLetter::Befriend { user: user.clone(), contact: contact.clone() };
-            self.send(now, owner, letter, wishes);
-        }
+    fn befriend(&mut self, now: Instant, invited: &Bare, inviter: &Bare, wishes: &mut Vec<Wish>) {
+        let owner = self.owner(invited.as_str());
+        let (invited, inviter) = (invited.clone(), inviter.clone());
+        self.send(now, owner, XmppLetter::Invited { invited, inviter }, wishes);
     }
 
     /// A user changes the password, or removes the account. The host waits for the answer.

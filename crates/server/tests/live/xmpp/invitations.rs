@@ -54,6 +54,8 @@ fn who_is_invited_makes_an_account_and_is_a_contact() {
     is_refused(&ask(&mut late, "set", DOMAIN, &preauth(token)), "item-not-found");
     alice.say("<presence xmlns='jabber:client'/>");
     assert_eq!(alice.hear().name(), "presence");
+    let away = alice.hear();
+    assert_eq!((away.attr("from"), away.attr("type")), (Some(&*jid), Some("unavailable")), "{away}");
     let mut juliet = Client::sign_in(&place, Tls, "juliet", "y");
     juliet.say("<presence xmlns='jabber:client'/>");
     let seen = alice.hear();

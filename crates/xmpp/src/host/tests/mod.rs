@@ -233,6 +233,9 @@ impl World {
                     let loaded = self.record.load(&load);
                     self.host.handle_record(self.now, ticket, loaded, &mut out);
                 }
+                Effect::Befriend { user, contact } => {
+                    self.host.befriend(self.now, &user, &contact, &mut out);
+                }
                 Effect::Access { ticket, access } => {
                     let done = self.record.access(access);
                     self.host.handle_record(self.now, ticket, done, &mut out);

@@ -265,8 +265,7 @@ fn who_was_invited_is_a_contact_at_once() {
     world.say(alice, "<presence/>");
     world.hear(alice);
     let [one, other] = [USERS[0], USERS[1]].map(|user| Bare::parse(user).unwrap());
-    world.tell(|host, now, out| host.befriend(now, &other, &one, out));
-    world.tell(|host, now, out| host.befriend(now, &one, &other, out));
+    world.tell(|host, now, out| host.befriend_both(now, &other, &one, out));
     let heard = world.hear(alice).join("\n");
     assert!(heard.contains("jid='bob@example.org' subscription='both'"), "{heard}");
     let bob = world.sign_in("bob@example.org/desk");
