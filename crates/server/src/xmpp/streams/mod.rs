@@ -101,11 +101,12 @@ impl Streams {
         *self.shared.stream_settings.borrow_mut() = settings;
     }
 
-    /// A stream error for those whose address is meant and who have no session yet: a host ends the others.
+    /// A stream error for those whose address is meant and who have no session that they know of: a host ends the
+    /// others.
     pub(crate) fn close_where(&mut self, is_meant: impl Fn(&Jid) -> bool, condition: &'static str) {
         let is_meant = |stream: &Stream| {
             let c2s = stream.c2s.borrow();
-            stream.host.get().is_none() && c2s.jid().is_some_and(&is_meant)
+            !c2s.is_bound() && c2s.jid().is_some_and(&is_meant)
         };
         for stream in self.shared.all().into_iter().filter(|stream| is_meant(stream)) {
             self.shared.tell(&stream, |c2s, out| c2s.fail(condition, out));
