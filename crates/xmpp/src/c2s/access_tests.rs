@@ -136,6 +136,20 @@ fn a_token_that_cannot_be_used_lets_nobody_in() {
 }
 
 #[test]
+fn a_token_takes_up_a_session_with_one_question() {
+    let mut world = world();
+    let resume = "<resume xmlns='urn:xmpp:sm:3' previd='p' h='1'/>";
+    assert_eq!(by_token(&mut world, TokenState::Due, "", resume), "");
+    assert_eq!(give(&mut world, Ok(Some(new_token()))), "");
+    assert!(matches!(&world.effects[..], [Effect::Resume { .. }]));
+    let jid = Jid::parse("alice@example.org/desk").unwrap();
+    let resumed = Element::new("resumed", ns::SM).with("previd", "p");
+    let answer = world.tell(|stream, out| stream.handle_bound(Bound::Resumed { jid, resumed }, out));
+    let expected = format!("<resumed xmlns='urn:xmpp:sm:3' previd='p'/>{TOKEN}</success>");
+    assert!(answer.contains(&expected) && world.stream.is_bound(), "{answer}");
+}
+
+#[test]
 fn why_a_session_is_not_resumed_is_said_with_the_new_one() {
     let mut world = world();
     let more = "<resume xmlns='urn:xmpp:sm:3' previd='p' h='1'/><bind xmlns='urn:xmpp:bind:0'/>";
