@@ -50,15 +50,13 @@ impl<'a> Reader<'a> {
 
     /// One with a dot in its name is read before the one around it.
     pub(super) fn section<'r>(&'r mut self, name: &'static str) -> Section<'r, 'a> {
+        self.sections.push(name);
         let found = match name.split_once('.') {
             Some((outer, inner)) => self.root.get_mut(outer).and_then(|outer| match outer.get_mut() {
                 DeValue::Table(table) => table.remove(inner),
                 _ => None,
             }),
-            None => {
-                self.sections.push(name);
-                self.root.remove(name)
-            }
+            None => self.root.remove(name),
         };
         let span = found.as_ref().map_or(0..0, Spanned::span);
         let table = match found.map(Spanned::into_inner) {
@@ -78,7 +76,9 @@ impl<'a> Reader<'a> {
         for (key, value) in &self.root {
             let name = key.get_ref();
             let kind = if value.get_ref().is_table() { "section" } else { "key outside of a section" };
-            let expected = expected_name(name, &self.sections);
+            let outermost = |section: &&&str| !section.contains('.');
+            let sections: Vec<&str> = self.sections.iter().filter(outermost).copied().collect();
+            let expected = expected_name(name, &sections);
             let what = format!("unknown {kind} `{name}`");
             self.mistakes.push(Mistake::at(self.text, &key.span(), what, expected));
         }
