@@ -306,7 +306,10 @@ impl Shard {
 
     fn handle_command(&mut self, command: Command) {
         match command {
-            Command::ForgetAccount(address) => self.accounts.forget(address.as_deref()),
+            Command::ForgetAccount(address) => {
+                self.accounts.forget(address.as_deref());
+                self.forget_xmpp_account(address.as_deref());
+            }
             Command::EndSessions { account, ending } => self.end_sessions(&account, ending),
             Command::Drain => {
                 self.load.drain();

@@ -95,6 +95,7 @@ pub(super) const FEATURES: &[&Feature] = &[
     &super::pubsub::FEATURE,
     &super::push::FEATURE,
     &super::register::FEATURE,
+    &super::retract::FEATURE,
     &super::roster::FEATURE,
     &super::sm::FEATURE,
     &super::upload::FEATURE,

@@ -6,4 +6,5 @@ mod client;
 mod fast;
 mod invitations;
 mod registration;
+mod services;
 mod sign_in;
