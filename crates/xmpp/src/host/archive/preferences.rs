@@ -128,6 +128,12 @@ impl Host {
             }
     }
 
+    /// Whoever it is from or to.
+    pub(in super::super) fn archives_all(&self, user: &Bare) -> bool {
+        let preferences = self.archive.preferences.get(user);
+        preferences.is_none_or(|known| known.never.is_empty() && matches!(known.otherwise, Whose::All))
+    }
+
     /// Before an account's record is read, so that its first message finds them.
     pub(in super::super) fn load_preferences(
         &mut self,
