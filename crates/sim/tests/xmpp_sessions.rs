@@ -97,7 +97,8 @@ impl Shard {
                 c2s::Effect::Find { .. } => {
                     let user = format!("user{number}");
                     let known = Known::Password(true);
-                    let act = move |c2s: &mut C2s, out: &mut c2s::Outbox| c2s.handle_found_as(known, &user, out);
+                    let act =
+                        move |c2s: &mut C2s, out: &mut c2s::Outbox| c2s.handle_found_as(known, &user, out);
                     self.tell_stream(number, Box::new(act));
                 }
                 c2s::Effect::Bind(request) => {

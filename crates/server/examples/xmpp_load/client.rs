@@ -99,9 +99,8 @@ impl Client {
     }
 
     async fn auth(&mut self, mechanism: &str, words: &str) -> anyhow::Result<()> {
-        let auth = format!(
-            "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='{mechanism}'>{words}</auth>"
-        );
+        let auth =
+            format!("<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='{mechanism}'>{words}</auth>");
         self.say(&auth).await
     }
 
@@ -115,13 +114,19 @@ impl Client {
         loop {
             if let Some(at) = self.text.find(wanted) {
                 let end = at + wanted.len();
-                let end = if wanted.ends_with('>') { Some(end) } else { self.text[end..].find('>').map(|tag| end + tag + 1) };
+                let end = if wanted.ends_with('>') {
+                    Some(end)
+                } else {
+                    self.text[end..].find('>').map(|tag| end + tag + 1)
+                };
                 if let Some(end) = end {
                     let rest = self.text.split_off(end);
                     return Ok(std::mem::replace(&mut self.text, rest));
                 }
             }
-            if let Some(wrong) = ["<failure", "<stream:error", "type='error'"].iter().find(|wrong| self.text.contains(**wrong)) {
+            if let Some(wrong) =
+                ["<failure", "<stream:error", "type='error'"].iter().find(|wrong| self.text.contains(**wrong))
+            {
                 bail!("waiting for {wanted}: {wrong} in {}", self.text);
             }
             let mut buffer = [0; 4096];

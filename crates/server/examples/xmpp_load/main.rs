@@ -110,7 +110,8 @@ async fn run(options: Arc<Options>) -> anyhow::Result<()> {
 /// Until told to go on. Who is disconnected meanwhile is not idle.
 async fn idle(mut clients: Vec<Client>) -> anyhow::Result<()> {
     wait().await?;
-    let lost = poll_fn(|cx| Poll::Ready(clients.iter_mut().filter_map(|client| client.poll_end(cx)).count())).await;
+    let lost =
+        poll_fn(|cx| Poll::Ready(clients.iter_mut().filter_map(|client| client.poll_end(cx)).count())).await;
     if lost > 0 {
         bail!("{lost} clients were disconnected");
     }

@@ -45,8 +45,10 @@ pub(crate) async fn measure(mut clients: Vec<Client>, options: &Options) -> anyh
         writer.flush().await?;
         let mut left = count;
         while left > 0 {
-            let (which, at): (u32, Instant) =
-                timeout(PATIENCE, hears.recv()).await.context("a message was lost")?.context("all are gone")?;
+            let (which, at): (u32, Instant) = timeout(PATIENCE, hears.recv())
+                .await
+                .context("a message was lost")?
+                .context("all are gone")?;
             if which == number {
                 each.push((at - sent).as_secs_f64() * 1e3);
                 left -= 1;
@@ -111,6 +113,10 @@ fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
 /// p50, p99 and the longest.
 fn percentiles(all: &mut [f64]) -> String {
     all.sort_by(f64::total_cmp);
-    let at = |part: f64| all.get(((all.len() as f64 * part) as usize).min(all.len().saturating_sub(1))).copied().unwrap_or_default();
+    let at = |part: f64| {
+        all.get(((all.len() as f64 * part) as usize).min(all.len().saturating_sub(1)))
+            .copied()
+            .unwrap_or_default()
+    };
     format!("{:.3} {:.3} {:.3}", at(0.5), at(0.99), at(1.0))
 }

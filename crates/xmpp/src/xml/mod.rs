@@ -3,6 +3,7 @@
 //! A [`Framer`] cuts a stream into stanzas without understanding them and keeps nothing between two; [`parse`] makes an
 //! [`Element`] of one.
 
+mod children;
 mod element;
 mod frame;
 mod parse;

@@ -181,11 +181,9 @@ impl Host {
     fn broadcast(&self, user: &Bare, presence: &Element, out: &mut Outbox) {
         let Some(record) = self.record_of(user) else { return };
         let blocked = Blocklist::new(&record.blocked);
-        // With its place in the copied one, no copy has to grow for it.
-        let presence = presence.clone().with("to", "");
         for (contact, item) in &record.roster {
             if item.subscription.has_from() && !blocked.has(contact.as_jid()) {
-                out.push(addressed(&presence, contact.as_str()));
+                out.push(addressed(presence, contact.as_str()));
             }
         }
     }
@@ -194,7 +192,7 @@ impl Host {
     fn probe_contacts(&self, user: &Bare, jid: &Jid, out: &mut Outbox) {
         let Some(record) = self.record_of(user) else { return };
         let blocked = Blocklist::new(&record.blocked);
-        let probe = probe(jid).with("to", "");
+        let probe = probe(jid);
         for (contact, item) in &record.roster {
             if item.subscription.has_to() && !blocked.has(contact.as_jid()) {
                 out.push(addressed(&probe, contact.as_str()));
@@ -375,9 +373,7 @@ impl Host {
 }
 
 fn addressed(presence: &Element, to: &str) -> Effect {
-    let mut copy = presence.clone();
-    copy.set("to", to);
-    Effect::Route(Box::new(copy))
+    Effect::Route(Box::new(presence.copy_to(to)))
 }
 
 pub(super) fn gone(jid: &Jid) -> Element {
