@@ -50,6 +50,14 @@ impl<K: Hash + Eq, V> Cache<K, V> {
         Some(&entry.value)
     }
 
+    /// The key that is kept, where it is.
+    pub fn get_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<&K>
+    where
+        K: Borrow<Q>,
+    {
+        Some(&self.entries[self.position(key)?].key)
+    }
+
     /// `None` also when the entry's time is over at `now`.
     pub fn get_at<Q: Hash + Eq + ?Sized>(&self, now: Instant, key: &Q) -> Option<&V>
     where

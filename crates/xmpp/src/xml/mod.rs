@@ -6,11 +6,13 @@
 mod children;
 mod element;
 mod frame;
+mod packed;
 mod parse;
 mod write;
 
 pub use element::{Attribute, Element, Node};
 pub use frame::{Frame, Framer};
+pub use packed::Packed;
 pub use parse::{Prefixes, parse, parse_header};
 pub use write::{escape, escape_into};
 

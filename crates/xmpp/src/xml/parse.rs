@@ -25,6 +25,11 @@ impl Prefixes {
         Prefixes(Declared::Own([("".into(), Cow::Borrowed(ns))].into()))
     }
 
+    /// What clients declare: theirs as the default, and `stream`.
+    pub fn usual() -> Prefixes {
+        Prefixes(Declared::Usual)
+    }
+
     fn new(declared: &[(&str, Name)]) -> Prefixes {
         let is = |prefix: &str, ns: &str| declared.iter().any(|(known, its)| *known == prefix && its == ns);
         Prefixes(match declared.len() {
