@@ -31,8 +31,11 @@ impl Host {
         }
         let key = self.sessions.insert(Session::new(now, jid.clone(), edge, request.is_anonymous));
         self.by_edge.insert(edge, key);
-        self.user(jid.bare(), out).sessions.push(key);
-        self.load_avatar(&jid.bare(), out);
+        let user = self.user(jid.bare(), out);
+        user.sessions.push(key);
+        if !matches!(user.record, Record::Loading(_)) {
+            self.load_avatar(&jid.bare(), out);
+        }
         let inline = request.inline.iter().filter_map(|child| self.inline(now, key, child, out)).collect();
         out.push(Effect::Bound { edge, bound: Bound::Session { jid, inline } });
     }
@@ -54,13 +57,8 @@ impl Host {
     pub(super) fn user(&mut self, bare: Bare, out: &mut Outbox) -> &mut User {
         if !self.users.contains_key(&bare) {
             let asked = bare.clone();
-            self.load_preferences(&bare, out, move |host, now, is_read, out| {
-                if !is_read {
-                    return host.user_loaded(now, &asked, None, out);
-                }
-                host.load(Load::User { user: asked.clone() }, out, move |host, now, result, out| {
-                    host.user_loaded(now, &asked, result.ok(), out);
-                });
+            self.load(Load::User { user: bare.clone() }, out, move |host, now, result, out| {
+                host.user_loaded(now, &asked, result.ok(), out);
             });
         }
         let fresh = || User { sessions: Vec::new(), record: Record::Loading(Vec::new()) };
@@ -69,8 +67,12 @@ impl Host {
 
     fn user_loaded(&mut self, now: Instant, bare: &Bare, loaded: Option<Loaded>, out: &mut Outbox) {
         let Some(user) = self.users.get_mut(bare) else { return };
+        let mut items = Vec::new();
         let record = match loaded {
-            Some(Loaded::User(Some(record))) => Record::Ready(record),
+            Some(Loaded::User(Some(mut record))) => {
+                items = std::mem::take(&mut record.items);
+                Record::Ready(record)
+            }
             Some(Loaded::User(None))
                 if user
                     .sessions
@@ -85,6 +87,9 @@ impl Host {
             _ => return self.user_unavailable(bare, out),
         };
         let Record::Loading(waiting) = std::mem::replace(&mut user.record, record) else { return };
+        let newest = |node: &str| items.iter().find(|(known, _)| **known == *node).map(|(_, item)| item);
+        self.preferences_loaded(bare, newest(super::archive::PREFERENCES));
+        self.avatar_loaded(bare, newest(ns::VCARD_UPDATE));
         for waiting in waiting {
             match waiting {
                 Waiting::FromSession(key, stanza) => self.session_says(now, key, *stanza, out),
