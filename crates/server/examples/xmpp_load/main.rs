@@ -19,7 +19,6 @@ use clap::{Parser, ValueEnum};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
-use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::task::JoinSet;
 
 use client::Client;
@@ -127,8 +126,7 @@ async fn idle(mut clients: Vec<Client>) -> anyhow::Result<()> {
 
 /// For a line of standard input.
 pub(crate) async fn wait() -> anyhow::Result<()> {
-    let mut line = String::new();
-    BufReader::new(tokio::io::stdin()).read_line(&mut line).await?;
+    tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new())).await??;
     Ok(())
 }
 
