@@ -61,7 +61,7 @@ impl Host {
                 host.user_loaded(now, &asked, result.ok(), out);
             });
         }
-        let fresh = || User { sessions: Vec::new(), record: Record::Loading(Vec::new()) };
+        let fresh = || User { sessions: Vec::with_capacity(1), record: Record::Loading(Vec::new()) };
         self.users.entry(bare).or_insert_with(fresh)
     }
 
