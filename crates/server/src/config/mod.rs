@@ -2,6 +2,7 @@
 //! column and what was expected, all of them at once. Users, numbers and routes are data and not here.
 
 mod mistake;
+mod operating;
 mod reader;
 mod reference;
 mod sections;
@@ -14,6 +15,7 @@ mod xmpp;
 use std::path::{Path, PathBuf};
 
 pub use mistake::{ConfigError, Mistake};
+pub use operating::Operating;
 pub use reference::reference;
 pub use sections::{Calls, Http, Limits, Log, LogFormat, Rest, Routes, Server, Sip, Tls};
 pub use value::{duration_text, listener_text, parse_duration};

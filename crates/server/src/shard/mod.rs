@@ -66,6 +66,7 @@ pub struct Parts {
     pub(crate) voice: Option<crate::voice::Voice>,
     /// `None`: no chat clients.
     pub(crate) xmpp: Option<crate::xmpp::Settings>,
+    pub(crate) chat: crate::xmpp::operator::Operator,
     pub traces: tokio::sync::broadcast::Sender<Arc<sip::endpoint::TraceEvent>>,
 }
 
@@ -307,7 +308,10 @@ impl Shard {
 
     fn handle_command(&mut self, command: Command) {
         match command {
-            Command::ForgetAccount(address) => self.accounts.forget(address.as_deref()),
+            Command::ForgetAccount(address) => {
+                self.accounts.forget(address.as_deref());
+                self.forget_xmpp_account(address.as_deref());
+            }
             Command::Drain => {
                 self.load.drain();
                 self.io.stop_accepting();
@@ -330,7 +334,12 @@ impl Shard {
                 // The asker may have hung up.
                 let _ = answer.send(self.bindings(aor));
             }
-            Command::Trace(accounts) => self.parts.endpoint.set_traced(accounts),
+            Command::Trace(accounts) => {
+                if let Some(glue) = &self.xmpp {
+                    glue.xmpp.streams.set_traced(accounts.clone());
+                }
+                self.parts.endpoint.set_traced(accounts);
+            }
         }
     }
 

@@ -62,6 +62,13 @@ impl Shard {
                 }
             }
             Wish::Derive { id, account, password } => self.derive(now, id, &account, password),
+            Wish::Accounts { id, ask } => {
+                let (operator, outlet) = (self.parts.chat.clone(), self.outlet());
+                tokio::task::spawn_local(async move {
+                    let result = Box::new(operator.administer(now, *ask).await);
+                    outlet.answer_all(&mut vec![Letter::Xmpp(vec![XmppLetter::Administered { id, result }])]);
+                });
+            }
             Wish::Forget { address } => {
                 for outlet in &self.parts.outlets {
                     let forget = Command::ForgetAccount(Some(address.clone()));
@@ -69,6 +76,11 @@ impl Shard {
                 }
             }
         }
+    }
+
+    /// To this shard itself.
+    fn outlet(&self) -> cluster::Outlet<Letter> {
+        self.parts.outlets[usize::from(self.parts.edge.shard)].clone()
     }
 
     /// Makes keys on a thread of the runtime's pool. When too many are being made, the next sign-in will do.
@@ -92,6 +104,13 @@ impl Shard {
     pub(super) fn xmpp_account(&mut self, now: Instant, ask: u64, known: Option<&Known>) {
         let found = known.map(|known| known.as_deref()).ok_or(Unavailable);
         self.with_xmpp(now, |xmpp, wishes| xmpp.handle_account(now, ask, found, wishes));
+    }
+
+    /// All of them: `None`.
+    pub(super) fn forget_xmpp_account(&mut self, address: Option<&str>) {
+        if let Some(glue) = self.xmpp.as_mut() {
+            glue.xmpp.forget_account(address);
+        }
     }
 
     pub(super) fn xmpp_loaded(&mut self, now: Instant, ask: u64, result: Result<Loaded, StoreError>) {

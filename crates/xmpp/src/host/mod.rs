@@ -4,6 +4,8 @@
 //! stanzas of other hosts and other servers by [`Host::handle_routed`]. One feature, one file; each has its state in
 //! a field of its own, and none looks into another's.
 
+mod act;
+mod administration;
 pub mod effect;
 mod feature;
 mod route;
@@ -30,8 +32,11 @@ mod presence;
 mod private;
 mod pubsub;
 mod push;
+mod resting;
+mod retract;
 mod roster;
 mod sm;
+mod subaddress;
 mod turn;
 pub mod upload;
 mod vcard;
@@ -45,7 +50,7 @@ use stdx::slab::{Key, Slab};
 
 pub use effect::{Change, Edge, Effect, Load, Loaded, RecordError, Ticket};
 pub use feature::{Level, Specification, specifications};
-pub use muc::RoomCreation;
+pub use muc::{RoomCreation, stored_room};
 
 use crate::{Bare, Element, Jid};
 use session::Session;
@@ -58,6 +63,8 @@ pub struct Settings {
     pub domains: Vec<Box<str>>,
     /// `conference.` before each of them, unless told otherwise.
     pub rooms: Box<str>,
+    /// `pubsub.` before each of them likewise: the service that has nodes.
+    pub pubsub: Box<str>,
     pub software: Box<str>,
     pub version: Box<str>,
     /// How long a session may be without a connection (XEP-0198).
@@ -71,6 +78,7 @@ pub struct Settings {
     pub services: Vec<extdisco::Service>,
     /// Who may run administrators' commands (XEP-0133).
     pub admins: Vec<Bare>,
+    pub sessions: SessionLimit,
     /// When the server began, for its uptime (XEP-0012).
     pub started: Instant,
 }
@@ -80,11 +88,30 @@ impl Settings {
         self.domains.iter().any(|known| **known == *domain)
     }
 
+    /// A domain of accounts, or of a service of one.
+    pub fn is_ours(&self, domain: &str) -> bool {
+        self.is_local(domain) || self.rooms_of(domain).is_some() || self.pubsub_of(domain).is_some()
+    }
+
+    /// The domain whose nodes those are.
+    pub fn pubsub_of<'a>(&self, domain: &'a str) -> Option<&'a str> {
+        let rest = domain.strip_prefix(&*self.pubsub)?.strip_prefix('.')?;
+        self.is_local(rest).then_some(rest)
+    }
+
     /// The domain whose rooms those are.
     pub fn rooms_of<'a>(&self, domain: &'a str) -> Option<&'a str> {
         let rest = domain.strip_prefix(&*self.rooms)?.strip_prefix('.')?;
         self.is_local(rest).then_some(rest)
     }
+}
+
+/// Sessions of one account, those that wait to be resumed among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionLimit {
+    pub most: usize,
+    /// One more ends the oldest (`conflict`); else it is refused (`resource-constraint`, RFC 6120 §7.6.2.1).
+    pub ends_oldest: bool,
 }
 
 pub type Outbox = Vec<Effect>;
@@ -98,6 +125,7 @@ pub struct Host {
     sessions: Slab<Session>,
     by_edge: HashMap<Edge, Key>,
     users: HashMap<Bare, User>,
+    resting: resting::Resting,
     pending: HashMap<Ticket, Pending>,
     last_ticket: u64,
     /// Sessions that wait to be resumed, the earliest deadline first.
@@ -124,6 +152,7 @@ impl Host {
             sessions: Slab::new(),
             by_edge: HashMap::new(),
             users: HashMap::new(),
+            resting: resting::Resting::default(),
             pending: HashMap::new(),
             last_ticket: 0,
             sleeping: VecDeque::new(),

@@ -151,6 +151,10 @@ impl Element {
         self.children.nodes()
     }
 
+    pub fn nodes_mut(&mut self) -> &mut [Node] {
+        self.children.edit()
+    }
+
     pub fn elements(&self) -> impl Iterator<Item = &Element> {
         self.nodes().iter().filter_map(|node| match node {
             Node::Element(element) => Some(element),

@@ -3,4 +3,7 @@
 mod bounds;
 mod chat;
 mod client;
+mod services;
+mod limits;
+mod operate;
 mod sign_in;

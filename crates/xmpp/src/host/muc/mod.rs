@@ -1,19 +1,21 @@
 //! Rooms (XEP-0045): which are here, and their way from and to the record. What happens in one is [`room`]'s.
 
+mod directory;
 mod room;
+mod search;
 mod service;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use stdx::Instant;
 
-use super::effect::{Change, Load, Loaded, Query, RecordError};
+use super::effect::{Change, Load, Loaded, Query, RecordError, RoomState};
 use super::feature::{Feature, Level, Specification};
-use super::{Host, Outbox};
+use super::{Host, Outbox, retract};
 use crate::limits::{HISTORY, ROOM_IDLE, ROOM_WAITING, ROOMS};
 use crate::stanza::{self, Condition, Kind};
 use crate::{Bare, Element, Jid, ns};
-use room::{Out, Room};
+use room::{Out, Retraction, Room};
 
 const fn specification(
     name: &'static str,
@@ -49,13 +51,15 @@ pub(super) const FEATURE: Feature = Feature {
             Level::Complete,
             "",
         ),
-        specification(
-            "XEP-0425",
-            "Moderated Message Retraction",
-            "0.3.0",
-            Level::Partial,
-            "what was said goes from the room's memory; an archive keeps it beside the retraction",
-        ),
+        Specification {
+            name: "XEP-0433",
+            title: "Extended Channel Search",
+            version: "0.1.0",
+            level: Level::Complete,
+            file: "crates/xmpp/src/host/muc/search.rs",
+            note: "of the rooms of this server",
+        },
+        specification("XEP-0425", "Moderated Message Retraction", "0.3.0", Level::Complete, ""),
     ],
     account: &[],
     server: &[],
@@ -100,6 +104,11 @@ struct Unsaved {
 }
 
 impl Rooms {
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.idle.first().map(|(until, _)| *until)
     }
@@ -146,6 +155,26 @@ impl Host {
                 self.rooms.remove(&address);
             }
         }
+    }
+
+    /// Of a service, in memory.
+    pub(super) fn describe_rooms(&self, domain: &str) -> Vec<RoomState> {
+        let here = self.rooms.slots.iter().filter(|(address, _)| address.domain() == domain);
+        here.filter_map(|(address, slot)| Some((address, slot.room.as_ref()?)))
+            .map(|(address, room)| RoomState {
+                address: address.clone(),
+                name: room.name().into(),
+                occupants: room.occupants() as u64,
+                is_persistent: room.is_persistent(),
+                is_listed: room.is_listed(),
+            })
+            .collect()
+    }
+
+    /// Rooms in memory, and who is in them.
+    pub fn rooms(&self) -> (usize, usize) {
+        let rooms = self.rooms.slots.values().filter_map(|slot| slot.room.as_ref());
+        (self.rooms.slots.len(), rooms.map(|room| room.occupants()).sum())
     }
 
     /// The service ends: occupants are told so (XEP-0045 §16.2, 332).
@@ -296,10 +325,13 @@ impl Host {
         if self.rooms.room(address).is_none() && !self.create_room(address, from, to, &stanza, out) {
             return;
         }
+        let above = self.may_all_in_rooms(from, &stanza).then(|| from.bare());
         let Some(room) = self.rooms.room(address) else { return };
+        room.set_above(above);
         let before = room.may_save(from, &stanza).then(|| Box::new(room.clone()));
         let mut outs = Vec::new();
         room.handle(now, from, to, &stanza, &mut outs);
+        room.set_above(None);
         let unsaved = Unsaved { stanza, before, outs };
         self.save(now, address, unsaved, out);
     }
@@ -317,6 +349,15 @@ impl Host {
             && stanza.attr("type").is_none()
             && stanza.get("x", ns::MUC).is_some()
             && to.resource().is_some();
+        // Who operates the server makes a room by configuring it.
+        let is_made = from.local().is_none()
+            && self.may_all_in_rooms(from, stanza)
+            && stanza.attr("type") == Some("set")
+            && stanza.get("query", ns::MUC_OWNER).is_some_and(|query| query.get("x", ns::DATA).is_some());
+        if is_made {
+            self.make_room(address, from.bare());
+            return true;
+        }
         if !is_entry {
             self.refuse_in_room(stanza, Condition::ItemNotFound, out);
             return false;
@@ -330,12 +371,23 @@ impl Host {
             self.refuse_in_room(stanza, Condition::NotAllowed, out);
             return false;
         }
+        self.make_room(address, from.bare());
+        true
+    }
+
+    fn make_room(&mut self, address: &Bare, owner: Bare) {
         let mut secret = [0; 32];
         self.rng.fill(&mut secret);
         if let Some(slot) = self.rooms.slots.get_mut(address) {
-            slot.room = Some(Box::new(Room::created(address.clone(), secret, from.bare())));
+            slot.room = Some(Box::new(Room::created(address.clone(), secret, owner)));
         }
-        true
+    }
+
+    /// Administrators of the server (XEP-0045 §5.2: "service-wide administrators"), and its operator, who speaks as the
+    /// domain: to a room's questions they are owners. Nobody else is `from` a domain of ours.
+    fn may_all_in_rooms(&self, from: &Jid, stanza: &Element) -> bool {
+        let is_operator = from.local().is_none() && self.settings.is_local(from.domain());
+        stanza::kind_of(stanza) == Some(Kind::Iq) && (is_operator || self.is_admin(from))
     }
 
     /// What a stanza did is told once it is on disk, if it belongs there.
@@ -372,8 +424,9 @@ impl Host {
         if result.is_ok() {
             self.perform_in_room(now, address, unsaved, out);
         } else {
-            if unsaved.before.is_some() {
-                slot.room = unsaved.before;
+            if let Some(mut before) = unsaved.before {
+                before.set_above(None);
+                slot.room = Some(before);
             }
             self.refuse_in_room(&unsaved.stanza, Condition::ResourceConstraint, out);
         }
@@ -387,6 +440,9 @@ impl Host {
                 Out::Send(stanza) => self.route(stanza, out),
                 Out::Said(message) => self.said(now, address, *message, out),
                 Out::ReadArchive => self.archive_query(now, address, &unsaved.stanza, out),
+                Out::Retract(retraction) => {
+                    self.retract_in_room(address, *retraction, unsaved.stanza.clone(), out);
+                }
                 Out::Destroyed => {
                     if let Some(slot) = self.rooms.slots.get_mut(address) {
                         slot.room = None;
@@ -398,7 +454,11 @@ impl Host {
     }
 
     /// A message for everybody gets its id: that of the archive, where there is one.
-    fn said(&mut self, now: Instant, address: &Bare, message: Element, out: &mut Outbox) {
+    fn said(&mut self, now: Instant, address: &Bare, mut message: Element, out: &mut Outbox) {
+        // The room's own words have an id too, by which archives and clients know them.
+        if message.attr("id").is_none() && message.attr("from") == Some(address.as_str()) {
+            message.set("id", self.token());
+        }
         let Some(room) = self.rooms.room(address) else { return };
         let speaker = stanza::from(&message).ok().flatten();
         let archived = (room.is_archived() && is_kept(&message)).then(|| room.archived(&message));
@@ -410,6 +470,34 @@ impl Host {
         let mut outs = Vec::new();
         room.publish(now, message, &id, &mut outs);
         self.send_all(outs, out);
+    }
+
+    /// The archive first, so that who asks it next does not find what is gone.
+    fn retract_in_room(
+        &mut self,
+        address: &Bare,
+        retraction: Retraction,
+        stanza: Box<Element>,
+        out: &mut Outbox,
+    ) {
+        let Retraction { id, whose, stone, is_known, then } = retraction;
+        let room = address.clone();
+        let tombstone = move |old: &Element| {
+            let occupant = old.get("occupant-id", ns::OCCUPANT_ID).and_then(|id| id.attr("id"));
+            (whose.is_none() || occupant == whose.as_deref()).then(|| retract::tombstone(old, stone))
+        };
+        self.archive_replace(address, &id, out, tombstone, move |host, now, result, out| {
+            match result {
+                Err(RecordError::NotFound) if !is_known && !then.is_empty() => {
+                    host.refuse_in_room(&stanza, Condition::ItemNotFound, out);
+                }
+                Err(RecordError::Unavailable) if !then.is_empty() => {
+                    host.refuse_in_room(&stanza, Condition::ResourceConstraint, out);
+                }
+                // What was said a moment ago may be on its way to the archive.
+                _ => host.perform_in_room(now, &room, Unsaved { stanza, before: None, outs: then }, out),
+            }
+        });
     }
 
     fn send_all(&mut self, outs: Vec<Out>, out: &mut Outbox) {
@@ -429,6 +517,11 @@ impl Host {
         }
         self.send_all(outs, out);
     }
+}
+
+/// Of a room as the record has it: its name, and whether lists show it.
+pub fn stored_room(record: &Element) -> Option<(Box<str>, bool)> {
+    Room::named(record)
 }
 
 /// Messages that an archive has (XEP-0313 §5.1.1): not those that are about the moment.

@@ -1,21 +1,28 @@
 //! A world with one host: clients, a record in memory, and nobody else.
 
+mod any_order;
 mod archive;
+mod bad_input;
 mod blocking;
 mod caps;
 mod carbons;
 mod commands;
 mod csi;
+mod delivery;
 mod disco;
 mod last;
 mod messages;
 mod muc;
 mod offline;
 mod pep;
+mod ping;
 mod presence;
 mod private;
 mod pubsub;
+mod pubsub_service;
 mod push;
+mod resting;
+mod retract;
 mod roster;
 mod sm;
 mod upload;
@@ -24,7 +31,7 @@ mod vcard;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::effect::{RecordError, UserRecord};
+use super::effect::{Accounts, Listed, NotDone, RecordError, UserRecord};
 use super::*;
 use crate::c2s::{BindRequest, Bound};
 use crate::ns;
@@ -35,6 +42,7 @@ pub(super) fn settings() -> Settings {
     Settings {
         domains: vec!["example.org".into()],
         rooms: "conference".into(),
+        pubsub: "pubsub".into(),
         software: "Belfry".into(),
         version: "1".into(),
         resume_for: Duration::from_secs(300),
@@ -43,6 +51,7 @@ pub(super) fn settings() -> Settings {
         uploads: None,
         services: Vec::new(),
         admins: Vec::new(),
+        sessions: SessionLimit { most: 100, ends_oldest: false },
         started: START,
     }
 }
@@ -63,6 +72,9 @@ pub(super) struct World {
     /// The record writes nothing until it is told to: `World::write`.
     pub(super) is_slow: bool,
     pub(super) unwritten: std::collections::VecDeque<(Ticket, Change)>,
+    /// As `is_slow`, of reading: `World::read`.
+    pub(super) reads_slowly: bool,
+    pub(super) unread: std::collections::VecDeque<(Ticket, Load)>,
     next: u64,
 }
 
@@ -75,14 +87,17 @@ pub(super) struct Record {
     pub(super) users: HashMap<Bare, UserRecord>,
     pub(super) messages: messages::Messages,
     pub(super) changes: Vec<Change>,
+    pub(super) loads: Vec<Load>,
     /// The newest last.
     pub(super) items: HashMap<(Bare, Box<str>), Vec<Row>>,
     pub(super) nodes: std::collections::BTreeMap<(Bare, Box<str>), Element>,
     pub(super) is_broken: bool,
+    pub(super) administered: Vec<Accounts>,
 }
 
 impl Record {
     pub(super) fn load(&mut self, load: &Load) -> Result<Loaded, RecordError> {
+        self.loads.push(load.clone());
         if self.is_broken {
             return Err(RecordError::Unavailable);
         }
@@ -110,6 +125,7 @@ impl Record {
                 )
             }
             Load::Act(_) => unreachable!("the world does it"),
+            Load::Accounts(accounts) => self.administer(accounts),
             Load::Slot { name, .. } => Loaded::Slot(Box::new(super::effect::Slot {
                 put: format!("https://up.example.org/put/{name}").into(),
                 get: format!("https://up.example.org/get/{name}").into(),
@@ -117,6 +133,27 @@ impl Record {
             })),
             Load::Rooms { .. } => Loaded::Items(Vec::new()),
             Load::Room { .. } => Loaded::Room(None),
+        })
+    }
+
+    fn administer(&mut self, accounts: &Accounts) -> Loaded {
+        self.administered.push(accounts.clone());
+        Loaded::Accounts(match accounts {
+            Accounts::Add { user, .. } if self.users.contains_key(user) => Err(NotDone::Exists),
+            Accounts::Add { password, .. } if password.0.len() < 3 => {
+                Err(NotDone::Invalid("too short".into()))
+            }
+            Accounts::Add { user, .. } => {
+                self.users.insert(user.clone(), UserRecord::default());
+                Ok(Listed::default())
+            }
+            Accounts::List { max, .. } => {
+                let mut accounts: Vec<Bare> = self.users.keys().cloned().collect();
+                accounts.sort();
+                accounts.truncate(*max as usize);
+                Ok(Listed { total: self.users.len() as u64, accounts })
+            }
+            _ => Ok(Listed::default()),
         })
     }
 
@@ -190,6 +227,8 @@ impl World {
             texts: Vec::new(),
             is_slow: false,
             unwritten: Default::default(),
+            reads_slowly: false,
+            unread: Default::default(),
             next: 0,
         }
     }
@@ -209,9 +248,7 @@ impl World {
                 Effect::Close { edge, condition } => self.closed.push((edge.connection, condition)),
                 Effect::Route(stanza) => {
                     let to = Jid::parse(stanza.attr("to").unwrap()).unwrap();
-                    let is_ours = self.host.settings().is_local(to.domain())
-                        || self.host.settings().rooms_of(to.domain()).is_some();
-                    if is_ours {
+                    if self.host.settings().is_ours(to.domain()) {
                         self.host.handle_routed(self.now, *stanza, &mut out);
                     } else {
                         self.abroad.push(*stanza);
@@ -221,6 +258,7 @@ impl World {
                     let acted = Loaded::Acted(self.host.act(self.now, &act, &mut out));
                     self.host.handle_record(self.now, ticket, Ok(acted), &mut out);
                 }
+                Effect::Load { ticket, load } if self.reads_slowly => self.unread.push_back((ticket, load)),
                 Effect::Load { ticket, load } => {
                     let loaded = self.record.load(&load);
                     self.host.handle_record(self.now, ticket, loaded, &mut out);
@@ -236,6 +274,13 @@ impl World {
             }
             todo.extend(out);
         }
+    }
+
+    /// The slow record answers the oldest question.
+    pub(super) fn read(&mut self) {
+        let (ticket, load) = self.unread.pop_front().unwrap();
+        let loaded = self.record.load(&load);
+        self.tell(|host, now, out| host.handle_record(now, ticket, loaded, out));
     }
 
     /// The slow record writes the oldest change.
@@ -365,6 +410,37 @@ fn a_record_that_cannot_be_read_ends_its_sessions() {
     let alice = world.sign_in("alice@example.org/desk");
     assert_eq!(world.closed, [(alice, "internal-server-error")]);
     assert_eq!(world.host.sessions(), 0);
+}
+
+#[test]
+fn an_account_has_so_many_sessions() {
+    for ends_oldest in [false, true] {
+        let mut world = World::new(&["alice@example.org", "bob@example.org"]);
+        let sessions = SessionLimit { most: 2, ends_oldest };
+        world.host = Host::new(Arc::new(Settings { sessions, ..settings() }), [1; 32]);
+        let first = world.sign_in("alice@example.org/1");
+        world.sign_in("alice@example.org/2");
+        world.sign_in("alice@example.org/2");
+        world.sign_in("bob@example.org/1");
+        world.closed.clear();
+        let request = BindRequest {
+            user: Jid::parse("alice@example.org").unwrap(),
+            is_anonymous: false,
+            resource: Some("3".into()),
+            tag: None,
+            inline: Vec::new(),
+        };
+        world.tell(|host, now, out| host.handle_bind(now, edge(99), &request, out));
+        if ends_oldest {
+            assert!(matches!(world.bound[&99], Bound::Session { .. }));
+            assert_eq!(world.closed, [(first, "conflict")]);
+        } else {
+            let Bound::Refused(error) = &world.bound[&99] else { panic!("{:?}", world.bound[&99]) };
+            assert_eq!(error.condition, crate::stanza::Condition::ResourceConstraint);
+            assert!(world.closed.is_empty());
+        }
+        assert_eq!(world.host.sessions(), 3);
+    }
 }
 
 #[test]

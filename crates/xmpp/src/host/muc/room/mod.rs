@@ -42,6 +42,21 @@ pub(super) enum Out {
     Destroyed,
     /// A question for the room's archive, which the asker may read.
     ReadArchive,
+    /// What was said is to go from the archive.
+    Retract(Box<Retraction>),
+}
+
+/// Of a message of that id in the archive (XEP-0424 §4, XEP-0425 §5).
+#[derive(Debug)]
+pub(super) struct Retraction {
+    pub(super) id: Box<str>,
+    /// Only one of this occupant's.
+    pub(super) whose: Option<Box<str>>,
+    /// What is in its stead, beside who it was.
+    pub(super) stone: Element,
+    /// What comes of it once the archive has it: unless that does not know the message, and the room does not either.
+    pub(super) is_known: bool,
+    pub(super) then: Vec<Out>,
 }
 
 /// One who is here, under one nickname, with one client or several.
@@ -90,6 +105,8 @@ pub(super) struct Room {
     by_user: HashMap<Bare, Vec<u64>>,
     last_occupant: u64,
     history: History,
+    /// Who may all in this room, whatever it says of him: an administrator of the server, while he asks.
+    above: Option<Bare>,
 }
 
 impl Room {
@@ -107,7 +124,12 @@ impl Room {
             by_user: HashMap::new(),
             last_occupant: 0,
             history: History::default(),
+            above: None,
         }
+    }
+
+    pub(super) fn set_above(&mut self, above: Option<Bare>) {
+        self.above = above;
     }
 
     /// A new room with its first owner, who has yet to configure it.
@@ -122,20 +144,16 @@ impl Room {
         self.occupants.is_empty()
     }
 
+    pub(super) fn occupants(&self) -> usize {
+        self.occupants.len()
+    }
+
     pub(super) fn is_persistent(&self) -> bool {
         self.config.is_persistent
     }
 
     pub(super) fn is_archived(&self) -> bool {
         self.config.is_archived()
-    }
-
-    pub(super) fn is_listed(&self) -> bool {
-        self.config.is_public && !self.is_locked
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.config.name
     }
 
     /// A stanza for the room (`to` is bare) or an occupant.
@@ -156,6 +174,9 @@ impl Room {
     }
 
     fn affiliation(&self, user: &Bare) -> Affiliation {
+        if self.above.as_ref() == Some(user) {
+            return Affiliation::Owner;
+        }
         if let Some(entry) = self.entries.get(user)
             && entry.affiliation != Affiliation::None
         {
@@ -178,10 +199,13 @@ impl Room {
     }
 
     fn standing(&self, session: &Jid) -> Standing {
-        Standing {
-            role: self.occupant_of(session).map_or(Role::None, |occupant| occupant.role),
-            affiliation: self.affiliation(&session.bare()),
-        }
+        let user = session.bare();
+        let role = match self.occupant_of(session) {
+            _ if self.above.as_ref() == Some(&user) => Role::Moderator,
+            Some(occupant) => occupant.role,
+            None => Role::None,
+        };
+        Standing { role, affiliation: self.affiliation(&user) }
     }
 
     fn standing_of(&self, occupant: &Occupant) -> Standing {
