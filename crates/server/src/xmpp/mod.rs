@@ -351,7 +351,7 @@ impl Xmpp {
                 let loaded = match found {
                     Ok(found) if found.filter(is_it).is_some() => {
                         let id = self.ask(Asked::Record { ticket });
-                        let read = XmppRead::User { user: user.as_str().into() };
+                        let read = record::read_of_user(&user);
                         return wishes.push(Wish::Read { id, read });
                     }
                     Ok(_) => Ok(host::Loaded::User(None)),

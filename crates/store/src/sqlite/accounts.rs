@@ -24,7 +24,7 @@ macro_rules! select_account {
     };
 }
 
-const DIRECT: &str = select_account!(
+pub(super) const DIRECT: &str = select_account!(
     "account JOIN domain ON domain.id = domain_id WHERE domain.name = ?1 AND account.name = ?2"
 );
 

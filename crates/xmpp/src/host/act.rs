@@ -71,7 +71,7 @@ impl Host {
 }
 
 fn is_meant(who: Online, session: &Session) -> bool {
-    let is_away = || matches!(&*show_of(session), "away" | "xa");
+    let is_away = || matches!(&*show_of(session.presence().as_ref()), "away" | "xa");
     match who {
         Online::All => true,
         Online::Active => !is_away(),
@@ -79,8 +79,7 @@ fn is_meant(who: Online, session: &Session) -> bool {
     }
 }
 
-fn show_of(session: &Session) -> Cow<'_, str> {
-    let presence = session.presence.as_deref();
+fn show_of(presence: Option<&Element>) -> Cow<'_, str> {
     presence.and_then(|presence| presence.content_of("show", ns::CLIENT)).unwrap_or_default()
 }
 
@@ -94,14 +93,14 @@ fn counted(count: usize) -> Acted {
 }
 
 fn state_of(session: &Session) -> SessionState {
-    let presence = session.presence.as_deref();
-    let client = presence.and_then(|presence| presence.get("c", ns::CAPS)?.attr("node"));
+    let presence = session.presence();
+    let client = presence.as_ref().and_then(|presence| presence.get("c", ns::CAPS)?.attr("node"));
     SessionState {
         jid: session.jid.clone(),
         began: session.began,
         edge: session.edge,
-        priority: presence.map(|_| session.priority),
-        show: show_of(session).into(),
+        priority: presence.as_ref().map(|_| session.priority),
+        show: show_of(presence.as_ref()).into(),
         client: client.unwrap_or_default().into(),
         is_resumable: session.sm.as_deref().is_some_and(super::sm::Sm::is_resumable),
     }

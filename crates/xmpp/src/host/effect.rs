@@ -223,6 +223,8 @@ pub struct UserRecord {
     pub last_seen: Option<(Instant, Box<str>)>,
     /// Messages that wait.
     pub offline: u32,
+    /// Of `user::NODES`, those that have an item, with the newest.
+    pub items: Vec<(Box<str>, Element)>,
 }
 
 #[derive(Clone, Debug, PartialEq)]

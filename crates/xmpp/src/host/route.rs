@@ -44,8 +44,11 @@ impl Host {
         }
         let key = self.sessions.insert(Session::new(now, jid.clone(), edge, request.is_anonymous));
         self.by_edge.insert(edge, key);
-        self.user(now, jid.bare(), out).sessions.push(key);
-        self.load_avatar(&jid.bare(), out);
+        let user = self.user(now, jid.bare(), out);
+        user.sessions.push(key);
+        if !matches!(user.record, Record::Loading(_)) {
+            self.load_avatar(&jid.bare(), out);
+        }
         let inline = request.inline.iter().filter_map(|child| self.inline(now, key, child, out)).collect();
         if request.is_bind2 {
             let agent = request.agent.as_ref().and_then(|agent| agent.id.as_deref());
@@ -86,25 +89,23 @@ impl Host {
         let rested = if known { None } else { self.wake(now, &bare) };
         if !known && rested.is_none() {
             let asked = bare.clone();
-            self.load_preferences(&bare, out, move |host, now, is_read, out| {
-                if !is_read {
-                    return host.user_loaded(now, &asked, None, out);
-                }
-                host.load(Load::User { user: asked.clone() }, out, move |host, now, result, out| {
-                    host.user_loaded(now, &asked, result.ok(), out);
-                });
+            self.load(Load::User { user: bare.clone() }, out, move |host, now, result, out| {
+                host.user_loaded(now, &asked, result.ok(), out);
             });
         }
         let is_stored = rested.is_some();
         let record = rested.unwrap_or_else(|| Record::Loading(Vec::new()));
-        self.users.entry(bare).or_insert_with(|| User { sessions: Vec::new(), record, is_stored })
+        let fresh = || User { sessions: Vec::with_capacity(1), record, is_stored };
+        self.users.entry(bare).or_insert_with(fresh)
     }
 
     fn user_loaded(&mut self, now: Instant, bare: &Bare, loaded: Option<Loaded>, out: &mut Outbox) {
         let Some(user) = self.users.get_mut(bare) else { return };
+        let mut items = Vec::new();
         let record = match loaded {
-            Some(Loaded::User(Some(record))) => {
+            Some(Loaded::User(Some(mut record))) => {
                 user.is_stored = true;
+                items = std::mem::take(&mut record.items);
                 Record::Ready(record)
             }
             Some(Loaded::User(None))
@@ -123,6 +124,9 @@ impl Host {
         let Record::Loading(waiting) = std::mem::replace(&mut user.record, record) else { return };
         // The first must not take the record away from the others.
         self.settling.push(bare.clone());
+        let newest = |node: &str| items.iter().find(|(known, _)| **known == *node).map(|(_, item)| item);
+        self.preferences_loaded(bare, newest(super::archive::PREFERENCES));
+        self.avatar_loaded(bare, newest(ns::VCARD_UPDATE));
         for waiting in waiting {
             match waiting {
                 Waiting::FromSession(key, stanza) => self.session_says(now, key, *stanza, out),

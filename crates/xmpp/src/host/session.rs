@@ -4,6 +4,7 @@ use stdx::Instant;
 
 use super::effect::Edge;
 use super::sm::Sm;
+use crate::xml::Packed;
 use crate::{Element, Jid};
 
 pub struct Session {
@@ -13,7 +14,7 @@ pub struct Session {
     pub(super) edge: Option<Edge>,
     pub(super) sleeps_until: Option<Instant>,
     /// What it last broadcast; `None`: it is not available.
-    pub(super) presence: Option<Box<Element>>,
+    pub(super) presence: Option<Packed>,
     pub(super) priority: i8,
     /// It asked for the roster and is told of changes.
     pub(super) is_interested: bool,
@@ -58,6 +59,11 @@ impl Session {
             waits: None,
             takes_offline: false,
         }
+    }
+
+    /// What it last broadcast.
+    pub(super) fn presence(&self) -> Option<Element> {
+        self.presence.as_ref()?.unpack()
     }
 
     pub fn is_available(&self) -> bool {

@@ -110,7 +110,14 @@ impl Record {
             Load::User { user } => {
                 let record = self.users.get(user).cloned().map(Box::new);
                 let waiting = self.messages.offline.iter().filter(|(of, ..)| of == user).count();
-                Loaded::User(record.map(|record| Box::new(UserRecord { offline: waiting as u32, ..*record })))
+                let items = super::user::NODES.iter().filter_map(|node| {
+                    let items = self.items.get(&(user.clone(), (*node).into()))?;
+                    Some(((*node).into(), items.last()?.2.clone()))
+                });
+                let items = items.collect();
+                Loaded::User(
+                    record.map(|record| Box::new(UserRecord { offline: waiting as u32, items, ..*record })),
+                )
             }
             Load::Offline { .. } | Load::Archive { .. } => self.messages.load(load),
             Load::Items { owner, node } => {
