@@ -16,6 +16,15 @@ impl Prefixes {
         Prefixes(vec![("".into(), Cow::Borrowed(ns))])
     }
 
+    /// What was declared as one namespace is read as another.
+    #[must_use]
+    pub fn reading(mut self, namespace: &str, other: &'static str) -> Prefixes {
+        for (_, ns) in self.0.iter_mut().filter(|(_, ns)| ns == namespace) {
+            *ns = Cow::Borrowed(other);
+        }
+        self
+    }
+
     fn find(&self, prefix: &str) -> Option<&Name> {
         self.0.iter().rev().find(|(known, _)| **known == *prefix).map(|(_, ns)| ns)
     }

@@ -1,0 +1,1 @@
+//! Two servers and a wire between them.
