@@ -160,6 +160,10 @@ impl Incoming {
         self.state = State::Open;
         let features = self.features(demands);
         self.line.write(&features, &mut out.bytes);
+        if let Some(remote) = self.certified.clone() {
+            // Only now: nothing goes back before the stream has begun anew.
+            self.pair(Pair { local: self.local.clone(), remote }, Proof::Certificate, out);
+        }
     }
 
     /// Of the server that calls, as far as it has said who it is.
@@ -269,10 +273,9 @@ impl Incoming {
         }
         self.line.write(&Element::new("success", ns::SASL), &mut out.bytes);
         self.remote = Some(name.clone());
-        self.certified = Some(name.clone());
+        self.certified = Some(name);
         self.line.restart();
         self.state = State::Opening;
-        self.pair(Pair { local: self.local.clone(), remote: name }, Proof::Certificate, out);
     }
 
     fn refuse_auth(&mut self, condition: &'static str, out: &mut Out) {
@@ -301,15 +304,15 @@ impl Incoming {
             return self.fail(("invalid-from", "an answer to no question"), out);
         }
         let pair = Pair { local, remote };
+        if self.asked.iter().any(|question| question.pair == pair) {
+            return;
+        }
         match self.judge(&pair) {
             Ok(Some(proof)) => {
                 self.pair(pair.clone(), proof, out);
                 self.answer(&pair, Verdict::Valid, out);
             }
             Ok(None) => {
-                if self.asked.iter().any(|question| question.pair == pair) {
-                    return;
-                }
                 let question = Question { pair, id: self.id.clone(), key: element.content().trim().into() };
                 self.asked.push(question.clone());
                 out.said.push(Said::Ask(question));
