@@ -2,10 +2,11 @@
 //! shard has open hangs on its one `Io`.
 
 mod counters;
-mod dns;
+pub(crate) mod dns;
 mod flow;
 pub(crate) mod handshake;
 mod io;
+pub(crate) mod peers;
 mod settings;
 pub(crate) mod stream;
 mod stun;

@@ -56,8 +56,8 @@ pub(super) struct Dial {
     pub(super) was_ready: bool,
     /// Domains of ours that may speak.
     pub(super) speaking: Vec<Box<str>>,
-    /// This is not the last of the server's addresses.
-    pub(super) has_more: bool,
+    /// How many of the server's addresses were tried, when there are more.
+    pub(super) next: Option<usize>,
     /// When it began, when something was wanted last, and when something was said last.
     pub(super) since: Instant,
     pub(super) asked: Instant,
@@ -74,7 +74,7 @@ impl Dial {
             is_connected: false,
             was_ready: false,
             speaking: Vec::new(),
-            has_more: false,
+            next: None,
             since: now,
             asked: now,
             used: now,
@@ -104,15 +104,14 @@ impl Dial {
     /// After it broke: what is still wanted, when another connection may go better.
     pub(super) fn again(&mut self) -> Option<Wish> {
         let was_refused = self.stream.was_refused_external() && !self.wish.avoid_external;
-        let has_other = self.has_more && !self.was_ready;
+        let other = self.next.filter(|_| !self.was_ready && !was_refused);
         // It was fine, and ended as we began to want more of it: the other side found it idle, perhaps.
         let was_fine = self.was_ready && !self.wish.is_second;
-        if self.wish.is_empty() || !(was_refused || has_other || was_fine) {
+        if self.wish.is_empty() || !(was_refused || other.is_some() || was_fine) {
             return None;
         }
         let before = self.wish.take();
-        let (tried, random) =
-            if has_other && !was_refused { (before.tried + 1, before.random) } else { (0, 0) };
+        let (tried, random) = other.map_or((0, 0), |tried| (tried, before.random));
         Some(Wish {
             tried,
             random,

@@ -168,16 +168,16 @@ impl Keeper {
         self.dials.insert(number, dial);
     }
 
-    /// `has_more`: there are other addresses to try.
+    /// `next`: how many addresses were tried, when there are more.
     pub(super) fn handle_connected(
         &mut self,
         now: Instant,
         number: u64,
-        (security, has_more): (Security, bool),
+        (security, next): (Security, Option<usize>),
         out: &mut Vec<Effect>,
     ) {
         if let Some(dial) = self.dials.get_mut(&number) {
-            (dial.is_connected, dial.has_more, dial.asked, dial.used) = (true, has_more, now, now);
+            (dial.is_connected, dial.next, dial.asked, dial.used) = (true, next, now, now);
         }
         self.with(now, number, out, |dial, out| dial.stream.handle_connected(security, out));
     }
@@ -489,7 +489,7 @@ impl Keeper {
         for number in numbers {
             if let Some(dial) = self.dials.get_mut(&number) {
                 // Nothing follows it.
-                (dial.wish.is_second, dial.has_more, dial.wish.avoid_external) = (true, false, true);
+                (dial.wish.is_second, dial.next, dial.wish.avoid_external) = (true, None, true);
             }
             let failure = Failure::new(Condition::RemoteServerTimeout, "this server is shutting down");
             self.hang_up(now, number, Some(failure), out);

@@ -113,16 +113,16 @@ impl Servers {
         number
     }
 
-    /// What `Effect::Connect` wanted. `has_more`: there are other addresses to try if this one does not do.
+    /// What `Effect::Connect` wanted. `next`: how many addresses were tried, when there are more if this one does not do.
     pub fn handle_connected(
         &mut self,
         now: Instant,
         number: u64,
         security: Security,
-        has_more: bool,
+        next: Option<usize>,
         out: &mut Vec<Effect>,
     ) {
-        self.keeper.handle_connected(now, number, (security, has_more), out);
+        self.keeper.handle_connected(now, number, (security, next), out);
     }
 
     /// The handshake that `Effect::StartTls` wanted is done.

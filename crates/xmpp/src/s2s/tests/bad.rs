@@ -276,7 +276,7 @@ fn a_server_that_talks_back_without_being_asked_is_closed() {
         let shard = owner("evil.test");
         let number = 3;
         let security = Security::default();
-        world.tell(0, shard, |servers, now, out| servers.handle_connected(now, number, security, false, out));
+        world.tell(0, shard, |servers, now, out| servers.handle_connected(now, number, security, None, out));
         let text = format!(
             "<stream:stream xmlns='jabber:server' xmlns:db='jabber:server:dialback' id='i' \
              xmlns:stream='http://etherx.jabber.org/streams' version='1.0'>{answer}"

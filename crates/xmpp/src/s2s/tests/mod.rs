@@ -196,7 +196,7 @@ impl World {
                 let ends = vec![(node, shard, number), (other, there, accepted)];
                 self.wires.push(Wire { ends, ..Wire::default() });
                 self.tell(node, shard, |servers, now, out| {
-                    servers.handle_connected(now, number, Security::default(), false, out);
+                    servers.handle_connected(now, number, Security::default(), None, out);
                 });
             }
             Some(Place::Silent) => {}
