@@ -1,6 +1,7 @@
 //! `belfry.toml`: parsed whole into small typed structs, before any port is bound. Mistakes name file, line,
 //! column and what was expected, all of them at once. Users, numbers and routes are data and not here.
 
+mod federation;
 mod mistake;
 mod reader;
 mod reference;
@@ -13,6 +14,7 @@ mod xmpp;
 
 use std::path::{Path, PathBuf};
 
+pub use federation::Federation;
 pub use mistake::{ConfigError, Mistake};
 pub use reference::reference;
 pub use sections::{Calls, Http, Limits, Log, LogFormat, Rest, Routes, Server, Sip, Tls};
@@ -38,6 +40,7 @@ pub struct Config {
     pub limits: Limits,
     pub voice: Voice,
     pub xmpp: Xmpp,
+    pub federation: Federation,
 }
 
 /// Used when no file is named and it is there.
@@ -104,6 +107,7 @@ impl Config {
             ("limits", self.limits != new.limits),
             ("voice", self.voice != new.voice),
             ("xmpp", self.xmpp != new.xmpp),
+            ("xmpp.federation.listen", self.federation.listen != new.federation.listen),
         ];
         differ.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
     }
@@ -131,6 +135,7 @@ impl Config {
             limits: old.limits,
             voice: old.voice,
             xmpp: old.xmpp,
+            federation: Federation { listen: old.federation.listen, ..self.federation },
             ..self
         }
     }
@@ -153,6 +158,7 @@ impl Default for Config {
 
 fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<KeyDoc>) {
     let mut reader = Reader::new(text, folder);
+    reader.detach("xmpp", "federation", "xmpp.federation");
     let config = Config {
         file: None,
         server: Server::read(&mut reader),
@@ -166,6 +172,7 @@ fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<Key
         limits: Limits::read(&mut reader),
         voice: Voice::read(&mut reader),
         xmpp: Xmpp::read(&mut reader),
+        federation: Federation::read(&mut reader),
     };
     let (mistakes, reference) = reader.finish();
     (config, mistakes, reference)

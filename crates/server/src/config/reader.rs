@@ -48,6 +48,15 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Makes a section of its own of the one inside another, `[outer.inner]`, under both names.
+    pub(super) fn detach(&mut self, outer: &str, inner: &str, name: &'static str) {
+        let Some(outer) = self.root.get_mut(outer) else { return };
+        let DeValue::Table(table) = outer.get_mut() else { return };
+        if let Some((key, value)) = table.remove_entry(inner) {
+            self.root.insert(Spanned::new(key.span(), name.into()), value);
+        }
+    }
+
     pub(super) fn section<'r>(&'r mut self, name: &'static str) -> Section<'r, 'a> {
         self.sections.push(name);
         let found = self.root.remove(name);

@@ -84,6 +84,9 @@ pub struct ShardCounters {
     pub voice_recordings: u64,
     pub xmpp_connections: u64,
     pub xmpp_sessions: u64,
+    pub xmpp_servers_out: u64,
+    pub xmpp_servers_in: u64,
+    pub xmpp_servers_waiting: u64,
 
     // Since the start.
     pub calls_started: u64,
@@ -139,6 +142,16 @@ pub struct ShardCounters {
     pub xmpp_overflows: u64,
     pub xmpp_timeouts: u64,
     pub xmpp_stream_errors: u64,
+    pub xmpp_servers_connections_out: u64,
+    pub xmpp_servers_connections_in: u64,
+    pub xmpp_servers_connections_refused: u64,
+    pub xmpp_servers_handshake_failures: u64,
+    pub xmpp_servers_failures: u64,
+    pub xmpp_servers_refused: u64,
+    pub xmpp_servers_stanzas_in: u64,
+    pub xmpp_servers_stanzas_out: u64,
+    pub xmpp_servers_returned: u64,
+    pub xmpp_servers_stream_errors: u64,
     pub media_packets_in: u64,
     pub media_packets_out: u64,
     pub media_packets_dropped: u64,
@@ -244,6 +257,20 @@ impl ShardCounters {
         self.xmpp_overflows = xmpp.overflows;
         self.xmpp_timeouts = xmpp.timeouts;
         self.xmpp_stream_errors = xmpp.faults;
+        let servers = &xmpp.servers;
+        self.xmpp_servers_out = servers.outgoing;
+        self.xmpp_servers_in = servers.incoming;
+        self.xmpp_servers_waiting = servers.waiting;
+        self.xmpp_servers_connections_out = servers.outgoing_total;
+        self.xmpp_servers_connections_in = servers.incoming_total;
+        self.xmpp_servers_connections_refused = xmpp.server_connections_refused;
+        self.xmpp_servers_handshake_failures = xmpp.server_handshake_failures;
+        self.xmpp_servers_failures = servers.failures;
+        self.xmpp_servers_refused = servers.refused;
+        self.xmpp_servers_stanzas_in = servers.stanzas_in;
+        self.xmpp_servers_stanzas_out = servers.stanzas_out;
+        self.xmpp_servers_returned = servers.returned;
+        self.xmpp_servers_stream_errors = servers.faults;
         self
     }
 

@@ -77,7 +77,8 @@ impl Questions {
         if let Some(resolver) = &self.resolver {
             return Ok(Rc::clone(resolver));
         }
-        let made = resolver(&settings.nameservers, settings.dns_timeout).inspect_err(|error| tracing::warn!(%error, "no DNS"));
+        let made = resolver(&settings.nameservers, settings.dns_timeout)
+            .inspect_err(|error| tracing::warn!(%error, "no DNS"));
         let resolver = Rc::new(made.map_err(|_| DnsFault::Failed)?);
         self.resolver = Some(Rc::clone(&resolver));
         Ok(resolver)

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
-use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
 use rustls::{
@@ -84,8 +86,9 @@ impl Peers {
         let as_server = ParsedCertificate::try_from(own).and_then(|own| {
             verify_server_cert_signed_by_trust_anchor(&own, &self.roots, others, now, self.algorithms.all)
         });
-        let as_client =
-            || self.clients.as_ref().is_some_and(|clients| clients.verify_client_cert(own, others, now).is_ok());
+        let as_client = || {
+            self.clients.as_ref().is_some_and(|clients| clients.verify_client_cert(own, others, now).is_ok())
+        };
         as_server.is_ok() || as_client()
     }
 }

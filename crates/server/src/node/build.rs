@@ -166,7 +166,7 @@ pub(crate) fn routers(shared: &Shared, reader: &mut dyn Reader, now: Instant) ->
 
 /// Says so when another process is there, before half the traffic goes to each.
 pub(crate) fn check_addresses(config: &Config) -> Result<()> {
-    for listener in config.sip.listen.iter().chain(&config.xmpp.listen) {
+    for listener in config.sip.listen.iter().chain(&config.xmpp.listen).chain(&config.federation.listen) {
         Io::check_free(listener)?;
     }
     Ok(())
@@ -264,7 +264,7 @@ pub(crate) fn start_shard(
         outlets: node.outlets.clone(),
         board: Arc::clone(&node.board),
         voice: voice(node, number)?,
-        xmpp: xmpp::settings(shared, node.tls.clone())?,
+        xmpp: xmpp::settings(shared, node.tls.clone(), node.clock)?,
         traces: node.traces.clone(),
     };
     let net = net_settings(&shared.config, node.tls.clone());

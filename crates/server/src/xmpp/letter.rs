@@ -47,4 +47,7 @@ pub enum XmppLetter {
 
     /// To the host that owns `to`.
     Routed(Box<Element>),
+
+    /// Between what shards have of other servers.
+    Servers(Box<::xmpp::s2s::Letter>),
 }

@@ -4,9 +4,9 @@
 //! What it asks of the record and of the account cache becomes a [`Wish`], which the shard grants; its answer comes
 //! back by the wish's number.
 
-mod federation;
 mod letter;
 mod record;
+pub(crate) mod servers;
 pub(crate) mod sign_in;
 pub(crate) mod streams;
 mod work;
@@ -14,6 +14,7 @@ mod work;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use stdx::Instant;
 use stdx::rate::Limiter;
@@ -24,6 +25,7 @@ use xmpp::host::{self, Host};
 use xmpp::sasl::{Find, Known, Secret};
 
 pub use letter::XmppLetter;
+pub use servers::Route as ServerRoute;
 pub(crate) use sign_in::make_keys;
 use streams::{Event, Streams};
 
@@ -31,6 +33,8 @@ use streams::{Event, Streams};
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) streams: streams::Settings,
+    /// `None`: other servers are not spoken with.
+    pub(crate) servers: Option<servers::Settings>,
     pub(crate) host: Arc<host::Settings>,
     pub(crate) seed: [u8; 32],
 }
@@ -38,6 +42,7 @@ pub(crate) struct Settings {
 /// What a reload may change.
 #[derive(Clone, Debug)]
 pub(crate) struct Reload {
+    pub(crate) servers: Option<servers::Reload>,
     pub(crate) stream: Arc<::xmpp::c2s::Settings>,
     pub(crate) host: Arc<host::Settings>,
 }
@@ -97,11 +102,16 @@ pub struct XmppCounts {
     pub overflows: u64,
     pub timeouts: u64,
     pub faults: u64,
+    /// Other servers.
+    pub servers: ::xmpp::s2s::Counts,
+    pub server_connections_refused: u64,
+    pub server_handshake_failures: u64,
 }
 
 /// XMPP of one shard, on its thread.
 pub(crate) struct Xmpp {
     pub(crate) streams: Streams,
+    pub(crate) servers: Option<servers::Servers>,
     host: Host,
     shard: u16,
     shards: u16,
@@ -134,8 +144,10 @@ impl Xmpp {
         for listener in &listen {
             streams.bind(listener)?;
         }
+        let servers = settings.servers.map(|settings| servers::Servers::new(settings, shard)).transpose()?;
         Ok(Xmpp {
             streams,
+            servers,
             host: Host::new(settings.host, settings.seed),
             shard,
             shards,
@@ -157,10 +169,37 @@ impl Xmpp {
     pub(crate) fn reload(&mut self, reload: Reload) {
         self.streams.reload(reload.stream);
         self.host.reload(reload.host);
+        if let (Some(servers), Some(reload)) = (&mut self.servers, reload.servers) {
+            servers.reload(reload);
+        }
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.host.deadline()
+        let servers = self.servers.as_ref().and_then(servers::Servers::deadline);
+        [self.host.deadline(), servers].into_iter().flatten().min()
+    }
+
+    /// Ready when a connection has something for the shard.
+    pub(crate) fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let servers = self.servers.as_ref().is_some_and(|servers| servers.poll_ready(cx).is_ready());
+        let streams = self.streams.poll_ready(cx).is_ready();
+        if servers || streams { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Nobody new.
+    pub(crate) fn stop_accepting(&mut self) {
+        self.streams.stop_accepting();
+        if let Some(servers) = &mut self.servers {
+            servers.stop_accepting();
+        }
+    }
+
+    /// Tells everybody who is connected that the node ends, and waits a moment for them to read it.
+    pub(crate) async fn close_all(&mut self) {
+        self.streams.close_all("system-shutdown").await;
+        if let Some(servers) = &mut self.servers {
+            servers.close_all().await;
+        }
     }
 
     /// What clients asked since the last turn, and what is due.
@@ -175,7 +214,7 @@ impl Xmpp {
         if self.host.deadline().is_some_and(|deadline| deadline <= now) {
             self.tell_host(now, wishes, |host, out| host.expire(now, out));
         }
-        count
+        count + self.turn_servers(now, wishes)
     }
 
     fn ask(&mut self, asked: Asked) -> u64 {
@@ -291,11 +330,13 @@ impl Xmpp {
     }
 
     pub(crate) fn take_panics(&mut self) -> u64 {
-        std::mem::take(&mut self.panics) + self.streams.take_panics()
+        let servers = self.servers.as_mut().map_or(0, servers::Servers::take_panics);
+        std::mem::take(&mut self.panics) + self.streams.take_panics() + servers
     }
 
     pub(crate) fn counts(&self) -> XmppCounts {
         let streams = self.streams.counters();
+        let (servers, wires) = self.servers.as_ref().map(servers::Servers::counts).unwrap_or_default();
         XmppCounts {
             connections: streams.open,
             sessions: self.host.sessions() as u64,
@@ -309,6 +350,9 @@ impl Xmpp {
             overflows: streams.overflows,
             timeouts: streams.timeouts,
             faults: streams.faults,
+            servers,
+            server_connections_refused: wires.refused,
+            server_handshake_failures: wires.handshake_failures,
         }
     }
 }
