@@ -55,7 +55,7 @@ impl Default for Authority {
 }
 
 /// One that nobody vouches for.
-pub fn self_signed(folder: &Path, domain: &str) -> Certified {
+pub(crate) fn self_signed(folder: &Path, domain: &str) -> Certified {
     let path = |kind: &str| folder.join(format!("{domain}.{kind}"));
     let made = Certified { certificate: path("pem"), key: path("key") };
     request(&made, domain, &["-addext", &names_of(domain)]);

@@ -3,4 +3,5 @@
 mod bounds;
 mod chat;
 mod client;
+mod servers;
 mod sign_in;
