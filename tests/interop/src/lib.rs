@@ -27,7 +27,7 @@ pub use node::Node;
 pub use peer::Peer;
 pub use prosody::Prosody;
 pub use sipp::{Account, Sipp};
-pub use slixmpp::chat_with_slixmpp;
+pub use slixmpp::{chat_with_slixmpp, meet_with_slixmpp};
 pub use tls::options_over_tls;
 pub use twilio::{document_at, drive_with_twilio};
 pub use wait::{free_port, lines_in, wait_for_sip, wait_until};

@@ -117,8 +117,10 @@ fn users_of_two_nodes_chat_over_direct_tls() {
 fn contacts_and_rooms_are_on_either_node() {
     let both = Both::start("tcp", "");
     let (mut alice, mut bob) = both.clients();
-    alice.say("<presence xmlns='jabber:client'/>");
-    bob.say("<presence xmlns='jabber:client'/>");
+    for client in [&mut alice, &mut bob] {
+        client.say("<iq xmlns='jabber:client' type='get' id='r'><query xmlns='jabber:iq:roster'/></iq>");
+        client.say("<presence xmlns='jabber:client'/>");
+    }
     alice.say("<presence xmlns='jabber:client' type='subscribe' to='bob@two.test'/>");
     let presence_of = |client: &mut Client, from: &str, kind: Option<&str>| loop {
         let heard = client.hear();

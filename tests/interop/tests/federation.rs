@@ -1,0 +1,94 @@
+//! Other chat servers that are not ours: users meet across, contacts, rooms on either side.
+
+use std::path::PathBuf;
+
+use interop::{Authority, DOMAIN, Ejabberd, Node, Prosody, free_port, meet_with_slixmpp};
+
+/// Our node, and where clients connect.
+struct Ours {
+    node: Node,
+    client: u16,
+    /// That clients have to trust.
+    certificate: PathBuf,
+}
+
+/// alice's server. `peer` and its rooms are at that port.
+fn ours(server: u16, peer: (&str, u16), authority: Option<&Authority>) -> Ours {
+    let client = free_port();
+    let (domain, port) = peer;
+    let mut sections = format!(
+        "[xmpp]\nlisten = [\"tcp:127.0.0.1:{client}\"]\n\
+         [xmpp.federation]\nlisten = [\"tcp:127.0.0.1:{server}\"]\n\
+         routes = [\"{domain}=127.0.0.1:{port}\", \"*.{domain}=127.0.0.1:{port}\"]\n"
+    );
+    let mut certificate = None;
+    if let Some(authority) = authority {
+        let own = authority.certify(DOMAIN);
+        sections += &format!(
+            "require_certificate = true\n[tls]\ncertificate = {:?}\nkey = {:?}\nca = {:?}\n",
+            own.certificate,
+            own.key,
+            authority.certificate()
+        );
+        certificate = Some(authority.certificate());
+    }
+    let node = Node::prepare().with_sections(&sections).with_account("alice", "secret").started();
+    let certificate = certificate.unwrap_or_else(|| node.certificate());
+    Ours { node, client, certificate }
+}
+
+impl Ours {
+    fn meet(&self, port: u16, user: &str, tail: impl Fn() -> String) {
+        let alice = format!("alice@{DOMAIN}");
+        let met = meet_with_slixmpp(&self.certificate, (self.client, &alice), (port, user));
+        if let Err(output) = met {
+            panic!("{output}\n{}\n{}", self.node.tail(), tail());
+        }
+    }
+
+    /// How often a line of the node's log has that.
+    #[track_caller]
+    fn has_said(&self, words: &[&str]) {
+        let log = self.node.tail();
+        let is_there = log.lines().any(|line| words.iter().all(|word| line.contains(word)));
+        assert!(is_there, "no line with {words:?}:\n{log}");
+    }
+}
+
+#[test]
+fn users_meet_users_of_prosody_by_dialback() {
+    let server = free_port();
+    let prosody = Prosody::start("prosody.test", &["bob"], server, None);
+    let ours = ours(server, ("prosody.test", prosody.server), None);
+    ours.meet(prosody.client, "bob@prosody.test", || prosody.tail());
+    ours.has_said(&["connected to another server", "Dialback", "encrypted=true"]);
+}
+
+#[test]
+fn users_meet_users_of_prosody_by_certificate() {
+    let (server, authority) = (free_port(), Authority::new());
+    let prosody = Prosody::start("prosody.test", &["bob"], server, Some(&authority));
+    let ours = ours(server, ("prosody.test", prosody.server), Some(&authority));
+    ours.meet(prosody.client, "bob@prosody.test", || prosody.tail());
+    ours.has_said(&["connected to another server", "Certificate", "encrypted=true"]);
+}
+
+#[test]
+fn users_meet_users_of_ejabberd_by_dialback() {
+    let server = free_port();
+    let names = [DOMAIN, &format!("conference.{DOMAIN}")];
+    let ejabberd = Ejabberd::start("ejabberd.test", &["bob"], (server, &names), None);
+    let ours = ours(server, ("ejabberd.test", ejabberd.server), None);
+    ours.meet(ejabberd.client, "bob@ejabberd.test", || ejabberd.tail());
+    ours.has_said(&["connected to another server", "Dialback", "encrypted=true"]);
+}
+
+#[test]
+fn users_meet_users_of_ejabberd_by_certificate() {
+    let (server, authority) = (free_port(), Authority::new());
+    let names = [DOMAIN, &format!("conference.{DOMAIN}")];
+    let ejabberd = Ejabberd::start("ejabberd.test", &["bob"], (server, &names), Some(&authority));
+    let ours = ours(server, ("ejabberd.test", ejabberd.server), Some(&authority));
+    ours.meet(ejabberd.client, "bob@ejabberd.test", || ejabberd.tail());
+    ours.has_said(&["connected to another server", "Certificate", "encrypted=true"]);
+}
