@@ -7,6 +7,7 @@ use std::path::Path;
 use tempfile::TempDir;
 
 use crate::certificates::{Authority, self_signed};
+use crate::dns::Dns;
 use crate::peer::Peer;
 use crate::prosody::{fill, wait_for_port};
 use crate::wait::free_port;
@@ -18,17 +19,14 @@ pub struct Ejabberd {
     pub server: u16,
     peer: Peer,
     folder: TempDir,
+    _dns: Dns,
 }
 
 impl Ejabberd {
-    /// Serves `domain` and its rooms with these accounts, whose password is `secret`. All domains of `others` are at
+    /// Serves `domain` and its rooms with these accounts, whose password is `secret`. All other servers are at
     /// 127.0.0.1:`peers`. With an authority it has a certificate of it, and lets in only who has one too.
-    pub fn start(
-        domain: &str,
-        users: &[&str],
-        (peers, others): (u16, &[&str]),
-        authority: Option<&Authority>,
-    ) -> Ejabberd {
+    pub fn start(domain: &str, users: &[&str], peers: u16, authority: Option<&Authority>) -> Ejabberd {
+        let dns = Dns::start(peers);
         let folder = TempDir::new().expect("a temporary folder");
         let place = folder.path();
         let (client, server) = (free_port(), free_port());
@@ -44,14 +42,13 @@ impl Ejabberd {
         let filled = [
             ("CLIENT", client.to_string()),
             ("SERVER", server.to_string()),
-            ("PEERS", peers.to_string()),
             ("DOMAIN", domain.to_owned()),
             ("AUTHORITY", trusted.display().to_string()),
             ("CERTIFICATE", certificate.display().to_string()),
         ];
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("ejabberd/ejabberd.yml");
         let config = fill(&source, &place.join("ejabberd.yml"), &filled);
-        std::fs::write(place.join("inetrc"), names(others)).expect("the test's folder is writable");
+        std::fs::write(place.join("inetrc"), asks(&dns)).expect("the test's folder is writable");
         let register: String = users
             .iter()
             .map(|user| {
@@ -74,7 +71,7 @@ impl Ejabberd {
         let peer = Peer::start("erl", "env", &arguments, place);
         wait_for_port(client, &peer);
         wait_for_port(server, &peer);
-        Ejabberd { client, server, peer, folder }
+        Ejabberd { client, server, peer, folder, _dns: dns }
     }
 
     /// The end of what it printed and logged.
@@ -85,8 +82,7 @@ impl Ejabberd {
     }
 }
 
-/// Where Erlang finds these names: no DNS is asked.
-fn names(others: &[&str]) -> String {
-    let hosts = others.iter().map(|name| format!("{{host, {{127,0,0,1}}, [\"{name}\"]}}.\n"));
-    hosts.chain(["{lookup, [file]}.\n".to_owned()]).collect()
+/// The test's DNS and no other.
+fn asks(dns: &Dns) -> String {
+    format!("{{resolv_conf, \"\"}}.\n{{nameserver, {{127,0,0,1}}, {}}}.\n{{lookup, [dns]}}.\n", dns.port)
 }

@@ -7,6 +7,7 @@
 mod baresip;
 mod certificates;
 pub mod compare;
+mod dns;
 mod ejabberd;
 mod kamailio;
 mod node;
@@ -21,6 +22,7 @@ mod wait;
 
 pub use baresip::Baresip;
 pub use certificates::{Authority, Certified};
+pub use dns::Dns;
 pub use ejabberd::Ejabberd;
 pub use kamailio::Kamailio;
 pub use node::Node;
