@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
+use interop::Dns;
 use server::clock::Clock;
 use server::node::Node;
 use sip::transport::Transport::Tls;
@@ -26,7 +27,12 @@ fn free_port() -> u16 {
 
 /// A node that serves `domain` for `user`; `federation` is that section.
 fn place(domain: &str, user: &str, federation: &str) -> Place {
-    let place = Place::new("").with_xmpp("");
+    place_with("", domain, user, federation)
+}
+
+/// As [`place`]; `sip` is for that section.
+fn place_with(sip: &str, domain: &str, user: &str, federation: &str) -> Place {
+    let place = Place::new(sip).with_xmpp("");
     let file = place.path("belfry.toml");
     let text = std::fs::read_to_string(&file).unwrap().replace("example.test", domain);
     std::fs::write(file, format!("{text}\n[xmpp.federation]\n{federation}\n")).unwrap();
@@ -56,6 +62,10 @@ impl Both {
             )
         };
         let places = [place(ONE, "alice", &section(0, TWO, more)), place(TWO, "bob", &section(1, ONE, ""))];
+        Both::of(places)
+    }
+
+    fn of(places: [Place; 2]) -> Both {
         let nodes = [places[0].start(), places[1].start()];
         Both { places, nodes }
     }
@@ -110,6 +120,41 @@ fn users_of_two_nodes_chat_after_starttls() {
 fn users_of_two_nodes_chat_over_direct_tls() {
     let both = Both::start("tls", "");
     chat(&both);
+    both.stop();
+}
+
+#[test]
+fn servers_find_each_other_by_dns() {
+    let ports = [free_port(), free_port()];
+    let names = [Dns::start(ports[1]), Dns::start(ports[0])];
+    let made = |own: usize, domain: &str, user: &str| {
+        let sip = format!("nameservers = [\"127.0.0.1:{}\"]", names[own].port);
+        place_with(&sip, domain, user, &format!("listen = [\"tcp:127.0.0.1:{}\"]", ports[own]))
+    };
+    let both = Both::of([made(0, ONE, "alice"), made(1, TWO, "bob")]);
+    chat(&both);
+    both.stop();
+}
+
+#[test]
+fn a_reload_changes_with_whom_is_spoken() {
+    let mut both = Both::start("tcp", "");
+    let (mut alice, mut bob) = both.clients();
+    bob.message("alice@one.test/a", "hello");
+    hears(&mut alice, "hello");
+    let file = both.places[0].path("belfry.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, format!("{text}\nblock = [\"two.test\"]\n")).unwrap();
+    both.nodes[0].reconfigure(both.places[0].config()).unwrap();
+    until("the streams are closed", || {
+        (sum(&both.nodes[0], |s| s.xmpp.servers.incoming + s.xmpp.servers.outgoing) == 0).then_some(())
+    });
+    alice.message("bob@two.test/b", "hello");
+    assert!(alice.hear().to_string().contains("not-allowed"));
+    std::fs::write(&file, text).unwrap();
+    both.nodes[0].reconfigure(both.places[0].config()).unwrap();
+    alice.message("bob@two.test/b", "again");
+    hears(&mut bob, "again");
     both.stop();
 }
 
