@@ -175,3 +175,53 @@ impl Value for ServerRoute {
         format!("\"{}={way}{}:{}\"", self.domains.0.join(","), self.target.host, self.target.port)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::Config;
+
+    fn read(text: &str) -> Result<Federation, String> {
+        let config = Config::parse(text, Path::new("belfry.toml"));
+        config.map(|config| config.federation).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn it_is_off_unless_somebody_listens() {
+        let off = read("[xmpp]\nlisten = [\"tcp:127.0.0.1:5222\"]\n").unwrap();
+        assert!(!off.is_on() && off.require_tls && !off.require_certificate);
+        assert!(read("[xmpp.federation]\nlisten = [\"tls:127.0.0.1:5270\"]\n").unwrap().is_on());
+    }
+
+    #[test]
+    fn lists_and_routes_are_read() {
+        let text = "[xmpp]\nrooms = \"rooms\"\n[xmpp.federation]\npolicy = \"allow\"\nallow = [\"Example.NET\", \"*.a.test\"]\n\
+                    routes = [\"*.a.test=tls:[::1]:5270\", \"b.test=xmpp.b.test:5269\"]\n";
+        let read = read(text).unwrap();
+        assert!(read.allow.has("example.net") && read.allow.has("x.a.test"));
+        assert!(read.routes[0].domains.has("x.a.test") && !read.routes[0].domains.has("a.test"));
+        let there = Target { host: "::1".into(), port: 5270, is_direct: true };
+        assert_eq!(read.routes[0].target, there);
+        assert_eq!((&*read.routes[1].target.host, read.routes[1].target.is_direct), ("xmpp.b.test", false));
+        let shown: Vec<String> = read.routes.iter().map(Value::show).collect();
+        assert_eq!(shown, ["\"*.a.test=tls:::1:5270\"", "\"b.test=xmpp.b.test:5269\""]);
+    }
+
+    #[test]
+    fn mistakes_name_their_place() {
+        for (text, words) in [
+            ("listen = [\"udp:127.0.0.1:5269\"]", "tcp: or tls:"),
+            ("policy = \"some\"", "\"open\", \"allow\" or \"closed\""),
+            ("policy = \"allow\"", "domains in `allow`"),
+            ("block = [\"user@a.test\"]", "a domain"),
+            ("routes = [\"a.test\"]", "where its server is"),
+            ("routes = [\"a.test=:5269\"]", "where its server is"),
+            ("nonsense = 1", "unknown key `nonsense` in [xmpp.federation]"),
+        ] {
+            let error = read(&format!("[xmpp.federation]\n{text}\n")).unwrap_err();
+            assert!(error.contains(words) && error.contains(":2:"), "{text}: {error}");
+        }
+    }
+}

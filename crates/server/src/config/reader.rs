@@ -75,6 +75,8 @@ impl<'a> Reader<'a> {
 
     /// What is left at the top is not ours.
     pub(super) fn finish(mut self) -> (Vec<Mistake>, Vec<KeyDoc>) {
+        // Sections inside others are not for the top.
+        self.sections.retain(|name| !name.contains('.'));
         for (key, value) in &self.root {
             let name = key.get_ref();
             let kind = if value.get_ref().is_table() { "section" } else { "key outside of a section" };

@@ -264,8 +264,7 @@ impl Xmpp {
     /// To an address of ours, and never on to another server.
     fn deliver_from_abroad(&mut self, now: Instant, element: Box<Element>, wishes: &mut Vec<Wish>) {
         let Ok(Some(to)) = stanza::to(&element) else { return };
-        let settings = self.host.settings();
-        if settings.is_local(to.domain()) || settings.rooms_of(to.domain()).is_some() {
+        if self.servers.as_ref().is_some_and(|servers| servers.is_local(to.domain())) {
             self.route(now, element, wishes);
         }
     }

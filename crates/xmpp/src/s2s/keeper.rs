@@ -108,13 +108,13 @@ impl Keeper {
                     self.give_back(&element, &too_much(), out);
                 }
             }
-            None => self.begin_with(now, pair, element, out),
+            None => self.begin_with(now, &pair, element, out),
         }
     }
 
     /// The first stanza of a pair that has no way.
-    fn begin_with(&mut self, now: Instant, pair: Pair, element: Box<Element>, out: &mut Vec<Effect>) {
-        if let Some(failed) = self.failed.get(&pair).filter(|failed| now < failed.until) {
+    fn begin_with(&mut self, now: Instant, pair: &Pair, element: Box<Element>, out: &mut Vec<Effect>) {
+        if let Some(failed) = self.failed.get(pair).filter(|failed| now < failed.until) {
             let failure = failed.failure.clone();
             return self.give_back(&element, &failure, out);
         }
@@ -124,7 +124,7 @@ impl Keeper {
         let bytes = size_of(&element);
         self.ways.insert(pair.clone(), Way::Waiting { queue: [element].into(), bytes });
         self.counts.waiting += 1;
-        self.begin(now, &pair, out);
+        self.begin(now, pair, out);
     }
 
     /// A stream for a pair that waits: one that is there, or a new one.

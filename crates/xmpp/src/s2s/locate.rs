@@ -34,15 +34,22 @@ pub fn questions(domain: &str) -> [(String, bool); 2] {
 /// In which order to try. Both kinds of records are one list (XEP-0368 §3); the same order for the same `random`. Without
 /// records it is the domain itself (RFC 6120 §3.2.2); empty when the domain says that it has no server.
 pub fn targets(domain: &str, records: &[Srv], random: u64) -> Vec<Target> {
-    // An address is its own place (RFC 6120 §3.2.1).
-    let literal = domain.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(domain);
-    if records.is_empty() || literal.parse::<std::net::IpAddr>().is_ok() {
-        return vec![Target { host: literal.into(), port: PORT, is_direct: false }];
+    if records.is_empty() || is_address(domain) {
+        return vec![Target { host: literal(domain).into(), port: PORT, is_direct: false }];
     }
     let usable = records.iter().filter(|srv| !srv.target.is_empty()).cloned().collect();
     let ordered = in_order(usable, random).into_iter();
     let target = |srv: Srv| Target { host: srv.target, port: srv.port, is_direct: srv.is_direct };
     ordered.map(target).take(limits::S2S_TARGETS).collect()
+}
+
+fn literal(domain: &str) -> &str {
+    domain.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(domain)
+}
+
+/// It is its own place, and DNS is not asked (RFC 6120 §3.2.1).
+pub fn is_address(domain: &str) -> bool {
+    literal(domain).parse::<std::net::IpAddr>().is_ok()
 }
 
 /// RFC 2782: by priority; inside one, drawn by weight.

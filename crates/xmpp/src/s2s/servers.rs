@@ -275,10 +275,10 @@ impl Servers {
         }
     }
 
-    /// From now on these. Streams with domains that are not allowed any more end.
-    pub fn reload(&mut self, now: Instant, settings: Arc<Settings>, out: &mut Vec<Effect>) {
-        self.settings = Arc::clone(&settings);
-        self.keeper.reload(now, Arc::clone(&settings), out);
+    /// Settings that count from now on. Streams with domains that are not allowed any more end.
+    pub fn reload(&mut self, now: Instant, settings: &Arc<Settings>, out: &mut Vec<Effect>) {
+        self.settings = Arc::clone(settings);
+        self.keeper.reload(now, Arc::clone(settings), out);
         let is_over =
             |pair: &Pair| settings.policy.demands(&pair.remote).is_none() || !settings.is_local(&pair.local);
         let over: Vec<u64> = self
@@ -288,7 +288,7 @@ impl Servers {
             .map(|(number, _)| *number)
             .collect();
         for caller in self.callers.values_mut() {
-            caller.stream.reload(Arc::clone(&settings));
+            caller.stream.reload(Arc::clone(settings));
         }
         for number in over {
             self.with(now, number, out, |stream, out| {

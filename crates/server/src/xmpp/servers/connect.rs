@@ -93,6 +93,7 @@ async fn addresses(shared: &Shared, wanted: &Connect) -> Result<Vec<(SocketAddr,
     });
     let targets = match route {
         Some(route) => vec![route.target.clone()],
+        None if locate::is_address(domain) => locate::targets(domain, &[], 0),
         None => {
             let records = services(resolver.clone()?.as_ref(), domain).await?;
             locate::targets(domain, &records, wanted.random)
@@ -111,7 +112,7 @@ async fn addresses(shared: &Shared, wanted: &Connect) -> Result<Vec<(SocketAddr,
         };
         match ips {
             Ok(ips) => {
-                all.extend(ips.into_iter().map(|ip| (SocketAddr::new(ip, target.port), target.is_direct)))
+                all.extend(ips.into_iter().map(|ip| (SocketAddr::new(ip, target.port), target.is_direct)));
             }
             Err(found) => fault = found,
         }
@@ -133,16 +134,21 @@ fn failure_of(fault: DnsFault) -> Failure {
 
 /// The records of both kinds (XEP-0368 §3).
 async fn services(resolver: &TokioResolver, domain: &str) -> Result<Vec<Srv>, Failure> {
-    let mut all = Vec::new();
-    for (name, is_direct) in locate::questions(domain) {
-        match dns::ask(resolver, &DnsQuery::Srv(name.into()), limits::DNS_TIMEOUT).await {
-            Ok(records) => all.extend(records.into_iter().filter_map(|record| srv(record, is_direct))),
-            // RFC 6120 §3.2.1: a failure is no statement that there are none.
-            Err(fault @ (DnsFault::Failed | DnsFault::Busy)) if !is_direct && all.is_empty() => {
-                return Err(failure_of(fault));
-            }
-            Err(_) => {}
-        }
+    let ask = |(name, is_direct): (String, bool)| async move {
+        let answer = dns::ask(resolver, &DnsQuery::Srv(name.into()), limits::DNS_TIMEOUT).await;
+        let records =
+            |found: Vec<DnsRecord>| found.into_iter().filter_map(|found| srv(found, is_direct)).collect();
+        answer.map(records)
+    };
+    let [direct, plain] = locate::questions(domain).map(ask);
+    let (direct, plain): (Result<Vec<Srv>, DnsFault>, Result<Vec<Srv>, DnsFault>) =
+        tokio::join!(direct, plain);
+    let mut all = direct.unwrap_or_default();
+    match plain {
+        Ok(records) => all.extend(records),
+        // RFC 6120 §3.2.1: a failure is no statement that there are none.
+        Err(fault @ (DnsFault::Failed | DnsFault::Busy)) if all.is_empty() => return Err(failure_of(fault)),
+        Err(_) => {}
     }
     Ok(all)
 }

@@ -102,6 +102,11 @@ impl Servers {
         self.shared.tell(|servers, now, out| servers.handle_letter(now, letter, out));
     }
 
+    /// Whether that domain is served here: nothing of other servers goes anywhere else.
+    pub(crate) fn is_local(&self, domain: &str) -> bool {
+        self.shared.is_local(domain)
+    }
+
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.shared.deadline()
     }

@@ -102,9 +102,14 @@ impl Shared {
         self.machine.borrow().deadline()
     }
 
+    pub(super) fn is_local(&self, domain: &str) -> bool {
+        self.reload.borrow().streams.is_local(domain)
+    }
+
     pub(super) fn reload(&self, reload: Reload) {
-        *self.reload.borrow_mut() = reload.clone();
-        self.tell(|servers, now, out| servers.reload(now, reload.streams, out));
+        let streams = Arc::clone(&reload.streams);
+        *self.reload.borrow_mut() = reload;
+        self.tell(|servers, now, out| servers.reload(now, &streams, out));
     }
 
     /// Made with the first question: reading the system's settings is not free, and may fail.
@@ -276,9 +281,11 @@ fn tell_of(note: &Note) {
             let (condition, why) = (failure.condition.as_str(), &*failure.text);
             tracing::info!(local, remote, condition, why, "cannot reach another server");
         }
-        s2s::Event::Refused { why } => tracing::info!(local, remote, why, "refused another server"),
+        s2s::Event::Refused { why } => {
+            tracing::info!(local, remote, why, "refused another server");
+        }
         s2s::Event::Closed { why } => {
-            tracing::debug!(local, remote, why, "closed a connection to another server")
+            tracing::debug!(local, remote, why, "closed a connection to another server");
         }
     }
 }

@@ -99,12 +99,12 @@ impl World {
             for domain in *domains {
                 world.places.insert((*domain).into(), Place::Node(index));
             }
-            world.add(settings(domains, u8::try_from(index).unwrap()));
+            world.add(&settings(domains, u8::try_from(index).unwrap()));
         }
         world
     }
 
-    fn add(&mut self, settings: Settings) {
+    fn add(&mut self, settings: &Settings) {
         let shards = (0..SHARDS).map(|shard| {
             let mut seed = [shard.to_le_bytes()[0]; 32];
             seed[0] = u8::try_from(self.nodes.len()).unwrap();
@@ -120,8 +120,7 @@ impl World {
         change(&mut settings);
         let settings = Arc::new(settings);
         for shard in 0..SHARDS {
-            let settings = Arc::clone(&settings);
-            self.tell(node, shard, |servers, now, out| servers.reload(now, settings, out));
+            self.tell(node, shard, |servers, now, out| servers.reload(now, &settings, out));
         }
     }
 

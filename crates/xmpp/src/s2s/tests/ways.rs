@@ -127,7 +127,7 @@ fn a_server_that_is_nowhere_is_not_found_and_then_left_alone_for_a_while() {
     assert_eq!(world.got(0), ["1 remote-server-not-found", "2 remote-server-not-found"]);
     assert_eq!(world.dialled, 1, "the second was told what came of the first");
     world.pass(Duration::from_secs(3));
-    world.add(settings(&["nowhere.test"], 9));
+    world.add(&settings(&["nowhere.test"], 9));
     world.places.insert("nowhere.test".into(), Place::Node(1));
     world.message(0, "alice@a.test/x", "bob@nowhere.test", "3");
     world.run();
