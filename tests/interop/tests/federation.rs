@@ -48,12 +48,23 @@ impl Ours {
         }
     }
 
-    /// How often a line of the node's log has that.
+    /// Whether a line of the node's log has all of that.
+    fn has_said(&self, words: &[&str]) -> bool {
+        self.node.tail().lines().any(|line| words.iter().all(|word| line.contains(word)))
+    }
+
+    /// alice's server has connected to that domain, and proved itself so.
     #[track_caller]
-    fn has_said(&self, words: &[&str]) {
-        let log = self.node.tail();
-        let is_there = log.lines().any(|line| words.iter().all(|word| line.contains(word)));
-        assert!(is_there, "no line with {words:?}:\n{log}");
+    fn has_connected(&self, domain: &str, by: &str) {
+        let remote = format!("remote=\"{domain}\"");
+        let is_so = self.has_said(&["connected to another server", &remote, by, "encrypted=true"]);
+        assert!(is_so, "{}", self.node.tail());
+    }
+
+    /// That domain has connected to alice's server to say something. Not if answers go back where questions came from.
+    fn was_connected(&self, domain: &str) -> bool {
+        let remote = format!("remote=\"{domain}\"");
+        self.has_said(&["another server connected", &format!("local=\"{DOMAIN}\""), &remote])
     }
 }
 
@@ -63,7 +74,8 @@ fn users_meet_users_of_prosody_by_dialback() {
     let prosody = Prosody::start("prosody.test", &["bob"], server, None);
     let ours = ours(server, &routes("prosody.test", prosody.server), None);
     ours.meet(prosody.client, "bob@prosody.test", || prosody.tail());
-    ours.has_said(&["connected to another server", "Dialback", "encrypted=true"]);
+    ours.has_connected("prosody.test", "Dialback");
+    assert!(!ours.was_connected("prosody.test"), "XEP-0288");
 }
 
 #[test]
@@ -72,7 +84,8 @@ fn users_meet_users_of_prosody_by_certificate() {
     let prosody = Prosody::start("prosody.test", &["bob"], server, Some(&authority));
     let ours = ours(server, &routes("prosody.test", prosody.server), Some(&authority));
     ours.meet(prosody.client, "bob@prosody.test", || prosody.tail());
-    ours.has_said(&["connected to another server", "Certificate", "encrypted=true"]);
+    ours.has_connected("prosody.test", "Certificate");
+    assert!(!ours.was_connected("prosody.test"), "XEP-0288");
 }
 
 #[test]
@@ -81,7 +94,8 @@ fn users_meet_users_of_ejabberd_by_dialback() {
     let ejabberd = Ejabberd::start("ejabberd.test", &["bob"], server, None);
     let ours = ours(server, &routes("ejabberd.test", ejabberd.server), None);
     ours.meet(ejabberd.client, "bob@ejabberd.test", || ejabberd.tail());
-    ours.has_said(&["connected to another server", "Dialback", "encrypted=true"]);
+    ours.has_connected("ejabberd.test", "Dialback");
+    assert!(ours.was_connected("ejabberd.test"), "it knows no XEP-0288");
 }
 
 #[test]
@@ -90,5 +104,6 @@ fn users_meet_users_of_ejabberd_by_certificate() {
     let ejabberd = Ejabberd::start("ejabberd.test", &["bob"], server, Some(&authority));
     let ours = ours(server, &routes("ejabberd.test", ejabberd.server), Some(&authority));
     ours.meet(ejabberd.client, "bob@ejabberd.test", || ejabberd.tail());
-    ours.has_said(&["connected to another server", "Certificate", "encrypted=true"]);
+    ours.has_connected("ejabberd.test", "Certificate");
+    assert!(ours.was_connected("ejabberd.test"), "it knows no XEP-0288");
 }

@@ -85,6 +85,11 @@ impl Keeper {
     pub(super) fn handle_stanza(&mut self, now: Instant, element: Box<Element>, out: &mut Vec<Effect>) {
         let (Ok(Some(from)), Ok(Some(to))) = (stanza::from(&element), stanza::to(&element)) else { return };
         let pair = Pair { local: from.domain().into(), remote: to.domain().into() };
+        if !self.settings.is_local(&pair.local) {
+            // Nobody may speak through us to others.
+            let text = "this server does not speak for that domain";
+            return self.give_back(&element, &Failure::new(Condition::NotAllowed, text), out);
+        }
         if self.settings.policy.demands(&pair.remote).is_none() {
             let text = "this server does not speak with that domain";
             return self.give_back(&element, &Failure::new(Condition::NotAllowed, text), out);

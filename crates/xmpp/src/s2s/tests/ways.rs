@@ -188,6 +188,85 @@ fn with_whom_nobody_wants_to_speak_nobody_does() {
 }
 
 #[test]
+fn nobody_speaks_through_us() {
+    let mut world = World::new(14, &[&["a.test"], &["b.test"]]);
+    world.message(0, "evil@other.test/x", "bob@b.test", "1");
+    world.run();
+    assert_eq!((world.got(0), world.dialled), (vec!["1 not-allowed".to_owned()], 0));
+}
+
+/// A connection of node 0 to `peer.test`, whose server is the test: what the server says at once, in the clear.
+fn call(next: Option<usize>, answers: &str) -> World {
+    let mut world = World::new(15, &[&["a.test"]]);
+    world.places.insert("peer.test".into(), Place::Silent);
+    world.set(0, |settings| settings.policy.require_tls = false);
+    world.message(0, "x@a.test/y", "z@peer.test", "1");
+    let shard = owner("peer.test");
+    let security = Security { encrypted: true, certificate: None };
+    world.tell(0, shard, |servers, now, out| servers.handle_connected(now, 3, security, next, out));
+    let text = format!(
+        "<stream:stream xmlns='jabber:server' xmlns:db='jabber:server:dialback' id='i' \
+         xmlns:stream='http://etherx.jabber.org/streams' version='1.0'>{answers}"
+    );
+    world.tell(0, shard, |servers, now, out| servers.handle_bytes(now, 3, text.as_bytes(), out));
+    world
+}
+
+const ENDS: &str =
+    "<stream:error><internal-server-error xmlns='urn:ietf:params:xml:ns:xmpp-streams'/></stream:error>";
+
+#[test]
+fn when_one_address_does_not_do_the_next_may() {
+    let world = call(None, ENDS);
+    assert_eq!((world.got(0), world.dialled), (vec!["1 remote-server-not-found".to_owned()], 1));
+    let mut world = call(Some(1), ENDS);
+    assert_eq!((world.got(0).len(), world.dialled), (0, 2), "it is still on its way");
+    world.pass(Duration::from_secs(30));
+    assert_eq!(world.got(0), ["1 remote-server-timeout"]);
+}
+
+#[test]
+fn who_refuses_our_certificate_and_hangs_up_is_asked_without() {
+    let refused = "<stream:features><mechanisms xmlns='urn:ietf:params:xml:ns:xmpp-sasl'>\
+        <mechanism>EXTERNAL</mechanism></mechanisms></stream:features>\
+        <failure xmlns='urn:ietf:params:xml:ns:xmpp-sasl'><not-authorized/></failure></stream:stream>";
+    let world = call(None, refused);
+    assert_eq!((world.got(0).len(), world.dialled), (0, 2));
+}
+
+#[test]
+fn who_does_not_read_gets_nothing_more() {
+    let features = "<stream:features><dialback xmlns='urn:xmpp:features:dialback'/></stream:features>";
+    let mut world = call(None, features);
+    let shard = owner("peer.test");
+    let valid = b"<db:result from='peer.test' to='a.test' type='valid'/>";
+    world.tell(0, shard, |servers, now, out| servers.handle_bytes(now, 3, valid, out));
+    // The world's system takes all that is written; from here on this one takes nothing.
+    let body = "x".repeat(100_000);
+    for id in 0..30 {
+        let text = Element::new("body", ns::CLIENT).text(&*body);
+        let message = Element::new("message", ns::CLIENT)
+            .with("from", "x@a.test/y")
+            .with("to", "z@peer.test")
+            .with("id", id.to_string())
+            .child(text);
+        let servers = &mut world.nodes[0].shards[usize::from(shard)];
+        let mut effects = Vec::new();
+        servers.handle_stanza(START, Box::new(message), &mut effects);
+        let is_written = matches!(&effects[..], [Effect::Write { .. }]);
+        let is_answered =
+            matches!(&effects[..], [Effect::Deliver(answer)] if answer.attr("type") == Some("error"));
+        assert!(if id < 20 { is_written } else { id < 23 || is_answered }, "{id}: {effects:?}");
+    }
+    let mut effects = Vec::new();
+    let servers = &mut world.nodes[0].shards[usize::from(shard)];
+    servers.handle_written(3, 3_000_000);
+    let message = Element::new("message", ns::CLIENT).with("from", "x@a.test/y").with("to", "z@peer.test");
+    servers.handle_stanza(START, Box::new(message), &mut effects);
+    assert!(matches!(&effects[..], [Effect::Write { .. }]), "it has read: {effects:?}");
+}
+
+#[test]
 fn a_reload_ends_what_is_not_allowed_any_more() {
     let mut world = World::new(11, &[&["a.test"], &["b.test"]]);
     world.message(0, "alice@a.test/x", "bob@b.test", "1");
