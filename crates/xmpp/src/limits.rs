@@ -226,6 +226,10 @@ pub const S2S_FAILED: usize = 10_000;
 pub const S2S_PAIRS_OF_STREAM: usize = 100;
 pub const S2S_ASKED_OF_STREAM: usize = 10;
 
+/// Domains that one stream failed to prove. Beyond: `policy-violation`, and the stream ends: each costs a connection to
+/// somebody else.
+pub const S2S_REFUSED_OF_STREAM: u8 = 20;
+
 /// Questions about keys that wait for one other server. Beyond: `resource-constraint`.
 pub const S2S_VERIFIES: usize = 200;
 

@@ -11,7 +11,8 @@ interfaces = { "127.0.0.1" }
 c2s_ports = { @CLIENT@ }
 s2s_ports = { @SERVER@ }
 c2s_direct_tls_ports = { }
-s2s_direct_tls_ports = { }
+s2s_direct_tls_ports = { @DIRECT@ }
+s2s_direct_tls_ssl = { @AUTHORITY@ key = "@KEY@"; certificate = "@CERTIFICATE@"; }
 c2s_require_encryption = false
 allow_unencrypted_plain_auth = true
 s2s_require_encryption = true

@@ -15,6 +15,8 @@ pub struct Prosody {
     pub client: u16,
     /// Where servers connect.
     pub server: u16,
+    /// Where servers connect with TLS from the first byte.
+    pub direct: u16,
     peer: Peer,
     _folder: TempDir,
 }
@@ -25,7 +27,7 @@ impl Prosody {
     pub fn start(domain: &str, users: &[&str], peers: u16, authority: Option<&Authority>) -> Prosody {
         let folder = TempDir::new().expect("a temporary folder");
         let place = folder.path();
-        let (client, server) = (free_port(), free_port());
+        let (client, server, direct) = (free_port(), free_port(), free_port());
         std::fs::create_dir(place.join("certs")).expect("the test's folder is writable");
         for user in users {
             add_account(place, domain, user);
@@ -42,6 +44,7 @@ impl Prosody {
             ("PLUGINS", sources.display().to_string()),
             ("CLIENT", client.to_string()),
             ("SERVER", server.to_string()),
+            ("DIRECT", direct.to_string()),
             ("PEERS", peers.to_string()),
             ("SECURE", authority.is_some().to_string()),
             ("AUTHORITY", trusted.unwrap_or_default()),
@@ -55,7 +58,8 @@ impl Prosody {
         let peer = Peer::start("prosody", "prosody", &arguments, place);
         wait_for_port(client, &peer);
         wait_for_port(server, &peer);
-        Prosody { client, server, peer, _folder: folder }
+        wait_for_port(direct, &peer);
+        Prosody { client, server, direct, peer, _folder: folder }
     }
 
     /// The end of what it printed.

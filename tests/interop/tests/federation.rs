@@ -35,8 +35,9 @@ fn ours(server: u16, routes: &str, authority: Option<&Authority>) -> Ours {
     Ours { node, client, certificate }
 }
 
-fn routes(domain: &str, port: u16) -> String {
-    format!("routes = [\"{domain}=127.0.0.1:{port}\", \"*.{domain}=127.0.0.1:{port}\"]")
+/// `way` is `tcp` or, for TLS from the first byte, `tls`.
+fn routes(way: &str, domain: &str, port: u16) -> String {
+    format!("routes = [\"{domain}={way}:127.0.0.1:{port}\", \"*.{domain}={way}:127.0.0.1:{port}\"]")
 }
 
 impl Ours {
@@ -72,16 +73,16 @@ impl Ours {
 fn users_meet_users_of_prosody_by_dialback() {
     let server = free_port();
     let prosody = Prosody::start("prosody.test", &["bob"], server, None);
-    let ours = ours(server, &routes("prosody.test", prosody.server), None);
+    let ours = ours(server, &routes("tcp", "prosody.test", prosody.server), None);
     ours.meet(prosody.client, "bob@prosody.test", || prosody.tail());
     ours.has_connected("prosody.test", "Dialback");
 }
 
 #[test]
-fn users_meet_users_of_prosody_by_certificate() {
+fn users_meet_users_of_prosody_by_certificate_over_direct_tls() {
     let (server, authority) = (free_port(), Authority::new());
     let prosody = Prosody::start("prosody.test", &["bob"], server, Some(&authority));
-    let ours = ours(server, &routes("prosody.test", prosody.server), Some(&authority));
+    let ours = ours(server, &routes("tls", "prosody.test", prosody.direct), Some(&authority));
     ours.meet(prosody.client, "bob@prosody.test", || prosody.tail());
     ours.has_connected("prosody.test", "Certificate");
     assert!(!ours.was_connected("prosody.test"), "XEP-0288");
@@ -91,7 +92,7 @@ fn users_meet_users_of_prosody_by_certificate() {
 fn users_meet_users_of_ejabberd_by_dialback() {
     let server = free_port();
     let ejabberd = Ejabberd::start("ejabberd.test", &["bob"], server, None);
-    let ours = ours(server, &routes("ejabberd.test", ejabberd.server), None);
+    let ours = ours(server, &routes("tcp", "ejabberd.test", ejabberd.server), None);
     ours.meet(ejabberd.client, "bob@ejabberd.test", || ejabberd.tail());
     ours.has_connected("ejabberd.test", "Dialback");
     assert!(ours.was_connected("ejabberd.test"), "it knows no XEP-0288");
@@ -101,7 +102,7 @@ fn users_meet_users_of_ejabberd_by_dialback() {
 fn users_meet_users_of_ejabberd_by_certificate() {
     let (server, authority) = (free_port(), Authority::new());
     let ejabberd = Ejabberd::start("ejabberd.test", &["bob"], server, Some(&authority));
-    let ours = ours(server, &routes("ejabberd.test", ejabberd.server), Some(&authority));
+    let ours = ours(server, &routes("tcp", "ejabberd.test", ejabberd.server), Some(&authority));
     ours.meet(ejabberd.client, "bob@ejabberd.test", || ejabberd.tail());
     ours.has_connected("ejabberd.test", "Certificate");
     assert!(ours.was_connected("ejabberd.test"), "it knows no XEP-0288");

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use call::{Health, HealthSettings, Ledger, LedgerSettings, Plan, PlanSettings};
 use cluster::{Bucket, Inbox, Outlet};
 use router::{Edge, Router, RouterSettings};
@@ -168,6 +168,11 @@ pub(crate) fn routers(shared: &Shared, reader: &mut dyn Reader, now: Instant) ->
 pub(crate) fn check_addresses(config: &Config) -> Result<()> {
     for listener in config.sip.listen.iter().chain(&config.xmpp.listen).chain(&config.federation.listen) {
         Io::check_free(listener)?;
+    }
+    if config.federation.is_on() && !config.xmpp.is_on() {
+        bail!(
+            "[xmpp.federation] listens for other servers, but [xmpp] listens for nobody: set `listen` there, too"
+        );
     }
     Ok(())
 }

@@ -56,6 +56,8 @@ pub(super) struct Incoming {
     pairs: Vec<Pair>,
     asked: Vec<Question>,
     is_bidi: bool,
+    /// Domains that it failed to prove.
+    refused: u8,
     /// It has asked about a key: what a server does that has nothing to prove.
     has_verified: bool,
 }
@@ -79,6 +81,7 @@ impl Incoming {
             pairs: Vec::new(),
             asked: Vec::new(),
             is_bidi: false,
+            refused: 0,
             has_verified: false,
         }
     }
@@ -320,6 +323,7 @@ impl Incoming {
             Err((condition, why)) => {
                 self.answer(&pair, Verdict::Error(condition), out);
                 out.said.push(Said::Refused(pair, why));
+                self.count_refusal(out);
             }
         }
     }
@@ -374,6 +378,16 @@ impl Incoming {
         if verdict == Verdict::Invalid && !self.is_of_use() {
             // Whoever that is, another try costs him another connection.
             self.end(false, out);
+        }
+        if verdict != Verdict::Valid {
+            self.count_refusal(out);
+        }
+    }
+
+    fn count_refusal(&mut self, out: &mut Out) {
+        self.refused = self.refused.saturating_add(1);
+        if self.refused >= limits::S2S_REFUSED_OF_STREAM {
+            self.fail(("policy-violation", "too many domains were not proved"), out);
         }
     }
 

@@ -268,9 +268,12 @@ impl Servers {
             }
             // RFC 6120 §4.9.3.4; who was of use is only silent (§4.6.4).
             let is_idle = caller.stream.is_of_use();
-            self.with(now, number, out, |stream, out| match is_idle {
-                true => stream.close(out),
-                false => stream.fail(("connection-timeout", "no domain was proved in time"), out),
+            self.with(now, number, out, |stream, out| {
+                if is_idle {
+                    stream.close(out);
+                } else {
+                    stream.fail(("connection-timeout", "no domain was proved in time"), out);
+                }
             });
         }
     }
@@ -279,21 +282,21 @@ impl Servers {
     pub fn reload(&mut self, now: Instant, settings: &Arc<Settings>, out: &mut Vec<Effect>) {
         self.settings = Arc::clone(settings);
         self.keeper.reload(now, Arc::clone(settings), out);
-        let is_over =
-            |pair: &Pair| settings.policy.demands(&pair.remote).is_none() || !settings.is_local(&pair.local);
-        let over: Vec<u64> = self
-            .callers
-            .iter()
-            .filter(|(_, caller)| caller.stream.pairs().iter().any(is_over))
-            .map(|(number, _)| *number)
-            .collect();
+        let why = |pair: &Pair| match settings.policy.demands(&pair.remote) {
+            None => Some(("policy-violation", "this server does not speak with that domain")),
+            // RFC 6120 §4.9.3.5.
+            Some(_) => (!settings.is_local(&pair.local)).then_some(("host-gone", "")),
+        };
+        let over = self.callers.iter().filter_map(|(number, caller)| {
+            let fault = caller.stream.pairs().iter().find_map(why)?;
+            Some((*number, fault))
+        });
+        let over: Vec<_> = over.collect();
         for caller in self.callers.values_mut() {
             caller.stream.reload(Arc::clone(settings));
         }
-        for number in over {
-            self.with(now, number, out, |stream, out| {
-                stream.fail(("policy-violation", "this server does not speak with that domain"), out);
-            });
+        for (number, fault) in over {
+            self.with(now, number, out, |stream, out| stream.fail(fault, out));
         }
     }
 

@@ -276,6 +276,31 @@ fn who_is_no_server_is_told_why_and_closed() {
 }
 
 #[test]
+fn who_claims_to_be_somebody_else_is_found_out() {
+    let both = Both::start("tcp", "require_tls = false");
+    let port = both.places[0].config().federation.listen[0].address.port();
+    // two.test is asked, and made no such key.
+    let answer = raw(
+        port,
+        "<stream:stream xmlns='jabber:server' xmlns:db='jabber:server:dialback' from='two.test' to='one.test' \
+         xmlns:stream='http://etherx.jabber.org/streams' version='1.0'>\
+         <db:result from='two.test' to='one.test'>0123456789abcdef</db:result>\
+         <message from='bob@two.test' to='alice@one.test'><body>forged</body></message>",
+    );
+    // What is said before the answer is here ends the stream, too.
+    assert!(answer.contains("<not-authorized "), "{answer}");
+    let answer = raw(
+        port,
+        "<stream:stream xmlns='jabber:server' xmlns:db='jabber:server:dialback' from='two.test' to='one.test' \
+         xmlns:stream='http://etherx.jabber.org/streams' version='1.0'>\
+         <db:result from='two.test' to='one.test'>0123456789abcdef</db:result>",
+    );
+    assert!(answer.contains("<db:result from='one.test' to='two.test' type='invalid'/>"), "{answer}");
+    until("it is counted", || (sum(&both.nodes[0], |s| s.xmpp.servers.refused) >= 1).then_some(()));
+    both.stop();
+}
+
+#[test]
 fn connections_of_one_source_have_a_bound() {
     let port = free_port();
     let listen = format!("listen = [\"tcp:127.0.0.1:{port}\"]\n[limits]\nconnections_per_source = 3");

@@ -240,6 +240,25 @@ fn one_stream_cannot_ask_for_everything() {
 }
 
 #[test]
+fn who_fails_too_often_is_closed() {
+    let mut caller = Caller::secure();
+    for number in 1..=crate::limits::S2S_REFUSED_OF_STREAM {
+        caller.say(&format!("<db:result from='d{number}.test' to='a.test'>k</db:result>"));
+        let answer = caller.verified(Verdict::Error(Condition::RemoteServerNotFound));
+        let is_over = answer.contains("<policy-violation");
+        assert_eq!(is_over, number == crate::limits::S2S_REFUSED_OF_STREAM, "{number}: {answer}");
+    }
+}
+
+#[test]
+fn a_domain_that_is_served_no_more_is_gone() {
+    let mut caller = Caller::proved();
+    let settings = Arc::new(settings(&["rooms.a.test"], 1));
+    let answer = caller.tell(|servers, out| servers.reload(START, &settings, out));
+    assert!(answer.contains("<host-gone"), "{answer}");
+}
+
+#[test]
 fn external_is_for_the_name_in_the_certificate() {
     let auth = |name: &str| {
         let name = crate::sasl::encode(name.as_bytes());
