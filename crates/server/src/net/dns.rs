@@ -120,6 +120,15 @@ fn record_type(query: &DnsQuery) -> RecordType {
     }
 }
 
+/// As names are in DNS and TLS: with Punycode for what is not ASCII (RFC 5890).
+pub(crate) fn ascii(name: &str) -> String {
+    if name.is_ascii() {
+        return name.to_owned();
+    }
+    let ascii = Name::from_utf8(name).map(|name| name.to_ascii());
+    ascii.map_or_else(|_| name.to_owned(), |ascii| ascii.trim_end_matches('.').to_owned())
+}
+
 /// One question of a task of its own.
 pub(crate) async fn ask(
     resolver: &TokioResolver,
@@ -192,4 +201,14 @@ fn plain(name: &Name) -> Box<str> {
 
 fn text(bytes: &[u8]) -> Box<str> {
     String::from_utf8_lossy(bytes).into()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn names_are_punycode_in_dns() {
+        assert_eq!(super::ascii("bücher.example"), "xn--bcher-kva.example");
+        assert_eq!(super::ascii("chat.example"), "chat.example");
+        assert_eq!(super::ascii("::1"), "::1");
+    }
 }

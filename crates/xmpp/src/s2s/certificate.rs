@@ -2,6 +2,7 @@
 //!
 //! Whether somebody trusted signed it is not looked at here: who makes a [`Certificate`] knows.
 
+use super::idna::to_unicode;
 use crate::Jid;
 
 /// 2.5.29.17.
@@ -13,6 +14,7 @@ const DNS_SRV: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x08, 0x07];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Name {
+    /// With letters, not Punycode.
     Dns(Box<str>),
     /// A domain, prepared.
     XmppAddr(Box<str>),
@@ -102,7 +104,7 @@ fn alternative_names(der: &[u8]) -> Option<Vec<(u8, &[u8])>> {
 fn name((tag, content): (u8, &[u8])) -> Option<Name> {
     let text = |bytes| std::str::from_utf8(bytes).ok().map(Box::<str>::from);
     match tag {
-        0x82 => Some(Name::Dns(text(content)?)),
+        0x82 => Some(Name::Dns(to_unicode(&text(content)?).into())),
         0xa0 => {
             let (_, identifier, rest) = value(content)?;
             let (_, explicit, _) = value(rest)?;
@@ -168,13 +170,14 @@ mod tests {
         let names = [
             tlv(0x82, &[b"Example.NET"]),
             tlv(0x82, &[b"*.example.org"]),
+            tlv(0x82, &[b"xn--bcher-kva.example"]),
             other(XMPP_ADDR, 0x0c, "Im.Example.COM"),
             other(DNS_SRV, 0x16, "_xmpp-server.srv.example"),
             other(DNS_SRV, 0x16, "_xmpp-client.client.example"),
             tlv(0x87, &[&[127, 0, 0, 1]]),
         ];
         let read = Certificate::read(&certificate(&names));
-        for domain in ["example.net", "a.example.org", "im.example.com", "srv.example"] {
+        for domain in ["example.net", "a.example.org", "im.example.com", "srv.example", "bücher.example"] {
             assert!(read.is_for(domain), "{domain}: {read:?}");
         }
         for domain in ["a.b.example.org", "example.org", "example.com", "client.example", "net"] {

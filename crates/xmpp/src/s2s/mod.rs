@@ -10,6 +10,7 @@ mod alarms;
 mod certificate;
 mod dial;
 pub mod dialback;
+mod idna;
 mod incoming;
 mod keeper;
 pub mod locate;

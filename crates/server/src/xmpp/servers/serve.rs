@@ -17,7 +17,7 @@ use xmpp::stanza::Condition;
 use super::connection::{Connection, End, Wire};
 use super::shared::Shared;
 use crate::limits;
-use crate::net::{handshake, stream as tcp};
+use crate::net::{dns, handshake, stream as tcp};
 
 /// Accepts for as long as the handle is not aborted.
 pub(super) fn accept_all(shared: Rc<Shared>, listener: TcpListener, transport: Transport) -> JoinHandle<()> {
@@ -163,8 +163,8 @@ pub(super) async fn call_tls(
     is_direct: bool,
 ) -> io::Result<(Box<tokio_rustls::client::TlsStream<TcpStream>>, Security)> {
     let config = shared.settings.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?.peers().client(is_direct);
-    let domain = domain.trim_start_matches('[').trim_end_matches(']').to_owned();
-    let name = ServerName::try_from(domain).map_err(io::Error::other)?;
+    let name = dns::ascii(domain.trim_start_matches('[').trim_end_matches(']'));
+    let name = ServerName::try_from(name).map_err(io::Error::other)?;
     let tls = Box::new(handshake::connect_as(&shared.handshakes, config, name, socket).await?);
     let security = security_of(shared, tls.get_ref().1.peer_certificates());
     Ok((tls, security))
