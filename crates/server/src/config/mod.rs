@@ -158,7 +158,6 @@ impl Default for Config {
 
 fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<KeyDoc>) {
     let mut reader = Reader::new(text, folder);
-    reader.detach("xmpp", "federation", "xmpp.federation");
     let config = Config {
         file: None,
         server: Server::read(&mut reader),
@@ -171,8 +170,8 @@ fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<Key
         routes: Routes::read(&mut reader),
         limits: Limits::read(&mut reader),
         voice: Voice::read(&mut reader),
-        xmpp: Xmpp::read(&mut reader),
         federation: Federation::read(&mut reader),
+        xmpp: Xmpp::read(&mut reader),
     };
     let (mistakes, reference) = reader.finish();
     (config, mistakes, reference)

@@ -48,18 +48,16 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Makes a section of its own of the one inside another, `[outer.inner]`, under both names.
-    pub(super) fn detach(&mut self, outer: &str, inner: &str, name: &'static str) {
-        let Some(outer) = self.root.get_mut(outer) else { return };
-        let DeValue::Table(table) = outer.get_mut() else { return };
-        if let Some((key, value)) = table.remove_entry(inner) {
-            self.root.insert(Spanned::new(key.span(), name.into()), value);
-        }
-    }
-
+    /// One with a dot in its name is read before the one around it.
     pub(super) fn section<'r>(&'r mut self, name: &'static str) -> Section<'r, 'a> {
         self.sections.push(name);
-        let found = self.root.remove(name);
+        let found = match name.split_once('.') {
+            Some((outer, inner)) => self.root.get_mut(outer).and_then(|outer| match outer.get_mut() {
+                DeValue::Table(table) => table.remove(inner),
+                _ => None,
+            }),
+            None => self.root.remove(name),
+        };
         let span = found.as_ref().map_or(0..0, Spanned::span);
         let table = match found.map(Spanned::into_inner) {
             Some(DeValue::Table(table)) => table,
@@ -75,12 +73,12 @@ impl<'a> Reader<'a> {
 
     /// What is left at the top is not ours.
     pub(super) fn finish(mut self) -> (Vec<Mistake>, Vec<KeyDoc>) {
-        // Sections inside others are not for the top.
-        self.sections.retain(|name| !name.contains('.'));
         for (key, value) in &self.root {
             let name = key.get_ref();
             let kind = if value.get_ref().is_table() { "section" } else { "key outside of a section" };
-            let expected = expected_name(name, &self.sections);
+            let outermost = |section: &&&str| !section.contains('.');
+            let sections: Vec<&str> = self.sections.iter().filter(outermost).copied().collect();
+            let expected = expected_name(name, &sections);
             let what = format!("unknown {kind} `{name}`");
             self.mistakes.push(Mistake::at(self.text, &key.span(), what, expected));
         }
