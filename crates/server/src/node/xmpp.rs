@@ -38,6 +38,7 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
     let host = host::Settings {
         domains: shared.domains.clone(),
         rooms: xmpp.rooms.clone(),
+        pubsub: xmpp.pubsub.clone(),
         software: "Belfry".into(),
         version: env!("CARGO_PKG_VERSION").into(),
         resume_for: xmpp.resume_for,
@@ -116,7 +117,10 @@ fn reload_of_servers(shared: &Shared) -> Option<servers::Reload> {
 
 /// What other servers may write to.
 fn served(shared: &Shared) -> Vec<Box<str>> {
-    let rooms = &shared.config.xmpp.rooms;
-    let of_rooms = shared.domains.iter().map(|domain| format!("{rooms}.{domain}").into());
-    shared.domains.iter().cloned().chain(of_rooms).collect()
+    let xmpp = &shared.config.xmpp;
+    let mut served = shared.domains.clone();
+    for service in [&xmpp.rooms, &xmpp.pubsub] {
+        served.extend(shared.domains.iter().map(|domain| format!("{service}.{domain}").into()));
+    }
+    served
 }
