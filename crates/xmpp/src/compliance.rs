@@ -5,6 +5,7 @@
 
 use crate::c2s;
 use crate::host::{self, Level, Specification};
+use crate::s2s;
 
 const C2S: &str = "crates/xmpp/src/c2s/mod.rs";
 const SASL: &str = "crates/xmpp/src/sasl/scram.rs";
@@ -22,14 +23,7 @@ const fn of(
 
 /// Of streams, addresses and signing in.
 const STREAMS: &[Specification] = &[
-    of(
-        "RFC 6120",
-        "XMPP: Core",
-        "2011",
-        Level::Complete,
-        C2S,
-        "streams of clients; of servers in their own module",
-    ),
+    of("RFC 6120", "XMPP: Core", "2011", Level::Complete, C2S, "streams of clients"),
     of(
         "RFC 7622",
         "XMPP: Address Format",
@@ -146,13 +140,16 @@ const STREAMS: &[Specification] = &[
 /// All that is built, by name.
 pub fn all() -> Vec<&'static Specification> {
     let mut all: Vec<&Specification> =
-        host::specifications().chain(STREAMS).chain(c2s::SPECIFICATIONS).collect();
+        host::specifications().chain(STREAMS).chain(c2s::SPECIFICATIONS).chain(s2s::SPECIFICATIONS).collect();
     all.sort_by_key(|found| (found.name, found.file));
     all
 }
 
 const HOST: &str = "crates/xmpp/src/host/tests";
 const SIGN_IN: &str = "crates/server/tests/live/xmpp/sign_in.rs";
+const S2S: &str = "crates/xmpp/src/s2s/tests/ways.rs";
+const SERVERS: &str = "crates/server/tests/live/xmpp/servers.rs";
+const FEDERATION: &str = "tests/interop/tests/federation.rs";
 const INTEROP: &str = "tests/interop/tests/xmpp.rs";
 const REGISTRATION: &str = "crates/server/tests/live/xmpp/registration.rs";
 const INVITATIONS: &str = "crates/server/tests/live/xmpp/invitations.rs";
@@ -163,7 +160,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("RFC 4616", &["crates/xmpp/src/sasl/tests.rs"]),
     ("RFC 5802", &["crates/xmpp/src/sasl/tests.rs", SIGN_IN]),
     ("RFC 5929", &[SIGN_IN]),
-    ("RFC 6120", &["crates/xmpp/src/c2s/tests.rs", "crates/server/tests/live/xmpp/bounds.rs", INTEROP]),
+    ("RFC 6120", &["crates/xmpp/src/c2s/tests.rs", S2S, "crates/server/tests/live/xmpp/bounds.rs", INTEROP]),
     ("RFC 6121", &["presence.rs", "roster.rs", "delivery.rs", INTEROP]),
     ("RFC 7395", &["crates/xmpp/src/c2s/tests.rs", SIGN_IN]),
     ("RFC 7590", &[SIGN_IN]),
@@ -200,26 +197,30 @@ const TESTS: &[(&str, &[&str])] = &[
     ("XEP-0157", &["disco.rs"]),
     ("XEP-0160", &["offline.rs"]),
     ("XEP-0163", &["pep.rs"]),
-    ("XEP-0178", &[SIGN_IN]),
+    ("XEP-0178", &[SIGN_IN, S2S, FEDERATION]),
+    ("XEP-0185", &["crates/xmpp/src/s2s/dialback.rs"]),
     ("XEP-0191", &["blocking.rs"]),
     ("XEP-0198", &["sm.rs", "crates/server/tests/live/xmpp/chat.rs"]),
     ("XEP-0199", &["mod.rs"]),
     ("XEP-0202", &["ping.rs"]),
     ("XEP-0203", &["offline.rs"]),
     ("XEP-0215", &["upload.rs"]),
+    ("XEP-0220", &[S2S, "crates/xmpp/src/s2s/tests/bad.rs", SERVERS, FEDERATION]),
     ("XEP-0223", &["pep.rs"]),
     ("XEP-0237", &["roster.rs"]),
     ("XEP-0249", &["muc/talk.rs"]),
     ("XEP-0280", &["carbons.rs"]),
+    ("XEP-0288", &[S2S, FEDERATION]),
     ("XEP-0292", &["vcard.rs"]),
     ("XEP-0297", &["archive.rs", "carbons.rs"]),
     ("XEP-0313", &["archive.rs"]),
     ("XEP-0334", &["archive.rs", "offline.rs"]),
+    ("XEP-0344", &["crates/xmpp/src/s2s/tests/bad.rs"]),
     ("XEP-0352", &["csi.rs"]),
     ("XEP-0357", &["push.rs"]),
     ("XEP-0359", &["archive.rs"]),
     ("XEP-0363", &["upload.rs"]),
-    ("XEP-0368", &[SIGN_IN]),
+    ("XEP-0368", &[SIGN_IN, SERVERS, FEDERATION]),
     ("XEP-0379", &["register.rs"]),
     ("XEP-0386", &["crates/xmpp/src/c2s/tests.rs", "bind2.rs"]),
     ("XEP-0388", &["crates/xmpp/src/c2s/tests.rs"]),

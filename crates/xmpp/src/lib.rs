@@ -6,6 +6,7 @@ pub mod host;
 pub mod jid;
 pub mod limits;
 pub mod ns;
+pub mod s2s;
 pub mod sasl;
 pub mod stanza;
 pub mod time;

@@ -237,3 +237,36 @@ pub const ONLINE_LIST: u32 = 1_000;
 pub const ACCOUNTS_AT_ONCE: usize = 100;
 /// Bytes of what a client says of itself, each part (XEP-0388 §2.3.1). Longer: as if it had not said it. A UUID has 36.
 pub const USER_AGENT: usize = 128;
+/// Stanzas of one pair of domains that wait for a connection between servers, and their bytes, about. Beyond:
+/// `resource-constraint`. Some seconds of a busy pair.
+pub const S2S_QUEUE: usize = 1_000;
+pub const S2S_QUEUE_BYTES: usize = 1 << 20;
+
+/// Bytes given to a connection to another server and not taken by its system. Beyond: `resource-constraint` for each
+/// stanza until it has read some.
+pub const S2S_UNSENT: usize = 2 << 20;
+
+/// Pairs of domains for which one shard has a way or stanzas that wait. Beyond: `resource-constraint`.
+pub const S2S_PAIRS: usize = 50_000;
+
+/// Other servers of which one shard remembers that they failed. Beyond: the one that failed first is tried at once.
+pub const S2S_FAILED: usize = 10_000;
+
+/// Pairs of domains on one stream that another server opened (XEP-0220 §2.6), and of these, those that wait for the
+/// answer of the authoritative server. Beyond: `resource-constraint` for the next.
+pub const S2S_PAIRS_OF_STREAM: usize = 100;
+pub const S2S_ASKED_OF_STREAM: usize = 10;
+
+/// Domains that one stream failed to prove. Beyond: `policy-violation`, and the stream ends: each costs a connection to
+/// somebody else.
+pub const S2S_REFUSED_OF_STREAM: u8 = 20;
+
+/// Questions about keys that wait for one other server. Beyond: `resource-constraint`.
+pub const S2S_VERIFIES: usize = 200;
+
+/// Addresses of one other server that are tried. Beyond: not.
+pub const S2S_TARGETS: usize = 10;
+
+/// How long nothing is tried after an attempt failed: the first, doubled with each further one, and the longest.
+pub const S2S_BACKOFF: std::time::Duration = std::time::Duration::from_secs(2);
+pub const S2S_BACKOFF_MAX: std::time::Duration = std::time::Duration::from_secs(300);

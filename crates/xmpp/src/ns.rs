@@ -86,6 +86,9 @@ namespaces! {
     COMMANDS = "http://jabber.org/protocol/commands";
     REGISTER = "jabber:iq:register";
     DIALBACK = "jabber:server:dialback";
+    DIALBACK_FEATURE = "urn:xmpp:features:dialback";
+    BIDI = "urn:xmpp:bidi";
+    BIDI_FEATURE = "urn:xmpp:features:bidi";
     CHATSTATES = "http://jabber.org/protocol/chatstates";
     RECEIPTS = "urn:xmpp:receipts";
     MARKERS = "urn:xmpp:chat-markers:0";

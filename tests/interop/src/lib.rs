@@ -1,16 +1,20 @@
 //! Real peers around a real node, all on loopback: SIPp, Kamailio, baresip, OpenSSL's s_client,
-//! Twilio's library and slixmpp.
+//! Twilio's library, slixmpp, Prosody and ejabberd.
 //!
 //! A [`play`] is what two or more peers do through some proxy; the tests run the plays through `belfry`, and
 //! those that any proxy passes through Kamailio too, so that a failure tells whose it is.
 
 mod administrator;
 mod baresip;
+mod certificates;
 pub mod compare;
+mod dns;
+mod ejabberd;
 mod kamailio;
 mod node;
 mod peer;
 pub mod play;
+mod prosody;
 mod sipp;
 mod slixmpp;
 mod tls;
@@ -19,11 +23,15 @@ mod wait;
 
 pub use administrator::administer_with_slixmpp;
 pub use baresip::Baresip;
+pub use certificates::{Authority, Certified};
+pub use dns::Dns;
+pub use ejabberd::Ejabberd;
 pub use kamailio::Kamailio;
 pub use node::Node;
 pub use peer::{Peer, python};
+pub use prosody::Prosody;
 pub use sipp::{Account, Sipp};
-pub use slixmpp::chat_with_slixmpp;
+pub use slixmpp::{chat_with_slixmpp, meet_with_slixmpp};
 pub use tls::options_over_tls;
 pub use twilio::{document_at, drive_with_twilio};
 pub use wait::{free_port, lines_in, wait_for_sip, wait_until};

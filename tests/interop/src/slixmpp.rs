@@ -21,3 +21,21 @@ pub fn chat_with_slixmpp(way: &str, port: u16, certificate: &Path, users: [&str;
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}\n{errors}", String::from_utf8_lossy(&output.stdout));
 }
+
+/// Runs `slixmpp/federation.py`: the first user is at 127.0.0.1:`port` of ours, the other at a peer; both have the password
+/// `secret`. What it printed, when it fails.
+///
+/// # Errors
+/// The script's output.
+pub fn meet_with_slixmpp(certificate: &Path, own: (u16, &str), peer: (u16, &str)) -> Result<(), String> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("slixmpp/federation.py");
+    let output = Command::new(python("slixmpp"))
+        .arg(script)
+        .arg(certificate)
+        .args([&own.0.to_string(), own.1, &peer.0.to_string(), peer.1, "secret"])
+        .stdin(Stdio::null())
+        .output()
+        .expect("the interpreter can be run");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() { Ok(()) } else { Err(text(&output.stdout) + &text(&output.stderr)) }
+}

@@ -86,6 +86,15 @@ fn print(status: &Status, out: &mut impl Write) -> Result<(), CliError> {
         writeln!(out, "chat rooms     {rooms} with {occupants} occupants")?;
         writeln!(out, "stanzas        {received} received, {sent} sent")?;
     }
+    let servers = |s: &ShardCounters| s.xmpp_servers_connections_out + s.xmpp_servers_connections_in;
+    if status.sum(servers) > 0 {
+        let (ours, theirs) = (sum(|s| s.xmpp_servers_out), sum(|s| s.xmpp_servers_in));
+        let waiting = sum(|s| s.xmpp_servers_waiting);
+        writeln!(
+            out,
+            "servers        {ours} connections to others, {theirs} of others, {waiting} stanzas wait"
+        )?;
+    }
     writeln!(out, "registrations  {} contacts of {} addresses", sum(|s| s.bindings), sum(|s| s.addresses))?;
     writeln!(out, "transactions   {}", sum(|s| s.transactions))?;
     writeln!(out, "connections    {}", sum(|s| s.connections))?;

@@ -2,6 +2,7 @@
 //! column and what was expected, all of them at once. Users, numbers and routes are data and not here.
 
 mod access;
+mod federation;
 mod mistake;
 mod operating;
 mod reader;
@@ -17,6 +18,7 @@ mod xmpp;
 use std::path::{Path, PathBuf};
 
 pub use access::Access;
+pub use federation::Federation;
 pub use mistake::{ConfigError, Mistake};
 pub use operating::Operating;
 pub use reference::reference;
@@ -46,6 +48,7 @@ pub struct Config {
     pub xmpp: Xmpp,
     pub access: Access,
     pub registration: Registration,
+    pub federation: Federation,
 }
 
 /// Used when no file is named and it is there.
@@ -114,6 +117,7 @@ impl Config {
             ("xmpp", self.xmpp != new.xmpp),
             ("xmpp.access", self.access != new.access),
             ("xmpp.registration", self.registration != new.registration),
+            ("xmpp.federation.listen", self.federation.listen != new.federation.listen),
         ];
         differ.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
     }
@@ -143,6 +147,7 @@ impl Config {
             xmpp: old.xmpp,
             access: old.access,
             registration: old.registration,
+            federation: Federation { listen: old.federation.listen, ..self.federation },
             ..self
         }
     }
@@ -184,6 +189,7 @@ fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<Key
         voice: Voice::read(&mut reader),
         access: Access::read(&mut reader),
         registration: Registration::read(&mut reader),
+        federation: Federation::read(&mut reader),
         xmpp: Xmpp::read(&mut reader),
     };
     let (mistakes, reference) = reader.finish();

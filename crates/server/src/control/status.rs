@@ -87,6 +87,9 @@ pub struct ShardCounters {
     pub xmpp_sessions: u64,
     pub xmpp_rooms: u64,
     pub xmpp_occupants: u64,
+    pub xmpp_servers_out: u64,
+    pub xmpp_servers_in: u64,
+    pub xmpp_servers_waiting: u64,
 
     // Since the start.
     pub calls_started: u64,
@@ -150,6 +153,16 @@ pub struct ShardCounters {
     pub xmpp_presence_fan_out: u64,
     /// Also those of the past: connections are of now.
     pub xmpp_kinds: Vec<KindCount>,
+    pub xmpp_servers_connections_out: u64,
+    pub xmpp_servers_connections_in: u64,
+    pub xmpp_servers_connections_refused: u64,
+    pub xmpp_servers_handshake_failures: u64,
+    pub xmpp_servers_failures: u64,
+    pub xmpp_servers_refused: u64,
+    pub xmpp_servers_stanzas_in: u64,
+    pub xmpp_servers_stanzas_out: u64,
+    pub xmpp_servers_returned: u64,
+    pub xmpp_servers_stream_errors: u64,
     pub media_packets_in: u64,
     pub media_packets_out: u64,
     pub media_packets_dropped: u64,
@@ -264,6 +277,20 @@ impl ShardCounters {
         self.xmpp_rooms = xmpp.rooms;
         self.xmpp_occupants = xmpp.occupants;
         self.xmpp_kinds.clone_from(&xmpp.kinds);
+        let servers = &xmpp.servers;
+        self.xmpp_servers_out = servers.outgoing;
+        self.xmpp_servers_in = servers.incoming;
+        self.xmpp_servers_waiting = servers.waiting;
+        self.xmpp_servers_connections_out = servers.outgoing_total;
+        self.xmpp_servers_connections_in = servers.incoming_total;
+        self.xmpp_servers_connections_refused = xmpp.server_connections_refused;
+        self.xmpp_servers_handshake_failures = xmpp.server_handshake_failures;
+        self.xmpp_servers_failures = servers.failures;
+        self.xmpp_servers_refused = servers.refused;
+        self.xmpp_servers_stanzas_in = servers.stanzas_in;
+        self.xmpp_servers_stanzas_out = servers.stanzas_out;
+        self.xmpp_servers_returned = servers.returned;
+        self.xmpp_servers_stream_errors = servers.faults;
         self
     }
 

@@ -85,6 +85,11 @@ const SHARD: &[ShardMetric] = &[
     gauge("belfry_xmpp_sessions", "Chat clients signed in, also those that may come back", |s| {
         s.xmpp_sessions
     }),
+    gauge("belfry_xmpp_servers_out", "Connections to other chat servers", |s| s.xmpp_servers_out),
+    gauge("belfry_xmpp_servers_in", "Connections of other chat servers", |s| s.xmpp_servers_in),
+    gauge("belfry_xmpp_servers_waiting", "Stanzas that wait for a connection to another server", |s| {
+        s.xmpp_servers_waiting
+    }),
     counter("belfry_calls_started_total", "Calls placed", |s| s.calls_started),
     counter("belfry_calls_answered_total", "Calls answered", |s| s.calls_answered),
     counter("belfry_calls_failed_total", "Calls that ended without an answer", |s| s.calls_failed),
@@ -216,6 +221,40 @@ const SHARD: &[ShardMetric] = &[
     counter("belfry_xmpp_archived_total", "Messages put into archives", |s| s.xmpp_archived),
     counter("belfry_xmpp_presence_fan_out_total", "Presence passed on, once for each addressee", |s| {
         s.xmpp_presence_fan_out
+    }),
+    counter("belfry_xmpp_servers_connections_out_total", "Connections to other chat servers begun", |s| {
+        s.xmpp_servers_connections_out
+    }),
+    counter("belfry_xmpp_servers_connections_in_total", "Connections of other chat servers accepted", |s| {
+        s.xmpp_servers_connections_in
+    }),
+    counter(
+        "belfry_xmpp_servers_connections_refused_total",
+        "Connections of other servers over a limit",
+        |s| s.xmpp_servers_connections_refused,
+    ),
+    counter("belfry_xmpp_servers_handshake_failures_total", "TLS handshakes with servers that failed", |s| {
+        s.xmpp_servers_handshake_failures
+    }),
+    counter("belfry_xmpp_servers_failures_total", "Attempts to reach another server that failed", |s| {
+        s.xmpp_servers_failures
+    }),
+    counter(
+        "belfry_xmpp_servers_refused_total",
+        "Servers that did not prove who they are, or are not wanted",
+        |s| s.xmpp_servers_refused,
+    ),
+    counter("belfry_xmpp_servers_stanzas_received_total", "Stanzas received from other servers", |s| {
+        s.xmpp_servers_stanzas_in
+    }),
+    counter("belfry_xmpp_servers_stanzas_sent_total", "Stanzas sent to other servers", |s| {
+        s.xmpp_servers_stanzas_out
+    }),
+    counter("belfry_xmpp_servers_returned_total", "Stanzas that could not be sent to another server", |s| {
+        s.xmpp_servers_returned
+    }),
+    counter("belfry_xmpp_servers_stream_errors_total", "Streams that another server's bytes ended", |s| {
+        s.xmpp_servers_stream_errors
     }),
 ];
 

@@ -77,22 +77,24 @@ impl Questions {
         if let Some(resolver) = &self.resolver {
             return Ok(Rc::clone(resolver));
         }
-        let made = make_resolver(settings).inspect_err(|error| tracing::warn!(%error, "no DNS"));
+        let made = resolver(&settings.nameservers, settings.dns_timeout)
+            .inspect_err(|error| tracing::warn!(%error, "no DNS"));
         let resolver = Rc::new(made.map_err(|_| DnsFault::Failed)?);
         self.resolver = Some(Rc::clone(&resolver));
         Ok(resolver)
     }
 }
 
-fn make_resolver(settings: &NetSettings) -> Result<TokioResolver, NetError> {
-    let (config, mut options) = if settings.nameservers.is_empty() {
+/// Without servers, those of the system.
+pub(crate) fn resolver(nameservers: &[SocketAddr], limit: Duration) -> Result<TokioResolver, NetError> {
+    let (config, mut options) = if nameservers.is_empty() {
         system_conf::read_system_conf()?
     } else {
-        let servers = settings.nameservers.iter().copied().map(name_server).collect();
+        let servers = nameservers.iter().copied().map(name_server).collect();
         (ResolverConfig::from_name_servers(servers), ResolverOpts::default())
     };
     // Two tries of every server fit into the whole time.
-    options.timeout = settings.dns_timeout / 3;
+    options.timeout = limit / 3;
     options.attempts = 2;
     options.cache_size = limits::DNS_CACHE;
     let mut builder = Resolver::builder_with_config(config, TokioRuntimeProvider::default());
@@ -116,6 +118,26 @@ fn record_type(query: &DnsQuery) -> RecordType {
         DnsQuery::A(_) => RecordType::A,
         DnsQuery::Aaaa(_) => RecordType::AAAA,
     }
+}
+
+/// As names are in DNS and TLS: with Punycode for what is not ASCII (RFC 5890).
+pub(crate) fn ascii(name: &str) -> String {
+    if name.is_ascii() {
+        return name.to_owned();
+    }
+    let ascii = Name::from_utf8(name).map(|name| name.to_ascii());
+    ascii.map_or_else(|_| name.to_owned(), |ascii| ascii.trim_end_matches('.').to_owned())
+}
+
+/// One question of a task of its own.
+pub(crate) async fn ask(
+    resolver: &TokioResolver,
+    query: &DnsQuery,
+    limit: Duration,
+) -> Result<Vec<DnsRecord>, DnsFault> {
+    let mut name = Name::from_utf8(query.name()).map_err(|_| DnsFault::BadName)?;
+    name.set_fqdn(true);
+    answer(resolver, name, record_type(query), limit).await
 }
 
 async fn answer(
@@ -179,4 +201,14 @@ fn plain(name: &Name) -> Box<str> {
 
 fn text(bytes: &[u8]) -> Box<str> {
     String::from_utf8_lossy(bytes).into()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn names_are_punycode_in_dns() {
+        assert_eq!(super::ascii("bücher.example"), "xn--bcher-kva.example");
+        assert_eq!(super::ascii("chat.example"), "chat.example");
+        assert_eq!(super::ascii("::1"), "::1");
+    }
 }

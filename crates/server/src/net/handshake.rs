@@ -9,7 +9,7 @@ use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use rustls::{ClientConnection, Connection, ServerConfig, ServerConnection};
+use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
 use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -50,8 +50,18 @@ pub(super) async fn connect(
         Some(name) => ServerName::try_from(name.to_owned()).map_err(io::Error::other)?,
         None => ServerName::from(remote.ip()),
     };
+    connect_as(&shared.handshakes, config, name, socket).await
+}
+
+/// As the client that `config` says.
+pub(crate) async fn connect_as(
+    permits: &Arc<Semaphore>,
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+    socket: TcpStream,
+) -> io::Result<client::TlsStream<TcpStream>> {
     let connection = ClientConnection::new(config.clone(), name.clone()).map_err(io::Error::other)?;
-    let Connection::Client(done) = shake(&shared.handshakes, &socket, connection.into()).await? else {
+    let Connection::Client(done) = shake(permits, &socket, connection.into()).await? else {
         return Err(io::ErrorKind::Other.into());
     };
     TlsConnector::from(config).connect_with(name, socket, |fresh| *fresh = done).await

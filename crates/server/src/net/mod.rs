@@ -3,10 +3,11 @@
 
 pub(crate) mod certified;
 mod counters;
-mod dns;
+pub(crate) mod dns;
 mod flow;
 pub(crate) mod handshake;
 mod io;
+pub(crate) mod peers;
 mod settings;
 pub(crate) mod stream;
 mod stun;

@@ -14,6 +14,8 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use sha2::Digest;
 
+use super::peers::Peers;
+
 /// Where certificates are. All PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
@@ -39,6 +41,8 @@ struct Current {
     xmpp: Arc<ServerConfig>,
     end_point: Option<Box<[u8]>>,
     client: Arc<ClientConfig>,
+    /// With other servers.
+    peers: Arc<Peers>,
     stamps: Stamps,
 }
 
@@ -96,6 +100,10 @@ impl Tls {
         self.current().server
     }
 
+    pub(crate) fn peers(&self) -> Arc<Peers> {
+        self.current().peers
+    }
+
     pub(super) fn client(&self) -> Arc<ClientConfig> {
         self.current().client
     }
@@ -121,12 +129,17 @@ fn read(files: &TlsFiles) -> Result<Current, TlsError> {
     let mut xmpp = server.clone();
     xmpp.alpn_protocols = vec![b"xmpp-client".to_vec()];
     let own = certificates(&files.certificate)?;
-    let client = Arc::new(client_config(files, &provider)?);
+    let roots = roots(files)?;
+    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|problem| error(&files.key, &problem))?;
+    let peers = Peers::new(&provider, roots.clone(), (own.clone(), key))
+        .map_err(|problem| error(&files.certificate, &problem))?;
+    let client = Arc::new(client_with(roots, Arc::clone(&provider)));
     Ok(Current {
         server: Arc::new(server),
         xmpp: Arc::new(xmpp),
         end_point: own.first().and_then(|own| end_point(own)),
         client,
+        peers: Arc::new(peers),
         stamps,
     })
 }
@@ -147,7 +160,7 @@ fn server_config(files: &TlsFiles, provider: &Arc<CryptoProvider>) -> Result<Ser
     Ok(config)
 }
 
-fn client_config(files: &TlsFiles, provider: &Arc<CryptoProvider>) -> Result<ClientConfig, TlsError> {
+fn roots(files: &TlsFiles) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     match &files.authorities {
         Some(path) => {
@@ -158,7 +171,7 @@ fn client_config(files: &TlsFiles, provider: &Arc<CryptoProvider>) -> Result<Cli
         }
         None => add_system_roots(&mut roots),
     }
-    Ok(client_with(roots, Arc::clone(provider)))
+    Ok(roots)
 }
 
 /// For connections to peers that are certified by an authority of the system.

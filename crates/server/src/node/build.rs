@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use call::{Health, HealthSettings, Ledger, LedgerSettings, Plan, PlanSettings};
 use cluster::{Bucket, Inbox, Outlet};
 use router::{Edge, Router, RouterSettings};
@@ -169,8 +169,13 @@ pub(crate) fn routers(shared: &Shared, reader: &mut dyn Reader, now: Instant) ->
 
 /// Says so when another process is there, before half the traffic goes to each.
 pub(crate) fn check_addresses(config: &Config) -> Result<()> {
-    for listener in config.sip.listen.iter().chain(&config.xmpp.listen) {
+    for listener in config.sip.listen.iter().chain(&config.xmpp.listen).chain(&config.federation.listen) {
         Io::check_free(listener)?;
+    }
+    if config.federation.is_on() && !config.xmpp.is_on() {
+        bail!(
+            "[xmpp.federation] listens for other servers, but [xmpp] listens for nobody: set `listen` there, too"
+        );
     }
     Ok(())
 }
@@ -268,7 +273,7 @@ pub(crate) fn start_shard(
         outlets: node.outlets.clone(),
         board: Arc::clone(&node.board),
         voice: voice(node, number)?,
-        xmpp: xmpp::settings(shared, node.tls.clone(), &node.chat_traces)?,
+        xmpp: xmpp::settings(shared, (node.tls.clone(), node.clock), &node.chat_traces)?,
         chat: node.chat(),
         traces: node.traces.clone(),
     };

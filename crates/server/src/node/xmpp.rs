@@ -5,27 +5,28 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow};
 use sha2::{Digest, Sha256};
 use tokio::sync::broadcast;
-use xmpp::{c2s, host};
+use xmpp::{c2s, host, s2s};
 
 use super::build::Shared;
+use crate::clock::Clock;
 use crate::config::Operating;
 use crate::config::{Config, Inviting, Registration, listener_text};
 use crate::net::Listener;
 use crate::net::certified::ClientAuthorities;
 use crate::net::tls::Tls;
 use crate::xmpp::access::Access;
-use crate::xmpp::streams;
 use crate::xmpp::streams::ChatTrace;
 use crate::xmpp::{Reload, Settings};
+use crate::xmpp::{servers, streams};
 
 /// `None`: nobody listens for chat clients.
 pub(super) fn settings(
     shared: &Shared,
-    tls: Option<Arc<Tls>>,
+    (tls, clock): (Option<Arc<Tls>>, Clock),
     traces: &broadcast::Sender<Arc<ChatTrace>>,
 ) -> Result<Option<Settings>> {
     let config = &shared.config;
-    let Some(Reload { stream, host }) = reload_of(shared) else { return Ok(None) };
+    let Some(Reload { stream, host, servers }) = reload_of(shared) else { return Ok(None) };
     warn_of_clear_text(config);
     let mut seed = [0; 32];
     getrandom::fill(&mut seed).context("the system gives no randomness")?;
@@ -33,6 +34,7 @@ pub(super) fn settings(
     let client_authorities = authorities.map(ClientAuthorities::load).transpose();
     let client_authorities =
         client_authorities.map_err(|problem| anyhow!("[xmpp.access] client_authorities: {problem}"))?;
+    let servers = servers.map(|reload| server_settings(shared, tls.clone(), clock, reload)).transpose()?;
     let streams = streams::Settings {
         listen: config.xmpp.listen.clone(),
         tls,
@@ -49,7 +51,7 @@ pub(super) fn settings(
         },
         traces: traces.clone(),
     };
-    Ok(Some(Settings { streams, host, seed, access: access(shared) }))
+    Ok(Some(Settings { streams, servers, host, seed, access: access(shared) }))
 }
 
 /// RFC 7590 §3.4, and what its readers would have to find out by themselves.
@@ -110,7 +112,66 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         caps: Some(host::caps::of_server(&host)),
         secret: secret_of(shared, b"xmpp"),
     };
-    xmpp.is_on().then(|| Reload { stream: Arc::new(stream), host: Arc::new(host) })
+    let servers = reload_of_servers(shared);
+    xmpp.is_on().then(|| Reload { servers, stream: Arc::new(stream), host: Arc::new(host) })
+}
+
+fn server_settings(
+    shared: &Shared,
+    tls: Option<Arc<Tls>>,
+    clock: Clock,
+    reload: servers::Reload,
+) -> Result<servers::Settings> {
+    let config = &shared.config;
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed).context("the system gives no randomness")?;
+    Ok(servers::Settings {
+        listen: config.federation.listen.clone(),
+        tls,
+        clock,
+        nameservers: config.sip.nameservers.clone(),
+        max_connections: config.limits.connections as usize,
+        max_connections_per_source: config.limits.connections_per_source as usize,
+        reload,
+        seed,
+    })
+}
+
+/// `None`: no other server is spoken with.
+fn reload_of_servers(shared: &Shared) -> Option<servers::Reload> {
+    let config = &shared.config.federation;
+    let streams = s2s::Settings {
+        domains: served(shared),
+        // There is always a certificate: configured, or made by the node.
+        tls: true,
+        policy: s2s::Policy {
+            admission: config.policy,
+            allow: config.allow.clone(),
+            block: config.block.clone(),
+            require_tls: config.require_tls,
+            require_certificate: config.require_certificate,
+            tls_exceptions: config.tls_exceptions.clone(),
+            certificate_exceptions: config.certificate_exceptions.clone(),
+        },
+        max_stanza: shared.config.xmpp.max_stanza,
+        connect: config.connect,
+        authorize: config.authorize,
+        idle: config.idle,
+        // Of its own, so that what is made of it tells nothing of the other's.
+        secret: Sha256::new().chain_update(b"dialback").chain_update(shared.secret).finalize().into(),
+    };
+    let routes = config.routes.clone().into();
+    config.is_on().then(|| servers::Reload { streams: Arc::new(streams), routes })
+}
+
+/// What other servers may write to.
+fn served(shared: &Shared) -> Vec<Box<str>> {
+    let xmpp = &shared.config.xmpp;
+    let mut served = shared.domains.clone();
+    for service in [&xmpp.rooms, &xmpp.pubsub] {
+        served.extend(shared.domains.iter().map(|domain| format!("{service}.{domain}").into()));
+    }
+    served
 }
 
 /// Their addresses were checked with the file.

@@ -188,7 +188,7 @@ impl Shard {
         }
         let (inbox, xmpp) = (&mut self.parts.inbox, &self.xmpp);
         let letters = poll_fn(|context| {
-            let asks = xmpp.as_ref().is_some_and(|glue| glue.xmpp.streams.poll_ready(context).is_ready());
+            let asks = xmpp.as_ref().is_some_and(|glue| glue.xmpp.poll_ready(context).is_ready());
             if asks { Poll::Ready(()) } else { inbox.poll_ready(context) }
         });
         tokio::select! {
@@ -318,6 +318,7 @@ impl Shard {
                 self.io.stop_accepting();
                 if let Some(glue) = &mut self.xmpp {
                     glue.xmpp.drain();
+                    glue.xmpp.stop_accepting();
                 }
                 self.parts.endpoint.set_intake(Intake::Draining);
             }

@@ -231,10 +231,10 @@ impl Shard {
         self.with_xmpp(now, |xmpp, wishes| xmpp.end_sessions(now, account, ending, wishes));
     }
 
-    /// Tells every client that the node ends, and waits a moment for them to read it.
+    /// Tells everybody who is connected that the node ends.
     pub(super) async fn close_streams(&mut self) {
         if let Some(glue) = &mut self.xmpp {
-            glue.xmpp.streams.close_all("system-shutdown").await;
+            glue.xmpp.close_all().await;
         }
     }
 

@@ -94,4 +94,6 @@ pub enum XmppLetter {
         token: Box<str>,
         answer: Box<Element>,
     },
+    /// Between what shards have of other servers.
+    Servers(Box<::xmpp::s2s::Letter>),
 }

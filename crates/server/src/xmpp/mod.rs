@@ -6,11 +6,11 @@
 
 pub(crate) mod access;
 pub(crate) mod ask;
-mod federation;
 pub(crate) mod kinds;
 mod letter;
 pub(crate) mod operator;
 mod record;
+pub(crate) mod servers;
 pub(crate) mod sign_in;
 pub(crate) mod streams;
 mod work;
@@ -18,6 +18,7 @@ mod work;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use stdx::Instant;
 use stdx::rate::Limiter;
@@ -34,6 +35,7 @@ use access::{Access, TokenKey};
 pub use kinds::KindCount;
 use kinds::{Family, Stanzas};
 pub use letter::XmppLetter;
+pub use servers::Route as ServerRoute;
 pub(crate) use sign_in::make_keys;
 use streams::{Event, Streams};
 
@@ -41,6 +43,8 @@ use streams::{Event, Streams};
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) streams: streams::Settings,
+    /// `None`: other servers are not spoken with.
+    pub(crate) servers: Option<servers::Settings>,
     pub(crate) host: Arc<host::Settings>,
     pub(crate) seed: [u8; 32],
     pub(crate) access: Arc<Access>,
@@ -49,6 +53,7 @@ pub(crate) struct Settings {
 /// What a reload may change.
 #[derive(Clone, Debug)]
 pub(crate) struct Reload {
+    pub(crate) servers: Option<servers::Reload>,
     pub(crate) stream: Arc<::xmpp::c2s::Settings>,
     pub(crate) host: Arc<host::Settings>,
 }
@@ -199,6 +204,10 @@ pub struct XmppCounts {
     pub rooms: u64,
     pub occupants: u64,
     pub kinds: Vec<KindCount>,
+    /// Other servers.
+    pub servers: ::xmpp::s2s::Counts,
+    pub server_connections_refused: u64,
+    pub server_handshake_failures: u64,
 }
 
 /// What a host's work came to.
@@ -224,6 +233,7 @@ impl Counted {
 /// XMPP of one shard, on its thread.
 pub(crate) struct Xmpp {
     pub(crate) streams: Streams,
+    pub(crate) servers: Option<servers::Servers>,
     host: Host,
     shard: u16,
     shards: u16,
@@ -268,8 +278,10 @@ impl Xmpp {
         for listener in &listen {
             streams.bind(listener)?;
         }
+        let servers = settings.servers.map(|settings| servers::Servers::new(settings, shard)).transpose()?;
         Ok(Xmpp {
             streams,
+            servers,
             host: Host::new(settings.host, settings.seed),
             shard,
             shards,
@@ -294,6 +306,9 @@ impl Xmpp {
     pub(crate) fn reload(&mut self, reload: Reload) {
         self.streams.reload(reload.stream);
         self.host.reload(reload.host);
+        if let (Some(servers), Some(reload)) = (&mut self.servers, reload.servers) {
+            servers.reload(reload);
+        }
     }
 
     /// Nobody new; who is here goes elsewhere, where that is known (RFC 6120 §4.9.3.19).
@@ -303,7 +318,31 @@ impl Xmpp {
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.host.deadline()
+        let servers = self.servers.as_ref().and_then(servers::Servers::deadline);
+        [self.host.deadline(), servers].into_iter().flatten().min()
+    }
+
+    /// Ready when a connection has something for the shard.
+    pub(crate) fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let servers = self.servers.as_ref().is_some_and(|servers| servers.poll_ready(cx).is_ready());
+        let streams = self.streams.poll_ready(cx).is_ready();
+        if servers || streams { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Nobody new.
+    pub(crate) fn stop_accepting(&mut self) {
+        self.streams.stop_accepting();
+        if let Some(servers) = &mut self.servers {
+            servers.stop_accepting();
+        }
+    }
+
+    /// Tells everybody who is connected that the node ends, and waits a moment for them to read it.
+    pub(crate) async fn close_all(&mut self) {
+        self.streams.close_all("system-shutdown").await;
+        if let Some(servers) = &mut self.servers {
+            servers.close_all().await;
+        }
     }
 
     /// What clients asked since the last turn, and what is due.
@@ -318,7 +357,7 @@ impl Xmpp {
         if self.host.deadline().is_some_and(|deadline| deadline <= now) {
             self.tell_host(now, wishes, |host, out| host.expire(now, out));
         }
-        count
+        count + self.turn_servers(now, wishes)
     }
 
     fn ask(&mut self, asked: Asked) -> u64 {
@@ -479,7 +518,8 @@ impl Xmpp {
     }
 
     pub(crate) fn take_panics(&mut self) -> u64 {
-        std::mem::take(&mut self.panics) + self.streams.take_panics()
+        let servers = self.servers.as_mut().map_or(0, servers::Servers::take_panics);
+        std::mem::take(&mut self.panics) + self.streams.take_panics() + servers
     }
 
     pub(crate) fn counts(&self) -> XmppCounts {
@@ -488,6 +528,7 @@ impl Xmpp {
         let mut kinds = self.streams.kinds();
         kinds.extend(streams.stanzas_in.kinds(Family::StanzasReceived));
         kinds.extend(self.counted.sent.kinds(Family::StanzasSent));
+        let (servers, wires) = self.servers.as_ref().map(servers::Servers::counts).unwrap_or_default();
         XmppCounts {
             connections: streams.open,
             sessions: self.host.sessions() as u64,
@@ -510,6 +551,9 @@ impl Xmpp {
             rooms: rooms as u64,
             occupants: occupants as u64,
             kinds,
+            servers,
+            server_connections_refused: wires.refused,
+            server_handshake_failures: wires.handshake_failures,
         }
     }
 }

@@ -4,12 +4,14 @@ use cluster::Bucket;
 use stdx::Instant;
 use store::Write;
 use xmpp::host::{self, Edge, Effect, Host, Load, RecordError};
+use xmpp::s2s::{Letter, Recipient};
 use xmpp::sasl::{Find, Known};
 use xmpp::stanza::{self, Condition};
 use xmpp::{Element, Jid, c2s, ns};
 
+use super::servers::{self, Event as ServerEvent};
 use super::streams::Event;
-use super::{Asked, Wish, Xmpp, XmppLetter, ask, federation, record};
+use super::{Asked, Wish, Xmpp, XmppLetter, ask, record};
 
 impl Xmpp {
     /// Who owns an address.
@@ -137,6 +139,11 @@ impl Xmpp {
             XmppLetter::Befriend { user, contact } => {
                 self.tell_host(now, wishes, |host, out| host.befriend(now, &user, &contact, out));
             }
+            XmppLetter::Servers(letter) => {
+                if let Some(servers) = &mut self.servers {
+                    servers.handle_letter(*letter);
+                }
+            }
         }
     }
 
@@ -253,17 +260,57 @@ impl Xmpp {
             let owner = self.owner(to.bare_str());
             return self.send(now, owner, XmppLetter::Routed(element), wishes);
         }
-        if let Some(answer) = federation::refuse(&element, &to) {
+        if self.servers.is_some() {
+            return self.send_abroad(now, Letter::Outbound { element }, wishes);
+        }
+        if let Some(answer) = servers::refuse(&element) {
             self.route_answer(now, answer, wishes);
         }
     }
 
-    /// To one of ours; an answer to nobody is dropped.
+    /// To whoever has to do with that server.
+    fn send_abroad(&mut self, now: Instant, letter: Letter, wishes: &mut Vec<Wish>) {
+        let shard = match letter.recipient() {
+            Recipient::Owner(domain) => self.owner(domain),
+            Recipient::Shard(shard) => shard,
+        };
+        self.send(now, shard, XmppLetter::Servers(Box::new(letter)), wishes);
+    }
+
+    /// What other servers said since the last turn, and what is due. How much it was.
+    pub(super) fn turn_servers(&mut self, now: Instant, wishes: &mut Vec<Wish>) -> usize {
+        let Some(servers) = &mut self.servers else { return 0 };
+        if servers.deadline().is_some_and(|deadline| deadline <= now) {
+            servers.expire();
+        }
+        let mut events = Vec::new();
+        servers.take_events(&mut events);
+        let count = events.len();
+        for event in events {
+            match event {
+                ServerEvent::Deliver(element) => self.deliver_from_abroad(now, element, wishes),
+                ServerEvent::Send(letter) => self.send_abroad(now, letter, wishes),
+            }
+        }
+        count
+    }
+
+    /// To an address of ours, and never on to another server.
+    fn deliver_from_abroad(&mut self, now: Instant, element: Box<Element>, wishes: &mut Vec<Wish>) {
+        let Ok(Some(to)) = stanza::to(&element) else { return };
+        if self.servers.as_ref().is_some_and(|servers| servers.is_local(to.domain())) {
+            self.route(now, element, wishes);
+        }
+    }
+
+    /// To whoever asked; an answer to nobody is dropped.
     fn route_answer(&mut self, now: Instant, answer: Element, wishes: &mut Vec<Wish>) {
         let Ok(Some(to)) = stanza::to(&answer) else { return };
         if self.host.settings().is_local(to.domain()) {
             let owner = self.owner(to.bare_str());
             self.send(now, owner, XmppLetter::Routed(Box::new(answer)), wishes);
+        } else if self.servers.is_some() {
+            self.send_abroad(now, Letter::Outbound { element: Box::new(answer) }, wishes);
         }
     }
 
@@ -290,6 +337,14 @@ impl Xmpp {
                 XmppLetter::Stanza { element, .. } => self.refuse_busy(now, &element, wishes),
                 XmppLetter::Routed(element) => self.refuse_busy(now, &element, wishes),
                 XmppLetter::Act { id, .. } => self.not_asked(now, id, wishes),
+                XmppLetter::Servers(letter) => match *letter {
+                    Letter::Outbound { element } | Letter::Over { element, .. } => {
+                        self.refuse_busy(now, &element, wishes);
+                    }
+                    // The other server asks again when nothing comes, or does without.
+                    Letter::Verify { .. } | Letter::Offer { .. } => {}
+                    letter => kept.push(XmppLetter::Servers(Box::new(letter))),
+                },
                 letter => kept.push(letter),
             }
         }

@@ -25,6 +25,16 @@ impl Prefixes {
         Prefixes(Declared::Own([("".into(), Cow::Borrowed(ns))].into()))
     }
 
+    /// What was declared as one namespace is read as another.
+    #[must_use]
+    pub fn reading(self, namespace: &str, other: &'static str) -> Prefixes {
+        let Declared::Own(mut all) = self.0 else { return self };
+        for (_, ns) in all.iter_mut().filter(|(_, ns)| ns == namespace) {
+            *ns = Cow::Borrowed(other);
+        }
+        Prefixes(Declared::Own(all))
+    }
+
     /// What clients declare: theirs as the default, and `stream`.
     pub fn usual() -> Prefixes {
         Prefixes(Declared::Usual)

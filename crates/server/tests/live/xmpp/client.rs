@@ -36,6 +36,7 @@ pub(crate) struct Client {
     prefixes: Prefixes,
     inbox: VecDeque<Element>,
     pub(crate) jid: String,
+    domain: String,
 }
 
 const HEADER: &str = "<?xml version='1.0'?><stream:stream to='example.test' xmlns='jabber:client' \
@@ -55,6 +56,7 @@ impl Client {
             prefixes: Prefixes::default(),
             inbox: VecDeque::new(),
             jid: String::new(),
+            domain: DOMAIN.to_owned(),
         };
         match transport {
             Transport::Tls => client.secure(&[b"xmpp-client"]),
@@ -122,7 +124,7 @@ impl Client {
             assert!(self.hear().is("open", ns::FRAMING));
         } else {
             self.framer = Framer::new();
-            self.say(HEADER);
+            self.say(&HEADER.replace(DOMAIN, &self.domain));
         }
         let features = self.hear();
         assert!(features.is("features", ns::STREAM), "{features}");
@@ -271,7 +273,19 @@ impl Client {
 
     /// Whatever it takes by that way.
     pub(crate) fn sign_in(place: &Place, transport: Transport, user: &str, resource: &str) -> Client {
+        Client::sign_in_to(DOMAIN, place, transport, user, resource)
+    }
+
+    /// At a node that serves another domain.
+    pub(crate) fn sign_in_to(
+        domain: &str,
+        place: &Place,
+        transport: Transport,
+        user: &str,
+        resource: &str,
+    ) -> Client {
         let mut client = Client::connect(place, transport);
+        domain.clone_into(&mut client.domain);
         let features = client.open();
         if features.get("starttls", ns::TLS).is_some() {
             client.start_tls();
@@ -281,7 +295,7 @@ impl Client {
         assert!(answer.is("success", ns::SASL), "{answer}");
         client.open();
         client.bind(resource);
-        assert_eq!(client.jid, format!("{user}@{DOMAIN}/{resource}"));
+        assert_eq!(client.jid, format!("{user}@{domain}/{resource}"));
         client
     }
 

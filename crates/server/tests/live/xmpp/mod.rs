@@ -8,5 +8,6 @@ mod invitations;
 mod limits;
 mod operate;
 mod registration;
+mod servers;
 mod services;
 mod sign_in;

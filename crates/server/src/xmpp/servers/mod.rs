@@ -1,0 +1,175 @@
+//! Connections with other servers, of one shard (RFC 6120, XEP-0368).
+//!
+//! Every shard listens for itself and keeps what it accepts, and makes the connections to the domains it owns. A connection
+//! is one task that moves bytes; what they mean is [`s2s::Servers`]', which all tasks of the shard share. What that asks of
+//! others becomes an [`Event`], which the shard takes in its turn.
+
+mod connect;
+mod connection;
+mod serve;
+mod shared;
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use stdx::Instant;
+use tokio::task::JoinHandle;
+use xmpp::s2s::{self, Letter};
+use xmpp::{Element, stanza};
+
+use crate::clock::Clock;
+use crate::limits;
+use crate::net::tls::Tls;
+use crate::net::{Listener, NetError, stream as tcp};
+pub use connect::Route;
+use shared::Shared;
+
+/// How connections are made and kept.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) listen: Vec<Listener>,
+    pub(crate) tls: Option<Arc<Tls>>,
+    pub(crate) clock: Clock,
+    pub(crate) nameservers: Vec<std::net::SocketAddr>,
+    pub(crate) max_connections: usize,
+    pub(crate) max_connections_per_source: usize,
+    pub(crate) reload: Reload,
+    pub(crate) seed: [u8; 32],
+}
+
+/// What a reload may change.
+#[derive(Clone, Debug)]
+pub(crate) struct Reload {
+    pub(crate) streams: Arc<s2s::Settings>,
+    /// Where servers are that DNS is not asked for.
+    pub(crate) routes: Arc<[Route]>,
+}
+
+/// What the shard does.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// To the host of `to`.
+    Deliver(Box<Element>),
+    Send(Letter),
+}
+
+/// What happened since the shard began, besides what `s2s` counts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) open: usize,
+    /// Closed as soon as they came: too many.
+    pub(crate) refused: u64,
+    pub(crate) handshake_failures: u64,
+    pub(crate) panics: u64,
+}
+
+/// All of one shard.
+pub(crate) struct Servers {
+    shared: Rc<Shared>,
+    accepting: Vec<JoinHandle<()>>,
+}
+
+impl Servers {
+    /// Listens beside the other shards.
+    ///
+    /// # Errors
+    /// An address that cannot be listened at.
+    pub(crate) fn new(settings: Settings, shard: u16) -> Result<Self, NetError> {
+        let listen = settings.listen.clone();
+        let shared = Shared::new(settings, shard);
+        let mut accepting = Vec::new();
+        for listener in &listen {
+            let bound = tcp::listen(listener.address);
+            let socket = bound.map_err(|error| NetError { listener: *listener, error })?;
+            accepting.push(serve::accept_all(Rc::clone(&shared), socket, listener.transport));
+        }
+        Ok(Servers { shared, accepting })
+    }
+
+    /// Ready when there is an event.
+    pub(crate) fn poll_ready(&self, cx: &Context<'_>) -> Poll<()> {
+        self.shared.poll_ready(cx)
+    }
+
+    /// Moves out what was asked since the last call.
+    pub(crate) fn take_events(&mut self, sink: &mut Vec<Event>) {
+        self.shared.take_events(sink);
+    }
+
+    /// From a domain of ours to one that this shard owns.
+    pub(crate) fn handle_letter(&mut self, letter: Letter) {
+        self.shared.tell(|servers, now, out| servers.handle_letter(now, letter, out));
+    }
+
+    /// Whether that domain is served here: nothing of other servers goes anywhere else.
+    pub(crate) fn is_local(&self, domain: &str) -> bool {
+        self.shared.is_local(domain)
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.shared.deadline()
+    }
+
+    pub(crate) fn expire(&mut self) {
+        self.shared.tell(|servers, now, out| servers.expire(now, out));
+    }
+
+    pub(crate) fn reload(&mut self, reload: Reload) {
+        self.shared.reload(reload);
+    }
+
+    pub(crate) fn counts(&self) -> (s2s::Counts, Counters) {
+        self.shared.counts()
+    }
+
+    /// Defects met since the last call.
+    pub(crate) fn take_panics(&mut self) -> u64 {
+        self.shared.take_panics()
+    }
+
+    pub(crate) fn stop_accepting(&mut self) {
+        self.accepting.drain(..).for_each(|task| task.abort());
+    }
+
+    /// A stream error for everybody; their last words get `limits::XMPP_LINGER`.
+    pub(crate) async fn close_all(&mut self) {
+        self.stop_accepting();
+        self.shared.tell(|servers, now, out| servers.close_all(now, out));
+        let shared = &self.shared;
+        let gone = std::future::poll_fn(|cx| shared.poll_empty(cx));
+        // Who has not read it by now will not.
+        let _ = tokio::time::timeout(limits::XMPP_LINGER, gone).await;
+    }
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        self.stop_accepting();
+    }
+}
+
+/// While no other server is spoken with: an answer for the sender, or nothing.
+pub(super) fn refuse(stanza: &Element) -> Option<Element> {
+    tracing::debug!(to = stanza.attr("to"), "no way to other servers: [xmpp.federation] is not configured");
+    let may_be_told =
+        stanza::may_be_refused(stanza) && stanza.name() != "presence" && stanza.attr("from").is_some();
+    may_be_told.then(|| stanza::refusal(stanza, &stanza::Condition::RemoteServerNotFound.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::xmpp::ns;
+
+    #[test]
+    fn who_asks_another_server_is_told_that_it_is_not_found() {
+        let stanza =
+            |name| Element::new(name, ns::CLIENT).with("from", "a@b/c").with("to", "bob@elsewhere.test");
+        let answer = refuse(&stanza("message")).unwrap();
+        assert_eq!((answer.attr("to"), answer.attr("from")), (Some("a@b/c"), Some("bob@elsewhere.test")));
+        assert!(answer.to_string().contains("<remote-server-not-found"), "{answer}");
+        assert_eq!(refuse(&stanza("presence")), None);
+        assert_eq!(refuse(&stanza("iq").with("type", "error")), None, "errors are not answered");
+    }
+}

@@ -1,0 +1,198 @@
+//! The life of one connection: secured, talking, closed; of those that others make, accepted before.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use rustls_pki_types::{CertificateDer, ServerName};
+use sip::transport::Transport;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinHandle, spawn_local};
+use tokio::time::timeout;
+use xmpp::s2s::{Certificate, Failure, Security};
+use xmpp::stanza::Condition;
+
+use super::connection::{Connection, End, Wire};
+use super::shared::Shared;
+use crate::limits;
+use crate::net::{dns, handshake, stream as tcp};
+
+/// Accepts for as long as the handle is not aborted.
+pub(super) fn accept_all(shared: Rc<Shared>, listener: TcpListener, transport: Transport) -> JoinHandle<()> {
+    spawn_local(async move {
+        loop {
+            match listener.accept().await {
+                Ok((socket, remote)) => accept(&shared, socket, remote.ip(), transport),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(tcp::ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    })
+}
+
+fn accept(shared: &Rc<Shared>, socket: TcpStream, source: IpAddr, transport: Transport) {
+    if !shared.enter(source) {
+        return;
+    }
+    tcp::tune(&socket);
+    let place = Place { shared: Rc::clone(shared), source };
+    spawn_local(async move {
+        let _live = place.shared.live();
+        let shared = &place.shared;
+        if transport != Transport::Tls {
+            let own = shared.accept(Security::default());
+            return talk(shared, &own, socket).await;
+        }
+        match shake(shared, serve_tls(shared, socket, true)).await {
+            Ok((io, security)) => {
+                let own = shared.accept(security);
+                finish(shared, &own, &mut Wire::new(io)).await;
+            }
+            Err(error) => tracing::debug!(%error, %source, "no TLS with another server"),
+        }
+    });
+}
+
+/// However the task of a connection ends, by panic too, it is not counted any more.
+struct Place {
+    shared: Rc<Shared>,
+    source: IpAddr,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.shared.leave(self.source);
+    }
+}
+
+/// However its task ends, the machine learns that it has.
+struct Gone<'a>(&'a Shared, &'a Connection);
+
+impl Drop for Gone<'_> {
+    fn drop(&mut self) {
+        let Gone(shared, own) = self;
+        shared.broken(own, Failure::new(Condition::RemoteServerTimeout, "the connection broke"));
+    }
+}
+
+/// From the first byte in the clear.
+pub(super) async fn talk(shared: &Rc<Shared>, own: &Connection, socket: TcpStream) {
+    let mut wire = Wire::new(socket);
+    let end = {
+        let gone = Gone(shared, own);
+        let end = poll_fn(|cx| wire.poll(cx, shared, own)).await;
+        if end == End::Secure {
+            // It goes on.
+            std::mem::forget(gone);
+        }
+        end
+    };
+    match end {
+        End::Secure => secure(shared, own, wire.io).await,
+        End::Closed => linger(shared, &mut wire).await,
+        End::Broken => {}
+    }
+}
+
+/// STARTTLS (RFC 6120 §5).
+async fn secure(shared: &Rc<Shared>, own: &Connection, socket: TcpStream) {
+    own.securing.set(false);
+    if !own.is_ours {
+        let result = shake(shared, serve_tls(shared, socket, false)).await;
+        return secured(shared, own, result).await;
+    }
+    let result = shake(shared, call_tls(shared, &own.domain, socket, false)).await;
+    secured(shared, own, result).await;
+}
+
+async fn secured<S>(shared: &Rc<Shared>, own: &Connection, result: io::Result<(S, Security)>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    match result {
+        Ok((io, security)) => {
+            shared.tell(|servers, now, out| servers.handle_secured(now, own.number, security, out));
+            finish(shared, own, &mut Wire::new(io)).await;
+        }
+        Err(error) => shared.broken(own, no_tls(&error)),
+    }
+}
+
+pub(super) fn no_tls(error: &io::Error) -> Failure {
+    Failure::new(Condition::RemoteServerNotFound, format!("no TLS with the server: {error}"))
+}
+
+/// Until it ends.
+pub(super) async fn finish<S>(shared: &Rc<Shared>, own: &Connection, wire: &mut Wire<S>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let end = {
+        let _gone = Gone(shared, own);
+        poll_fn(|cx| wire.poll(cx, shared, own)).await
+    };
+    if end == End::Closed {
+        linger(shared, wire).await;
+    }
+}
+
+async fn linger<S: AsyncRead + AsyncWrite + Unpin>(shared: &Shared, wire: &mut Wire<S>) {
+    // Late is as good as never: the socket closes anyway.
+    let _ = timeout(limits::XMPP_LINGER, poll_fn(|cx| wire.poll_shutdown(cx, shared))).await;
+}
+
+async fn serve_tls(
+    shared: &Shared,
+    socket: TcpStream,
+    is_direct: bool,
+) -> io::Result<(Box<tokio_rustls::server::TlsStream<TcpStream>>, Security)> {
+    let config = shared.settings.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?.peers().server(is_direct);
+    let tls = Box::new(handshake::accept_as(&shared.handshakes, config, socket).await?);
+    let security = security_of(shared, tls.get_ref().1.peer_certificates());
+    Ok((tls, security))
+}
+
+pub(super) async fn call_tls(
+    shared: &Shared,
+    domain: &str,
+    socket: TcpStream,
+    is_direct: bool,
+) -> io::Result<(Box<tokio_rustls::client::TlsStream<TcpStream>>, Security)> {
+    let config = shared.settings.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?.peers().client(is_direct);
+    let name = dns::ascii(domain.trim_start_matches('[').trim_end_matches(']'));
+    let name = ServerName::try_from(name).map_err(io::Error::other)?;
+    let tls = Box::new(handshake::connect_as(&shared.handshakes, config, name, socket).await?);
+    let security = security_of(shared, tls.get_ref().1.peer_certificates());
+    Ok((tls, security))
+}
+
+fn security_of(shared: &Shared, chain: Option<&[CertificateDer<'_>]>) -> Security {
+    let now = shared.settings.clock.now();
+    let tls = shared.settings.tls.as_ref();
+    let trusted = chain.filter(|chain| tls.is_some_and(|tls| tls.peers().is_trusted(chain, now)));
+    let own = trusted.and_then(<[_]>::first);
+    Security { encrypted: true, certificate: own.map(|own| Certificate::read(own)) }
+}
+
+/// Bounds a handshake in time, and those that go on at once in number.
+pub(super) async fn shake<T>(
+    shared: &Shared,
+    handshake: impl Future<Output = io::Result<T>>,
+) -> io::Result<T> {
+    if shared.handshakes_pending.get() >= limits::HANDSHAKES_PENDING {
+        shared.count(|counters| counters.refused += 1);
+        return Err(io::Error::other("too many handshakes at once"));
+    }
+    shared.handshakes_pending.set(shared.handshakes_pending.get() + 1);
+    let result = timeout(limits::HANDSHAKE_TIMEOUT, Box::pin(handshake)).await;
+    shared.handshakes_pending.set(shared.handshakes_pending.get() - 1);
+    let result = result.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+    if result.is_err() {
+        shared.count(|counters| counters.handshake_failures += 1);
+    }
+    result
+}

@@ -1,0 +1,291 @@
+//! What the tasks of a shard's connections share. All on one thread.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use hickory_resolver::TokioResolver;
+use stdx::Instant;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_local;
+use xmpp::s2s::{self, Counts, Effect, Failure, Note, Security};
+
+use super::connection::Connection;
+use super::{Counters, Event, Reload, Settings, connect};
+use crate::limits;
+use crate::net::dns;
+
+pub(super) struct Shared {
+    pub(super) settings: Settings,
+    pub(super) reload: RefCell<Reload>,
+    pub(super) counters: Cell<Counters>,
+    machine: RefCell<s2s::Servers>,
+    connections: RefCell<HashMap<u64, Rc<Connection>>>,
+    per_source: RefCell<HashMap<IpAddr, usize>>,
+    events: RefCell<VecDeque<Event>>,
+    /// Tasks that wait for room among the events.
+    starved: RefCell<Vec<Waker>>,
+    waker: RefCell<Option<Waker>>,
+    pub(super) handshakes: Arc<Semaphore>,
+    pub(super) handshakes_pending: Cell<usize>,
+    resolver: RefCell<Option<Rc<TokioResolver>>>,
+    /// Every connection reads into this, one at a time.
+    pub(super) scratch: RefCell<Box<[u8]>>,
+    /// Lent to one that works.
+    effects: RefCell<Vec<Effect>>,
+    /// Tasks of connections.
+    live: Cell<usize>,
+    this: std::rc::Weak<Shared>,
+}
+
+/// A task that has not ended.
+pub(super) struct Live(Rc<Shared>);
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.0.live.set(self.0.live.get() - 1);
+        self.0.wake();
+    }
+}
+
+/// Read at once from one connection.
+const SCRATCH: usize = 16 * 1024;
+
+impl Shared {
+    pub(super) fn new(settings: Settings, shard: u16) -> Rc<Self> {
+        let streams = Arc::clone(&settings.reload.streams);
+        Rc::new_cyclic(|this| Shared {
+            machine: RefCell::new(s2s::Servers::new(streams, shard, settings.seed)),
+            reload: RefCell::new(settings.reload.clone()),
+            settings,
+            counters: Cell::default(),
+            connections: RefCell::default(),
+            per_source: RefCell::default(),
+            events: RefCell::default(),
+            starved: RefCell::default(),
+            waker: RefCell::default(),
+            handshakes: Arc::new(Semaphore::new(limits::HANDSHAKES)),
+            handshakes_pending: Cell::new(0),
+            resolver: RefCell::default(),
+            scratch: RefCell::new(vec![0; SCRATCH].into_boxed_slice()),
+            effects: RefCell::default(),
+            live: Cell::new(0),
+            this: this.clone(),
+        })
+    }
+
+    pub(super) fn live(self: &Rc<Self>) -> Live {
+        self.live.set(self.live.get() + 1);
+        Live(Rc::clone(self))
+    }
+
+    pub(super) fn count(&self, change: impl FnOnce(&mut Counters)) {
+        let mut counters = self.counters.get();
+        change(&mut counters);
+        self.counters.set(counters);
+    }
+
+    pub(super) fn counts(&self) -> (Counts, Counters) {
+        (self.machine.borrow().counts(), self.counters.get())
+    }
+
+    pub(super) fn take_panics(&self) -> u64 {
+        let panics = self.counters.get().panics;
+        self.count(|counters| counters.panics = 0);
+        panics
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.machine.borrow().deadline()
+    }
+
+    pub(super) fn is_local(&self, domain: &str) -> bool {
+        self.reload.borrow().streams.is_local(domain)
+    }
+
+    pub(super) fn reload(&self, reload: Reload) {
+        let streams = Arc::clone(&reload.streams);
+        *self.reload.borrow_mut() = reload;
+        self.tell(|servers, now, out| servers.reload(now, &streams, out));
+    }
+
+    /// Made with the first question: reading the system's settings is not free, and may fail.
+    pub(super) fn resolver(&self) -> Option<Rc<TokioResolver>> {
+        let mut known = self.resolver.borrow_mut();
+        if known.is_none() {
+            let made = dns::resolver(&self.settings.nameservers, limits::DNS_TIMEOUT);
+            *known = made.inspect_err(|error| tracing::warn!(%error, "no DNS")).ok().map(Rc::new);
+        }
+        known.clone()
+    }
+
+    /// Whether one more connection of this source fits; it is counted until `leave`.
+    pub(super) fn enter(&self, source: IpAddr) -> bool {
+        let mut per_source = self.per_source.borrow_mut();
+        let of_source = per_source.get(&source).copied().unwrap_or(0);
+        let fits = self.counters.get().open < self.settings.max_connections
+            && of_source < self.settings.max_connections_per_source;
+        if fits {
+            per_source.insert(source, of_source + 1);
+            self.count(|counters| counters.open += 1);
+        } else {
+            self.count(|counters| counters.refused += 1);
+        }
+        fits
+    }
+
+    pub(super) fn leave(&self, source: IpAddr) {
+        let mut per_source = self.per_source.borrow_mut();
+        if let Some(count) = per_source.get_mut(&source) {
+            *count -= 1;
+            if *count == 0 {
+                per_source.remove(&source);
+            }
+        }
+        self.count(|counters| counters.open -= 1);
+    }
+
+    /// A connection that somebody made to us.
+    pub(super) fn accept(&self, security: Security) -> Rc<Connection> {
+        let number = self.machine.borrow_mut().accept(self.settings.clock.now(), security);
+        let own = Rc::new(Connection::accepted(number));
+        self.connections.borrow_mut().insert(number, Rc::clone(&own));
+        own
+    }
+
+    /// Nothing of it is heard any more.
+    pub(super) fn broken(&self, own: &Connection, failure: Failure) {
+        self.connections.borrow_mut().remove(&own.number);
+        self.tell(|servers, now, out| servers.handle_broken(now, own.number, failure, out));
+    }
+
+    pub(super) fn heard(&self, own: &Connection, bytes: &[u8]) {
+        self.tell(|servers, now, out| servers.handle_bytes(now, own.number, bytes, out));
+    }
+
+    pub(super) fn written(&self, own: &Connection, count: usize) {
+        self.machine.borrow_mut().handle_written(own.number, count);
+    }
+
+    /// Lets the machine work and does what comes of it. A panic there is our bug; it costs what it was about.
+    pub(super) fn tell(&self, act: impl FnOnce(&mut s2s::Servers, Instant, &mut Vec<Effect>)) {
+        let mut effects = self.effects.take();
+        let acts = || act(&mut self.machine.borrow_mut(), self.settings.clock.now(), &mut effects);
+        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(acts)).is_err() {
+            self.count(|counters| counters.panics += 1);
+            tracing::error!("another server made the XMPP core panic; please report what is above");
+        }
+        for effect in effects.drain(..) {
+            self.perform(effect);
+        }
+        *self.effects.borrow_mut() = effects;
+    }
+
+    fn perform(&self, effect: Effect) {
+        match effect {
+            Effect::Connect(wanted) => {
+                let Some(shared) = self.this.upgrade() else { return };
+                let own = Rc::new(Connection::to(wanted.pair.remote.clone(), wanted.number));
+                self.connections.borrow_mut().insert(wanted.number, Rc::clone(&own));
+                spawn_local(connect::run(shared, own, wanted));
+            }
+            Effect::Write { number, bytes } => self.with(number, |own| own.put(bytes)),
+            Effect::StartTls { number } => self.with(number, |own| {
+                own.securing.set(true);
+                own.wake();
+            }),
+            Effect::Close { number } => self.close(number),
+            Effect::Deliver(element) => self.event(Event::Deliver(element)),
+            Effect::Send(letter) => self.event(Event::Send(letter)),
+            Effect::Note(note) => tell_of(&note),
+        }
+    }
+
+    fn with(&self, number: u64, act: impl FnOnce(&Connection)) {
+        let found = self.connections.borrow().get(&number).cloned();
+        if let Some(own) = found {
+            act(&own);
+        }
+    }
+
+    /// What was written is written out, for as long as that may take.
+    fn close(&self, number: u64) {
+        let Some(own) = self.connections.borrow_mut().remove(&number) else { return };
+        own.closing.set(true);
+        own.wake();
+        spawn_local(async move {
+            tokio::time::sleep(limits::XMPP_LINGER).await;
+            own.given_up.set(true);
+            own.wake();
+        });
+    }
+
+    fn event(&self, event: Event) {
+        self.events.borrow_mut().push_back(event);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = self.waker.borrow().as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+
+    pub(super) fn poll_ready(&self, cx: &Context<'_>) -> Poll<()> {
+        self.listen(cx);
+        if self.events.borrow().is_empty() { Poll::Pending } else { Poll::Ready(()) }
+    }
+
+    /// Ready when there is no connection.
+    pub(super) fn poll_empty(&self, cx: &Context<'_>) -> Poll<()> {
+        self.listen(cx);
+        if self.live.get() == 0 { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    fn listen(&self, cx: &Context<'_>) {
+        let mut slot = self.waker.borrow_mut();
+        match slot.as_mut() {
+            Some(old) => old.clone_from(cx.waker()),
+            None => *slot = Some(cx.waker().clone()),
+        }
+    }
+
+    pub(super) fn take_events(&self, sink: &mut Vec<Event>) {
+        sink.extend(self.events.borrow_mut().drain(..));
+        self.starved.borrow_mut().drain(..).for_each(Waker::wake);
+    }
+
+    /// Whether a connection may read on; if not, `waker` is woken when it may.
+    pub(super) fn has_room(&self, waker: &Waker) -> bool {
+        let room = self.events.borrow().len() < limits::XMPP_EVENTS;
+        if !room {
+            self.starved.borrow_mut().push(waker.clone());
+        }
+        room
+    }
+}
+
+fn tell_of(note: &Note) {
+    let (local, remote) = (&*note.pair.local, &*note.pair.remote);
+    match &note.what {
+        s2s::Event::Connected { by, is_encrypted } => {
+            tracing::info!(local, remote, ?by, encrypted = is_encrypted, "connected to another server");
+        }
+        s2s::Event::Accepted { by, is_encrypted } => {
+            tracing::info!(local, remote, ?by, encrypted = is_encrypted, "another server connected");
+        }
+        s2s::Event::Failed(failure) => {
+            let (condition, why) = (failure.condition.as_str(), &*failure.text);
+            tracing::info!(local, remote, condition, why, "cannot reach another server");
+        }
+        s2s::Event::Refused { why } => {
+            tracing::info!(local, remote, why, "refused another server");
+        }
+        s2s::Event::Closed { why } => {
+            tracing::debug!(local, remote, why, "closed a connection to another server");
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Two nodes that speak with each other, and what others try at the port for servers.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+use interop::Dns;
+use server::clock::Clock;
+use server::node::Node;
+use sip::transport::Transport::Tls;
+use store::types::{Address, NewAccount};
+use xmpp::{Element, ns};
+
+use super::client::Client;
+use crate::PATIENCE;
+use crate::phone::PASSWORD;
+use crate::place::Place;
+use crate::until;
+use crate::voice::sum;
+
+const ONE: &str = "one.test";
+const TWO: &str = "two.test";
+
+/// A port that nobody listens at now.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// A node that serves `domain` for `user`; `federation` is that section.
+fn place(domain: &str, user: &str, federation: &str) -> Place {
+    place_with("", domain, user, federation)
+}
+
+/// As [`place`]; `sip` is for that section.
+fn place_with(sip: &str, domain: &str, user: &str, federation: &str) -> Place {
+    let place = Place::new(sip).with_xmpp("");
+    let file = place.path("belfry.toml");
+    let text = std::fs::read_to_string(&file).unwrap().replace("example.test", domain);
+    std::fs::write(file, format!("{text}\n[xmpp.federation]\n{federation}\n")).unwrap();
+    let mut admin = place.admin();
+    admin.ensure_domain(domain, Clock::new().now()).unwrap();
+    let address = Address::new(user, domain).unwrap();
+    admin.add_account(NewAccount::with_password(address, PASSWORD, Clock::new().now()).unwrap()).unwrap();
+    place
+}
+
+/// Two nodes, whose users are alice and bob; `ways` is `tcp:` or `tls:`, `more` goes into the first's section.
+struct Both {
+    places: [Place; 2],
+    nodes: [Node; 2],
+}
+
+impl Both {
+    fn start(way: &str, more: &str) -> Both {
+        let ports = [free_port(), free_port()];
+        let direct = if way == "tls" { "tls:" } else { "" };
+        let section = |own: usize, other: &str, more: &str| {
+            let there = ports[1 - own];
+            format!(
+                "listen = [\"{way}:127.0.0.1:{}\"]\nroutes = [\"{other}={direct}127.0.0.1:{there}\", \
+                 \"*.{other}={direct}127.0.0.1:{there}\"]\n{more}",
+                ports[own]
+            )
+        };
+        let places = [place(ONE, "alice", &section(0, TWO, more)), place(TWO, "bob", &section(1, ONE, ""))];
+        Both::of(places)
+    }
+
+    fn of(places: [Place; 2]) -> Both {
+        let nodes = [places[0].start(), places[1].start()];
+        Both { places, nodes }
+    }
+
+    fn clients(&self) -> (Client, Client) {
+        let alice = Client::sign_in_to(ONE, &self.places[0], Tls, "alice", "a");
+        (alice, Client::sign_in_to(TWO, &self.places[1], Tls, "bob", "b"))
+    }
+
+    fn stop(mut self) {
+        for node in &mut self.nodes {
+            assert_eq!(node.board().faults(), (0, 0, 0));
+            node.stop();
+        }
+    }
+}
+
+fn hears(client: &mut Client, body: &str) -> Element {
+    loop {
+        let heard = client.hear();
+        if heard.content_of("body", ns::CLIENT).as_deref() == Some(body) {
+            return heard;
+        }
+    }
+}
+
+fn chat(both: &Both) {
+    let (mut alice, mut bob) = both.clients();
+    alice.message("bob@two.test/b", "hello &lt;you&gt;");
+    let heard = hears(&mut bob, "hello <you>");
+    assert_eq!(heard.attr("from"), Some("alice@one.test/a"));
+    for number in 0..50 {
+        bob.message("alice@one.test/a", &number.to_string());
+        alice.message("bob@two.test/b", &number.to_string());
+    }
+    for number in 0..50 {
+        assert_eq!(hears(&mut alice, &number.to_string()).attr("from"), Some("bob@two.test/b"));
+        hears(&mut bob, &number.to_string());
+    }
+}
+
+#[test]
+fn users_of_two_nodes_chat_after_starttls() {
+    let both = Both::start("tcp", "");
+    chat(&both);
+    until("it is counted", || (sum(&both.nodes[0], |s| s.xmpp.servers.stanzas_out) >= 51).then_some(()));
+    assert_eq!(sum(&both.nodes[0], |shard| shard.xmpp.servers.faults), 0);
+    both.stop();
+}
+
+#[test]
+fn users_of_two_nodes_chat_over_direct_tls() {
+    let both = Both::start("tls", "");
+    chat(&both);
+    both.stop();
+}
+
+#[test]
+fn servers_find_each_other_by_dns() {
+    let ports = [free_port(), free_port()];
+    let names = [Dns::start(ports[1]), Dns::start(ports[0])];
+    let made = |own: usize, domain: &str, user: &str| {
+        let sip = format!("nameservers = [\"127.0.0.1:{}\"]", names[own].port);
+        place_with(&sip, domain, user, &format!("listen = [\"tcp:127.0.0.1:{}\"]", ports[own]))
+    };
+    let both = Both::of([made(0, ONE, "alice"), made(1, TWO, "bob")]);
+    chat(&both);
+    both.stop();
+}
+
+#[test]
+fn a_reload_changes_with_whom_is_spoken() {
+    let mut both = Both::start("tcp", "");
+    let (mut alice, mut bob) = both.clients();
+    bob.message("alice@one.test/a", "hello");
+    hears(&mut alice, "hello");
+    let file = both.places[0].path("belfry.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, format!("{text}\nblock = [\"two.test\"]\n")).unwrap();
+    both.nodes[0].reconfigure(both.places[0].config()).unwrap();
+    until("the streams are closed", || {
+        (sum(&both.nodes[0], |s| s.xmpp.servers.incoming + s.xmpp.servers.outgoing) == 0).then_some(())
+    });
+    alice.message("bob@two.test/b", "hello");
+    assert!(alice.hear().to_string().contains("not-allowed"));
+    std::fs::write(&file, text).unwrap();
+    both.nodes[0].reconfigure(both.places[0].config()).unwrap();
+    alice.message("bob@two.test/b", "again");
+    hears(&mut bob, "again");
+    both.stop();
+}
+
+#[test]
+fn contacts_and_rooms_are_on_either_node() {
+    let both = Both::start("tcp", "");
+    let (mut alice, mut bob) = both.clients();
+    for client in [&mut alice, &mut bob] {
+        client.say("<iq xmlns='jabber:client' type='get' id='r'><query xmlns='jabber:iq:roster'/></iq>");
+        client.say("<presence xmlns='jabber:client'/>");
+    }
+    alice.say("<presence xmlns='jabber:client' type='subscribe' to='bob@two.test'/>");
+    let presence_of = |client: &mut Client, from: &str, kind: Option<&str>| loop {
+        let heard = client.hear();
+        let is_it = heard.name() == "presence" && heard.attr("type") == kind;
+        if is_it && heard.attr("from").is_some_and(|known| known.starts_with(from)) {
+            return heard;
+        }
+    };
+    presence_of(&mut bob, "alice@one.test", Some("subscribe"));
+    bob.say("<presence xmlns='jabber:client' type='subscribed' to='alice@one.test'/>");
+    presence_of(&mut alice, "bob@two.test", Some("subscribed"));
+    presence_of(&mut alice, "bob@two.test/b", None);
+    let join = |client: &mut Client, nick: &str| {
+        client.say(&format!(
+            "<presence xmlns='jabber:client' to='tea@conference.two.test/{nick}'>\
+             <x xmlns='http://jabber.org/protocol/muc'/></presence>"
+        ));
+    };
+    join(&mut bob, "bob");
+    presence_of(&mut bob, "tea@conference.two.test/bob", None);
+    bob.say(
+        "<iq xmlns='jabber:client' type='set' id='c' to='tea@conference.two.test'>\
+         <query xmlns='http://jabber.org/protocol/muc#owner'><x xmlns='jabber:x:data' type='submit'/></query></iq>",
+    );
+    join(&mut alice, "alice");
+    presence_of(&mut alice, "tea@conference.two.test/bob", None);
+    presence_of(&mut alice, "tea@conference.two.test/alice", None);
+    alice.say(
+        "<message xmlns='jabber:client' type='groupchat' to='tea@conference.two.test'><body>cake?</body></message>",
+    );
+    let heard = hears(&mut bob, "cake?");
+    assert_eq!(heard.attr("from"), Some("tea@conference.two.test/alice"));
+    hears(&mut alice, "cake?");
+    both.stop();
+}
+
+#[test]
+fn what_cannot_be_sent_comes_back() {
+    let dead = free_port();
+    let closed =
+        format!("listen = [\"tcp:127.0.0.1:{}\"]\nroutes = [\"dead.test=127.0.0.1:{dead}\"]", free_port());
+    let place = place(ONE, "alice", &format!("{closed}\nblock = [\"*.blocked.test\"]"));
+    let mut node = place.start();
+    let mut alice = Client::sign_in_to(ONE, &place, Tls, "alice", "a");
+    for (to, condition) in [("x@dead.test", "remote-server-timeout"), ("x@very.blocked.test", "not-allowed")]
+    {
+        alice.message(to, "hello");
+        let answer = alice.hear();
+        assert_eq!((answer.attr("type"), answer.attr("from")), (Some("error"), Some(to)), "{answer}");
+        assert!(answer.to_string().contains(condition), "{to}: {answer}");
+    }
+    until("it is counted", || (sum(&node, |shard| shard.xmpp.servers.returned) == 2).then_some(()));
+    node.stop();
+}
+
+#[test]
+fn a_closed_policy_speaks_with_nobody() {
+    let both = Both::start("tcp", "policy = \"closed\"");
+    let (mut alice, mut bob) = both.clients();
+    alice.message("bob@two.test", "hello");
+    assert!(alice.hear().to_string().contains("not-allowed"));
+    bob.message("alice@one.test", "hello");
+    let answer = bob.hear().to_string();
+    assert!(answer.contains("remote-server-not-found") && answer.contains("policy-violation"), "{answer}");
+    both.stop();
+}
+
+/// Bytes to the port for servers; all that comes back until it closes.
+fn raw(port: u16, text: &str) -> String {
+    let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.write_all(text.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    // It may be reset after the last word.
+    let _ = socket.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[test]
+fn who_is_no_server_is_told_why_and_closed() {
+    let port = free_port();
+    let listen = format!("listen = [\"tcp:127.0.0.1:{port}\"]\nauthorize = \"1s\"");
+    let place = place(ONE, "alice", &listen);
+    let mut node = place.start();
+    let header = |to: &str| {
+        format!(
+            "<stream:stream xmlns='jabber:server' xmlns:stream='http://etherx.jabber.org/streams' \
+             from='evil.test' to='{to}' version='1.0'>"
+        )
+    };
+    for (text, condition) in [
+        (header("elsewhere.test"), "host-unknown"),
+        (header(ONE).replace("jabber:server", "jabber:client"), "invalid-namespace"),
+        (header(ONE) + "<message from='x@evil.test' to='alice@one.test'/>", "policy-violation"),
+        ("GET / HTTP/1.1\r\n\r\n".into(), "not-well-formed"),
+        (format!("<{}", "x".repeat(20_000)), "policy-violation"),
+        // Half a stream, and nothing more.
+        (header(ONE), "connection-timeout"),
+        (String::new(), "connection-timeout"),
+    ] {
+        let answer = raw(port, &text);
+        assert!(answer.contains(&format!("<{condition} ")), "{text}: {answer}");
+    }
+    until("all are gone", || (sum(&node, |shard| shard.xmpp.servers.incoming) == 0).then_some(()));
+    assert_eq!(sum(&node, |shard| shard.xmpp.servers.faults), 7);
+    assert_eq!(node.board().faults(), (0, 0, 0));
+    node.stop();
+}
+
+#[test]
+fn who_claims_to_be_somebody_else_is_found_out() {
+    let both = Both::start("tcp", "require_tls = false");
+    let port = both.places[0].config().federation.listen[0].address.port();
+    // two.test is asked, and made no such key.
+    let answer = raw(
+        port,
+        "<stream:stream xmlns='jabber:server' xmlns:db='jabber:server:dialback' from='two.test' to='one.test' \
+         xmlns:stream='http://etherx.jabber.org/streams' version='1.0'>\
+         <db:result from='two.test' to='one.test'>0123456789abcdef</db:result>\
+         <message from='bob@two.test' to='alice@one.test'><body>forged</body></message>",
+    );
+    // What is said before the answer is here ends the stream, too.
+    assert!(answer.contains("<not-authorized "), "{answer}");
+    let answer = raw(
+        port,
+        "<stream:stream xmlns='jabber:server' xmlns:db='jabber:server:dialback' from='two.test' to='one.test' \
+         xmlns:stream='http://etherx.jabber.org/streams' version='1.0'>\
+         <db:result from='two.test' to='one.test'>0123456789abcdef</db:result>",
+    );
+    assert!(answer.contains("<db:result from='one.test' to='two.test' type='invalid'/>"), "{answer}");
+    until("it is counted", || (sum(&both.nodes[0], |s| s.xmpp.servers.refused) >= 1).then_some(()));
+    both.stop();
+}
+
+#[test]
+fn connections_of_one_source_have_a_bound() {
+    let port = free_port();
+    let listen = format!("listen = [\"tcp:127.0.0.1:{port}\"]\n[limits]\nconnections_per_source = 3");
+    let place = place(ONE, "alice", &listen);
+    let mut node = place.start();
+    let open: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+    // Three at each of the two shards, at most.
+    until("the others are refused", || {
+        (sum(&node, |shard| shard.xmpp.server_connections_refused) >= 14).then_some(())
+    });
+    assert!(sum(&node, |shard| shard.xmpp.servers.incoming) <= 6);
+    drop(open);
+    node.stop();
+}

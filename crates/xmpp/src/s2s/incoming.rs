@@ -1,0 +1,448 @@
+//! A stream that another server opened (RFC 6120 §4, XEP-0178 §3, XEP-0220 §2): until it has proved for which domains it
+//! speaks nothing of it is passed on, and then nothing but stanzas of these domains.
+
+use std::sync::Arc;
+
+use super::dialback::{self, Dialback, Verdict};
+use super::stream::{Fault, Heard, Line, fault_of, is_version_one};
+use super::{Demands, Pair, Proof, Question, Security, Settings};
+use crate::stanza::{self, Condition};
+use crate::{Element, Jid, limits, ns, sasl};
+
+/// What comes of it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Said {
+    /// After the bytes.
+    StartTls,
+    /// Answered by `handle_verified`.
+    Ask(Question),
+    /// Stanzas of this pair may come, and go if the stream is bidirectional.
+    Paired(Pair, Proof),
+    Refused(Pair, &'static str),
+    Stanza(Box<Element>),
+    /// After the bytes. `false`: the other side's fault.
+    Close {
+        in_order: bool,
+    },
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Out {
+    pub(super) bytes: Vec<u8>,
+    pub(super) said: Vec<Said>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum State {
+    /// For a header.
+    Opening,
+    Open,
+    /// TLS is being set up.
+    Securing,
+}
+
+#[derive(Debug)]
+pub(super) struct Incoming {
+    settings: Arc<Settings>,
+    line: Line,
+    state: State,
+    security: Security,
+    id: Box<str>,
+    /// Of the header.
+    local: Box<str>,
+    remote: Option<Box<str>>,
+    /// Proved by SASL: speaks to all our domains.
+    certified: Option<Box<str>>,
+    pairs: Vec<Pair>,
+    asked: Vec<Question>,
+    is_bidi: bool,
+    /// Domains that it failed to prove.
+    refused: u8,
+    /// It has asked about a key: what a server does that has nothing to prove.
+    has_verified: bool,
+}
+
+/// Without the TLS that it would have to begin with.
+const NEEDS_TLS: Fault = ("policy-violation", "this server speaks with that domain over TLS only");
+
+impl Incoming {
+    /// `id` is unpredictable.
+    pub(super) fn new(settings: Arc<Settings>, security: Security, id: Box<str>) -> Incoming {
+        let local = settings.domains.first().cloned().unwrap_or_default();
+        Incoming {
+            settings,
+            line: Line::new(),
+            state: State::Opening,
+            security,
+            id,
+            local,
+            remote: None,
+            certified: None,
+            pairs: Vec::new(),
+            asked: Vec::new(),
+            is_bidi: false,
+            refused: 0,
+            has_verified: false,
+        }
+    }
+
+    pub(super) fn reload(&mut self, settings: Arc<Settings>) {
+        self.settings = settings;
+    }
+
+    /// It has proved or asked something: a server, not somebody who only connects.
+    pub(super) fn is_of_use(&self) -> bool {
+        !self.pairs.is_empty() || self.has_verified
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.line.is_closed()
+    }
+
+    pub(super) fn is_bidi(&self) -> bool {
+        self.is_bidi
+    }
+
+    pub(super) fn is_encrypted(&self) -> bool {
+        self.security.encrypted
+    }
+
+    pub(super) fn pairs(&self) -> &[Pair] {
+        &self.pairs
+    }
+
+    pub(super) fn handle_bytes(&mut self, bytes: &[u8], out: &mut Out) {
+        self.line.put(bytes);
+        self.go_on(out);
+    }
+
+    fn go_on(&mut self, out: &mut Out) {
+        while self.state != State::Securing && !self.line.is_closed() {
+            let is_known = !self.pairs.is_empty();
+            let limit = if is_known { self.settings.max_stanza } else { limits::STANZA_BEFORE_AUTH };
+            match self.line.next(limit) {
+                Ok(None) => return,
+                Ok(Some(Heard::Header(header))) => self.open(&header, out),
+                Ok(Some(Heard::Element(element))) => self.handle_element(element, out),
+                Ok(Some(Heard::Close)) => self.end(true, out),
+                Err(error) => self.fail(fault_of(error), out),
+            }
+        }
+    }
+
+    fn open(&mut self, header: &Element, out: &mut Out) {
+        if self.state != State::Opening {
+            return self.fail(("bad-format", "a second stream"), out);
+        }
+        if !header.is("stream", ns::STREAM) {
+            return self.fail(("invalid-namespace", "expected jabber:server"), out);
+        }
+        let Some(to) = header.attr("to").and_then(domain) else {
+            return self.fail(("improper-addressing", "the stream's `to` is no domain"), out);
+        };
+        if !self.settings.is_local(&to) {
+            return self.fail(("host-unknown", "that domain is not served here"), out);
+        }
+        self.local = to;
+        match header.attr("from").map(domain) {
+            Some(None) => return self.fail(("improper-addressing", "the stream's `from` is no domain"), out),
+            Some(Some(from)) => self.remote = Some(from),
+            None => {}
+        }
+        if self.certified.is_some() && self.certified != self.remote {
+            return self.fail(("invalid-from", "another domain than the one that was proved"), out);
+        }
+        if !is_version_one(header) {
+            return self.fail(("unsupported-version", "expected version 1.0"), out);
+        }
+        let Some(demands) = self.demands() else {
+            self.refuse(self.remote.clone().unwrap_or_default(), "policy", out);
+            return self.fail(("policy-violation", "this server does not speak with that domain"), out);
+        };
+        self.line.open(&self.local, self.remote.as_deref(), Some(&self.id), &mut out.bytes);
+        self.state = State::Open;
+        let features = self.features(demands);
+        self.line.write(&features, &mut out.bytes);
+        if let Some(remote) = self.certified.clone() {
+            // Only now: nothing goes back before the stream has begun anew.
+            self.pair(Pair { local: self.local.clone(), remote }, Proof::Certificate, out);
+        }
+    }
+
+    /// Of the server that calls, as far as it has said who it is.
+    fn demands(&self) -> Option<Demands> {
+        let policy = &self.settings.policy;
+        match &self.remote {
+            Some(remote) => policy.demands(remote),
+            None => {
+                let demands = Demands { tls: policy.require_tls, certificate: policy.require_certificate };
+                (!policy.is_closed()).then_some(demands)
+            }
+        }
+    }
+
+    fn features(&self, demands: Demands) -> Element {
+        let mut features = Element::new("features", ns::STREAM);
+        if self.settings.tls && !self.security.encrypted {
+            let required = demands.tls.then(|| Element::new("required", ns::TLS));
+            features.push(Element::new("starttls", ns::TLS).children(required));
+        }
+        if self.security.encrypted || !demands.tls {
+            if self.may_be_external() {
+                let external = Element::new("mechanism", ns::SASL).text("EXTERNAL");
+                features.push(Element::new("mechanisms", ns::SASL).child(external));
+            }
+            let errors = Element::new("errors", ns::DIALBACK_FEATURE);
+            features.push(Element::new("dialback", ns::DIALBACK_FEATURE).child(errors));
+            if !self.is_bidi {
+                features.push(Element::new("bidi", ns::BIDI_FEATURE));
+            }
+        }
+        let number = |name: &'static str, value: String| Element::new(name, ns::STREAM_LIMITS).text(value);
+        let limits = Element::new("limits", ns::STREAM_LIMITS)
+            .child(number("max-bytes", self.settings.max_stanza.to_string()))
+            .child(number("idle-seconds", self.settings.idle.as_secs().to_string()));
+        features.child(limits)
+    }
+
+    /// XEP-0178 §3, step 10: only to whom it can succeed.
+    fn may_be_external(&self) -> bool {
+        let is_named = self.remote.as_deref().is_some_and(|remote| self.security.is_for(remote));
+        is_named && self.certified.is_none()
+    }
+
+    fn handle_element(&mut self, element: Element, out: &mut Out) {
+        if self.state == State::Opening {
+            return self.fail(("bad-format", "expected a stream"), out);
+        }
+        if element.is("starttls", ns::TLS) {
+            return self.start_tls(out);
+        }
+        if !self.security.encrypted && self.demands().is_none_or(|demands| demands.tls) {
+            return self.fail(NEEDS_TLS, out);
+        }
+        if element.is("auth", ns::SASL) {
+            self.prove(&element, out);
+        } else if element.is("result", ns::DIALBACK) {
+            self.result(&element, out);
+        } else if element.is("verify", ns::DIALBACK) {
+            self.verify(&element, out);
+        } else if element.is("bidi", ns::BIDI) {
+            // XEP-0288 §2.2: before anything is proved; later it changes nothing.
+            self.is_bidi |= self.pairs.is_empty();
+        } else if stanza::kind_of(&element).is_some() {
+            self.pass(element, out);
+        } else {
+            self.fail(("unsupported-stanza-type", ""), out);
+        }
+    }
+
+    fn start_tls(&mut self, out: &mut Out) {
+        if !self.settings.tls || self.security.encrypted {
+            // RFC 6120 §5.4.2.2.
+            self.line.write(&Element::new("failure", ns::TLS), &mut out.bytes);
+            return self.end(false, out);
+        }
+        self.line.write(&Element::new("proceed", ns::TLS), &mut out.bytes);
+        self.state = State::Securing;
+        out.said.push(Said::StartTls);
+    }
+
+    /// The handshake is done; the stream begins anew.
+    pub(super) fn handle_secured(&mut self, security: Security, out: &mut Out) {
+        if self.state != State::Securing {
+            return;
+        }
+        self.line.forget();
+        self.security = security;
+        self.state = State::Opening;
+        self.go_on(out);
+    }
+
+    /// SASL EXTERNAL: the certificate proves the name.
+    fn prove(&mut self, auth: &Element, out: &mut Out) {
+        let name = match sasl::decode(&auth.content()) {
+            Ok(Some(name)) if !name.is_empty() => String::from_utf8(name).ok().as_deref().and_then(domain),
+            Ok(_) => self.remote.clone(),
+            Err(_) => return self.refuse_auth("incorrect-encoding", out),
+        };
+        if auth.attr("mechanism") != Some("EXTERNAL") || self.certified.is_some() {
+            return self.refuse_auth("invalid-mechanism", out);
+        }
+        let Some(name) = name else { return self.refuse_auth("invalid-authzid", out) };
+        if !self.security.is_for(&name) || self.settings.policy.demands(&name).is_none() {
+            self.refuse(name, "its certificate is not of that domain", out);
+            return self.refuse_auth("not-authorized", out);
+        }
+        self.line.write(&Element::new("success", ns::SASL), &mut out.bytes);
+        self.remote = Some(name.clone());
+        self.certified = Some(name);
+        self.line.restart();
+        self.state = State::Opening;
+    }
+
+    fn refuse_auth(&mut self, condition: &'static str, out: &mut Out) {
+        let failure = Element::new("failure", ns::SASL).child(Element::new(condition, ns::SASL));
+        self.line.write(&failure, &mut out.bytes);
+    }
+
+    fn refuse(&self, remote: Box<str>, why: &'static str, out: &mut Out) {
+        out.said.push(Said::Refused(Pair { local: self.local.clone(), remote }, why));
+    }
+
+    fn pair(&mut self, pair: Pair, proof: Proof, out: &mut Out) {
+        if !self.pairs.contains(&pair) {
+            self.pairs.push(pair.clone());
+            out.said.push(Said::Paired(pair, proof));
+        }
+    }
+
+    /// A key that is to prove a domain (XEP-0220 §2.1).
+    fn result(&mut self, element: &Element, out: &mut Out) {
+        let Some((remote, local)) = dialback::addresses(element) else {
+            return self.fail(("improper-addressing", "expected two domains"), out);
+        };
+        if element.attr("type").is_some() {
+            // An answer, and we never asked: XEP-0220 §5.
+            return self.fail(("invalid-from", "an answer to no question"), out);
+        }
+        let pair = Pair { local, remote };
+        if self.asked.iter().any(|question| question.pair == pair) {
+            return;
+        }
+        match self.judge(&pair) {
+            Ok(Some(proof)) => {
+                self.pair(pair.clone(), proof, out);
+                self.answer(&pair, Verdict::Valid, out);
+            }
+            Ok(None) => {
+                let question = Question { pair, id: self.id.clone(), key: element.content().trim().into() };
+                self.asked.push(question.clone());
+                out.said.push(Said::Ask(question));
+            }
+            Err((condition, why)) => {
+                self.answer(&pair, Verdict::Error(condition), out);
+                out.said.push(Said::Refused(pair, why));
+                self.count_refusal(out);
+            }
+        }
+    }
+
+    /// What is known before anybody is asked.
+    fn judge(&self, pair: &Pair) -> Result<Option<Proof>, (Condition, &'static str)> {
+        if !self.settings.is_local(&pair.local) {
+            return Err((Condition::ItemNotFound, "that domain is not served here"));
+        }
+        let demands = self.settings.policy.demands(&pair.remote);
+        let demands = demands.ok_or((Condition::PolicyViolation, "policy"))?;
+        if demands.tls && !self.security.encrypted {
+            return Err((Condition::PolicyViolation, "no TLS"));
+        }
+        // XEP-0344 §2: who can prove it by certificate need not be asked about.
+        if self.security.is_for(&pair.remote) {
+            return Ok(Some(Proof::Certificate));
+        }
+        if demands.certificate {
+            return Err((Condition::NotAuthorized, "no valid certificate"));
+        }
+        if self.pairs.contains(pair) {
+            return Ok(Some(Proof::Dialback));
+        }
+        let is_full = self.pairs.len() >= limits::S2S_PAIRS_OF_STREAM;
+        if is_full || self.asked.len() >= limits::S2S_ASKED_OF_STREAM {
+            return Err((Condition::ResourceConstraint, "too many domains on one stream"));
+        }
+        Ok(None)
+    }
+
+    fn answer(&mut self, pair: &Pair, verdict: Verdict, out: &mut Out) {
+        if !self.line.is_closed() {
+            let result = Dialback { name: "result", from: &pair.local, to: &pair.remote, id: None };
+            result.answer(verdict, &mut out.bytes);
+        }
+    }
+
+    /// What the authoritative server said.
+    pub(super) fn handle_verified(&mut self, question: &Question, verdict: Verdict, out: &mut Out) {
+        let Some(at) = self.asked.iter().position(|asked| asked == question) else { return };
+        let pair = self.asked.swap_remove(at).pair;
+        if self.line.is_closed() {
+            return;
+        }
+        match verdict {
+            Verdict::Valid => self.pair(pair.clone(), Proof::Dialback, out),
+            Verdict::Invalid => out.said.push(Said::Refused(pair.clone(), "a wrong key")),
+            Verdict::Error(_) => out.said.push(Said::Refused(pair.clone(), "nobody answers for that domain")),
+        }
+        self.answer(&pair, verdict, out);
+        if verdict == Verdict::Invalid && !self.is_of_use() {
+            // Whoever that is, another try costs him another connection.
+            self.end(false, out);
+        }
+        if verdict != Verdict::Valid {
+            self.count_refusal(out);
+        }
+    }
+
+    fn count_refusal(&mut self, out: &mut Out) {
+        self.refused = self.refused.saturating_add(1);
+        if self.refused >= limits::S2S_REFUSED_OF_STREAM {
+            self.fail(("policy-violation", "too many domains were not proved"), out);
+        }
+    }
+
+    /// Somebody asks whether a key is ours (XEP-0220 §2.3).
+    fn verify(&mut self, element: &Element, out: &mut Out) {
+        match dialback::answer_verify(&self.settings, element, &mut out.bytes) {
+            Ok(()) => self.has_verified = true,
+            Err(fault) => self.fail(fault, out),
+        }
+    }
+
+    fn pass(&mut self, element: Element, out: &mut Out) {
+        if self.pairs.is_empty() {
+            return self.fail(("not-authorized", "no domain has been proved"), out);
+        }
+        let (Ok(Some(from)), Ok(Some(to))) = (stanza::from(&element), stanza::to(&element)) else {
+            return self.fail(("improper-addressing", "expected `from` and `to`"), out);
+        };
+        // RFC 6120 §8.1.2.2.
+        let is_certified = self.certified.as_deref() == Some(from.domain());
+        let is_of = |pair: &Pair| *pair.remote == *from.domain() && *pair.local == *to.domain();
+        if !is_certified && !self.pairs.iter().any(is_of) {
+            return self.fail(("invalid-from", "a domain that was not proved"), out);
+        }
+        if !self.settings.is_local(to.domain()) {
+            return self.fail(("host-unknown", "that domain is not served here"), out);
+        }
+        out.said.push(Said::Stanza(Box::new(element)));
+    }
+
+    /// For the other server; of a pair that was proved.
+    pub(super) fn send(&mut self, element: &Element, out: &mut Out) {
+        self.line.write(element, &mut out.bytes);
+    }
+
+    /// The stream ends.
+    fn end(&mut self, in_order: bool, out: &mut Out) {
+        if self.line.close(&mut out.bytes) {
+            out.said.push(Said::Close { in_order });
+        }
+    }
+
+    pub(super) fn close(&mut self, out: &mut Out) {
+        self.end(true, out);
+    }
+
+    pub(super) fn fail(&mut self, fault: Fault, out: &mut Out) {
+        if self.line.fail(fault, &self.local, &self.id, &mut out.bytes) {
+            out.said.push(Said::Close { in_order: false });
+        }
+    }
+}
+
+/// A domain and nothing else, prepared.
+fn domain(text: &str) -> Option<Box<str>> {
+    let jid = Jid::parse(text).ok()?;
+    (jid.as_str() == jid.domain()).then(|| jid.domain().into())
+}

@@ -1,0 +1,307 @@
+//! Streams between servers (RFC 6120), of one shard: those that other servers open, and those that it opens itself.
+//!
+//! A domain of others is owned by one shard: the [`Servers`] there keep the way to it, with what waits for it. A connection
+//! that another server opened stays where it was accepted. What these have to tell each other is a [`Letter`]. The driver
+//! passes bytes and time in and performs each [`Effect`].
+//!
+//! Keys of dialback are an HMAC of a secret that all shards share, so any of them answers for any.
+
+mod alarms;
+mod certificate;
+mod dial;
+pub mod dialback;
+mod idna;
+mod incoming;
+mod keeper;
+pub mod locate;
+mod outgoing;
+mod policy;
+mod servers;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+pub use certificate::Certificate;
+pub use dialback::Verdict;
+pub use policy::{Admission, Demands, Domains, Policy};
+pub use servers::Servers;
+
+use crate::Element;
+use crate::host::{Edge, Level, Specification};
+use crate::stanza::Condition;
+
+/// The same for all shards of a server.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Served here: of accounts, rooms, services and components.
+    pub domains: Vec<Box<str>>,
+    /// STARTTLS can be done.
+    pub tls: bool,
+    pub policy: Policy,
+    /// Bytes.
+    pub max_stanza: usize,
+    /// To find a server and connect to it.
+    pub connect: Duration,
+    /// From there until it lets us speak, and for a server that calls until it has proved who it is.
+    pub authorize: Duration,
+    /// Without anything said a stream is closed.
+    pub idle: Duration,
+    /// Of keys. The same for all shards.
+    pub secret: [u8; 32],
+}
+
+impl Settings {
+    pub fn is_local(&self, domain: &str) -> bool {
+        self.domains.iter().any(|known| **known == *domain)
+    }
+}
+
+/// Of a connection, at its begin or after a handshake.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Security {
+    pub encrypted: bool,
+    /// When an authority that we trust vouches for it.
+    pub certificate: Option<Certificate>,
+}
+
+impl Security {
+    fn is_for(&self, domain: &str) -> bool {
+        self.certificate.as_ref().is_some_and(|certificate| certificate.is_for(domain))
+    }
+}
+
+/// A domain of ours and one of another server's.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Pair {
+    pub local: Box<str>,
+    pub remote: Box<str>,
+}
+
+/// Whether that key is the other server's (XEP-0220 §2.4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    pub pair: Pair,
+    /// Of the stream on which it came.
+    pub id: Box<str>,
+    pub key: Box<str>,
+}
+
+/// Why a way to another server does not lead there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What the senders are told.
+    pub condition: Condition,
+    pub text: Box<str>,
+}
+
+impl Failure {
+    pub fn new(condition: Condition, text: impl Into<Box<str>>) -> Failure {
+        Failure { condition, text: text.into() }
+    }
+}
+
+/// What shards tell each other.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Letter {
+    /// To the owner: ask the authoritative server. Answered by `Verified`.
+    Verify {
+        edge: Edge,
+        question: Question,
+    },
+    /// To the owner: stanzas may go back over this connection (XEP-0288) ...
+    Offer {
+        edge: Edge,
+        pair: Pair,
+    },
+    /// ... and no more.
+    Withdraw {
+        edge: Edge,
+        pair: Pair,
+    },
+    Verified {
+        edge: Edge,
+        question: Question,
+        verdict: Verdict,
+    },
+    /// For the server at the other end.
+    Over {
+        edge: Edge,
+        element: Box<Element>,
+    },
+    /// To the owner: out to that server, by whatever way.
+    Outbound {
+        element: Box<Element>,
+    },
+}
+
+/// Who gets a [`Letter`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recipient<'a> {
+    /// The shard that owns this domain of others.
+    Owner(&'a str),
+    /// The shard that holds a connection.
+    Shard(u16),
+}
+
+/// What a driver does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Find the server and connect: `handle_connected` or `handle_broken`.
+    Connect(Connect),
+    Write {
+        number: u64,
+        bytes: Vec<u8>,
+    },
+    /// After the bytes that were written: TLS, as the side that did (or did not) connect; then `handle_secured` or
+    /// `handle_broken`.
+    StartTls {
+        number: u64,
+    },
+    /// After the bytes that were written. Nothing of it counts any more.
+    Close {
+        number: u64,
+    },
+    /// To the host of `to`: it came from another server, or answers what could not be sent there.
+    Deliver(Box<Element>),
+    Send(Letter),
+    Note(Note),
+}
+
+/// A connection that is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connect {
+    pub number: u64,
+    pub pair: Pair,
+    /// For the order of its addresses, and how many of them were tried.
+    pub random: u64,
+    pub tried: usize,
+}
+
+/// For the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    pub pair: Pair,
+    pub what: Event,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// We may speak.
+    Connected {
+        by: Proof,
+        is_encrypted: bool,
+    },
+    /// We may not.
+    Failed(Failure),
+    /// Another server has proved who it is.
+    Accepted {
+        by: Proof,
+        is_encrypted: bool,
+    },
+    /// It has not, or is not wanted.
+    Refused {
+        why: &'static str,
+    },
+    Closed {
+        why: &'static str,
+    },
+}
+
+/// How a server showed who it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    Dialback,
+    Certificate,
+}
+
+/// What happened since the shard began, and what there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Connections that we made and that were made to us, now.
+    pub outgoing: u64,
+    pub incoming: u64,
+    pub outgoing_total: u64,
+    pub incoming_total: u64,
+    pub stanzas_in: u64,
+    pub stanzas_out: u64,
+    /// Stanzas that wait for a connection, now.
+    pub waiting: u64,
+    /// Stanzas that came back to their senders.
+    pub returned: u64,
+    /// Attempts to reach a server that failed.
+    pub failures: u64,
+    /// Servers that did not prove who they are, or are not wanted.
+    pub refused: u64,
+    /// Streams that the other side's bytes ended.
+    pub faults: u64,
+}
+
+/// For `docs/compliance.md`.
+pub const SPECIFICATIONS: &[Specification] = &[
+    Specification {
+        name: "RFC 6120",
+        title: "XMPP: Core, between servers",
+        version: "2011",
+        level: Level::Complete,
+        file: "crates/xmpp/src/s2s/mod.rs",
+        note: "streams in stream.rs, incoming.rs and outgoing.rs, addresses in locate.rs",
+    },
+    Specification {
+        name: "XEP-0178",
+        title: "Best Practices for Use of SASL EXTERNAL with Certificates",
+        version: "1.2",
+        level: Level::Complete,
+        file: "crates/xmpp/src/s2s/certificate.rs",
+        note: "between servers",
+    },
+    Specification {
+        name: "XEP-0185",
+        title: "Dialback Key Generation and Validation",
+        version: "1.0",
+        level: Level::Complete,
+        file: "crates/xmpp/src/s2s/dialback.rs",
+        note: "",
+    },
+    Specification {
+        name: "XEP-0220",
+        title: "Server Dialback",
+        version: "1.1.1",
+        level: Level::Complete,
+        file: "crates/xmpp/src/s2s/dialback.rs",
+        note: "with errors, and several pairs of domains on a stream",
+    },
+    Specification {
+        name: "XEP-0288",
+        title: "Bidirectional Server-to-Server Connections",
+        version: "1.0.1",
+        level: Level::Complete,
+        file: "crates/xmpp/src/s2s/keeper.rs",
+        note: "both roles",
+    },
+    Specification {
+        name: "XEP-0344",
+        title: "Impact of TLS and DNSSEC on Dialback",
+        version: "0.3",
+        level: Level::Partial,
+        file: "crates/xmpp/src/s2s/incoming.rs",
+        note: "a valid certificate proves what a key would; no DNSSEC",
+    },
+    Specification {
+        name: "XEP-0368",
+        title: "SRV records for XMPP over TLS",
+        version: "1.1.0",
+        level: Level::Complete,
+        file: "crates/xmpp/src/s2s/locate.rs",
+        note: "between servers",
+    },
+    Specification {
+        name: "XEP-0478",
+        title: "Stream Limits Advertisement",
+        version: "0.2.0",
+        level: Level::Complete,
+        file: "crates/xmpp/src/s2s/incoming.rs",
+        note: "between servers",
+    },
+];

@@ -1,0 +1,365 @@
+//! A stream that we open to another server: TLS where there is any, then a proof of who we are, by certificate (XEP-0178)
+//! or dialback (XEP-0220), for as many domains of ours as have something to say.
+
+use std::sync::Arc;
+
+use super::dialback::{self, Dialback, Verdict};
+use super::stream::{Fault, Heard, Line, fault_of, is_version_one};
+use super::{Demands, Failure, Pair, Proof, Question, Security, Settings};
+use crate::stanza::{self, Condition};
+use crate::{Element, ns, sasl};
+
+/// What comes of it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Said {
+    /// After the bytes.
+    StartTls,
+    /// `authorize` and `ask` may be said from now on. Once.
+    Ready,
+    /// A domain of ours may speak.
+    Authorized(Box<str>, Proof),
+    Refused(Box<str>, Failure),
+    Verified(Question, Verdict),
+    /// Of the other server (XEP-0288), to a domain that may speak.
+    Stanza(Box<Element>),
+    /// After the bytes. `None`: the other side ended it in order.
+    Close(Option<Failure>),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Out {
+    pub(super) bytes: Vec<u8>,
+    pub(super) said: Vec<Said>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum State {
+    /// For the header.
+    Opening,
+    /// For the features.
+    Choosing,
+    /// For `<proceed/>`.
+    AskingTls,
+    /// TLS is being set up.
+    Securing,
+    /// For the answer to EXTERNAL.
+    Proving,
+    Open,
+}
+
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    settings: Arc<Settings>,
+    demands: Demands,
+    line: Line,
+    state: State,
+    security: Security,
+    /// Of the header.
+    local: Box<str>,
+    remote: Box<str>,
+    /// Of the newest header of theirs.
+    id: Box<str>,
+    /// May speak; the one that SASL proved among them.
+    authorized: Vec<Box<str>>,
+    asked: Vec<Box<str>>,
+    questions: Vec<Question>,
+    has_tried_external: bool,
+    is_certified: bool,
+    has_dialback: bool,
+    is_bidi: bool,
+    was_ready: bool,
+}
+
+impl Outgoing {
+    pub(super) fn new(
+        settings: Arc<Settings>,
+        demands: Demands,
+        Pair { local, remote }: Pair,
+        avoid_external: bool,
+    ) -> Outgoing {
+        Outgoing {
+            settings,
+            demands,
+            line: Line::new(),
+            state: State::Opening,
+            security: Security::default(),
+            local,
+            remote,
+            id: "".into(),
+            authorized: Vec::new(),
+            asked: Vec::new(),
+            questions: Vec::new(),
+            has_tried_external: avoid_external,
+            is_certified: false,
+            has_dialback: false,
+            is_bidi: false,
+            was_ready: false,
+        }
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.state == State::Open && !self.line.is_closed()
+    }
+
+    pub(super) fn is_encrypted(&self) -> bool {
+        self.security.encrypted
+    }
+
+    /// EXTERNAL was refused: the next attempt does without.
+    pub(super) fn was_refused_external(&self) -> bool {
+        self.has_tried_external && !self.is_certified
+    }
+
+    /// Whether that domain of ours can get leave to speak on this stream too.
+    pub(super) fn takes(&self, local: &str) -> bool {
+        self.is_ready() && (self.has_dialback || self.authorized.is_empty() || self.may_send(local))
+    }
+
+    pub(super) fn may_send(&self, local: &str) -> bool {
+        self.authorized.iter().any(|known| **known == *local)
+    }
+
+    pub(super) fn handle_connected(&mut self, security: Security, out: &mut Out) {
+        self.security = security;
+        self.line.open(&self.local, Some(&self.remote), None, &mut out.bytes);
+    }
+
+    pub(super) fn handle_secured(&mut self, security: Security, out: &mut Out) {
+        if self.state != State::Securing {
+            return;
+        }
+        self.line.forget();
+        self.state = State::Opening;
+        self.handle_connected(security, out);
+    }
+
+    pub(super) fn handle_bytes(&mut self, bytes: &[u8], out: &mut Out) {
+        self.line.put(bytes);
+        while self.state != State::Securing && !self.line.is_closed() {
+            match self.line.next(self.settings.max_stanza) {
+                Ok(None) => return,
+                Ok(Some(Heard::Header(header))) => self.opened(&header, out),
+                Ok(Some(Heard::Element(element))) => self.handle_element(element, out),
+                Ok(Some(Heard::Close)) => self.end(None, out),
+                Err(error) => self.fail(fault_of(error), out),
+            }
+        }
+    }
+
+    fn opened(&mut self, header: &Element, out: &mut Out) {
+        if self.state != State::Opening {
+            return self.fail(("bad-format", "a second stream"), out);
+        }
+        if !header.is("stream", ns::STREAM) {
+            return self.fail(("invalid-namespace", "expected jabber:server"), out);
+        }
+        if !is_version_one(header) {
+            return self.fail(("unsupported-version", "expected version 1.0"), out);
+        }
+        self.id = header.attr("id").unwrap_or_default().into();
+        self.state = State::Choosing;
+    }
+
+    fn handle_element(&mut self, element: Element, out: &mut Out) {
+        if element.is("error", ns::STREAM) {
+            return self.end(Some(failure_of(&element)), out);
+        }
+        match self.state {
+            State::Choosing if element.is("features", ns::STREAM) => self.choose(&element, out),
+            State::AskingTls if element.is("proceed", ns::TLS) => {
+                self.state = State::Securing;
+                out.said.push(Said::StartTls);
+            }
+            State::Proving if element.is("success", ns::SASL) => {
+                self.is_certified = true;
+                self.line.restart();
+                self.line.open(&self.local, Some(&self.remote), None, &mut out.bytes);
+                self.state = State::Opening;
+            }
+            // XEP-0178 §3, step 13: another way may do.
+            State::Proving if element.is("failure", ns::SASL) => self.ready(out),
+            State::Open => self.handle_open(element, out),
+            State::Opening | State::Choosing | State::AskingTls | State::Securing | State::Proving => {
+                self.fail(("unsupported-stanza-type", ""), out);
+            }
+        }
+    }
+
+    /// Of what is offered, what brings us on.
+    fn choose(&mut self, features: &Element, out: &mut Out) {
+        let has_starttls = features.get("starttls", ns::TLS).is_some();
+        if !self.security.encrypted && has_starttls && self.settings.tls {
+            self.line.write(&Element::new("starttls", ns::TLS), &mut out.bytes);
+            self.state = State::AskingTls;
+            return;
+        }
+        if !self.security.encrypted && self.demands.tls {
+            return self.give_up("the server offers no TLS", out);
+        }
+        if self.demands.certificate && !self.security.is_for(&self.remote) {
+            return self.give_up("the server has no valid certificate", out);
+        }
+        self.has_dialback = features.get("dialback", ns::DIALBACK_FEATURE).is_some();
+        if features.get("bidi", ns::BIDI_FEATURE).is_some() && !self.is_bidi && !self.is_certified {
+            self.line.write(&Element::new("bidi", ns::BIDI), &mut out.bytes);
+            self.is_bidi = true;
+        }
+        let is_external = |mechanism: &Element| mechanism.content() == "EXTERNAL";
+        let mechanisms = features.get("mechanisms", ns::SASL);
+        let has_external = mechanisms.is_some_and(|offered| offered.elements().any(is_external));
+        if has_external && self.security.encrypted && !self.has_tried_external {
+            self.has_tried_external = true;
+            let auth = Element::new("auth", ns::SASL).with("mechanism", "EXTERNAL");
+            self.line.write(&auth.text(sasl::encode(self.local.as_bytes())), &mut out.bytes);
+            self.state = State::Proving;
+            return;
+        }
+        self.ready(out);
+    }
+
+    fn ready(&mut self, out: &mut Out) {
+        self.state = State::Open;
+        if self.is_certified && !self.may_send(&self.local) {
+            self.authorized.push(self.local.clone());
+            out.said.push(Said::Authorized(self.local.clone(), Proof::Certificate));
+        }
+        if !std::mem::replace(&mut self.was_ready, true) {
+            out.said.push(Said::Ready);
+        }
+    }
+
+    fn give_up(&mut self, why: &'static str, out: &mut Out) {
+        self.end(Some(Failure::new(Condition::RemoteServerNotFound, why)), out);
+    }
+
+    /// Asks for leave to speak for a domain of ours (XEP-0220 §2.1).
+    pub(super) fn authorize(&mut self, local: &str, out: &mut Out) {
+        if !self.is_ready() || self.may_send(local) || self.asked.iter().any(|asked| **asked == *local) {
+            return;
+        }
+        self.asked.push(local.into());
+        let key = dialback::key(&self.settings.secret, &self.remote, local, &self.id);
+        Dialback { name: "result", from: local, to: &self.remote, id: None }.ask(&key, &mut out.bytes);
+    }
+
+    /// Asks whether a key is theirs.
+    pub(super) fn ask(&mut self, question: Question, out: &mut Out) {
+        let Question { pair, id, key } = &question;
+        Dialback { name: "verify", from: &pair.local, to: &pair.remote, id: Some(id) }
+            .ask(key, &mut out.bytes);
+        self.questions.push(question);
+    }
+
+    fn handle_open(&mut self, element: Element, out: &mut Out) {
+        if element.is("result", ns::DIALBACK) {
+            self.result(&element, out);
+        } else if element.is("verify", ns::DIALBACK) {
+            self.verify(&element, out);
+        } else if stanza::kind_of(&element).is_some() {
+            self.pass(element, out);
+        } else if !element.is("features", ns::STREAM) {
+            self.fail(("unsupported-stanza-type", ""), out);
+        }
+    }
+
+    fn result(&mut self, element: &Element, out: &mut Out) {
+        let Some((from, to)) = dialback::addresses(element) else {
+            return self.fail(("improper-addressing", "expected two domains"), out);
+        };
+        let Some(verdict) = dialback::verdict(element) else {
+            // They may prove themselves on a stream of their own.
+            let refusal = Verdict::Error(Condition::FeatureNotImplemented);
+            return Dialback { name: "result", from: &to, to: &from, id: None }
+                .answer(refusal, &mut out.bytes);
+        };
+        let asked = self.asked.iter().position(|local| **local == *to).filter(|_| from == self.remote);
+        let Some(at) = asked else { return };
+        let local = self.asked.swap_remove(at);
+        match verdict {
+            Verdict::Valid => {
+                self.authorized.push(local.clone());
+                out.said.push(Said::Authorized(local, Proof::Dialback));
+            }
+            Verdict::Invalid => {
+                let text = "the server did not believe that we are who we are";
+                out.said.push(Said::Refused(local, Failure::new(Condition::RemoteServerNotFound, text)));
+            }
+            Verdict::Error(condition) => {
+                let text = format!("the server refused us: {}", condition.as_str());
+                out.said.push(Said::Refused(local, Failure::new(Condition::RemoteServerNotFound, text)));
+            }
+        }
+    }
+
+    fn verify(&mut self, element: &Element, out: &mut Out) {
+        let Some(verdict) = dialback::verdict(element) else {
+            // With XEP-0288 a question may come this way.
+            if let Err(fault) = dialback::answer_verify(&self.settings, element, &mut out.bytes) {
+                self.fail(fault, out);
+            }
+            return;
+        };
+        let Some((from, to)) = dialback::addresses(element) else {
+            return self.fail(("improper-addressing", "expected two domains"), out);
+        };
+        let is_it = |question: &Question| {
+            question.pair.local == to
+                && question.pair.remote == from
+                && element.attr("id") == Some(&question.id)
+        };
+        if let Some(at) = self.questions.iter().position(is_it) {
+            out.said.push(Said::Verified(self.questions.swap_remove(at), verdict));
+        }
+    }
+
+    /// XEP-0288: only what is between domains that have proved themselves to each other.
+    fn pass(&mut self, element: Element, out: &mut Out) {
+        if !self.is_bidi {
+            return self.fail(("not-authorized", "this stream has one direction"), out);
+        }
+        let (Ok(Some(from)), Ok(Some(to))) = (stanza::from(&element), stanza::to(&element)) else {
+            return self.fail(("improper-addressing", "expected `from` and `to`"), out);
+        };
+        if *from.domain() != *self.remote || !self.may_send(to.domain()) {
+            return self.fail(("invalid-from", "a domain that was not proved"), out);
+        }
+        out.said.push(Said::Stanza(Box::new(element)));
+    }
+
+    pub(super) fn send(&mut self, element: &Element, out: &mut Out) {
+        self.line.write(element, &mut out.bytes);
+    }
+
+    fn end(&mut self, failure: Option<Failure>, out: &mut Out) {
+        if self.line.close(&mut out.bytes) {
+            out.said.push(Said::Close(failure));
+        }
+    }
+
+    /// Nothing is to be said any more.
+    pub(super) fn close(&mut self, out: &mut Out) {
+        self.line.close(&mut out.bytes);
+    }
+
+    fn fail(&mut self, fault: Fault, out: &mut Out) {
+        let (id, local) = (self.id.clone(), self.local.clone());
+        if self.line.fail(fault, &local, &id, &mut out.bytes) {
+            let text = format!("the server said what no server says: {}", fault.0);
+            let failure = Failure::new(Condition::RemoteServerNotFound, text);
+            out.said.push(Said::Close(Some(failure)));
+        }
+    }
+}
+
+/// What a stream error means for those whose stanzas wait.
+fn failure_of(error: &Element) -> Failure {
+    let condition = error.elements().find(|child| child.ns() == ns::STREAM_ERRORS && child.name() != "text");
+    let name = condition.map_or("no reason", Element::name);
+    let kind = match name {
+        "system-shutdown" | "resource-constraint" | "connection-timeout" | "reset" => {
+            Condition::RemoteServerTimeout
+        }
+        _ => Condition::RemoteServerNotFound,
+    };
+    Failure::new(kind, format!("the server ended the stream: {name}"))
+}

@@ -1,0 +1,311 @@
+//! One shard's streams with other servers: the ways of the domains it owns, and the streams it accepted.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use stdx::Instant;
+use stdx::rng::Rng;
+
+use super::alarms::Alarms;
+use super::incoming::{Incoming, Out, Said};
+use super::keeper::Keeper;
+use super::{Counts, Effect, Event, Failure, Letter, Note, Pair, Recipient, Security, Settings};
+use crate::Element;
+use crate::host::Edge;
+use crate::limits;
+
+#[derive(Debug)]
+struct Caller {
+    stream: Incoming,
+    since: Instant,
+    /// When something came last.
+    heard: Instant,
+    /// Bytes that the system has not taken.
+    unsent: usize,
+}
+
+impl Caller {
+    fn deadline(&self, settings: &Settings) -> Instant {
+        if self.stream.is_of_use() { self.heard + settings.idle } else { self.since + settings.authorize }
+    }
+}
+
+#[derive(Debug)]
+pub struct Servers {
+    settings: Arc<Settings>,
+    shard: u16,
+    rng: Rng,
+    keeper: Keeper,
+    callers: HashMap<u64, Caller>,
+    alarms: Alarms,
+    last: u64,
+    counts: Counts,
+}
+
+impl Letter {
+    /// Who gets it.
+    pub fn recipient(&self) -> Recipient<'_> {
+        match self {
+            Letter::Verify { question, .. } => Recipient::Owner(&question.pair.remote),
+            Letter::Offer { pair, .. } | Letter::Withdraw { pair, .. } => Recipient::Owner(&pair.remote),
+            Letter::Outbound { element } => {
+                let to = element.attr("to").unwrap_or_default();
+                let bare = to.split_once('/').map_or(to, |(bare, _)| bare);
+                Recipient::Owner(bare.split_once('@').map_or(bare, |(_, domain)| domain))
+            }
+            Letter::Verified { edge, .. } | Letter::Over { edge, .. } => Recipient::Shard(edge.shard),
+        }
+    }
+}
+
+impl Servers {
+    pub fn new(settings: Arc<Settings>, shard: u16, seed: [u8; 32]) -> Servers {
+        let mut rng = Rng::from_seed(seed);
+        let keeper = Keeper::new(Arc::clone(&settings), rng.fork());
+        Servers {
+            settings,
+            shard,
+            rng,
+            keeper,
+            callers: HashMap::new(),
+            alarms: Alarms::default(),
+            last: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub fn counts(&self) -> Counts {
+        let of = self.keeper.counts();
+        let own = self.counts;
+        Counts {
+            incoming: self.callers.len() as u64,
+            incoming_total: own.incoming_total,
+            stanzas_in: of.stanzas_in + own.stanzas_in,
+            refused: own.refused,
+            faults: of.faults + own.faults,
+            ..of
+        }
+    }
+
+    pub fn deadline(&self) -> Option<Instant> {
+        [self.keeper.deadline(), self.alarms.first()].into_iter().flatten().min()
+    }
+
+    fn edge(&self, connection: u64) -> Edge {
+        Edge { shard: self.shard, connection }
+    }
+
+    /// Another server, or who says so, has connected. Its number.
+    pub fn accept(&mut self, now: Instant, security: Security) -> u64 {
+        // Even; those of our own connections are odd.
+        self.last += 2;
+        let number = self.last;
+        let id = format!("{:016x}{:016x}", self.rng.next_u64(), self.rng.next_u64());
+        let stream = Incoming::new(Arc::clone(&self.settings), security, id.into());
+        let caller = Caller { stream, since: now, heard: now, unsent: 0 };
+        self.alarms.arm(number, caller.deadline(&self.settings));
+        self.callers.insert(number, caller);
+        self.counts.incoming_total += 1;
+        number
+    }
+
+    /// What `Effect::Connect` wanted. `next`: how many addresses were tried, when there are more if this one does not do.
+    pub fn handle_connected(
+        &mut self,
+        now: Instant,
+        number: u64,
+        security: Security,
+        next: Option<usize>,
+        out: &mut Vec<Effect>,
+    ) {
+        self.keeper.handle_connected(now, number, (security, next), out);
+    }
+
+    /// The handshake that `Effect::StartTls` wanted is done.
+    pub fn handle_secured(&mut self, now: Instant, number: u64, security: Security, out: &mut Vec<Effect>) {
+        if self.keeper.has(number) {
+            return self.keeper.handle_secured(now, number, security, out);
+        }
+        self.with(now, number, out, |stream, out| stream.handle_secured(security, out));
+    }
+
+    pub fn handle_bytes(&mut self, now: Instant, number: u64, bytes: &[u8], out: &mut Vec<Effect>) {
+        if self.keeper.has(number) {
+            return self.keeper.handle_bytes(now, number, bytes, out);
+        }
+        if let Some(caller) = self.callers.get_mut(&number) {
+            caller.heard = now;
+        }
+        self.with(now, number, out, |stream, out| stream.handle_bytes(bytes, out));
+    }
+
+    /// It could not be made, or is gone.
+    pub fn handle_broken(&mut self, now: Instant, number: u64, failure: Failure, out: &mut Vec<Effect>) {
+        if self.keeper.has(number) {
+            return self.keeper.handle_broken(now, number, failure, out);
+        }
+        self.forget(now, number, out);
+    }
+
+    /// The system has taken so many of the bytes that were written.
+    pub fn handle_written(&mut self, number: u64, count: usize) {
+        self.keeper.handle_written(number, count);
+        if let Some(caller) = self.callers.get_mut(&number) {
+            caller.unsent = caller.unsent.saturating_sub(count);
+        }
+    }
+
+    /// From a domain of ours to one that this shard owns.
+    pub fn handle_stanza(&mut self, now: Instant, element: Box<Element>, out: &mut Vec<Effect>) {
+        self.keeper.handle_stanza(now, element, out);
+    }
+
+    pub fn handle_letter(&mut self, now: Instant, letter: Letter, out: &mut Vec<Effect>) {
+        match letter {
+            Letter::Verify { edge, question } => self.keeper.handle_question(now, edge, question, out),
+            Letter::Offer { edge, pair } => self.keeper.handle_offer(edge, pair, out),
+            Letter::Withdraw { edge, pair } => self.keeper.handle_withdrawn(edge, &pair),
+            Letter::Verified { edge, question, verdict } => {
+                self.with(now, edge.connection, out, |stream, out| {
+                    stream.handle_verified(&question, verdict, out);
+                });
+            }
+            Letter::Over { edge, element } => self.send_back(now, edge.connection, element, out),
+            Letter::Outbound { element } => self.keeper.handle_stanza(now, element, out),
+        }
+    }
+
+    /// Over a stream that the other server opened, if it is still there.
+    fn send_back(&mut self, now: Instant, number: u64, element: Box<Element>, out: &mut Vec<Effect>) {
+        let caller = self.callers.get(&number);
+        let fits =
+            caller.is_some_and(|caller| !caller.stream.is_closed() && caller.unsent <= limits::S2S_UNSENT);
+        if !fits {
+            // Nothing of it was written, so the owner finds another way; `Withdraw` has reached it before this does.
+            if caller.is_some() {
+                self.withdraw(number, out);
+            }
+            return out.push(Effect::Send(Letter::Outbound { element }));
+        }
+        self.with(now, number, out, |stream, out| stream.send(&element, out));
+    }
+
+    fn withdraw(&mut self, number: u64, out: &mut Vec<Effect>) {
+        let edge = self.edge(number);
+        let Some(caller) = self.callers.get(&number).filter(|caller| caller.stream.is_bidi()) else { return };
+        for pair in caller.stream.pairs().to_vec() {
+            out.push(Effect::Send(Letter::Withdraw { edge, pair }));
+        }
+    }
+
+    fn forget(&mut self, _now: Instant, number: u64, out: &mut Vec<Effect>) {
+        self.withdraw(number, out);
+        self.alarms.disarm(number);
+        self.callers.remove(&number);
+    }
+
+    fn with(
+        &mut self,
+        now: Instant,
+        number: u64,
+        out: &mut Vec<Effect>,
+        act: impl FnOnce(&mut Incoming, &mut Out),
+    ) {
+        let Some(caller) = self.callers.get_mut(&number) else { return };
+        let mut done = Out::default();
+        act(&mut caller.stream, &mut done);
+        self.alarms.arm(number, caller.deadline(&self.settings));
+        if !done.bytes.is_empty() {
+            caller.unsent += done.bytes.len();
+            out.push(Effect::Write { number, bytes: done.bytes });
+        }
+        for said in done.said {
+            self.heard(now, number, said, out);
+        }
+    }
+
+    fn heard(&mut self, now: Instant, number: u64, said: Said, out: &mut Vec<Effect>) {
+        let edge = self.edge(number);
+        match said {
+            Said::StartTls => out.push(Effect::StartTls { number }),
+            Said::Ask(question) => out.push(Effect::Send(Letter::Verify { edge, question })),
+            Said::Paired(pair, by) => {
+                let Some(caller) = self.callers.get(&number) else { return };
+                let what = Event::Accepted { by, is_encrypted: caller.stream.is_encrypted() };
+                out.push(Effect::Note(Note { pair: pair.clone(), what }));
+                if caller.stream.is_bidi() {
+                    out.push(Effect::Send(Letter::Offer { edge, pair }));
+                }
+            }
+            Said::Refused(pair, why) => {
+                self.counts.refused += 1;
+                out.push(Effect::Note(Note { pair, what: Event::Refused { why } }));
+            }
+            Said::Stanza(element) => {
+                self.counts.stanzas_in += 1;
+                out.push(Effect::Deliver(element));
+            }
+            Said::Close { in_order } => {
+                self.counts.faults += u64::from(!in_order);
+                out.push(Effect::Close { number });
+                self.forget(now, number, out);
+            }
+        }
+    }
+
+    pub fn expire(&mut self, now: Instant, out: &mut Vec<Effect>) {
+        self.keeper.expire(now, out);
+        while let Some(number) = self.alarms.pop(now) {
+            let Some(caller) = self.callers.get(&number) else { continue };
+            let deadline = caller.deadline(&self.settings);
+            if deadline > now {
+                self.alarms.arm(number, deadline);
+                continue;
+            }
+            // RFC 6120 §4.9.3.4; who was of use is only silent (§4.6.4).
+            let is_idle = caller.stream.is_of_use();
+            self.with(now, number, out, |stream, out| {
+                if is_idle {
+                    stream.close(out);
+                } else {
+                    stream.fail(("connection-timeout", "no domain was proved in time"), out);
+                }
+            });
+        }
+    }
+
+    /// Settings that count from now on. Streams with domains that are not allowed any more end.
+    pub fn reload(&mut self, now: Instant, settings: &Arc<Settings>, out: &mut Vec<Effect>) {
+        self.settings = Arc::clone(settings);
+        self.keeper.reload(now, Arc::clone(settings), out);
+        let why = |pair: &Pair| match settings.policy.demands(&pair.remote) {
+            None => Some(("policy-violation", "this server does not speak with that domain")),
+            // RFC 6120 §4.9.3.5.
+            Some(_) => (!settings.is_local(&pair.local)).then_some(("host-gone", "")),
+        };
+        let over = self.callers.iter().filter_map(|(number, caller)| {
+            let fault = caller.stream.pairs().iter().find_map(why)?;
+            Some((*number, fault))
+        });
+        let over: Vec<_> = over.collect();
+        for caller in self.callers.values_mut() {
+            caller.stream.reload(Arc::clone(settings));
+        }
+        for (number, fault) in over {
+            self.with(now, number, out, |stream, out| stream.fail(fault, out));
+        }
+    }
+
+    /// The node ends.
+    pub fn close_all(&mut self, now: Instant, out: &mut Vec<Effect>) {
+        self.keeper.close_all(now, out);
+        let numbers: Vec<u64> = self.callers.keys().copied().collect();
+        for number in numbers {
+            self.with(now, number, out, |stream, out| stream.fail(("system-shutdown", ""), out));
+        }
+    }
+}

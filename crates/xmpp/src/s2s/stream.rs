@@ -1,0 +1,145 @@
+//! What streams of both directions have: bytes to elements and back.
+//!
+//! On the wire stanzas are in `jabber:server`; in memory they are in `jabber:client`, as everywhere.
+
+use crate::xml::{Frame, Framer, Prefixes, XmlError, escape, parse, parse_header};
+use crate::{Element, ns};
+
+pub(super) enum Heard {
+    Header(Element),
+    Element(Element),
+    Close,
+}
+
+/// Why a stream ends: a condition of RFC 6120 §4.9.3 and words.
+pub(super) type Fault = (&'static str, &'static str);
+
+#[derive(Debug)]
+pub(super) struct Line {
+    framer: Framer,
+    prefixes: Prefixes,
+    /// Our header is out, and our end is not.
+    is_open: bool,
+    is_closed: bool,
+}
+
+impl Line {
+    pub(super) fn new() -> Line {
+        Line { framer: Framer::new(), prefixes: Prefixes::default(), is_open: false, is_closed: false }
+    }
+
+    pub(super) fn put(&mut self, bytes: &[u8]) {
+        self.framer.put(bytes);
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// The next that came. `None`: more is needed.
+    pub(super) fn next(&mut self, limit: usize) -> Result<Option<Heard>, XmlError> {
+        loop {
+            return Ok(Some(match self.framer.next(limit)? {
+                None => return Ok(None),
+                Some(Frame::Whitespace) => continue,
+                Some(Frame::Close) => Heard::Close,
+                Some(Frame::Header(range)) => {
+                    let (header, prefixes) = parse_header(self.framer.bytes(range))?;
+                    let is_right = header.is("stream", ns::STREAM) && prefixes.default_ns() == ns::SERVER;
+                    self.prefixes = prefixes.reading(ns::SERVER, ns::CLIENT);
+                    if is_right { Heard::Header(header) } else { Heard::Header(Element::new("stream", "")) }
+                }
+                Some(Frame::Stanza(range)) => {
+                    Heard::Element(parse(self.framer.bytes(range), &self.prefixes)?)
+                }
+            }));
+        }
+    }
+
+    /// The stream begins anew after SASL; what came already belongs to it.
+    pub(super) fn restart(&mut self) {
+        self.framer.restart();
+        self.is_open = false;
+    }
+
+    /// The stream begins anew after TLS; what came in the clear was somebody else's.
+    pub(super) fn forget(&mut self) {
+        self.framer = Framer::new();
+        self.is_open = false;
+    }
+
+    /// `id` of who was called.
+    pub(super) fn open(&mut self, from: &str, to: Option<&str>, id: Option<&str>, out: &mut Vec<u8>) {
+        if self.is_open || self.is_closed {
+            return;
+        }
+        let attribute = |name: &str, value: Option<&str>| match value {
+            Some(value) => format!(" {name}='{}'", escape(value)),
+            None => String::new(),
+        };
+        let header = format!(
+            "<?xml version='1.0'?><stream:stream xmlns='jabber:server' \
+             xmlns:stream='http://etherx.jabber.org/streams' xmlns:db='jabber:server:dialback'{}{}{} version='1.0'>",
+            attribute("from", Some(from)),
+            attribute("to", to),
+            attribute("id", id),
+        );
+        out.extend_from_slice(header.as_bytes());
+        self.is_open = true;
+    }
+
+    pub(super) fn write(&self, element: &Element, out: &mut Vec<u8>) {
+        if self.is_closed {
+            return;
+        }
+        if element.ns() == ns::STREAM {
+            // With the prefix that everybody expects.
+            out.extend_from_slice(format!("<stream:{}>", element.name()).as_bytes());
+            element.elements().for_each(|child| child.write(ns::CLIENT, out));
+            out.extend_from_slice(format!("</stream:{}>", element.name()).as_bytes());
+        } else {
+            // What is in `jabber:client` is, without a namespace of its own, in the stream's.
+            element.write(ns::CLIENT, out);
+        }
+    }
+
+    /// True: it was open until now.
+    pub(super) fn close(&mut self, out: &mut Vec<u8>) -> bool {
+        if self.is_closed {
+            return false;
+        }
+        if self.is_open {
+            out.extend_from_slice(b"</stream:stream>");
+        }
+        self.is_closed = true;
+        true
+    }
+
+    /// A stream error, and the end. True: it was open until now.
+    pub(super) fn fail(&mut self, (condition, text): Fault, from: &str, id: &str, out: &mut Vec<u8>) -> bool {
+        if self.is_closed {
+            return false;
+        }
+        self.open(from, None, Some(id), out);
+        let words = (!text.is_empty()).then(|| Element::new("text", ns::STREAM_ERRORS).text(text));
+        let error = Element::new("error", ns::STREAM)
+            .child(Element::new(condition, ns::STREAM_ERRORS))
+            .children(words);
+        self.write(&error, out);
+        self.close(out)
+    }
+}
+
+pub(super) fn fault_of(error: XmlError) -> Fault {
+    let text = match error {
+        XmlError::NotWellFormed(what) | XmlError::Restricted(what) | XmlError::TooLarge(what) => what,
+        XmlError::BadNamespacePrefix => "a prefix that nobody declared",
+        XmlError::UnsupportedEncoding => "bytes that are not UTF-8",
+    };
+    (error.condition(), text)
+}
+
+/// `version='1.0'` or later 1.x.
+pub(super) fn is_version_one(header: &Element) -> bool {
+    header.attr("version").is_some_and(|version| version.starts_with("1."))
+}

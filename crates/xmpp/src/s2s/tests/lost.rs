@@ -1,0 +1,84 @@
+//! Whatever breaks whenever: a stanza is delivered once, or answered once, or it was on the wire that was cut.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// What happens in a play.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    /// From a node to the other, from its first or second domain.
+    Say(bool, bool),
+    Steps(u8),
+    Cut,
+    Wait(u16),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        4 => (any::<bool>(), any::<bool>()).prop_map(|(who, second)| Act::Say(who, second)),
+        4 => (1u8..40).prop_map(Act::Steps),
+        1 => Just(Act::Cut),
+        1 => (1u16..900).prop_map(Act::Wait),
+    ]
+}
+
+fn play(seed: u64, certified: [bool; 2], acts: &[Act]) {
+    let mut world = World::new(seed, &[&["a.test", "rooms.a.test"], &["b.test", "rooms.b.test"]]);
+    for node in 0..2 {
+        if certified[node] {
+            world.certify(node, ["a.test", "b.test"][node]);
+        }
+    }
+    let mut said = Vec::new();
+    for act in acts {
+        match *act {
+            Act::Say(who, second) => {
+                let (node, mut domains) = (usize::from(who), ["a.test", "b.test"]);
+                if who {
+                    domains.reverse();
+                }
+                let from = if second { format!("rooms.{}", domains[0]) } else { domains[0].to_owned() };
+                let id = format!("s{}", said.len());
+                world.message(node, &format!("x@{from}/y"), &format!("z@{}", domains[1]), &id);
+                said.push((node, id));
+            }
+            Act::Steps(count) => {
+                for _ in 0..count {
+                    world.step();
+                }
+            }
+            Act::Cut => {
+                let open = world.wires.iter().enumerate().filter(|(_, wire)| !wire.is_gone);
+                let open: Vec<usize> = open.map(|(wire, _)| wire).collect();
+                if !open.is_empty() {
+                    let wire = open[usize::try_from(world.rng.below(open.len() as u64)).unwrap()];
+                    world.cut(wire);
+                }
+            }
+            Act::Wait(seconds) => world.pass(Duration::from_secs(seconds.into())),
+        }
+    }
+    world.pass(Duration::from_secs(2_000));
+    for (node, id) in said {
+        let arrived = world.got(1 - node).iter().filter(|got| **got == id).count();
+        let returned = world.got(node).iter().filter(|got| got.starts_with(&format!("{id} "))).count();
+        let lost = usize::from(world.lost.contains(&id) && arrived == 0);
+        assert_eq!(arrived + returned + lost, 1, "{id}: arrived {arrived}, returned {returned}, lost {lost}");
+    }
+    for node in 0..2 {
+        assert_eq!(world.sum(node, |counts| counts.outgoing + counts.incoming + counts.waiting), 0);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn a_stanza_is_delivered_once_or_answered_once(
+        seed in any::<u64>(),
+        certified in any::<[bool; 2]>(),
+        acts in prop::collection::vec(act(), 1..40),
+    ) {
+        play(seed, certified, &acts);
+    }
+}
