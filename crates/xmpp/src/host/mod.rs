@@ -45,6 +45,7 @@ use stdx::slab::{Key, Slab};
 
 pub use effect::{Change, Edge, Effect, Load, Loaded, RecordError, Ticket};
 pub use feature::{Level, Specification, specifications};
+pub use handled::forget_mark;
 pub use muc::RoomCreation;
 
 use crate::{Bare, Element, Jid};
@@ -71,6 +72,8 @@ pub struct Settings {
     pub services: Vec<extdisco::Service>,
     /// Who may run administrators' commands (XEP-0133).
     pub admins: Vec<Bare>,
+    /// Domains of external components (XEP-0114), for discovery.
+    pub components: Vec<Box<str>>,
     /// When the server began, for its uptime (XEP-0012).
     pub started: Instant,
 }

@@ -137,6 +137,14 @@ impl Element {
         }
     }
 
+    /// Puts it, and whatever in it is of `old`, into another namespace: what one kind of stream calls its stanzas.
+    pub fn rename_ns(&mut self, old: &str, new: &'static str) {
+        if self.ns == old {
+            self.ns = Cow::Borrowed(new);
+        }
+        self.elements_mut().for_each(|child| child.rename_ns(old, new));
+    }
+
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }

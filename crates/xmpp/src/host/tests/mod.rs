@@ -43,6 +43,7 @@ pub(super) fn settings() -> Settings {
         uploads: None,
         services: Vec::new(),
         admins: Vec::new(),
+        components: Vec::new(),
         started: START,
     }
 }
