@@ -229,7 +229,7 @@ impl Component {
 
     /// XEP-0114 §3: addresses are the component's own word, but for the domain.
     fn pass(&mut self, mut element: Element, out: &mut Outbox) {
-        element.rename_ns(ns::COMPONENT, ns::CLIENT);
+        element.adopt(ns::COMPONENT, ns::CLIENT);
         forget_mark(&mut element);
         if stanza::kind_of(&element).is_none() {
             return self.fail("unsupported-stanza-type", "expected message, presence or iq", out);

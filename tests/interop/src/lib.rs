@@ -10,6 +10,7 @@ mod kamailio;
 mod node;
 mod peer;
 pub mod play;
+mod ports;
 mod sipp;
 mod slixmpp;
 mod tls;
@@ -20,11 +21,12 @@ pub use baresip::Baresip;
 pub use kamailio::Kamailio;
 pub use node::Node;
 pub use peer::Peer;
+pub use ports::{Ports, free_port};
 pub use sipp::{Account, Sipp};
 pub use slixmpp::chat_with_slixmpp;
 pub use tls::options_over_tls;
 pub use twilio::{document_at, drive_with_twilio};
-pub use wait::{free_port, lines_in, wait_for_sip, wait_until};
+pub use wait::{lines_in, wait_for_sip, wait_until};
 
 /// The domain every test serves.
 pub const DOMAIN: &str = "example.test";

@@ -1,6 +1,7 @@
 //! `belfry.toml`: parsed whole into small typed structs, before any port is bound. Mistakes name file, line,
 //! column and what was expected, all of them at once. Users, numbers and routes are data and not here.
 
+mod components;
 mod mistake;
 mod reader;
 mod reference;
@@ -13,6 +14,7 @@ mod xmpp;
 
 use std::path::{Path, PathBuf};
 
+pub use components::{Component, ComponentSecret, Components};
 pub use mistake::{ConfigError, Mistake};
 pub use reference::reference;
 pub use sections::{Calls, Http, Limits, Log, LogFormat, Rest, Routes, Server, Sip, Tls};
@@ -139,7 +141,13 @@ impl Config {
         let tls = [&mut self.tls.certificate, &mut self.tls.key, &mut self.tls.ca];
         let paths = [&mut self.server.data, &mut self.server.control];
         let voice = [&mut self.voice.documents, &mut self.voice.prompts, &mut self.voice.recordings];
-        for path in paths.into_iter().chain(tls.into_iter().flatten()).chain(voice.into_iter().flatten()) {
+        let secrets = self.xmpp.components.files();
+        for path in secrets
+            .into_iter()
+            .chain(paths)
+            .chain(tls.into_iter().flatten())
+            .chain(voice.into_iter().flatten())
+        {
             *path = folder.join(&*path);
         }
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sip::transport::Transport;
 
+use super::components::Components;
 use super::reader::{Reader, Section};
 use super::value::{Size, Value};
 use crate::net::Listener;
@@ -28,11 +29,12 @@ pub struct Xmpp {
     pub archive_keep: Duration,
     /// Empty: any.
     pub websocket_origins: Vec<Box<str>>,
+    pub components: Components,
 }
 
 impl Xmpp {
     pub fn is_on(&self) -> bool {
-        !self.listen.is_empty()
+        !self.listen.is_empty() || !self.components.listen.is_empty()
     }
 
     pub(super) fn read(reader: &mut Reader<'_>) -> Self {
@@ -89,6 +91,7 @@ impl Xmpp {
                 Vec::new(),
                 "Web sites whose pages may connect, as `https://chat.example.net`. Empty: any.",
             ),
+            components: Components::read(&mut section),
             listen,
         };
         xmpp.check(&mut section);

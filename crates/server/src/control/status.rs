@@ -84,6 +84,7 @@ pub struct ShardCounters {
     pub voice_recordings: u64,
     pub xmpp_connections: u64,
     pub xmpp_sessions: u64,
+    pub xmpp_components: u64,
 
     // Since the start.
     pub calls_started: u64,
@@ -139,6 +140,10 @@ pub struct ShardCounters {
     pub xmpp_overflows: u64,
     pub xmpp_timeouts: u64,
     pub xmpp_stream_errors: u64,
+    pub xmpp_components_refused: u64,
+    pub xmpp_component_stanzas_in: u64,
+    pub xmpp_component_stanzas_out: u64,
+    pub xmpp_component_overflows: u64,
     pub media_packets_in: u64,
     pub media_packets_out: u64,
     pub media_packets_dropped: u64,
@@ -244,6 +249,11 @@ impl ShardCounters {
         self.xmpp_overflows = xmpp.overflows;
         self.xmpp_timeouts = xmpp.timeouts;
         self.xmpp_stream_errors = xmpp.faults;
+        self.xmpp_components = xmpp.components;
+        self.xmpp_components_refused = xmpp.components_refused;
+        self.xmpp_component_stanzas_in = xmpp.component_stanzas_in;
+        self.xmpp_component_stanzas_out = xmpp.component_stanzas_out;
+        self.xmpp_component_overflows = xmpp.component_overflows;
         self
     }
 

@@ -166,7 +166,8 @@ pub(crate) fn routers(shared: &Shared, reader: &mut dyn Reader, now: Instant) ->
 
 /// Says so when another process is there, before half the traffic goes to each.
 pub(crate) fn check_addresses(config: &Config) -> Result<()> {
-    for listener in config.sip.listen.iter().chain(&config.xmpp.listen) {
+    for listener in config.sip.listen.iter().chain(&config.xmpp.listen).chain(&config.xmpp.components.listen)
+    {
         Io::check_free(listener)?;
     }
     Ok(())

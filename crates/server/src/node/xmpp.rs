@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
-use xmpp::{c2s, host};
+use xmpp::{c2s, component, host};
 
 use super::build::Shared;
 use crate::net::tls::Tls;
-use crate::xmpp::streams;
 use crate::xmpp::{Reload, Settings};
+use crate::xmpp::{components, streams};
 
 /// `None`: nobody listens for chat clients.
 pub(super) fn settings(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<Option<Settings>> {
@@ -27,7 +27,26 @@ pub(super) fn settings(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<Option<
         sign_in: config.xmpp.sign_in,
         stream,
     };
-    Ok(Some(Settings { streams, host, seed }))
+    let components = components(shared, streams.tls.clone())?;
+    Ok(Some(Settings { streams, components, host, seed }))
+}
+
+/// XEP-0114.
+fn components(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<components::Settings> {
+    let xmpp = &shared.config.xmpp;
+    let mut known = Vec::new();
+    for component in &xmpp.components.known {
+        let secret = component.secret()?;
+        if shared.domains.contains(&component.domain) {
+            tracing::warn!(
+                component = &*component.domain,
+                "this is a domain of accounts: nothing goes to the component"
+            );
+        }
+        known.push(component::Known { domain: component.domain.clone(), secret });
+    }
+    let known = Arc::new(component::Settings { components: known, max_stanza: xmpp.max_stanza });
+    Ok(components::Settings { listen: xmpp.components.listen.clone(), tls, known, sign_in: xmpp.sign_in })
 }
 
 /// What changes with a reload: the domains.
@@ -46,6 +65,7 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         uploads: None,
         services: Vec::new(),
         admins: Vec::new(),
+        components: xmpp.components.known.iter().map(|component| component.domain.clone()).collect(),
     };
     let stream = c2s::Settings {
         domains: shared.domains.clone(),

@@ -187,7 +187,7 @@ impl Shard {
         }
         let (inbox, xmpp) = (&mut self.parts.inbox, &self.xmpp);
         let letters = poll_fn(|context| {
-            let asks = xmpp.as_ref().is_some_and(|glue| glue.xmpp.streams.poll_ready(context).is_ready());
+            let asks = xmpp.as_ref().is_some_and(|glue| glue.xmpp.poll_ready(context).is_ready());
             if asks { Poll::Ready(()) } else { inbox.poll_ready(context) }
         });
         tokio::select! {
@@ -311,7 +311,7 @@ impl Shard {
                 self.load.drain();
                 self.io.stop_accepting();
                 if let Some(glue) = &mut self.xmpp {
-                    glue.xmpp.streams.stop_accepting();
+                    glue.xmpp.stop_accepting();
                 }
                 self.parts.endpoint.set_intake(Intake::Draining);
             }

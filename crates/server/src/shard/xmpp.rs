@@ -133,10 +133,11 @@ impl Shard {
         }
     }
 
-    /// Tells every client that the node ends, and waits a moment for them to read it.
+    /// Tells every client and component that the node ends, and waits a moment for them to read it.
     pub(super) async fn close_streams(&mut self) {
         if let Some(glue) = &mut self.xmpp {
-            glue.xmpp.streams.close_all("system-shutdown").await;
+            let (streams, components) = (&mut glue.xmpp.streams, &mut glue.xmpp.components);
+            tokio::join!(streams.close_all("system-shutdown"), components.close_all("system-shutdown"));
         }
     }
 

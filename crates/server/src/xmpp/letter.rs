@@ -1,4 +1,5 @@
-//! What crosses between shards for XMPP: between a client's connection and the host of its account, and between hosts.
+//! What crosses between shards for XMPP: between a client's connection and the host of its account, between hosts, and
+//! between those and components.
 
 use xmpp::c2s::{BindRequest, Bound};
 use xmpp::host::Edge;
@@ -43,6 +44,21 @@ pub enum XmppLetter {
     Close {
         edge: Edge,
         condition: &'static str,
+    },
+
+    // To all shards: where a component (XEP-0114) is, and where it is no more.
+    Attached {
+        edge: Edge,
+        domain: Box<str>,
+    },
+    Detached {
+        edge: Edge,
+        domain: Box<str>,
+    },
+    /// To a connection of a component.
+    ToComponent {
+        edge: Edge,
+        element: Box<Element>,
     },
 
     /// To the host that owns `to`.

@@ -4,6 +4,7 @@
 //! What it asks of the record and of the account cache becomes a [`Wish`], which the shard grants; its answer comes
 //! back by the wish's number.
 
+pub(crate) mod components;
 mod federation;
 mod letter;
 mod record;
@@ -14,6 +15,7 @@ mod work;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use stdx::Instant;
 use stdx::rate::Limiter;
@@ -23,6 +25,7 @@ use xmpp::Bare;
 use xmpp::host::{self, Host};
 use xmpp::sasl::{Find, Known, Secret};
 
+use components::Components;
 pub use letter::XmppLetter;
 pub(crate) use sign_in::make_keys;
 use streams::{Event, Streams};
@@ -31,6 +34,7 @@ use streams::{Event, Streams};
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) streams: streams::Settings,
+    pub(crate) components: components::Settings,
     pub(crate) host: Arc<host::Settings>,
     pub(crate) seed: [u8; 32],
 }
@@ -97,11 +101,18 @@ pub struct XmppCounts {
     pub overflows: u64,
     pub timeouts: u64,
     pub faults: u64,
+    /// Connections of components.
+    pub components: u64,
+    pub components_refused: u64,
+    pub component_stanzas_in: u64,
+    pub component_stanzas_out: u64,
+    pub component_overflows: u64,
 }
 
 /// XMPP of one shard, on its thread.
 pub(crate) struct Xmpp {
     pub(crate) streams: Streams,
+    pub(crate) components: Components,
     host: Host,
     shard: u16,
     shards: u16,
@@ -136,6 +147,7 @@ impl Xmpp {
         }
         Ok(Xmpp {
             streams,
+            components: Components::new(settings.components)?,
             host: Host::new(settings.host, settings.seed),
             shard,
             shards,
@@ -159,6 +171,17 @@ impl Xmpp {
         self.host.reload(reload.host);
     }
 
+    /// Ready when clients or components ask for something.
+    pub(crate) fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let (streams, components) = (self.streams.poll_ready(cx), self.components.poll_ready(cx));
+        if streams.is_ready() { streams } else { components }
+    }
+
+    pub(crate) fn stop_accepting(&mut self) {
+        self.streams.stop_accepting();
+        self.components.stop_accepting();
+    }
+
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.host.deadline()
     }
@@ -172,6 +195,7 @@ impl Xmpp {
             self.handle_event(now, event, wishes);
         }
         self.events = events;
+        let count = count + self.turn_components(now, wishes);
         if self.host.deadline().is_some_and(|deadline| deadline <= now) {
             self.tell_host(now, wishes, |host, out| host.expire(now, out));
         }
@@ -291,11 +315,11 @@ impl Xmpp {
     }
 
     pub(crate) fn take_panics(&mut self) -> u64 {
-        std::mem::take(&mut self.panics) + self.streams.take_panics()
+        std::mem::take(&mut self.panics) + self.streams.take_panics() + self.components.take_panics()
     }
 
     pub(crate) fn counts(&self) -> XmppCounts {
-        let streams = self.streams.counters();
+        let (streams, components) = (self.streams.counters(), self.components.counters());
         XmppCounts {
             connections: streams.open,
             sessions: self.host.sessions() as u64,
@@ -309,6 +333,11 @@ impl Xmpp {
             overflows: streams.overflows,
             timeouts: streams.timeouts,
             faults: streams.faults,
+            components: components.attached,
+            components_refused: components.refused,
+            component_stanzas_in: components.stanzas_in,
+            component_stanzas_out: components.stanzas_out,
+            component_overflows: components.overflows,
         }
     }
 }

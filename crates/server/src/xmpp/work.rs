@@ -87,7 +87,7 @@ impl Xmpp {
         known.or_else(|| Some(self.owner(Jid::parse(element.attr("from")?).ok()?.bare_str())))
     }
 
-    fn send(&mut self, now: Instant, shard: u16, letter: XmppLetter, wishes: &mut Vec<Wish>) {
+    pub(super) fn send(&mut self, now: Instant, shard: u16, letter: XmppLetter, wishes: &mut Vec<Wish>) {
         if shard == self.shard {
             self.handle_letter(now, letter, wishes);
         } else if let Some(post) = self.post.get_mut(usize::from(shard)) {
@@ -122,6 +122,9 @@ impl Xmpp {
             XmppLetter::Routed(element) => {
                 self.tell_host(now, wishes, |host, out| host.handle_routed(now, *element, out));
             }
+            letter @ (XmppLetter::Attached { .. }
+            | XmppLetter::Detached { .. }
+            | XmppLetter::ToComponent { .. }) => self.handle_component_letter(now, letter, wishes),
         }
     }
 
@@ -211,7 +214,7 @@ impl Xmpp {
         }
     }
 
-    fn route(&mut self, now: Instant, element: Box<Element>, wishes: &mut Vec<Wish>) {
+    pub(super) fn route(&mut self, now: Instant, element: Box<Element>, wishes: &mut Vec<Wish>) {
         // Without an address it is nobody's.
         let Ok(Some(to)) = stanza::to(&element) else { return };
         let settings = self.host.settings();
@@ -219,17 +222,20 @@ impl Xmpp {
             let owner = self.owner(to.bare_str());
             return self.send(now, owner, XmppLetter::Routed(element), wishes);
         }
+        let Some(element) = self.route_to_component(now, &to, element, wishes) else { return };
         if let Some(answer) = federation::refuse(&element, &to) {
             self.route_answer(now, answer, wishes);
         }
     }
 
-    /// To one of ours; an answer to nobody is dropped.
-    fn route_answer(&mut self, now: Instant, answer: Element, wishes: &mut Vec<Wish>) {
+    /// To one of ours or to a component; an answer to nobody is dropped.
+    pub(super) fn route_answer(&mut self, now: Instant, answer: Element, wishes: &mut Vec<Wish>) {
         let Ok(Some(to)) = stanza::to(&answer) else { return };
         if self.host.settings().is_local(to.domain()) {
             let owner = self.owner(to.bare_str());
             self.send(now, owner, XmppLetter::Routed(Box::new(answer)), wishes);
+        } else {
+            self.route_to_component(now, &to, Box::new(answer), wishes);
         }
     }
 
@@ -254,7 +260,9 @@ impl Xmpp {
                     self.bound(edge, c2s::Bound::NotResumed { failed });
                 }
                 XmppLetter::Stanza { element, .. } => self.refuse_busy(now, &element, wishes),
-                XmppLetter::Routed(element) => self.refuse_busy(now, &element, wishes),
+                XmppLetter::Routed(element) | XmppLetter::ToComponent { element, .. } => {
+                    self.refuse_busy(now, &element, wishes);
+                }
                 letter => kept.push(letter),
             }
         }

@@ -137,12 +137,12 @@ impl Element {
         }
     }
 
-    /// Puts it, and whatever in it is of `old`, into another namespace: what one kind of stream calls its stanzas.
-    pub fn rename_ns(&mut self, old: &str, new: &'static str) {
-        if self.ns == old {
-            self.ns = Cow::Borrowed(new);
+    /// Takes itself and all within that are of the namespace `from` over into another.
+    pub fn adopt(&mut self, from: &str, to: &'static str) {
+        if self.ns == from {
+            self.ns = to.into();
         }
-        self.elements_mut().for_each(|child| child.rename_ns(old, new));
+        self.elements_mut().for_each(|child| child.adopt(from, to));
     }
 
     pub fn nodes(&self) -> &[Node] {

@@ -1,6 +1,7 @@
-//! Chat clients: how they connect and sign in, what they say to each other, and what ends their streams.
+//! Chat clients and components: how they connect and sign in, what they say to each other, and what ends their streams.
 
 mod bounds;
 mod chat;
 mod client;
+mod components;
 mod sign_in;
