@@ -1,5 +1,5 @@
 //! Real peers around a real node, all on loopback: SIPp, Kamailio, baresip, OpenSSL's s_client,
-//! Twilio's library and slixmpp.
+//! Twilio's library, slixmpp, profanity and @xmpp/client.
 //!
 //! A [`play`] is what two or more peers do through some proxy; the tests run the plays through `belfry`, and
 //! those that any proxy passes through Kamailio too, so that a failure tells whose it is.
@@ -16,6 +16,7 @@ mod slixmpp;
 mod tls;
 mod twilio;
 mod wait;
+mod xmppjs;
 
 pub use baresip::Baresip;
 pub use kamailio::Kamailio;
@@ -23,10 +24,11 @@ pub use node::Node;
 pub use peer::Peer;
 pub use ports::{Ports, free_port};
 pub use sipp::{Account, Sipp};
-pub use slixmpp::chat_with_slixmpp;
+pub use slixmpp::{chat_with_profanity, chat_with_slixmpp, echo_with_slixmpp};
 pub use tls::options_over_tls;
 pub use twilio::{document_at, drive_with_twilio};
 pub use wait::{lines_in, wait_for_sip, wait_until};
+pub use xmppjs::chat_with_xmppjs;
 
 /// The domain every test serves.
 pub const DOMAIN: &str = "example.test";

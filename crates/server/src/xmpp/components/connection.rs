@@ -33,9 +33,10 @@ pub(super) struct Connection {
     in_flight: Cell<usize>,
     /// Once all is written the connection is closed.
     closing: Cell<bool>,
-    /// There is something to write, an answer is here, or it is to be closed.
+    /// There is something to write; an answer is here; it is to be closed.
     changed: Notify,
     answered: Notify,
+    closed: Notify,
 }
 
 impl Connection {
@@ -54,6 +55,14 @@ impl Connection {
 
     pub(super) fn close(&self) {
         self.closing.set(true);
+        self.closed.notify_one();
+    }
+
+    /// Whoever waits to read or write then waits in vain.
+    async fn until_closed(&self) {
+        while !self.closing.get() {
+            self.closed.notified().await;
+        }
     }
 
     pub(super) fn wake(&self) {
@@ -147,6 +156,7 @@ async fn serve<S: AsyncRead + AsyncWrite>(mut place: Place, io: S, remote: IpAdd
         closing: Cell::new(false),
         changed: Notify::new(),
         answered: Notify::new(),
+        closed: Notify::new(),
     });
     shared.connections.borrow_mut().insert(number, Rc::clone(&connection));
     place.connection = Some(Rc::clone(&connection));
@@ -157,6 +167,7 @@ async fn serve<S: AsyncRead + AsyncWrite>(mut place: Place, io: S, remote: IpAdd
         () = hear(&shared, &connection, &mut read) => {}
         () = say(&shared, &connection, &mut writing) => {}
         () = give_up(&shared, &connection) => {}
+        () = connection.until_closed() => {}
     }
     shared.remove(&connection);
     if connection.closing.get() {
@@ -170,10 +181,10 @@ async fn serve<S: AsyncRead + AsyncWrite>(mut place: Place, io: S, remote: IpAdd
     }
 }
 
-/// Reads until there is nothing more, or nothing more is wanted.
+/// Reads until there is nothing more.
 async fn hear<S: AsyncRead>(shared: &Shared, connection: &Connection, io: &mut ReadHalf<S>) {
     let mut scratch = vec![0; SCRATCH];
-    while !connection.closing.get() {
+    loop {
         if connection.stream.borrow().is_waiting() {
             connection.answered.notified().await;
             continue;
@@ -188,9 +199,9 @@ async fn hear<S: AsyncRead>(shared: &Shared, connection: &Connection, io: &mut R
     }
 }
 
-/// Writes what there is until the connection breaks or is to be closed.
+/// Writes what there is until the connection breaks.
 async fn say<S: AsyncWrite>(shared: &Shared, connection: &Connection, writing: &mut Writing<S>) {
-    while !connection.closing.get() {
+    loop {
         if writing.go_on(connection).await.is_err() {
             return;
         }

@@ -268,7 +268,7 @@ fn who_writes_to_a_component_that_is_not_there_is_told_so() {
     let mut world = World::new(&["alice"], "");
     let mut alice = Client::sign_in(&world.place, Tls, "alice", "a");
     let to = format!("x@echo.{DOMAIN}");
-    let mut is_refused = |alice: &mut Client| {
+    let is_refused = |alice: &mut Client| {
         alice.message(&to, "hello");
         let answer = alice.hear();
         assert_eq!((answer.attr("type"), answer.attr("from")), (Some("error"), Some(&*to)), "{answer}");
