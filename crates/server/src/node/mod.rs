@@ -3,6 +3,7 @@
 
 mod build;
 mod completions;
+mod greeting;
 mod operator;
 mod xmpp;
 
