@@ -39,6 +39,7 @@ class User(ClientXMPP):
         self.register_plugin("xep_0030")
         self.add_event_handler("session_start", lambda _: self.signed_in.set())
         self.add_event_handler("message", self.messages.put_nowait)
+        self.add_event_handler("message_error", self.messages.put_nowait)
         self.add_event_handler("presence_subscribed", lambda _: self.subscribed.set())
 
 

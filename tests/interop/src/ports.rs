@@ -66,8 +66,10 @@ fn lock(block: u16) -> Option<File> {
     }
 }
 
+/// Each user has one: what another's test has is found by trying to bind it.
 fn folder() -> PathBuf {
-    let folder = std::env::temp_dir().join("belfry-test-ports");
+    let user = std::env::var("USER").unwrap_or_default();
+    let folder = std::env::temp_dir().join(format!("belfry-test-ports-{user}"));
     std::fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     folder
 }

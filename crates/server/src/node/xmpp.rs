@@ -31,18 +31,21 @@ pub(super) fn settings(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<Option<
     Ok(Some(Settings { streams, components, host, seed }))
 }
 
+/// What an operator should know, once a start.
+pub(super) fn warn(shared: &Shared) {
+    let Some(Reload { host, .. }) = reload_of(shared) else { return };
+    let is_ours = |domain: &&Box<str>| host.is_local(domain) || host.rooms_of(domain).is_some();
+    for component in host.components.iter().filter(is_ours) {
+        tracing::warn!(%component, "accounts or rooms are at this domain: the component gets nothing");
+    }
+}
+
 /// XEP-0114.
 fn components(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<components::Settings> {
     let xmpp = &shared.config.xmpp;
     let mut known = Vec::new();
     for component in &xmpp.components.known {
         let secret = component.secret()?;
-        if shared.domains.contains(&component.domain) {
-            tracing::warn!(
-                component = &*component.domain,
-                "this is a domain of accounts: nothing goes to the component"
-            );
-        }
         known.push(component::Known { domain: component.domain.clone(), secret });
     }
     let known = Arc::new(component::Settings { components: known, max_stanza: xmpp.max_stanza });
