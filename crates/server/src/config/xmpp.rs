@@ -39,11 +39,7 @@ impl Xmpp {
 
     pub(super) fn read(reader: &mut Reader<'_>) -> Self {
         let mut section = reader.section("xmpp");
-        let listen = section.list(
-            "listen",
-            Vec::new(),
-            "Where chat clients connect: `tcp:` (with STARTTLS, usually port 5222), `tls:` (5223), `ws:` and `wss:`. Nowhere when empty. Domains and accounts are those of `[sip]`.",
-        );
+        let listen = read_listen(&mut section);
         let max_stanza = read_max_stanza(&mut section);
         let xmpp = Xmpp {
             require_tls: section.key(
@@ -110,6 +106,14 @@ impl Xmpp {
             section.mistake("rooms", format!("`rooms` is {:?}", self.rooms), expected);
         }
     }
+}
+
+fn read_listen(section: &mut Section<'_, '_>) -> Vec<Listener> {
+    section.list(
+        "listen",
+        Vec::new(),
+        "Where chat clients connect: `tcp:` (with STARTTLS, usually port 5222), `tls:` (5223), `ws:` and `wss:`. Nowhere when empty. Domains and accounts are those of `[sip]`.",
+    )
 }
 
 fn read_max_stanza(section: &mut Section<'_, '_>) -> usize {

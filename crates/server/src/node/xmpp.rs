@@ -34,8 +34,8 @@ pub(super) fn settings(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<Option<
 /// What an operator should know, once a start.
 pub(super) fn warn(shared: &Shared) {
     let Some(Reload { host, .. }) = reload_of(shared) else { return };
-    let is_ours = |domain: &&Box<str>| host.is_local(domain) || host.rooms_of(domain).is_some();
-    for component in host.components.iter().filter(is_ours) {
+    let is_ours = |domain: &str| host.is_local(domain) || host.rooms_of(domain).is_some();
+    for component in host.components.iter().filter(|component| is_ours(component)) {
         tracing::warn!(%component, "accounts or rooms are at this domain: the component gets nothing");
     }
 }

@@ -92,8 +92,9 @@ impl Xmpp {
             XmppLetter::Attached { edge, domain } => self.components.directory.add(domain, edge),
             XmppLetter::Detached { edge, domain } => self.components.directory.remove(&domain, edge),
             XmppLetter::ToComponent { edge, element } => {
-                if !self.components.deliver(edge.connection, &element) {
-                    // It left while this was on its way.
+                let is_there = self.components.deliver(edge.connection, &element);
+                // Else it left while this was on its way.
+                if !is_there {
                     self.refuse_unconnected(now, &element, wishes);
                 }
             }
