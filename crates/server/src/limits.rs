@@ -145,9 +145,9 @@ pub const XMPP_DERIVING: usize = 2;
 /// Rounds of SCRAM keys: the least that RFC 7677 §4 allows, and what other servers have; a phone computes them too.
 pub const SCRAM_ITERATIONS: u32 = 4_096;
 
-/// Bytes waiting to be written to one component: it speaks for many users, so eight of their queues. More: it does not
+/// Bytes waiting to be written to one component: it speaks for many users, so four of their queues. More: it does not
 /// read; what waits is dropped, and the stream ends with `resource-constraint`.
-pub const XMPP_COMPONENT_QUEUE: usize = 8 * 1024 * 1024;
+pub const XMPP_COMPONENT_QUEUE: usize = 4 * 1024 * 1024;
 
 /// Connections of components of one shard, those that are none yet among them. More: closed as soon as accepted.
 pub const XMPP_COMPONENT_STREAMS: usize = 256;

@@ -14,6 +14,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use server::node::Node;
 use sha1::{Digest, Sha1};
 use sip::transport::Transport::{Tcp, Tls, Wss};
+use socket2::{Domain, Socket, Type};
 use xmpp::xml::{Frame, Framer, Prefixes, parse, parse_header};
 use xmpp::{Element, ns};
 
@@ -45,7 +46,12 @@ impl World {
     }
 
     fn connect(&self) -> Component {
-        let tcp = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], self.ports.first()))).unwrap();
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        // Who does not read has little room for what was sent.
+        socket.set_recv_buffer_size(16 * 1024).unwrap();
+        let at = SocketAddr::from(([127, 0, 0, 1], self.ports.first()));
+        socket.connect(&at.into()).unwrap();
+        let tcp = TcpStream::from(socket);
         Component::over(Box::new(tcp.try_clone().unwrap()), tcp)
     }
 
