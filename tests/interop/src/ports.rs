@@ -10,9 +10,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Below are well-known ones, above those of media in the tests and, from 32768 on, those of clients.
-const FIRST: u16 = 10_000;
-const LAST: u16 = 19_999;
+/// Above those that Linux gives to clients (32768 to 60999 unless told otherwise). Below them is the media of the tests'
+/// nodes (from 20000), of SIPp (from 6000) and of baresip (anywhere from 1024 to 49152).
+const FIRST: u16 = 61_000;
+const LAST: u16 = 65_499;
 
 /// Ports that share a lock.
 const BLOCK: u16 = 10;
