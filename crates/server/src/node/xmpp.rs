@@ -34,9 +34,8 @@ pub(super) fn settings(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<Option<
 /// What an operator should know, once a start.
 pub(super) fn warn(shared: &Shared) {
     let Some(Reload { host, .. }) = reload_of(shared) else { return };
-    let is_ours = |domain: &str| host.is_local(domain) || host.rooms_of(domain).is_some();
-    for component in host.components.iter().filter(|component| is_ours(component)) {
-        tracing::warn!(%component, "accounts or rooms are at this domain: the component gets nothing");
+    for component in host.components.iter().filter(|component| host.is_ours(component)) {
+        tracing::warn!(%component, "accounts or services of ours are at this domain: the component gets nothing");
     }
 }
 
@@ -58,6 +57,7 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
     let host = host::Settings {
         domains: shared.domains.clone(),
         rooms: xmpp.rooms.clone(),
+        pubsub: xmpp.pubsub.clone(),
         software: "Belfry".into(),
         version: env!("CARGO_PKG_VERSION").into(),
         resume_for: xmpp.resume_for,

@@ -122,7 +122,9 @@ fn items_of_server(host: &mut Host, _now: Instant, iq: &Iq<'_>, _out: &mut Outbo
     // What it is, the component says itself.
     let component = |jid: &str| Element::new("item", ns::DISCO_ITEMS).with("jid", jid);
     let components = components_of(&host.settings, iq.to.domain()).map(component);
-    let query = Element::new("query", ns::DISCO_ITEMS).child(item(&rooms, "Rooms")).children(components);
+    let nodes = format!("{}.{}", host.settings.pubsub, iq.to.domain());
+    let query = Element::new("query", ns::DISCO_ITEMS).child(item(&rooms, "Rooms"));
+    let query = query.child(item(&nodes, "Publish-subscribe")).children(components);
     Answer::Result(Some(query))
 }
 

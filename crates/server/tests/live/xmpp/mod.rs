@@ -4,4 +4,5 @@ mod bounds;
 mod chat;
 mod client;
 mod components;
+mod services;
 mod sign_in;
