@@ -240,3 +240,6 @@ pub const COMPONENT_HANDSHAKE: usize = 4 << 10;
 /// Connections of one component (XEP-0114), over which its stanzas are balanced: more instances than gateways are run
 /// with. Beyond: `conflict`.
 pub const COMPONENT_CONNECTIONS: usize = 16;
+
+/// Accounts that one command changes. Beyond: `policy-violation`. Each is a write of its own.
+pub const ACCOUNTS_AT_ONCE: usize = 100;

@@ -4,6 +4,7 @@
 //! A [`play`] is what two or more peers do through some proxy; the tests run the plays through `belfry`, and
 //! those that any proxy passes through Kamailio too, so that a failure tells whose it is.
 
+mod administrator;
 mod baresip;
 pub mod compare;
 mod kamailio;
@@ -18,6 +19,7 @@ mod twilio;
 mod wait;
 mod xmppjs;
 
+pub use administrator::administer_with_slixmpp;
 pub use baresip::Baresip;
 pub use kamailio::Kamailio;
 pub use node::Node;

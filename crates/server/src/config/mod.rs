@@ -3,6 +3,7 @@
 
 mod components;
 mod mistake;
+mod operating;
 mod reader;
 mod reference;
 mod sections;
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 pub use components::{Component, ComponentSecret, Components};
 pub use mistake::{ConfigError, Mistake};
+pub use operating::Operating;
 pub use reference::reference;
 pub use sections::{Calls, Http, Limits, Log, LogFormat, Rest, Routes, Server, Sip, Tls};
 pub use value::{duration_text, listener_text, parse_duration};

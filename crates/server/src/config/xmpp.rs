@@ -5,6 +5,7 @@ use std::time::Duration;
 use sip::transport::Transport;
 
 use super::components::Components;
+use super::operating::Operating;
 use super::reader::{Reader, Section};
 use super::value::{Size, Value};
 use crate::net::Listener;
@@ -32,6 +33,7 @@ pub struct Xmpp {
     /// Empty: any.
     pub websocket_origins: Vec<Box<str>>,
     pub components: Components,
+    pub operating: Operating,
 }
 
 impl Xmpp {
@@ -82,11 +84,8 @@ impl Xmpp {
                 HOUR..=36_600 * DAY,
                 "Messages older than this are deleted from the archives.",
             ),
-            websocket_origins: section.list(
-                "websocket_origins",
-                Vec::new(),
-                "Web sites whose pages may connect, as `https://chat.example.net`. Empty: any.",
-            ),
+            websocket_origins: read_origins(&mut section),
+            operating: Operating::read(&mut section),
             components: Components::read(&mut section),
             listen,
         };
@@ -144,4 +143,12 @@ fn read_services(section: &mut Section<'_, '_>) -> (Box<str>, Box<str>) {
         "Nodes of XEP-0060 that are nobody's own are at this name before the domain: `pubsub.example.net`.",
     );
     (rooms, pubsub)
+}
+
+fn read_origins(section: &mut Section<'_, '_>) -> Vec<Box<str>> {
+    section.list(
+        "websocket_origins",
+        Vec::new(),
+        "Web sites whose pages may connect, as `https://chat.example.net`. Empty: any.",
+    )
 }

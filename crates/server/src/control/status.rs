@@ -13,6 +13,7 @@ use super::rates::{Rate, Rates, Totals};
 use crate::clock::Clock;
 use crate::limits;
 use crate::net::NetCounters;
+use crate::xmpp::KindCount;
 
 /// What the node itself knows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -85,6 +86,8 @@ pub struct ShardCounters {
     pub xmpp_connections: u64,
     pub xmpp_sessions: u64,
     pub xmpp_components: u64,
+    pub xmpp_rooms: u64,
+    pub xmpp_occupants: u64,
 
     // Since the start.
     pub calls_started: u64,
@@ -144,6 +147,13 @@ pub struct ShardCounters {
     pub xmpp_component_stanzas_in: u64,
     pub xmpp_component_stanzas_out: u64,
     pub xmpp_component_overflows: u64,
+    pub xmpp_pauses: u64,
+    pub xmpp_resumed: u64,
+    pub xmpp_kept: u64,
+    pub xmpp_archived: u64,
+    pub xmpp_presence_fan_out: u64,
+    /// Also those of the past: connections are of now.
+    pub xmpp_kinds: Vec<KindCount>,
     pub media_packets_in: u64,
     pub media_packets_out: u64,
     pub media_packets_dropped: u64,
@@ -254,6 +264,14 @@ impl ShardCounters {
         self.xmpp_component_stanzas_in = xmpp.component_stanzas_in;
         self.xmpp_component_stanzas_out = xmpp.component_stanzas_out;
         self.xmpp_component_overflows = xmpp.component_overflows;
+        self.xmpp_pauses = xmpp.pauses;
+        self.xmpp_resumed = xmpp.resumed;
+        self.xmpp_kept = xmpp.kept;
+        self.xmpp_archived = xmpp.archived;
+        self.xmpp_presence_fan_out = xmpp.fan_out;
+        self.xmpp_rooms = xmpp.rooms;
+        self.xmpp_occupants = xmpp.occupants;
+        self.xmpp_kinds.clone_from(&xmpp.kinds);
         self
     }
 

@@ -25,6 +25,7 @@ use crate::logging::{self, Logging};
 use crate::operate::Doors;
 use crate::rest::Touched;
 use crate::shard::{Command, Letter};
+use crate::xmpp::streams::ChatTrace;
 
 /// How often the end of a drain is looked for.
 const LOOK: Duration = Duration::from_millis(250);
@@ -63,6 +64,9 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
         () = doors.serve(operator.clone(), clock, rest) => {}
         () = operator.until_the_end() => {}
     }
+    let chat = operator.node.borrow().chat();
+    // Shards that hang do not hold up the end.
+    let _ = tokio::time::timeout(limits::XMPP_LINGER, chat.close_rooms()).await;
     operator.node.borrow_mut().stop();
     tracing::info!("stopped");
     Ok(())
@@ -165,18 +169,22 @@ impl Operator {
 
     /// Ends with the command that reads, or with the node.
     async fn feed(self: Rc<Self>, account: Box<str>, sink: TraceSink) {
-        let (mut events, ours) = {
+        let (mut events, mut chat, ours) = {
             let node = self.node.borrow();
             let ours: Vec<_> = build::addresses(&node.shared.config);
-            (node.traces.subscribe(), ours)
+            (node.traces.subscribe(), node.chat_traces.subscribe(), ours)
         };
         let name = |address: std::net::SocketAddr| {
             let is_ours = ours.iter().any(|listener| listener.address == address);
             if is_ours { "belfry".to_owned() } else { address.to_string() }
         };
-        while let Some(event) = next_event(&mut events, &sink).await {
-            if event.account == account {
-                sink.message(self.now(), &name(event.from), &name(event.to), &event.bytes);
+        while let Some(event) = next_event(&mut events, &mut chat, &sink).await {
+            match event {
+                Traced::Sip(event) if event.account == account => {
+                    sink.message(self.now(), &name(event.from), &name(event.to), &event.bytes);
+                }
+                Traced::Chat(trace) if trace.account == account => sink.chat(self.now(), &trace),
+                Traced::Sip(_) | Traced::Chat(_) => {}
             }
         }
         let mut traced = self.traced.borrow_mut();
@@ -188,14 +196,21 @@ impl Operator {
     }
 }
 
+enum Traced {
+    Sip(Arc<TraceEvent>),
+    Chat(Arc<ChatTrace>),
+}
+
 /// `None`: nobody reads any more.
 async fn next_event(
     events: &mut broadcast::Receiver<Arc<TraceEvent>>,
+    chat: &mut broadcast::Receiver<Arc<ChatTrace>>,
     sink: &TraceSink,
-) -> Option<Arc<TraceEvent>> {
+) -> Option<Traced> {
     loop {
         let event = tokio::select! {
-            event = events.recv() => event,
+            event = events.recv() => event.map(Traced::Sip),
+            trace = chat.recv() => trace.map(Traced::Chat),
             () = sink.closed() => return None,
         };
         match event {
@@ -321,6 +336,11 @@ impl Control for Operator {
             });
         }
         Ok(done)
+    }
+
+    async fn chat(&self, ask: admin::chat::Ask) -> Result<admin::chat::Answer, admin::ControlError> {
+        let chat = self.node.borrow().chat();
+        chat.perform(self.now(), ask).await
     }
 
     fn accounts_changed(&self) {

@@ -4,15 +4,22 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
+use tokio::sync::broadcast;
 use xmpp::{c2s, component, host};
 
 use super::build::Shared;
+use crate::config::Operating;
 use crate::net::tls::Tls;
+use crate::xmpp::streams::ChatTrace;
 use crate::xmpp::{Reload, Settings};
 use crate::xmpp::{components, streams};
 
 /// `None`: nobody listens for chat clients.
-pub(super) fn settings(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<Option<Settings>> {
+pub(super) fn settings(
+    shared: &Shared,
+    tls: Option<Arc<Tls>>,
+    traces: &broadcast::Sender<Arc<ChatTrace>>,
+) -> Result<Option<Settings>> {
     let config = &shared.config;
     let Some(Reload { stream, host }) = reload_of(shared) else { return Ok(None) };
     let mut seed = [0; 32];
@@ -26,6 +33,11 @@ pub(super) fn settings(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<Option<
         idle: config.xmpp.idle,
         sign_in: config.xmpp.sign_in,
         stream,
+        allowance: streams::Allowance {
+            stanzas: config.xmpp.operating.stanzas,
+            bytes: config.xmpp.operating.bytes,
+        },
+        traces: traces.clone(),
     };
     let components = components(shared, streams.tls.clone())?;
     Ok(Some(Settings { streams, components, host, seed }))
@@ -64,11 +76,15 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         contacts: Vec::new(),
         started: shared.started,
         room_creation: host::RoomCreation::default(),
-        // Slots, relays and administrators' commands are not configured yet.
+        // Slots and relays are not configured yet.
         uploads: None,
         services: Vec::new(),
-        admins: Vec::new(),
         components: xmpp.components.known.iter().map(|component| component.domain.clone()).collect(),
+        admins: admins(&xmpp.operating),
+        sessions: host::SessionLimit {
+            most: xmpp.operating.sessions as usize,
+            ends_oldest: xmpp.operating.ends_oldest,
+        },
     };
     let stream = c2s::Settings {
         domains: shared.domains.clone(),
@@ -84,4 +100,9 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         secret: Sha256::new().chain_update(b"xmpp").chain_update(shared.secret).finalize().into(),
     };
     xmpp.is_on().then(|| Reload { stream: Arc::new(stream), host: Arc::new(host) })
+}
+
+/// Their addresses were checked with the file.
+fn admins(operating: &Operating) -> Vec<xmpp::Bare> {
+    operating.admins.iter().filter_map(|admin| xmpp::Bare::parse(admin).ok()).collect()
 }

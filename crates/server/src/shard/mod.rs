@@ -66,6 +66,7 @@ pub struct Parts {
     pub(crate) voice: Option<crate::voice::Voice>,
     /// `None`: no chat clients.
     pub(crate) xmpp: Option<crate::xmpp::Settings>,
+    pub(crate) chat: crate::xmpp::operator::Operator,
     pub traces: tokio::sync::broadcast::Sender<Arc<sip::endpoint::TraceEvent>>,
 }
 
@@ -332,7 +333,12 @@ impl Shard {
                 // The asker may have hung up.
                 let _ = answer.send(self.bindings(aor));
             }
-            Command::Trace(accounts) => self.parts.endpoint.set_traced(accounts),
+            Command::Trace(accounts) => {
+                if let Some(glue) = &self.xmpp {
+                    glue.xmpp.streams.set_traced(accounts.clone());
+                }
+                self.parts.endpoint.set_traced(accounts);
+            }
         }
     }
 

@@ -62,6 +62,13 @@ impl Shard {
                 }
             }
             Wish::Derive { id, account, password } => self.derive(now, id, &account, password),
+            Wish::Accounts { id, ask } => {
+                let (operator, outlet) = (self.parts.chat.clone(), self.outlet());
+                tokio::task::spawn_local(async move {
+                    let result = Box::new(operator.administer(now, *ask).await);
+                    outlet.answer_all(&mut vec![Letter::Xmpp(vec![XmppLetter::Administered { id, result }])]);
+                });
+            }
             Wish::Forget { address } => {
                 for outlet in &self.parts.outlets {
                     let forget = Command::ForgetAccount(Some(address.clone()));
@@ -69,6 +76,11 @@ impl Shard {
                 }
             }
         }
+    }
+
+    /// To this shard itself.
+    fn outlet(&self) -> cluster::Outlet<Letter> {
+        self.parts.outlets[usize::from(self.parts.edge.shard)].clone()
     }
 
     /// Makes keys on a thread of the runtime's pool. When too many are being made, the next sign-in will do.

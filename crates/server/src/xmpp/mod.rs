@@ -4,9 +4,12 @@
 //! What it asks of the record and of the account cache becomes a [`Wish`], which the shard grants; its answer comes
 //! back by the wish's number.
 
+pub(crate) mod ask;
 pub(crate) mod components;
 mod federation;
+pub(crate) mod kinds;
 mod letter;
+pub(crate) mod operator;
 mod record;
 pub(crate) mod sign_in;
 pub(crate) mod streams;
@@ -22,10 +25,13 @@ use stdx::rate::Limiter;
 use store::xmpp::XmppRead;
 use store::{Account, Loaded, StoreError, Write, WriteDone};
 use xmpp::Bare;
+use xmpp::host::effect::Accounts;
 use xmpp::host::{self, Host};
 use xmpp::sasl::{Find, Known, Secret};
 
 use components::Components;
+pub use kinds::KindCount;
+use kinds::{Family, Stanzas};
 pub use letter::XmppLetter;
 pub(crate) use sign_in::make_keys;
 use streams::{Event, Streams};
@@ -57,6 +63,8 @@ pub(crate) enum Wish {
     Write { id: u64, write: Write },
     /// Keys of SCRAM, made beside the shard and written. Answered by `handle_written`.
     Derive { id: u64, account: Box<Account>, password: Secret },
+    /// Answered by `XmppLetter::Administered`.
+    Accounts { id: u64, ask: Box<Accounts> },
     /// Caches of this account are void.
     Forget { address: Box<str> },
 }
@@ -86,7 +94,7 @@ enum Asked {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unavailable;
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct XmppCounts {
     pub connections: u64,
     /// Those that wait to be resumed among them.
@@ -107,6 +115,38 @@ pub struct XmppCounts {
     pub component_stanzas_in: u64,
     pub component_stanzas_out: u64,
     pub component_overflows: u64,
+    /// Clients that sent too much were not read from for a while.
+    pub pauses: u64,
+    pub resumed: u64,
+    /// Messages kept for who is away, and those put into archives.
+    pub kept: u64,
+    pub archived: u64,
+    /// Presence that was passed on, each addressee once.
+    pub fan_out: u64,
+    /// In memory.
+    pub rooms: u64,
+    pub occupants: u64,
+    pub kinds: Vec<KindCount>,
+}
+
+/// What a host's work came to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    sent: Stanzas,
+    kept: u64,
+    archived: u64,
+    fan_out: u64,
+    resumed: u64,
+}
+
+impl Counted {
+    fn change(&mut self, change: &host::Change) {
+        match change {
+            host::Change::Offline { .. } => self.kept += 1,
+            host::Change::Archive { .. } => self.archived += 1,
+            _ => {}
+        }
+    }
 }
 
 /// XMPP of one shard, on its thread.
@@ -118,6 +158,7 @@ pub(crate) struct Xmpp {
     shards: u16,
     wrong_passwords: Limiter<IpAddr>,
     asked: HashMap<u64, Asked>,
+    asks: ask::Asks,
     last_ask: u64,
     /// What the host asks, in order.
     todo: VecDeque<host::Effect>,
@@ -129,7 +170,7 @@ pub(crate) struct Xmpp {
     post: Vec<Vec<XmppLetter>>,
     sign_ins: u64,
     sign_in_failures: u64,
-    stanzas_out: u64,
+    counted: Counted,
     /// Defects that the shard has not counted.
     panics: u64,
 }
@@ -162,6 +203,7 @@ impl Xmpp {
             shards,
             wrong_passwords: Limiter::new(sip::limits::WRONG_PASSWORDS),
             asked: HashMap::new(),
+            asks: ask::Asks::default(),
             last_ask: 0,
             todo: VecDeque::new(),
             is_working: false,
@@ -170,7 +212,7 @@ impl Xmpp {
             post: (0..shards).map(|_| Vec::new()).collect(),
             sign_ins: 0,
             sign_in_failures: 0,
-            stanzas_out: 0,
+            counted: Counted::default(),
             panics: 0,
         })
     }
@@ -310,6 +352,19 @@ impl Xmpp {
         }
     }
 
+    /// What administrators do to accounts is done, or not.
+    pub(crate) fn administered(
+        &mut self,
+        now: Instant,
+        id: u64,
+        result: Result<host::Loaded, host::RecordError>,
+        wishes: &mut Vec<Wish>,
+    ) {
+        if let Some(Asked::Record { ticket }) = self.asked.remove(&id) {
+            self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, result, out));
+        }
+    }
+
     /// The record takes nothing now.
     pub(crate) fn refused(&mut self, now: Instant, id: u64, wishes: &mut Vec<Wish>) {
         if let Some(Asked::Record { ticket }) = self.asked.remove(&id) {
@@ -329,6 +384,10 @@ impl Xmpp {
 
     pub(crate) fn counts(&self) -> XmppCounts {
         let (streams, components) = (self.streams.counters(), self.components.counters());
+        let (rooms, occupants) = self.host.rooms();
+        let mut kinds = self.streams.kinds();
+        kinds.extend(streams.stanzas_in.kinds(Family::StanzasReceived));
+        kinds.extend(self.counted.sent.kinds(Family::StanzasSent));
         XmppCounts {
             connections: streams.open,
             sessions: self.host.sessions() as u64,
@@ -337,8 +396,8 @@ impl Xmpp {
             handshake_failures: streams.handshake_failures,
             sign_ins: self.sign_ins,
             sign_in_failures: self.sign_in_failures,
-            stanzas_in: streams.stanzas_in,
-            stanzas_out: self.stanzas_out,
+            stanzas_in: streams.stanzas_in.total(),
+            stanzas_out: self.counted.sent.total(),
             overflows: streams.overflows,
             timeouts: streams.timeouts,
             faults: streams.faults,
@@ -347,6 +406,14 @@ impl Xmpp {
             component_stanzas_in: components.stanzas_in,
             component_stanzas_out: components.stanzas_out,
             component_overflows: components.overflows,
+            pauses: streams.pauses,
+            resumed: self.counted.resumed,
+            kept: self.counted.kept,
+            archived: self.counted.archived,
+            fan_out: self.counted.fan_out,
+            rooms: rooms as u64,
+            occupants: occupants as u64,
+            kinds,
         }
     }
 }

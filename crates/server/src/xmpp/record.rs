@@ -37,7 +37,7 @@ pub(super) fn read_of(load: Load) -> Option<XmppRead> {
         }
         Load::Room { room } => XmppRead::Room { room: name(&room) },
         Load::Rooms { domain } => XmppRead::Rooms { domain },
-        Load::Slot { .. } | Load::Act(_) => return None,
+        Load::Slot { .. } | Load::Act(_) | Load::Accounts(_) => return None,
     })
 }
 

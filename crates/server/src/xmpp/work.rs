@@ -9,7 +9,7 @@ use xmpp::stanza::{self, Condition};
 use xmpp::{Element, Jid, c2s, ns};
 
 use super::streams::Event;
-use super::{Asked, Wish, Xmpp, XmppLetter, federation, record};
+use super::{Asked, Wish, Xmpp, XmppLetter, ask, federation, record};
 
 impl Xmpp {
     /// Who owns an address.
@@ -76,6 +76,7 @@ impl Xmpp {
         let stream = self.streams.get(stream)?;
         if stream.host.replace(Some(owner)).is_none() {
             self.sign_ins += 1;
+            self.streams.count_sign_in(&stream);
             self.wrong_passwords.succeed(stream.remote);
         }
         Some(owner)
@@ -125,13 +126,22 @@ impl Xmpp {
             letter @ (XmppLetter::Attached { .. }
             | XmppLetter::Detached { .. }
             | XmppLetter::ToComponent { .. }) => self.handle_component_letter(now, letter, wishes),
+            XmppLetter::Act { from, id, act } => self.act(now, (from, id), &act, wishes),
+            XmppLetter::Acted { id, answer } => self.acted(now, id, *answer, wishes),
+            XmppLetter::Operate { act, answer } => self.operate(now, &act, answer, wishes),
+            XmppLetter::Question { iq, answer } => self.question(now, *iq, answer, wishes),
+            XmppLetter::Administered { id, result } => self.administered(now, id, *result, wishes),
+            XmppLetter::Reply { token, answer } => self.reply(&token, *answer),
         }
     }
 
     fn bound(&mut self, edge: Edge, bound: c2s::Bound) {
         let is_managed = match &bound {
             c2s::Bound::Session { inline, .. } => inline.iter().any(begins_management),
-            c2s::Bound::Resumed { .. } => true,
+            c2s::Bound::Resumed { .. } => {
+                self.counted.resumed += 1;
+                true
+            }
             _ => false,
         };
         if let Some(stream) = self.streams.get(edge.connection) {
@@ -146,7 +156,7 @@ impl Xmpp {
         {
             stream.is_managed.set(true);
         }
-        self.stanzas_out += u64::from(stanza::kind_of(element).is_some());
+        self.counted.sent.count(element.name());
         self.streams.tell(edge.connection, |c2s, out| c2s.write(element, out));
     }
 
@@ -187,11 +197,19 @@ impl Xmpp {
             Effect::Close { edge, condition } => {
                 self.send(now, edge.shard, XmppLetter::Close { edge, condition }, wishes);
             }
-            Effect::Route(element) => self.route(now, element, wishes),
+            Effect::Route(element) => {
+                self.counted.fan_out += u64::from(element.name() == "presence");
+                self.route(now, element, wishes);
+            }
             Effect::Load { ticket, load: Load::User { user } } => {
                 let (name, domain) = (user.local().unwrap_or_default().into(), user.domain().into());
                 let id = self.ask(Asked::User { ticket, user });
                 wishes.push(Wish::Account { id, user: name, domain });
+            }
+            Effect::Load { ticket, load: Load::Act(act) } => self.ask_all_for_host(now, ticket, *act, wishes),
+            Effect::Load { ticket, load: Load::Accounts(ask) } => {
+                let id = self.ask(Asked::Record { ticket });
+                wishes.push(Wish::Accounts { id, ask });
             }
             Effect::Load { ticket, load } => match record::read_of(load) {
                 Some(read) => {
@@ -206,6 +224,7 @@ impl Xmpp {
                 }
             },
             Effect::Change { ticket, change } => {
+                self.counted.change(&change);
                 let id = self.ask(Asked::Record { ticket });
                 wishes.push(Wish::Write { id, write: Write::Xmpp(record::write_of(now, change)) });
             }
@@ -217,6 +236,9 @@ impl Xmpp {
     pub(super) fn route(&mut self, now: Instant, element: Box<Element>, wishes: &mut Vec<Wish>) {
         // Without an address it is nobody's.
         let Ok(Some(to)) = stanza::to(&element) else { return };
+        if let Some((shard, token)) = ask::reply_of(&element, &to) {
+            return self.send(now, shard, XmppLetter::Reply { token, answer: element }, wishes);
+        }
         if self.host.settings().is_ours(to.domain()) {
             let owner = self.owner(to.bare_str());
             return self.send(now, owner, XmppLetter::Routed(element), wishes);
@@ -262,6 +284,7 @@ impl Xmpp {
                 XmppLetter::Routed(element) | XmppLetter::ToComponent { element, .. } => {
                     self.refuse_busy(now, &element, wishes);
                 }
+                XmppLetter::Act { id, .. } => self.not_asked(now, id, wishes),
                 letter => kept.push(letter),
             }
         }

@@ -9,12 +9,14 @@ mod sasl1;
 mod sasl2;
 #[cfg(test)]
 mod tests;
+mod trace;
 
 use std::sync::Arc;
 
 use crate::sasl::{self, Exchange};
 use crate::xml::{Frame, Framer, Prefixes, XmlError, parse, parse_header};
 use crate::{Element, Jid, limits, ns, stanza};
+pub use trace::Direction;
 
 /// The same for all streams of a server.
 #[derive(Clone, Debug)]
@@ -117,6 +119,8 @@ pub struct Outbox {
     /// Where each document of `bytes` ends; of `Framing::Messages` only.
     pub ends: Vec<usize>,
     pub effects: Vec<Effect>,
+    /// What was heard and said, credentials masked; of a stream that is traced.
+    pub traced: Vec<(Direction, Element)>,
 }
 
 #[derive(Debug)]
@@ -174,6 +178,7 @@ pub struct C2s {
     found_as: Option<Box<str>>,
     id: u64,
     nonce: Box<str>,
+    seen: trace::Seen,
 }
 
 /// Wrong passwords before the stream ends.
@@ -206,6 +211,7 @@ impl C2s {
             found_as: None,
             id,
             nonce,
+            seen: trace::Seen::default(),
         }
     }
 
@@ -343,6 +349,7 @@ impl C2s {
     }
 
     fn handle_element(&mut self, element: Element, out: &mut Outbox) {
+        self.trace(Direction::In, &element, out);
         match &self.state {
             State::Opening => self.fail("bad-format", out),
             State::Choosing if self.jid.is_none() => self.choose(&element, out),
@@ -356,6 +363,7 @@ impl C2s {
 
     /// Before anybody has signed in.
     fn choose(&mut self, element: &Element, out: &mut Outbox) {
+        self.see_mechanism(element);
         if element.is("starttls", ns::TLS) {
             if !self.settings.tls || self.security.encrypted {
                 self.write(&Element::new("failure", ns::TLS), out);
@@ -505,6 +513,7 @@ impl C2s {
         if self.is_closed() {
             return;
         }
+        self.trace(Direction::Out, element, out);
         match self.framing {
             // With the prefix that everybody expects.
             Framing::Stream if element.ns() == ns::STREAM => {
@@ -582,6 +591,7 @@ impl C2s {
         if !self.has_opened {
             self.write_header(out);
         }
+        self.seen.error = Some(condition.name().into());
         let error = Element::new("error", ns::STREAM).child(condition).children(text);
         self.write(&error, out);
         self.close(out);

@@ -3,6 +3,7 @@
 use stdx::Instant;
 
 use crate::c2s::Bound;
+use crate::sasl::Secret;
 use crate::{Bare, Element, Jid};
 
 /// A client's connection: the shard that holds it and its number there.
@@ -70,6 +71,8 @@ pub enum Load {
     /// A place for a file that a user may upload, once: `Loaded::Slot`. Names and types are checked; the name is for the
     /// address, and where the file is kept has nothing of it.
     Slot { user: Bare, name: Box<str>, size: u64, kind: Box<str> },
+    /// What administrators do to accounts, as the operator's commands would: `Loaded::Accounts`.
+    Accounts(Box<Accounts>),
     /// For all hosts of the server: each performs it (`Host::act`), and `Loaded::Acted` has the sum (`Acted::merge`).
     Act(Box<Act>),
     /// All rooms of a service that are listed: `Loaded::Items`, whose ids are the rooms' addresses.
@@ -197,13 +200,55 @@ pub enum Loaded {
     Room(Option<Box<Element>>),
     Slot(Box<Slot>),
     Acted(Acted),
+    Accounts(Result<Listed, NotDone>),
+}
+
+/// What administrators do to accounts. One that is not there is `RecordError::NotFound`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Accounts {
+    Add {
+        user: Bare,
+        password: Secret,
+        name: Box<str>,
+    },
+    Password {
+        user: Bare,
+        password: Secret,
+    },
+    Disable {
+        user: Bare,
+        disabled: bool,
+    },
+    Remove {
+        user: Bare,
+    },
+    /// Of a domain, all or those that are disabled; `max` of them are named.
+    List {
+        domain: Box<str>,
+        is_disabled: bool,
+        max: u32,
+    },
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listed {
+    pub total: u64,
+    pub accounts: Vec<Bare>,
+}
+
+/// Why an account was not changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotDone {
+    Exists,
+    /// A name or password that breaks a rule, in words.
+    Invalid(Box<str>),
 }
 
 /// What administrators do to the whole server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Act {
     /// Counts available sessions of a domain, and names so many of them.
-    Online { domain: Box<str>, max: u32 },
+    Online { domain: Box<str>, who: Online, max: u32 },
     /// To each of them.
     Announce { domain: Box<str>, message: Box<Element> },
     /// Ends sessions of these accounts, or these sessions.
@@ -212,6 +257,20 @@ pub enum Act {
     Motd { domain: Box<str>, message: Option<Box<Element>> },
     /// The rooms of a service that are in memory.
     Rooms { domain: Box<str> },
+    /// Describes sessions, available or not: of this account or session, or of all.
+    Sessions { who: Option<Jid>, max: u32 },
+    /// Describes the rooms of a service that are in memory.
+    DescribeRooms { domain: Box<str> },
+    /// The server ends: occupants are told so.
+    CloseRooms,
+}
+
+/// XEP-0133 §4.16: who is online is active or idle. Idle is who says that he is away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Online {
+    All,
+    Active,
+    Idle,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -221,6 +280,8 @@ pub struct Acted {
     pub count: u64,
     /// By address; `None`: nobody is to know of it.
     pub rooms: Vec<(Box<str>, Option<Listing>)>,
+    pub described: Vec<SessionState>,
+    pub described_rooms: Vec<RoomState>,
 }
 
 /// A room as a directory has it (XEP-0433 §6.2).
@@ -234,6 +295,34 @@ pub struct Listing {
     pub is_open: bool,
     /// Only moderators see who is who.
     pub is_anonymous: bool,
+}
+
+/// One session, for an operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionState {
+    pub jid: Jid,
+    pub began: Instant,
+    /// `None`: it has lost its connection and may come back.
+    pub edge: Option<Edge>,
+    /// `None`: it is not available.
+    pub priority: Option<i8>,
+    /// What it shows: `away`, `dnd`, nothing.
+    pub show: Box<str>,
+    /// The program, as its abilities name it (XEP-0115 `node`).
+    pub client: Box<str>,
+    /// It can be resumed (XEP-0198).
+    pub is_resumable: bool,
+}
+
+/// One room that is in memory, for an operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoomState {
+    pub address: Bare,
+    pub name: Box<str>,
+    pub occupants: u64,
+    pub is_persistent: bool,
+    /// The service's list shows it (XEP-0045 `muc_public`).
+    pub is_listed: bool,
 }
 
 /// Where a file goes, and where it will be (XEP-0363).

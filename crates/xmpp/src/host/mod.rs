@@ -4,6 +4,8 @@
 //! stanzas of other hosts and other servers by [`Host::handle_routed`]. One feature, one file; each has its state in
 //! a field of its own, and none looks into another's.
 
+mod act;
+mod administration;
 pub mod effect;
 mod feature;
 mod route;
@@ -49,7 +51,7 @@ use stdx::slab::{Key, Slab};
 pub use effect::{Change, Edge, Effect, Load, Loaded, RecordError, Ticket};
 pub use feature::{Level, Specification, specifications};
 pub use handled::forget_mark;
-pub use muc::RoomCreation;
+pub use muc::{RoomCreation, stored_room};
 
 use crate::{Bare, Element, Jid};
 use session::Session;
@@ -79,6 +81,7 @@ pub struct Settings {
     pub admins: Vec<Bare>,
     /// Domains of external components (XEP-0114), for discovery.
     pub components: Vec<Box<str>>,
+    pub sessions: SessionLimit,
     /// When the server began, for its uptime (XEP-0012).
     pub started: Instant,
 }
@@ -104,6 +107,14 @@ impl Settings {
         let rest = domain.strip_prefix(&*self.rooms)?.strip_prefix('.')?;
         self.is_local(rest).then_some(rest)
     }
+}
+
+/// Sessions of one account, those that wait to be resumed among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionLimit {
+    pub most: usize,
+    /// One more ends the oldest (`conflict`); else it is refused (`resource-constraint`, RFC 6120 §7.6.2.1).
+    pub ends_oldest: bool,
 }
 
 pub type Outbox = Vec<Effect>;

@@ -29,12 +29,32 @@ impl Host {
         if let Some(old) = self.session_of(&jid) {
             self.close_session(now, old, "conflict", out);
         }
+        if !self.make_room_for_session(now, &jid.bare(), out) {
+            let error = StanzaError::new(
+                Condition::ResourceConstraint,
+                "too many sessions of this account: end another one first",
+            );
+            return out.push(Effect::Bound { edge, bound: Bound::Refused(error) });
+        }
         let key = self.sessions.insert(Session::new(now, jid.clone(), edge, request.is_anonymous));
         self.by_edge.insert(edge, key);
         self.user(now, jid.bare(), out).sessions.push(key);
         self.load_avatar(&jid.bare(), out);
         let inline = request.inline.iter().filter_map(|child| self.inline(now, key, child, out)).collect();
         out.push(Effect::Bound { edge, bound: Bound::Session { jid, inline } });
+    }
+
+    /// Whether one more session fits, after the oldest have gone if that is how it is configured.
+    fn make_room_for_session(&mut self, now: Instant, user: &Bare, out: &mut Outbox) -> bool {
+        let limit = self.settings.sessions;
+        loop {
+            let sessions = self.users.get(user).map(|user| &user.sessions[..]).unwrap_or_default();
+            if sessions.len() < limit.most {
+                return true;
+            }
+            let Some(oldest) = sessions.first().copied().filter(|_| limit.ends_oldest) else { return false };
+            self.close_session(now, oldest, "conflict", out);
+        }
     }
 
     /// A request that came with Bind 2.

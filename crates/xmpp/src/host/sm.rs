@@ -52,6 +52,10 @@ pub(super) struct Sm {
 }
 
 impl Sm {
+    pub(super) fn is_resumable(&self) -> bool {
+        self.resume.is_some()
+    }
+
     fn new(resume: Option<(Box<str>, Duration)>) -> Sm {
         Sm {
             resume,

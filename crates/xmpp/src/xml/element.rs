@@ -149,6 +149,10 @@ impl Element {
         &self.nodes
     }
 
+    pub fn nodes_mut(&mut self) -> &mut [Node] {
+        &mut self.nodes
+    }
+
     pub fn elements(&self) -> impl Iterator<Item = &Element> {
         self.nodes.iter().filter_map(|node| match node {
             Node::Element(element) => Some(element),

@@ -4,9 +4,11 @@
 //! the shard's, lets the stream's [`C2s`] work at once, and writes what waits. What a stream asks of others becomes an
 //! [`Event`]; the shard takes these in its turn and answers with [`Streams::tell`].
 
+mod pace;
 mod serve;
 mod shared;
 mod stream;
+mod trace;
 mod wire;
 
 use std::rc::Rc;
@@ -14,12 +16,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tokio::sync::broadcast;
 use tokio::task::{JoinHandle, spawn_local};
 use xmpp::c2s::{self, C2s};
 
+pub(crate) use pace::Allowance;
 pub(crate) use shared::{Counters, Event};
 pub(crate) use stream::Stream;
+pub(crate) use trace::ChatTrace;
 
+use super::kinds::KindCount;
 use crate::limits;
 use crate::net::tls::Tls;
 use crate::net::{Listener, NetError, stream as tcp};
@@ -36,6 +42,8 @@ pub(crate) struct Settings {
     pub(crate) idle: Duration,
     pub(crate) sign_in: Duration,
     pub(crate) stream: Arc<c2s::Settings>,
+    pub(crate) allowance: Allowance,
+    pub(crate) traces: broadcast::Sender<Arc<ChatTrace>>,
 }
 
 /// All of one shard.
@@ -43,13 +51,15 @@ pub(crate) struct Streams {
     shared: Rc<Shared>,
     accepting: Vec<JoinHandle<()>>,
     sweeper: JoinHandle<()>,
+    pacer: JoinHandle<()>,
 }
 
 impl Streams {
     pub(crate) fn new(settings: Settings) -> Self {
         let shared = Shared::new(settings);
         let sweeper = spawn_local(sweep(Rc::clone(&shared)));
-        Streams { shared, accepting: Vec::new(), sweeper }
+        let pacer = spawn_local(pace::end_pauses(Rc::clone(&shared)));
+        Streams { shared, accepting: Vec::new(), sweeper, pacer }
     }
 
     /// Listens at one address, beside the other shards.
@@ -83,8 +93,26 @@ impl Streams {
         self.shared.stream(number)
     }
 
+    pub(crate) fn all(&self) -> Vec<Rc<Stream>> {
+        self.shared.all()
+    }
+
     pub(crate) fn counters(&self) -> Counters {
         *self.shared.counters.borrow()
+    }
+
+    /// Open connections by transport, sign-ins by mechanism, errors by condition.
+    pub(crate) fn kinds(&self) -> Vec<KindCount> {
+        self.shared.kinds()
+    }
+
+    pub(crate) fn count_sign_in(&self, stream: &Stream) {
+        self.shared.count_sign_in(stream);
+    }
+
+    /// The elements of these accounts are copied out from now on.
+    pub(crate) fn set_traced(&self, accounts: Vec<Box<str>>) {
+        self.shared.set_traced(accounts);
     }
 
     /// Defects met since the last call.
@@ -118,6 +146,7 @@ impl Drop for Streams {
     fn drop(&mut self) {
         self.stop_accepting();
         self.sweeper.abort();
+        self.pacer.abort();
     }
 }
 

@@ -40,11 +40,11 @@ pub(super) fn accept_all(shared: Rc<Shared>, listener: TcpListener, transport: T
 
 fn accept(shared: &Rc<Shared>, socket: TcpStream, remote: IpAddr, transport: Transport) {
     let shakes = transport != Transport::Tcp;
-    if (shakes && !has_turn(shared)) || !shared.enter(remote) {
+    if (shakes && !has_turn(shared)) || !shared.enter(remote, transport) {
         return;
     }
     tcp::tune(&socket);
-    let place = Place { shared: Rc::clone(shared), remote, stream: None };
+    let place = Place { shared: Rc::clone(shared), remote, transport, stream: None };
     // One kind of task for each transport: a task is as large as the largest thing it may become.
     match transport {
         Transport::Udp | Transport::Tcp => spawn_local(async move { serve_tcp(place, socket).await }),
@@ -66,12 +66,13 @@ fn has_turn(shared: &Shared) -> bool {
 struct Place {
     shared: Rc<Shared>,
     remote: IpAddr,
+    transport: Transport,
     stream: Option<Rc<Stream>>,
 }
 
 impl Place {
     fn open(&mut self, framing: Framing, security: Security) -> Rc<Stream> {
-        let stream = self.shared.add(self.remote, framing, security);
+        let stream = self.shared.add((self.remote, self.transport), framing, security);
         self.stream = Some(Rc::clone(&stream));
         stream
     }
@@ -86,7 +87,8 @@ impl Drop for Place {
         if let Some(stream) = &self.stream {
             self.shared.remove(stream);
         }
-        self.shared.leave(self.remote);
+        let transport = self.stream.as_ref().map_or(self.transport, |stream| stream.transport.get());
+        self.shared.leave(self.remote, transport);
     }
 }
 
@@ -105,6 +107,7 @@ async fn secure(place: Place, stream: &Stream, socket: TcpStream) {
     stream.securing.set(false);
     let shared = &place.shared;
     let Some((tls, security)) = shake(shared, Box::pin(secured(shared, socket))).await else { return };
+    shared.moved(stream.transport.replace(Transport::Tls), Transport::Tls);
     shared.tell(stream, |c2s, out| c2s.handle_secured(security, out));
     drive(shared, stream, &mut Bytes::new(tls)).await;
 }
@@ -216,7 +219,10 @@ fn poll_conversation<W: Wire>(
             _ => {}
         }
         // Until an answer is here, or there is room, the client waits.
-        let is_deaf = stream.closing.get() || stream.securing.get() || stream.c2s.borrow().is_waiting();
+        let is_deaf = stream.closing.get()
+            || stream.securing.get()
+            || stream.paused.get()
+            || stream.c2s.borrow().is_waiting();
         if is_deaf || !shared.has_room(cx.waker()) {
             return Poll::Pending;
         }

@@ -106,6 +106,15 @@ impl Client {
         }
     }
 
+    /// Bytes that may be no text. The server may have closed before all of them are out.
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
+        let _ = match &mut self.io {
+            Io::Tcp => self.tcp.write_all(bytes),
+            Io::Tls(io) => io.write_all(bytes).and_then(|()| io.flush()),
+            Io::WebSocket(_) => panic!("a WebSocket has messages"),
+        };
+    }
+
     /// Begins a stream; what is offered.
     pub(crate) fn open(&mut self) -> Element {
         if matches!(self.io, Io::WebSocket(_)) {

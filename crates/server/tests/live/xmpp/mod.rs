@@ -4,5 +4,7 @@ mod bounds;
 mod chat;
 mod client;
 mod components;
+mod limits;
+mod operate;
 mod services;
 mod sign_in;

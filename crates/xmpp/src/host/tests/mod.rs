@@ -31,7 +31,7 @@ mod vcard;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::effect::{RecordError, UserRecord};
+use super::effect::{Accounts, Listed, NotDone, RecordError, UserRecord};
 use super::*;
 use crate::c2s::{BindRequest, Bound};
 use crate::ns;
@@ -52,6 +52,7 @@ pub(super) fn settings() -> Settings {
         services: Vec::new(),
         admins: Vec::new(),
         components: Vec::new(),
+        sessions: SessionLimit { most: 100, ends_oldest: false },
         started: START,
     }
 }
@@ -92,6 +93,7 @@ pub(super) struct Record {
     pub(super) items: HashMap<(Bare, Box<str>), Vec<Row>>,
     pub(super) nodes: std::collections::BTreeMap<(Bare, Box<str>), Element>,
     pub(super) is_broken: bool,
+    pub(super) administered: Vec<Accounts>,
 }
 
 impl Record {
@@ -117,6 +119,7 @@ impl Record {
                 )
             }
             Load::Act(_) => unreachable!("the world does it"),
+            Load::Accounts(accounts) => self.administer(accounts),
             Load::Slot { name, .. } => Loaded::Slot(Box::new(super::effect::Slot {
                 put: format!("https://up.example.org/put/{name}").into(),
                 get: format!("https://up.example.org/get/{name}").into(),
@@ -124,6 +127,27 @@ impl Record {
             })),
             Load::Rooms { .. } => Loaded::Items(Vec::new()),
             Load::Room { .. } => Loaded::Room(None),
+        })
+    }
+
+    fn administer(&mut self, accounts: &Accounts) -> Loaded {
+        self.administered.push(accounts.clone());
+        Loaded::Accounts(match accounts {
+            Accounts::Add { user, .. } if self.users.contains_key(user) => Err(NotDone::Exists),
+            Accounts::Add { password, .. } if password.0.len() < 3 => {
+                Err(NotDone::Invalid("too short".into()))
+            }
+            Accounts::Add { user, .. } => {
+                self.users.insert(user.clone(), UserRecord::default());
+                Ok(Listed::default())
+            }
+            Accounts::List { max, .. } => {
+                let mut accounts: Vec<Bare> = self.users.keys().cloned().collect();
+                accounts.sort();
+                accounts.truncate(*max as usize);
+                Ok(Listed { total: self.users.len() as u64, accounts })
+            }
+            _ => Ok(Listed::default()),
         })
     }
 
@@ -380,6 +404,37 @@ fn a_record_that_cannot_be_read_ends_its_sessions() {
     let alice = world.sign_in("alice@example.org/desk");
     assert_eq!(world.closed, [(alice, "internal-server-error")]);
     assert_eq!(world.host.sessions(), 0);
+}
+
+#[test]
+fn an_account_has_so_many_sessions() {
+    for ends_oldest in [false, true] {
+        let mut world = World::new(&["alice@example.org", "bob@example.org"]);
+        let sessions = SessionLimit { most: 2, ends_oldest };
+        world.host = Host::new(Arc::new(Settings { sessions, ..settings() }), [1; 32]);
+        let first = world.sign_in("alice@example.org/1");
+        world.sign_in("alice@example.org/2");
+        world.sign_in("alice@example.org/2");
+        world.sign_in("bob@example.org/1");
+        world.closed.clear();
+        let request = BindRequest {
+            user: Jid::parse("alice@example.org").unwrap(),
+            is_anonymous: false,
+            resource: Some("3".into()),
+            tag: None,
+            inline: Vec::new(),
+        };
+        world.tell(|host, now, out| host.handle_bind(now, edge(99), &request, out));
+        if ends_oldest {
+            assert!(matches!(world.bound[&99], Bound::Session { .. }));
+            assert_eq!(world.closed, [(first, "conflict")]);
+        } else {
+            let Bound::Refused(error) = &world.bound[&99] else { panic!("{:?}", world.bound[&99]) };
+            assert_eq!(error.condition, crate::stanza::Condition::ResourceConstraint);
+            assert!(world.closed.is_empty());
+        }
+        assert_eq!(world.host.sessions(), 3);
+    }
 }
 
 #[test]
