@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use stdx::rate::{Policy, Rate};
+
 /// Bytes of kernel receive buffer asked for per UDP socket: at 20,000 datagrams/s of 700 bytes (2 KiB each
 /// as the kernel counts) 200 ms. Less is granted when `net.core.rmem_max` says so; the operator is told.
 pub const UDP_RECEIVE_BUFFER: usize = 8 * 1024 * 1024;
@@ -142,6 +144,27 @@ pub const XMPP_DERIVING: usize = 2;
 
 /// Rounds of SCRAM keys: the least that RFC 7677 §4 allows, and what other servers have; a phone computes them too.
 pub const SCRAM_ITERATIONS: u32 = 4_096;
+
+/// Bytes waiting to be written to one component: it speaks for many users, so four of their queues. More: it does not
+/// read; what waits is dropped, and the stream ends with `resource-constraint`.
+pub const XMPP_COMPONENT_QUEUE: usize = 4 * 1024 * 1024;
+
+/// Connections of components of one shard, those that are none yet among them. More: closed as soon as accepted.
+pub const XMPP_COMPONENT_STREAMS: usize = 256;
+
+/// Silence of ours after which a component gets a space. Written in vain, it ends a dead connection.
+pub const XMPP_COMPONENT_KEEP_ALIVE: Duration = Duration::from_secs(60);
+
+/// Wrong secrets of one address. Beyond, even the right one is refused with `policy-violation`, for a minute at most: a
+/// gateway that was configured wrongly is configured rightly soon.
+pub const WRONG_SECRETS: Policy = Policy {
+    capacity: 1_000,
+    rate: Rate::NEVER,
+    free_failures: 20,
+    first_penalty: Duration::from_secs(1),
+    longest_penalty: Duration::from_secs(60),
+    forgive_after: Duration::from_secs(900),
+};
 
 /// Sessions that one list of them shows; the rest is only counted. A line is some 200 bytes, and all fit an
 /// answer on the control socket.

@@ -3,9 +3,9 @@
 //! A feature of the host says what it is of in its own file; what streams are made of says so here or in its module's
 //! `SPECIFICATIONS`, which [`all`] collects.
 
-use crate::c2s;
 use crate::host::{self, Level, Specification};
 use crate::s2s;
+use crate::{c2s, component};
 
 const C2S: &str = "crates/xmpp/src/c2s/mod.rs";
 const SASL: &str = "crates/xmpp/src/sasl/scram.rs";
@@ -139,8 +139,9 @@ const STREAMS: &[Specification] = &[
 
 /// All that is built, by name.
 pub fn all() -> Vec<&'static Specification> {
-    let mut all: Vec<&Specification> =
-        host::specifications().chain(STREAMS).chain(c2s::SPECIFICATIONS).chain(s2s::SPECIFICATIONS).collect();
+    let streams = STREAMS.iter().chain(c2s::SPECIFICATIONS).chain(s2s::SPECIFICATIONS);
+    let streams = streams.chain(component::SPECIFICATIONS);
+    let mut all: Vec<&Specification> = host::specifications().chain(streams).collect();
     all.sort_by_key(|found| (found.name, found.file));
     all
 }
@@ -190,6 +191,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("XEP-0082", &["crates/xmpp/src/time.rs"]),
     ("XEP-0084", &["vcard.rs"]),
     ("XEP-0092", &["ping.rs"]),
+    ("XEP-0114", &["crates/xmpp/src/component.rs", "crates/server/tests/live/xmpp/components.rs", INTEROP]),
     ("XEP-0115", &["caps.rs"]),
     ("XEP-0128", &["disco.rs", "muc/discover.rs"]),
     ("XEP-0133", &["commands.rs"]),

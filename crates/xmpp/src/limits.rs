@@ -233,6 +233,14 @@ pub const COMMANDS: usize = 100;
 /// Sessions that a command lists. Beyond: the rest is only counted. An answer has to fit a stanza.
 pub const ONLINE_LIST: u32 = 1_000;
 
+/// Bytes that a component may send before it has proved to be one: its header and the handshake. Beyond:
+/// `policy-violation`.
+pub const COMPONENT_HANDSHAKE: usize = 4 << 10;
+
+/// Connections of one component (XEP-0114), over which its stanzas are balanced: more instances than gateways are run
+/// with. Beyond: `conflict`.
+pub const COMPONENT_CONNECTIONS: usize = 16;
+
 /// Accounts that one command changes. Beyond: `policy-violation`. Each is a write of its own.
 pub const ACCOUNTS_AT_ONCE: usize = 100;
 /// Bytes of what a client says of itself, each part (XEP-0388 §2.3.1). Longer: as if it had not said it. A UUID has 36.

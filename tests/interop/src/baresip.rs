@@ -10,7 +10,8 @@ use tempfile::TempDir;
 
 use crate::DOMAIN;
 use crate::peer::Peer;
-use crate::wait::{free_port, wait_until};
+use crate::ports::free_port;
+use crate::wait::wait_until;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

@@ -9,8 +9,8 @@ use tempfile::TempDir;
 use crate::certificates::{Authority, self_signed};
 use crate::dns::Dns;
 use crate::peer::Peer;
+use crate::ports::free_port;
 use crate::prosody::{fill, wait_for_port};
-use crate::wait::free_port;
 
 pub struct Ejabberd {
     /// Where clients connect, with STARTTLS if they want.

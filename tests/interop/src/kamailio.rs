@@ -5,7 +5,8 @@ use std::path::Path;
 use tempfile::TempDir;
 
 use crate::peer::Peer;
-use crate::wait::{free_port, wait_for_sip};
+use crate::ports::free_port;
+use crate::wait::wait_for_sip;
 
 pub struct Kamailio {
     pub port: u16,

@@ -1,5 +1,5 @@
 //! Real peers around a real node, all on loopback: SIPp, Kamailio, baresip, OpenSSL's s_client,
-//! Twilio's library, slixmpp, Prosody and ejabberd.
+//! Twilio's library, slixmpp, profanity, @xmpp/client, Prosody and ejabberd.
 //!
 //! A [`play`] is what two or more peers do through some proxy; the tests run the plays through `belfry`, and
 //! those that any proxy passes through Kamailio too, so that a failure tells whose it is.
@@ -14,12 +14,14 @@ mod kamailio;
 mod node;
 mod peer;
 pub mod play;
+mod ports;
 mod prosody;
 mod sipp;
 mod slixmpp;
 mod tls;
 mod twilio;
 mod wait;
+mod xmppjs;
 
 pub use administrator::administer_with_slixmpp;
 pub use baresip::Baresip;
@@ -29,12 +31,14 @@ pub use ejabberd::Ejabberd;
 pub use kamailio::Kamailio;
 pub use node::Node;
 pub use peer::{Peer, python};
+pub use ports::{Ports, free_port};
 pub use prosody::Prosody;
 pub use sipp::{Account, Sipp};
-pub use slixmpp::{chat_with_slixmpp, meet_with_slixmpp};
+pub use slixmpp::{chat_with_profanity, chat_with_slixmpp, echo_with_slixmpp, meet_with_slixmpp};
 pub use tls::options_over_tls;
 pub use twilio::{document_at, drive_with_twilio};
-pub use wait::{free_port, lines_in, wait_for_sip, wait_until};
+pub use wait::{lines_in, wait_for_sip, wait_until};
+pub use xmppjs::chat_with_xmppjs;
 
 /// The domain every test serves.
 pub const DOMAIN: &str = "example.test";

@@ -7,7 +7,8 @@ use tempfile::TempDir;
 
 use crate::DOMAIN;
 use crate::peer::Peer;
-use crate::wait::{free_port, wait_for_sip};
+use crate::ports::free_port;
+use crate::wait::wait_for_sip;
 
 pub struct Node {
     /// UDP and TCP.

@@ -8,7 +8,8 @@ use tempfile::TempDir;
 
 use crate::certificates::{Authority, self_signed};
 use crate::peer::Peer;
-use crate::wait::{free_port, wait_until};
+use crate::ports::free_port;
+use crate::wait::wait_until;
 
 pub struct Prosody {
     /// Where clients connect, without TLS.

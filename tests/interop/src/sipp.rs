@@ -7,7 +7,8 @@ use tempfile::TempDir;
 
 use crate::DOMAIN;
 use crate::peer::Peer;
-use crate::wait::{free_port, lines_in, wait_until};
+use crate::ports::free_port;
+use crate::wait::{lines_in, wait_until};
 
 /// One line of an injection file.
 pub struct Account {

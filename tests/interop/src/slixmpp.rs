@@ -1,4 +1,4 @@
-//! slixmpp as a chat client.
+//! slixmpp as a chat client and as a component.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,13 +8,37 @@ use crate::peer::python;
 
 /// Runs `slixmpp/chat.py` with two accounts by way of `tcp` or `tls`; panics unless it succeeds.
 pub fn chat_with_slixmpp(way: &str, port: u16, certificate: &Path, users: [&str; 2], password: &str) {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("slixmpp/chat.py");
+    let [alice, bob] = users.map(|user| format!("{user}@{DOMAIN}"));
+    let certificate = certificate.display().to_string();
+    run("slixmpp/chat.py", &[way, &port.to_string(), &certificate, &alice, &bob, password]);
+}
+
+/// Runs `slixmpp/component.py`: the component `domain` connects at `component_port` and echoes what `user` says; panics
+/// unless it succeeds.
+pub fn echo_with_slixmpp(
+    port: u16,
+    certificate: &Path,
+    (user, password): (&str, &str),
+    component_port: u16,
+    (domain, secret): (&str, &str),
+) {
+    let (port, component_port) = (port.to_string(), component_port.to_string());
+    let (user, certificate) = (format!("{user}@{DOMAIN}"), certificate.display().to_string());
+    run("slixmpp/component.py", &[&port, &certificate, &user, password, &component_port, domain, secret]);
+}
+
+/// Runs `profanity/chat.py`: the first user at a terminal with profanity, the second with slixmpp; panics unless it
+/// succeeds.
+pub fn chat_with_profanity(port: u16, certificate: &Path, users: [&str; 2], password: &str) {
+    let [alice, bob] = users.map(|user| format!("{user}@{DOMAIN}"));
+    let certificate = certificate.display().to_string();
+    run("profanity/chat.py", &[&port.to_string(), &certificate, &alice, &bob, password]);
+}
+
+fn run(script: &str, arguments: &[&str]) {
     let output = Command::new(python("slixmpp"))
-        .arg(script)
-        .args([way, &port.to_string()])
-        .arg(certificate)
-        .args(users.map(|user| format!("{user}@{DOMAIN}")))
-        .arg(password)
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(script))
+        .args(arguments)
         .stdin(Stdio::null())
         .output()
         .expect("the interpreter can be run");

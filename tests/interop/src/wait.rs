@@ -1,6 +1,6 @@
 //! Waiting for a condition, never for a time.
 
-use std::net::{TcpListener, UdpSocket};
+use std::net::UdpSocket;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -27,17 +27,6 @@ pub fn wait_until(
 )]
 fn now() -> Instant {
     Instant::now()
-}
-
-/// A port of 127.0.0.1 that is free for UDP and for TCP now.
-pub fn free_port() -> u16 {
-    (0..100)
-        .find_map(|_| {
-            let udp = UdpSocket::bind("127.0.0.1:0").ok()?;
-            let port = udp.local_addr().ok()?.port();
-            TcpListener::bind(("127.0.0.1", port)).ok().map(|_| port)
-        })
-        .expect("one of a hundred ports of 127.0.0.1 is free for UDP and TCP")
 }
 
 /// Returns once something answers an OPTIONS at udp:127.0.0.1:`port`, whatever it answers.

@@ -1,12 +1,14 @@
-//! Chat clients that are not ours.
+//! Chat clients and components that are not ours.
 
-use interop::{Node, chat_with_slixmpp, free_port};
+use interop::{
+    DOMAIN, Node, chat_with_profanity, chat_with_slixmpp, chat_with_xmppjs, echo_with_slixmpp, free_port,
+};
 
-/// A node where alice and bob have accounts, and the port where they connect by that way.
-fn node(way: &str) -> (Node, u16) {
+/// A node where alice and bob have accounts, and the port where they connect by that way; `more` goes into `[xmpp]`.
+fn node(way: &str, more: &str) -> (Node, u16) {
     let port = free_port();
     let node = Node::prepare()
-        .with_sections(&format!("[xmpp]\nlisten = [\"{way}:127.0.0.1:{port}\"]\n"))
+        .with_sections(&format!("[xmpp]\nlisten = [\"{way}:127.0.0.1:{port}\"]\n{more}\n"))
         .with_account("alice", "secret")
         .with_account("bob", "secret")
         .started();
@@ -15,12 +17,45 @@ fn node(way: &str) -> (Node, u16) {
 
 #[test]
 fn slixmpp_signs_in_meets_and_chats_after_starttls() {
-    let (node, port) = node("tcp");
+    let (node, port) = node("tcp", "");
     chat_with_slixmpp("tcp", port, &node.certificate(), ["alice", "bob"], "secret");
 }
 
 #[test]
 fn slixmpp_signs_in_meets_and_chats_over_direct_tls() {
-    let (node, port) = node("tls");
+    let (node, port) = node("tls", "");
     chat_with_slixmpp("tls", port, &node.certificate(), ["alice", "bob"], "secret");
+}
+
+#[test]
+fn profanity_signs_in_after_starttls_and_chats() {
+    let (node, port) = node("tcp", "");
+    chat_with_profanity(port, &node.certificate(), ["alice", "bob"], "secret");
+}
+
+#[test]
+fn xmpp_js_signs_in_meets_and_chats_over_a_websocket() {
+    // In the clear, as behind a proxy that does TLS: by SCRAM.
+    let (node, port) = node("ws", "require_tls = false");
+    let url = format!("ws://127.0.0.1:{port}/");
+    chat_with_xmppjs(&url, &node.certificate(), ["alice", "bob"], "secret");
+}
+
+#[test]
+fn xmpp_js_signs_in_meets_and_chats_over_a_secure_websocket() {
+    let (node, port) = node("wss", "");
+    let url = format!("wss://localhost:{port}/");
+    chat_with_xmppjs(&url, &node.certificate(), ["alice", "bob"], "secret");
+}
+
+#[test]
+fn slixmpp_is_a_component_that_echoes() {
+    let (component_port, domain) = (free_port(), format!("echo.{DOMAIN}"));
+    let more = format!(
+        "component_listen = [\"tcp:127.0.0.1:{component_port}\"]\n\
+         components = [{{ domain = \"{domain}\", secret = \"hush\" }}]"
+    );
+    let (node, port) = node("tcp", &more);
+    let alice = ("alice", "secret");
+    echo_with_slixmpp(port, &node.certificate(), alice, component_port, (&domain, "hush"));
 }

@@ -95,6 +95,10 @@ fn print(status: &Status, out: &mut impl Write) -> Result<(), CliError> {
             "servers        {ours} connections to others, {theirs} of others, {waiting} stanzas wait"
         )?;
     }
+    if status.sum(|s| s.xmpp_components + s.xmpp_components_refused) > 0 {
+        let (connections, refused) = (sum(|s| s.xmpp_components), sum(|s| s.xmpp_components_refused));
+        writeln!(out, "components     {connections} connections, {refused} refused")?;
+    }
     writeln!(out, "registrations  {} contacts of {} addresses", sum(|s| s.bindings), sum(|s| s.addresses))?;
     writeln!(out, "transactions   {}", sum(|s| s.transactions))?;
     writeln!(out, "connections    {}", sum(|s| s.connections))?;

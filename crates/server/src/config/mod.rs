@@ -2,6 +2,7 @@
 //! column and what was expected, all of them at once. Users, numbers and routes are data and not here.
 
 mod access;
+mod components;
 mod federation;
 mod mistake;
 mod operating;
@@ -18,6 +19,7 @@ mod xmpp;
 use std::path::{Path, PathBuf};
 
 pub use access::Access;
+pub use components::{Component, ComponentSecret, Components};
 pub use federation::Federation;
 pub use mistake::{ConfigError, Mistake};
 pub use operating::Operating;
@@ -161,7 +163,13 @@ impl Config {
         ];
         let paths = [&mut self.server.data, &mut self.server.control];
         let voice = [&mut self.voice.documents, &mut self.voice.prompts, &mut self.voice.recordings];
-        for path in paths.into_iter().chain(tls.into_iter().flatten()).chain(voice.into_iter().flatten()) {
+        let secrets = self.xmpp.components.files();
+        for path in secrets
+            .into_iter()
+            .chain(paths)
+            .chain(tls.into_iter().flatten())
+            .chain(voice.into_iter().flatten())
+        {
             *path = folder.join(&*path);
         }
     }

@@ -154,6 +154,36 @@ impl<'a> Section<'_, 'a> {
         entries.iter().filter_map(|entry| self.read(name, entry)).collect()
     }
 
+    /// An array of tables. What stands in one is never shown, for there are secrets among it: `read` says what is wrong
+    /// and what was expected.
+    pub(super) fn tables<T>(
+        &mut self,
+        name: &'static str,
+        form: &'static str,
+        doc: &'static str,
+        read: impl Fn(&DeTable<'_>, Option<&Path>) -> Result<T, (String, String)>,
+    ) -> Vec<T> {
+        self.document(name, format!("an array, each {form}"), Some("[]".into()), doc);
+        let Some(value) = self.remove(name) else { return Vec::new() };
+        let Some(entries) = value.get_ref().as_array() else {
+            self.mistake(name, format!("`{name}` is no array"), format!("an array, each {form}"));
+            return Vec::new();
+        };
+        let (text, folder) = (self.reader.text, self.reader.folder);
+        let mut tables = Vec::new();
+        for entry in entries.iter() {
+            let table = entry.get_ref().as_table().ok_or_else(|| ("it is no table".into(), form.into()));
+            match table.and_then(|table| read(table, folder)) {
+                Ok(table) => tables.push(table),
+                Err((what, expected)) => {
+                    let what = format!("`{name}`: {what}");
+                    self.reader.mistakes.push(Mistake::at(text, &entry.span(), what, expected));
+                }
+            }
+        }
+        tables
+    }
+
     /// A file that is only read, and has to be there.
     pub(super) fn file(&mut self, name: &'static str, doc: &'static str) -> Option<PathBuf> {
         let path: PathBuf = self.optional(name, doc)?;

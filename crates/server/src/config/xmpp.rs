@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sip::transport::Transport;
 
+use super::components::Components;
 use super::operating::Operating;
 use super::reader::{Reader, Section};
 use super::value::{Size, Value};
@@ -31,21 +32,18 @@ pub struct Xmpp {
     pub archive_keep: Duration,
     /// Empty: any.
     pub websocket_origins: Vec<Box<str>>,
+    pub components: Components,
     pub operating: Operating,
 }
 
 impl Xmpp {
     pub fn is_on(&self) -> bool {
-        !self.listen.is_empty()
+        !self.listen.is_empty() || !self.components.listen.is_empty()
     }
 
     pub(super) fn read(reader: &mut Reader<'_>) -> Self {
         let mut section = reader.section("xmpp");
-        let listen = section.list(
-            "listen",
-            Vec::new(),
-            "Where chat clients connect: `tcp:` (with STARTTLS, usually port 5222), `tls:` (5223), `ws:` and `wss:`. Nowhere when empty. Domains and accounts are those of `[sip]`.",
-        );
+        let listen = read_listen(&mut section);
         let max_stanza = read_max_stanza(&mut section);
         let (rooms, pubsub) = read_services(&mut section);
         let xmpp = Xmpp {
@@ -88,6 +86,7 @@ impl Xmpp {
             ),
             websocket_origins: read_origins(&mut section),
             operating: Operating::read(&mut section),
+            components: Components::read(&mut section),
             listen,
         };
         xmpp.check(&mut section);
@@ -111,6 +110,14 @@ impl Xmpp {
             section.mistake("pubsub", format!("`pubsub` is {:?}", self.pubsub), expected);
         }
     }
+}
+
+fn read_listen(section: &mut Section<'_, '_>) -> Vec<Listener> {
+    section.list(
+        "listen",
+        Vec::new(),
+        "Where chat clients connect: `tcp:` (with STARTTLS, usually port 5222), `tls:` (5223), `ws:` and `wss:`. Nowhere when empty. Domains and accounts are those of `[sip]`.",
+    )
 }
 
 fn read_max_stanza(section: &mut Section<'_, '_>) -> usize {

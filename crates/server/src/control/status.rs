@@ -85,6 +85,7 @@ pub struct ShardCounters {
     pub voice_recordings: u64,
     pub xmpp_connections: u64,
     pub xmpp_sessions: u64,
+    pub xmpp_components: u64,
     pub xmpp_rooms: u64,
     pub xmpp_occupants: u64,
     pub xmpp_servers_out: u64,
@@ -146,6 +147,10 @@ pub struct ShardCounters {
     pub xmpp_overflows: u64,
     pub xmpp_timeouts: u64,
     pub xmpp_stream_errors: u64,
+    pub xmpp_components_refused: u64,
+    pub xmpp_component_stanzas_in: u64,
+    pub xmpp_component_stanzas_out: u64,
+    pub xmpp_component_overflows: u64,
     pub xmpp_pauses: u64,
     pub xmpp_resumed: u64,
     pub xmpp_kept: u64,
@@ -269,6 +274,11 @@ impl ShardCounters {
         self.xmpp_overflows = xmpp.overflows;
         self.xmpp_timeouts = xmpp.timeouts;
         self.xmpp_stream_errors = xmpp.faults;
+        self.xmpp_components = xmpp.components;
+        self.xmpp_components_refused = xmpp.components_refused;
+        self.xmpp_component_stanzas_in = xmpp.component_stanzas_in;
+        self.xmpp_component_stanzas_out = xmpp.component_stanzas_out;
+        self.xmpp_component_overflows = xmpp.component_overflows;
         self.xmpp_pauses = xmpp.pauses;
         self.xmpp_resumed = xmpp.resumed;
         self.xmpp_kept = xmpp.kept;

@@ -90,6 +90,7 @@ const SHARD: &[ShardMetric] = &[
     gauge("belfry_xmpp_servers_waiting", "Stanzas that wait for a connection to another server", |s| {
         s.xmpp_servers_waiting
     }),
+    gauge("belfry_xmpp_components", "Connections of external components", |s| s.xmpp_components),
     counter("belfry_calls_started_total", "Calls placed", |s| s.calls_started),
     counter("belfry_calls_answered_total", "Calls answered", |s| s.calls_answered),
     counter("belfry_calls_failed_total", "Calls that ended without an answer", |s| s.calls_failed),
@@ -209,6 +210,22 @@ const SHARD: &[ShardMetric] = &[
         s.xmpp_timeouts
     }),
     counter("belfry_xmpp_stream_errors_total", "Streams that ended with an error", |s| s.xmpp_stream_errors),
+    counter(
+        "belfry_xmpp_components_refused_total",
+        "Connections of components with a wrong secret, or refused before it was asked for",
+        |s| s.xmpp_components_refused,
+    ),
+    counter("belfry_xmpp_component_stanzas_received_total", "Stanzas received from components", |s| {
+        s.xmpp_component_stanzas_in
+    }),
+    counter("belfry_xmpp_component_stanzas_sent_total", "Stanzas sent to components", |s| {
+        s.xmpp_component_stanzas_out
+    }),
+    counter(
+        "belfry_xmpp_component_overflows_total",
+        "Components that did not read what they were sent",
+        |s| s.xmpp_component_overflows,
+    ),
     gauge("belfry_xmpp_rooms", "Rooms in memory", |s| s.xmpp_rooms),
     gauge("belfry_xmpp_occupants", "Who is in rooms, each room by itself", |s| s.xmpp_occupants),
     counter("belfry_xmpp_pauses_total", "Chat clients that sent too much, and were read more slowly", |s| {

@@ -169,7 +169,8 @@ pub(crate) fn routers(shared: &Shared, reader: &mut dyn Reader, now: Instant) ->
 
 /// Says so when another process is there, before half the traffic goes to each.
 pub(crate) fn check_addresses(config: &Config) -> Result<()> {
-    for listener in config.sip.listen.iter().chain(&config.xmpp.listen).chain(&config.federation.listen) {
+    let chat = [&config.xmpp.listen, &config.federation.listen, &config.xmpp.components.listen];
+    for listener in config.sip.listen.iter().chain(chat.into_iter().flatten()) {
         Io::check_free(listener)?;
     }
     if config.federation.is_on() && !config.xmpp.is_on() {

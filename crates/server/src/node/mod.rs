@@ -3,6 +3,7 @@
 
 mod build;
 mod completions;
+mod greeting;
 mod operator;
 mod xmpp;
 
@@ -62,6 +63,7 @@ impl Node {
         let clock = Clock::new();
         let sqlite = record::open_with(&config.server, options)?;
         let shared = Shared::read(config, &sqlite, clock)?;
+        xmpp::warn(&shared);
         let tls = build::certificates(&shared.config)?;
         let shards = usize::from(shared.config.server.shards);
         let (outlets, inboxes): (Vec<_>, Vec<_>) =

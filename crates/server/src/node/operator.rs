@@ -15,7 +15,7 @@ use tokio::sync::{Notify, broadcast, oneshot};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{DRAIN_PATIENCE, Node, build};
+use super::{DRAIN_PATIENCE, Node, build, greeting};
 use crate::config::{Config, listener_text};
 use crate::control::{
     BindingRow, Control, NodeState, Observed, Reloaded, ShardCounters, StoreStatus, TargetStatus, TraceSink,
@@ -52,6 +52,7 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     let clock = node.clock;
     let rest = node.rest.as_ref().map(|rest| rest.router());
     announce(&node, http, rest.is_some().then(|| doors.rest_address()).transpose()?);
+    greeting::greet(&node.shared.config);
     let operator = Rc::new(Operator {
         node: RefCell::new(node),
         logging,

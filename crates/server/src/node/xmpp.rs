@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow};
 use sha2::{Digest, Sha256};
 use tokio::sync::broadcast;
-use xmpp::{c2s, host, s2s};
+use xmpp::{c2s, component, host, s2s};
 
 use super::build::Shared;
 use crate::clock::Clock;
@@ -17,7 +17,7 @@ use crate::net::tls::Tls;
 use crate::xmpp::access::Access;
 use crate::xmpp::streams::ChatTrace;
 use crate::xmpp::{Reload, Settings};
-use crate::xmpp::{servers, streams};
+use crate::xmpp::{components, servers, streams};
 
 /// `None`: nobody listens for chat clients.
 pub(super) fn settings(
@@ -51,7 +51,8 @@ pub(super) fn settings(
         },
         traces: traces.clone(),
     };
-    Ok(Some(Settings { streams, servers, host, seed, access: access(shared) }))
+    let components = components(shared, streams.tls.clone())?;
+    Ok(Some(Settings { streams, servers, components, host, seed, access: access(shared) }))
 }
 
 /// RFC 7590 §3.4, and what its readers would have to find out by themselves.
@@ -74,6 +75,26 @@ fn warn_of_clear_text(config: &Config) {
     }
 }
 
+/// What an operator should know, once a start.
+pub(super) fn warn(shared: &Shared) {
+    let Some(Reload { host, .. }) = reload_of(shared) else { return };
+    for component in host.components.iter().filter(|component| host.is_ours(component)) {
+        tracing::warn!(%component, "accounts or services of ours are at this domain: the component gets nothing");
+    }
+}
+
+/// XEP-0114.
+fn components(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<components::Settings> {
+    let xmpp = &shared.config.xmpp;
+    let mut known = Vec::new();
+    for component in &xmpp.components.known {
+        let secret = component.secret()?;
+        known.push(component::Known { domain: component.domain.clone(), secret });
+    }
+    let known = Arc::new(component::Settings { components: known, max_stanza: xmpp.max_stanza });
+    Ok(components::Settings { listen: xmpp.components.listen.clone(), tls, known, sign_in: xmpp.sign_in })
+}
+
 /// What changes with a reload: the domains.
 pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
     let (config, xmpp) = (&shared.config, &shared.config.xmpp);
@@ -90,6 +111,7 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         // Slots and relays are not configured yet.
         uploads: None,
         services: Vec::new(),
+        components: xmpp.components.known.iter().map(|component| component.domain.clone()).collect(),
         admins: admins(&xmpp.operating),
         sessions: host::SessionLimit {
             most: xmpp.operating.sessions as usize,

@@ -1,4 +1,5 @@
-//! What crosses between shards for XMPP: between a client's connection and the host of its account, and between hosts.
+//! What crosses between shards for XMPP: between a client's connection and the host of its account, between hosts, and
+//! between those and components.
 
 use std::sync::Arc;
 
@@ -61,6 +62,21 @@ pub enum XmppLetter {
         user: Bare,
         contact: Bare,
     },
+    // To all shards: where a component (XEP-0114) is, and where it is no more.
+    Attached {
+        edge: Edge,
+        domain: Box<str>,
+    },
+    Detached {
+        edge: Edge,
+        domain: Box<str>,
+    },
+    /// To a connection of a component.
+    ToComponent {
+        edge: Edge,
+        element: Box<Element>,
+    },
+
     /// To the host that owns `to`.
     Routed(Box<Element>),
 

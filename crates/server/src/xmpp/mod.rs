@@ -6,6 +6,7 @@
 
 pub(crate) mod access;
 pub(crate) mod ask;
+pub(crate) mod components;
 pub(crate) mod kinds;
 mod letter;
 pub(crate) mod operator;
@@ -32,6 +33,7 @@ use xmpp::host::{self, Host};
 use xmpp::sasl::{Find, Known, Secret};
 
 use access::{Access, TokenKey};
+use components::Components;
 pub use kinds::KindCount;
 use kinds::{Family, Stanzas};
 pub use letter::XmppLetter;
@@ -45,6 +47,7 @@ pub(crate) struct Settings {
     pub(crate) streams: streams::Settings,
     /// `None`: other servers are not spoken with.
     pub(crate) servers: Option<servers::Settings>,
+    pub(crate) components: components::Settings,
     pub(crate) host: Arc<host::Settings>,
     pub(crate) seed: [u8; 32],
     pub(crate) access: Arc<Access>,
@@ -192,6 +195,12 @@ pub struct XmppCounts {
     pub overflows: u64,
     pub timeouts: u64,
     pub faults: u64,
+    /// Connections of components.
+    pub components: u64,
+    pub components_refused: u64,
+    pub component_stanzas_in: u64,
+    pub component_stanzas_out: u64,
+    pub component_overflows: u64,
     /// Clients that sent too much were not read from for a while.
     pub pauses: u64,
     pub resumed: u64,
@@ -234,6 +243,7 @@ impl Counted {
 pub(crate) struct Xmpp {
     pub(crate) streams: Streams,
     pub(crate) servers: Option<servers::Servers>,
+    pub(crate) components: Components,
     host: Host,
     shard: u16,
     shards: u16,
@@ -282,6 +292,7 @@ impl Xmpp {
         Ok(Xmpp {
             streams,
             servers,
+            components: Components::new(settings.components)?,
             host: Host::new(settings.host, settings.seed),
             shard,
             shards,
@@ -313,7 +324,7 @@ impl Xmpp {
 
     /// Nobody new; who is here goes elsewhere, where that is known (RFC 6120 §4.9.3.19).
     pub(crate) fn drain(&mut self) {
-        self.streams.stop_accepting();
+        self.stop_accepting();
         self.streams.see_other_hosts(&self.access.other_hosts);
     }
 
@@ -326,12 +337,14 @@ impl Xmpp {
     pub(crate) fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
         let servers = self.servers.as_ref().is_some_and(|servers| servers.poll_ready(cx).is_ready());
         let streams = self.streams.poll_ready(cx).is_ready();
-        if servers || streams { Poll::Ready(()) } else { Poll::Pending }
+        let components = self.components.poll_ready(cx).is_ready();
+        if servers || streams || components { Poll::Ready(()) } else { Poll::Pending }
     }
 
     /// Nobody new.
     pub(crate) fn stop_accepting(&mut self) {
         self.streams.stop_accepting();
+        self.components.stop_accepting();
         if let Some(servers) = &mut self.servers {
             servers.stop_accepting();
         }
@@ -339,7 +352,8 @@ impl Xmpp {
 
     /// Tells everybody who is connected that the node ends, and waits a moment for them to read it.
     pub(crate) async fn close_all(&mut self) {
-        self.streams.close_all("system-shutdown").await;
+        let (streams, components) = (&mut self.streams, &mut self.components);
+        tokio::join!(streams.close_all("system-shutdown"), components.close_all("system-shutdown"));
         if let Some(servers) = &mut self.servers {
             servers.close_all().await;
         }
@@ -354,6 +368,7 @@ impl Xmpp {
             self.handle_event(now, event, wishes);
         }
         self.events = events;
+        let count = count + self.turn_components(now, wishes);
         if self.host.deadline().is_some_and(|deadline| deadline <= now) {
             self.tell_host(now, wishes, |host, out| host.expire(now, out));
         }
@@ -519,11 +534,12 @@ impl Xmpp {
 
     pub(crate) fn take_panics(&mut self) -> u64 {
         let servers = self.servers.as_mut().map_or(0, servers::Servers::take_panics);
-        std::mem::take(&mut self.panics) + self.streams.take_panics() + servers
+        let streams = self.streams.take_panics() + self.components.take_panics();
+        std::mem::take(&mut self.panics) + streams + servers
     }
 
     pub(crate) fn counts(&self) -> XmppCounts {
-        let streams = self.streams.counters();
+        let (streams, components) = (self.streams.counters(), self.components.counters());
         let (rooms, occupants) = self.host.rooms();
         let mut kinds = self.streams.kinds();
         kinds.extend(streams.stanzas_in.kinds(Family::StanzasReceived));
@@ -543,6 +559,11 @@ impl Xmpp {
             overflows: streams.overflows,
             timeouts: streams.timeouts,
             faults: streams.faults,
+            components: components.attached,
+            components_refused: components.refused,
+            component_stanzas_in: components.stanzas_in,
+            component_stanzas_out: components.stanzas_out,
+            component_overflows: components.overflows,
             pauses: streams.pauses,
             resumed: self.counted.resumed,
             kept: self.counted.kept,

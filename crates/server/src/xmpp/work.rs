@@ -127,6 +127,9 @@ impl Xmpp {
             XmppLetter::Routed(element) => {
                 self.tell_host(now, wishes, |host, out| host.handle_routed(now, *element, out));
             }
+            letter @ (XmppLetter::Attached { .. }
+            | XmppLetter::Detached { .. }
+            | XmppLetter::ToComponent { .. }) => self.handle_component_letter(now, letter, wishes),
             XmppLetter::Act { from, id, act } => self.act(now, (from, id), &act, wishes),
             XmppLetter::Acted { id, answer } => self.acted(now, id, *answer, wishes),
             XmppLetter::Operate { act, answer } => self.operate(now, &act, answer, wishes),
@@ -260,6 +263,7 @@ impl Xmpp {
             let owner = self.owner(to.bare_str());
             return self.send(now, owner, XmppLetter::Routed(element), wishes);
         }
+        let Some(element) = self.route_to_component(now, &to, element, wishes) else { return };
         if self.servers.is_some() {
             return self.send_abroad(now, Letter::Outbound { element }, wishes);
         }
@@ -304,13 +308,15 @@ impl Xmpp {
     }
 
     /// To whoever asked; an answer to nobody is dropped.
-    fn route_answer(&mut self, now: Instant, answer: Element, wishes: &mut Vec<Wish>) {
+    pub(super) fn route_answer(&mut self, now: Instant, answer: Element, wishes: &mut Vec<Wish>) {
         let Ok(Some(to)) = stanza::to(&answer) else { return };
         if self.host.settings().is_local(to.domain()) {
             let owner = self.owner(to.bare_str());
             self.send(now, owner, XmppLetter::Routed(Box::new(answer)), wishes);
-        } else if self.servers.is_some() {
-            self.send_abroad(now, Letter::Outbound { element: Box::new(answer) }, wishes);
+        } else if let Some(element) = self.route_to_component(now, &to, Box::new(answer), wishes)
+            && self.servers.is_some()
+        {
+            self.send_abroad(now, Letter::Outbound { element }, wishes);
         }
     }
 
@@ -335,7 +341,9 @@ impl Xmpp {
                     self.bound(edge, c2s::Bound::NotResumed { failed });
                 }
                 XmppLetter::Stanza { element, .. } => self.refuse_busy(now, &element, wishes),
-                XmppLetter::Routed(element) => self.refuse_busy(now, &element, wishes),
+                XmppLetter::Routed(element) | XmppLetter::ToComponent { element, .. } => {
+                    self.refuse_busy(now, &element, wishes);
+                }
                 XmppLetter::Act { id, .. } => self.not_asked(now, id, wishes),
                 XmppLetter::Servers(letter) => match *letter {
                     Letter::Outbound { element } | Letter::Over { element, .. } => {

@@ -1,12 +1,12 @@
 //! A folder with a configuration and a record, and the node in it: as a process, or within the test.
 
 use std::fs::File;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
+use interop::Ports;
 use server::clock::Clock;
 use server::config::Config;
 use server::node::Node;
@@ -22,11 +22,12 @@ use crate::{Deadline, PATIENCE};
 pub(crate) struct Place {
     folder: TempDir,
     base: u16,
+    /// Nobody else's until this is dropped.
+    _ports: Ports,
 }
 
 /// Ports of one place: UDP and TCP share the first.
 const PORTS: u16 = 10;
-static NEXT: AtomicU16 = AtomicU16::new(0);
 
 impl Place {
     /// Two shards, all transports; `more` goes into `[sip]`.
@@ -35,7 +36,8 @@ impl Place {
     }
 
     pub(crate) fn with_shards(shards: u16, more: &str) -> Place {
-        let place = Place { folder: tempfile::tempdir().unwrap(), base: free_ports() };
+        let ports = Ports::reserve(PORTS);
+        let place = Place { folder: tempfile::tempdir().unwrap(), base: ports.first(), _ports: ports };
         let at = |offset: u16| format!("127.0.0.1:{}", place.base + offset);
         let text = format!(
             "[server]\ndata = \"data\"\nshards = {shards}\n\
@@ -229,21 +231,5 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.end();
-    }
-}
-
-/// The first of some ports that nobody has. Below the range from which the kernel takes ports for clients.
-fn free_ports() -> u16 {
-    let process = (std::process::id() % 400) as u16;
-    loop {
-        let turn = NEXT.fetch_add(1, Ordering::Relaxed) % 300;
-        let base = 11_000 + (process * 7 + turn) % 2_000 * PORTS;
-        let free = (base..base + PORTS).all(|port| {
-            let at = (Ipv4Addr::LOCALHOST, port);
-            UdpSocket::bind(at).is_ok() && TcpListener::bind(at).is_ok()
-        });
-        if free {
-            return base;
-        }
     }
 }

@@ -124,9 +124,24 @@ fn items_of_server(host: &mut Host, _now: Instant, iq: &Iq<'_>, _out: &mut Outbo
     let rooms = format!("{}.{}", host.settings.rooms, iq.to.domain());
     let item =
         |jid: &str, name: &str| Element::new("item", ns::DISCO_ITEMS).with("jid", jid).with("name", name);
+    // What it is, the component says itself.
+    let component = |jid: &str| Element::new("item", ns::DISCO_ITEMS).with("jid", jid);
+    let components = components_of(&host.settings, iq.to.domain()).map(component);
     let nodes = format!("{}.{}", host.settings.pubsub, iq.to.domain());
     let query = Element::new("query", ns::DISCO_ITEMS).child(item(&rooms, "Rooms"));
-    Answer::Result(Some(query.child(item(&nodes, "Publish-subscribe"))))
+    let query = query.child(item(&nodes, "Publish-subscribe")).children(components);
+    Answer::Result(Some(query))
+}
+
+/// Components are named at the domain that they are below of; those below of none at each.
+fn components_of<'a>(settings: &'a Settings, domain: &str) -> impl Iterator<Item = &'a str> {
+    let is_below = |component: &str, domain: &str| {
+        component.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'))
+    };
+    let is_named = move |component: &&str| {
+        is_below(component, domain) || !settings.domains.iter().any(|other| is_below(component, other))
+    };
+    settings.components.iter().map(|component| &**component).filter(is_named)
 }
 
 impl Host {

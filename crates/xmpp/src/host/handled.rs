@@ -54,6 +54,11 @@ pub(super) fn take_mark(message: &mut Element) -> Option<Box<str>> {
     message.take_ns("mark", NS)
 }
 
+/// Off a stanza from outside, where nobody may mark.
+pub fn forget_mark(stanza: &mut Element) {
+    take_mark(stanza);
+}
+
 fn parse_mark(mark: &str) -> Option<(Key, u64)> {
     let (key, number) = mark.split_once('.')?;
     Some((Key::from_u64(key.parse().ok()?), number.parse().ok()?))

@@ -53,6 +53,7 @@ use stdx::slab::{Key, Slab};
 
 pub use effect::{Access, Change, Edge, Effect, Load, Loaded, RecordError, Ticket};
 pub use feature::{Level, Specification, specifications};
+pub use handled::forget_mark;
 pub use muc::{RoomCreation, stored_room};
 pub use register::Ending;
 
@@ -82,6 +83,8 @@ pub struct Settings {
     pub services: Vec<extdisco::Service>,
     /// Who may run administrators' commands (XEP-0133).
     pub admins: Vec<Bare>,
+    /// Domains of external components (XEP-0114), for discovery.
+    pub components: Vec<Box<str>>,
     pub sessions: SessionLimit,
     /// What users may change of their accounts.
     pub accounts: register::Accounts,

@@ -147,6 +147,14 @@ impl Element {
         }
     }
 
+    /// Takes itself and all within that are of the namespace `from` over into another.
+    pub fn adopt(&mut self, from: &str, to: &'static str) {
+        if self.ns == from {
+            self.ns = to.into();
+        }
+        self.elements_mut().for_each(|child| child.adopt(from, to));
+    }
+
     pub fn nodes(&self) -> &[Node] {
         self.children.nodes()
     }

@@ -1,8 +1,9 @@
-//! Chat clients: how they connect and sign in, what they say to each other, and what ends their streams.
+//! Chat clients and components: how they connect and sign in, what they say to each other, and what ends their streams.
 
 mod bounds;
 mod chat;
 mod client;
+mod components;
 mod fast;
 mod invitations;
 mod limits;

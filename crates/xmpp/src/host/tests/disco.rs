@@ -41,6 +41,27 @@ fn a_server_says_what_it_is_and_who_to_talk_to() {
 }
 
 #[test]
+fn components_are_items_of_the_domain_that_they_are_below_of() {
+    let mut settings = settings();
+    settings.domains.push("other.org".into());
+    settings.components =
+        ["irc.example.org", "sms.other.org", "bots.elsewhere.net", "notexample.org"].map(Into::into).into();
+    let mut world = World::new(&["alice@example.org"]);
+    world.host = Host::new(Arc::new(settings), [1; 32]);
+    let alice = world.sign_in("alice@example.org/desk");
+    for (domain, own, anothers) in [
+        ("example.org", "irc.example.org", "sms.other.org"),
+        ("other.org", "sms.other.org", "irc.example.org"),
+    ] {
+        let items = ask(&mut world, alice, "items", domain);
+        for named in [own, "bots.elsewhere.net", "notexample.org"] {
+            assert!(items.contains(&format!("<item jid='{named}'/>")), "{named}: {items}");
+        }
+        assert!(!items.contains(anothers), "{items}");
+    }
+}
+
+#[test]
 fn no_feature_is_announced_twice() {
     for announced in [
         feature::FEATURES.iter().flat_map(|feature| feature.server).collect::<Vec<_>>(),

@@ -53,6 +53,7 @@ pub(super) fn settings() -> Settings {
         uploads: None,
         services: Vec::new(),
         admins: Vec::new(),
+        components: Vec::new(),
         sessions: SessionLimit { most: 100, ends_oldest: false },
         accounts: super::register::Accounts::default(),
         invitations: super::invite::Invitations::default(),

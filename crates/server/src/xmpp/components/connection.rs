@@ -1,0 +1,256 @@
+//! The life of a component's connection: accepted, secured where that is wanted, talking, closed.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use sip::transport::Transport;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::task::{JoinHandle, spawn_local};
+use tokio::time::timeout;
+use tokio_rustls::server::TlsStream;
+use xmpp::component::Component;
+
+use super::Shared;
+use crate::limits;
+use crate::net::{handshake, stream as tcp};
+
+/// Read at once from one connection.
+const SCRATCH: usize = 16 * 1024;
+
+/// One connection, as those see it who write to it.
+pub(super) struct Connection {
+    pub(super) number: u64,
+    pub(super) remote: IpAddr,
+    pub(super) stream: RefCell<Component>,
+    pub(super) was_attached: Cell<bool>,
+    /// To be written; what is being written is the task's.
+    queue: RefCell<Vec<u8>>,
+    in_flight: Cell<usize>,
+    /// Once all is written the connection is closed.
+    closing: Cell<bool>,
+    /// There is something to write; an answer is here; it is to be closed.
+    changed: Notify,
+    answered: Notify,
+    closed: Notify,
+}
+
+impl Connection {
+    pub(super) fn put(&self, bytes: &[u8]) {
+        self.queue.borrow_mut().extend_from_slice(bytes);
+    }
+
+    pub(super) fn queued(&self) -> usize {
+        self.queue.borrow().len() + self.in_flight.get()
+    }
+
+    /// What is being written may be written in half, and stays.
+    pub(super) fn forget_queue(&self) {
+        *self.queue.borrow_mut() = Vec::new();
+    }
+
+    pub(super) fn close(&self) {
+        self.closing.set(true);
+        self.closed.notify_one();
+    }
+
+    /// Whoever waits to read or write then waits in vain.
+    async fn until_closed(&self) {
+        while !self.closing.get() {
+            self.closed.notified().await;
+        }
+    }
+
+    pub(super) fn wake(&self) {
+        self.changed.notify_one();
+        self.answered.notify_one();
+    }
+}
+
+/// Accepts for as long as the handle is not aborted.
+pub(super) fn accept_all(shared: Rc<Shared>, listener: TcpListener, transport: Transport) -> JoinHandle<()> {
+    spawn_local(async move {
+        loop {
+            match listener.accept().await {
+                Ok((socket, remote)) => accept(&shared, socket, remote.ip(), transport),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a component's connection");
+                    tokio::time::sleep(tcp::ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    })
+}
+
+fn accept(shared: &Rc<Shared>, socket: TcpStream, remote: IpAddr, transport: Transport) {
+    if shared.open.get() >= limits::XMPP_COMPONENT_STREAMS {
+        return shared.count(|counters| counters.refused += 1);
+    }
+    tcp::tune(&socket);
+    shared.open.set(shared.open.get() + 1);
+    let place = Place { shared: Rc::clone(shared), connection: None };
+    spawn_local(async move {
+        match transport {
+            Transport::Tls => match timeout(limits::HANDSHAKE_TIMEOUT, secure(&place.shared, socket)).await {
+                Ok(Ok(tls)) => serve(place, tls, remote).await,
+                Ok(Err(error)) => refuse(&place.shared, remote, &error.to_string()),
+                Err(_) => refuse(&place.shared, remote, "it took too long"),
+            },
+            _ => serve(place, socket, remote).await,
+        }
+    });
+}
+
+fn refuse(shared: &Shared, remote: IpAddr, problem: &str) {
+    tracing::debug!(%remote, problem, "a component's TLS handshake failed");
+    shared.count(|counters| counters.refused += 1);
+}
+
+async fn secure(shared: &Shared, socket: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    let config = shared.settings.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?.server();
+    handshake::accept_as(&shared.handshakes, config, socket).await
+}
+
+/// What the task of a connection holds. However the task ends, by panic too, the component is gone then.
+struct Place {
+    shared: Rc<Shared>,
+    connection: Option<Rc<Connection>>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.shared.count(|counters| counters.panics += 1);
+            tracing::error!(
+                "a component's stream made the XMPP core panic: it was closed; please report what is above"
+            );
+        }
+        if let Some(connection) = &self.connection {
+            self.shared.remove(connection);
+        }
+        self.shared.open.set(self.shared.open.get() - 1);
+        self.shared.ended.notify_waiters();
+    }
+}
+
+async fn serve<S: AsyncRead + AsyncWrite>(mut place: Place, io: S, remote: IpAddr) {
+    let shared = Rc::clone(&place.shared);
+    let mut id = [0; 16];
+    // Without randomness a handshake could be used twice.
+    if getrandom::fill(&mut id).is_err() {
+        return;
+    }
+    let number = shared.next.replace(shared.next.get() + 1);
+    let stream = Component::new(Arc::clone(&shared.settings.known), stdx::hex::encode(&id).into());
+    let connection = Rc::new(Connection {
+        number,
+        remote,
+        stream: RefCell::new(stream),
+        was_attached: Cell::new(false),
+        queue: RefCell::default(),
+        in_flight: Cell::new(0),
+        closing: Cell::new(false),
+        changed: Notify::new(),
+        answered: Notify::new(),
+        closed: Notify::new(),
+    });
+    shared.connections.borrow_mut().insert(number, Rc::clone(&connection));
+    place.connection = Some(Rc::clone(&connection));
+    let (mut read, write) = tokio::io::split(io);
+    let mut writing = Writing { io: write, bytes: Vec::new(), at: 0 };
+    // Both at once: a component that writes before it reads must not wait for us to do the same.
+    tokio::select! {
+        () = hear(&shared, &connection, &mut read) => {}
+        () = say(&shared, &connection, &mut writing) => {}
+        () = give_up(&shared, &connection) => {}
+        () = connection.until_closed() => {}
+    }
+    shared.remove(&connection);
+    if connection.closing.get() {
+        let goodbye = async {
+            writing.finish(&connection).await?;
+            // Closing with unread bytes would reset the connection and take our last words with it.
+            tokio::io::copy(&mut read, &mut tokio::io::sink()).await
+        };
+        // Who does not read them has not wanted them.
+        let _ = timeout(limits::XMPP_LINGER, goodbye).await;
+    }
+}
+
+/// Reads until there is nothing more.
+async fn hear<S: AsyncRead>(shared: &Shared, connection: &Connection, io: &mut ReadHalf<S>) {
+    let mut scratch = vec![0; SCRATCH];
+    loop {
+        if connection.stream.borrow().is_waiting() {
+            connection.answered.notified().await;
+            continue;
+        }
+        shared.until_there_is_room().await;
+        match io.read(&mut scratch).await {
+            Ok(0) | Err(_) => return,
+            Ok(count) => {
+                shared.tell(connection, |stream, out| stream.handle_bytes(&scratch[..count], out));
+            }
+        }
+    }
+}
+
+/// Writes what there is until the connection breaks.
+async fn say<S: AsyncWrite>(shared: &Shared, connection: &Connection, writing: &mut Writing<S>) {
+    loop {
+        if writing.go_on(connection).await.is_err() {
+            return;
+        }
+        if connection.queued() == 0
+            && timeout(limits::XMPP_COMPONENT_KEEP_ALIVE, connection.changed.notified()).await.is_err()
+        {
+            shared.tell(connection, |stream, out| stream.keep_alive(out));
+        }
+    }
+}
+
+/// Who has not proved in time to be a component is none.
+async fn give_up(shared: &Shared, connection: &Connection) {
+    tokio::time::sleep(shared.settings.sign_in).await;
+    if connection.was_attached.get() {
+        std::future::pending::<()>().await;
+    }
+    shared.tell(connection, |stream, out| stream.fail("connection-timeout", "expected the handshake", out));
+}
+
+/// Bytes on their way; kept when whoever waits for them is stopped.
+struct Writing<S> {
+    io: WriteHalf<S>,
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+impl<S: AsyncWrite> Writing<S> {
+    /// Until all is with the kernel.
+    async fn go_on(&mut self, connection: &Connection) -> io::Result<()> {
+        loop {
+            if self.at == self.bytes.len() {
+                self.bytes = std::mem::take(&mut *connection.queue.borrow_mut());
+                self.at = 0;
+                connection.in_flight.set(self.bytes.len());
+                if self.bytes.is_empty() {
+                    return self.io.flush().await;
+                }
+            }
+            match self.io.write(&self.bytes[self.at..]).await? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                count => self.at += count,
+            }
+            connection.in_flight.set(self.bytes.len() - self.at);
+        }
+    }
+
+    async fn finish(&mut self, connection: &Connection) -> io::Result<()> {
+        self.go_on(connection).await?;
+        self.io.shutdown().await
+    }
+}

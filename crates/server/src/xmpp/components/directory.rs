@@ -1,0 +1,90 @@
+//! Which connections have which component. Every shard knows all of them.
+
+use std::collections::HashMap;
+
+use stdx::hash::Keyed;
+use xmpp::host::Edge;
+use xmpp::limits;
+
+/// All shards choose alike, and who chooses addresses gains nothing: components are the operator's own.
+const KEY: [u8; 16] = *b"belfry's choices";
+
+/// Connections by domain; none has an empty list.
+#[derive(Debug, Default)]
+pub(super) struct Directory(HashMap<Box<str>, Vec<Edge>>);
+
+impl Directory {
+    /// False: there are as many as may be.
+    pub(super) fn has_room(&self, domain: &str) -> bool {
+        self.0.get(domain).is_none_or(|edges| edges.len() < limits::COMPONENT_CONNECTIONS)
+    }
+
+    pub(super) fn add(&mut self, domain: Box<str>, edge: Edge) {
+        let edges = self.0.entry(domain).or_default();
+        if !edges.contains(&edge) {
+            edges.push(edge);
+        }
+    }
+
+    pub(super) fn remove(&mut self, domain: &str, edge: Edge) {
+        let Some(edges) = self.0.get_mut(domain) else { return };
+        edges.retain(|known| *known != edge);
+        if edges.is_empty() {
+            self.0.remove(domain);
+        }
+    }
+
+    /// All stanzas of one user go to one connection, and when others come or go most users stay where they are
+    /// (rendezvous hashing). ejabberd calls it `bare_source`.
+    pub(super) fn pick(&self, domain: &str, user: &str) -> Option<Edge> {
+        let weight = |edge: &&Edge| {
+            let (shard, connection) = (edge.shard.to_be_bytes(), edge.connection.to_be_bytes());
+            Keyed::new(KEY).hash_parts(&[user.as_bytes(), &shard, &connection])
+        };
+        self.0.get(domain)?.iter().max_by_key(weight).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn edge(connection: u64) -> Edge {
+        Edge { shard: 0, connection }
+    }
+
+    #[test]
+    fn users_are_shared_out_and_stay_where_they_are() {
+        let mut directory = Directory::default();
+        assert_eq!(directory.pick("a.test", "u@b"), None);
+        (0..4).for_each(|connection| directory.add("a.test".into(), edge(connection)));
+        let users: Vec<String> = (0..4_000).map(|number| format!("u{number}@b")).collect();
+        let choose = |directory: &Directory| -> Vec<Edge> {
+            users.iter().map(|user| directory.pick("a.test", user).unwrap()).collect()
+        };
+        let before = choose(&directory);
+        for connection in 0..4 {
+            let count = before.iter().filter(|chosen| **chosen == edge(connection)).count();
+            assert!((800..1_200).contains(&count), "{count}");
+        }
+        directory.remove("a.test", edge(2));
+        for (old, new) in before.iter().zip(choose(&directory)) {
+            assert!(*old == new || *old == edge(2), "only users of the one that left move");
+            assert_ne!(new, edge(2));
+        }
+        (0..4).for_each(|connection| directory.remove("a.test", edge(connection)));
+        assert!(directory.0.is_empty());
+    }
+
+    #[test]
+    fn a_component_has_so_many_connections_and_no_more() {
+        let mut directory = Directory::default();
+        for connection in 0..limits::COMPONENT_CONNECTIONS as u64 {
+            assert!(directory.has_room("a.test"));
+            directory.add("a.test".into(), edge(connection));
+            directory.add("a.test".into(), edge(connection));
+        }
+        assert!(!directory.has_room("a.test"));
+        assert!(directory.has_room("b.test"));
+    }
+}

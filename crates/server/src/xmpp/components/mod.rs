@@ -1,0 +1,246 @@
+//! External components (XEP-0114) of one shard: their connections, and which shard has which component.
+//!
+//! A connection stays on the shard that accepted it, and all shards are told when a component comes or goes, so that each
+//! finds the way itself. Several connections of one component share its stanzas by their senders.
+
+mod connection;
+mod directory;
+mod work;
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use stdx::rate::Limiter;
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinHandle;
+use xmpp::Element;
+use xmpp::component::{self, Component, Effect, Outbox};
+
+use crate::limits;
+use crate::net::tls::Tls;
+use crate::net::{Listener, NetError, stream as tcp};
+use connection::Connection;
+use directory::Directory;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) listen: Vec<Listener>,
+    pub(crate) tls: Option<Arc<Tls>>,
+    pub(crate) known: Arc<component::Settings>,
+    /// Time for the handshake.
+    pub(crate) sign_in: Duration,
+}
+
+/// What a connection asks of the shard.
+#[derive(Debug)]
+enum Event {
+    Attach { connection: u64, domain: Box<str>, remote: IpAddr },
+    Failed { remote: IpAddr },
+    Stanza(Element),
+    Gone { connection: u64, domain: Box<str> },
+}
+
+/// What happened since the shard began.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counters {
+    /// Attached now.
+    pub(crate) attached: u64,
+    /// Wrong secrets, and whatever else was refused before a handshake was done.
+    pub(crate) refused: u64,
+    pub(crate) stanzas_in: u64,
+    pub(crate) stanzas_out: u64,
+    /// Components that did not read.
+    pub(crate) overflows: u64,
+    panics: u64,
+}
+
+/// What the tasks of a shard's connections share. All on one thread.
+struct Shared {
+    settings: Settings,
+    counters: RefCell<Counters>,
+    events: RefCell<VecDeque<Event>>,
+    /// There is room among the events again.
+    room: Notify,
+    waker: RefCell<Option<Waker>>,
+    connections: RefCell<HashMap<u64, Rc<Connection>>>,
+    /// Connections, those that wait for their end among them.
+    open: Cell<usize>,
+    /// One of them has ended.
+    ended: Notify,
+    next: Cell<u64>,
+    handshakes: Arc<Semaphore>,
+}
+
+impl Shared {
+    fn count(&self, change: impl FnOnce(&mut Counters)) {
+        change(&mut self.counters.borrow_mut());
+    }
+
+    fn event(&self, event: Event) {
+        self.events.borrow_mut().push_back(event);
+        if let Some(waker) = self.waker.borrow().as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+
+    async fn until_there_is_room(&self) {
+        while self.events.borrow().len() >= limits::XMPP_EVENTS {
+            self.room.notified().await;
+        }
+    }
+
+    fn connection(&self, number: u64) -> Option<Rc<Connection>> {
+        self.connections.borrow().get(&number).cloned()
+    }
+
+    /// Lets a connection's stream work and does what comes of it.
+    fn tell(&self, connection: &Connection, act: impl FnOnce(&mut Component, &mut Outbox)) {
+        let mut out = Outbox::default();
+        let mut stream = connection.stream.borrow_mut();
+        act(&mut stream, &mut out);
+        connection.put(&out.bytes);
+        for effect in out.effects.drain(..) {
+            self.perform(connection, &stream, effect);
+        }
+        if connection.queued() > limits::XMPP_COMPONENT_QUEUE && !stream.is_closed() {
+            self.count(|counters| counters.overflows += 1);
+            tracing::warn!(component = stream.domain(), "does not read what it is sent: closed");
+            connection.forget_queue();
+            out.bytes.clear();
+            stream.fail("resource-constraint", "what this component was sent was not read", &mut out);
+            connection.put(&out.bytes);
+            connection.close();
+        }
+        connection.wake();
+    }
+
+    fn perform(&self, connection: &Connection, stream: &Component, effect: Effect) {
+        match effect {
+            Effect::Attach { domain } => {
+                let remote = connection.remote;
+                self.event(Event::Attach { connection: connection.number, domain, remote });
+            }
+            Effect::Failed => {
+                tracing::warn!(component = stream.domain(), remote = %connection.remote, "wrong secret");
+                self.event(Event::Failed { remote: connection.remote });
+            }
+            Effect::Stanza(element) => {
+                self.count(|counters| counters.stanzas_in += 1);
+                self.event(Event::Stanza(element));
+            }
+            Effect::Close => {
+                self.count(|counters| counters.refused += u64::from(!connection.was_attached.get()));
+                connection.close();
+            }
+        }
+    }
+
+    /// It gets nothing more, and says nothing more.
+    fn remove(&self, connection: &Connection) {
+        if self.connections.borrow_mut().remove(&connection.number).is_none() {
+            return;
+        }
+        if connection.was_attached.get() {
+            self.count(|counters| counters.attached -= 1);
+            let domain = connection.stream.borrow().domain().into();
+            self.event(Event::Gone { connection: connection.number, domain });
+        }
+    }
+}
+
+/// All of one shard, and where the others are.
+pub(crate) struct Components {
+    shared: Rc<Shared>,
+    directory: Directory,
+    wrong_secrets: Limiter<IpAddr>,
+    accepting: Vec<JoinHandle<()>>,
+}
+
+impl Components {
+    /// On the shard's thread, inside its runtime.
+    ///
+    /// # Errors
+    /// An address that cannot be listened at.
+    pub(super) fn new(settings: Settings) -> Result<Self, NetError> {
+        let listen = settings.listen.clone();
+        let shared = Rc::new(Shared {
+            settings,
+            counters: RefCell::default(),
+            events: RefCell::default(),
+            room: Notify::new(),
+            waker: RefCell::default(),
+            connections: RefCell::default(),
+            open: Cell::new(0),
+            ended: Notify::new(),
+            next: Cell::new(1),
+            handshakes: Arc::new(Semaphore::new(limits::HANDSHAKES)),
+        });
+        let mut accepting = Vec::new();
+        for listener in listen {
+            let socket = tcp::listen(listener.address).map_err(|error| NetError { listener, error })?;
+            accepting.push(connection::accept_all(Rc::clone(&shared), socket, listener.transport));
+        }
+        let wrong_secrets = Limiter::new(limits::WRONG_SECRETS);
+        Ok(Components { shared, directory: Directory::default(), wrong_secrets, accepting })
+    }
+
+    /// Ready when there is an event.
+    pub(super) fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut waker = self.shared.waker.borrow_mut();
+        match waker.as_mut() {
+            Some(old) => old.clone_from(cx.waker()),
+            None => *waker = Some(cx.waker().clone()),
+        }
+        if self.shared.events.borrow().is_empty() { Poll::Pending } else { Poll::Ready(()) }
+    }
+
+    fn take_events(&mut self) -> VecDeque<Event> {
+        self.shared.room.notify_waiters();
+        std::mem::take(&mut self.shared.events.borrow_mut())
+    }
+
+    pub(super) fn is_component(&self, domain: &str) -> bool {
+        self.shared.settings.known.is_component(domain)
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        *self.shared.counters.borrow()
+    }
+
+    /// Defects met since the last call.
+    pub(super) fn take_panics(&mut self) -> u64 {
+        std::mem::take(&mut self.shared.counters.borrow_mut().panics)
+    }
+
+    pub(crate) fn stop_accepting(&mut self) {
+        self.accepting.drain(..).for_each(|task| task.abort());
+    }
+
+    /// A stream error for all; their last words get `limits::XMPP_LINGER`.
+    pub(crate) async fn close_all(&mut self, condition: &'static str) {
+        self.stop_accepting();
+        let all: Vec<Rc<Connection>> = self.shared.connections.borrow().values().cloned().collect();
+        for connection in all {
+            self.shared.tell(&connection, |stream, out| stream.fail(condition, "", out));
+        }
+        let shared = &self.shared;
+        let gone = async {
+            while shared.open.get() > 0 {
+                shared.ended.notified().await;
+            }
+        };
+        // Who has not read it by now will not.
+        let _ = tokio::time::timeout(limits::XMPP_LINGER, gone).await;
+    }
+}
+
+impl Drop for Components {
+    fn drop(&mut self) {
+        self.stop_accepting();
+    }
+}

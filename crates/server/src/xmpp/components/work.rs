@@ -1,0 +1,134 @@
+//! Who gets what, of components and for them.
+
+use std::net::IpAddr;
+
+use stdx::Instant;
+use xmpp::component::Attached;
+use xmpp::host::Edge;
+use xmpp::stanza::{self, Condition, StanzaError};
+use xmpp::{Element, Jid};
+
+use super::Event;
+use crate::xmpp::{Wish, Xmpp, XmppLetter};
+
+impl Xmpp {
+    /// What components asked since the last turn. How much it was.
+    pub(in crate::xmpp) fn turn_components(&mut self, now: Instant, wishes: &mut Vec<Wish>) -> usize {
+        let events = self.components.take_events();
+        let count = events.len();
+        for event in events {
+            match event {
+                Event::Attach { connection, domain, remote } => {
+                    let edge = Edge { shard: self.shard, connection };
+                    if self.components.answer(now, connection, &domain, remote) {
+                        tracing::info!(component = &*domain, %remote, "a component is connected");
+                        let attached = |domain| XmppLetter::Attached { edge, domain };
+                        self.tell_all(now, attached, &domain, wishes);
+                    }
+                }
+                Event::Failed { remote } => self.components.wrong_secrets.fail(now, remote),
+                Event::Stanza(element) => self.route(now, Box::new(element), wishes),
+                Event::Gone { connection, domain } => {
+                    let edge = Edge { shard: self.shard, connection };
+                    tracing::info!(component = &*domain, "a component is gone");
+                    let detached = |domain| XmppLetter::Detached { edge, domain };
+                    self.tell_all(now, detached, &domain, wishes);
+                }
+            }
+        }
+        count
+    }
+
+    /// Every shard has to know.
+    fn tell_all(
+        &mut self,
+        now: Instant,
+        letter: impl Fn(Box<str>) -> XmppLetter,
+        domain: &str,
+        wishes: &mut Vec<Wish>,
+    ) {
+        for shard in 0..self.shards {
+            self.send(now, shard, letter(domain.into()), wishes);
+        }
+    }
+
+    /// To the component whose domain that is. What is given back is nobody's.
+    pub(in crate::xmpp) fn route_to_component(
+        &mut self,
+        now: Instant,
+        to: &Jid,
+        element: Box<Element>,
+        wishes: &mut Vec<Wish>,
+    ) -> Option<Box<Element>> {
+        if !self.components.is_component(to.domain()) {
+            return Some(element);
+        }
+        let from = stanza::from(&element).ok().flatten();
+        let user = from.as_ref().map_or("", Jid::bare_str);
+        match self.components.directory.pick(to.domain(), user) {
+            Some(edge) => self.send(now, edge.shard, XmppLetter::ToComponent { edge, element }, wishes),
+            None => self.refuse_unconnected(now, &element, wishes),
+        }
+        None
+    }
+
+    /// It is not there now: `wait`, as from Prosody, for it will be back.
+    fn refuse_unconnected(&mut self, now: Instant, element: &Element, wishes: &mut Vec<Wish>) {
+        if stanza::may_be_refused(element) && element.name() != "presence" && element.attr("from").is_some() {
+            let text = "this component is not connected";
+            let error =
+                StanzaError { kind: Some("wait"), ..StanzaError::new(Condition::ServiceUnavailable, text) };
+            self.route_answer(now, stanza::refusal(element, &error), wishes);
+        }
+    }
+
+    pub(in crate::xmpp) fn handle_component_letter(
+        &mut self,
+        now: Instant,
+        letter: XmppLetter,
+        wishes: &mut Vec<Wish>,
+    ) {
+        match letter {
+            XmppLetter::Attached { edge, domain } => self.components.directory.add(domain, edge),
+            XmppLetter::Detached { edge, domain } => self.components.directory.remove(&domain, edge),
+            XmppLetter::ToComponent { edge, element } => {
+                let is_there = self.components.deliver(edge.connection, &element);
+                // Else it left while this was on its way.
+                if !is_there {
+                    self.refuse_unconnected(now, &element, wishes);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl super::Components {
+    /// True: it is attached now.
+    fn answer(&mut self, now: Instant, connection: u64, domain: &str, remote: IpAddr) -> bool {
+        let Some(connection) = self.shared.connection(connection) else { return false };
+        let attached = if !self.wrong_secrets.penalty(now, remote).is_pass() {
+            Attached::Barred
+        } else if self.directory.has_room(domain) {
+            Attached::Here
+        } else {
+            Attached::Conflict
+        };
+        let is_here = attached == Attached::Here;
+        if is_here {
+            self.wrong_secrets.succeed(remote);
+            connection.was_attached.set(true);
+            self.shared.count(|counters| counters.attached += 1);
+        }
+        self.shared.tell(&connection, |stream, out| stream.handle_attached(attached, out));
+        is_here
+    }
+
+    /// False: it is gone.
+    fn deliver(&mut self, connection: u64, element: &Element) -> bool {
+        let Some(connection) = self.shared.connection(connection) else { return false };
+        self.shared.count(|counters| counters.stanzas_out += 1);
+        self.shared.tell(&connection, |stream, out| stream.write(element, out));
+        true
+    }
+}

@@ -1,0 +1,450 @@
+//! External components (XEP-0114): how they connect, who reaches them, and what ends their streams.
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::Bucket;
+use interop::Ports;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use server::node::Node;
+use sha1::{Digest, Sha1};
+use sip::transport::Transport::{Tcp, Tls, Wss};
+use socket2::{Domain, Socket, Type};
+use xmpp::xml::{Frame, Framer, Prefixes, parse, parse_header};
+use xmpp::{Element, ns};
+
+use super::client::Client;
+use crate::link::Stream;
+use crate::phone::DOMAIN;
+use crate::place::Place;
+use crate::voice::sum;
+use crate::{Deadline, PATIENCE, until};
+
+/// A node where two components may connect, in the clear and by TLS.
+struct World {
+    place: Place,
+    node: Node,
+    ports: Ports,
+}
+
+impl World {
+    fn new(users: &[&str], more: &str) -> World {
+        let ports = Ports::reserve(2);
+        let sections = format!(
+            "{more}\ncomponent_listen = [\"tcp:127.0.0.1:{}\", \"tls:127.0.0.1:{}\"]\ncomponents = [\
+             {{ domain = \"echo.{DOMAIN}\", secret = \"hush\" }}, {{ domain = \"other.{DOMAIN}\", secret = \"else\" }}]",
+            ports.first(),
+            ports.first() + 1
+        );
+        let place = Place::new("").with_accounts(users).with_xmpp(&sections);
+        World { node: place.start(), place, ports }
+    }
+
+    fn connect(&self) -> Component {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        // Who does not read has little room for what was sent.
+        socket.set_recv_buffer_size(16 * 1024).unwrap();
+        let at = SocketAddr::from(([127, 0, 0, 1], self.ports.first()));
+        socket.connect(&at.into()).unwrap();
+        let tcp = TcpStream::from(socket);
+        Component::over(Box::new(tcp.try_clone().unwrap()), tcp)
+    }
+
+    fn connect_tls(&self) -> Component {
+        let tcp = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], self.ports.first() + 1))).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(self.place.path("data/cert.pem")).unwrap()).unwrap();
+        let trust = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        let name = ServerName::try_from("localhost").unwrap();
+        let connection = ClientConnection::new(Arc::new(trust), name).unwrap();
+        Component::over(Box::new(StreamOwned::new(connection, tcp.try_clone().unwrap())), tcp)
+    }
+
+    /// It has proved to be the component and is reached.
+    fn attach(&self) -> Component {
+        self.connect().attached("echo", "hush")
+    }
+
+    /// As told by all shards.
+    fn wait_for(&self, connections: u64) {
+        until("so many components are attached", || {
+            (sum(&self.node, |shard| shard.xmpp.components) == connections).then_some(())
+        });
+    }
+}
+
+/// One stream of a component.
+struct Component {
+    io: Box<dyn Stream>,
+    tcp: TcpStream,
+    framer: Framer,
+    prefixes: Prefixes,
+    id: String,
+    inbox: VecDeque<Element>,
+}
+
+impl Component {
+    fn over(io: Box<dyn Stream>, tcp: TcpStream) -> Component {
+        let (framer, prefixes) = (Framer::new(), Prefixes::default());
+        Component { io, tcp, framer, prefixes, id: String::new(), inbox: VecDeque::new() }
+    }
+
+    fn say(&mut self, xml: &str) {
+        self.io.write_all(xml.as_bytes()).and_then(|()| self.io.flush()).unwrap();
+    }
+
+    fn open(&mut self, domain: &str) {
+        self.say(&format!(
+            "<stream:stream xmlns='jabber:component:accept' xmlns:stream='http://etherx.jabber.org/streams' \
+             to='{domain}'>"
+        ));
+    }
+
+    fn prove(&mut self, secret: &str) {
+        let deadline = Deadline::after(PATIENCE);
+        while self.id.is_empty() {
+            let left = deadline.left().expect("a header");
+            assert!(self.read(left), "no header");
+        }
+        let proof = stdx::hex::encode(&Sha1::digest(format!("{}{secret}", self.id)));
+        self.say(&format!("<handshake>{proof}</handshake>"));
+    }
+
+    #[track_caller]
+    fn attached(mut self, name: &str, secret: &str) -> Component {
+        self.open(&format!("{name}.{DOMAIN}"));
+        self.prove(secret);
+        let answer = self.hear();
+        assert!(answer.is("handshake", ns::COMPONENT), "{answer}");
+        self
+    }
+
+    /// Whether the stream is open.
+    fn read(&mut self, patience: Duration) -> bool {
+        self.tcp.set_read_timeout(Some(patience)).unwrap();
+        let mut buffer = [0; 16_384];
+        match self.io.read(&mut buffer) {
+            Ok(0) => return false,
+            Ok(count) => self.framer.put(&buffer[..count]),
+            Err(error) => return matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+        }
+        while let Some(frame) = self.framer.next(usize::MAX).unwrap() {
+            match frame {
+                Frame::Header(range) => {
+                    let (header, prefixes) = parse_header(self.framer.bytes(range)).unwrap();
+                    self.id = header.attr("id").unwrap().to_owned();
+                    self.prefixes = prefixes;
+                }
+                Frame::Stanza(range) => {
+                    self.inbox.push_back(parse(self.framer.bytes(range), &self.prefixes).unwrap());
+                }
+                Frame::Whitespace => {}
+                Frame::Close => return true,
+            }
+        }
+        true
+    }
+
+    /// The next element. `None`: the server closed.
+    #[track_caller]
+    fn hear_or_end(&mut self) -> Option<Element> {
+        let deadline = Deadline::after(PATIENCE);
+        while self.inbox.is_empty() {
+            let left = deadline.left().expect("something comes");
+            if !self.read(left) {
+                break;
+            }
+        }
+        self.inbox.pop_front()
+    }
+
+    #[track_caller]
+    fn hear(&mut self) -> Element {
+        self.hear_or_end().expect("the stream goes on")
+    }
+
+    /// What is here already, or soon.
+    fn hear_soon(&mut self) -> Option<Element> {
+        if self.inbox.is_empty() {
+            self.read(Duration::from_millis(20));
+        }
+        self.inbox.pop_front()
+    }
+
+    /// The stream error that ends it.
+    #[track_caller]
+    fn end(&mut self) -> String {
+        let mut last = None;
+        while let Some(element) = self.hear_or_end() {
+            last = Some(element);
+        }
+        let error = last.expect("a last word");
+        assert!(error.is("error", ns::STREAM), "{error}");
+        error.first().unwrap().name().to_owned()
+    }
+}
+
+/// Names of so many accounts of each of the two shards.
+fn names(count: usize) -> Vec<String> {
+    let owned = |shard: u16| {
+        let names = (0..).map(|number| format!("user{number}"));
+        let owned = names.filter(move |name| Bucket::of(&format!("{name}@{DOMAIN}")).shard(2) == shard);
+        owned.take(count)
+    };
+    owned(0).chain(owned(1)).collect()
+}
+
+#[test]
+fn a_component_and_users_of_all_shards_talk() {
+    let names = names(1);
+    let users: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut world = World::new(&users, "");
+    // So many that either shard most likely has some, and one by TLS.
+    let mut components: Vec<Component> = (0..6).map(|_| world.attach()).collect();
+    components.push(world.connect_tls().attached("echo", "hush"));
+    world.wait_for(7);
+    for (number, user) in users.iter().enumerate() {
+        let mut client = Client::sign_in(&world.place, [Tcp, Wss][number], user, "r");
+        for (number, component) in components.iter_mut().enumerate() {
+            let from = format!("bot{number}@echo.{DOMAIN}/x");
+            component.say(&format!(
+                "<message type='chat' from='{from}' to='{}'><body>{number} &lt;&amp;</body></message>",
+                client.jid
+            ));
+            let heard = client.hear();
+            assert_eq!(heard.attr("from"), Some(&*from), "{heard}");
+            assert_eq!(heard.content_of("body", ns::CLIENT).as_deref(), Some(&*format!("{number} <&")));
+        }
+        // A question to an address of the component's, and its answer.
+        client.say(&format!(
+            "<iq xmlns='jabber:client' type='get' id='q' to='x@echo.{DOMAIN}/y'><query xmlns='jabber:iq:version'/></iq>"
+        ));
+        let asked = until("one of them is asked", || {
+            let mut all = components.iter_mut();
+            let (asked, component) = all.find_map(|one| one.hear_soon().map(|asked| (asked, one)))?;
+            let to = &client.jid;
+            component.say(&format!("<iq type='result' id='q' from='x@echo.{DOMAIN}/y' to='{to}'/>"));
+            Some(asked)
+        });
+        assert_eq!(asked.attr("from"), Some(&*client.jid), "{asked}");
+        assert!(asked.is("iq", ns::COMPONENT) && asked.get("query", ns::VERSION).is_some(), "{asked}");
+        let answer = client.hear();
+        assert_eq!((answer.attr("type"), answer.attr("id")), (Some("result"), Some("q")), "{answer}");
+    }
+    drop(components);
+    world.wait_for(0);
+    assert_eq!(world.node.board().faults(), (0, 0, 0));
+    world.node.stop();
+}
+
+#[test]
+fn a_user_stays_with_one_connection_until_it_goes() {
+    let mut world = World::new(&["alice"], "");
+    let mut components: Vec<Component> = (0..4).map(|_| world.attach()).collect();
+    world.wait_for(4);
+    // From three resources, to several addresses.
+    let mut clients: Vec<Client> =
+        ["a", "b", "c"].map(|resource| Client::sign_in(&world.place, Tls, "alice", resource)).into();
+    let mut meets = |components: &mut Vec<Component>| {
+        for (number, client) in clients.iter_mut().enumerate() {
+            client.message(&format!("x{number}@echo.{DOMAIN}"), "hello");
+        }
+        let place =
+            until("one of them has it", || components.iter_mut().position(|one| one.hear_soon().is_some()));
+        for _ in 1..clients.len() {
+            assert_eq!(components[place].hear().name(), "message", "as the first");
+        }
+        place
+    };
+    let first = meets(&mut components);
+    assert_eq!(meets(&mut components), first);
+    drop(components.remove(first));
+    world.wait_for(3);
+    meets(&mut components);
+    world.node.stop();
+}
+
+#[test]
+fn who_writes_to_a_component_that_is_not_there_is_told_so() {
+    let mut world = World::new(&["alice"], "");
+    let mut alice = Client::sign_in(&world.place, Tls, "alice", "a");
+    let to = format!("x@echo.{DOMAIN}");
+    let is_refused = |alice: &mut Client| {
+        alice.message(&to, "hello");
+        let answer = alice.hear();
+        assert_eq!((answer.attr("type"), answer.attr("from")), (Some("error"), Some(&*to)), "{answer}");
+        let error = answer.get("error", ns::CLIENT).unwrap();
+        assert!(error.get("service-unavailable", ns::STANZA_ERRORS).is_some(), "{answer}");
+        assert_eq!(error.attr("type"), Some("wait"), "{answer}");
+    };
+    is_refused(&mut alice);
+    let mut echo = world.attach();
+    alice.message(&to, "hello");
+    assert_eq!(echo.hear().content_of("body", ns::COMPONENT).as_deref(), Some("hello"));
+    // Another component and another server are told, too.
+    for to in [format!("x@other.{DOMAIN}"), "x@elsewhere.invalid".to_owned()] {
+        echo.say(&format!("<message from='x@echo.{DOMAIN}' to='{to}' id='m'><body>hi</body></message>"));
+        let answer = echo.hear();
+        assert_eq!((answer.attr("type"), answer.attr("from")), (Some("error"), Some(&*to)), "{answer}");
+    }
+    let mut other = world.connect().attached("other", "else");
+    world.wait_for(2);
+    echo.say(&format!("<message from='x@echo.{DOMAIN}' to='y@other.{DOMAIN}'><body>hi</body></message>"));
+    assert_eq!(other.hear().attr("from"), Some(&*format!("x@echo.{DOMAIN}")));
+    echo.say("</stream:stream>");
+    world.wait_for(1);
+    is_refused(&mut alice);
+    world.node.stop();
+}
+
+#[test]
+fn a_contact_at_a_component_is_seen_and_sees() {
+    let mut world = World::new(&["alice"], "");
+    let mut echo = world.attach();
+    world.wait_for(1);
+    let mut alice = Client::sign_in(&world.place, Tls, "alice", "a");
+    alice.say("<iq xmlns='jabber:client' type='get' id='r'><query xmlns='jabber:iq:roster'/></iq>");
+    assert_eq!(alice.hear().attr("id"), Some("r"));
+    alice.say("<presence xmlns='jabber:client'/>");
+    assert_eq!(alice.hear().name(), "presence", "her own");
+    let contact = format!("bob@echo.{DOMAIN}");
+    alice.say(&format!("<presence xmlns='jabber:client' type='subscribe' to='{contact}'/>"));
+    let asked = echo.hear();
+    assert_eq!((asked.attr("type"), asked.attr("from")), (Some("subscribe"), Some("alice@example.test")));
+    echo.say(&format!(
+        "<presence type='subscribed' from='{contact}' to='alice@{DOMAIN}'/>\
+         <presence from='{contact}/irc' to='alice@{DOMAIN}'><show>away</show></presence>"
+    ));
+    until("she sees him", || {
+        let heard = alice.hear();
+        let is_his = heard.name() == "presence" && heard.attr("from") == Some(&*format!("{contact}/irc"));
+        is_his.then(|| assert_eq!(heard.content_of("show", ns::CLIENT).as_deref(), Some("away")))
+    });
+    world.node.stop();
+}
+
+#[test]
+fn who_cannot_prove_it_is_closed_and_counted() {
+    let mut world = World::new(&[], "");
+    for (domain, secret, condition) in [
+        (format!("echo.{DOMAIN}"), "else", "not-authorized"),
+        (format!("other.{DOMAIN}"), "hush", "not-authorized"),
+        (format!("nobody.{DOMAIN}"), "hush", "host-unknown"),
+        (DOMAIN.to_owned(), "hush", "host-unknown"),
+    ] {
+        let mut component = world.connect();
+        component.open(&domain);
+        component.prove(secret);
+        assert_eq!(component.end(), condition, "{domain}");
+    }
+    let mut client = world.connect();
+    client.say("<stream:stream xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' to='example.test'>");
+    assert_eq!(client.end(), "invalid-namespace");
+    until("they are counted", || {
+        (sum(&world.node, |shard| shard.xmpp.components_refused) == 5).then_some(())
+    });
+    world.wait_for(0);
+    world.node.stop();
+}
+
+#[test]
+fn an_address_that_guesses_is_barred_even_with_the_right_secret() {
+    let mut world = World::new(&[], "");
+    until("it is barred", || {
+        let mut component = world.connect();
+        component.open(&format!("echo.{DOMAIN}"));
+        component.prove("guess");
+        assert_eq!(component.end(), "not-authorized");
+        let mut component = world.connect();
+        component.open(&format!("echo.{DOMAIN}"));
+        component.prove("hush");
+        let answer = component.hear();
+        answer.is("error", ns::STREAM).then(|| assert_eq!(answer.first().unwrap().name(), "policy-violation"))
+    });
+    world.node.stop();
+}
+
+#[test]
+fn who_speaks_for_another_domain_is_closed() {
+    let mut world = World::new(&["alice"], "");
+    for from in [format!("alice@{DOMAIN}"), format!("x@other.{DOMAIN}"), DOMAIN.to_owned()] {
+        let mut echo = world.attach();
+        echo.say(&format!("<message from='{from}' to='alice@{DOMAIN}'><body>hi</body></message>"));
+        assert_eq!(echo.end(), "invalid-from", "{from}");
+    }
+    world.wait_for(0);
+    world.node.stop();
+}
+
+#[test]
+fn a_component_has_so_many_connections_and_no_more() {
+    let mut world = World::new(&[], "");
+    let most = xmpp::limits::COMPONENT_CONNECTIONS;
+    let all: Vec<Component> = (0..most).map(|_| world.attach()).collect();
+    world.wait_for(most as u64);
+    let mut one_more = world.connect();
+    one_more.open(&format!("echo.{DOMAIN}"));
+    one_more.prove("hush");
+    assert_eq!(one_more.end(), "conflict");
+    drop(all);
+    world.wait_for(0);
+    drop(world.attach());
+    world.node.stop();
+}
+
+#[test]
+fn a_component_that_does_not_read_is_closed() {
+    let mut world = World::new(&["alice"], "");
+    let echo = world.attach();
+    world.wait_for(1);
+    let mut alice = Client::sign_in(&world.place, Tls, "alice", "a");
+    let body = "x".repeat(200_000);
+    until("it is closed", || {
+        alice.message(&format!("x@echo.{DOMAIN}"), &body);
+        (sum(&world.node, |shard| shard.xmpp.component_overflows) == 1).then_some(())
+    });
+    world.wait_for(0);
+    drop(echo);
+    assert_eq!(world.node.board().faults(), (0, 0, 0));
+    world.node.stop();
+}
+
+#[test]
+fn who_does_not_prove_it_in_time_is_closed_and_who_did_stays() {
+    let mut world = World::new(&["alice"], "sign_in = \"1s\"");
+    let mut echo = world.attach();
+    let mut silent = world.connect();
+    let mut half = world.connect();
+    half.open(&format!("echo.{DOMAIN}"));
+    assert_eq!(silent.end(), "connection-timeout");
+    assert_eq!(half.end(), "connection-timeout");
+    echo.say(&format!(
+        "<iq type='get' id='p' from='echo.{DOMAIN}' to='{DOMAIN}'><ping xmlns='urn:xmpp:ping'/></iq>"
+    ));
+    assert_eq!(echo.hear().attr("type"), Some("result"));
+    world.node.stop();
+}
+
+#[test]
+fn components_are_discovered_and_told_of_the_end() {
+    let mut world = World::new(&["alice"], "");
+    let mut echo = world.attach();
+    let mut alice = Client::sign_in(&world.place, Tls, "alice", "a");
+    alice.say(&format!(
+        "<iq xmlns='jabber:client' type='get' id='d' to='{DOMAIN}'>\
+         <query xmlns='http://jabber.org/protocol/disco#items'/></iq>"
+    ));
+    let items = alice.hear().to_string();
+    for name in ["echo", "other"] {
+        assert!(items.contains(&format!("<item jid='{name}.{DOMAIN}'/>")), "{items}");
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| world.node.stop());
+        assert_eq!(echo.end(), "system-shutdown");
+    });
+}
