@@ -193,6 +193,7 @@ fn served(shared: &Shared) -> Vec<Box<str>> {
     for service in [&xmpp.rooms, &xmpp.pubsub] {
         served.extend(shared.domains.iter().map(|domain| format!("{service}.{domain}").into()));
     }
+    served.extend(xmpp.components.known.iter().map(|component| component.domain.clone()));
     served
 }
 
