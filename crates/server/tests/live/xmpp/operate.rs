@@ -238,7 +238,7 @@ fn an_administrator_commands_in_his_client() {
     added.open();
     assert!(added.plain("new", "secret").is("success", ns::SASL));
     assert!(run(admin, "disable-user", &[("accountjids", "user3@example.test")]).contains("completed"));
-    assert_eq!(clients[3].end(), "policy-violation");
+    assert_eq!(clients[3].end(), "not-authorized");
     let admin = &mut clients[0];
     assert!(run(admin, "get-disabled-users-list", &[]).contains("user3@example.test"));
     let mut back = Client::connect(&place, Tls);
