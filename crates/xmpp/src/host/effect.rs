@@ -2,6 +2,7 @@
 
 use stdx::Instant;
 
+use super::phones::{Outcome, Shown};
 use crate::c2s::Bound;
 use crate::{Bare, Element, Jid};
 
@@ -43,12 +44,28 @@ pub enum Effect {
         ticket: Ticket,
         change: Change,
     },
-    /// For a phone of the account: the body of a chat message. Said once for each, when it could not be delivered to a
-    /// session.
+    /// Words for all phones of an account, said at `at`. Answered by `handle_record`: `Done` when one has taken them,
+    /// `NotFound` when none is there or takes such, `Unavailable` when none answered.
     Text {
-        from: Jid,
+        ticket: Ticket,
+        from: Bare,
         to: Bare,
         body: Box<str>,
+        at: Instant,
+    },
+    /// From now on `handle_phone` tells of this account's phones: at once, and whenever it changes.
+    Watch {
+        user: Bare,
+    },
+    /// How the account's phones' watchers see its chat. `None`: nobody is signed in.
+    Show {
+        user: Bare,
+        shown: Option<Shown>,
+    },
+    /// The answer to `handle_heard`.
+    Heard {
+        id: u64,
+        outcome: Outcome,
     },
 }
 

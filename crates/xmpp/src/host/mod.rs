@@ -25,6 +25,7 @@ mod hints;
 mod last;
 mod muc;
 mod offline;
+pub mod phones;
 mod ping;
 mod presence;
 mod private;
@@ -71,6 +72,7 @@ pub struct Settings {
     pub services: Vec<extdisco::Service>,
     /// Who may run administrators' commands (XEP-0133).
     pub admins: Vec<Bare>,
+    pub texts_to_phones: phones::TextsToPhones,
     /// When the server began, for its uptime (XEP-0012).
     pub started: Instant,
 }
@@ -98,6 +100,8 @@ pub struct Host {
     sessions: Slab<Session>,
     by_edge: HashMap<Edge, Key>,
     users: HashMap<Bare, User>,
+    /// Whose record has just come: what waited for it is being done.
+    attended: Option<Bare>,
     pending: HashMap<Ticket, Pending>,
     last_ticket: u64,
     /// Sessions that wait to be resumed, the earliest deadline first.
@@ -114,6 +118,7 @@ pub struct Host {
     commands: commands::Commands,
     push: push::Push,
     upload: upload::Upload,
+    phones: phones::Phones,
 }
 
 impl Host {
@@ -124,6 +129,7 @@ impl Host {
             sessions: Slab::new(),
             by_edge: HashMap::new(),
             users: HashMap::new(),
+            attended: None,
             pending: HashMap::new(),
             last_ticket: 0,
             sleeping: VecDeque::new(),
@@ -139,6 +145,7 @@ impl Host {
             commands: commands::Commands::default(),
             push: push::Push::default(),
             upload: upload::Upload::default(),
+            phones: phones::Phones::default(),
         }
     }
 
@@ -200,7 +207,8 @@ impl Host {
 
     pub fn deadline(&self) -> Option<Instant> {
         let sleeping = self.sleeping.front().map(|(until, _)| *until);
-        [sleeping, self.rooms.deadline(), self.pubsub.deadline()].into_iter().flatten().min()
+        let phones = self.phones.deadline();
+        [sleeping, self.rooms.deadline(), self.pubsub.deadline(), phones].into_iter().flatten().min()
     }
 
     pub fn expire(&mut self, now: Instant, out: &mut Outbox) {
@@ -212,6 +220,7 @@ impl Host {
             }
         }
         self.expire_rooms(now, out);
+        self.expire_phones(now, out);
     }
 
     /// An unpredictable name: of a stanza, a session, a resource.

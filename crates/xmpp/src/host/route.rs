@@ -8,7 +8,7 @@ use super::feature::{Answer, At, Iq, find};
 use super::handled;
 use super::session::Session;
 use super::user::{Record, User, Waiting};
-use super::{Host, Outbox, presence};
+use super::{Host, Outbox, phones, presence};
 use crate::c2s::{BindRequest, Bound};
 use crate::stanza::{self, Condition, Kind, StanzaError};
 use crate::{Bare, Element, Jid, ns};
@@ -21,6 +21,8 @@ impl Host {
             (None, Some(tag)) => format!("{tag}~{}", &self.token()[..8]),
             (None, None) => self.token()[..16].to_owned(),
         };
+        // Contacts see the account's phones by that name.
+        let name = if name == phones::RESOURCE { format!("{name}~{}", &self.token()[..8]) } else { name };
         let Ok(jid) = request.user.with_resource(&name) else {
             let refused = Bound::Refused(Condition::BadRequest.into());
             return out.push(Effect::Bound { edge, bound: refused });
@@ -85,6 +87,8 @@ impl Host {
             _ => return self.user_unavailable(bare, out),
         };
         let Record::Loading(waiting) = std::mem::replace(&mut user.record, record) else { return };
+        // The first of them must not make the account forgotten, or it would be nobody's to the others.
+        self.attended = Some(bare.clone());
         for waiting in waiting {
             match waiting {
                 Waiting::FromSession(key, stanza) => self.session_says(now, key, *stanza, out),
@@ -92,6 +96,7 @@ impl Host {
                 Waiting::Job(job) => job(self, now, out),
             }
         }
+        self.attended = None;
         self.forget_user(bare);
     }
 
@@ -100,6 +105,7 @@ impl Host {
         let Some(user) = self.users.remove(bare) else { return };
         self.archive.forget(bare);
         self.push.forget(bare);
+        self.heard_by_nobody(bare, out);
         for key in user.sessions {
             if let Some(edge) = self.sessions.remove(key).and_then(|session| session.edge) {
                 self.by_edge.remove(&edge);
@@ -136,7 +142,9 @@ impl Host {
     /// Nobody is signed in any more, and nothing waits: it costs nothing again.
     pub(super) fn forget_user(&mut self, bare: &Bare) {
         let is_idle = |user: &User| user.sessions.is_empty() && !matches!(user.record, Record::Loading(_));
-        if self.users.get(bare).is_some_and(is_idle) && !self.is_changing(bare) && !self.is_keeping(bare) {
+        let is_wanted =
+            self.attended.as_ref() == Some(bare) || self.is_changing(bare) || self.is_keeping(bare);
+        if self.users.get(bare).is_some_and(is_idle) && !is_wanted {
             self.users.remove(bare);
             self.archive.forget(bare);
             self.push.forget(bare);
@@ -328,6 +336,7 @@ impl Host {
             }
             Some(Kind::Iq) => match self.session_of(&to) {
                 Some(key) => self.deliver(now, key, element, out),
+                None if self.phone_asked(&from, &to, &element, out) => {}
                 None => self.refuse(&element, &Condition::ServiceUnavailable.into(), out),
             },
             None => {}
@@ -362,7 +371,7 @@ impl Host {
         if able.is_empty() {
             return match kind.as_str() {
                 "error" | "headline" => {}
-                _ => self.keep_message(now, from, &bare, element, out),
+                _ => self.keep_message(now, &bare, element, out),
             };
         }
         if kind == "error" {
@@ -370,10 +379,11 @@ impl Host {
         }
         // All that are able: with carbons around, who has to guess is wrong (RFC 6121 §8.5.2.1.1 allows it).
         self.carbons_received(now, &bare, &able, &element, out);
+        self.copy_to_phone(now, from, &bare, &element, out);
         self.deliver_message(now, &bare, &able, element, out);
     }
 
-    fn deliver_message(
+    pub(super) fn deliver_message(
         &mut self,
         now: Instant,
         user: &Bare,

@@ -12,6 +12,7 @@ mod messages;
 mod muc;
 mod offline;
 mod pep;
+mod phones;
 mod presence;
 mod private;
 mod pubsub;
@@ -43,6 +44,7 @@ pub(super) fn settings() -> Settings {
         uploads: None,
         services: Vec::new(),
         admins: Vec::new(),
+        texts_to_phones: super::phones::TextsToPhones::default(),
         started: START,
     }
 }
@@ -58,8 +60,7 @@ pub(super) struct World {
     /// What went to addresses that are not ours.
     pub(super) abroad: Vec<Element>,
     pub(super) bound: HashMap<u64, Bound>,
-    /// For phones: to whom, and the words.
-    pub(super) texts: Vec<(String, String)>,
+    pub(super) phones: phones::Phones,
     /// The record writes nothing until it is told to: `World::write`.
     pub(super) is_slow: bool,
     pub(super) unwritten: std::collections::VecDeque<(Ticket, Change)>,
@@ -180,7 +181,7 @@ impl World {
             closed: Vec::new(),
             abroad: Vec::new(),
             bound: HashMap::new(),
-            texts: Vec::new(),
+            phones: phones::Phones::default(),
             is_slow: false,
             unwritten: Default::default(),
             next: 0,
@@ -225,7 +226,7 @@ impl World {
                     let done = self.record.change(change);
                     self.host.handle_record(self.now, ticket, done, &mut out);
                 }
-                Effect::Text { to, body, .. } => self.texts.push((to.to_string(), body.into())),
+                effect => self.phones.perform(&mut self.host, self.now, effect, &mut out),
             }
             todo.extend(out);
         }

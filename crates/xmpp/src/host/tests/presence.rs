@@ -474,3 +474,21 @@ proptest! {
         prop_assert_eq!(world.hear(clients[1]).len(), usize::from(may));
     }
 }
+
+#[test]
+fn a_contact_who_is_not_here_stays_a_contact() {
+    let mut world = World::new(&["alice@example.org", "bob@example.org"]);
+    let both = RosterItem { subscription: Subscription::Both, is_listed: true, ..RosterItem::default() };
+    for (user, contact) in
+        [("alice@example.org", "bob@example.org"), ("bob@example.org", "alice@example.org")]
+    {
+        let record = world.record.users.get_mut(&Bare::parse(user).unwrap()).unwrap();
+        record.roster.push((Bare::parse(contact).unwrap(), both.clone()));
+    }
+    // Her presence and her probe wait together for his record.
+    let alice = world.sign_in("alice@example.org/desk");
+    world.say(alice, "<presence/>");
+    let heard = world.hear(alice).concat();
+    assert!(!heard.contains("unsubscribed") && heard.contains("from='bob@example.org'"), "{heard}");
+    assert!(world.record.changes.is_empty());
+}
