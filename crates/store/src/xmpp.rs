@@ -91,6 +91,8 @@ pub enum XmppRead {
     Room {
         room: Box<str>,
     },
+    /// Users whose messages wait: `XmppLoaded::Users`.
+    Waiting,
     /// Of a domain, by name.
     Rooms {
         domain: Box<str>,
@@ -106,6 +108,7 @@ pub enum XmppLoaded {
     Stanzas(Vec<(u64, Instant, Box<str>)>),
     Page(ArchivePage),
     Room(Option<Box<str>>),
+    Users(Vec<Box<str>>),
 }
 
 /// One contact of a roster.

@@ -74,7 +74,7 @@ fn changed(phase: CallPhase) -> Query {
 
 fn presence(open: bool, on_the_phone: bool, documents: &[&[u8]]) -> State {
     let documents = documents.iter().map(|document| Arc::from(*document)).collect();
-    State::Presence(Presence { open, on_the_phone, documents })
+    State::Presence(Presence { open, on_the_phone, chat: None, documents })
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! column and what was expected, all of them at once. Users, numbers and routes are data and not here.
 
 mod mistake;
+mod phones;
 mod reader;
 mod reference;
 mod sections;

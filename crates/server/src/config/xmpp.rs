@@ -28,6 +28,7 @@ pub struct Xmpp {
     pub archive_keep: Duration,
     /// Empty: any.
     pub websocket_origins: Vec<Box<str>>,
+    pub texts_to_phones: xmpp::host::phones::TextsToPhones,
 }
 
 impl Xmpp {
@@ -89,6 +90,7 @@ impl Xmpp {
                 Vec::new(),
                 "Web sites whose pages may connect, as `https://chat.example.net`. Empty: any.",
             ),
+            texts_to_phones: super::phones::read_texts(&mut section),
             listen,
         };
         xmpp.check(&mut section);

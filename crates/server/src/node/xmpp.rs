@@ -46,6 +46,7 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         uploads: None,
         services: Vec::new(),
         admins: Vec::new(),
+        texts_to_phones: xmpp.texts_to_phones,
     };
     let stream = c2s::Settings {
         domains: shared.domains.clone(),

@@ -105,6 +105,9 @@ impl Shard {
         id: AskId,
         result: Result<Option<Account>, StoreUnavailable>,
     ) {
+        if let (Asker::Xmpp(ask), Answer::State(state)) = (Asker::of(id.0), &answer) {
+            return self.phone_state(now, ask, state);
+        }
         let Asker::Voice(ticket) = Asker::of(id.0) else {
             return self.parts.endpoint.handle_account(now, id, result, &mut self.scratch.effects);
         };

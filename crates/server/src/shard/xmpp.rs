@@ -61,6 +61,7 @@ impl Shard {
                     self.with_xmpp(now, |xmpp, wishes| xmpp.refused(now, id, wishes));
                 }
             }
+            Wish::Phone(wish) => self.grant_phone(now, wish),
             Wish::Derive { id, account, password } => self.derive(now, id, &account, password),
             Wish::Forget { address } => {
                 for outlet in &self.parts.outlets {

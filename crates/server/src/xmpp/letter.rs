@@ -2,7 +2,8 @@
 
 use xmpp::c2s::{BindRequest, Bound};
 use xmpp::host::Edge;
-use xmpp::{Element, Jid};
+use xmpp::host::phones::Words;
+use xmpp::{Bare, Element, Jid};
 
 /// One of a batch.
 #[derive(Debug)]
@@ -47,4 +48,10 @@ pub enum XmppLetter {
 
     /// To the host that owns `to`.
     Routed(Box<Element>),
+    /// To the host that owns `from`: a phone of his has said that.
+    Said {
+        from: Bare,
+        to: Bare,
+        words: Words,
+    },
 }

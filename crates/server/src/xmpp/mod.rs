@@ -6,6 +6,7 @@
 
 mod federation;
 mod letter;
+mod phones;
 mod record;
 pub(crate) mod sign_in;
 pub(crate) mod streams;
@@ -24,6 +25,7 @@ use xmpp::host::{self, Host};
 use xmpp::sasl::{Find, Known, Secret};
 
 pub use letter::XmppLetter;
+pub(crate) use phones::{Offering, PhoneWish, kept_of};
 pub(crate) use sign_in::make_keys;
 use streams::{Event, Streams};
 
@@ -46,15 +48,32 @@ pub(crate) struct Reload {
 #[derive(Debug)]
 pub(crate) enum Wish {
     /// Answered by `handle_account`.
-    Account { id: u64, user: Box<str>, domain: Box<str> },
+    Account {
+        id: u64,
+        user: Box<str>,
+        domain: Box<str>,
+    },
     /// Answered by `handle_loaded`.
-    Read { id: u64, read: XmppRead },
+    Read {
+        id: u64,
+        read: XmppRead,
+    },
     /// Answered by `handle_written`.
-    Write { id: u64, write: Write },
+    Write {
+        id: u64,
+        write: Write,
+    },
     /// Keys of SCRAM, made beside the shard and written. Answered by `handle_written`.
-    Derive { id: u64, account: Box<Account>, password: Secret },
+    Derive {
+        id: u64,
+        account: Box<Account>,
+        password: Secret,
+    },
     /// Caches of this account are void.
-    Forget { address: Box<str> },
+    Forget {
+        address: Box<str>,
+    },
+    Phone(PhoneWish),
 }
 
 /// What an answer is for.
@@ -108,6 +127,7 @@ pub(crate) struct Xmpp {
     wrong_passwords: Limiter<IpAddr>,
     asked: HashMap<u64, Asked>,
     last_ask: u64,
+    phones: phones::Phones,
     /// What the host asks, in order.
     todo: VecDeque<host::Effect>,
     /// Somebody is doing it.
@@ -142,6 +162,7 @@ impl Xmpp {
             wrong_passwords: Limiter::new(sip::limits::WRONG_PASSWORDS),
             asked: HashMap::new(),
             last_ask: 0,
+            phones: phones::Phones::default(),
             todo: VecDeque::new(),
             is_working: false,
             effects: Vec::new(),
@@ -161,6 +182,11 @@ impl Xmpp {
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.host.deadline()
+    }
+
+    /// Before the first turn.
+    pub(crate) fn begin(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
+        self.tell_host(now, wishes, |host, out| host.begin(out));
     }
 
     /// What clients asked since the last turn, and what is due.
@@ -253,11 +279,22 @@ impl Xmpp {
     ) {
         let Some(Asked::Record { ticket }) = self.asked.remove(&id) else { return };
         let loaded = match result {
-            Ok(Loaded::Xmpp(loaded)) => Ok(record::loaded_of(loaded)),
+            Ok(Loaded::Xmpp(loaded)) => Ok(self.own_of(record::loaded_of(loaded))),
             Ok(_) => Err(host::RecordError::NotFound),
             Err(error) => Err(record::error_of(&error)),
         };
         self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, loaded, out));
+    }
+
+    /// Of all accounts, those of this shard.
+    fn own_of(&self, loaded: host::Loaded) -> host::Loaded {
+        match loaded {
+            host::Loaded::Users(mut users) => {
+                users.retain(|user| self.owner(user.as_str()) == self.shard);
+                host::Loaded::Users(users)
+            }
+            other => other,
+        }
     }
 
     pub(crate) fn handle_written(

@@ -13,7 +13,7 @@ use super::{Asked, Wish, Xmpp, XmppLetter, federation, record};
 
 impl Xmpp {
     /// Who owns an address.
-    fn owner(&self, bare: &str) -> u16 {
+    pub(super) fn owner(&self, bare: &str) -> u16 {
         Bucket::of(bare).shard(self.shards)
     }
 
@@ -87,7 +87,7 @@ impl Xmpp {
         known.or_else(|| Some(self.owner(Jid::parse(element.attr("from")?).ok()?.bare_str())))
     }
 
-    fn send(&mut self, now: Instant, shard: u16, letter: XmppLetter, wishes: &mut Vec<Wish>) {
+    pub(super) fn send(&mut self, now: Instant, shard: u16, letter: XmppLetter, wishes: &mut Vec<Wish>) {
         if shard == self.shard {
             self.handle_letter(now, letter, wishes);
         } else if let Some(post) = self.post.get_mut(usize::from(shard)) {
@@ -121,6 +121,9 @@ impl Xmpp {
             }
             XmppLetter::Routed(element) => {
                 self.tell_host(now, wishes, |host, out| host.handle_routed(now, *element, out));
+            }
+            XmppLetter::Said { from, to, words } => {
+                self.tell_host(now, wishes, |host, out| host.handle_said(now, from, to, words, out));
             }
         }
     }
@@ -206,8 +209,7 @@ impl Xmpp {
                 let id = self.ask(Asked::Record { ticket });
                 wishes.push(Wish::Write { id, write: Write::Xmpp(record::write_of(now, change)) });
             }
-            // Phones are told nothing yet; the host has kept the message where it must.
-            Effect::Text { .. } => {}
+            effect => self.perform_for_phones(effect, wishes),
         }
     }
 
@@ -255,6 +257,8 @@ impl Xmpp {
                 }
                 XmppLetter::Stanza { element, .. } => self.refuse_busy(now, &element, wishes),
                 XmppLetter::Routed(element) => self.refuse_busy(now, &element, wishes),
+                // A copy: the message itself goes its own way.
+                XmppLetter::Said { .. } => {}
                 letter => kept.push(letter),
             }
         }

@@ -4,6 +4,7 @@
 mod agent;
 mod authenticate;
 mod branch;
+mod chat;
 mod counters;
 mod dispatch;
 mod effect;
@@ -135,6 +136,11 @@ enum Stage {
     Locating {
         own_routes: usize,
         instance: Option<Instance>,
+    },
+    /// Chat clients have the word on a MESSAGE; these phones get it, too.
+    Offering {
+        own_routes: usize,
+        bindings: Vec<router::Binding>,
     },
     /// The router's word on a REGISTER.
     Registering {

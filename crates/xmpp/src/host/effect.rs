@@ -89,6 +89,8 @@ pub enum Load {
     Slot { user: Bare, name: Box<str>, size: u64, kind: Box<str> },
     /// For all hosts of the server: each performs it (`Host::act`), and `Loaded::Acted` has the sum (`Acted::merge`).
     Act(Box<Act>),
+    /// Accounts of this host whose messages wait: `Loaded::Users`.
+    Waiting,
     /// All rooms of a service that are listed: `Loaded::Items`, whose ids are the rooms' addresses.
     Rooms { domain: Box<str> },
 }
@@ -214,6 +216,7 @@ pub enum Loaded {
     Room(Option<Box<Element>>),
     Slot(Box<Slot>),
     Acted(Acted),
+    Users(Vec<Bare>),
 }
 
 /// What administrators do to the whole server.

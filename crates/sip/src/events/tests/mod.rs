@@ -221,7 +221,7 @@ fn source(transport: Transport, remote: &str) -> Source {
 }
 
 fn presence(open: bool) -> State {
-    State::Presence(Presence { open, on_the_phone: false, documents: Vec::new() })
+    State::Presence(Presence { open, on_the_phone: false, chat: None, documents: Vec::new() })
 }
 
 fn binding(uri: &str) -> Binding {

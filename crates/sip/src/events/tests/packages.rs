@@ -59,7 +59,7 @@ fn presence_says_open_closed_or_on_the_phone() {
       </tuple>
     </presence>
     "#);
-    let talking = Presence { open: true, on_the_phone: true, documents: Vec::new() };
+    let talking = Presence { open: true, on_the_phone: true, chat: None, documents: Vec::new() };
     insta::assert_snapshot!(next(&mut world, State::Presence(talking)), @r#"
     <?xml version="1.0" encoding="UTF-8"?>
     <presence xmlns="urn:ietf:params:xml:ns:pidf"
@@ -76,7 +76,7 @@ fn presence_says_open_closed_or_on_the_phone() {
     "#);
     let document = |text: &str| Arc::from(text.as_bytes());
     let documents = vec![document("<presence>newest</presence>"), document("<presence/>")];
-    let published = State::Presence(Presence { open: true, on_the_phone: true, documents });
+    let published = State::Presence(Presence { open: true, on_the_phone: true, chat: None, documents });
     assert_eq!(next(&mut world, published), "<presence>newest</presence>");
 }
 

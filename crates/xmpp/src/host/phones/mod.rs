@@ -19,7 +19,7 @@ pub use texts::TextsToPhones;
 pub use words::{Unreadable, Words, read as read_words};
 
 use super::blocking::Blocklist;
-use super::effect::Effect;
+use super::effect::{Effect, Load, Loaded};
 use super::feature::{Feature, Level, Specification};
 use super::presence::{addressed, gone};
 use super::session::Session;
@@ -167,6 +167,23 @@ impl Host {
         }
         self.phones.watched.insert(user.clone(), Watched::default());
         out.push(Effect::Watch { user: user.clone() });
+    }
+
+    /// At the start: accounts with messages that wait, whose phones may come before their clients.
+    pub fn begin(&mut self, out: &mut Outbox) {
+        if self.settings.texts_to_phones == TextsToPhones::Never {
+            return;
+        }
+        self.load(Load::Waiting, out, |host, _, loaded, out| {
+            let Ok(Loaded::Users(users)) = loaded else { return };
+            for user in users {
+                host.watch_phone(&user, out);
+            }
+        });
+    }
+
+    pub fn is_signed_in(&self, user: &Bare) -> bool {
+        self.users.get(user).is_some_and(|user| !user.sessions.is_empty())
     }
 
     /// How it is with an account's phones, since `Effect::Watch`.

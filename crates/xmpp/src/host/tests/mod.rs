@@ -109,6 +109,9 @@ impl Record {
                 get: format!("https://up.example.org/get/{name}").into(),
                 headers: vec![("Authorization".into(), "t".into())],
             })),
+            Load::Waiting => {
+                Loaded::Users(self.messages.offline.iter().map(|(user, ..)| user.clone()).collect())
+            }
             Load::Rooms { .. } => Loaded::Items(Vec::new()),
             Load::Room { .. } => Loaded::Room(None),
         })

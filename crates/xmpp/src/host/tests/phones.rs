@@ -175,6 +175,19 @@ mod words_to_phones {
     }
 
     #[test]
+    fn what_waited_before_a_restart_goes_to_the_phone_that_comes() {
+        let mut world = world();
+        let alice = world.available("alice@example.org/desk");
+        world.chat(alice, BOB, "hello");
+        world.host = Host::new(Arc::new(settings()), [2; 32]);
+        world.phones.watched.clear();
+        world.tell(|host, _, out| host.begin(out));
+        assert_eq!(world.phones.watched, [bare(BOB)]);
+        world.phone_is(BOB, there());
+        assert_eq!((world.texts(), kept(&world)), (vec!["hello".to_owned()], 0));
+    }
+
+    #[test]
     fn who_is_in_chat_gets_it_there_unless_phones_get_all() {
         for (texts, count) in
             [(TextsToPhones::Absent, 0), (TextsToPhones::Always, 1), (TextsToPhones::Never, 0)]
