@@ -105,3 +105,127 @@ impl Endpoint {
         self.respond(now, server, 200, reply, out);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use router::{Answer, Contact, Edge, Query};
+
+    use super::*;
+    use crate::digest::Ha1s;
+    use crate::endpoint::{Account, Decision, Settings};
+    use crate::transport::{Packet, Source, Transport};
+    use crate::wire::Message;
+
+    const US: &str = "127.0.0.1:5060";
+    const NOW: Instant = Instant::from_unix_seconds(1_700_000_000);
+
+    fn message(headers: &str) -> String {
+        format!(
+            "MESSAGE sip:bob@example.test SIP/2.0\r\nVia: SIP/2.0/UDP 127.0.0.1:5071;branch=z9hG4bK-1\r\n\
+             From: <sip:alice@example.test>;tag=1\r\nTo: <sip:bob@example.test>\r\nCSeq: 1 MESSAGE\r\n\
+             {headers}Max-Forwards: 70\r\nContent-Length: 2\r\n\r\nhi"
+        )
+    }
+
+    fn binding() -> Binding {
+        Binding {
+            contact: Contact {
+                uri: "sip:bob@127.0.0.1:5072".into(),
+                q: 1_000,
+                expires: 600,
+                instance: "".into(),
+                reg_id: 0,
+                path: "".into(),
+                user_agent: "".into(),
+                received: None,
+            },
+            expires_at: NOW + std::time::Duration::from_secs(600),
+            call_id: "r".into(),
+            cseq: 1,
+        }
+    }
+
+    /// What is sent when that comes, in the first words of each message, and what chat was offered.
+    fn receive(chat: bool, headers: &str, phones: &[Binding], offered: Offered) -> (Vec<String>, usize) {
+        let mut settings = Settings::for_tests(Edge { node: 0, shard: 0 }, US.parse().unwrap());
+        settings.events.chat = chat;
+        let mut endpoint = Endpoint::new(settings, NOW);
+        let source = Source {
+            transport: Transport::Udp,
+            local: US.parse().unwrap(),
+            remote: "127.0.0.1:5071".parse().unwrap(),
+            flow: None,
+        };
+        let (mut out, mut sent, mut offers) = (Outbox::new(), Vec::new(), 0);
+        endpoint.handle_packet(NOW, Packet { bytes: Bytes::from(message(headers)), source }, &mut out);
+        while !out.is_empty() {
+            for effect in std::mem::take(&mut out) {
+                match effect {
+                    Effect::Plan { id, request } => {
+                        let local = Decision::Local { user: request.user, domain: request.host };
+                        endpoint.handle_plan(NOW, id, local, &mut out);
+                    }
+                    Effect::Account { id, .. } => {
+                        let ha1s = Ha1s { md5: [0; 16], sha256: [0; 32], sha512_256: [0; 32] };
+                        let aor = "bob@example.test".into();
+                        let account = Account { aor, ha1s, disabled: false, max_contacts: 1 };
+                        endpoint.handle_account(NOW, id, Ok(Some(account)), &mut out);
+                    }
+                    Effect::Ask { id, query } => {
+                        let answer = match query {
+                            Query::Lookup { .. } => Answer::Bindings(phones.to_vec()),
+                            Query::Offer(offer) => {
+                                assert_eq!(offer.sender.as_deref(), Some("alice@example.test"));
+                                assert_eq!(offer.has_phones, !phones.is_empty());
+                                offers += 1;
+                                Answer::Offered(offered)
+                            }
+                            Query::Keep(_) => Answer::Kept(Ok(())),
+                            other => panic!("{other:?}"),
+                        };
+                        endpoint.handle_answer(NOW, id, answer, &mut out);
+                    }
+                    Effect::Transmit(transmit) => {
+                        let message = Message::parse(transmit.bytes).unwrap();
+                        let line = String::from_utf8_lossy(message.start_line()).into_owned();
+                        sent.push(line.split(' ').take(2).collect::<Vec<_>>().join(" "));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        (sent, offers)
+    }
+
+    #[test]
+    fn a_message_is_offered_to_chat_and_forked_to_phones() {
+        const FORKED: &str = "MESSAGE sip:bob@127.0.0.1:5072";
+        let call = "Call-ID: c\r\n";
+        for (offered, alone, with_phone) in [
+            (Offered::Delivered, "SIP/2.0 200", &["SIP/2.0 200", FORKED][..]),
+            (Offered::Kept, "SIP/2.0 202", &[FORKED]),
+            (Offered::Nobody, "SIP/2.0 202", &[FORKED]),
+            (Offered::Unsupported, "SIP/2.0 415", &[FORKED]),
+            (Offered::Busy, "SIP/2.0 503", &[FORKED]),
+            (Offered::Refused, "SIP/2.0 480", &["SIP/2.0 480"]),
+        ] {
+            assert_eq!(receive(true, call, &[], offered), (vec![alone.to_owned()], 1), "{offered:?}");
+            let (sent, offers) = receive(true, call, &[binding()], offered);
+            assert_eq!(
+                (&sent[..], offers),
+                (&with_phone.iter().map(ToString::to_string).collect::<Vec<_>>()[..], 1)
+            );
+        }
+    }
+
+    #[test]
+    fn chat_is_not_asked_where_there_is_none_nor_for_its_own_words() {
+        assert_eq!(
+            receive(false, "Call-ID: c\r\n", &[], Offered::Delivered),
+            (vec!["SIP/2.0 202".into()], 0)
+        );
+        let of_chat = "Call-ID: c@chat\r\n";
+        assert_eq!(receive(true, of_chat, &[], Offered::Delivered), (vec!["SIP/2.0 202".into()], 0));
+    }
+}

@@ -3,4 +3,5 @@
 mod bounds;
 mod chat;
 mod client;
+mod phones;
 mod sign_in;

@@ -157,6 +157,7 @@ impl World {
                     text.push_str(&request_text(&request, &onward));
                     self.sent.push((id, request));
                 }
+                EventEffect::Texted { id, texted } => writeln!(text, "text {id}: {texted:?}").unwrap(),
             }
         }
         text
