@@ -35,10 +35,27 @@ impl Baresip {
     }
 
     fn registering(user: &str, password: &str, proxy: u16, more: &str) -> Baresip {
-        let account = format!(
-            "<sip:{user}@{DOMAIN}>;auth_user={user};auth_pass={password};outbound=\"sip:127.0.0.1:{proxy}\";regint=60{more}\n"
-        );
-        Baresip::start_with(user, &account, |_| ECHO.to_owned())
+        Baresip::start_with(user, &account(user, password, proxy, more), |_| ECHO.to_owned())
+    }
+
+    /// The same phone, which writes texts to one other account.
+    pub fn writing(user: &str, password: &str, proxy: u16, to: &str) -> Baresip {
+        let account = account(user, password, proxy, "");
+        let sound = format!("{ECHO}module_app contact.so\n");
+        let contact = format!("\"{to}\" <sip:{to}@{DOMAIN}>\n");
+        Baresip::start_knowing(user, &account, &contact, |_| sound.clone())
+    }
+
+    /// To whom it was made to write to.
+    pub fn write_text(&mut self, words: &str) {
+        self.command("message", words);
+    }
+
+    /// Waits for a text from that account.
+    pub fn wait_for_text(&self, from: &str, words: &str) {
+        let line = format!("sip:{from}@{DOMAIN}: \"{words}\"");
+        let is_there = || self.peer.lines().iter().any(|known| known.contains(&line));
+        wait_until("baresip to show the text", PATIENCE, is_there, || self.peer.tail());
     }
 
     /// Starts a phone that does not register, offers one codec (`PCMU/8000/1`), says what is in a WAV file of that codec's
@@ -59,10 +76,14 @@ impl Baresip {
     }
 
     fn start_with(user: &str, account: &str, sound: impl Fn(&Path) -> String) -> Baresip {
+        Baresip::start_knowing(user, account, "", sound)
+    }
+
+    fn start_knowing(user: &str, account: &str, contacts: &str, sound: impl Fn(&Path) -> String) -> Baresip {
         let folder = TempDir::new().expect("a temporary folder");
         let control = free_port();
         write(&folder, "config", &(config(control) + &sound(folder.path())));
-        write(&folder, "contacts", "");
+        write(&folder, "contacts", contacts);
         write(&folder, "accounts", account);
         let arguments = ["-f".to_owned(), folder.path().display().to_string()];
         let peer = Peer::start(user, "baresip", &arguments, folder.path());
@@ -139,6 +160,12 @@ fn take_netstring(received: &mut Vec<u8>) -> Option<Vec<u8>> {
     let message = received[colon + 1..end].to_vec();
     received.drain(..=end);
     Some(message)
+}
+
+fn account(user: &str, password: &str, proxy: u16, more: &str) -> String {
+    format!(
+        "<sip:{user}@{DOMAIN}>;auth_user={user};auth_pass={password};outbound=\"sip:127.0.0.1:{proxy}\";regint=60{more}\n"
+    )
 }
 
 /// It hears what it says.

@@ -8,7 +8,16 @@ use crate::peer::python;
 
 /// Runs `slixmpp/chat.py` with two accounts by way of `tcp` or `tls`; panics unless it succeeds.
 pub fn chat_with_slixmpp(way: &str, port: u16, certificate: &Path, users: [&str; 2], password: &str) {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("slixmpp/chat.py");
+    run("chat.py", way, port, certificate, users, password);
+}
+
+/// Runs `slixmpp/phone.py`: the first account chats with the second's phone.
+pub fn text_with_slixmpp(way: &str, port: u16, certificate: &Path, users: [&str; 2], password: &str) {
+    run("phone.py", way, port, certificate, users, password);
+}
+
+fn run(script: &str, way: &str, port: u16, certificate: &Path, users: [&str; 2], password: &str) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("slixmpp").join(script);
     let output = Command::new(python("slixmpp"))
         .arg(script)
         .args([way, &port.to_string()])
