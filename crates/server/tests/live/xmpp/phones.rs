@@ -69,6 +69,11 @@ fn hears_no_words(client: &mut Client) -> bool {
 /// Each sees the other's presence.
 fn befriend(place: &Place, one: &str, two: &str) {
     let mut clients = [one, two].map(|user| chatter(place, user, "once"));
+    for client in &mut clients {
+        // Who asks for the roster is told of subscriptions.
+        client.say("<iq xmlns='jabber:client' type='get' id='r'><query xmlns='jabber:iq:roster'/></iq>");
+        until(client, |stanza| stanza.attr("id") == Some("r"));
+    }
     for (from, to, user, contact) in [(0, 1, one, two), (1, 0, two, one)] {
         clients[from]
             .say(&format!("<presence xmlns='jabber:client' type='subscribe' to='{contact}@example.test'/>"));
@@ -357,7 +362,8 @@ fn nobody_speaks_as_somebody_else() {
     ask.from = "<sip:alice@example.test>;tag=x".into();
     ask.more = "Content-Type: text/plain\r\n".into();
     ask.body = "I am Alice";
-    assert_eq!(eve.request(ask).status(), 403);
+    assert_eq!(eve.request(ask).status(), 407, "her password is not Alice's");
+    assert!(hears_no_words(&mut bob));
     // A stranger is shown as one.
     let mut ask = eve.ask("MESSAGE", "sip:bob@example.test");
     ask.from = "<sip:boss@bank.test>;tag=y".into();
