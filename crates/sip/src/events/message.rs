@@ -72,9 +72,8 @@ impl Notifier {
     ) {
         // Left alone, the router offers it again with the next REGISTER.
         if self.has_room(bindings) {
-            let call_id = self.rng.token(limits::TAG_CHARS);
             let what = What::Kept { aor: message.aor.clone(), message: message.id };
-            self.send_to_all(bindings, message, what, &call_id, out);
+            self.send_to_all(bindings, message, what, "", out);
         }
     }
 
@@ -83,8 +82,7 @@ impl Notifier {
         if !self.has_room(bindings) {
             return out.push(EventEffect::Texted { id, texted: Texted::Failed });
         }
-        let call_id = self.rng.token(limits::TAG_CHARS) + OF_CHAT;
-        self.send_to_all(bindings, words, What::Text { id }, &call_id, out);
+        self.send_to_all(bindings, words, What::Text { id }, OF_CHAT, out);
     }
 
     fn has_room(&self, bindings: &[Binding]) -> bool {
@@ -96,15 +94,16 @@ impl Notifier {
         bindings: &[Binding],
         message: &KeptMessage,
         what: What,
-        call_id: &str,
+        call_id_ends: &str,
         out: &mut Vec<EventEffect>,
     ) {
         let bindings = &bindings[..bindings.len().min(limits::DELIVERY_CONTACTS)];
         let delivery = self.next_id();
-        let tag = self.rng.token(limits::TAG_CHARS);
+        let [tag, call_id] = [(); 2].map(|()| self.rng.token(limits::TAG_CHARS));
+        let call_id = call_id + call_id_ends;
         for binding in bindings {
             let id = RequestId(self.next_id());
-            let (bytes, onward) = message_request(binding, message, &tag, call_id);
+            let (bytes, onward) = message_request(binding, message, &tag, &call_id);
             self.requests.insert(id.0, Outgoing::Message { delivery });
             out.push(EventEffect::Request { id, bytes, onward });
         }
