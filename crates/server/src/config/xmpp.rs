@@ -85,11 +85,7 @@ impl Xmpp {
                 HOUR..=36_600 * DAY,
                 "Messages older than this are deleted from the archives.",
             ),
-            websocket_origins: section.list(
-                "websocket_origins",
-                Vec::new(),
-                "Web sites whose pages may connect, as `https://chat.example.net`. Empty: any.",
-            ),
+            websocket_origins: read_origins(&mut section),
             texts_to_phones: super::phones::read_texts(&mut section),
             listen,
         };
@@ -119,4 +115,12 @@ fn read_max_stanza(section: &mut Section<'_, '_>) -> usize {
         "Longest stanza of a client. The stream of one that sends a longer one ends.",
     );
     size.0
+}
+
+fn read_origins(section: &mut Section<'_, '_>) -> Vec<Box<str>> {
+    section.list(
+        "websocket_origins",
+        Vec::new(),
+        "Web sites whose pages may connect, as `https://chat.example.net`. Empty: any.",
+    )
 }

@@ -98,7 +98,7 @@ impl Host {
             self.phones.texts.sending.remove(&user);
             return;
         }
-        let Some(body) = text.parts.pop_front() else { return self.text_taken(now, user, text.id, out) };
+        let Some(body) = text.parts.pop_front() else { return self.text_taken(&user, text.id, out) };
         let (from, at) = (text.from.clone(), text.at);
         self.say_to_phone((from, user.clone(), body, at), out, move |host, now, done, out| match done {
             Ok(_) => host.send_text(now, user, text, out),
@@ -108,9 +108,9 @@ impl Host {
         });
     }
 
-    fn text_taken(&mut self, _now: Instant, user: Bare, id: u64, out: &mut Outbox) {
+    fn text_taken(&mut self, user: &Bare, id: u64, out: &mut Outbox) {
         let of = user.clone();
-        self.offline_forget(&user, vec![id], out, move |host, now, done, out| {
+        self.offline_forget(user, vec![id], out, move |host, now, done, out| {
             host.phones.texts.sending.remove(&of);
             match host.able(&of).first().copied() {
                 _ if done.is_err() => host.pause(now, &of),
