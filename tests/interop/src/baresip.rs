@@ -51,11 +51,15 @@ impl Baresip {
         self.command("message", words);
     }
 
-    /// Waits for a text from that account.
+    /// Waits until it has got a text from that account.
     pub fn wait_for_text(&self, from: &str, words: &str) {
-        let line = format!("sip:{from}@{DOMAIN}: \"{words}\"");
-        let is_there = || self.peer.lines().iter().any(|known| known.contains(&line));
-        wait_until("baresip to show the text", PATIENCE, is_there, || self.peer.tail());
+        let sender = format!("From: <sip:{from}@{DOMAIN}>");
+        let is_there = || {
+            let lines = self.peer.lines();
+            let from = lines.iter().position(|line| line.starts_with(&sender));
+            from.is_some_and(|at| lines[at..].iter().any(|line| line.contains(words)))
+        };
+        wait_until("baresip to get the text", PATIENCE, is_there, || self.peer.tail());
     }
 
     /// Starts a phone that does not register, offers one codec (`PCMU/8000/1`), says what is in a WAV file of that codec's
@@ -85,7 +89,10 @@ impl Baresip {
         write(&folder, "config", &(config(control) + &sound(folder.path())));
         write(&folder, "contacts", contacts);
         write(&folder, "accounts", account);
-        let arguments = ["-f".to_owned(), folder.path().display().to_string()];
+        // With its trace of messages: a text is shown on a screen, which it has not.
+        let place = folder.path().display().to_string();
+        let mut arguments = vec!["-f".to_owned(), place];
+        arguments.extend((!contacts.is_empty()).then(|| "-s".to_owned()));
         let peer = Peer::start(user, "baresip", &arguments, folder.path());
         let mut stream = None;
         let connects = || {

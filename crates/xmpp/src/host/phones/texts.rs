@@ -87,12 +87,12 @@ impl Host {
             Some(Text { id, from, at, parts: parts_of(&message)? })
         });
         match text {
-            Some(text) => self.send_text(now, user.clone(), text, out),
+            Some(text) => self.send_text(user.clone(), text, out),
             None => drop(self.phones.texts.sending.remove(user)),
         }
     }
 
-    fn send_text(&mut self, now: Instant, user: Bare, mut text: Text, out: &mut Outbox) {
+    fn send_text(&mut self, user: Bare, mut text: Text, out: &mut Outbox) {
         // A session has come: it gets what waits, this one with it.
         if !self.able(&user).is_empty() {
             self.phones.texts.sending.remove(&user);
@@ -101,7 +101,7 @@ impl Host {
         let Some(body) = text.parts.pop_front() else { return self.text_taken(&user, text.id, out) };
         let (from, at) = (text.from.clone(), text.at);
         self.say_to_phone((from, user.clone(), body, at), out, move |host, now, done, out| match done {
-            Ok(_) => host.send_text(now, user, text, out),
+            Ok(_) => host.send_text(user, text, out),
             // No phone is there, or it will never take it: the next that comes is asked again.
             Err(RecordError::NotFound) => drop(host.phones.texts.sending.remove(&user)),
             Err(RecordError::Unavailable) => host.pause(now, &user),

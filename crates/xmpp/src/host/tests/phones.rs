@@ -8,7 +8,7 @@ use super::*;
 
 /// The phones of all accounts, and those who watch them.
 #[derive(Default)]
-pub(super) struct Phones {
+pub(in crate::host) struct Phones {
     state: HashMap<Bare, Phone>,
     watched: Vec<Bare>,
     /// From, to, words.
