@@ -357,6 +357,9 @@ impl Host {
                 self.carbons_received(now, &bare, &[key], &element, out);
                 return self.deliver_message(now, &bare, &[key], element, out);
             }
+            if self.is_for_phone(to, &element) {
+                return self.say_on_phone(now, &bare, element, out);
+            }
             if matches!(kind.as_str(), "groupchat" | "headline" | "error") {
                 if kind == "groupchat" {
                     self.refuse(&element, &Condition::ServiceUnavailable.into(), out);
@@ -367,20 +370,32 @@ impl Host {
         if kind == "groupchat" {
             return self.refuse(&element, &Condition::ServiceUnavailable.into(), out);
         }
-        let able = self.able(&bare);
+        self.message_to_account(now, &bare, element, out);
+    }
+
+    /// RFC 6121 §8.5.2.
+    pub(super) fn message_to_account(
+        &mut self,
+        now: Instant,
+        bare: &Bare,
+        element: Element,
+        out: &mut Outbox,
+    ) {
+        let kind = element.attr("type").unwrap_or("normal");
+        let able = self.able(bare);
         if able.is_empty() {
-            return match kind.as_str() {
+            return match kind {
                 "error" | "headline" => {}
-                _ => self.keep_message(now, &bare, element, out),
+                _ => self.keep_message(now, bare, element, out),
             };
         }
         if kind == "error" {
             return;
         }
         // All that are able: with carbons around, who has to guess is wrong (RFC 6121 §8.5.2.1.1 allows it).
-        self.carbons_received(now, &bare, &able, &element, out);
-        self.copy_to_phone(now, from, &bare, &element, out);
-        self.deliver_message(now, &bare, &able, element, out);
+        self.carbons_received(now, bare, &able, &element, out);
+        self.copy_to_phone(now, bare, &element, out);
+        self.deliver_message(now, bare, &able, element, out);
     }
 
     pub(super) fn deliver_message(

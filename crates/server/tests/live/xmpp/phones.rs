@@ -373,3 +373,26 @@ fn nobody_speaks_as_somebody_else() {
     assert_eq!(hear_words(&mut bob), ("example.test".into(), "sip:boss@bank.test: pay".into()));
     node.stop();
 }
+
+/// A phone that says it is at the server itself, with nobody to prove who he is.
+#[test]
+fn a_text_never_comes_back() {
+    let more = "authenticate_calls = false";
+    let place = Place::new(more).with_accounts(&["alice", "bob"]).with_xmpp("texts_to_phones = \"always\"");
+    let mut node = place.start();
+    let mut bob = place.udp("bob");
+    let contact = format!("sip:bob@{}", bob.server);
+    let ask = bob.registration(&format!("Contact: <{contact}>\r\nExpires: 600\r\n"));
+    assert_eq!(bob.request(ask).status(), 200);
+    let mut chat = chatter(&place, "bob", "desk");
+    phone_of(&mut chat, "bob");
+    let mut alice = chatter(&place, "alice", "desk");
+    for body in ["one", "two"] {
+        alice.message("bob@example.test", body);
+        assert_eq!(hear_words(&mut chat).1, body, "once each");
+    }
+    assert_eq!(text_to(&mut place.udp("alice"), "bob", "three"), 200);
+    assert_eq!(hear_words(&mut chat).1, "three");
+    assert!(hears_no_words(&mut chat));
+    node.stop();
+}

@@ -8,7 +8,9 @@ use std::collections::{HashSet, VecDeque};
 use stdx::Instant;
 
 use super::super::effect::{Effect, Load, Loaded, RecordError, Ticket};
+use super::super::handled::Hold;
 use super::super::{Host, Outbox, hints};
+use super::RESOURCE;
 use crate::{Bare, Element, Jid, limits, ns};
 
 /// Which words phones get.
@@ -133,11 +135,11 @@ impl Host {
     pub(in super::super) fn copy_to_phone(
         &mut self,
         now: Instant,
-        from: &Jid,
         user: &Bare,
         message: &Element,
         out: &mut Outbox,
     ) {
+        let Ok(Some(from)) = crate::stanza::from(message) else { return };
         let is_wanted = self.settings.texts_to_phones == TextsToPhones::Always && self.has_phone(user);
         if !is_wanted || from.bare() == *user || self.phones.texts.copies >= limits::TEXT_COPIES {
             return;
@@ -150,6 +152,48 @@ impl Host {
                 host.phones.texts.copies -= 1;
             });
         }
+    }
+
+    /// Whoever names the phone means it, whatever sessions are there.
+    pub(in super::super) fn is_for_phone(&self, to: &Jid, message: &Element) -> bool {
+        to.resource() == Some(RESOURCE)
+            && self.settings.texts_to_phones != TextsToPhones::Never
+            && self.has_phone(&to.bare())
+            && parts_of(message).is_some()
+    }
+
+    /// When the phone does not take it, it is for the account after all. Until then it is not handled.
+    pub(in super::super) fn say_on_phone(
+        &mut self,
+        now: Instant,
+        user: &Bare,
+        message: Element,
+        out: &mut Outbox,
+    ) {
+        let parts = parts_of(&message).unwrap_or_default();
+        let hold = self.hold();
+        self.say_parts(now, user.clone(), (parts, message, hold), out);
+    }
+
+    fn say_parts(
+        &mut self,
+        now: Instant,
+        user: Bare,
+        (mut parts, message, hold): (VecDeque<Box<str>>, Element, Hold),
+        out: &mut Outbox,
+    ) {
+        let (Some(body), Ok(Some(from))) = (parts.pop_front(), crate::stanza::from(&message)) else {
+            return self.release(hold, out);
+        };
+        self.say_to_phone((from, user.clone(), body, now), out, move |host, now, done, out| {
+            if done.is_ok() {
+                return host.say_parts(now, user, (parts, message, hold), out);
+            }
+            host.with_record(now, &user.clone(), out, move |host, now, out| {
+                host.message_to_account(now, &user, message, out);
+                host.release(hold, out);
+            });
+        });
     }
 
     fn say_to_phone(

@@ -209,6 +209,49 @@ mod words_to_phones {
     }
 
     #[test]
+    fn who_writes_to_the_phone_itself_reaches_it_or_the_account() {
+        let mut world = world();
+        world.phone_is(BOB, there());
+        let alice = world.available("alice@example.org/desk");
+        let bob = world.available("bob@example.org/desk");
+        world.hear(bob);
+        world.chat(alice, "bob@example.org/sip-phone", "ring");
+        assert_eq!((world.texts(), kept(&world)), (vec!["ring".to_owned()], 0));
+        assert!(world.hear(bob).is_empty(), "he is meant on his phone");
+        world.phones.refusal = Some(RecordError::Unavailable);
+        world.chat(alice, "bob@example.org/sip-phone", "again");
+        assert_eq!(world.texts(), ["again"]);
+        assert!(world.hear(bob).concat().contains("again"));
+        world.lose(bob);
+        world.phones.is_slow = true;
+        world.say(alice, "<enable xmlns='urn:xmpp:sm:3'/>");
+        world.hear(alice);
+        world.chat(alice, "bob@example.org/sip-phone", "slow");
+        world.say(alice, "<r xmlns='urn:xmpp:sm:3'/>");
+        assert!(world.hear(alice).concat().contains("h='0'"), "nobody has it yet");
+        world.phone_answers(Err(RecordError::NotFound));
+        world.say(alice, "<r xmlns='urn:xmpp:sm:3'/>");
+        assert!(world.hear(alice).concat().contains("h='1'"));
+        assert_eq!(kept(&world), 1);
+    }
+
+    #[test]
+    fn copies_for_phones_that_do_not_answer_have_a_bound() {
+        let mut world = world_with(TextsToPhones::Always);
+        world.phones.is_slow = true;
+        world.phone_is(BOB, there());
+        let alice = world.available("alice@example.org/desk");
+        world.available("bob@example.org/desk");
+        for _ in 0..crate::limits::TEXT_COPIES + 5 {
+            world.chat(alice, BOB, "hello");
+        }
+        assert_eq!(world.texts().len(), crate::limits::TEXT_COPIES);
+        world.phone_answers(Err(RecordError::Unavailable));
+        world.chat(alice, BOB, "hello");
+        assert_eq!((world.texts().len(), kept(&world)), (1, 0), "and nothing of them is tried again");
+    }
+
+    #[test]
     fn a_phone_that_does_not_answer_is_tried_again() {
         let mut world = world();
         world.phone_is(BOB, there());
