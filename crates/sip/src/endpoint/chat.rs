@@ -42,9 +42,26 @@ impl Endpoint {
             let sender = self.sender_of(key);
             offer_query(now, &context.request, aor, sender.as_deref(), !bindings.is_empty())
         });
+        let query = query.filter(|_| self.is_offered_first(now, key));
         let Some(query) = query else { return self.ring_bindings(now, key, own_routes, bindings, out) };
         self.set_stage(key, Stage::Offering { own_routes, bindings });
         out.push(Effect::Ask { id: Self::ask_id(key), query });
+    }
+
+    /// A phone may say that it is where we are, and a MESSAGE come back for the same account: chat has it already. All that
+    /// carries one Call-ID comes to this shard.
+    fn is_offered_first(&mut self, now: Instant, key: Key) -> bool {
+        let Some(context) = self.contexts.get(key) else { return false };
+        let (request, aor) = (&context.request, context.callee.as_deref().unwrap_or_default());
+        let call_id = request.call_id().unwrap_or_default();
+        let number = request.cseq().map_or(0, |(number, _)| number);
+        let parts = [aor.as_bytes(), call_id, &number.to_be_bytes()];
+        let message = self.keys.call.hash_parts(&parts);
+        if self.offered.get_at(now, &message).is_some() {
+            return false;
+        }
+        self.offered.insert_until(now + crate::limits::OFFERED_FOR, message, ());
+        true
     }
 
     /// Who has proved to have sent it, or need not prove it.

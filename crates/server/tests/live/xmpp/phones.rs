@@ -91,6 +91,12 @@ fn phone_of(client: &mut Client, user: &str) -> Element {
     until(client, |stanza| stanza.name() == "presence" && stanza.attr("from") == Some(&*jid))
 }
 
+/// Passes over what was said before: who comes while a phone does may be told twice.
+#[track_caller]
+fn sees_gone(client: &mut Client, user: &str) {
+    while phone_of(client, user).attr("type") != Some("unavailable") {}
+}
+
 fn unregister(phone: &mut Phone) {
     let ask = phone.registration("Contact: *\r\nExpires: 0\r\n");
     assert_eq!(phone.request(ask).status(), 200);
@@ -255,7 +261,7 @@ fn a_phone_that_is_gone_is_seen_to_be_and_is_no_phantom_after_a_restart() {
     let mut alice = chatter(&place, "alice", "desk");
     assert_eq!(phone_of(&mut alice, "bob").attr("type"), None);
     unregister(&mut bob);
-    assert_eq!(phone_of(&mut alice, "bob").attr("type"), Some("unavailable"));
+    sees_gone(&mut alice, "bob");
     bob.register();
     assert_eq!(phone_of(&mut alice, "bob").attr("type"), None);
     drop(alice);
@@ -264,7 +270,7 @@ fn a_phone_that_is_gone_is_seen_to_be_and_is_no_phantom_after_a_restart() {
     let mut alice = chatter(&place, "alice", "desk");
     assert_eq!(phone_of(&mut alice, "bob").attr("type"), None, "its registration is in the record");
     unregister(&mut bob);
-    assert_eq!(phone_of(&mut alice, "bob").attr("type"), Some("unavailable"));
+    sees_gone(&mut alice, "bob");
     node.stop();
 }
 
