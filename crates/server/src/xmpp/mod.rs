@@ -113,6 +113,10 @@ pub struct XmppCounts {
     pub sign_in_failures: u64,
     pub stanzas_in: u64,
     pub stanzas_out: u64,
+    /// Of phones, for accounts.
+    pub texts_in: u64,
+    /// For phones; those that one has taken.
+    pub texts_out: u64,
     pub overflows: u64,
     pub timeouts: u64,
     pub faults: u64,
@@ -343,6 +347,8 @@ impl Xmpp {
             sign_in_failures: self.sign_in_failures,
             stanzas_in: streams.stanzas_in,
             stanzas_out: self.stanzas_out,
+            texts_in: self.phones.texts_in,
+            texts_out: self.phones.texts_out,
             overflows: streams.overflows,
             timeouts: streams.timeouts,
             faults: streams.faults,

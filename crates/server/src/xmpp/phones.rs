@@ -49,6 +49,8 @@ pub(crate) enum Offering {
 pub(super) struct Phones {
     watched: HashMap<u64, Bare>,
     offering: HashMap<u64, Offering>,
+    pub(super) texts_in: u64,
+    pub(super) texts_out: u64,
 }
 
 impl Xmpp {
@@ -84,6 +86,7 @@ impl Xmpp {
             }
             None => Speaker::Stranger(message.from.clone()),
         };
+        self.phones.texts_in += 1;
         self.last_ask += 1;
         Ok(Heard { id: self.last_ask, from, to, words, has_phones: offer.has_phones })
     }
@@ -119,6 +122,7 @@ impl Xmpp {
         texted: Option<Texted>,
         wishes: &mut Vec<Wish>,
     ) {
+        self.phones.texts_out += u64::from(texted == Some(Texted::Taken));
         let done = match texted {
             Some(Texted::Taken) => Ok(Loaded::Done),
             Some(Texted::Failed) => Err(RecordError::Unavailable),
