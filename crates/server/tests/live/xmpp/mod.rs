@@ -2,6 +2,6 @@
 
 mod bounds;
 mod chat;
-mod client;
+pub(crate) mod client;
 mod phones;
 mod sign_in;
