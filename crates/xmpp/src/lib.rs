@@ -1,6 +1,7 @@
 //! XMPP: XML streams, addresses, stanzas. Bytes and time in, effects out; no clock, no socket, no thread.
 
 pub mod c2s;
+pub mod compliance;
 pub mod host;
 pub mod jid;
 pub mod limits;

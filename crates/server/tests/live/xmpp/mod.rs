@@ -4,4 +4,5 @@ mod bounds;
 mod chat;
 pub(crate) mod client;
 mod phones;
+mod services;
 mod sign_in;

@@ -55,7 +55,12 @@ const MARK: &str = "heard.";
 impl Host {
     /// Answered by `Effect::Heard`, once what is to be written is on disk.
     pub fn handle_heard(&mut self, now: Instant, heard: Heard, out: &mut Outbox) {
-        if self.phones.heard.0.len() >= limits::HEARD {
+        let waits = self.users.get(&heard.to).map_or(0, |user| match &user.record {
+            Record::Loading(waiting) => waiting.len(),
+            Record::Ready(_) | Record::Nobody => 0,
+        });
+        // What would not be done would not be answered either.
+        if self.phones.heard.0.len() >= limits::HEARD || waits >= limits::USER_WAITING {
             return out.push(Effect::Heard { id: heard.id, outcome: Outcome::Busy });
         }
         self.phones.heard.0.insert(heard.id, (heard.to.clone(), Outcome::Busy));
