@@ -260,3 +260,7 @@ pub const HEARD: usize = 16_384;
 
 /// Characters of a stranger's address before his words. Beyond: they are cut off.
 pub const STRANGER: usize = 100;
+/// Accounts that one command changes. Beyond: `policy-violation`. Each is a write of its own.
+pub const ACCOUNTS_AT_ONCE: usize = 100;
+/// Bytes of what a client says of itself, each part (XEP-0388 §2.3.1). Longer: as if it had not said it. A UUID has 36.
+pub const USER_AGENT: usize = 128;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sip::transport::Transport;
 
+use super::operating::Operating;
 use super::reader::{Reader, Section};
 use super::value::{Size, Value};
 use crate::net::Listener;
@@ -31,6 +32,7 @@ pub struct Xmpp {
     /// Empty: any.
     pub websocket_origins: Vec<Box<str>>,
     pub texts_to_phones: xmpp::host::phones::TextsToPhones,
+    pub operating: Operating,
 }
 
 impl Xmpp {
@@ -87,6 +89,7 @@ impl Xmpp {
             ),
             websocket_origins: read_origins(&mut section),
             texts_to_phones: super::phones::read_texts(&mut section),
+            operating: Operating::read(&mut section),
             listen,
         };
         xmpp.check(&mut section);
@@ -122,14 +125,6 @@ fn read_max_stanza(section: &mut Section<'_, '_>) -> usize {
     size.0
 }
 
-fn read_origins(section: &mut Section<'_, '_>) -> Vec<Box<str>> {
-    section.list(
-        "websocket_origins",
-        Vec::new(),
-        "Web sites whose pages may connect, as `https://chat.example.net`. Empty: any.",
-    )
-}
-
 /// Names of rooms' and nodes' services.
 fn read_services(section: &mut Section<'_, '_>) -> (Box<str>, Box<str>) {
     let rooms = section.key(
@@ -143,4 +138,12 @@ fn read_services(section: &mut Section<'_, '_>) -> (Box<str>, Box<str>) {
         "Nodes of XEP-0060 that are nobody's own are at this name before the domain: `pubsub.example.net`.",
     );
     (rooms, pubsub)
+}
+
+fn read_origins(section: &mut Section<'_, '_>) -> Vec<Box<str>> {
+    section.list(
+        "websocket_origins",
+        Vec::new(),
+        "Web sites whose pages may connect, as `https://chat.example.net`. Empty: any.",
+    )
 }

@@ -3,6 +3,11 @@
 mod bounds;
 mod chat;
 pub(crate) mod client;
+mod fast;
+mod invitations;
+mod limits;
+mod operate;
 mod phones;
+mod registration;
 mod services;
 mod sign_in;

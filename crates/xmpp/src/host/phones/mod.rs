@@ -242,8 +242,8 @@ impl Host {
             return;
         }
         let sessions = self.available(user).filter_map(|(key, priority)| {
-            let presence = self.sessions.get(key)?.presence.as_deref()?;
-            Some((priority, Show::of(presence), presence))
+            let presence = self.sessions.get(key)?.presence.as_ref()?.unpack()?;
+            Some((priority, Show::of(&presence), presence))
         });
         let shown =
             sessions.max_by_key(|(priority, show, _)| (*priority, *show)).map(|(_, show, presence)| {

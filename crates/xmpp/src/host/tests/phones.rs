@@ -613,6 +613,8 @@ mod presence {
             is_anonymous: false,
             resource: Some("sip-phone".into()),
             tag: None,
+            agent: None,
+            is_bind2: false,
             inline: Vec::new(),
         };
         world.tell(|host, now, out| host.handle_bind(now, edge(number), &request, out));

@@ -484,19 +484,27 @@ proptest! {
 }
 
 #[test]
-fn a_contact_who_is_not_here_stays_a_contact() {
-    let mut world = World::new(&["alice@example.org", "bob@example.org"]);
-    let both = RosterItem { subscription: Subscription::Both, is_listed: true, ..RosterItem::default() };
-    for (user, contact) in
-        [("alice@example.org", "bob@example.org"), ("bob@example.org", "alice@example.org")]
-    {
-        let record = world.record.users.get_mut(&Bare::parse(user).unwrap()).unwrap();
-        record.roster.push((Bare::parse(contact).unwrap(), both.clone()));
-    }
-    // Her presence and her probe wait together for his record.
-    let alice = world.sign_in("alice@example.org/desk");
-    world.say(alice, "<presence/>");
-    let heard = world.hear(alice).concat();
-    assert!(!heard.contains("unsubscribed") && heard.contains("from='bob@example.org'"), "{heard}");
-    assert!(world.record.changes.is_empty());
+fn all_that_waited_for_somebody_who_is_away_finds_him() {
+    let mut world = World::new(&["alice@example.org"]);
+    let contact = Bare::parse("bob@elsewhere.org").unwrap();
+    let item = super::effect::RosterItem {
+        subscription: super::effect::Subscription::Both,
+        is_listed: true,
+        ..Default::default()
+    };
+    world.record.users.get_mut(&Bare::parse("alice@example.org").unwrap()).unwrap().roster =
+        vec![(contact, item)];
+    let stanza = |kind: Option<&str>| {
+        Element::new("presence", ns::CLIENT)
+            .with("from", "bob@elsewhere.org/x")
+            .with("to", "alice@example.org")
+            .with_opt("type", kind)
+    };
+    // Both come before her record is read.
+    world.tell(|host, now, out| {
+        host.handle_routed(now, stanza(None), out);
+        host.handle_routed(now, stanza(Some("probe")), out);
+    });
+    let sent = world.sent_abroad().join("");
+    assert!(sent.contains("type='unavailable'") && !sent.contains("unsubscribed"), "{sent}");
 }
