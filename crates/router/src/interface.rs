@@ -55,6 +55,14 @@ pub enum Query {
     },
     /// Keep a message until the address registers. Answered with `Answer::Kept` once it is in the record.
     Keep(Box<KeptMessage>),
+    /// A message for an address: its chat clients get it, and when it has no phones either it may be kept. Answered with
+    /// `Answer::Offered`. A router has no chat clients; who has takes the question before it gets there.
+    Offer(Box<Offer>),
+    /// How the chat clients of this address are; `None`: none is there. Not answered.
+    ChatChanged {
+        aor: Aor,
+        chat: Option<Chat>,
+    },
     /// A kept message was delivered (or refused for good) and may be forgotten. Not answered.
     Delivered {
         aor: Aor,
@@ -70,10 +78,12 @@ impl Query {
             | Query::Watch { aor, .. }
             | Query::Unwatch { aor, .. }
             | Query::CallChanged { aor, .. }
+            | Query::ChatChanged { aor, .. }
             | Query::Delivered { aor, .. } => aor,
             Query::Register(register) => &register.aor,
             Query::Publish(publish) => &publish.aor,
             Query::Keep(message) => &message.aor,
+            Query::Offer(offer) => &offer.message.aor,
         }
     }
 }
@@ -86,6 +96,7 @@ pub enum Answer {
     State(State),
     Published(Result<Published, PublishRefused>),
     Kept(Result<(), KeepRefused>),
+    Offered(Offered),
 }
 
 /// What the router sends to an edge without being asked.
@@ -203,8 +214,28 @@ pub struct Presence {
     pub open: bool,
     /// A call of this address is up.
     pub on_the_phone: bool,
+    pub chat: Option<Chat>,
     /// Documents that clients published (RFC 3863 PIDF), newest first, as they came.
     pub documents: Vec<Arc<[u8]>>,
+}
+
+/// The chat clients of an address, as one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chat {
+    pub show: Show,
+    /// In the user's words; may be empty.
+    pub note: Box<str>,
+}
+
+/// RFC 6121 §4.7.2.1, as far as it tells others what to expect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Show {
+    Available,
+    Away,
+    /// Do not disturb.
+    Dnd,
+    /// Away for longer.
+    Xa,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -268,4 +299,30 @@ pub enum KeepRefused {
     TooMany,
     TooLarge,
     StoreFailed,
+}
+
+/// A message that nobody has yet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Offer {
+    pub message: KeptMessage,
+    /// Who sent it, when that was proven, or nobody has to prove it.
+    pub sender: Option<Aor>,
+    /// The address is bound: its phones get it whatever is answered, so it is not to be kept.
+    pub has_phones: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offered {
+    /// A chat client has it.
+    Delivered,
+    /// It is in the record, for whichever comes first, a chat client or a phone.
+    Kept,
+    /// No chat client is there, or the address has none at all: it goes the way of phones.
+    Nobody,
+    /// Chat clients are there, but have nothing that could carry it.
+    Unsupported,
+    /// The address takes nothing from this sender.
+    Refused,
+    /// It cannot be kept now.
+    Busy,
 }

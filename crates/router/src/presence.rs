@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use stdx::Instant;
 
-use crate::interface::{Publish, PublishRefused, Published};
+use crate::interface::{Aor, Chat, Publish, PublishRefused, Published};
 use crate::limits;
-use crate::router::Router;
+use crate::router::{Effect, Router};
 
 /// Newest first.
 #[derive(Default)]
@@ -93,6 +93,22 @@ fn is_open(document: &[u8]) -> bool {
 }
 
 impl Router {
+    pub(crate) fn handle_chat_changed(
+        &mut self,
+        now: Instant,
+        aor: &Aor,
+        chat: Option<Chat>,
+        out: &mut Vec<Effect>,
+    ) {
+        if self.soft.has_room(aor) {
+            match chat {
+                Some(_) => self.soft.change(now, aor, |soft| soft.chat = chat),
+                None => drop(self.soft.change_known(now, aor, |soft| soft.chat = None)),
+            }
+            self.notify(now, aor, out);
+        }
+    }
+
     pub(crate) fn publish(&mut self, now: Instant, publish: &Publish) -> Result<Published, PublishRefused> {
         if !self.soft.has_room(&publish.aor) {
             return Err(PublishRefused::TooMany);

@@ -6,7 +6,8 @@ use stdx::Instant;
 use stdx::hash::Keyed;
 
 use crate::interface::{
-    Answer, Aor, AskId, Binding, Edge, KeepRefused, KeptMessage, Push, Query, Register, RegisterRefused,
+    Answer, Aor, AskId, Binding, Edge, KeepRefused, KeptMessage, Offered, Push, Query, Register,
+    RegisterRefused,
 };
 use crate::kept::Kept;
 use crate::limits;
@@ -154,6 +155,8 @@ impl Router {
             }
             Query::CallChanged { aor, call } => self.handle_call_changed(now, &aor, call, out),
             Query::Keep(message) => self.handle_keep(now, asker, message, out),
+            Query::Offer(_) => asker.answer(Answer::Offered(Offered::Nobody), out),
+            Query::ChatChanged { aor, chat } => self.handle_chat_changed(now, &aor, chat, out),
             Query::Delivered { aor, message } => self.handle_delivered(now, &aor, message, out),
         }
     }

@@ -7,7 +7,7 @@ use stdx::hash::Keyed;
 use stdx::wheel::Wheel;
 
 use crate::calls::Calls;
-use crate::interface::{Aor, Edge, Topic, WatchId};
+use crate::interface::{Aor, Chat, Edge, Topic, WatchId};
 use crate::limits;
 use crate::presence::Publications;
 use crate::watch::Watches;
@@ -26,12 +26,15 @@ pub(crate) struct Soft {
     pub(crate) watches: Watches,
     pub(crate) publications: Publications,
     pub(crate) calls: Calls,
+    pub(crate) chat: Option<Chat>,
 }
 
 impl Soft {
     /// When to look: when the first thing ends, or at the next patrol. `None` when nothing is known.
     fn look(&self, now: Instant) -> Option<Instant> {
-        let earliest = [self.watches.earliest(), self.publications.earliest(), self.calls.earliest()]
+        // What chat says is true until it says otherwise: it is of this process.
+        let chat = self.chat.as_ref().map(|_| Instant::FAR_FUTURE);
+        let earliest = [self.watches.earliest(), self.publications.earliest(), self.calls.earliest(), chat]
             .into_iter()
             .flatten()
             .min()?;
@@ -74,6 +77,7 @@ impl SoftStates {
                     watches: Watches::default(),
                     publications: Publications::default(),
                     calls: Calls::default(),
+                    chat: None,
                 })
             });
         let soft = entry.get_mut();

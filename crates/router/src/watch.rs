@@ -129,6 +129,7 @@ impl Router {
                 open: !self.location.lookup(now, aor).is_empty()
                     || soft.is_some_and(|soft| soft.publications.open()),
                 on_the_phone: soft.is_some_and(|soft| soft.calls.on_the_phone()),
+                chat: soft.and_then(|soft| soft.chat.clone()),
                 documents: soft.map(|soft| soft.publications.documents()).unwrap_or_default(),
             }),
             Topic::Dialog => State::Dialog(soft.map(|soft| soft.calls.infos()).unwrap_or_default()),

@@ -170,3 +170,8 @@ pub const OFFER_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a call may go without an answer, or an application without a word to its caller: Timer C (RFC 3261
 /// §16.6 step 11), after which a proxy gives up as well. Then 480, or CANCEL.
 pub const RING_PATIENCE: Duration = Duration::from_secs(181);
+
+/// MESSAGEs of one shard that were offered to chat clients and may come back, and for how long: while they are under way
+/// (RFC 3261 §17.1.2.2, Timer F). Beyond, the oldest is forgotten: a loop that long is seen twice.
+pub const OFFERED: usize = 4_096;
+pub const OFFERED_FOR: Duration = Duration::from_secs(64);

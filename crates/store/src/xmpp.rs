@@ -93,6 +93,8 @@ pub enum XmppRead {
     Room {
         room: Box<str>,
     },
+    /// Users whose messages wait: `XmppLoaded::Users`.
+    Waiting,
     /// Of a domain, by name.
     Rooms {
         domain: Box<str>,
@@ -108,6 +110,7 @@ pub enum XmppLoaded {
     Stanzas(Vec<(u64, Instant, Box<str>)>),
     Page(ArchivePage),
     Room(Option<Box<str>>),
+    Users(Vec<Box<str>>),
 }
 
 /// One contact of a roster.

@@ -99,7 +99,12 @@ fn messages_wait_in_order_until_there_are_too_many() {
     let XmppLoaded::Stanzas(kept) = world.read(XmppRead::Offline { user: user.clone() }) else { panic!() };
     assert_eq!((&*kept[0].2, &*kept[1].2), ("<m n='1'/>", "<m n='3'/>"));
     world.write(XmppWrite::ForgetOffline { user: user.clone(), ids: Vec::new() }).unwrap();
-    assert_eq!(world.read(XmppRead::Offline { user }), XmppLoaded::Stanzas(Vec::new()));
+    assert_eq!(world.read(XmppRead::Offline { user: user.clone() }), XmppLoaded::Stanzas(Vec::new()));
+    assert_eq!(world.read(XmppRead::Waiting), XmppLoaded::Users(Vec::new()));
+    for _ in 0..2 {
+        world.write(XmppWrite::Offline { user: user.clone(), at: at(1), stanza: "<m/>".into() }).unwrap();
+    }
+    assert_eq!(world.read(XmppRead::Waiting), XmppLoaded::Users(vec![user]));
 }
 
 #[test]

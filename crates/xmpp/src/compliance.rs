@@ -147,6 +147,7 @@ pub fn all() -> Vec<&'static Specification> {
 }
 
 const HOST: &str = "crates/xmpp/src/host/tests";
+const PHONES: &str = "crates/server/tests/live/xmpp/phones.rs";
 const SIGN_IN: &str = "crates/server/tests/live/xmpp/sign_in.rs";
 const S2S: &str = "crates/xmpp/src/s2s/tests/ways.rs";
 const SERVERS: &str = "crates/server/tests/live/xmpp/servers.rs";
@@ -157,13 +158,19 @@ const INVITATIONS: &str = "crates/server/tests/live/xmpp/invitations.rs";
 
 /// The file that would fail first if it were broken; with a number of a specification, what else shows it.
 const TESTS: &[(&str, &[&str])] = &[
+    ("RFC 3428", &["phones.rs", PHONES, INTEROP]),
+    ("RFC 3856", &["phones.rs", PHONES]),
+    ("RFC 3862", &["crates/xmpp/src/host/phones/words.rs", PHONES]),
+    ("RFC 3994", &["crates/xmpp/src/host/phones/words.rs", PHONES]),
     ("RFC 4505", &["crates/xmpp/src/c2s/tests.rs", SIGN_IN]),
     ("RFC 4616", &["crates/xmpp/src/sasl/tests.rs"]),
     ("RFC 5802", &["crates/xmpp/src/sasl/tests.rs", SIGN_IN]),
     ("RFC 5929", &[SIGN_IN]),
     ("RFC 6120", &["crates/xmpp/src/c2s/tests.rs", S2S, "crates/server/tests/live/xmpp/bounds.rs", INTEROP]),
     ("RFC 6121", &["presence.rs", "roster.rs", "delivery.rs", INTEROP]),
+    ("RFC 7248", &["phones.rs", PHONES, INTEROP]),
     ("RFC 7395", &["crates/xmpp/src/c2s/tests.rs", SIGN_IN]),
+    ("RFC 7572", &["phones.rs", PHONES, INTEROP]),
     ("RFC 7590", &[SIGN_IN]),
     ("RFC 7622", &["crates/xmpp/src/jid.rs"]),
     ("RFC 7677", &["crates/xmpp/src/sasl/tests.rs"]),

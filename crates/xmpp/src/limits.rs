@@ -241,6 +241,33 @@ pub const COMPONENT_HANDSHAKE: usize = 4 << 10;
 /// with. Beyond: `conflict`.
 pub const COMPONENT_CONNECTIONS: usize = 16;
 
+/// Accounts whose phones a host is told of: those that sign in, and those whose contacts do. Beyond: the phones of others
+/// are shown to nobody.
+pub const PHONES: usize = 200_000;
+
+/// Characters of a status that go to phones and come from them. Beyond: they are cut off. A NOTIFY has to fit a datagram.
+pub const PHONE_STATUS: usize = 200;
+
+/// Bytes of one message for a phone. RFC 3428 §8 allows 1,300 with all headers, which take up to 400.
+pub const TEXT_BYTES: usize = 900;
+
+/// Messages that one body becomes for a phone. Beyond: it waits for a client.
+pub const TEXT_PARTS: usize = 8;
+
+/// When a phone that did not answer is tried again, while it is registered.
+pub const TEXT_AGAIN: std::time::Duration = std::time::Duration::from_mins(5);
+
+/// Accounts whose phones are tried again. Beyond: the phone gets what waits when it comes anew.
+pub const TEXTS_AGAIN: usize = 10_000;
+
+/// Copies for phones on their way. Beyond: there is no copy; chat has the message.
+pub const TEXT_COPIES: usize = 1_000;
+
+/// Messages of phones whose outcome is not known yet. Beyond: their senders are told to try later.
+pub const HEARD: usize = 16_384;
+
+/// Characters of a stranger's address before his words. Beyond: they are cut off.
+pub const STRANGER: usize = 100;
 /// Accounts that one command changes. Beyond: `policy-violation`. Each is a write of its own.
 pub const ACCOUNTS_AT_ONCE: usize = 100;
 /// Bytes of what a client says of itself, each part (XEP-0388 §2.3.1). Longer: as if it had not said it. A UUID has 36.

@@ -22,6 +22,8 @@ class Client(ClientXMPP):
         self.add_event_handler("failed_all_auth", lambda _: self.refused.set())
         self.add_event_handler("message", self.messages.put_nowait)
         self.add_event_handler("presence_available", self.presences.put_nowait)
+        self.gone = asyncio.Queue()
+        self.add_event_handler("presence_unavailable", self.gone.put_nowait)
 
     def call(self, way, port):
         self.enable_starttls = way == "tcp"

@@ -36,10 +36,31 @@ impl Baresip {
     }
 
     fn registering(user: &str, password: &str, proxy: u16, more: &str) -> Baresip {
-        let account = format!(
-            "<sip:{user}@{DOMAIN}>;auth_user={user};auth_pass={password};outbound=\"sip:127.0.0.1:{proxy}\";regint=60{more}\n"
-        );
-        Baresip::start_with(user, &account, |_| ECHO.to_owned())
+        Baresip::start_with(user, &account(user, password, proxy, more), |_| ECHO.to_owned())
+    }
+
+    /// The same phone, which writes texts to one other account.
+    pub fn writing(user: &str, password: &str, proxy: u16, to: &str) -> Baresip {
+        let account = account(user, password, proxy, "");
+        let sound = format!("{ECHO}module_app contact.so\n");
+        let contact = format!("\"{to}\" <sip:{to}@{DOMAIN}>\n");
+        Baresip::start_knowing(user, &account, &contact, |_| sound.clone())
+    }
+
+    /// To whom it was made to write to.
+    pub fn write_text(&mut self, words: &str) {
+        self.command("message", words);
+    }
+
+    /// Waits until it has got a text from that account.
+    pub fn wait_for_text(&self, from: &str, words: &str) {
+        let sender = format!("From: <sip:{from}@{DOMAIN}>");
+        let is_there = || {
+            let lines = self.peer.lines();
+            let from = lines.iter().position(|line| line.starts_with(&sender));
+            from.is_some_and(|at| lines[at..].iter().any(|line| line.contains(words)))
+        };
+        wait_until("baresip to get the text", PATIENCE, is_there, || self.peer.tail());
     }
 
     /// Starts a phone that does not register, offers one codec (`PCMU/8000/1`), says what is in a WAV file of that codec's
@@ -60,12 +81,19 @@ impl Baresip {
     }
 
     fn start_with(user: &str, account: &str, sound: impl Fn(&Path) -> String) -> Baresip {
+        Baresip::start_knowing(user, account, "", sound)
+    }
+
+    fn start_knowing(user: &str, account: &str, contacts: &str, sound: impl Fn(&Path) -> String) -> Baresip {
         let folder = TempDir::new().expect("a temporary folder");
         let control = free_port();
         write(&folder, "config", &(config(control) + &sound(folder.path())));
-        write(&folder, "contacts", "");
+        write(&folder, "contacts", contacts);
         write(&folder, "accounts", account);
-        let arguments = ["-f".to_owned(), folder.path().display().to_string()];
+        // With its trace of messages: a text is shown on a screen, which it has not.
+        let place = folder.path().display().to_string();
+        let mut arguments = vec!["-f".to_owned(), place];
+        arguments.extend((!contacts.is_empty()).then(|| "-s".to_owned()));
         let peer = Peer::start(user, "baresip", &arguments, folder.path());
         let mut stream = None;
         let connects = || {
@@ -140,6 +168,12 @@ fn take_netstring(received: &mut Vec<u8>) -> Option<Vec<u8>> {
     let message = received[colon + 1..end].to_vec();
     received.drain(..=end);
     Some(message)
+}
+
+fn account(user: &str, password: &str, proxy: u16, more: &str) -> String {
+    format!(
+        "<sip:{user}@{DOMAIN}>;auth_user={user};auth_pass={password};outbound=\"sip:127.0.0.1:{proxy}\";regint=60{more}\n"
+    )
 }
 
 /// It hears what it says.

@@ -34,7 +34,9 @@ pub use peer::{Peer, python};
 pub use ports::{Ports, free_port};
 pub use prosody::Prosody;
 pub use sipp::{Account, Sipp};
-pub use slixmpp::{chat_with_profanity, chat_with_slixmpp, echo_with_slixmpp, meet_with_slixmpp};
+pub use slixmpp::{
+    chat_with_profanity, chat_with_slixmpp, echo_with_slixmpp, meet_with_slixmpp, text_with_slixmpp,
+};
 pub use tls::options_over_tls;
 pub use twilio::{document_at, drive_with_twilio};
 pub use wait::{lines_in, wait_for_sip, wait_until};

@@ -13,6 +13,13 @@ pub fn chat_with_slixmpp(way: &str, port: u16, certificate: &Path, users: [&str;
     run("slixmpp/chat.py", &[way, &port.to_string(), &certificate, &alice, &bob, password]);
 }
 
+/// Runs `slixmpp/phone.py`: the first account chats with the second's phone.
+pub fn text_with_slixmpp(way: &str, port: u16, certificate: &Path, users: [&str; 2], password: &str) {
+    let [alice, bob] = users.map(|user| format!("{user}@{DOMAIN}"));
+    let certificate = certificate.display().to_string();
+    run("slixmpp/phone.py", &[way, &port.to_string(), &certificate, &alice, &bob, password]);
+}
+
 /// Runs `slixmpp/component.py`: the component `domain` connects at `component_port` and echoes what `user` says; panics
 /// unless it succeeds.
 pub fn echo_with_slixmpp(

@@ -1,7 +1,8 @@
 //! Chat clients and components that are not ours.
 
 use interop::{
-    DOMAIN, Node, chat_with_profanity, chat_with_slixmpp, chat_with_xmppjs, echo_with_slixmpp, free_port,
+    Baresip, DOMAIN, Node, chat_with_profanity, chat_with_slixmpp, chat_with_xmppjs, echo_with_slixmpp,
+    free_port, text_with_slixmpp,
 };
 
 /// A node where alice and bob have accounts, and the port where they connect by that way; `more` goes into `[xmpp]`.
@@ -58,4 +59,18 @@ fn slixmpp_is_a_component_that_echoes() {
     let (node, port) = node("tcp", &more);
     let alice = ("alice", "secret");
     echo_with_slixmpp(port, &node.certificate(), alice, component_port, (&domain, "hush"));
+}
+
+/// Alice is in chat, Bob has a phone: words both ways, and she sees that he is there.
+#[test]
+fn slixmpp_and_baresip_write_to_each_other() {
+    let (node, port) = node("tcp", "");
+    let mut phone = Baresip::writing("bob", "secret", node.port, "alice");
+    phone.wait_until_registered();
+    let certificate = node.certificate();
+    std::thread::scope(|scope| {
+        scope.spawn(|| text_with_slixmpp("tcp", port, &certificate, ["alice", "bob"], "secret"));
+        phone.wait_for_text("alice", "hello phone");
+        phone.write_text("hello chat");
+    });
 }

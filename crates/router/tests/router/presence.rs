@@ -74,7 +74,7 @@ fn changed(phase: CallPhase) -> Query {
 
 fn presence(open: bool, on_the_phone: bool, documents: &[&[u8]]) -> State {
     let documents = documents.iter().map(|document| Arc::from(*document)).collect();
-    State::Presence(Presence { open, on_the_phone, documents })
+    State::Presence(Presence { open, on_the_phone, chat: None, documents })
 }
 
 #[test]
@@ -202,4 +202,22 @@ fn a_refreshed_watch_is_one_watch() {
     }
     assert_eq!(world.router.counts().watches, 1);
     assert_eq!(world.told(come(1, 600)).len(), 1);
+}
+
+#[test]
+fn chat_is_told_for_as_long_as_it_is_there() {
+    let mut world = World::new();
+    world.watch(Topic::Presence, 1_000_000);
+    let chat = |show| router::Chat { show, note: "lunch".into() };
+    let changed = |chat: Option<router::Chat>| Query::ChatChanged { aor: alice(), chat };
+    let told = |chat: Option<router::Chat>| {
+        State::Presence(Presence { open: false, on_the_phone: false, chat, documents: Vec::new() })
+    };
+    let away = chat(router::Show::Away);
+    assert_eq!(world.told(changed(Some(away.clone()))), [told(Some(away.clone()))]);
+    assert_eq!(world.told(changed(Some(away.clone()))), [], "no news");
+    assert_eq!(states(world.pass(86_400)), [], "it does not expire");
+    assert_eq!(world.watch(Topic::Presence, 1_000_000), told(Some(away)));
+    assert_eq!(world.told(changed(None)), [told(None)]);
+    assert_eq!(world.told(changed(None)), []);
 }

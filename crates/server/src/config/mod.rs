@@ -6,6 +6,7 @@ mod components;
 mod federation;
 mod mistake;
 mod operating;
+mod phones;
 mod reader;
 mod reference;
 mod registration;

@@ -33,6 +33,7 @@ pub struct Xmpp {
     /// Empty: any.
     pub websocket_origins: Vec<Box<str>>,
     pub components: Components,
+    pub texts_to_phones: xmpp::host::phones::TextsToPhones,
     pub operating: Operating,
 }
 
@@ -85,6 +86,7 @@ impl Xmpp {
                 "Messages older than this are deleted from the archives.",
             ),
             websocket_origins: read_origins(&mut section),
+            texts_to_phones: super::phones::read_texts(&mut section),
             operating: Operating::read(&mut section),
             components: Components::read(&mut section),
             listen,

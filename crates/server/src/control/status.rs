@@ -144,6 +144,8 @@ pub struct ShardCounters {
     pub xmpp_registrations: u64,
     pub xmpp_stanzas_in: u64,
     pub xmpp_stanzas_out: u64,
+    pub xmpp_texts_in: u64,
+    pub xmpp_texts_out: u64,
     pub xmpp_overflows: u64,
     pub xmpp_timeouts: u64,
     pub xmpp_stream_errors: u64,
@@ -271,6 +273,8 @@ impl ShardCounters {
         self.xmpp_registrations = xmpp.registrations;
         self.xmpp_stanzas_in = xmpp.stanzas_in;
         self.xmpp_stanzas_out = xmpp.stanzas_out;
+        self.xmpp_texts_in = xmpp.texts_in;
+        self.xmpp_texts_out = xmpp.texts_out;
         self.xmpp_overflows = xmpp.overflows;
         self.xmpp_timeouts = xmpp.timeouts;
         self.xmpp_stream_errors = xmpp.faults;

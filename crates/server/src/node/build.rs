@@ -210,7 +210,7 @@ fn endpoint_settings(shared: &Shared, shard: usize) -> Settings {
             max_contacts: sip.max_contacts as usize,
         },
         digest: sip::digest::Settings { hashes: sip.algorithms.clone(), ..Default::default() },
-        events: sip::events::EventRules::default(),
+        events: sip::events::EventRules { chat: shared.config.xmpp.is_on(), ..Default::default() },
         service_route: "".into(),
         flow_timer: seconds(sip.tcp_idle),
     }

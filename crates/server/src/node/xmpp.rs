@@ -112,6 +112,7 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         uploads: None,
         services: Vec::new(),
         components: xmpp.components.known.iter().map(|component| component.domain.clone()).collect(),
+        texts_to_phones: xmpp.texts_to_phones,
         admins: admins(&xmpp.operating),
         sessions: host::SessionLimit {
             most: xmpp.operating.sessions as usize,

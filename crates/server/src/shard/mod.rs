@@ -10,6 +10,7 @@ mod letter;
 mod load;
 mod pace;
 mod perform;
+mod phones;
 mod planning;
 mod reports;
 mod status;
@@ -25,7 +26,7 @@ use std::time::Duration;
 
 use call::{DownTargets, Health, Ledger, Plan};
 use cluster::{Inbox, Outlet};
-use router::{Answer, Edge, Query, RegisterRefused, Router};
+use router::{Answer, Edge, Offered, Query, RegisterRefused, Router};
 use sip::endpoint::{Effect, Endpoint, Intake};
 use sip::transport::{Packet, Transmit};
 use stdx::Instant;
@@ -172,6 +173,7 @@ impl Shard {
 
     /// The first probes, and whatever else is due before anything arrives.
     fn begin(&mut self, now: Instant) {
+        self.with_xmpp(now, |xmpp, wishes| xmpp.begin(now, wishes));
         let peers = self.parts.plan.probed();
         if let Some(health) = &mut self.parts.health {
             health.set_targets(now, peers, &mut self.scratch.health_effects);
@@ -285,10 +287,10 @@ impl Shard {
             }
             Letter::SendFailed(report) => self.parts.endpoint.handle_send_failed(now, report, effects),
             Letter::Ask { from, id, query } => {
-                self.parts.router.handle_query(now, from, id, query, &mut self.scratch.router_effects);
+                self.query(now, from, id, query);
             }
             Letter::Answer { id, answer } => self.give_answer(now, id, answer),
-            Letter::Push(push) => self.parts.endpoint.handle_push(now, push, effects),
+            Letter::Push(push) => self.push(now, push),
             Letter::Written(done) => self.handle_written(now, done),
             Letter::Loaded(done) => self.handle_loaded(now, done),
             Letter::Plan(plan) => self.replan(now, plan),
@@ -435,6 +437,7 @@ impl Shard {
 fn refusal_of(query: &Query) -> Option<Answer> {
     match query {
         Query::Lookup { .. } => Some(Answer::Bindings(Vec::new())),
+        Query::Offer(_) => Some(Answer::Offered(Offered::Busy)),
         Query::Register(_) => Some(Answer::Registered(Err(RegisterRefused::StoreFailed))),
         _ => None,
     }

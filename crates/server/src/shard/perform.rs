@@ -1,7 +1,7 @@
 //! What the cores ask, done: by the sockets, the store, the bus, or another core of this shard.
 
 use cluster::Bucket;
-use router::{AskId, Edge, Query};
+use router::{AskId, Edge, Push, Query};
 use sip::endpoint::{Account, CallEvent, Decision, Effect, PlanRequest, StoreUnavailable};
 use sip::transport::Transmit;
 use stdx::Instant;
@@ -48,6 +48,7 @@ impl Shard {
             // Nobody may be listening any more; the shard is told so a moment later.
             Effect::Trace(event) => drop(self.parts.traces.send(std::sync::Arc::new(event))),
             Effect::Session(event) => self.session_event(now, event),
+            Effect::Texted { id, texted } => self.texted(now, id, Some(texted)),
             Effect::Probed { id, status } => self.handle_probed(id, status),
             Effect::AuthenticationFailed { source } => {
                 tracing::debug!(%source, "wrong password");
@@ -83,7 +84,7 @@ impl Shard {
         let owner = Bucket::of(query.aor()).shard(shards);
         let from = self.parts.edge;
         if owner == from.shard {
-            self.parts.router.handle_query(now, from, id, query, &mut self.scratch.router_effects);
+            self.query(now, from, id, query);
         } else {
             self.post[usize::from(owner)].push(Letter::Ask { from, id, query });
         }
@@ -167,7 +168,7 @@ impl Shard {
             }
             router::Effect::Answer { to, id, answer } => self.send_answer(to, Letter::Answer { id, answer }),
             router::Effect::Push { to, push } if to == self.parts.edge => {
-                self.parts.endpoint.handle_push(now, push, &mut self.scratch.effects);
+                self.push(now, push);
             }
             router::Effect::Push { to, push } => self.send_answer(to, Letter::Push(push)),
             router::Effect::WriteBinding { ticket, record } => {
@@ -181,6 +182,18 @@ impl Shard {
                 let _ = self.parts.store.write(Write::ForgetMessage { aor, id }, None);
             }
             router::Effect::LoadKept { aor } => self.load_kept(now, aor),
+        }
+    }
+
+    pub(super) fn push(&mut self, now: Instant, push: Push) {
+        match &push {
+            Push::State { watch, state } => match Asker::of(watch.0) {
+                Asker::Xmpp(id) => self.phone_state(now, id, state),
+                Asker::Core | Asker::Voice(_) => {
+                    self.parts.endpoint.handle_push(now, push, &mut self.scratch.effects);
+                }
+            },
+            Push::Deliver { .. } => self.parts.endpoint.handle_push(now, push, &mut self.scratch.effects),
         }
     }
 

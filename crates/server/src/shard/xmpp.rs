@@ -72,6 +72,7 @@ impl Shard {
                     self.with_xmpp(now, |xmpp, wishes| xmpp.refused(now, id, wishes));
                 }
             }
+            Wish::Phone(wish) => self.grant_phone(now, wish),
             Wish::Access { id, read } => self.read_for_xmpp(now, id, Read::Access(read)),
             Wish::Aliases { id, account } => {
                 self.read_for_xmpp(now, id, Read::Aliases { account: Some(*account) });

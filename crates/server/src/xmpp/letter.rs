@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use xmpp::c2s::{BindRequest, Bound};
 use xmpp::host::effect::Act;
+use xmpp::host::phones::Words;
 use xmpp::host::{Edge, Loaded, RecordError};
 use xmpp::{Bare, Element, Jid};
 
@@ -79,6 +80,12 @@ pub enum XmppLetter {
 
     /// To the host that owns `to`.
     Routed(Box<Element>),
+    /// To the host that owns `from`: a phone of his has said that.
+    Said {
+        from: Bare,
+        to: Bare,
+        words: Words,
+    },
 
     /// To every host: its part of what is asked of all.
     Act {

@@ -10,6 +10,7 @@ pub(crate) mod components;
 pub(crate) mod kinds;
 mod letter;
 pub(crate) mod operator;
+mod phones;
 mod record;
 pub(crate) mod servers;
 pub(crate) mod sign_in;
@@ -37,6 +38,7 @@ use components::Components;
 pub use kinds::KindCount;
 use kinds::{Family, Stanzas};
 pub use letter::XmppLetter;
+pub(crate) use phones::{Offering, PhoneWish, kept_of};
 pub use servers::Route as ServerRoute;
 pub(crate) use sign_in::make_keys;
 use streams::{Event, Streams};
@@ -95,6 +97,7 @@ pub(crate) enum Wish {
     Forget {
         address: Box<str>,
     },
+    Phone(PhoneWish),
     /// Answered by `handle_loaded`.
     Access {
         id: u64,
@@ -192,6 +195,10 @@ pub struct XmppCounts {
     pub registrations: u64,
     pub stanzas_in: u64,
     pub stanzas_out: u64,
+    /// Of phones, for accounts.
+    pub texts_in: u64,
+    /// For phones; those that one has taken.
+    pub texts_out: u64,
     pub overflows: u64,
     pub timeouts: u64,
     pub faults: u64,
@@ -252,6 +259,7 @@ pub(crate) struct Xmpp {
     asked: HashMap<u64, Asked>,
     asks: ask::Asks,
     last_ask: u64,
+    phones: phones::Phones,
     /// What the host asks, in order.
     todo: VecDeque<host::Effect>,
     /// Somebody is doing it.
@@ -301,6 +309,7 @@ impl Xmpp {
             asked: HashMap::new(),
             asks: ask::Asks::default(),
             last_ask: 0,
+            phones: phones::Phones::default(),
             todo: VecDeque::new(),
             is_working: false,
             effects: Vec::new(),
@@ -357,6 +366,11 @@ impl Xmpp {
         if let Some(servers) = &mut self.servers {
             servers.close_all().await;
         }
+    }
+
+    /// Before the first turn.
+    pub(crate) fn begin(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
+        self.tell_host(now, wishes, |host, out| host.begin(out));
     }
 
     /// What clients asked since the last turn, and what is due.
@@ -458,7 +472,7 @@ impl Xmpp {
         match self.asked.remove(&id) {
             Some(Asked::Record { ticket }) => {
                 let loaded = match result {
-                    Ok(Loaded::Xmpp(loaded)) => Ok(record::loaded_of(loaded)),
+                    Ok(Loaded::Xmpp(loaded)) => Ok(self.own_of(record::loaded_of(loaded))),
                     Ok(Loaded::Access(loaded)) => Ok(access::loaded_of(loaded)),
                     Ok(_) => Err(host::RecordError::NotFound),
                     Err(error) => Err(record::error_of(&error)),
@@ -478,6 +492,17 @@ impl Xmpp {
                 self.access_loaded(now, asked, loaded, wishes);
             }
             None => {}
+        }
+    }
+
+    /// Of all accounts, those of this shard.
+    fn own_of(&self, loaded: host::Loaded) -> host::Loaded {
+        match loaded {
+            host::Loaded::Users(mut users) => {
+                users.retain(|user| self.owner(user.as_str()) == self.shard);
+                host::Loaded::Users(users)
+            }
+            other => other,
         }
     }
 
@@ -556,6 +581,8 @@ impl Xmpp {
             registrations: self.registrations,
             stanzas_in: streams.stanzas_in.total(),
             stanzas_out: self.counted.sent.total(),
+            texts_in: self.phones.texts_in,
+            texts_out: self.phones.texts_out,
             overflows: streams.overflows,
             timeouts: streams.timeouts,
             faults: streams.faults,

@@ -37,6 +37,7 @@ pub(super) fn read_of(load: Load) -> Option<XmppRead> {
         }
         Load::Room { room } => XmppRead::Room { room: name(&room) },
         Load::Rooms { domain } => XmppRead::Rooms { domain },
+        Load::Waiting => XmppRead::Waiting,
         Load::Slot { .. } | Load::Act(_) | Load::Accounts(_) => return None,
     })
 }
@@ -137,6 +138,9 @@ pub(super) fn loaded_of(loaded: XmppLoaded) -> Loaded {
         XmppLoaded::Items(items) => Loaded::Items(items.into_iter().filter_map(entry_of).collect()),
         XmppLoaded::Stanzas(stanzas) => Loaded::Stanzas(stanzas.into_iter().filter_map(entry_of).collect()),
         XmppLoaded::Page(page) => Loaded::Page(page_of(page)),
+        XmppLoaded::Users(users) => {
+            Loaded::Users(users.iter().filter_map(|user| Bare::parse(user).ok()).collect())
+        }
         XmppLoaded::Room(config) => Loaded::Room(config.and_then(|config| element(&config)).map(Box::new)),
     }
 }

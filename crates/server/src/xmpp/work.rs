@@ -130,6 +130,9 @@ impl Xmpp {
             letter @ (XmppLetter::Attached { .. }
             | XmppLetter::Detached { .. }
             | XmppLetter::ToComponent { .. }) => self.handle_component_letter(now, letter, wishes),
+            XmppLetter::Said { from, to, words } => {
+                self.tell_host(now, wishes, |host, out| host.handle_said(now, from, to, words, out));
+            }
             XmppLetter::Act { from, id, act } => self.act(now, (from, id), &act, wishes),
             XmppLetter::Acted { id, answer } => self.acted(now, id, *answer, wishes),
             XmppLetter::Operate { act, answer } => self.operate(now, &act, answer, wishes),
@@ -248,8 +251,7 @@ impl Xmpp {
                 let id = self.ask(Asked::Record { ticket });
                 wishes.push(Wish::Write { id, write: Write::Xmpp(record::write_of(now, change)) });
             }
-            // Phones are told nothing yet; the host has kept the message where it must.
-            Effect::Text { .. } => {}
+            effect => self.perform_for_phones(effect, wishes),
         }
     }
 
@@ -344,6 +346,8 @@ impl Xmpp {
                 XmppLetter::Routed(element) | XmppLetter::ToComponent { element, .. } => {
                     self.refuse_busy(now, &element, wishes);
                 }
+                // A copy: the message itself goes its own way.
+                XmppLetter::Said { .. } => {}
                 XmppLetter::Act { id, .. } => self.not_asked(now, id, wishes),
                 XmppLetter::Servers(letter) => match *letter {
                     Letter::Outbound { element } | Letter::Over { element, .. } => {

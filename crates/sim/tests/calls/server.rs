@@ -157,7 +157,10 @@ impl Server {
                 }
                 self.events.push(event);
             }
-            Effect::Trace(_) | Effect::Probed { .. } | Effect::AuthenticationFailed { .. } => {}
+            Effect::Trace(_)
+            | Effect::Probed { .. }
+            | Effect::Texted { .. }
+            | Effect::AuthenticationFailed { .. } => {}
         }
     }
 

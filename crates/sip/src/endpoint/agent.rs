@@ -8,7 +8,7 @@ use stdx::slab::Key;
 
 use super::forward::{hop_of_flow, next_hop_of};
 use super::receive::reply_target;
-use super::{Caller, Effect, Endpoint, Outbox, Stage, User};
+use super::{Effect, Endpoint, Outbox, Stage, User};
 use crate::events::{EventEffect, Incoming, Onward, Package, RequestId, TxRef};
 use crate::resolve::Hop;
 use crate::token;
@@ -108,19 +108,14 @@ impl Endpoint {
         let contact = self
             .listener_for(context.source.transport, context.source.remote, Some(context.source.local))
             .map_or(String::new(), |index| String::from_utf8_lossy(&self.texts[index].uri).into_owned());
-        let claimed = self.claim(&context.request).map(|claim| format!("{}@{}", claim.user, claim.domain));
-        let account = match &context.caller {
-            Some(Caller::Account(aor)) => Some(&**aor),
-            // The plan let the claim stand: a trunk, or an operator who asks nobody for proof.
-            _ => claimed.as_deref(),
-        };
+        let account = self.sender_of(key);
         let incoming = Incoming {
             transaction: TxRef(key.to_u64()),
             request: &context.request,
             source: &context.source,
             contact: &contact,
             aor,
-            account,
+            account: account.as_deref(),
         };
         let mut effects = std::mem::take(&mut self.event_effects);
         match context.request.method() {
@@ -164,7 +159,7 @@ impl Endpoint {
         self.perform_events(now, effects, out);
     }
 
-    fn perform_events(&mut self, now: Instant, mut effects: Vec<EventEffect>, out: &mut Outbox) {
+    pub(super) fn perform_events(&mut self, now: Instant, mut effects: Vec<EventEffect>, out: &mut Outbox) {
         for effect in effects.drain(..) {
             match effect {
                 EventEffect::Reply { transaction, bytes } => {
@@ -174,6 +169,7 @@ impl Endpoint {
                 EventEffect::Request { id, bytes, onward } => {
                     self.send_for_notifier(now, id, bytes, &onward, out);
                 }
+                EventEffect::Texted { id, texted } => out.push(Effect::Texted { id, texted }),
             }
         }
         // The notifier may have been asked again meanwhile; its effects were performed there.

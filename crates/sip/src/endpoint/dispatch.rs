@@ -205,8 +205,10 @@ impl Endpoint {
                 if let Some(instance) = instance {
                     bindings.retain(|binding| self.gruus.reaches(instance, binding));
                 }
-                self.ring_bindings(now, key, own_routes, bindings, out);
+                let is_for_account = instance.is_none();
+                self.located(now, key, own_routes, bindings, is_for_account, out);
             }
+            (Stage::Offering { .. }, Answer::Offered(offered)) => self.offered(now, key, offered, out),
             (Stage::Registering { .. }, Answer::Registered(result)) => {
                 self.finish_register(now, key, result, out);
             }
@@ -215,7 +217,7 @@ impl Endpoint {
         }
     }
 
-    fn ring_bindings(
+    pub(super) fn ring_bindings(
         &mut self,
         now: Instant,
         key: Key,

@@ -7,6 +7,7 @@ use router::{Aor, AskId, Query};
 
 use crate::digest::Ha1s;
 use crate::dns::DnsQuery;
+use crate::events::Texted;
 use crate::session::SessionEvent;
 use crate::transport::Transmit;
 
@@ -44,6 +45,11 @@ pub enum Effect {
     Probed {
         id: u64,
         status: u16,
+    },
+    /// What became of `text`.
+    Texted {
+        id: u64,
+        texted: Texted,
     },
     /// A wrong password, or none that fits, from this source.
     AuthenticationFailed {

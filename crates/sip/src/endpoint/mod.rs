@@ -4,6 +4,7 @@
 mod agent;
 mod authenticate;
 mod branch;
+mod chat;
 mod counters;
 mod dispatch;
 mod effect;
@@ -23,6 +24,7 @@ use std::net::IpAddr;
 
 use router::AskId;
 use stdx::Instant;
+use stdx::cache::Cache;
 use stdx::hash::Keyed;
 use stdx::rate::Limiter;
 use stdx::rng::Rng;
@@ -68,6 +70,8 @@ pub struct Endpoint {
     /// Sources that gave wrong passwords.
     limiter: Limiter<IpAddr>,
     gruus: Gruus,
+    /// MESSAGEs that chat clients were offered, by account, Call-ID and CSeq.
+    offered: Cache<u64, ()>,
     notifier: Notifier,
     event_effects: Vec<EventEffect>,
     sessions: Sessions,
@@ -136,6 +140,11 @@ enum Stage {
         own_routes: usize,
         instance: Option<Instance>,
     },
+    /// Chat clients have the word on a MESSAGE; these phones get it, too.
+    Offering {
+        own_routes: usize,
+        bindings: Vec<router::Binding>,
+    },
     /// The router's word on a REGISTER.
     Registering {
         aor: router::Aor,
@@ -200,6 +209,7 @@ impl Endpoint {
             authenticator: Authenticator::new(settings.secret, settings.digest.clone()),
             limiter: Limiter::new(limits::WRONG_PASSWORDS),
             gruus: Gruus::new(&settings.secret),
+            offered: Cache::new(limits::OFFERED),
             notifier: Notifier::new(settings.events.clone(), Rng::from_seed(notifier_seed(&settings)), now),
             event_effects: Vec::new(),
             sessions: Sessions::new(Rng::from_seed(session_seed(&settings)), now),

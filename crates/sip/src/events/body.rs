@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use bytes::Bytes;
-use router::{Binding, CallInfo, CallPhase, Presence, State};
+use router::{Binding, CallInfo, CallPhase, Presence, Show, State};
 use stdx::Instant;
 use stdx::hash::Keyed;
 
@@ -19,10 +19,10 @@ const NAMES: Keyed = Keyed::new(*b"belfry-event-ids");
 pub(super) fn render(now: Instant, aor: &str, state: &State, version: u32) -> Bytes {
     let text = match state {
         State::Presence(presence) => match presence.documents.first() {
-            // One rule of composition: the newest published document goes out as it came. We make one only
-            // when nobody published.
-            Some(document) => return Bytes::copy_from_slice(document),
-            None => pidf(aor, presence),
+            // One rule of composition: the newest published document goes out as it came. We make one when nobody
+            // published, or when somebody is in chat: there he says himself how he is (docs/decisions/0011).
+            Some(document) if presence.chat.is_none() => return Bytes::copy_from_slice(document),
+            _ => pidf(aor, presence),
         },
         State::Dialog(calls) => dialog_info(aor, calls, version),
         State::MessageSummary { waiting } => message_summary(aor, *waiting),
@@ -31,33 +31,53 @@ pub(super) fn render(now: Instant, aor: &str, state: &State, version: u32) -> By
     Bytes::from(text)
 }
 
-/// RFC 3863; the person's activity in the words of RFC 4480 and RFC 4479.
+/// RFC 3863; the person's activity in the words of RFC 4480 and RFC 4479. Chat is a tuple of its own, and what its user
+/// says of himself is the person's (RFC 7248 §5.2).
 fn pidf(aor: &str, presence: &Presence) -> String {
-    let basic = if presence.open { "open" } else { "closed" };
     let entity = escaped(&sip_uri(aor));
+    let activity = match (presence.on_the_phone, presence.chat.as_ref().map(|chat| chat.show)) {
+        (true, _) => Some("on-the-phone"),
+        (false, Some(Show::Dnd)) => Some("busy"),
+        (false, Some(Show::Away | Show::Xa)) => Some("away"),
+        (false, Some(Show::Available) | None) => None,
+    };
+    let note = presence.chat.as_ref().map(|chat| &*chat.note).filter(|note| !note.is_empty());
     let mut out = String::with_capacity(512);
     out.push_str(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<presence xmlns=\"urn:ietf:params:xml:ns:pidf\"",
     );
-    if presence.on_the_phone {
-        out.push_str(
-            "\n  xmlns:dm=\"urn:ietf:params:xml:ns:pidf:data-model\"\n  \
-             xmlns:rpid=\"urn:ietf:params:xml:ns:pidf:rpid\"",
-        );
+    if activity.is_some() || note.is_some() {
+        out.push_str("\n  xmlns:dm=\"urn:ietf:params:xml:ns:pidf:data-model\"");
     }
-    let _ = write!(
-        out,
-        " entity=\"{entity}\">\n  <tuple id=\"registered\">\n    <status><basic>{basic}</basic></status>\n    \
-         <contact>{entity}</contact>\n  </tuple>\n"
-    );
-    if presence.on_the_phone {
-        out.push_str(
-            "  <dm:person id=\"person\">\n    \
-             <rpid:activities><rpid:on-the-phone/></rpid:activities>\n  </dm:person>\n",
-        );
+    if activity.is_some() {
+        out.push_str("\n  xmlns:rpid=\"urn:ietf:params:xml:ns:pidf:rpid\"");
+    }
+    let _ = writeln!(out, " entity=\"{entity}\">");
+    write_tuple(&mut out, "registered", presence.open, &entity);
+    if presence.chat.is_some() {
+        write_tuple(&mut out, "chat", true, &entity);
+    }
+    if activity.is_some() || note.is_some() {
+        out.push_str("  <dm:person id=\"person\">\n");
+        if let Some(activity) = activity {
+            let _ = writeln!(out, "    <rpid:activities><rpid:{activity}/></rpid:activities>");
+        }
+        if let Some(note) = note {
+            let _ = writeln!(out, "    <dm:note>{}</dm:note>", escaped(note));
+        }
+        out.push_str("  </dm:person>\n");
     }
     out.push_str("</presence>\n");
     out
+}
+
+fn write_tuple(out: &mut String, id: &str, is_open: bool, contact: &str) {
+    let basic = if is_open { "open" } else { "closed" };
+    let _ = writeln!(
+        out,
+        "  <tuple id=\"{id}\">\n    <status><basic>{basic}</basic></status>\n    \
+         <contact>{contact}</contact>\n  </tuple>"
+    );
 }
 
 /// RFC 4235 §4.

@@ -1,23 +1,34 @@
 //! MESSAGE for somebody who is not there (RFC 3428): kept, and sent when the address comes back.
 
 use bytes::Bytes;
-use router::{Aor, Binding, KeepRefused, KeptMessage, Query};
+use router::{Aor, Binding, KeepRefused, KeptMessage, Offer, Query};
 use stdx::Instant;
 
 use super::package::media_type;
-use super::{EventEffect, Incoming, Notifier, Onward, Outgoing, Refusal, RequestId, Waiting, sip_uri};
+use super::{
+    EventEffect, Incoming, Notifier, Onward, Outgoing, Refusal, RequestId, Texted, Waiting, sip_uri,
+};
 use crate::limits;
 use crate::wire::{Address, Header, Message, PRODUCT, Request, Uri, Values, parse_number, write_date};
 
 /// A kept message on its way to all contacts of its recipient.
 pub(super) struct Delivery {
-    aor: Aor,
-    message: u64,
+    what: What,
     /// Contacts that have not answered.
     outstanding: usize,
     /// Some contact will never take it.
     is_refused: bool,
 }
+
+enum What {
+    /// Of the router's.
+    Kept { aor: Aor, message: u64 },
+    /// Words of chat, by the number that who gave them has.
+    Text { id: u64 },
+}
+
+/// How the Call-IDs of words of chat end. Whatever way such a MESSAGE takes, it is not offered to chat again.
+const OF_CHAT: &str = "@chat";
 
 impl Notifier {
     /// A MESSAGE for an address without bindings. Leads to one `Reply`: 202 once it is in the record.
@@ -60,27 +71,43 @@ impl Notifier {
         out: &mut Vec<EventEffect>,
     ) {
         // Left alone, the router offers it again with the next REGISTER.
-        if self.deliveries.len() >= limits::DELIVERIES || bindings.is_empty() {
-            return;
+        if self.has_room(bindings) {
+            let what = What::Kept { aor: message.aor.clone(), message: message.id };
+            self.send_to_all(bindings, message, what, "", out);
         }
+    }
+
+    /// Words of chat for the phones of an account; `EventEffect::Texted` tells what became of them.
+    pub fn text(&mut self, id: u64, bindings: &[Binding], words: &KeptMessage, out: &mut Vec<EventEffect>) {
+        if !self.has_room(bindings) {
+            return out.push(EventEffect::Texted { id, texted: Texted::Failed });
+        }
+        self.send_to_all(bindings, words, What::Text { id }, OF_CHAT, out);
+    }
+
+    fn has_room(&self, bindings: &[Binding]) -> bool {
+        self.deliveries.len() < limits::DELIVERIES && !bindings.is_empty()
+    }
+
+    fn send_to_all(
+        &mut self,
+        bindings: &[Binding],
+        message: &KeptMessage,
+        what: What,
+        call_id_ends: &str,
+        out: &mut Vec<EventEffect>,
+    ) {
         let bindings = &bindings[..bindings.len().min(limits::DELIVERY_CONTACTS)];
         let delivery = self.next_id();
         let [tag, call_id] = [(); 2].map(|()| self.rng.token(limits::TAG_CHARS));
+        let call_id = call_id + call_id_ends;
         for binding in bindings {
             let id = RequestId(self.next_id());
             let (bytes, onward) = message_request(binding, message, &tag, &call_id);
             self.requests.insert(id.0, Outgoing::Message { delivery });
             out.push(EventEffect::Request { id, bytes, onward });
         }
-        self.deliveries.insert(
-            delivery,
-            Delivery {
-                aor: message.aor.clone(),
-                message: message.id,
-                outstanding: bindings.len(),
-                is_refused: false,
-            },
-        );
+        self.deliveries.insert(delivery, Delivery { what, outstanding: bindings.len(), is_refused: false });
     }
 
     /// The first 2xx is a delivery. When all others have failed, one refusal for good is enough: the message
@@ -92,14 +119,41 @@ impl Notifier {
         let is_over = delivery.outstanding == 0;
         let is_success = (200..300).contains(&status);
         self.counters.messages_delivered += u64::from(is_success);
-        let is_done = is_success || is_over && delivery.is_refused;
-        if !is_over && !is_done {
+        let texted = match (is_success, delivery.is_refused) {
+            (true, _) => Texted::Taken,
+            (false, true) => Texted::Refused,
+            (false, false) => Texted::Failed,
+        };
+        if !is_over && !is_success {
             return;
         }
-        if let Some(Delivery { aor, message, .. }) = self.deliveries.remove(&id).filter(|_| is_done) {
-            self.tell(Query::Delivered { aor, message }, out);
+        match self.deliveries.remove(&id).map(|delivery| delivery.what) {
+            Some(What::Text { id }) => out.push(EventEffect::Texted { id, texted }),
+            Some(What::Kept { aor, message }) if texted != Texted::Failed => {
+                self.tell(Query::Delivered { aor, message }, out);
+            }
+            Some(What::Kept { .. }) | None => {}
         }
     }
+}
+
+/// What chat clients are offered of a MESSAGE. `None`: nothing, for it came from there, has expired or is too long.
+pub(crate) fn offer_query(
+    now: Instant,
+    request: &Message,
+    aor: &str,
+    sender: Option<&str>,
+    has_phones: bool,
+) -> Option<Query> {
+    let is_of_chat = request.call_id().is_some_and(|call_id| call_id.ends_with(OF_CHAT.as_bytes()));
+    let is_expired = request.header(Header::Expires).and_then(parse_number) == Some(0);
+    let is_coded = request.count(Header::ContentEncoding) > 0;
+    let is_long = request.body().len() > limits::KEPT_MESSAGE_BYTES;
+    if is_of_chat || is_expired || is_coded || is_long {
+        return None;
+    }
+    let message = message_of(now, request, aor, sender_of(request)?);
+    Some(Query::Offer(Box::new(Offer { message, sender: sender.map(Aor::from), has_phones })))
 }
 
 /// The sender's URI, when the message can wait.
@@ -118,21 +172,28 @@ fn check_keepable(request: &Message) -> Result<&str, Refusal> {
     if request.count(Header::ContentEncoding) > 0 {
         return Err(absent());
     }
+    sender_of(request).ok_or(Refusal::new(400, "Bad From"))
+}
+
+fn sender_of(request: &Message) -> Option<&str> {
     let from = request.from().filter(|from| Uri::parse(from.uri).is_ok());
-    let from = from.and_then(|from| std::str::from_utf8(from.uri).ok());
-    from.ok_or(Refusal::new(400, "Bad From"))
+    from.and_then(|from| std::str::from_utf8(from.uri).ok())
 }
 
 fn keep_query(now: Instant, incoming: &Incoming<'_>, from: &str) -> Query {
-    let content_type = incoming.request.header(Header::ContentType).unwrap_or(b"text/plain");
-    Query::Keep(Box::new(KeptMessage {
+    Query::Keep(Box::new(message_of(now, incoming.request, incoming.aor, from)))
+}
+
+fn message_of(now: Instant, request: &Message, aor: &str, from: &str) -> KeptMessage {
+    let content_type = request.header(Header::ContentType).unwrap_or(b"text/plain");
+    KeptMessage {
         id: 0,
-        aor: incoming.aor.into(),
+        aor: aor.into(),
         from: from.into(),
         content_type: one_line(&String::from_utf8_lossy(content_type)),
-        body: incoming.request.body().into(),
+        body: request.body().into(),
         sent_at: now,
-    }))
+    }
 }
 
 /// A header value may come folded over lines (RFC 3261 §7.3.1); ours do not go out so.

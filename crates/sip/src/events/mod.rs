@@ -32,6 +32,7 @@ use crate::transport::Source;
 use crate::wire::{Message, Reply};
 pub(crate) use dialog::received as dialog_received;
 use message::Delivery;
+pub(crate) use message::offer_query;
 pub use package::Package;
 use subscribe::Subscription;
 
@@ -44,11 +45,13 @@ pub struct EventRules {
     pub max_expires: u32,
     /// Whether those without an account here may watch presence. Other packages are for accounts only.
     pub strangers_see_presence: bool,
+    /// Whether there are chat clients: MESSAGEs for accounts are then offered to them, too.
+    pub chat: bool,
 }
 
 impl Default for EventRules {
     fn default() -> Self {
-        EventRules { min_expires: 60, max_expires: 3_600, strangers_see_presence: false }
+        EventRules { min_expires: 60, max_expires: 3_600, strangers_see_presence: false, chat: false }
     }
 }
 
@@ -93,6 +96,19 @@ pub enum EventEffect {
     Ask { id: AskId, query: Query },
     /// A request without Via. Its final status, or 408, is told to [`Notifier::handle_result`] once.
     Request { id: RequestId, bytes: Bytes, onward: Onward },
+    /// What became of [`Notifier::text`].
+    Texted { id: u64, texted: Texted },
+}
+
+/// What phones say to a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Texted {
+    /// One has it.
+    Taken,
+    /// One will never take it, and the others did not.
+    Refused,
+    /// None answered, or none could be asked.
+    Failed,
 }
 
 /// Set in the number of every query the notifier asks.

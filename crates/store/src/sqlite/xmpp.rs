@@ -211,6 +211,11 @@ pub(super) fn load(conn: &Connection, read: &XmppRead) -> Result<XmppLoaded, Fai
             })?;
             XmppLoaded::Stanzas(rows.collect::<Result<_, _>>()?)
         }
+        XmppRead::Waiting => {
+            let mut statement = conn.prepare_cached("SELECT DISTINCT user FROM xmpp_offline")?;
+            let rows = statement.query_map([], |row| Ok(row.get::<_, String>(0)?.into()))?;
+            XmppLoaded::Users(rows.collect::<Result<_, _>>()?)
+        }
         XmppRead::Archive { owner, query } => XmppLoaded::Page(page(conn, owner, query)?),
         XmppRead::Room { room } => {
             let sql = "SELECT config FROM xmpp_room WHERE room = ?1";

@@ -103,6 +103,22 @@ impl Host {
         self.copy(now, &user, &except, "sent", copy.as_ref().unwrap_or(message), out);
     }
 
+    /// What a phone of the account has said; `id` as for `carbons_sent`.
+    pub(super) fn carbons_of_phone(
+        &mut self,
+        now: Instant,
+        user: &Bare,
+        message: &Element,
+        id: Option<Box<str>>,
+        out: &mut Outbox,
+    ) {
+        let is_to_oneself = stanza::to(message).ok().flatten().is_none_or(|to| to.bare() == *user);
+        if !is_to_oneself && is_eligible(message, true) {
+            let copy = id.map(|id| archive::with_id(message.clone(), user, id));
+            self.copy(now, user, &[], "sent", copy.as_ref().unwrap_or(message), out);
+        }
+    }
+
     /// `except` get it anyway.
     pub(super) fn carbons_received(
         &mut self,

@@ -2,6 +2,7 @@
 
 use stdx::Instant;
 
+use super::phones::{Outcome, Shown};
 use crate::c2s::Bound;
 use crate::sasl::Secret;
 use crate::{Bare, Element, Jid};
@@ -54,12 +55,28 @@ pub enum Effect {
         ticket: Ticket,
         access: Access,
     },
-    /// For a phone of the account: the body of a chat message. Said once for each, when it could not be delivered to a
-    /// session.
+    /// Words for all phones of an account, said at `at`. Answered by `handle_record`: `Done` when one has taken them,
+    /// `NotFound` when none is there or takes such, `Unavailable` when none answered.
     Text {
-        from: Jid,
+        ticket: Ticket,
+        from: Bare,
         to: Bare,
         body: Box<str>,
+        at: Instant,
+    },
+    /// From now on `handle_phone` tells of this account's phones: at once, and whenever it changes.
+    Watch {
+        user: Bare,
+    },
+    /// How the account's phones' watchers see its chat. `None`: nobody is signed in.
+    Show {
+        user: Bare,
+        shown: Option<Shown>,
+    },
+    /// The answer to `handle_heard`.
+    Heard {
+        id: u64,
+        outcome: Outcome,
     },
 }
 
@@ -85,6 +102,8 @@ pub enum Load {
     Accounts(Box<Accounts>),
     /// For all hosts of the server: each performs it (`Host::act`), and `Loaded::Acted` has the sum (`Acted::merge`).
     Act(Box<Act>),
+    /// Accounts of this host whose messages wait: `Loaded::Users`.
+    Waiting,
     /// All rooms of a service that are listed: `Loaded::Items`, whose ids are the rooms' addresses.
     Rooms { domain: Box<str> },
 }
@@ -240,6 +259,7 @@ pub enum Loaded {
     Room(Option<Box<Element>>),
     Slot(Box<Slot>),
     Acted(Acted),
+    Users(Vec<Bare>),
     Accounts(Result<Listed, NotDone>),
     /// `None`: there is none, or it is used.
     Invitation(Option<Box<Invitation>>),

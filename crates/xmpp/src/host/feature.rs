@@ -89,6 +89,7 @@ pub(super) const FEATURES: &[&Feature] = &[
     &super::last::FEATURE,
     &super::muc::FEATURE,
     &super::offline::FEATURE,
+    &super::phones::FEATURE,
     &super::ping::FEATURE,
     &super::presence::FEATURE,
     &super::private::FEATURE,

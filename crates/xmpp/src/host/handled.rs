@@ -110,6 +110,9 @@ impl Host {
     }
 
     fn tell_handled(&mut self, mark: &str, sender: &Jid, out: &mut Outbox) {
+        if self.heard_handled(mark, out) {
+            return;
+        }
         // Only we mark, and only our own.
         if !self.settings.is_local(sender.domain()) {
             return;

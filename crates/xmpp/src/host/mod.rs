@@ -29,6 +29,7 @@ pub mod invite;
 mod last;
 mod muc;
 mod offline;
+pub mod phones;
 mod ping;
 mod presence;
 mod private;
@@ -85,6 +86,7 @@ pub struct Settings {
     pub admins: Vec<Bare>,
     /// Domains of external components (XEP-0114), for discovery.
     pub components: Vec<Box<str>>,
+    pub texts_to_phones: phones::TextsToPhones,
     pub sessions: SessionLimit,
     /// What users may change of their accounts.
     pub accounts: register::Accounts,
@@ -154,6 +156,7 @@ pub struct Host {
     commands: commands::Commands,
     push: push::Push,
     upload: upload::Upload,
+    phones: phones::Phones,
 }
 
 impl Host {
@@ -181,6 +184,7 @@ impl Host {
             commands: commands::Commands::default(),
             push: push::Push::default(),
             upload: upload::Upload::default(),
+            phones: phones::Phones::default(),
         }
     }
 
@@ -255,7 +259,8 @@ impl Host {
 
     pub fn deadline(&self) -> Option<Instant> {
         let sleeping = self.sleeping.front().map(|(until, _)| *until);
-        [sleeping, self.rooms.deadline(), self.pubsub.deadline()].into_iter().flatten().min()
+        let phones = self.phones.deadline();
+        [sleeping, self.rooms.deadline(), self.pubsub.deadline(), phones].into_iter().flatten().min()
     }
 
     pub fn expire(&mut self, now: Instant, out: &mut Outbox) {
@@ -267,6 +272,7 @@ impl Host {
             }
         }
         self.expire_rooms(now, out);
+        self.expire_phones(now, out);
     }
 
     /// An unpredictable name: of a stanza, a session, a resource.

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use stdx::Instant;
 use stdx::slab::Key;
 
-use super::effect::{Change, Effect, Load, Loaded, RecordError};
+use super::effect::{Change, Load, Loaded, RecordError};
 use super::feature::{Answer, At, Feature, Handle, Iq, Level, Specification};
 use super::{Host, Outbox, hints, sm, turn};
 use crate::stanza::{self, Condition, StanzaError};
@@ -71,18 +71,7 @@ pub(super) fn delayed(mut message: Element, at: Instant, domain: &str) -> Elemen
 
 impl Host {
     /// Nobody can take it now.
-    pub(super) fn keep_message(
-        &mut self,
-        now: Instant,
-        from: &Jid,
-        user: &Bare,
-        message: Element,
-        out: &mut Outbox,
-    ) {
-        if hints::has_body(&message) && !self.is_anonymous(user) {
-            let body = message.content_of("body", ns::CLIENT).unwrap_or_default();
-            out.push(Effect::Text { from: from.clone(), to: user.clone(), body: (&*body).into() });
-        }
+    pub(super) fn keep_message(&mut self, now: Instant, user: &Bare, message: Element, out: &mut Outbox) {
         if !hints::is_worth_keeping(&message) {
             return;
         }
@@ -90,6 +79,22 @@ impl Host {
             self.push_message(now, user, true, out);
         }
         self.keep(now, user, message, out);
+    }
+
+    /// As [`keep_message`](Self::keep_message), but nobody is told when it is not possible, except `then`: it runs before
+    /// the message counts as handled.
+    pub(super) fn keep_then(
+        &mut self,
+        now: Instant,
+        user: &Bare,
+        message: Element,
+        out: &mut Outbox,
+        then: impl FnOnce(&mut Host, Result<(), StanzaError>) + 'static,
+    ) {
+        if self.is_pushed(user, &message) {
+            self.push_message(now, user, true, out);
+        }
+        self.try_keep(now, user, message, out, move |host, result, _| then(host, result));
     }
 
     /// It was for a session that has ended, and perhaps never had it. It goes to those that have not had it either, or
@@ -122,14 +127,30 @@ impl Host {
     }
 
     fn keep(&mut self, at: Instant, user: &Bare, message: Element, out: &mut Outbox) {
+        let refused = message.clone();
+        self.try_keep(at, user, message, out, move |host, result, out| {
+            if let Err(error) = result {
+                host.refuse(&refused, &error, out);
+            }
+        });
+    }
+
+    fn try_keep(
+        &mut self,
+        at: Instant,
+        user: &Bare,
+        message: Element,
+        out: &mut Outbox,
+        then: impl FnOnce(&mut Host, Result<(), StanzaError>, &mut Outbox) + 'static,
+    ) {
         let waiting = self.record_of(user).map(|record| record.offline);
         if self.is_anonymous(user) || waiting.is_none_or(|waiting| waiting >= limits::OFFLINE) {
             // XEP-0160 §2.
-            return self.refuse(&message, &Condition::ServiceUnavailable.into(), out);
+            return then(self, Err(Condition::ServiceUnavailable.into()), out);
         }
         *self.offline.writing.entry(user.clone()).or_default() += 1;
         let hold = self.hold();
-        let change = Change::Offline { user: user.clone(), at, stanza: Box::new(message.clone()) };
+        let change = Change::Offline { user: user.clone(), at, stanza: Box::new(message) };
         let user = user.clone();
         self.change(change, out, move |host, now, result, out| {
             if let Some(writing) = host.offline.writing.get_mut(&user) {
@@ -138,10 +159,10 @@ impl Host {
                     host.offline.writing.remove(&user);
                 }
             }
-            match result {
-                Ok(()) => host.offline_kept(now, &user, out),
-                Err(error) => host.refuse(&message, &turn::not_written(error), out),
+            if result.is_ok() {
+                host.offline_kept(now, &user, out);
             }
+            then(host, result.map_err(turn::not_written), out);
             host.release(hold, out);
             host.forget_user(now, &user);
         });
@@ -152,8 +173,9 @@ impl Host {
         if let Some(record) = self.record_mut(user) {
             record.offline += 1;
         }
-        if let Some(key) = self.able(user).first() {
-            self.offline_deliver(now, *key, out);
+        match self.able(user).first() {
+            Some(key) => self.offline_deliver(now, *key, out),
+            None => self.texts_due(now, user, out),
         }
     }
 
@@ -210,7 +232,7 @@ impl Host {
         self.offline_forget(user, Vec::new(), out, |_, _, _, _| {});
     }
 
-    fn offline_forget(
+    pub(super) fn offline_forget(
         &mut self,
         user: &Bare,
         ids: Vec<u64>,

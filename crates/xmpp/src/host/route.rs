@@ -8,7 +8,7 @@ use super::feature::{Answer, At, Iq, find};
 use super::handled;
 use super::session::Session;
 use super::user::{Record, User, Waiting};
-use super::{Host, Outbox};
+use super::{Host, Outbox, phones};
 use crate::c2s::{BindRequest, Bound};
 use crate::stanza::{self, Condition, Kind, StanzaError};
 use crate::{Bare, Element, Jid, ns};
@@ -27,6 +27,8 @@ impl Host {
             (None, Some(tag)) => format!("{tag}~{}", &self.token()[..8]),
             (None, None) => self.token()[..16].to_owned(),
         };
+        // Contacts see the account's phones by that name.
+        let name = if name == phones::RESOURCE { format!("{name}~{}", &self.token()[..8]) } else { name };
         let Ok(jid) = request.user.with_resource(&name) else {
             let refused = Bound::Refused(Condition::BadRequest.into());
             return out.push(Effect::Bound { edge, bound: refused });
@@ -143,6 +145,7 @@ impl Host {
         let Some(user) = self.users.remove(bare) else { return };
         self.archive.forget(bare);
         self.push.forget(bare);
+        self.heard_by_nobody(bare, out);
         for key in user.sessions {
             if let Some(edge) = self.sessions.remove(key).and_then(|session| session.edge) {
                 self.by_edge.remove(&edge);
@@ -385,6 +388,7 @@ impl Host {
             }
             Some(Kind::Iq) => match self.session_of(&to) {
                 Some(key) => self.deliver(now, key, element, out),
+                None if self.phone_asked(&from, &to, &element, out) => {}
                 None => self.refuse(&element, &Condition::ServiceUnavailable.into(), out),
             },
             None => {}
@@ -405,6 +409,9 @@ impl Host {
                 self.carbons_received(now, &bare, &[key], &element, out);
                 return self.deliver_message(now, &bare, &[key], element, out);
             }
+            if self.is_for_phone(to, &element) {
+                return self.say_on_phone(now, &bare, element, out);
+            }
             if matches!(kind.as_str(), "groupchat" | "headline" | "error") {
                 if kind == "groupchat" {
                     self.refuse(&element, &Condition::ServiceUnavailable.into(), out);
@@ -415,22 +422,35 @@ impl Host {
         if kind == "groupchat" {
             return self.refuse(&element, &Condition::ServiceUnavailable.into(), out);
         }
-        let able = self.able(&bare);
+        self.message_to_account(now, &bare, element, out);
+    }
+
+    /// RFC 6121 §8.5.2.
+    pub(super) fn message_to_account(
+        &mut self,
+        now: Instant,
+        bare: &Bare,
+        element: Element,
+        out: &mut Outbox,
+    ) {
+        let kind = element.attr("type").unwrap_or("normal");
+        let able = self.able(bare);
         if able.is_empty() {
-            return match kind.as_str() {
+            return match kind {
                 "error" | "headline" => {}
-                _ => self.keep_message(now, from, &bare, element, out),
+                _ => self.keep_message(now, bare, element, out),
             };
         }
         if kind == "error" {
             return;
         }
         // All that are able: with carbons around, who has to guess is wrong (RFC 6121 §8.5.2.1.1 allows it).
-        self.carbons_received(now, &bare, &able, &element, out);
-        self.deliver_message(now, &bare, &able, element, out);
+        self.carbons_received(now, bare, &able, &element, out);
+        self.copy_to_phone(now, bare, &element, out);
+        self.deliver_message(now, bare, &able, element, out);
     }
 
-    fn deliver_message(
+    pub(super) fn deliver_message(
         &mut self,
         now: Instant,
         user: &Bare,

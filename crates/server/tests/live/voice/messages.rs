@@ -6,12 +6,14 @@ use std::sync::mpsc::{Receiver, sync_channel};
 
 use sip::transport::Transport;
 use sip::wire::Header;
+use xmpp::ns;
 
 use super::app::App;
 use super::caller::Caller;
 use super::nothing_left;
 use crate::phone::{DOMAIN, text};
 use crate::place::Place;
+use crate::xmpp::client::Client;
 use crate::{PATIENCE, until};
 
 const TEXT: &str = "<Response><Sms to='alice' from='1234' action='/sent' statusCallback='/status'>Grüße, \
@@ -35,6 +37,22 @@ fn of_record(place: &Place, sid: &str) -> serde_json::Value {
         let row: serde_json::Value = serde_json::from_str(&row?).unwrap();
         (row["status"] != "sending").then_some(row)
     })
+}
+
+#[test]
+fn a_text_reaches_who_has_no_phone_in_chat() {
+    let app = App::new(&[("/", TEXT), OVER]);
+    let place = Place::new(&app.voice("/", "")).with_accounts(&["alice"]).with_xmpp("");
+    let mut node = place.start();
+    let mut alice = Client::sign_in(&place, Transport::Tls, "alice", "desk");
+    alice.say("<presence xmlns='jabber:client'/>");
+    call(&place);
+    let message = std::iter::repeat_with(|| alice.hear()).find(|stanza| stanza.name() == "message").unwrap();
+    let words = message.content_of("body", ns::CLIENT).unwrap().into_owned();
+    assert_eq!(words, format!("sip:1234@{DOMAIN}: Grüße, and good bye"));
+    assert_eq!(app.asked_for("/sent").unwrap()["SmsStatus"], "sent");
+    nothing_left(&node, 1);
+    node.stop();
 }
 
 #[test]

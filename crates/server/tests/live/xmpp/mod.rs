@@ -2,12 +2,13 @@
 
 mod bounds;
 mod chat;
-mod client;
+pub(crate) mod client;
 mod components;
 mod fast;
 mod invitations;
 mod limits;
 mod operate;
+mod phones;
 mod registration;
 mod servers;
 mod services;

@@ -103,3 +103,50 @@ fn a_refusal_for_good_ends_it_and_a_passing_one_does_not() {
         assert_eq!(world.notifier.counts(), EventCounts::default());
     }
 }
+
+/// Words of chat for two phones.
+fn text(world: &mut World, bindings: &[Binding]) -> String {
+    let mut out = Vec::new();
+    world.notifier.text(9, bindings, &kept(), &mut out);
+    world.show(out)
+}
+
+#[test]
+fn words_of_chat_are_taken_refused_or_to_be_tried_again() {
+    let phones = || vec![binding("sip:alice@192.0.2.7"), binding("sip:alice@192.0.2.8")];
+    for (statuses, told) in [
+        (&[200][..], "text 9: Taken\n"),
+        (&[486, 202], "text 9: Taken\n"),
+        (&[408, 503], "text 9: Failed\n"),
+        (&[405, 408], "text 9: Refused\n"),
+    ] {
+        let mut world = World::new();
+        assert_eq!(text(&mut world, &phones()).lines().filter(|line| line.starts_with("send")).count(), 2);
+        let last = statuses.iter().map(|status| world.result(*status)).last();
+        assert_eq!(last.as_deref(), Some(told), "{statuses:?}");
+        assert_eq!(world.notifier.counts().deliveries, 0);
+    }
+    assert_eq!(text(&mut World::new(), &[]), "text 9: Failed\n", "nobody is there");
+}
+
+#[test]
+fn words_of_chat_are_not_offered_to_chat_again() {
+    let mut world = World::new();
+    text(&mut world, &[binding("sip:alice@192.0.2.1:5060")]);
+    let offered =
+        |request: &Message| offer_query(world.now, request, AOR, Some("bob@a.test"), true).is_some();
+    assert!(!offered(&world.sent[0].1));
+    let of_phone = |lines: &str| {
+        let text =
+            format!("MESSAGE sip:{AOR} SIP/2.0\r\nFrom: <sip:bob@a.test>\r\nCall-ID: c\r\n{lines}\r\nhi");
+        Message::parse(Bytes::from(text)).unwrap()
+    };
+    assert!(offered(&of_phone("Content-Type: text/plain\r\n")));
+    assert!(!offered(&of_phone("Content-Type: text/plain\r\nExpires: 0\r\n")), "it has expired");
+    assert!(!offered(&of_phone("Content-Encoding: gzip\r\n")), "it cannot be read");
+    let long = format!(
+        "MESSAGE sip:{AOR} SIP/2.0\r\nFrom: <sip:b@a>\r\n\r\n{}",
+        "x".repeat(limits::KEPT_MESSAGE_BYTES + 1)
+    );
+    assert!(!offered(&Message::parse(Bytes::from(long)).unwrap()));
+}

@@ -157,6 +157,7 @@ impl World {
                     text.push_str(&request_text(&request, &onward));
                     self.sent.push((id, request));
                 }
+                EventEffect::Texted { id, texted } => writeln!(text, "text {id}: {texted:?}").unwrap(),
             }
         }
         text
@@ -221,7 +222,7 @@ fn source(transport: Transport, remote: &str) -> Source {
 }
 
 fn presence(open: bool) -> State {
-    State::Presence(Presence { open, on_the_phone: false, documents: Vec::new() })
+    State::Presence(Presence { open, on_the_phone: false, chat: None, documents: Vec::new() })
 }
 
 fn binding(uri: &str) -> Binding {

@@ -34,6 +34,44 @@ fn call(remote: &str, phase: CallPhase) -> CallInfo {
     }
 }
 
+/// RFC 7248 §5.2: what is said in chat comes before what a phone published.
+#[test]
+fn presence_says_how_somebody_is_in_chat() {
+    let chat = |show, note: &str| Some(router::Chat { show, note: note.into() });
+    let documents = vec![Arc::from(&b"<presence>published</presence>"[..])];
+    let away = Presence {
+        open: false,
+        on_the_phone: false,
+        chat: chat(router::Show::Away, "<lunch>"),
+        documents: documents.clone(),
+    };
+    let (mut world, told) = first("presence", "bob@a.test", State::Presence(away.clone()));
+    insta::assert_snapshot!(told, @r#"
+    <?xml version="1.0" encoding="UTF-8"?>
+    <presence xmlns="urn:ietf:params:xml:ns:pidf"
+      xmlns:dm="urn:ietf:params:xml:ns:pidf:data-model"
+      xmlns:rpid="urn:ietf:params:xml:ns:pidf:rpid" entity="sip:alice@a.test">
+      <tuple id="registered">
+        <status><basic>closed</basic></status>
+        <contact>sip:alice@a.test</contact>
+      </tuple>
+      <tuple id="chat">
+        <status><basic>open</basic></status>
+        <contact>sip:alice@a.test</contact>
+      </tuple>
+      <dm:person id="person">
+        <rpid:activities><rpid:away/></rpid:activities>
+        <dm:note>&lt;lunch&gt;</dm:note>
+      </dm:person>
+    </presence>
+    "#);
+    let talking =
+        Presence { open: true, on_the_phone: true, chat: chat(router::Show::Available, ""), ..away.clone() };
+    assert!(next(&mut world, State::Presence(talking)).contains("<rpid:on-the-phone/>"));
+    let gone = Presence { chat: None, ..away };
+    assert_eq!(next(&mut world, State::Presence(gone)), "<presence>published</presence>");
+}
+
 #[test]
 fn packages_are_known_by_name() {
     let of = |line: &str| {
@@ -59,7 +97,7 @@ fn presence_says_open_closed_or_on_the_phone() {
       </tuple>
     </presence>
     "#);
-    let talking = Presence { open: true, on_the_phone: true, documents: Vec::new() };
+    let talking = Presence { open: true, on_the_phone: true, chat: None, documents: Vec::new() };
     insta::assert_snapshot!(next(&mut world, State::Presence(talking)), @r#"
     <?xml version="1.0" encoding="UTF-8"?>
     <presence xmlns="urn:ietf:params:xml:ns:pidf"
@@ -76,7 +114,7 @@ fn presence_says_open_closed_or_on_the_phone() {
     "#);
     let document = |text: &str| Arc::from(text.as_bytes());
     let documents = vec![document("<presence>newest</presence>"), document("<presence/>")];
-    let published = State::Presence(Presence { open: true, on_the_phone: true, documents });
+    let published = State::Presence(Presence { open: true, on_the_phone: true, chat: None, documents });
     assert_eq!(next(&mut world, published), "<presence>newest</presence>");
 }
 

@@ -10,7 +10,7 @@ use super::blocking::Blocklist;
 use super::effect::{Change, Effect};
 use super::feature::{Feature, Level, Specification};
 use super::session::Session;
-use super::{Host, Outbox};
+use super::{Host, Outbox, phones};
 use crate::stanza::{self, Condition, StanzaError};
 use crate::xml::Packed;
 use crate::{Bare, Element, Jid, limits, ns};
@@ -155,7 +155,9 @@ impl Host {
         }
         self.broadcast(&user, &presence, out);
         self.deliver_to_all(now, &self.keys_of(&user, Session::is_available), presence, out);
+        self.show_to_phones(&user, out);
         if is_initial {
+            self.watch_phone(&user, out);
             self.probe_contacts(&user, &jid, out);
             self.ask_again(now, key, &user, out);
             self.send_motd(now, key, out);
@@ -176,6 +178,9 @@ impl Host {
             if let Some(presence) = presence {
                 self.deliver(now, key, presence, out);
             }
+        }
+        if let Some(presence) = self.phone_presence(user).cloned() {
+            self.deliver(now, key, presence, out);
         }
     }
 
@@ -225,6 +230,7 @@ impl Host {
             return;
         }
         self.caps_gone(&jid);
+        self.show_to_phones(&user, out);
         self.pubsub_presence(now, &user, &jid, &presence, out);
         self.broadcast(&user, &presence, out);
         let others = self.keys_of(&user, Session::is_available);
@@ -298,17 +304,21 @@ impl Host {
     }
 
     /// RFC 6121 §4.3.2.
-    fn probed(&self, now: Instant, from: &Jid, to: &Jid, out: &mut Outbox) {
+    fn probed(&mut self, now: Instant, from: &Jid, to: &Jid, out: &mut Outbox) {
         let (contact, user) = (from.bare(), &to.bare());
         let Some(record) = self.record_of(user) else { return };
         let is_subscribed = record.contact(&contact).is_some_and(|item| item.subscription.has_from());
         if is_subscribed || contact == *user {
+            self.watch_phone(user, out);
             let before = out.len();
             match self.session_of(to).and_then(|key| self.sessions.get(key)) {
                 Some(session) => {
                     out.extend(session.presence().map(|presence| addressed(&presence, from.as_str())));
                 }
                 None if to.is_bare() => self.send_presences(user, from.as_str(), out),
+                None if to.resource() == Some(phones::RESOURCE) => {
+                    out.extend(self.phone_presence(user).map(|presence| addressed(presence, from.as_str())));
+                }
                 None => {}
             }
             if out.len() == before {
@@ -359,6 +369,7 @@ impl Host {
             let presence = self.sessions.get(key).and_then(Session::presence);
             out.extend(presence.map(|presence| addressed(&presence, to)));
         }
+        out.extend(self.phone_presence(user).map(|presence| addressed(presence, to)));
     }
 
     /// As if each of them had ended.
@@ -366,6 +377,8 @@ impl Host {
         for key in self.keys_of(user, Session::is_available) {
             out.extend(self.sessions.get(key).map(|session| addressed(&gone(&session.jid), to)));
         }
+        let phone = self.phone_presence(user).and_then(|presence| stanza::from(presence).ok().flatten());
+        out.extend(phone.map(|jid| addressed(&gone(&jid), to)));
     }
 
     /// Asks for a contact's presence for each session of the account.
@@ -383,7 +396,7 @@ impl Host {
     }
 }
 
-fn addressed(presence: &Element, to: &str) -> Effect {
+pub(super) fn addressed(presence: &Element, to: &str) -> Effect {
     Effect::Route(Box::new(presence.copy_to(to)))
 }
 

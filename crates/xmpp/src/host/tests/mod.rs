@@ -16,6 +16,7 @@ mod messages;
 mod muc;
 mod offline;
 mod pep;
+mod phones;
 mod ping;
 mod presence;
 mod private;
@@ -54,6 +55,7 @@ pub(super) fn settings() -> Settings {
         services: Vec::new(),
         admins: Vec::new(),
         components: Vec::new(),
+        texts_to_phones: super::phones::TextsToPhones::default(),
         sessions: SessionLimit { most: 100, ends_oldest: false },
         accounts: super::register::Accounts::default(),
         invitations: super::invite::Invitations::default(),
@@ -72,8 +74,7 @@ pub(super) struct World {
     /// What went to addresses that are not ours.
     pub(super) abroad: Vec<Element>,
     pub(super) bound: HashMap<u64, Bound>,
-    /// For phones: to whom, and the words.
-    pub(super) texts: Vec<(String, String)>,
+    pub(super) phones: phones::Phones,
     /// The record writes nothing until it is told to: `World::write`.
     pub(super) is_slow: bool,
     pub(super) unwritten: std::collections::VecDeque<(Ticket, Change)>,
@@ -137,6 +138,9 @@ impl Record {
                 get: format!("https://up.example.org/get/{name}").into(),
                 headers: vec![("Authorization".into(), "t".into())],
             })),
+            Load::Waiting => {
+                Loaded::Users(self.messages.offline.iter().map(|(user, ..)| user.clone()).collect())
+            }
             Load::Rooms { .. } => Loaded::Items(Vec::new()),
             Load::Room { .. } => Loaded::Room(None),
         })
@@ -240,7 +244,7 @@ impl World {
             closed: Vec::new(),
             abroad: Vec::new(),
             bound: HashMap::new(),
-            texts: Vec::new(),
+            phones: phones::Phones::default(),
             is_slow: false,
             unwritten: Default::default(),
             reads_slowly: false,
@@ -293,7 +297,7 @@ impl World {
                     let done = self.record.change(change);
                     self.host.handle_record(self.now, ticket, done, &mut out);
                 }
-                Effect::Text { to, body, .. } => self.texts.push((to.to_string(), body.into())),
+                effect => self.phones.perform(&mut self.host, self.now, effect, &mut out),
             }
             todo.extend(out);
         }

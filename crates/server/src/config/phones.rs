@@ -1,0 +1,37 @@
+//! `[xmpp]`: chat and the phones of the same accounts.
+
+use toml::de::DeValue;
+use xmpp::host::phones::TextsToPhones;
+
+use super::reader::Section;
+use super::value::Value;
+
+impl Value for TextsToPhones {
+    const EXPECTED: &'static str = "\"absent\", \"always\" or \"never\"";
+
+    fn read(value: &DeValue<'_>) -> Option<Self> {
+        match value.as_str()? {
+            "absent" => Some(TextsToPhones::Absent),
+            "always" => Some(TextsToPhones::Always),
+            "never" => Some(TextsToPhones::Never),
+            _ => None,
+        }
+    }
+
+    fn show(&self) -> String {
+        let text = match self {
+            TextsToPhones::Absent => "absent",
+            TextsToPhones::Always => "always",
+            TextsToPhones::Never => "never",
+        };
+        format!("\"{text}\"")
+    }
+}
+
+pub(super) fn read_texts(section: &mut Section<'_, '_>) -> TextsToPhones {
+    section.key(
+        "texts_to_phones",
+        TextsToPhones::Absent,
+        "Which chat messages go to the phones of their account, too: those that no client takes (`absent`), all (`always`), or none (`never`).",
+    )
+}

@@ -1,0 +1,83 @@
+//! The shard between chat and phones: what `xmpp::phones` wishes, done by the router and the endpoint of the same shard.
+
+use router::{Answer, AskId, Edge, Offer, Query, State, Topic, WatchId};
+use sip::events::Texted;
+use stdx::Instant;
+
+use super::Shard;
+use super::asker::{Asker, of_xmpp};
+use crate::xmpp::{Offering, PhoneWish, kept_of};
+
+impl Shard {
+    /// A question for the owner of an address, which this shard is. Messages are chat's to take first.
+    pub(super) fn query(&mut self, now: Instant, from: Edge, id: AskId, query: Query) {
+        let is_of_voice = matches!(Asker::of(id.0), Asker::Voice(_));
+        let (to, offer) = match query {
+            Query::Offer(offer) if self.xmpp.is_some() => (Offering::Edge { edge: from, id }, *offer),
+            // What an application says to who has no phone here.
+            Query::Keep(message) if self.xmpp.is_some() && is_of_voice => {
+                let offer = Offer { message: (*message).clone(), sender: None, has_phones: false };
+                (Offering::Keep { edge: from, id, message }, offer)
+            }
+            query => {
+                self.parts.router.handle_query(now, from, id, query, &mut self.scratch.router_effects);
+                return;
+            }
+        };
+        self.with_xmpp(now, |xmpp, wishes| xmpp.handle_offer(now, to, &offer, wishes));
+    }
+
+    pub(super) fn grant_phone(&mut self, now: Instant, wish: PhoneWish) {
+        match wish {
+            PhoneWish::Watch { id, user } => {
+                let query = Query::Watch {
+                    aor: user.as_str().into(),
+                    topic: Topic::Presence,
+                    watch: WatchId(of_xmpp(id)),
+                    until: Instant::FAR_FUTURE,
+                };
+                self.ask(now, AskId(of_xmpp(id)), query);
+            }
+            PhoneWish::Show { user, chat } => {
+                // Nobody waits for the answer: there is none.
+                self.ask(now, AskId(0), Query::ChatChanged { aor: user.as_str().into(), chat });
+            }
+            PhoneWish::Text { id, words } => {
+                let bindings = self.bindings(words.aor.clone());
+                if bindings.is_empty() {
+                    self.texted(now, id, None);
+                } else {
+                    self.parts.endpoint.text(now, id, &bindings, &words, &mut self.scratch.effects);
+                }
+            }
+            PhoneWish::Offered { to: Offering::Edge { edge, id }, offered } => {
+                self.answer_later(edge, id, Answer::Offered(offered));
+            }
+            PhoneWish::Offered { to: Offering::Keep { edge, id, message }, offered } => {
+                match kept_of(offered) {
+                    Some(kept) => self.answer_later(edge, id, Answer::Kept(kept)),
+                    None => {
+                        let effects = &mut self.scratch.router_effects;
+                        self.parts.router.handle_query(now, edge, id, Query::Keep(message), effects);
+                    }
+                }
+            }
+        }
+    }
+
+    /// As the router answers.
+    fn answer_later(&mut self, to: Edge, id: AskId, answer: Answer) {
+        self.scratch.router_effects.push(router::Effect::Answer { to, id, answer });
+    }
+
+    pub(super) fn texted(&mut self, now: Instant, id: u64, texted: Option<Texted>) {
+        self.with_xmpp(now, |xmpp, wishes| xmpp.handle_texted(now, id, texted, wishes));
+    }
+
+    /// What the router says of an account's phones, asked or not.
+    pub(super) fn phone_state(&mut self, now: Instant, id: u64, state: &State) {
+        if let State::Presence(presence) = state {
+            self.with_xmpp(now, |xmpp, wishes| xmpp.handle_presence(now, id, presence, wishes));
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Chat and the phones of the same accounts: the host's words and the router's. The router of an account and its host are
+//! of one shard, so what they ask each other goes no way.
+
+use std::collections::HashMap;
+
+use router::{AskId, KeepRefused, KeptMessage, Offer, Offered};
+use sip::events::Texted;
+use stdx::Instant;
+use xmpp::host::phones::{Heard, Outcome, Phone, Show, Shown, Speaker, Words, read_words};
+use xmpp::host::{Effect, Loaded, RecordError, Ticket};
+use xmpp::{Bare, Jid};
+
+use super::{Wish, Xmpp, XmppLetter};
+
+/// What the host asks of the phones of its accounts, and what it says to who asked it.
+#[derive(Debug)]
+pub(crate) enum PhoneWish {
+    /// Answered by `handle_presence`, and again at each change.
+    Watch {
+        id: u64,
+        user: Bare,
+    },
+    Show {
+        user: Bare,
+        chat: Option<router::Chat>,
+    },
+    /// Answered by `handle_texted`.
+    Text {
+        id: u64,
+        words: Box<KeptMessage>,
+    },
+    /// The answer to `handle_offer`.
+    Offered {
+        to: Offering,
+        offered: Offered,
+    },
+}
+
+/// Who waits for the answer.
+#[derive(Debug)]
+pub(crate) enum Offering {
+    /// An edge that offered it.
+    Edge { edge: router::Edge, id: AskId },
+    /// Somebody who wants it kept, wherever.
+    Keep { edge: router::Edge, id: AskId, message: Box<KeptMessage> },
+}
+
+#[derive(Default)]
+pub(super) struct Phones {
+    watched: HashMap<u64, Bare>,
+    offering: HashMap<u64, Offering>,
+    pub(super) texts_in: u64,
+    pub(super) texts_out: u64,
+}
+
+impl Xmpp {
+    /// A message for an account of this shard.
+    pub(crate) fn handle_offer(&mut self, now: Instant, to: Offering, offer: &Offer, wishes: &mut Vec<Wish>) {
+        let offered = match self.hear(now, offer, wishes) {
+            Ok(heard) => {
+                let id = heard.id;
+                self.phones.offering.insert(id, to);
+                return self.tell_host(now, wishes, |host, out| host.handle_heard(now, heard, out));
+            }
+            Err(offered) => offered,
+        };
+        wishes.push(Wish::Phone(PhoneWish::Offered { to, offered }));
+    }
+
+    /// In the host's words, and told to the sender's host.
+    fn hear(&mut self, now: Instant, offer: &Offer, wishes: &mut Vec<Wish>) -> Result<Heard, Offered> {
+        let message = &offer.message;
+        let is_ours = |bare: &Bare, aor: &str| {
+            // Prepared and stored are the same, or the address is none of XMPP's.
+            bare.as_str() == aor && bare.local().is_some() && self.host.settings().is_local(bare.domain())
+        };
+        let account_of = |aor: &str| Bare::parse(aor).ok().filter(|bare| is_ours(bare, aor));
+        let to = account_of(&message.aor).ok_or(Offered::Nobody)?;
+        let is_missed = !offer.has_phones && self.host.is_signed_in(&to);
+        let words = read_words(&message.content_type, &message.body)
+            .map_err(|_| if is_missed { Offered::Unsupported } else { Offered::Nobody })?;
+        let from = match offer.sender.as_deref().and_then(account_of) {
+            Some(account) => {
+                self.said(now, &account, &to, &words, wishes);
+                Speaker::Account(account)
+            }
+            None => Speaker::Stranger(message.from.clone()),
+        };
+        self.phones.texts_in += 1;
+        self.last_ask += 1;
+        Ok(Heard { id: self.last_ask, from, to, words, has_phones: offer.has_phones })
+    }
+
+    fn said(&mut self, now: Instant, from: &Bare, to: &Bare, words: &Words, wishes: &mut Vec<Wish>) {
+        let owner = self.owner(from.as_str());
+        let letter = XmppLetter::Said { from: from.clone(), to: to.clone(), words: words.clone() };
+        self.send(now, owner, letter, wishes);
+    }
+
+    /// How it is with the phones of an account, since `PhoneWish::Watch`.
+    pub(crate) fn handle_presence(
+        &mut self,
+        now: Instant,
+        id: u64,
+        presence: &router::Presence,
+        wishes: &mut Vec<Wish>,
+    ) {
+        let Some(user) = self.phones.watched.get(&id).cloned() else { return };
+        let phone = Phone {
+            is_there: presence.open,
+            is_talking: presence.on_the_phone,
+            published: presence.documents.first().cloned(),
+        };
+        self.tell_host(now, wishes, |host, out| host.handle_phone(now, &user, phone, out));
+    }
+
+    /// What became of a text. `None`: there was no phone.
+    pub(crate) fn handle_texted(
+        &mut self,
+        now: Instant,
+        id: u64,
+        texted: Option<Texted>,
+        wishes: &mut Vec<Wish>,
+    ) {
+        self.phones.texts_out += u64::from(texted == Some(Texted::Taken));
+        let done = match texted {
+            Some(Texted::Taken) => Ok(Loaded::Done),
+            Some(Texted::Failed) => Err(RecordError::Unavailable),
+            Some(Texted::Refused) | None => Err(RecordError::NotFound),
+        };
+        self.tell_host(now, wishes, |host, out| host.handle_record(now, Ticket(id), done, out));
+    }
+
+    /// The effects that are about phones.
+    pub(super) fn perform_for_phones(&mut self, effect: Effect, wishes: &mut Vec<Wish>) {
+        let wish = match effect {
+            Effect::Text { ticket, from, to, body, at } => {
+                PhoneWish::Text { id: ticket.0, words: Box::new(text(&from, &to, &body, at)) }
+            }
+            Effect::Watch { user } => {
+                self.last_ask += 1;
+                self.phones.watched.insert(self.last_ask, user.clone());
+                PhoneWish::Watch { id: self.last_ask, user }
+            }
+            Effect::Show { user, shown } => PhoneWish::Show { user, chat: shown.map(chat_of) },
+            Effect::Heard { id, outcome } => {
+                let Some(to) = self.phones.offering.remove(&id) else { return };
+                PhoneWish::Offered { to, offered: offered_of(outcome) }
+            }
+            _ => return,
+        };
+        wishes.push(Wish::Phone(wish));
+    }
+}
+
+/// What somebody who wanted a message kept is told; `None`: chat does not keep it.
+pub(crate) fn kept_of(offered: Offered) -> Option<Result<(), KeepRefused>> {
+    match offered {
+        Offered::Delivered | Offered::Kept => Some(Ok(())),
+        Offered::Refused => Some(Err(KeepRefused::TooMany)),
+        Offered::Busy => Some(Err(KeepRefused::StoreFailed)),
+        Offered::Nobody | Offered::Unsupported => None,
+    }
+}
+
+fn offered_of(outcome: Outcome) -> Offered {
+    match outcome {
+        Outcome::Delivered => Offered::Delivered,
+        Outcome::Kept => Offered::Kept,
+        Outcome::Nobody => Offered::Nobody,
+        Outcome::Refused => Offered::Refused,
+        Outcome::Busy => Offered::Busy,
+    }
+}
+
+fn chat_of(shown: Shown) -> router::Chat {
+    let show = match shown.show {
+        Show::Available => router::Show::Available,
+        Show::Away => router::Show::Away,
+        Show::Dnd => router::Show::Dnd,
+        Show::Xa => router::Show::Xa,
+    };
+    router::Chat { show, note: shown.status }
+}
+
+/// RFC 7572 §4: the addresses are the same but for what URIs have to escape.
+fn text(from: &Bare, to: &Bare, body: &str, at: Instant) -> KeptMessage {
+    let jid: &Jid = from.as_jid();
+    let from = match jid.local() {
+        Some(local) => format!("sip:{}@{}", sip::wire::escape_user(local), jid.domain()),
+        None => format!("sip:{}", jid.domain()),
+    };
+    KeptMessage {
+        id: 0,
+        aor: to.as_str().into(),
+        from: from.into(),
+        content_type: "text/plain;charset=UTF-8".into(),
+        body: body.as_bytes().into(),
+        sent_at: at,
+    }
+}
