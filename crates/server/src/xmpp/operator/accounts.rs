@@ -24,7 +24,7 @@ impl Operator {
     }
 
     async fn user_row(&self, user: &Bare) -> Result<Box<UserRow>, ControlError> {
-        match self.read_chat(XmppRead::User { user: user.as_str().into() }).await? {
+        match self.read_chat(XmppRead::User { user: user.as_str().into(), nodes: &[] }).await? {
             XmppLoaded::User(row) => Ok(row),
             _ => Err(ControlError::Busy),
         }

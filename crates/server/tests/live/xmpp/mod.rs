@@ -3,7 +3,7 @@
 mod bounds;
 mod chat;
 mod client;
-mod services;
 mod limits;
 mod operate;
+mod services;
 mod sign_in;

@@ -15,7 +15,7 @@ fn a_thousand_messages_to_who_is_away_read_the_account_once() {
             "<message from='bob@other.example' to='alice@example.org' type='chat'><body>{number}</body></message>"
         ));
     }
-    assert_eq!(world.record.loads.len(), 3, "preferences, the account, its phones: {:?}", world.record.loads);
+    assert_eq!(world.record.loads.len(), 2, "the account, its phones: {:?}", world.record.loads);
     assert_eq!(world.record.messages.offline.len(), 1_000);
     assert!(world.sent_abroad().is_empty());
     // The next is one too many, which is known without reading.
