@@ -166,3 +166,8 @@ pub const XMPP_FLOOD: Duration = Duration::from_secs(600);
 /// More: the trace begins later.
 pub const XMPP_UNDECIDED: usize = 256;
 pub const XMPP_UNDECIDED_EACH: usize = 32;
+/// Sources whose new accounts are counted (XEP-0077). Beyond: the one counted least recently begins anew.
+pub const XMPP_REGISTERING: usize = 10_000;
+
+/// Accounts of one shard whose keys are to be made for somebody who waits: a second's work. Beyond: `resource-constraint`.
+pub const XMPP_KEYS_WAITING: usize = 64;

@@ -21,7 +21,7 @@ pub use administrator::administer_with_slixmpp;
 pub use baresip::Baresip;
 pub use kamailio::Kamailio;
 pub use node::Node;
-pub use peer::Peer;
+pub use peer::{Peer, python};
 pub use sipp::{Account, Sipp};
 pub use slixmpp::chat_with_slixmpp;
 pub use tls::options_over_tls;

@@ -8,6 +8,7 @@ mod check;
 mod domain;
 mod error;
 mod import;
+mod invite;
 mod node;
 mod password;
 mod rest;

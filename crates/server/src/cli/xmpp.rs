@@ -7,14 +7,32 @@ use clap::{Args, Subcommand};
 
 use super::account::address;
 use super::error::CliError;
+use super::invite::InviteArgs;
 use super::table::{Table, date, elapsed, grouped, printable};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::{Client, Request, Response};
 
-/// USER is user@domain, or user in the default domain; ROOM is room@conference.domain, or room in the default domain.
 #[derive(Debug, Subcommand)]
 pub(super) enum XmppCommand {
+    #[command(flatten)]
+    Chat(ChatCommand),
+    /// Make a link by which somebody makes an account
+    Invite(InviteArgs),
+}
+
+impl XmppCommand {
+    pub(super) fn run(self, config: &Config) -> Result<(), CliError> {
+        match self {
+            XmppCommand::Chat(command) => command.run(config),
+            XmppCommand::Invite(args) => args.run(config),
+        }
+    }
+}
+
+/// USER is user@domain, or user in the default domain; ROOM is room@conference.domain, or room in the default domain.
+#[derive(Debug, Subcommand)]
+pub(super) enum ChatCommand {
     /// Who is signed in
     Sessions {
         /// Only of this account
@@ -182,8 +200,8 @@ impl From<bool> for Form {
     }
 }
 
-impl XmppCommand {
-    pub(super) fn run(self, config: &Config) -> Result<(), CliError> {
+impl ChatCommand {
+    fn run(self, config: &Config) -> Result<(), CliError> {
         let (ask, form) = self.ask(config)?;
         let mut client = Client::connect(&config.server.control)?;
         match client.ask(&Request::Chat(ask))? {
@@ -196,35 +214,35 @@ impl XmppCommand {
         let user = |text: &str| account(text, config);
         let domain = |domain: Option<String>| domain.unwrap_or_else(|| config.sip.default_domain.to_string());
         Ok(match self {
-            XmppCommand::Sessions { user: who, json } => {
+            ChatCommand::Sessions { user: who, json } => {
                 let who = who.map(|text| user(&text)).transpose()?;
                 (Ask::Sessions { who }, json.into())
             }
-            XmppCommand::Kick { who } => (Ask::End { who: session(&who, config)? }, Form::Table),
-            XmppCommand::Message { user: to, text } => {
+            ChatCommand::Kick { who } => (Ask::End { who: session(&who, config)? }, Form::Table),
+            ChatCommand::Message { user: to, text } => {
                 (Ask::Message { to: user(&to)?, text: text.into() }, Form::Table)
             }
-            XmppCommand::Announce { text, domain: of } => {
+            ChatCommand::Announce { text, domain: of } => {
                 (Ask::Announce { domain: domain(of), text: text.into() }, Form::Table)
             }
-            XmppCommand::Motd(MotdCommand::Show { domain: of, json }) => {
+            ChatCommand::Motd(MotdCommand::Show { domain: of, json }) => {
                 (Ask::Motd { domain: domain(of) }, json.into())
             }
-            XmppCommand::Motd(MotdCommand::Set { text, domain: of }) => {
+            ChatCommand::Motd(MotdCommand::Set { text, domain: of }) => {
                 (Ask::SetMotd { domain: domain(of), text: text.into() }, Form::Table)
             }
-            XmppCommand::Motd(MotdCommand::Clear { domain: of }) => {
+            ChatCommand::Motd(MotdCommand::Clear { domain: of }) => {
                 (Ask::ClearMotd { domain: domain(of) }, Form::Table)
             }
-            XmppCommand::Rooms { domain: of, json } => (Ask::Rooms { domain: domain(of) }, json.into()),
-            XmppCommand::Room(command) => command.ask(config)?,
-            XmppCommand::User(UserCommand::Show { user: whose, json }) => {
+            ChatCommand::Rooms { domain: of, json } => (Ask::Rooms { domain: domain(of) }, json.into()),
+            ChatCommand::Room(command) => command.ask(config)?,
+            ChatCommand::User(UserCommand::Show { user: whose, json }) => {
                 (Ask::User { user: user(&whose)? }, json.into())
             }
-            XmppCommand::User(UserCommand::ClearOffline { user: whose }) => {
+            ChatCommand::User(UserCommand::ClearOffline { user: whose }) => {
                 (Ask::ClearOffline { user: user(&whose)? }, Form::Table)
             }
-            XmppCommand::Roster { user: whose, command } => command.ask(user(&whose)?, config)?,
+            ChatCommand::Roster { user: whose, command } => command.ask(user(&whose)?, config)?,
         })
     }
 }

@@ -48,9 +48,16 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// One with a dot in its name is read before the one around it.
     pub(super) fn section<'r>(&'r mut self, name: &'static str) -> Section<'r, 'a> {
         self.sections.push(name);
-        let found = self.root.remove(name);
+        let found = match name.split_once('.') {
+            Some((outer, inner)) => self.root.get_mut(outer).and_then(|outer| match outer.get_mut() {
+                DeValue::Table(table) => table.remove(inner),
+                _ => None,
+            }),
+            None => self.root.remove(name),
+        };
         let span = found.as_ref().map_or(0..0, Spanned::span);
         let table = match found.map(Spanned::into_inner) {
             Some(DeValue::Table(table)) => table,
@@ -69,7 +76,9 @@ impl<'a> Reader<'a> {
         for (key, value) in &self.root {
             let name = key.get_ref();
             let kind = if value.get_ref().is_table() { "section" } else { "key outside of a section" };
-            let expected = expected_name(name, &self.sections);
+            let outermost = |section: &&&str| !section.contains('.');
+            let sections: Vec<&str> = self.sections.iter().filter(outermost).copied().collect();
+            let expected = expected_name(name, &sections);
             let what = format!("unknown {kind} `{name}`");
             self.mistakes.push(Mistake::at(self.text, &key.span(), what, expected));
         }

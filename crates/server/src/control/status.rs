@@ -137,6 +137,7 @@ pub struct ShardCounters {
     pub xmpp_handshake_failures: u64,
     pub xmpp_sign_ins: u64,
     pub xmpp_sign_in_failures: u64,
+    pub xmpp_registrations: u64,
     pub xmpp_stanzas_in: u64,
     pub xmpp_stanzas_out: u64,
     pub xmpp_overflows: u64,
@@ -249,6 +250,7 @@ impl ShardCounters {
         self.xmpp_handshake_failures = xmpp.handshake_failures;
         self.xmpp_sign_ins = xmpp.sign_ins;
         self.xmpp_sign_in_failures = xmpp.sign_in_failures;
+        self.xmpp_registrations = xmpp.registrations;
         self.xmpp_stanzas_in = xmpp.stanzas_in;
         self.xmpp_stanzas_out = xmpp.stanzas_out;
         self.xmpp_overflows = xmpp.overflows;

@@ -187,6 +187,9 @@ const SHARD: &[ShardMetric] = &[
         s.xmpp_handshake_failures
     }),
     counter("belfry_xmpp_sign_ins_total", "Chat clients that signed in", |s| s.xmpp_sign_ins),
+    counter("belfry_xmpp_registrations_total", "Accounts that people made from chat clients", |s| {
+        s.xmpp_registrations
+    }),
     counter("belfry_xmpp_sign_in_failures_total", "Wrong passwords and unknown users", |s| {
         s.xmpp_sign_in_failures
     }),

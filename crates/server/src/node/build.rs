@@ -33,6 +33,8 @@ pub(crate) struct Shared {
     pub(super) secret: [u8; 32],
     seed: [u8; 32],
     pub(super) started: Instant,
+    /// One for all shards, made with the first.
+    pub(super) access: std::sync::OnceLock<Arc<crate::xmpp::access::Access>>,
 }
 
 impl Shared {
@@ -49,7 +51,8 @@ impl Shared {
         }
         let plan =
             Arc::new(Plan::new(&PlanSettings::default(), Vec::new()).map_err(|error| anyhow!("{error}"))?);
-        let mut shared = Shared { config, plan, domains: Vec::new(), secret, seed, started: clock.now() };
+        let (domains, started, access) = (Vec::new(), clock.now(), std::sync::OnceLock::new());
+        let mut shared = Shared { config, plan, domains, secret, seed, started, access };
         shared.refresh(sqlite)?;
         Ok(shared)
     }

@@ -173,6 +173,7 @@ impl Node {
             Write::ForgetMessages { before: now - router::limits::LONGEST_KEPT },
             Write::Rest(RestWrite::Forget { kind: Kind::Call, before: now - keep }),
             Write::Rest(RestWrite::Forget { kind: Kind::Notification, before: now - keep }),
+            Write::Access(store::access::AccessWrite::Clean { before: now }),
             Write::Xmpp(store::xmpp::XmppWrite::ForgetArchive {
                 before: now - self.shared.config.xmpp.archive_keep,
             }),

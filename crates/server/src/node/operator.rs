@@ -23,7 +23,7 @@ use crate::control::{
 use crate::limits;
 use crate::logging::{self, Logging};
 use crate::operate::Doors;
-use crate::rest::Touched;
+use crate::rest::{Touched, ended_by};
 use crate::shard::{Command, Letter};
 use crate::xmpp::streams::ChatTrace;
 
@@ -310,6 +310,7 @@ impl Control for Operator {
 
     async fn write(&self, write: Write) -> Result<WriteDone, StoreError> {
         let addresses = self.addresses_of(&write).await;
+        let ended = ended_by(&write);
         let changes_plan = matches!(
             write,
             Write::AddRoute(_)
@@ -328,6 +329,9 @@ impl Control for Operator {
         for address in addresses {
             let address: Box<str> = address.to_string().into();
             self.node.borrow().tell(|| Command::ForgetAccount(Some(address.clone())));
+        }
+        if let Some((account, ending)) = ended {
+            self.node.borrow().tell(|| Command::EndSessions { account: account.clone(), ending });
         }
         if changes_plan && let Err(error) = self.node.borrow_mut().replan() {
             return Err(StoreError::Internal {

@@ -312,11 +312,12 @@ impl Shard {
                 self.accounts.forget(address.as_deref());
                 self.forget_xmpp_account(address.as_deref());
             }
+            Command::EndSessions { account, ending } => self.end_sessions(&account, ending),
             Command::Drain => {
                 self.load.drain();
                 self.io.stop_accepting();
                 if let Some(glue) = &mut self.xmpp {
-                    glue.xmpp.streams.stop_accepting();
+                    glue.xmpp.drain();
                 }
                 self.parts.endpoint.set_intake(Intake::Draining);
             }

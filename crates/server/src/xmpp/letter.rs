@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 use xmpp::c2s::{BindRequest, Bound};
 use xmpp::host::effect::Act;
 use xmpp::host::{Edge, Loaded, RecordError};
-use xmpp::{Element, Jid};
+use xmpp::{Bare, Element, Jid};
 
 use super::ask::ActAnswer;
 
@@ -51,6 +51,16 @@ pub enum XmppLetter {
         condition: &'static str,
     },
 
+    /// To the host of who was invited: they are contacts from now on.
+    Invited {
+        invited: Bare,
+        inviter: Bare,
+    },
+    /// To the host of `user`, who gets this contact.
+    Befriend {
+        user: Bare,
+        contact: Bare,
+    },
     /// To the host that owns `to`.
     Routed(Box<Element>),
 

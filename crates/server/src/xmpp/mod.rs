@@ -4,6 +4,7 @@
 //! What it asks of the record and of the account cache becomes a [`Wish`], which the shard grants; its answer comes
 //! back by the wish's number.
 
+pub(crate) mod access;
 pub(crate) mod ask;
 mod federation;
 pub(crate) mod kinds;
@@ -20,13 +21,16 @@ use std::sync::Arc;
 
 use stdx::Instant;
 use stdx::rate::Limiter;
+use store::access::AccessRead;
 use store::xmpp::XmppRead;
-use store::{Account, Loaded, StoreError, Write, WriteDone};
+use store::{Account, Address, Loaded, StoreError, Write, WriteDone};
 use xmpp::Bare;
+use xmpp::c2s::{NewToken, Registration, TokenWork};
 use xmpp::host::effect::Accounts;
 use xmpp::host::{self, Host};
 use xmpp::sasl::{Find, Known, Secret};
 
+use access::{Access, TokenKey};
 pub use kinds::KindCount;
 use kinds::{Family, Stanzas};
 pub use letter::XmppLetter;
@@ -39,6 +43,7 @@ pub(crate) struct Settings {
     pub(crate) streams: streams::Settings,
     pub(crate) host: Arc<host::Settings>,
     pub(crate) seed: [u8; 32],
+    pub(crate) access: Arc<Access>,
 }
 
 /// What a reload may change.
@@ -52,17 +57,55 @@ pub(crate) struct Reload {
 #[derive(Debug)]
 pub(crate) enum Wish {
     /// Answered by `handle_account`.
-    Account { id: u64, user: Box<str>, domain: Box<str> },
+    Account {
+        id: u64,
+        user: Box<str>,
+        domain: Box<str>,
+    },
     /// Answered by `handle_loaded`.
-    Read { id: u64, read: XmppRead },
+    Read {
+        id: u64,
+        read: XmppRead,
+    },
     /// Answered by `handle_written`.
-    Write { id: u64, write: Write },
+    Write {
+        id: u64,
+        write: Write,
+    },
     /// Keys of SCRAM, made beside the shard and written. Answered by `handle_written`.
-    Derive { id: u64, account: Box<Account>, password: Secret },
+    Derive {
+        id: u64,
+        account: Box<Account>,
+        password: Secret,
+    },
     /// Answered by `XmppLetter::Administered`.
-    Accounts { id: u64, ask: Box<Accounts> },
+    Accounts {
+        id: u64,
+        ask: Box<Accounts>,
+    },
     /// Caches of this account are void.
-    Forget { address: Box<str> },
+    Forget {
+        address: Box<str>,
+    },
+    /// Answered by `handle_loaded`.
+    Access {
+        id: u64,
+        read: AccessRead,
+    },
+    Aliases {
+        id: u64,
+        account: Box<Address>,
+    },
+    /// Keys made beside the shard, and written. Answered by `handle_written`.
+    MakeAccount {
+        id: u64,
+        account: Box<access::NewAccount>,
+    },
+    SetPassword {
+        id: u64,
+        account: Box<Address>,
+        password: Secret,
+    },
 }
 
 /// What an answer is for.
@@ -84,6 +127,43 @@ enum Asked {
     Keys {
         address: Box<str>,
     },
+    /// The tokens of a client of that account.
+    Tokens {
+        stream: u64,
+        name: Box<str>,
+        key: TokenKey,
+        agent: Box<str>,
+    },
+    /// The account whose tokens are to be changed.
+    TokenWork {
+        stream: u64,
+        work: Box<TokenWork>,
+    },
+    TokensWritten {
+        stream: u64,
+        new: Option<NewToken>,
+        was_used: bool,
+    },
+    Invited {
+        stream: u64,
+        domain: Box<str>,
+    },
+    Registering {
+        stream: u64,
+        registration: Box<Registration>,
+    },
+    Registered {
+        stream: u64,
+        user: Bare,
+        inviter: Option<Box<str>>,
+    },
+    /// By its user.
+    AccountChanged {
+        ticket: host::Ticket,
+        address: Address,
+    },
+    /// Whose caches are void.
+    Aliases,
 }
 
 /// The account cache could not ask the record.
@@ -100,6 +180,8 @@ pub struct XmppCounts {
     pub handshake_failures: u64,
     pub sign_ins: u64,
     pub sign_in_failures: u64,
+    /// Accounts that people made for themselves.
+    pub registrations: u64,
     pub stanzas_in: u64,
     pub stanzas_out: u64,
     pub overflows: u64,
@@ -146,6 +228,7 @@ pub(crate) struct Xmpp {
     shard: u16,
     shards: u16,
     wrong_passwords: Limiter<IpAddr>,
+    access: Arc<Access>,
     asked: HashMap<u64, Asked>,
     asks: ask::Asks,
     last_ask: u64,
@@ -160,6 +243,7 @@ pub(crate) struct Xmpp {
     sign_ins: u64,
     sign_in_failures: u64,
     counted: Counted,
+    registrations: u64,
     /// Defects that the shard has not counted.
     panics: u64,
 }
@@ -190,6 +274,7 @@ impl Xmpp {
             shard,
             shards,
             wrong_passwords: Limiter::new(sip::limits::WRONG_PASSWORDS),
+            access: settings.access,
             asked: HashMap::new(),
             asks: ask::Asks::default(),
             last_ask: 0,
@@ -201,6 +286,7 @@ impl Xmpp {
             sign_ins: 0,
             sign_in_failures: 0,
             counted: Counted::default(),
+            registrations: 0,
             panics: 0,
         })
     }
@@ -208,6 +294,12 @@ impl Xmpp {
     pub(crate) fn reload(&mut self, reload: Reload) {
         self.streams.reload(reload.stream);
         self.host.reload(reload.host);
+    }
+
+    /// Nobody new; who is here goes elsewhere, where that is known (RFC 6120 §4.9.3.19).
+    pub(crate) fn drain(&mut self) {
+        self.streams.stop_accepting();
+        self.streams.see_other_hosts(&self.access.other_hosts);
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
@@ -247,6 +339,10 @@ impl Xmpp {
             Some(Asked::SignIn { stream, find, domain }) => {
                 self.sign_in(stream, find, &domain, found, wishes);
             }
+            Some(Asked::TokenWork { stream, work }) => self.token_work(now, stream, *work, found, wishes),
+            Some(Asked::Registering { stream, registration }) => {
+                self.name_looked_up(now, stream, registration, found, wishes);
+            }
             Some(Asked::User { ticket, user }) => {
                 let is_it = |account: &&Account| {
                     let account = sign_in::account_of(Some(account), user.domain());
@@ -263,7 +359,7 @@ impl Xmpp {
                 };
                 self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, loaded, out));
             }
-            Some(Asked::Record { .. } | Asked::Keys { .. }) | None => {}
+            _ => {}
         }
     }
 
@@ -280,6 +376,9 @@ impl Xmpp {
             return;
         };
         let account = sign_in::account_of(found, domain);
+        if let (Find::Tokens { agent, .. }, Some(account)) = (&find, account) {
+            return self.find_tokens(stream, account, agent.clone(), wishes);
+        }
         let known = sign_in::check(&find, account);
         let is_right = known == Known::Password(true);
         self.streams.tell(stream, |c2s, out| match account {
@@ -302,13 +401,30 @@ impl Xmpp {
         result: Result<Loaded, StoreError>,
         wishes: &mut Vec<Wish>,
     ) {
-        let Some(Asked::Record { ticket }) = self.asked.remove(&id) else { return };
-        let loaded = match result {
-            Ok(Loaded::Xmpp(loaded)) => Ok(record::loaded_of(loaded)),
-            Ok(_) => Err(host::RecordError::NotFound),
-            Err(error) => Err(record::error_of(&error)),
-        };
-        self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, loaded, out));
+        match self.asked.remove(&id) {
+            Some(Asked::Record { ticket }) => {
+                let loaded = match result {
+                    Ok(Loaded::Xmpp(loaded)) => Ok(record::loaded_of(loaded)),
+                    Ok(Loaded::Access(loaded)) => Ok(access::loaded_of(loaded)),
+                    Ok(_) => Err(host::RecordError::NotFound),
+                    Err(error) => Err(record::error_of(&error)),
+                };
+                self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, loaded, out));
+            }
+            Some(Asked::Aliases) => {
+                let Ok(Loaded::Aliases(aliases)) = result else { return };
+                let addresses = aliases.into_iter().map(|alias| alias.alias.to_string().into());
+                wishes.extend(addresses.map(|address| Wish::Forget { address }));
+            }
+            Some(asked) => {
+                let loaded = match result {
+                    Ok(Loaded::Access(loaded)) => Some(loaded),
+                    _ => None,
+                };
+                self.access_loaded(now, asked, loaded, wishes);
+            }
+            None => {}
+        }
     }
 
     pub(crate) fn handle_written(
@@ -324,7 +440,8 @@ impl Xmpp {
                 self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, done, out));
             }
             Some(Asked::Keys { address }) if result.is_ok() => wishes.push(Wish::Forget { address }),
-            _ => {}
+            Some(asked) => self.access_written(now, asked, result, wishes),
+            None => {}
         }
     }
 
@@ -343,9 +460,16 @@ impl Xmpp {
 
     /// The record takes nothing now.
     pub(crate) fn refused(&mut self, now: Instant, id: u64, wishes: &mut Vec<Wish>) {
-        if let Some(Asked::Record { ticket }) = self.asked.remove(&id) {
-            let refused = Err(host::RecordError::Unavailable);
-            self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, refused, out));
+        match self.asked.remove(&id) {
+            Some(Asked::Record { ticket }) => {
+                let refused = Err(host::RecordError::Unavailable);
+                self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, refused, out));
+            }
+            Some(asked @ (Asked::Tokens { .. } | Asked::Invited { .. } | Asked::Registering { .. })) => {
+                self.access_loaded(now, asked, None, wishes);
+            }
+            Some(asked) => self.access_written(now, asked, Err(StoreError::Closed), wishes),
+            None => {}
         }
     }
 
@@ -372,6 +496,7 @@ impl Xmpp {
             handshake_failures: streams.handshake_failures,
             sign_ins: self.sign_ins,
             sign_in_failures: self.sign_in_failures,
+            registrations: self.registrations,
             stanzas_in: streams.stanzas_in.total(),
             stanzas_out: self.counted.sent.total(),
             overflows: streams.overflows,

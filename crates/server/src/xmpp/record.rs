@@ -257,9 +257,9 @@ mod tests {
         world.change(Change::LastSeen { user: user.clone(), at: NOW, status: "gone".into() });
         world.change(Change::Offline { user: user.clone(), at: NOW, stanza: Box::new(message()) });
         let node = Box::<str>::from(::xmpp::host::user::NODES[0]);
-        let item = Some(Box::new(message()));
+        let published = Some(Box::new(message()));
         let (owner, id) = (user.clone(), "current".into());
-        world.change(Change::Item { owner, node: node.clone(), id, item, at: NOW, keep: 1 });
+        world.change(Change::Item { owner, node: node.clone(), id, item: published, at: NOW, keep: 1 });
         let Loaded::User(Some(record)) = world.load(Load::User { user: user.clone() }) else { panic!() };
         let expected = UserRecord {
             roster: vec![(contact, item)],

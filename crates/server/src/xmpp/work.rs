@@ -13,7 +13,7 @@ use super::{Asked, Wish, Xmpp, XmppLetter, ask, federation, record};
 
 impl Xmpp {
     /// Who owns an address.
-    fn owner(&self, bare: &str) -> u16 {
+    pub(super) fn owner(&self, bare: &str) -> u16 {
         Bucket::of(bare).shard(self.shards)
     }
 
@@ -24,6 +24,9 @@ impl Xmpp {
     pub(super) fn handle_event(&mut self, now: Instant, event: Event, wishes: &mut Vec<Wish>) {
         match event {
             Event::Find { stream, find, domain } => self.find(now, stream, find, domain, wishes),
+            Event::Tokens { stream, work } => self.tokens(stream, work, wishes),
+            Event::Invited { stream, token, domain } => self.invited(now, stream, &token, domain, wishes),
+            Event::Register { stream, registration } => self.register(stream, registration, wishes),
             Event::Bind { stream, request } => {
                 let edge = self.edge(stream);
                 let Some(owner) = self.settle(stream, request.user.bare_str()) else { return };
@@ -60,8 +63,7 @@ impl Xmpp {
             self.streams.tell(stream, |c2s, out| c2s.handle_found(Known::Unavailable, out));
             return;
         }
-        let (Find::Keys { user, .. } | Find::Password { user, .. }) = &find;
-        let Ok(jid) = Jid::new(Some(user), &domain, None) else {
+        let Ok(jid) = Jid::new(Some(find.user()), &domain, None) else {
             self.streams.tell(stream, |c2s, out| c2s.handle_found(Known::Nobody, out));
             return;
         };
@@ -129,6 +131,12 @@ impl Xmpp {
             XmppLetter::Question { iq, answer } => self.question(now, *iq, answer, wishes),
             XmppLetter::Administered { id, result } => self.administered(now, id, *result, wishes),
             XmppLetter::Reply { token, answer } => self.reply(&token, *answer),
+            XmppLetter::Invited { invited, inviter } => {
+                self.tell_host(now, wishes, |host, out| host.befriend_both(now, &invited, &inviter, out));
+            }
+            XmppLetter::Befriend { user, contact } => {
+                self.tell_host(now, wishes, |host, out| host.befriend(now, &user, &contact, out));
+            }
         }
     }
 
@@ -220,6 +228,11 @@ impl Xmpp {
                     });
                 }
             },
+            Effect::Befriend { user, contact } => {
+                let owner = self.owner(user.as_str());
+                self.send(now, owner, XmppLetter::Befriend { user, contact }, wishes);
+            }
+            Effect::Access { ticket, access } => self.host_access(now, ticket, access, wishes),
             Effect::Change { ticket, change } => {
                 self.counted.change(&change);
                 let id = self.ask(Asked::Record { ticket });

@@ -1,5 +1,6 @@
 //! The record in one SQLite file: WAL, and `synchronous=FULL`, so a commit is on disk when it returns.
 
+mod access;
 mod accounts;
 mod migrations;
 mod reader;

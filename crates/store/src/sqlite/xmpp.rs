@@ -174,7 +174,7 @@ fn room_changed(conn: &Connection, room: &str, config: Option<&str>) -> Result<W
     changed(conn.prepare_cached(sql)?.execute(params![room, domain, config])?)
 }
 
-fn forget_user(conn: &Connection, user: &str) -> Result<WriteDone, Failure> {
+pub(super) fn forget_user(conn: &Connection, user: &str) -> Result<WriteDone, Failure> {
     let mut rows = 0;
     for sql in [
         "DELETE FROM xmpp_user WHERE user = ?1",
@@ -183,6 +183,8 @@ fn forget_user(conn: &Connection, user: &str) -> Result<WriteDone, Failure> {
         "DELETE FROM xmpp_archive WHERE owner = ?1",
         "DELETE FROM xmpp_item WHERE owner = ?1",
         "DELETE FROM xmpp_node WHERE owner = ?1",
+        "DELETE FROM xmpp_token WHERE user = ?1",
+        "DELETE FROM xmpp_invitation WHERE inviter = ?1",
     ] {
         rows += conn.prepare_cached(sql)?.execute([user])?;
     }

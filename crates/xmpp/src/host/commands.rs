@@ -125,6 +125,9 @@ fn fault(condition: Condition, detail: &'static str) -> StanzaError {
 }
 
 fn command(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
+    if let Some(answer) = super::invite::command(host, now, iq, out) {
+        return answer;
+    }
     match begin(host, now, iq, out) {
         Ok(Some(payload)) => Answer::Result(Some(payload)),
         Ok(None) => Answer::Later,

@@ -44,6 +44,16 @@ pub enum Effect {
         ticket: Ticket,
         change: Change,
     },
+    /// Into `befriend` of the host that owns `user`.
+    Befriend {
+        user: Bare,
+        contact: Bare,
+    },
+    /// Of accounts and invitations. Answered by `handle_record`.
+    Access {
+        ticket: Ticket,
+        access: Access,
+    },
     /// For a phone of the account: the body of a chat message. Said once for each, when it could not be delivered to a
     /// session.
     Text {
@@ -116,6 +126,34 @@ pub enum Change {
     Node { owner: Bare, node: Box<str>, config: Option<Box<Element>> },
     /// `None` removes it with its history.
     Room { room: Bare, config: Option<Box<Element>> },
+}
+
+/// Who may sign in: what users change of it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Access {
+    /// `Loaded::Done`.
+    Password { user: Bare, password: Secret },
+    /// The account and all that is its. `Loaded::Done`.
+    Remove { user: Bare },
+    /// Who has the token may use it once. `Loaded::Done`; `Unavailable` when there are too many of one user.
+    Invite { token: Box<str>, invitation: Box<Invitation> },
+    /// `Loaded::Invitation`.
+    Invitation { token: Box<str> },
+    /// `Loaded::Done`, or `NotFound` when it is used already.
+    UseInvitation { token: Box<str> },
+}
+
+/// XEP-0401.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invitation {
+    pub domain: Box<str>,
+    /// The only name that an account may be made of.
+    pub name: Option<Box<str>>,
+    /// Who becomes a contact of whoever uses it.
+    pub inviter: Option<Bare>,
+    /// An account may be made by it.
+    pub registers: bool,
+    pub expires_at: Instant,
 }
 
 /// One contact.
@@ -203,6 +241,8 @@ pub enum Loaded {
     Slot(Box<Slot>),
     Acted(Acted),
     Accounts(Result<Listed, NotDone>),
+    /// `None`: there is none, or it is used.
+    Invitation(Option<Box<Invitation>>),
 }
 
 /// What administrators do to accounts. One that is not there is `RecordError::NotFound`.

@@ -205,6 +205,11 @@ impl Host {
         });
     }
 
+    /// They are read elsewhere.
+    pub(super) fn offline_clear(&mut self, user: &Bare, out: &mut Outbox) {
+        self.offline_forget(user, Vec::new(), out, |_, _, _, _| {});
+    }
+
     fn offline_forget(
         &mut self,
         user: &Bare,

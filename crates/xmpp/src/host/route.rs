@@ -13,6 +13,12 @@ use crate::c2s::{BindRequest, Bound};
 use crate::stanza::{self, Condition, Kind, StanzaError};
 use crate::{Bare, Element, Jid, ns};
 
+/// The account, and whom it invites.
+fn is_about_account(iq: &Element, to: &Jid, user: &Bare) -> bool {
+    let is_own_domain = to.local().is_none() && to.resource().is_none() && to.domain() == user.domain();
+    is_own_domain && (iq.get("query", ns::REGISTER).is_some() || super::invite::is_command(iq))
+}
+
 impl Host {
     /// A client has signed in and wants a resource.
     pub fn handle_bind(&mut self, now: Instant, edge: Edge, request: &BindRequest, out: &mut Outbox) {
@@ -44,6 +50,10 @@ impl Host {
             self.load_avatar(&jid.bare(), out);
         }
         let inline = request.inline.iter().filter_map(|child| self.inline(now, key, child, out)).collect();
+        if request.is_bind2 {
+            let agent = request.agent.as_ref().and_then(|agent| agent.id.as_deref());
+            return self.bind2(now, key, agent, inline, out);
+        }
         out.push(Effect::Bound { edge, bound: Bound::Session { jid, inline } });
     }
 
@@ -112,6 +122,8 @@ impl Host {
             _ => return self.user_unavailable(now, bare, out),
         };
         let Record::Loading(waiting) = std::mem::replace(&mut user.record, record) else { return };
+        // The first must not take the record away from the others.
+        self.settling.push(bare.clone());
         let newest = |node: &str| items.iter().find(|(known, _)| **known == *node).map(|(_, item)| item);
         self.preferences_loaded(bare, newest(super::archive::PREFERENCES));
         self.avatar_loaded(bare, newest(ns::VCARD_UPDATE));
@@ -122,6 +134,7 @@ impl Host {
                 Waiting::Job(job) => job(self, now, out),
             }
         }
+        self.settling.pop();
         self.forget_user(now, bare);
     }
 
@@ -162,9 +175,9 @@ impl Host {
     /// Nobody is signed in any more, and nothing waits: it rests, and soon costs nothing again.
     pub(super) fn forget_user(&mut self, now: Instant, bare: &Bare) {
         let is_idle = |user: &User| user.sessions.is_empty() && !matches!(user.record, Record::Loading(_));
+        let is_needed = self.is_changing(bare) || self.is_keeping(bare) || self.settling.contains(bare);
         if self.users.get(bare).is_some_and(is_idle)
-            && !self.is_changing(bare)
-            && !self.is_keeping(bare)
+            && !is_needed
             && let Some(user) = self.users.remove(bare)
         {
             self.rest(now, bare, user);
@@ -241,6 +254,11 @@ impl Host {
         let is_own = to.as_ref().is_none_or(|to| to.is_bare() && to.bare() == bare);
         match stanza::kind_of(&element) {
             Some(Kind::Iq) if is_own => self.ask(now, &element, &jid, &bare.into_jid(), Some(key), out),
+            // Asked of the domain, which is another host's, about what is this one's.
+            Some(Kind::Iq) if to.as_ref().is_some_and(|to| is_about_account(&element, to, &bare)) => {
+                let domain = Jid::new(None, bare.domain(), None).unwrap_or_else(|_| bare.into_jid());
+                self.ask(now, &element, &jid, &domain, Some(key), out);
+            }
             Some(Kind::Iq) => self.send(now, key, element, out),
             Some(Kind::Presence) => {
                 let is_broadcast = to.is_none();

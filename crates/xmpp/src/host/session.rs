@@ -29,6 +29,10 @@ pub struct Session {
     pub(super) is_anonymous: bool,
     /// Its registration for notifications (XEP-0357).
     pub(super) push: Option<Box<str>>,
+    /// The client's own id (XEP-0388 §2.3.1).
+    pub(super) agent: Option<Box<str>>,
+    /// What comes before it knows its address (XEP-0386).
+    pub(super) waits: Option<Vec<Element>>,
     /// It chooses among the messages that waited (XEP-0013).
     pub(super) takes_offline: bool,
 }
@@ -51,6 +55,8 @@ impl Session {
             sm: None,
             is_anonymous,
             push: None,
+            agent: None,
+            waits: None,
             takes_offline: false,
         }
     }

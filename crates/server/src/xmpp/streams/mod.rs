@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use tokio::sync::broadcast;
 use tokio::task::{JoinHandle, spawn_local};
+use xmpp::Jid;
 use xmpp::c2s::{self, C2s};
 
 pub(crate) use pace::Allowance;
@@ -27,6 +28,7 @@ pub(crate) use trace::ChatTrace;
 
 use super::kinds::KindCount;
 use crate::limits;
+use crate::net::certified::ClientAuthorities;
 use crate::net::tls::Tls;
 use crate::net::{Listener, NetError, stream as tcp};
 use shared::Shared;
@@ -36,6 +38,8 @@ use shared::Shared;
 pub(crate) struct Settings {
     pub(crate) listen: Vec<Listener>,
     pub(crate) tls: Option<Arc<Tls>>,
+    /// Clients may show certificates of these (XEP-0178).
+    pub(crate) client_authorities: Option<Arc<ClientAuthorities>>,
     pub(crate) origins: Vec<Box<str>>,
     pub(crate) max_streams: usize,
     pub(crate) max_streams_per_source: usize,
@@ -123,6 +127,28 @@ impl Streams {
     /// For streams that begin from now on.
     pub(crate) fn reload(&mut self, settings: Arc<c2s::Settings>) {
         *self.shared.stream_settings.borrow_mut() = settings;
+    }
+
+    /// A stream error for those whose address is meant and who have no session that they know of: a host ends the
+    /// others.
+    pub(crate) fn close_where(&mut self, is_meant: impl Fn(&Jid) -> bool, condition: &'static str) {
+        let is_meant = |stream: &Stream| {
+            let c2s = stream.c2s.borrow();
+            !c2s.is_bound() && c2s.jid().is_some_and(&is_meant)
+        };
+        for stream in self.shared.all().into_iter().filter(|stream| is_meant(stream)) {
+            self.shared.tell(&stream, |c2s, out| c2s.fail(condition, out));
+        }
+    }
+
+    /// All that speak XMPP yet are sent to these, in turn.
+    pub(crate) fn see_other_hosts(&mut self, hosts: &[Box<str>]) {
+        if hosts.is_empty() {
+            return;
+        }
+        for (stream, host) in self.shared.all().into_iter().zip(hosts.iter().cycle()) {
+            self.shared.tell(&stream, |c2s, out| c2s.see_other_host(host, out));
+        }
     }
 
     pub(crate) fn stop_accepting(&mut self) {

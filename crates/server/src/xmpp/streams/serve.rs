@@ -14,6 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
+use xmpp::Jid;
 use xmpp::c2s::{Framing, Security};
 use xmpp::sasl::Bindings;
 
@@ -21,7 +22,7 @@ use super::shared::Shared;
 use super::stream::Stream;
 use super::wire::{Bytes, Documents, Wire};
 use crate::limits;
-use crate::net::{handshake, stream as tcp, ws};
+use crate::net::{certified, handshake, stream as tcp, ws};
 
 /// Accepts for as long as the handle is not aborted.
 pub(super) fn accept_all(shared: Rc<Shared>, listener: TcpListener, transport: Transport) -> JoinHandle<()> {
@@ -152,9 +153,26 @@ where
 
 async fn secured(shared: &Shared, socket: TcpStream) -> io::Result<(Box<TlsStream<TcpStream>>, Security)> {
     let (config, end_point) = shared.settings.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?.xmpp();
+    let config = match &shared.settings.client_authorities {
+        Some(authorities) => authorities.asking(&config),
+        None => config,
+    };
     let tls = Box::new(handshake::accept_as(&shared.handshakes, config, socket).await?);
-    let security = Security { encrypted: true, bindings: bindings(&tls, end_point), certified: None };
+    let agreed = tls.get_ref().1;
+    // RFC 7590 §3.6.
+    tracing::debug!(version = ?agreed.protocol_version(), suite = ?agreed.negotiated_cipher_suite(), "TLS");
+    let (bindings, certified) = (bindings(&tls, end_point), certified(&tls));
+    let security = Security { encrypted: true, bindings, certified };
     Ok((tls, security))
+}
+
+/// Whose certificate it is, if it is of one and not of several (XEP-0178 §2).
+fn certified(tls: &TlsStream<TcpStream>) -> Option<Jid> {
+    // Without an authority of ours none was asked for, and none was verified.
+    let own = tls.get_ref().1.peer_certificates()?.first()?;
+    let addresses = certified::addresses(own);
+    let [address] = &addresses[..] else { return None };
+    Jid::parse(address).ok().filter(|jid| jid.local().is_some() && jid.is_bare())
 }
 
 /// RFC 9266 for the first: TLS 1.2 would need the extended master secret, and cannot say whether it has it.

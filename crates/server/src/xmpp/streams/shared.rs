@@ -27,6 +27,19 @@ pub(crate) enum Event {
         find: sasl::Find,
         domain: Box<str>,
     },
+    Tokens {
+        stream: u64,
+        work: Box<c2s::TokenWork>,
+    },
+    Invited {
+        stream: u64,
+        token: Box<str>,
+        domain: Box<str>,
+    },
+    Register {
+        stream: u64,
+        registration: Box<c2s::Registration>,
+    },
     Bind {
         stream: u64,
         request: Box<BindRequest>,
@@ -346,6 +359,13 @@ impl Shared {
                 self.close(stream);
             }
             c2s::Effect::Find { find, domain } => self.event(Event::Find { stream: number, find, domain }),
+            c2s::Effect::Tokens(work) => self.event(Event::Tokens { stream: number, work }),
+            c2s::Effect::Invited { token, domain } => {
+                self.event(Event::Invited { stream: number, token, domain });
+            }
+            c2s::Effect::Register(registration) => {
+                self.event(Event::Register { stream: number, registration });
+            }
             c2s::Effect::Bind(request) => self.event(Event::Bind { stream: number, request }),
             c2s::Effect::Resume { user, id, seen } => {
                 self.event(Event::Resume { stream: number, user, id, seen });

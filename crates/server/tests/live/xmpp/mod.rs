@@ -3,7 +3,10 @@
 mod bounds;
 mod chat;
 mod client;
+mod fast;
+mod invitations;
 mod limits;
 mod operate;
+mod registration;
 mod services;
 mod sign_in;

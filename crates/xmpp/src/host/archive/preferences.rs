@@ -128,6 +128,12 @@ impl Host {
             }
     }
 
+    /// Whoever it is from or to.
+    pub(in super::super) fn archives_all(&self, user: &Bare) -> bool {
+        let preferences = self.archive.preferences.get(user);
+        preferences.is_none_or(|known| known.never.is_empty() && matches!(known.otherwise, Whose::All))
+    }
+
     /// The account's record was read, and what it prefers with it: its first message finds that.
     pub(in super::super) fn preferences_loaded(&mut self, user: &Bare, item: Option<&Element>) {
         if let Some(preferences) = item.and_then(|item| Preferences::parse(item).ok()) {

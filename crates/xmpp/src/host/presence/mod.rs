@@ -239,9 +239,9 @@ impl Host {
         if self.is_anonymous(&user) {
             return;
         }
-        if let Some(record) = self.record_mut(&user) {
-            record.last_seen = Some((now, status.clone()));
-        }
+        // Of an account that is no more nothing is written.
+        let Some(record) = self.record_mut(&user) else { return };
+        record.last_seen = Some((now, status.clone()));
         // When it is lost, an older time stands, and there is nobody to tell.
         self.change(Change::LastSeen { user, at: now, status }, out, |_, _, _, _| {});
     }

@@ -3,6 +3,7 @@
 mod any_order;
 mod archive;
 mod bad_input;
+mod bind2;
 mod blocking;
 mod caps;
 mod carbons;
@@ -21,6 +22,7 @@ mod private;
 mod pubsub;
 mod pubsub_service;
 mod push;
+mod register;
 mod resting;
 mod retract;
 mod roster;
@@ -52,6 +54,8 @@ pub(super) fn settings() -> Settings {
         services: Vec::new(),
         admins: Vec::new(),
         sessions: SessionLimit { most: 100, ends_oldest: false },
+        accounts: super::register::Accounts::default(),
+        invitations: super::invite::Invitations::default(),
         started: START,
     }
 }
@@ -93,6 +97,7 @@ pub(super) struct Record {
     pub(super) nodes: std::collections::BTreeMap<(Bare, Box<str>), Element>,
     pub(super) is_broken: bool,
     pub(super) administered: Vec<Accounts>,
+    accounts: register::Known,
 }
 
 impl Record {
@@ -155,6 +160,16 @@ impl Record {
             }
             _ => Ok(Listed::default()),
         })
+    }
+
+    fn access(&mut self, access: Access) -> Result<Loaded, RecordError> {
+        if self.is_broken {
+            return Err(RecordError::Unavailable);
+        }
+        if let Access::Remove { user } = &access {
+            self.users.remove(user);
+        }
+        self.accounts.access(access)
     }
 
     pub(super) fn change(&mut self, change: Change) -> Result<Loaded, RecordError> {
@@ -263,6 +278,13 @@ impl World {
                     let loaded = self.record.load(&load);
                     self.host.handle_record(self.now, ticket, loaded, &mut out);
                 }
+                Effect::Befriend { user, contact } => {
+                    self.host.befriend(self.now, &user, &contact, &mut out);
+                }
+                Effect::Access { ticket, access } => {
+                    let done = self.record.access(access);
+                    self.host.handle_record(self.now, ticket, done, &mut out);
+                }
                 Effect::Change { ticket, change } if self.is_slow => {
                     self.unwritten.push_back((ticket, change));
                 }
@@ -309,6 +331,8 @@ impl World {
             is_anonymous,
             resource: jid.resource().map(Box::from),
             tag: None,
+            agent: None,
+            is_bind2: !inline.is_empty(),
             inline,
         };
         self.tell(|host, now, out| host.handle_bind(now, edge(number), &request, out));
@@ -428,6 +452,8 @@ fn an_account_has_so_many_sessions() {
             is_anonymous: false,
             resource: Some("3".into()),
             tag: None,
+            agent: None,
+            is_bind2: false,
             inline: Vec::new(),
         };
         world.tell(|host, now, out| host.handle_bind(now, edge(99), &request, out));
