@@ -181,7 +181,8 @@ fn an_account_takes_all_it_had_with_it() {
     world.admin.write(&Write::Xmpp(roster)).unwrap();
     world.admin.remove_account(Address::new("alice", "a").unwrap()).unwrap();
     assert_eq!(world.ids("phone"), [0; 0]);
-    let Loaded::Xmpp(XmppLoaded::User(row)) = world.admin.read(&Read::Xmpp(XmppRead::User { user })).unwrap()
+    let Loaded::Xmpp(XmppLoaded::User(row)) =
+        world.admin.read(&Read::Xmpp(XmppRead::User { user, nodes: &[] })).unwrap()
     else {
         panic!("no row");
     };

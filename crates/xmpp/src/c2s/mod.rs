@@ -42,7 +42,7 @@ const CERTIFICATES: Specification = Specification {
 };
 
 /// The same for all streams of a server.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// Served here; the first stands for a stream that names none.
     pub domains: Vec<Box<str>>,

@@ -63,7 +63,7 @@ use session::Session;
 use user::User;
 
 /// The same for all hosts of a server.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// Where accounts are.
     pub domains: Vec<Box<str>>,
@@ -119,7 +119,7 @@ impl Settings {
 }
 
 /// Sessions of one account, those that wait to be resumed among them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionLimit {
     pub most: usize,
     /// One more ends the oldest (`conflict`); else it is refused (`resource-constraint`, RFC 6120 §7.6.2.1).
