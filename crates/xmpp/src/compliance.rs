@@ -3,6 +3,7 @@
 //! A feature of the host says what it is of in its own file; what streams are made of says so here or in its module's
 //! `SPECIFICATIONS`, which [`all`] collects.
 
+use crate::c2s;
 use crate::host::{self, Level, Specification};
 use crate::s2s;
 
@@ -139,7 +140,7 @@ const STREAMS: &[Specification] = &[
 /// All that is built, by name.
 pub fn all() -> Vec<&'static Specification> {
     let mut all: Vec<&Specification> =
-        host::specifications().chain(STREAMS).chain(s2s::SPECIFICATIONS).collect();
+        host::specifications().chain(STREAMS).chain(c2s::SPECIFICATIONS).chain(s2s::SPECIFICATIONS).collect();
     all.sort_by_key(|found| (found.name, found.file));
     all
 }
@@ -150,6 +151,8 @@ const S2S: &str = "crates/xmpp/src/s2s/tests/ways.rs";
 const SERVERS: &str = "crates/server/tests/live/xmpp/servers.rs";
 const FEDERATION: &str = "tests/interop/tests/federation.rs";
 const INTEROP: &str = "tests/interop/tests/xmpp.rs";
+const REGISTRATION: &str = "crates/server/tests/live/xmpp/registration.rs";
+const INVITATIONS: &str = "crates/server/tests/live/xmpp/invitations.rs";
 
 /// The file that would fail first if it were broken; with a number of a specification, what else shows it.
 const TESTS: &[(&str, &[&str])] = &[
@@ -175,6 +178,15 @@ const TESTS: &[(&str, &[&str])] = &[
     ("XEP-0054", &["vcard.rs"]),
     ("XEP-0059", &["archive.rs", "muc/discover.rs"]),
     ("XEP-0060", &["pubsub.rs", "pubsub_service.rs", "crates/server/tests/live/xmpp/services.rs"]),
+    (
+        "XEP-0077",
+        &[
+            "register.rs",
+            "crates/xmpp/src/c2s/access_tests.rs",
+            REGISTRATION,
+            "tests/interop/tests/accounts.rs",
+        ],
+    ),
     ("XEP-0082", &["crates/xmpp/src/time.rs"]),
     ("XEP-0084", &["vcard.rs"]),
     ("XEP-0092", &["ping.rs"]),
@@ -185,7 +197,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("XEP-0157", &["disco.rs"]),
     ("XEP-0160", &["offline.rs"]),
     ("XEP-0163", &["pep.rs"]),
-    ("XEP-0178", &[S2S, FEDERATION]),
+    ("XEP-0178", &[S2S, SIGN_IN, FEDERATION]),
     ("XEP-0185", &["crates/xmpp/src/s2s/dialback.rs"]),
     ("XEP-0191", &["blocking.rs"]),
     ("XEP-0198", &["sm.rs", "crates/server/tests/live/xmpp/chat.rs"]),
@@ -209,9 +221,11 @@ const TESTS: &[(&str, &[&str])] = &[
     ("XEP-0359", &["archive.rs"]),
     ("XEP-0363", &["upload.rs"]),
     ("XEP-0368", &[SIGN_IN, SERVERS, FEDERATION]),
-    ("XEP-0386", &["crates/xmpp/src/c2s/tests.rs"]),
+    ("XEP-0379", &["register.rs"]),
+    ("XEP-0386", &["crates/xmpp/src/c2s/tests.rs", "bind2.rs"]),
     ("XEP-0388", &["crates/xmpp/src/c2s/tests.rs"]),
     ("XEP-0398", &["vcard.rs"]),
+    ("XEP-0401", &["register.rs", INVITATIONS]),
     ("XEP-0402", &["private.rs"]),
     ("XEP-0410", &["muc/discover.rs"]),
     ("XEP-0421", &["muc/enter.rs"]),
@@ -220,9 +234,11 @@ const TESTS: &[(&str, &[&str])] = &[
     ("XEP-0433", &["muc/discover.rs"]),
     ("XEP-0440", &["crates/xmpp/src/c2s/tests.rs", SIGN_IN]),
     ("XEP-0441", &["archive.rs"]),
+    ("XEP-0445", &["crates/xmpp/src/c2s/access_tests.rs", INVITATIONS]),
     ("XEP-0453", &["crates/xmpp/tests/compliance.rs"]),
     ("XEP-0474", &["crates/xmpp/src/sasl/tests.rs"]),
     ("XEP-0478", &["crates/xmpp/src/c2s/tests.rs"]),
+    ("XEP-0484", &["crates/xmpp/src/c2s/access_tests.rs", "crates/server/tests/live/xmpp/fast.rs"]),
 ];
 
 /// Files of tests of that specification, from the repository's root.

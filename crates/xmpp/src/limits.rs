@@ -233,6 +233,10 @@ pub const COMMANDS: usize = 100;
 /// Sessions that a command lists. Beyond: the rest is only counted. An answer has to fit a stanza.
 pub const ONLINE_LIST: u32 = 1_000;
 
+/// Accounts that one command changes. Beyond: `policy-violation`. Each is a write of its own.
+pub const ACCOUNTS_AT_ONCE: usize = 100;
+/// Bytes of what a client says of itself, each part (XEP-0388 §2.3.1). Longer: as if it had not said it. A UUID has 36.
+pub const USER_AGENT: usize = 128;
 /// Stanzas of one pair of domains that wait for a connection between servers, and their bytes, about. Beyond:
 /// `resource-constraint`. Some seconds of a busy pair.
 pub const S2S_QUEUE: usize = 1_000;

@@ -119,7 +119,7 @@ fn package_of(program: &str) -> String {
 }
 
 /// The interpreter with a library of the tests: `target/peers/NAME`, where `tools/setup` puts it.
-pub(crate) fn python(name: &str) -> PathBuf {
+pub fn python(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a running test has a path");
     let target = test.ancestors().nth(3).unwrap_or(Path::new("."));
     let python = target.join("peers").join(name).join("bin/python");

@@ -81,6 +81,10 @@ fn print(status: &Status, out: &mut impl Write) -> Result<(), CliError> {
     if status.sum(|s| s.xmpp_connections_accepted + s.xmpp_sessions) > 0 {
         let (sessions, connections) = (sum(|s| s.xmpp_sessions), sum(|s| s.xmpp_connections));
         writeln!(out, "chat           {sessions} sessions, {connections} connections")?;
+        let (rooms, occupants) = (sum(|s| s.xmpp_rooms), sum(|s| s.xmpp_occupants));
+        let (received, sent) = (sum(|s| s.xmpp_stanzas_in), sum(|s| s.xmpp_stanzas_out));
+        writeln!(out, "chat rooms     {rooms} with {occupants} occupants")?;
+        writeln!(out, "stanzas        {received} received, {sent} sent")?;
     }
     let servers = |s: &ShardCounters| s.xmpp_servers_connections_out + s.xmpp_servers_connections_in;
     if status.sum(servers) > 0 {
@@ -127,6 +131,7 @@ fn print_trouble(status: &Status, out: &mut impl Write) -> io::Result<()> {
     for (name, count) in [
         ("shed", status.sum(|shard| shard.shed)),
         ("not sent", status.sum(|shard| shard.send_failures)),
+        ("chat overflows", status.sum(|shard| shard.xmpp_overflows)),
         ("panics", status.sum(|shard| shard.panics)),
     ] {
         if count > 0 {

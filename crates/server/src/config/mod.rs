@@ -1,10 +1,13 @@
 //! `belfry.toml`: parsed whole into small typed structs, before any port is bound. Mistakes name file, line,
 //! column and what was expected, all of them at once. Users, numbers and routes are data and not here.
 
+mod access;
 mod federation;
 mod mistake;
+mod operating;
 mod reader;
 mod reference;
+mod registration;
 mod sections;
 #[cfg(test)]
 mod tests;
@@ -14,9 +17,12 @@ mod xmpp;
 
 use std::path::{Path, PathBuf};
 
+pub use access::Access;
 pub use federation::Federation;
 pub use mistake::{ConfigError, Mistake};
+pub use operating::Operating;
 pub use reference::reference;
+pub use registration::{Inviting, Registration};
 pub use sections::{Calls, Http, Limits, Log, LogFormat, Rest, Routes, Server, Sip, Tls};
 pub use value::{duration_text, listener_text, parse_duration};
 pub use voice::{MailRelay, MailSecurity, Number, Voice};
@@ -40,6 +46,8 @@ pub struct Config {
     pub limits: Limits,
     pub voice: Voice,
     pub xmpp: Xmpp,
+    pub access: Access,
+    pub registration: Registration,
     pub federation: Federation,
 }
 
@@ -107,6 +115,8 @@ impl Config {
             ("limits", self.limits != new.limits),
             ("voice", self.voice != new.voice),
             ("xmpp", self.xmpp != new.xmpp),
+            ("xmpp.access", self.access != new.access),
+            ("xmpp.registration", self.registration != new.registration),
             ("xmpp.federation.listen", self.federation.listen != new.federation.listen),
         ];
         differ.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
@@ -135,13 +145,20 @@ impl Config {
             limits: old.limits,
             voice: old.voice,
             xmpp: old.xmpp,
+            access: old.access,
+            registration: old.registration,
             federation: Federation { listen: old.federation.listen, ..self.federation },
             ..self
         }
     }
 
     fn resolve_paths(&mut self, folder: &Path) {
-        let tls = [&mut self.tls.certificate, &mut self.tls.key, &mut self.tls.ca];
+        let tls = [
+            &mut self.tls.certificate,
+            &mut self.tls.key,
+            &mut self.tls.ca,
+            &mut self.access.client_authorities,
+        ];
         let paths = [&mut self.server.data, &mut self.server.control];
         let voice = [&mut self.voice.documents, &mut self.voice.prompts, &mut self.voice.recordings];
         for path in paths.into_iter().chain(tls.into_iter().flatten()).chain(voice.into_iter().flatten()) {
@@ -170,6 +187,8 @@ fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<Key
         routes: Routes::read(&mut reader),
         limits: Limits::read(&mut reader),
         voice: Voice::read(&mut reader),
+        access: Access::read(&mut reader),
+        registration: Registration::read(&mut reader),
         federation: Federation::read(&mut reader),
         xmpp: Xmpp::read(&mut reader),
     };

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sip::transport::Transport;
 
+use super::operating::Operating;
 use super::reader::{Reader, Section};
 use super::value::{Size, Value};
 use crate::net::Listener;
@@ -30,6 +31,7 @@ pub struct Xmpp {
     pub archive_keep: Duration,
     /// Empty: any.
     pub websocket_origins: Vec<Box<str>>,
+    pub operating: Operating,
 }
 
 impl Xmpp {
@@ -84,11 +86,8 @@ impl Xmpp {
                 HOUR..=36_600 * DAY,
                 "Messages older than this are deleted from the archives.",
             ),
-            websocket_origins: section.list(
-                "websocket_origins",
-                Vec::new(),
-                "Web sites whose pages may connect, as `https://chat.example.net`. Empty: any.",
-            ),
+            websocket_origins: read_origins(&mut section),
+            operating: Operating::read(&mut section),
             listen,
         };
         xmpp.check(&mut section);
@@ -137,4 +136,12 @@ fn read_services(section: &mut Section<'_, '_>) -> (Box<str>, Box<str>) {
         "Nodes of XEP-0060 that are nobody's own are at this name before the domain: `pubsub.example.net`.",
     );
     (rooms, pubsub)
+}
+
+fn read_origins(section: &mut Section<'_, '_>) -> Vec<Box<str>> {
+    section.list(
+        "websocket_origins",
+        Vec::new(),
+        "Web sites whose pages may connect, as `https://chat.example.net`. Empty: any.",
+    )
 }

@@ -13,6 +13,7 @@ use super::rates::{Rate, Rates, Totals};
 use crate::clock::Clock;
 use crate::limits;
 use crate::net::NetCounters;
+use crate::xmpp::KindCount;
 
 /// What the node itself knows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -84,6 +85,8 @@ pub struct ShardCounters {
     pub voice_recordings: u64,
     pub xmpp_connections: u64,
     pub xmpp_sessions: u64,
+    pub xmpp_rooms: u64,
+    pub xmpp_occupants: u64,
     pub xmpp_servers_out: u64,
     pub xmpp_servers_in: u64,
     pub xmpp_servers_waiting: u64,
@@ -137,11 +140,19 @@ pub struct ShardCounters {
     pub xmpp_handshake_failures: u64,
     pub xmpp_sign_ins: u64,
     pub xmpp_sign_in_failures: u64,
+    pub xmpp_registrations: u64,
     pub xmpp_stanzas_in: u64,
     pub xmpp_stanzas_out: u64,
     pub xmpp_overflows: u64,
     pub xmpp_timeouts: u64,
     pub xmpp_stream_errors: u64,
+    pub xmpp_pauses: u64,
+    pub xmpp_resumed: u64,
+    pub xmpp_kept: u64,
+    pub xmpp_archived: u64,
+    pub xmpp_presence_fan_out: u64,
+    /// Also those of the past: connections are of now.
+    pub xmpp_kinds: Vec<KindCount>,
     pub xmpp_servers_connections_out: u64,
     pub xmpp_servers_connections_in: u64,
     pub xmpp_servers_connections_refused: u64,
@@ -252,11 +263,20 @@ impl ShardCounters {
         self.xmpp_handshake_failures = xmpp.handshake_failures;
         self.xmpp_sign_ins = xmpp.sign_ins;
         self.xmpp_sign_in_failures = xmpp.sign_in_failures;
+        self.xmpp_registrations = xmpp.registrations;
         self.xmpp_stanzas_in = xmpp.stanzas_in;
         self.xmpp_stanzas_out = xmpp.stanzas_out;
         self.xmpp_overflows = xmpp.overflows;
         self.xmpp_timeouts = xmpp.timeouts;
         self.xmpp_stream_errors = xmpp.faults;
+        self.xmpp_pauses = xmpp.pauses;
+        self.xmpp_resumed = xmpp.resumed;
+        self.xmpp_kept = xmpp.kept;
+        self.xmpp_archived = xmpp.archived;
+        self.xmpp_presence_fan_out = xmpp.fan_out;
+        self.xmpp_rooms = xmpp.rooms;
+        self.xmpp_occupants = xmpp.occupants;
+        self.xmpp_kinds.clone_from(&xmpp.kinds);
         let servers = &xmpp.servers;
         self.xmpp_servers_out = servers.outgoing;
         self.xmpp_servers_in = servers.incoming;

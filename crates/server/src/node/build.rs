@@ -33,6 +33,8 @@ pub(crate) struct Shared {
     pub(super) secret: [u8; 32],
     seed: [u8; 32],
     pub(super) started: Instant,
+    /// One for all shards, made with the first.
+    pub(super) access: std::sync::OnceLock<Arc<crate::xmpp::access::Access>>,
 }
 
 impl Shared {
@@ -49,7 +51,8 @@ impl Shared {
         }
         let plan =
             Arc::new(Plan::new(&PlanSettings::default(), Vec::new()).map_err(|error| anyhow!("{error}"))?);
-        let mut shared = Shared { config, plan, domains: Vec::new(), secret, seed, started: clock.now() };
+        let (domains, started, access) = (Vec::new(), clock.now(), std::sync::OnceLock::new());
+        let mut shared = Shared { config, plan, domains, secret, seed, started, access };
         shared.refresh(sqlite)?;
         Ok(shared)
     }
@@ -239,6 +242,11 @@ fn net_settings(config: &Config, tls: Option<Arc<Tls>>) -> NetSettings {
     }
 }
 
+fn probing(shared: &Shared) -> HealthSettings {
+    let routes = &shared.config.routes;
+    HealthSettings { interval: routes.probe_interval, failures: routes.probe_failures }
+}
+
 /// A shard on its own thread; returns when it listens, or why it cannot.
 pub(crate) fn start_shard(
     node: &Node,
@@ -249,17 +257,13 @@ pub(crate) fn start_shard(
     let shared = &node.shared;
     let now = node.clock.now();
     let settings = endpoint_settings(shared, number);
-    let probing = HealthSettings {
-        interval: shared.config.routes.probe_interval,
-        failures: shared.config.routes.probe_failures,
-    };
     let parts = Parts {
         edge: settings.edge,
         clock: node.clock,
         endpoint: Endpoint::new(settings, now),
         router,
         ledger: Ledger::new(LedgerSettings::default(), now),
-        health: (number == 0).then(|| Health::new(probing, now.as_micros())),
+        health: (number == 0).then(|| Health::new(probing(shared), now.as_micros())),
         plan: Arc::clone(&shared.plan),
         proof: proof(&shared.config),
         default_max_contacts: shared.config.sip.max_contacts as usize,
@@ -269,7 +273,8 @@ pub(crate) fn start_shard(
         outlets: node.outlets.clone(),
         board: Arc::clone(&node.board),
         voice: voice(node, number)?,
-        xmpp: xmpp::settings(shared, node.tls.clone(), node.clock)?,
+        xmpp: xmpp::settings(shared, node.tls.clone(), &node.chat_traces, node.clock)?,
+        chat: node.chat(),
         traces: node.traces.clone(),
     };
     let net = net_settings(&shared.config, node.tls.clone());

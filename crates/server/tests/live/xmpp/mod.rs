@@ -3,6 +3,11 @@
 mod bounds;
 mod chat;
 mod client;
+mod fast;
+mod invitations;
+mod limits;
+mod operate;
+mod registration;
 mod servers;
 mod services;
 mod sign_in;
