@@ -28,7 +28,6 @@ pub use dns::Dns;
 pub use ejabberd::Ejabberd;
 pub use kamailio::Kamailio;
 pub use node::Node;
-pub use peer::Peer;
 pub use peer::{Peer, python};
 pub use prosody::Prosody;
 pub use sipp::{Account, Sipp};
