@@ -4,6 +4,7 @@
 //! The driver passes bytes in and performs what comes out; [`C2s::handle_found`], [`C2s::handle_secured`] and
 //! [`C2s::handle_bound`] answer the effects of those names. After [`Effect::Close`] nothing more comes.
 
+mod bodies;
 mod features;
 mod sasl1;
 mod sasl2;
@@ -44,6 +45,8 @@ pub enum Framing {
     Stream,
     /// A document each (RFC 7395).
     Messages,
+    /// Documents in bodies of HTTP, which another part packs and unpacks (XEP-0206). A stream has no tags of its own.
+    Bodies,
 }
 
 /// Of the connection, at its begin or after a handshake.
@@ -114,7 +117,7 @@ pub enum Bound {
 #[derive(Debug, Default)]
 pub struct Outbox {
     pub bytes: Vec<u8>,
-    /// Where each document of `bytes` ends; of `Framing::Messages` only.
+    /// Where each document of `bytes` ends; not of `Framing::Stream`.
     pub ends: Vec<usize>,
     pub effects: Vec<Effect>,
 }
@@ -135,7 +138,8 @@ enum State {
     /// For `Bind` or `Resume` to be answered. The id of the iq, or what SASL2 is to answer.
     Binding(Binding),
     Bound,
-    Closed,
+    /// With an error of that name, or in order.
+    Closed(Option<&'static str>),
 }
 
 #[derive(Debug)]
@@ -219,7 +223,7 @@ impl C2s {
     }
 
     pub fn is_closed(&self) -> bool {
-        matches!(self.state, State::Closed)
+        matches!(self.state, State::Closed(_))
     }
 
     /// The client ended the stream in order.
@@ -249,6 +253,7 @@ impl C2s {
                 self.go_on(out);
             }
             Framing::Messages => self.handle_message(bytes, out),
+            Framing::Bodies => {}
         }
     }
 
@@ -267,7 +272,7 @@ impl C2s {
     /// What follows must not be read before an answer is here; whole documents (`Framing::Messages`) would be lost.
     pub fn is_waiting(&self) -> bool {
         match &self.state {
-            State::Securing | State::Binding(_) | State::Closed => true,
+            State::Securing | State::Binding(_) | State::Closed(_) => true,
             State::Proving { exchange, .. } => exchange.is_finding(),
             State::Opening | State::Choosing | State::Bound => false,
         }
@@ -314,14 +319,14 @@ impl C2s {
     }
 
     fn open(&mut self, header: &Element, out: &mut Outbox) {
-        let restarts = self.framing == Framing::Messages && matches!(self.state, State::Choosing);
+        let restarts = self.framing != Framing::Stream && matches!(self.state, State::Choosing);
         if !matches!(self.state, State::Opening) && !restarts {
             return self.fail("bad-format", out);
         }
         self.lang = header.lang().map(Box::from);
         let is_right = match self.framing {
             Framing::Stream => header.is("stream", ns::STREAM) && self.prefixes.default_ns() == ns::CLIENT,
-            Framing::Messages => header.is("open", ns::FRAMING),
+            Framing::Messages | Framing::Bodies => header.is("open", ns::FRAMING),
         };
         if !is_right {
             return self.fail("invalid-namespace", out);
@@ -350,7 +355,7 @@ impl C2s {
             State::Proving { two: None, .. } => self.prove(&element, out),
             State::Proving { two: Some(_), .. } => self.prove2(&element, out),
             State::Bound => self.pass(element, out),
-            State::Securing | State::Binding(_) | State::Closed => {}
+            State::Securing | State::Binding(_) | State::Closed(_) => {}
         }
     }
 
@@ -467,7 +472,7 @@ impl C2s {
         let State::Binding(binding) = std::mem::replace(&mut self.state, State::Choosing) else { return };
         if let Bound::SeeOtherHost(host) = bound {
             let detail = Element::new("see-other-host", ns::STREAM_ERRORS).text(host);
-            return self.fail_with(detail, out);
+            return self.fail_as("see-other-host", [detail], out);
         }
         match (binding, bound) {
             (Binding::Iq(iq), Bound::Session { jid, .. }) => {
@@ -505,27 +510,29 @@ impl C2s {
         if self.is_closed() {
             return;
         }
-        match self.framing {
+        let around = if self.framing == Framing::Stream { ns::CLIENT } else { "" };
+        if self.framing != Framing::Messages && element.ns() == ns::STREAM {
             // With the prefix that everybody expects.
-            Framing::Stream if element.ns() == ns::STREAM => {
-                out.bytes.extend_from_slice(format!("<stream:{}>", element.name()).as_bytes());
-                element.elements().for_each(|child| child.write(ns::CLIENT, &mut out.bytes));
-                out.bytes.extend_from_slice(format!("</stream:{}>", element.name()).as_bytes());
-            }
-            Framing::Stream => element.write(ns::CLIENT, &mut out.bytes),
-            Framing::Messages => element.write("", &mut out.bytes),
+            out.bytes.extend_from_slice(format!("<stream:{}>", element.name()).as_bytes());
+            element.elements().for_each(|child| child.write(around, &mut out.bytes));
+            out.bytes.extend_from_slice(format!("</stream:{}>", element.name()).as_bytes());
+        } else {
+            element.write(around, &mut out.bytes);
         }
         self.end_document(out);
     }
 
     fn end_document(&self, out: &mut Outbox) {
-        if self.framing == Framing::Messages {
+        if self.framing != Framing::Stream {
             out.ends.push(out.bytes.len());
         }
     }
 
     fn write_header(&mut self, out: &mut Outbox) {
         self.has_opened = true;
+        if self.framing == Framing::Bodies {
+            return;
+        }
         let id = format!("{:016x}", self.id);
         // Another id for each header (RFC 6120 §4.7.3).
         self.id = self.id.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -536,7 +543,7 @@ impl C2s {
                 "<?xml version='1.0'?><stream:stream xmlns='jabber:client' xmlns:stream='{}' id='{id}' from='{domain}' version='1.0' xml:lang='{lang}'>",
                 ns::STREAM
             ),
-            Framing::Messages => format!(
+            Framing::Messages | Framing::Bodies => format!(
                 "<open xmlns='{}' id='{id}' from='{domain}' version='1.0' xml:lang='{lang}'/>",
                 ns::FRAMING
             ),
@@ -547,43 +554,43 @@ impl C2s {
 
     /// The client's last word, or ours: the stream ends in order.
     pub fn close(&mut self, out: &mut Outbox) {
+        self.close_as(None, out);
+    }
+
+    fn close_as(&mut self, failure: Option<&'static str>, out: &mut Outbox) {
         if self.is_closed() {
             return;
         }
-        if self.has_opened {
+        if self.has_opened && self.framing != Framing::Bodies {
             out.bytes.extend_from_slice(match self.framing {
-                Framing::Stream => b"</stream:stream>",
                 Framing::Messages => b"<close xmlns='urn:ietf:params:xml:ns:xmpp-framing'/>",
+                Framing::Stream | Framing::Bodies => b"</stream:stream>",
             });
             self.end_document(out);
         }
-        self.state = State::Closed;
+        self.state = State::Closed(failure);
         out.effects.push(Effect::Close);
     }
 
     fn xml_error(&mut self, error: XmlError, out: &mut Outbox) {
         let text = Element::new("text", ns::STREAM_ERRORS).text(error.to_string());
-        self.fail_as(Element::new(error.condition(), ns::STREAM_ERRORS), Some(text), out);
+        let condition = error.condition();
+        self.fail_as(condition, [Element::new(condition, ns::STREAM_ERRORS), text], out);
     }
 
     /// A stream error (RFC 6120 §4.9.3), and the end.
     pub fn fail(&mut self, condition: &'static str, out: &mut Outbox) {
-        self.fail_with(Element::new(condition, ns::STREAM_ERRORS), out);
+        self.fail_as(condition, [Element::new(condition, ns::STREAM_ERRORS)], out);
     }
 
-    fn fail_with(&mut self, condition: Element, out: &mut Outbox) {
-        self.fail_as(condition, None, out);
-    }
-
-    fn fail_as(&mut self, condition: Element, text: Option<Element>, out: &mut Outbox) {
+    fn fail_as<const N: usize>(&mut self, condition: &'static str, details: [Element; N], out: &mut Outbox) {
         if self.is_closed() {
             return;
         }
         if !self.has_opened {
             self.write_header(out);
         }
-        let error = Element::new("error", ns::STREAM).child(condition).children(text);
-        self.write(&error, out);
-        self.close(out);
+        self.write(&Element::new("error", ns::STREAM).children(details), out);
+        self.close_as(Some(condition), out);
     }
 }

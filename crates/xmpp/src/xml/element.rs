@@ -155,6 +155,22 @@ impl Element {
         })
     }
 
+    /// The children, out of here.
+    pub fn into_elements(self) -> impl Iterator<Item = Element> {
+        self.nodes.into_iter().filter_map(|node| match node {
+            Node::Element(element) => Some(element),
+            Node::Text(_) => None,
+        })
+    }
+
+    /// Takes itself and all within that are of the namespace `from` over into another.
+    pub fn adopt(&mut self, from: &str, to: &'static str) {
+        if self.ns == from {
+            self.ns = to.into();
+        }
+        self.elements_mut().for_each(|child| child.adopt(from, to));
+    }
+
     /// The first child of that name.
     pub fn get(&self, name: &str, ns: &str) -> Option<&Element> {
         self.elements().find(|child| child.is(name, ns))
