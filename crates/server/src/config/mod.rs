@@ -5,8 +5,10 @@ mod mistake;
 mod reader;
 mod reference;
 mod sections;
+mod services;
 #[cfg(test)]
 mod tests;
+mod uploads;
 mod value;
 mod voice;
 mod xmpp;
@@ -16,6 +18,7 @@ use std::path::{Path, PathBuf};
 pub use mistake::{ConfigError, Mistake};
 pub use reference::reference;
 pub use sections::{Calls, Http, Limits, Log, LogFormat, Rest, Routes, Server, Sip, Tls};
+pub use uploads::{Uploads, Web};
 pub use value::{duration_text, listener_text, parse_duration};
 pub use voice::{MailRelay, MailSecurity, Number, Voice};
 pub use xmpp::Xmpp;
@@ -38,6 +41,8 @@ pub struct Config {
     pub limits: Limits,
     pub voice: Voice,
     pub xmpp: Xmpp,
+    pub web: Web,
+    pub uploads: Uploads,
 }
 
 /// Used when no file is named and it is there.
@@ -104,6 +109,8 @@ impl Config {
             ("limits", self.limits != new.limits),
             ("voice", self.voice != new.voice),
             ("xmpp", self.xmpp != new.xmpp),
+            ("xmpp.web", self.web != new.web),
+            ("xmpp.uploads", self.uploads != new.uploads),
         ];
         differ.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
     }
@@ -131,6 +138,8 @@ impl Config {
             limits: old.limits,
             voice: old.voice,
             xmpp: old.xmpp,
+            web: old.web,
+            uploads: old.uploads,
             ..self
         }
     }
@@ -138,7 +147,12 @@ impl Config {
     fn resolve_paths(&mut self, folder: &Path) {
         let tls = [&mut self.tls.certificate, &mut self.tls.key, &mut self.tls.ca];
         let paths = [&mut self.server.data, &mut self.server.control];
-        let voice = [&mut self.voice.documents, &mut self.voice.prompts, &mut self.voice.recordings];
+        let voice = [
+            &mut self.voice.documents,
+            &mut self.voice.prompts,
+            &mut self.voice.recordings,
+            &mut self.uploads.folder,
+        ];
         for path in paths.into_iter().chain(tls.into_iter().flatten()).chain(voice.into_iter().flatten()) {
             *path = folder.join(&*path);
         }
@@ -165,6 +179,8 @@ fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<Key
         routes: Routes::read(&mut reader),
         limits: Limits::read(&mut reader),
         voice: Voice::read(&mut reader),
+        web: Web::read(&mut reader),
+        uploads: Uploads::read(&mut reader),
         xmpp: Xmpp::read(&mut reader),
     };
     let (mistakes, reference) = reader.finish();

@@ -48,9 +48,16 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// One with a dot in its name is read before the one around it.
     pub(super) fn section<'r>(&'r mut self, name: &'static str) -> Section<'r, 'a> {
         self.sections.push(name);
-        let found = self.root.remove(name);
+        let found = match name.split_once('.') {
+            Some((outer, inner)) => self.root.get_mut(outer).and_then(|outer| match outer.get_mut() {
+                DeValue::Table(table) => table.remove(inner),
+                _ => None,
+            }),
+            None => self.root.remove(name),
+        };
         let span = found.as_ref().map_or(0..0, Spanned::span);
         let table = match found.map(Spanned::into_inner) {
             Some(DeValue::Table(table)) => table,
@@ -143,6 +150,36 @@ impl<'a> Section<'_, 'a> {
             return default;
         };
         entries.iter().filter_map(|entry| self.read(name, entry)).collect()
+    }
+
+    /// An array of tables. What stands in one is never shown, for there are secrets among it: `read` says what is wrong
+    /// and what was expected.
+    pub(super) fn tables<T>(
+        &mut self,
+        name: &'static str,
+        form: &'static str,
+        doc: &'static str,
+        read: impl Fn(&DeTable<'_>, Option<&Path>) -> Result<T, (String, String)>,
+    ) -> Vec<T> {
+        self.document(name, format!("an array, each {form}"), Some("[]".into()), doc);
+        let Some(value) = self.remove(name) else { return Vec::new() };
+        let Some(entries) = value.get_ref().as_array() else {
+            self.mistake(name, format!("`{name}` is no array"), format!("an array, each {form}"));
+            return Vec::new();
+        };
+        let (text, folder) = (self.reader.text, self.reader.folder);
+        let mut tables = Vec::new();
+        for entry in entries.iter() {
+            let table = entry.get_ref().as_table().ok_or_else(|| ("it is no table".into(), form.into()));
+            match table.and_then(|table| read(table, folder)) {
+                Ok(table) => tables.push(table),
+                Err((what, expected)) => {
+                    let what = format!("`{name}`: {what}");
+                    self.reader.mistakes.push(Mistake::at(text, &entry.span(), what, expected));
+                }
+            }
+        }
+        tables
     }
 
     /// A file that is only read, and has to be there.

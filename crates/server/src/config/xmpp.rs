@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use sip::transport::Transport;
+use xmpp::host::extdisco::Service;
 
 use super::reader::{Reader, Section};
+use super::services::{read_contacts, read_services};
 use super::value::{Size, Value};
 use crate::net::Listener;
 
@@ -28,6 +30,10 @@ pub struct Xmpp {
     pub archive_keep: Duration,
     /// Empty: any.
     pub websocket_origins: Vec<Box<str>>,
+    /// By kind (XEP-0157).
+    pub contacts: Vec<(Box<str>, Box<str>)>,
+    /// XEP-0215.
+    pub services: Vec<Service>,
 }
 
 impl Xmpp {
@@ -36,6 +42,7 @@ impl Xmpp {
     }
 
     pub(super) fn read(reader: &mut Reader<'_>) -> Self {
+        let contacts = read_contacts(reader);
         let mut section = reader.section("xmpp");
         let listen = section.list(
             "listen",
@@ -87,8 +94,10 @@ impl Xmpp {
             websocket_origins: section.list(
                 "websocket_origins",
                 Vec::new(),
-                "Web sites whose pages may connect, as `https://chat.example.net`. Empty: any.",
+                "Web sites whose pages may connect, as `https://chat.example.net`, by WebSocket, BOSH or for files. Empty: any.",
             ),
+            contacts,
+            services: read_services(&mut section),
             listen,
         };
         xmpp.check(&mut section);

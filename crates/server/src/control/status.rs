@@ -84,6 +84,7 @@ pub struct ShardCounters {
     pub voice_recordings: u64,
     pub xmpp_connections: u64,
     pub xmpp_sessions: u64,
+    pub xmpp_bosh_sessions: u64,
 
     // Since the start.
     pub calls_started: u64,
@@ -139,6 +140,9 @@ pub struct ShardCounters {
     pub xmpp_overflows: u64,
     pub xmpp_timeouts: u64,
     pub xmpp_stream_errors: u64,
+    pub xmpp_bosh_faults: u64,
+    pub xmpp_http_requests: u64,
+    pub xmpp_http_refused: u64,
     pub media_packets_in: u64,
     pub media_packets_out: u64,
     pub media_packets_dropped: u64,
@@ -244,6 +248,10 @@ impl ShardCounters {
         self.xmpp_overflows = xmpp.overflows;
         self.xmpp_timeouts = xmpp.timeouts;
         self.xmpp_stream_errors = xmpp.faults;
+        self.xmpp_bosh_sessions = xmpp.bosh_sessions;
+        self.xmpp_bosh_faults = xmpp.bosh_faults;
+        self.xmpp_http_requests = xmpp.http_requests;
+        self.xmpp_http_refused = xmpp.http_refused;
         self
     }
 

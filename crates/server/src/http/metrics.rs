@@ -84,6 +84,7 @@ const SHARD: &[ShardMetric] = &[
     gauge("belfry_xmpp_sessions", "Chat clients signed in, also those that may come back", |s| {
         s.xmpp_sessions
     }),
+    gauge("belfry_xmpp_bosh_sessions", "Sessions of BOSH among their connections", |s| s.xmpp_bosh_sessions),
     counter("belfry_calls_started_total", "Calls placed", |s| s.calls_started),
     counter("belfry_calls_answered_total", "Calls answered", |s| s.calls_answered),
     counter("belfry_calls_failed_total", "Calls that ended without an answer", |s| s.calls_failed),
@@ -200,6 +201,11 @@ const SHARD: &[ShardMetric] = &[
         s.xmpp_timeouts
     }),
     counter("belfry_xmpp_stream_errors_total", "Streams that ended with an error", |s| s.xmpp_stream_errors),
+    counter("belfry_xmpp_bosh_faults_total", "Requests of BOSH that broke its rules", |s| s.xmpp_bosh_faults),
+    counter("belfry_xmpp_http_requests_total", "Requests of HTTP at the addresses of WebSocket", |s| {
+        s.xmpp_http_requests
+    }),
+    counter("belfry_xmpp_http_refused_total", "Of these, answered with an error", |s| s.xmpp_http_refused),
 ];
 
 /// One number of the node.

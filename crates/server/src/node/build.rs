@@ -23,6 +23,7 @@ use crate::shard::{CallerProof, Letter, Parts, Reload, Shard, run_on_this_thread
 use crate::voice::helpers::{self, Deliver, Helpers};
 use crate::voice::recordings::Files;
 use crate::voice::{Common, Numbers, Voice};
+use crate::xmpp::uploads::Uploads;
 
 /// What all shards are made from.
 pub(crate) struct Shared {
@@ -33,6 +34,7 @@ pub(crate) struct Shared {
     pub(super) secret: [u8; 32],
     seed: [u8; 32],
     pub(super) started: Instant,
+    pub(super) uploads: Option<Arc<Uploads>>,
 }
 
 impl Shared {
@@ -49,7 +51,9 @@ impl Shared {
         }
         let plan =
             Arc::new(Plan::new(&PlanSettings::default(), Vec::new()).map_err(|error| anyhow!("{error}"))?);
-        let mut shared = Shared { config, plan, domains: Vec::new(), secret, seed, started: clock.now() };
+        let uploads = xmpp::uploads(&config, &secret, clock)?;
+        let (domains, started) = (Vec::new(), clock.now());
+        let mut shared = Shared { config, plan, domains, secret, seed, started, uploads };
         shared.refresh(sqlite)?;
         Ok(shared)
     }

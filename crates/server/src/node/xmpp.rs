@@ -4,11 +4,15 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
+use sip::transport::Transport;
 use xmpp::{c2s, host};
 
 use super::build::Shared;
+use crate::clock::Clock;
+use crate::config::Config;
 use crate::net::tls::Tls;
-use crate::xmpp::streams;
+use crate::xmpp::streams::{self, http};
+use crate::xmpp::uploads::{self, Uploads};
 use crate::xmpp::{Reload, Settings};
 
 /// `None`: nobody listens for chat clients.
@@ -25,6 +29,11 @@ pub(super) fn settings(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<Option<
         max_streams_per_source: config.limits.connections_per_source as usize,
         idle: config.xmpp.idle,
         sign_in: config.xmpp.sign_in,
+        http: http::Settings {
+            public_url: config.web.public_url.clone(),
+            fallback_url: web_address(config).unwrap_or_default(),
+            uploads: shared.uploads.clone(),
+        },
         stream,
     };
     Ok(Some(Settings { streams, host, seed }))
@@ -39,12 +48,15 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         software: "Belfry".into(),
         version: env!("CARGO_PKG_VERSION").into(),
         resume_for: xmpp.resume_for,
-        contacts: Vec::new(),
+        contacts: xmpp.contacts.clone(),
         started: shared.started,
         room_creation: host::RoomCreation::default(),
-        // Slots, relays and administrators' commands are not configured yet.
-        uploads: None,
-        services: Vec::new(),
+        uploads: shared.uploads.is_some().then_some(host::upload::Uploads {
+            max_size: shared.config.uploads.max_size,
+            per_day: shared.config.uploads.per_day,
+        }),
+        services: xmpp.services.clone(),
+        // Administrators' commands are not configured yet.
         admins: Vec::new(),
     };
     let stream = c2s::Settings {
@@ -61,4 +73,41 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         secret: Sha256::new().chain_update(b"xmpp").chain_update(shared.secret).finalize().into(),
     };
     xmpp.is_on().then(|| Reload { stream: Arc::new(stream), host: Arc::new(host) })
+}
+
+/// Where clients find what is done by HTTP; `None`: nowhere.
+fn web_address(config: &Config) -> Option<Box<str>> {
+    let listening =
+        |transport| config.xmpp.listen.iter().find(move |listener| listener.transport == transport);
+    let (scheme, listener) = match listening(Transport::Wss) {
+        Some(listener) => ("https", listener),
+        None => ("http", listening(Transport::Ws)?),
+    };
+    if let Some(url) = &config.web.public_url {
+        return Some(url.clone());
+    }
+    let address = listener.address;
+    // Every address is none: then by name, which the certificate has.
+    let host = if !address.ip().is_unspecified() {
+        address.to_string()
+    } else {
+        let name = config.sip.advertise.as_ref().unwrap_or(&config.sip.default_domain);
+        format!("{name}:{}", address.port())
+    };
+    Some(format!("{scheme}://{host}").into())
+}
+
+/// Files of users, for all shards. `None`: nobody uploads.
+pub(super) fn uploads(config: &Config, secret: &[u8; 32], clock: Clock) -> Result<Option<Arc<Uploads>>> {
+    let Some(url) = web_address(config).filter(|_| config.uploads.enabled) else { return Ok(None) };
+    let folder = config.uploads.folder.clone().unwrap_or_else(|| config.server.data.join("uploads"));
+    let settings = uploads::Settings {
+        folder: folder.clone(),
+        total: config.uploads.total,
+        keep: config.uploads.keep,
+        url,
+        key: Sha256::new().chain_update(b"xmpp uploads").chain_update(secret).finalize().into(),
+    };
+    let uploads = Uploads::start(settings, clock);
+    uploads.map(Some).with_context(|| format!("files of users cannot be kept in {}", folder.display()))
 }

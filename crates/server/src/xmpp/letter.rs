@@ -4,6 +4,8 @@ use xmpp::c2s::{BindRequest, Bound};
 use xmpp::host::Edge;
 use xmpp::{Element, Jid};
 
+use super::streams::http::bosh::Call;
+
 /// One of a batch.
 #[derive(Debug)]
 pub enum XmppLetter {
@@ -44,6 +46,9 @@ pub enum XmppLetter {
         edge: Edge,
         condition: &'static str,
     },
+
+    /// To the connection that is a session of BOSH, from a shard that one of its requests came to.
+    Bosh(Box<Call>),
 
     /// To the host that owns `to`.
     Routed(Box<Element>),

@@ -9,6 +9,7 @@ mod letter;
 mod record;
 pub(crate) mod sign_in;
 pub(crate) mod streams;
+pub(crate) mod uploads;
 mod work;
 
 use std::collections::{HashMap, VecDeque};
@@ -97,6 +98,10 @@ pub struct XmppCounts {
     pub overflows: u64,
     pub timeouts: u64,
     pub faults: u64,
+    pub bosh_sessions: u64,
+    pub bosh_faults: u64,
+    pub http_requests: u64,
+    pub http_refused: u64,
 }
 
 /// XMPP of one shard, on its thread.
@@ -130,7 +135,7 @@ impl Xmpp {
     /// An address that cannot be listened at.
     pub(crate) fn new(settings: Settings, shard: u16, shards: u16) -> Result<Self, crate::net::NetError> {
         let listen = settings.streams.listen.clone();
-        let mut streams = Streams::new(settings.streams);
+        let mut streams = Streams::new(settings.streams, shard);
         for listener in &listen {
             streams.bind(listener)?;
         }
@@ -309,6 +314,10 @@ impl Xmpp {
             overflows: streams.overflows,
             timeouts: streams.timeouts,
             faults: streams.faults,
+            bosh_sessions: self.streams.bosh_sessions(),
+            bosh_faults: streams.bosh_faults,
+            http_requests: streams.http_requests,
+            http_refused: streams.http_refused,
         }
     }
 }

@@ -3,7 +3,7 @@
 use cluster::Bucket;
 use stdx::Instant;
 use store::Write;
-use xmpp::host::{self, Edge, Effect, Host, Load, RecordError};
+use xmpp::host::{self, Edge, Effect, Host, Load, Loaded, RecordError};
 use xmpp::sasl::{Find, Known};
 use xmpp::stanza::{self, Condition};
 use xmpp::{Element, Jid, c2s, ns};
@@ -43,6 +43,10 @@ impl Xmpp {
                 let Some(owner) = self.host_of(stream, &element) else { return };
                 self.send(now, owner, XmppLetter::Nonza { edge: self.edge(stream), element }, wishes);
             }
+            Event::Bosh { shard, call } if shard < self.shards => {
+                self.send(now, shard, XmppLetter::Bosh(call), wishes);
+            }
+            Event::Bosh { call, .. } => call.refuse(),
             Event::Failed { remote } => {
                 self.sign_in_failures += 1;
                 self.wrong_passwords.fail(now, remote);
@@ -102,6 +106,7 @@ impl Xmpp {
             XmppLetter::Close { edge, condition } => {
                 self.streams.tell(edge.connection, |c2s, out| c2s.fail(condition, out));
             }
+            XmppLetter::Bosh(call) => self.streams.deliver_call(*call),
             XmppLetter::Bind { edge, request } => {
                 self.tell_host(now, wishes, |host, out| host.handle_bind(now, edge, &request, out));
             }
@@ -190,6 +195,12 @@ impl Xmpp {
                 let id = self.ask(Asked::User { ticket, user });
                 wishes.push(Wish::Account { id, user: name, domain });
             }
+            Effect::Load { ticket, load: Load::Slot { user, name, size, kind } } => {
+                let uploads = self.streams.uploads();
+                let slot = uploads.and_then(|uploads| uploads.slot(now, &user, &name, size, &kind));
+                let loaded = slot.map(|slot| Loaded::Slot(Box::new(slot))).ok_or(RecordError::Unavailable);
+                self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, loaded, out));
+            }
             Effect::Load { ticket, load } => match record::read_of(load) {
                 Some(read) => {
                     let id = self.ask(Asked::Record { ticket });
@@ -254,6 +265,8 @@ impl Xmpp {
                     self.bound(edge, c2s::Bound::NotResumed { failed });
                 }
                 XmppLetter::Stanza { element, .. } => self.refuse_busy(now, &element, wishes),
+                // Dropped, it is answered "try again".
+                XmppLetter::Bosh(_) => {}
                 XmppLetter::Routed(element) => self.refuse_busy(now, &element, wishes),
                 letter => kept.push(letter),
             }

@@ -17,7 +17,7 @@ pub use session::{Input, Outbox, Reply, Session};
 use crate::host::{Level, Specification};
 use crate::limits;
 
-/// What is built.
+/// What is built of XMPP over HTTP, but for the host's part.
 pub const SPECIFICATIONS: &[Specification] = &[
     Specification {
         name: "XEP-0124",
@@ -34,6 +34,14 @@ pub const SPECIFICATIONS: &[Specification] = &[
         level: Level::Complete,
         file: "crates/xmpp/src/bosh/session.rs",
         note: "",
+    },
+    Specification {
+        name: "XEP-0156",
+        title: "Discovering Alternative XMPP Connection Methods",
+        version: "1.4.0",
+        level: Level::Complete,
+        file: "crates/server/src/xmpp/streams/http/route.rs",
+        note: "the server's own HTTP answers host-meta; at port 443 of the domain something has to lead there",
     },
 ];
 

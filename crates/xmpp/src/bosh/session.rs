@@ -25,6 +25,8 @@ pub enum Input {
 pub struct Reply {
     /// Of HTTP; 200 but for clients from before conditions.
     pub status: u16,
+    /// A request broke the rules.
+    pub is_refusal: bool,
     pub body: Box<str>,
 }
 
@@ -189,7 +191,7 @@ impl Session {
                 return out.answers.push((ticket, refusal(Condition::ItemNotFound, self.is_legacy)));
             }
             State::Ending(body) => {
-                out.answers.push((ticket, Reply { status: 200, body: body.clone() }));
+                out.answers.push((ticket, Reply::of(body.clone())));
                 self.state = State::Over;
                 return;
             }
@@ -198,14 +200,17 @@ impl Session {
         if rid <= self.answered {
             // §14.3: an exact copy of what was answered.
             return match self.replies.iter().find(|(known, _)| *known == rid) {
-                Some((_, reply)) => out.answers.push((ticket, reply.clone())),
+                Some((_, reply)) => {
+                    out.answers.push((ticket, reply.clone()));
+                    self.quiet_since = self.quiet_since.map(|_| now);
+                }
                 None => self.fail(Condition::ItemNotFound, ticket, out),
             };
         }
         if let Some(pending) = self.pending.get_mut(&rid) {
             // Nobody sends it again while he still hopes for the first.
             if let Some(lost) = pending.ticket.replace(ticket) {
-                out.answers.push((lost, Reply { status: 200, body: body("", &[]).into() }));
+                out.answers.push((lost, Reply::of(body("", &[]))));
             }
             self.quiet_since = None;
             return;
@@ -340,7 +345,7 @@ impl Session {
             self.answered += 1;
             let told = self.pending.remove(&self.answered).and_then(|pending| pending.ticket);
             if let Some(ticket) = told {
-                out.answers.push((ticket, Reply { status: 200, body: text.into() }));
+                out.answers.push((ticket, Reply::of(text)));
                 if is_telling {
                     last.clear();
                 }
@@ -379,7 +384,7 @@ impl Session {
         if self.acks && attributes.is_empty() && self.received != rid {
             attributes = format!(" ack='{}'", self.received);
         }
-        let reply = Reply { status: 200, body: body(&attributes, documents).into() };
+        let reply = Reply::of(body(&attributes, documents));
         if let Some(ticket) = pending.ticket {
             out.answers.push((ticket, reply.clone()));
         }
@@ -460,10 +465,15 @@ fn terminate(greeting: String, condition: Option<Condition>, documents: &[Box<[u
 /// The answer to a request that ends its session, or has none.
 pub(super) fn refusal(condition: Condition, is_legacy: bool) -> Reply {
     let status = if is_legacy { condition.legacy_status() } else { 200 };
-    Reply { status, body: terminate(String::new(), Some(condition), &[]).into() }
+    let body = terminate(String::new(), Some(condition), &[]).into();
+    Reply { status, is_refusal: condition != Condition::OtherRequest, body }
 }
 
 impl Reply {
+    fn of(body: impl Into<Box<str>>) -> Reply {
+        Reply { status: 200, is_refusal: false, body: body.into() }
+    }
+
     /// To a request of no session.
     pub fn refusal(condition: Condition) -> Reply {
         refusal(condition, false)

@@ -504,7 +504,9 @@ proptest! {
         let mut losses = losses.into_iter();
         for _ in 0..400 {
             let (loses_request, loses_answer) = losses.next().unwrap_or((false, false));
-            world.wait(seconds(3));
+            if client.waiting.is_empty() {
+                world.wait(seconds(2));
+            }
             // What is out is sent again, in order; else something new.
             let resend = client.waiting.iter().next().map(|(rid, request)| (*rid, request.clone()));
             let (rid, request) = resend.unwrap_or_else(|| {
@@ -525,7 +527,8 @@ proptest! {
                 written += 1;
             }
             world.relax();
-            world.wait(seconds(if loses_answer { 1 } else { 27 }));
+            let is_lost = loses_request || loses_answer;
+            world.wait(if is_lost { Duration::from_millis(50) } else { seconds(27) });
             if loses_answer {
                 world.tell(|session, now, _| session.handle_lost(now, ticket));
                 world.answers.clear();

@@ -4,6 +4,7 @@
 //! the shard's, lets the stream's [`C2s`] work at once, and writes what waits. What a stream asks of others becomes an
 //! [`Event`]; the shard takes these in its turn and answers with [`Streams::tell`].
 
+pub(crate) mod http;
 mod serve;
 mod shared;
 mod stream;
@@ -35,6 +36,7 @@ pub(crate) struct Settings {
     pub(crate) max_streams_per_source: usize,
     pub(crate) idle: Duration,
     pub(crate) sign_in: Duration,
+    pub(crate) http: http::Settings,
     pub(crate) stream: Arc<c2s::Settings>,
 }
 
@@ -46,8 +48,8 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    pub(crate) fn new(settings: Settings) -> Self {
-        let shared = Shared::new(settings);
+    pub(crate) fn new(settings: Settings, shard: u16) -> Self {
+        let shared = Shared::new(settings, shard);
         let sweeper = spawn_local(sweep(Rc::clone(&shared)));
         Streams { shared, accepting: Vec::new(), sweeper }
     }
@@ -87,6 +89,20 @@ impl Streams {
         *self.shared.counters.borrow()
     }
 
+    /// Sessions of BOSH.
+    pub(crate) fn bosh_sessions(&self) -> u64 {
+        self.shared.bosh.borrow().len() as u64
+    }
+
+    pub(crate) fn uploads(&self) -> Option<&Arc<crate::xmpp::uploads::Uploads>> {
+        self.shared.settings.http.uploads.as_ref()
+    }
+
+    /// A request for a session of this shard.
+    pub(crate) fn deliver_call(&self, call: http::bosh::Call) {
+        self.shared.deliver_call(call);
+    }
+
     /// Defects met since the last call.
     pub(crate) fn take_panics(&mut self) -> u64 {
         std::mem::take(&mut self.shared.counters.borrow_mut().panics)
@@ -98,6 +114,7 @@ impl Streams {
     }
 
     pub(crate) fn stop_accepting(&mut self) {
+        self.shared.is_leaving.set(true);
         self.accepting.drain(..).for_each(|task| task.abort());
     }
 

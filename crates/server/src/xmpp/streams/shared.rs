@@ -12,6 +12,7 @@ use tokio::sync::Semaphore;
 use xmpp::c2s::{self, BindRequest, C2s, Framing, Outbox, Security};
 use xmpp::{Element, Jid, ns, sasl, stanza};
 
+use super::http::bosh;
 use super::{Settings, Stream};
 use crate::limits;
 
@@ -41,6 +42,11 @@ pub(crate) enum Event {
         stream: u64,
         element: Element,
     },
+    /// A request of a session of BOSH that is at another shard.
+    Bosh {
+        shard: u16,
+        call: Box<bosh::Call>,
+    },
     /// An attempt to sign in failed.
     Failed {
         remote: IpAddr,
@@ -68,11 +74,21 @@ pub(crate) struct Counters {
     pub(crate) timeouts: u64,
     /// Streams that the client's bytes ended.
     pub(crate) faults: u64,
+    /// Of HTTP, and those that were refused.
+    pub(crate) http_requests: u64,
+    pub(crate) http_refused: u64,
+    /// Requests of BOSH that broke its rules.
+    pub(crate) bosh_faults: u64,
     pub(crate) panics: u64,
 }
 
 pub(super) struct Shared {
     pub(super) settings: Settings,
+    pub(super) shard: u16,
+    /// Nobody begins any more.
+    pub(super) is_leaving: Cell<bool>,
+    /// Sessions of BOSH by the number of their stream.
+    pub(super) bosh: RefCell<HashMap<u64, Rc<bosh::Mailbox>>>,
     pub(super) stream_settings: RefCell<Arc<c2s::Settings>>,
     pub(super) counters: RefCell<Counters>,
     events: RefCell<VecDeque<Event>>,
@@ -107,12 +123,15 @@ const SIGN_IN: usize = 0;
 const LINGER: usize = 1;
 
 impl Shared {
-    pub(super) fn new(settings: Settings) -> Rc<Self> {
+    pub(super) fn new(settings: Settings, shard: u16) -> Rc<Self> {
         let tick_length =
             (settings.idle / IDLE_TICKS).clamp(Duration::from_millis(50), Duration::from_secs(1));
         Rc::new(Shared {
             stream_settings: RefCell::new(Arc::clone(&settings.stream)),
             settings,
+            shard,
+            is_leaving: Cell::new(false),
+            bosh: RefCell::default(),
             counters: RefCell::default(),
             events: RefCell::default(),
             starved: RefCell::default(),

@@ -1,6 +1,10 @@
 //! Chat clients: how they connect and sign in, what they say to each other, and what ends their streams.
 
+mod bosh;
 mod bounds;
 mod chat;
 mod client;
+mod discovery;
+mod http;
 mod sign_in;
+mod uploads;
