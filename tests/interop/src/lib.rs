@@ -21,7 +21,7 @@ pub use kamailio::Kamailio;
 pub use node::Node;
 pub use peer::Peer;
 pub use sipp::{Account, Sipp};
-pub use slixmpp::chat_with_slixmpp;
+pub use slixmpp::{chat_with_slixmpp, share_with_slixmpp};
 pub use tls::options_over_tls;
 pub use twilio::{document_at, drive_with_twilio};
 pub use wait::{free_port, lines_in, wait_for_sip, wait_until};

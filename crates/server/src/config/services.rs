@@ -104,3 +104,47 @@ fn read_service(table: &DeTable<'_>, _folder: Option<&Path>) -> Result<Service, 
         secret: text("secret")?.map(|secret| (secret.into(), lifetime)),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::config::{Config, ConfigError};
+
+    fn parse(text: &str) -> Result<Config, Vec<String>> {
+        Config::parse(text, "belfry.toml".as_ref()).map_err(|error| match error {
+            ConfigError::Mistakes { mistakes, .. } => {
+                mistakes.iter().map(|mistake| format!("{}: {}", mistake.line, mistake.what)).collect()
+            }
+            error => panic!("{error}"),
+        })
+    }
+
+    #[test]
+    fn services_and_contacts_are_read() {
+        let text = "[xmpp.contacts]\nabuse = [\"mailto:abuse@example.net\", \"xmpp:abuse@example.net\"]\n\
+                    [[xmpp.services]]\ntype = \"turn\"\nhost = \"turn.example.net\"\nport = 3478\nsecret = \"s\"\n\
+                    [[xmpp.services]]\ntype = \"stun\"\nhost = \"2001:db8::1\"\ntransport = \"udp\"\n";
+        let xmpp = parse(text).unwrap().xmpp;
+        assert_eq!(xmpp.contacts.len(), 2);
+        assert_eq!(&*xmpp.contacts[0].0, "abuse-addresses");
+        assert_eq!(xmpp.services[0].secret, Some(("s".into(), std::time::Duration::from_hours(12))));
+        assert_eq!((xmpp.services[1].port, xmpp.services[1].transport.as_deref()), (None, Some("udp")));
+    }
+
+    #[test]
+    fn mistakes_say_what_is_wrong_and_no_secret() {
+        for (entry, what) in [
+            ("type = \"turn\"", "`host` is no name"),
+            ("host = \"a\"", "`type` is none of these"),
+            ("type = \"turn\"\nhost = \"a\"\nport = 0", "`port` is no port"),
+            ("type = \"turn\"\nhost = \"a\"\ntransport = \"sctp\"", "`transport` is neither"),
+            ("type = \"turn\"\nhost = \"a\"\nlifetime = \"1s\"", "`lifetime` is no such time"),
+            ("type = \"turn\"\nhost = \"a\"\nsecret = 1", "`secret` is no text"),
+            ("type = \"turn\"\nhost = \"a\"\npassword = \"hunter2\"", "unknown key `password`"),
+        ] {
+            let mistakes = parse(&format!("[[xmpp.services]]\n{entry}\n")).unwrap_err().join("\n");
+            assert!(mistakes.contains(what) && !mistakes.contains("hunter2"), "{entry}: {mistakes}");
+        }
+        let mistakes = parse("[xmpp.contacts]\nabuse = [\"abuse\"]\n").unwrap_err();
+        assert_eq!(mistakes, ["2: `abuse` is \"abuse\""]);
+    }
+}

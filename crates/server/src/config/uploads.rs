@@ -104,3 +104,38 @@ impl Value for Base {
         format!("\"{}\"", self.0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
+
+    fn parse(text: &str) -> Result<Config, String> {
+        Config::parse(text, "belfry.toml".as_ref()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_said_counts_and_what_is_not_is_sensible() {
+        let uploads = Config::default().uploads;
+        assert!(uploads.enabled && uploads.folder.is_none());
+        assert_eq!((uploads.max_size, uploads.per_day), (100 << 20, 1 << 30));
+        let config =
+            parse("[xmpp.web]\npublic_url = \"https://chat.example.net/\"\n[xmpp.uploads]\nkeep = \"7d\"\n")
+                .unwrap();
+        assert_eq!(config.web.public_url.as_deref(), Some("https://chat.example.net"));
+        assert_eq!(config.uploads.keep, std::time::Duration::from_hours(7 * 24));
+    }
+
+    #[test]
+    fn mistakes_are_told() {
+        for (text, what) in [
+            ("[xmpp.web]\npublic_url = \"ftp://a\"\n", "public_url"),
+            ("[xmpp.web]\npublic_url = \"https://a/<b>\"\n", "public_url"),
+            ("[xmpp.uploads]\nmax_size = \"2GiB\"\n", "`max_size` is more than `per_day`"),
+            ("[xmpp.uploads]\nkeep = \"1s\"\n", "keep"),
+            ("[xmpp.uploads]\nsize = \"1KiB\"\n", "unknown key `size`"),
+        ] {
+            let mistake = parse(text).unwrap_err();
+            assert!(mistake.contains(what), "{mistake}");
+        }
+    }
+}

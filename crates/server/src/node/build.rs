@@ -34,6 +34,7 @@ pub(crate) struct Shared {
     pub(super) secret: [u8; 32],
     seed: [u8; 32],
     pub(super) started: Instant,
+    pub(super) clock: Clock,
     pub(super) uploads: Option<Arc<Uploads>>,
 }
 
@@ -53,7 +54,7 @@ impl Shared {
             Arc::new(Plan::new(&PlanSettings::default(), Vec::new()).map_err(|error| anyhow!("{error}"))?);
         let uploads = xmpp::uploads(&config, &secret, clock)?;
         let (domains, started) = (Vec::new(), clock.now());
-        let mut shared = Shared { config, plan, domains, secret, seed, started, uploads };
+        let mut shared = Shared { config, plan, domains, secret, seed, started, clock, uploads };
         shared.refresh(sqlite)?;
         Ok(shared)
     }

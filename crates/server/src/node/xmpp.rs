@@ -30,6 +30,7 @@ pub(super) fn settings(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<Option<
         idle: config.xmpp.idle,
         sign_in: config.xmpp.sign_in,
         http: http::Settings {
+            clock: shared.clock,
             public_url: config.web.public_url.clone(),
             fallback_url: web_address(config).unwrap_or_default(),
             uploads: shared.uploads.clone(),

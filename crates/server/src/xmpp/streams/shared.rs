@@ -257,7 +257,7 @@ impl Shared {
         room
     }
 
-    fn event(&self, event: Event) {
+    pub(super) fn event(&self, event: Event) {
         self.events.borrow_mut().push_back(event);
         if let Some(waker) = self.waker.borrow().as_ref() {
             waker.wake_by_ref();

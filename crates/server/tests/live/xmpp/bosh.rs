@@ -128,7 +128,7 @@ fn a_browser_signs_in_and_chats() {
             assert_eq!(bob.hear().content_of("body", ns::CLIENT).as_deref(), Some(expected));
         }
     }
-    assert_eq!(sum(&node, |shard| shard.xmpp.bosh_sessions), 1);
+    until("the board shows it", || (sum(&node, |shard| shard.xmpp.bosh_sessions) == 1).then_some(()));
     let mut end = alice.send_with("type='terminate'", "<presence type='unavailable'/>");
     assert_eq!(read(&mut held).attr("type"), None);
     assert_eq!(condition(&read(&mut end)), "");
@@ -201,22 +201,23 @@ fn what_breaks_the_rules_ends_the_session() {
 fn who_has_too_many_sessions_gets_no_more_and_who_does_not_sign_in_is_told() {
     let place = Place::with_shards(1, "")
         .with_accounts(&["alice"])
-        .with_xmpp("sign_in = \"2s\"\n[limits]\nconnections_per_source = 3");
+        .with_xmpp("sign_in = \"5s\"\n[limits]\nconnections_per_source = 3");
     let mut node = place.start();
     let (mut first, _) = Bosh::open(&place, Wss, "");
-    let (_second, _) = Bosh::open(&place, Wss, "");
-    // Its connection is the third.
-    let refused = until("the connections before are gone", || {
-        let mut http = post(&place, Wss, &body("rid='1' wait='1' hold='1' ver='1.6'", ""));
-        let answer = http.try_hear(true)?;
+    let open = || {
+        let answer =
+            Http::try_connect(&place, Wss)?.try_post(&body("rid='1' wait='1' hold='1' ver='1.6'", ""))?;
         parse(&answer.body, &Prefixes::default()).ok()
-    });
+    };
+    until("there is room for a second", || open()?.attr("sid").map(drop));
+    // Its connection is the third.
+    let refused = until("the connections before are gone", open);
     assert_eq!(condition(&refused), "policy-violation");
     let answer = until("there is room for a connection", || {
         first.rid += 1;
         let attributes = format!("sid='{}' rid='{}'", first.sid, first.rid);
-        let mut http = post(&place, Wss, &body(&attributes, ""));
-        let answer = http.try_hear(true);
+        let http = Http::try_connect(&place, Wss);
+        let answer = http.and_then(|mut http| http.try_post(&body(&attributes, "")));
         first.rid -= u64::from(answer.is_none());
         parse(&answer?.body, &Prefixes::default()).ok().filter(|body| body.attr("type").is_some())
     });

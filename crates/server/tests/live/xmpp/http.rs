@@ -35,10 +35,15 @@ impl Answer {
 impl Http {
     /// By `Ws` in the clear, by `Wss` with TLS.
     pub(super) fn connect(place: &Place, transport: Transport) -> Http {
+        Http::try_connect(place, transport).expect("it is not closed at once")
+    }
+
+    /// `None`: the server has no room.
+    pub(super) fn try_connect(place: &Place, transport: Transport) -> Option<Http> {
         let address = place.xmpp_at(transport);
         let (io, tcp): (Box<dyn Stream>, TcpStream) = match transport {
             Transport::Wss => {
-                let (io, tcp) = link::tls(address, &place.path("data/cert.pem"));
+                let (io, tcp) = link::try_tls(address, &place.path("data/cert.pem")).ok()?;
                 (Box::new(io), tcp)
             }
             _ => {
@@ -47,7 +52,12 @@ impl Http {
             }
         };
         tcp.set_read_timeout(Some(PATIENCE)).unwrap();
-        Http { io, host: address.to_string() }
+        Some(Http { io, host: address.to_string() })
+    }
+
+    pub(super) fn try_post(&mut self, body: &str) -> Option<Answer> {
+        self.say("POST", "/bosh", "", body.as_bytes());
+        self.try_hear(true)
     }
 
     pub(super) fn say(&mut self, method: &str, path: &str, headers: &str, body: &[u8]) {

@@ -174,7 +174,7 @@ impl Bodies {
         request: Request,
         reply: oneshot::Sender<Reply>,
     ) -> Bodies {
-        let (clock, mut out) = (Clock::new(), Outbox::default());
+        let (clock, mut out) = (shared.settings.http.clock, Outbox::default());
         let session = Session::begin(clock.now(), Settings::default(), &mailbox.sid, request, 0, &mut out);
         Bodies {
             shared,

@@ -16,12 +16,12 @@ use hyper::header::{
     X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use stdx::Instant;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::Front;
 use super::route::{Body, empty, not_allowed, preflight, text};
-use crate::clock::Clock;
 use crate::limits;
 use crate::xmpp::uploads::{Incoming, Refusal, Stored, Uploads};
 
@@ -35,7 +35,7 @@ pub(super) async fn serve(front: &Rc<Front>, place: &str, request: Request<Conte
         return text(StatusCode::NOT_FOUND, "no files are taken here");
     };
     let done = match *request.method() {
-        Method::PUT => put(uploads, place, request).await,
+        Method::PUT => put(uploads, front.shared.settings.http.clock.now(), place, request).await,
         Method::GET => get(uploads, place, request.headers(), true).await,
         Method::HEAD => get(uploads, place, request.headers(), false).await,
         Method::OPTIONS => Ok(preflight(METHODS)),
@@ -72,13 +72,13 @@ fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
 
 async fn put(
     uploads: Arc<Uploads>,
+    now: Instant,
     place: &str,
     request: Request<Content>,
 ) -> Result<Response<Body>, Refusal> {
     let headers = request.headers();
     let size = header(headers, &CONTENT_LENGTH).and_then(|size| size.parse().ok());
     let (token, kind) = (header(headers, &AUTHORIZATION), header(headers, &CONTENT_TYPE));
-    let now = Clock::new().now();
     let (grant, permit) = uploads.admit(now, place, token, (size, kind))?;
     let incoming = blocking(move || uploads.create(now, &grant)).await?;
     let received = timeout(limits::UPLOAD_TIME, receive(incoming, request.into_body())).await;

@@ -3,7 +3,7 @@
 //!
 //! A connection speaks HTTP until it becomes a WebSocket; from then on nothing of HTTP is kept of it.
 
-pub(super) mod bosh;
+pub(crate) mod bosh;
 mod files;
 mod route;
 mod watch;
@@ -24,14 +24,16 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 
 use super::shared::Shared;
 use super::wire::Documents;
+use crate::clock::Clock;
 use crate::limits;
 use crate::net::ws;
 use crate::xmpp::uploads::Uploads;
 use watch::Watched;
 
 /// What it serves besides WebSockets.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Settings {
+    pub(crate) clock: Clock,
     /// Where clients find it, as `https://chat.example.net`; `None`: as they have called it, or by address.
     pub(crate) public_url: Option<Box<str>>,
     /// The same of a request that does not say how it found us.
@@ -62,7 +64,7 @@ where
     let (is_upgraded, has_asked) = (Cell::new(false), Cell::new(false));
     let front = Rc::new(Front { shared: Rc::clone(shared), remote, is_secure, is_upgraded, has_asked });
     let asked = Rc::clone(&front);
-    let service = service_fn(move |request| route::answer(Rc::clone(&asked), request));
+    let service = service_fn(move |request| Box::pin(route::answer(Rc::clone(&asked), request)));
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits::XMPP_HTTP_HEAD)

@@ -31,7 +31,9 @@ pub(super) async fn answer(
     front.has_asked.set(true);
     front.shared.count(|counters| counters.http_requests += 1);
     let origin = request.headers().get(ORIGIN).cloned();
-    let mut response = if request.headers().contains_key(UPGRADE) && request.method() == Method::GET {
+    // Others are offers, as of a newer HTTP, which need not be taken.
+    let wanted = request.headers().get(UPGRADE).filter(|_| request.method() == Method::GET);
+    let mut response = if wanted.is_some_and(|name| name.as_bytes().eq_ignore_ascii_case(b"websocket")) {
         websocket(&front, &request)
     } else {
         serve(&front, request).await
