@@ -10,6 +10,7 @@ use xmpp::{c2s, host};
 use super::build::Shared;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::limits;
 use crate::net::tls::Tls;
 use crate::xmpp::streams::{self, http};
 use crate::xmpp::uploads::{self, Uploads};
@@ -34,6 +35,9 @@ pub(super) fn settings(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<Option<
             public_url: config.web.public_url.clone(),
             fallback_url: web_address(config).unwrap_or_default(),
             uploads: shared.uploads.clone(),
+            // Nobody signs in who takes longer.
+            head_within: limits::XMPP_HTTP_HEAD.min(config.xmpp.sign_in),
+            body_within: limits::XMPP_HTTP_BODY.min(config.xmpp.sign_in),
         },
         stream,
     };

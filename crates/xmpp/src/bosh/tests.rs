@@ -408,8 +408,8 @@ fn what_is_no_body_is_a_bad_request() {
 }
 
 /// A stream whose documents are those that would be in bodies.
-fn stream() -> C2s {
-    let settings = c2s::Settings {
+fn settings() -> c2s::Settings {
+    c2s::Settings {
         domains: vec!["example.org".into()],
         tls: true,
         tls_required: true,
@@ -419,9 +419,12 @@ fn stream() -> C2s {
         idle_seconds: 600,
         secret: [1; 32],
         caps: None,
-    };
+    }
+}
+
+fn stream() -> C2s {
     let security = Security { encrypted: true, bindings: Bindings::default(), certified: None };
-    C2s::new(Arc::new(settings), Framing::Bodies, security, 1, "n".into())
+    C2s::new(Arc::new(settings()), Framing::Bodies, security, 1, "n".into())
 }
 
 fn documents(out: &c2s::Outbox) -> Vec<String> {
@@ -467,6 +470,19 @@ fn a_stream_in_bodies_signs_in_and_begins_anew() {
     );
     assert_eq!(stream.failure(), Some("conflict"));
     assert_eq!(Condition::of_stream(stream.failure()), Some(Condition::RemoteStreamError));
+}
+
+#[test]
+fn tls_is_not_begun_within_http() {
+    let settings = c2s::Settings { tls_required: false, ..settings() };
+    let mut stream = C2s::new(Arc::new(settings), Framing::Bodies, Security::default(), 1, "n".into());
+    let mut out = c2s::Outbox::default();
+    stream.handle_payload(Element::new("open", ns::FRAMING).with("version", "1.0"), &mut out);
+    assert!(!documents(&out)[0].contains("starttls"), "{:?}", documents(&out));
+    out = c2s::Outbox::default();
+    stream.handle_payload(Element::new("starttls", ns::TLS), &mut out);
+    assert_eq!(documents(&out), ["<failure xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>"]);
+    assert_eq!(out.effects, [c2s::Effect::Close]);
 }
 
 #[test]

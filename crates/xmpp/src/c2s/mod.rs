@@ -362,7 +362,7 @@ impl C2s {
     /// Before anybody has signed in.
     fn choose(&mut self, element: &Element, out: &mut Outbox) {
         if element.is("starttls", ns::TLS) {
-            if !self.settings.tls || self.security.encrypted {
+            if !self.settings.tls || self.security.encrypted || self.framing != Framing::Stream {
                 self.write(&Element::new("failure", ns::TLS), out);
                 return self.close(out);
             }

@@ -31,7 +31,10 @@ pub(crate) struct Incoming {
 
 fn broken(error: &io::Error, path: &Path) -> Refusal {
     tracing::error!(%error, path = %path.display(), "an uploaded file cannot be kept or read");
-    Refusal::Broken
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Refusal::Full,
+        _ => Refusal::Broken,
+    }
 }
 
 impl Incoming {

@@ -81,6 +81,23 @@ fn all_else_is_refused_and_counted() {
 }
 
 #[test]
+fn who_is_slow_is_closed() {
+    let place = Place::with_shards(1, "").with_xmpp("sign_in = \"1s\"\n");
+    let mut node = place.start();
+    let mut silent = Http::connect(&place, Ws);
+    let mut half = Http::connect(&place, Wss);
+    half.say_raw(b"POST /bosh HTTP/1.1\r\nHost: x\r\n");
+    let mut slow = Http::connect(&place, Wss);
+    slow.say_raw(b"POST /bosh HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n<body");
+    assert_eq!(slow.hear(true).status, 408);
+    assert!(silent.try_hear(true).is_none_or(|answer| answer.status == 408));
+    assert!(half.try_hear(true).is_none_or(|answer| answer.status == 408));
+    until("nothing is left", || (sum(&node, |shard| shard.xmpp.connections) == 0).then_some(()));
+    until("they are counted", || (sum(&node, |shard| shard.xmpp.handshake_failures) == 2).then_some(()));
+    node.stop();
+}
+
+#[test]
 fn contacts_and_relays_are_told() {
     let place = Place::new("").with_accounts(&["alice"]).with_xmpp(
         "[xmpp.contacts]\nabuse = [\"mailto:abuse@example.test\"]\n\

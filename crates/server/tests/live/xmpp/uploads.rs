@@ -126,7 +126,7 @@ fn what_the_slot_is_not_for_is_refused() {
     broken.say_raw(
         format!("PUT {} HTTP/1.1\r\nHost: x\r\n{full}Content-Length: 5\r\n\r\nhe", one.path).as_bytes(),
     );
-    until("it is begun", || std::fs::read_dir(place.path("data/uploads/coming")).unwrap().next());
+    until("it is begun", || std::fs::read_dir(place.path("data/uploads/coming")).unwrap().next().map(drop));
     assert_eq!(put(&one.path, &full, b"hello"), 409, "somebody is at it");
     drop(broken);
     until("nothing is left of it", || {

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use hyper::StatusCode;
@@ -14,6 +15,7 @@ use subtle::ConstantTimeEq;
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 use tokio::time::{Sleep, sleep};
+use xmpp::Jid;
 use xmpp::bosh::{Condition, Input, Outbox, Reply, Request, Session, Settings};
 use xmpp::c2s::{Framing, Security};
 use xmpp::limits::BOSH_ANSWER;
@@ -105,9 +107,11 @@ fn begin(front: &Front, request: Request, reply: oneshot::Sender<Reply>) -> Resu
     if shared.is_leaving.get() {
         return Err(Condition::SystemShutdown);
     }
-    let settings = Rc::clone(shared);
-    let is_ours = |to: &str| settings.stream_settings.borrow().domains.iter().any(|domain| **domain == *to);
-    if request.to.as_deref().is_some_and(|to| !is_ours(&to.to_lowercase())) {
+    let settings = Arc::clone(&shared.stream_settings.borrow());
+    let is_ours = |to: &str| {
+        Jid::parse(to).is_ok_and(|to| settings.domains.iter().any(|domain| **domain == *to.domain()))
+    };
+    if request.to.as_deref().is_some_and(|to| !is_ours(to)) {
         return Err(Condition::HostUnknown);
     }
     let mut secret = [0; 16];

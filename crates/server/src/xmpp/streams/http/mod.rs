@@ -13,6 +13,7 @@ use std::future::poll_fn;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -39,6 +40,9 @@ pub(crate) struct Settings {
     /// The same of a request that does not say how it found us.
     pub(crate) fallback_url: Box<str>,
     pub(crate) uploads: Option<Arc<Uploads>>,
+    /// For a head, and between two requests; for a body of BOSH.
+    pub(crate) head_within: Duration,
+    pub(crate) body_within: Duration,
 }
 
 /// One connection.
@@ -67,7 +71,7 @@ where
     let service = service_fn(move |request| Box::pin(route::answer(Rc::clone(&asked), request)));
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(limits::XMPP_HTTP_HEAD)
+        .header_read_timeout(shared.settings.http.head_within)
         .max_buf_size(limits::XMPP_HTTP_BUFFER)
         .serve_connection(TokioIo::new(Watched::new(io)), service);
     let done = poll_fn(|cx| connection.poll_without_shutdown(cx)).await;

@@ -18,7 +18,6 @@ use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use tokio::time::timeout;
 
 use super::{Front, bosh, files};
-use crate::limits;
 use crate::net::ws;
 
 pub(super) type Body = Either<Full<Bytes>, UnsyncBoxBody<Bytes, io::Error>>;
@@ -152,7 +151,7 @@ fn host_meta(front: &Front, request: &Request<Incoming>) -> Response<Body> {
 async fn post(front: &Rc<Front>, request: Request<Incoming>) -> Response<Body> {
     let largest = front.shared.stream_settings.borrow().max_stanza + xmpp::limits::BOSH_WRAPPER;
     let body = Limited::new(request.into_body(), largest).collect();
-    let body = match timeout(limits::XMPP_HTTP_BODY, body).await {
+    let body = match timeout(front.shared.settings.http.body_within, body).await {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
             return text(StatusCode::PAYLOAD_TOO_LARGE, "a stanza larger than this server takes");
