@@ -85,6 +85,7 @@ pub struct ShardCounters {
     pub xmpp_connections: u64,
     pub xmpp_sessions: u64,
     pub xmpp_bosh_sessions: u64,
+    pub xmpp_upload_bytes: u64,
 
     // Since the start.
     pub calls_started: u64,
@@ -143,6 +144,8 @@ pub struct ShardCounters {
     pub xmpp_bosh_faults: u64,
     pub xmpp_http_requests: u64,
     pub xmpp_http_refused: u64,
+    pub xmpp_uploads: u64,
+    pub xmpp_downloads: u64,
     pub media_packets_in: u64,
     pub media_packets_out: u64,
     pub media_packets_dropped: u64,
@@ -252,6 +255,9 @@ impl ShardCounters {
         self.xmpp_bosh_faults = xmpp.bosh_faults;
         self.xmpp_http_requests = xmpp.http_requests;
         self.xmpp_http_refused = xmpp.http_refused;
+        self.xmpp_uploads = xmpp.uploads;
+        self.xmpp_downloads = xmpp.downloads;
+        self.xmpp_upload_bytes = xmpp.upload_bytes;
         self
     }
 

@@ -85,6 +85,9 @@ const SHARD: &[ShardMetric] = &[
         s.xmpp_sessions
     }),
     gauge("belfry_xmpp_bosh_sessions", "Sessions of BOSH among their connections", |s| s.xmpp_bosh_sessions),
+    gauge("belfry_xmpp_upload_bytes", "Bytes of all files of users; the first shard tells", |s| {
+        s.xmpp_upload_bytes
+    }),
     counter("belfry_calls_started_total", "Calls placed", |s| s.calls_started),
     counter("belfry_calls_answered_total", "Calls answered", |s| s.calls_answered),
     counter("belfry_calls_failed_total", "Calls that ended without an answer", |s| s.calls_failed),
@@ -206,6 +209,8 @@ const SHARD: &[ShardMetric] = &[
         s.xmpp_http_requests
     }),
     counter("belfry_xmpp_http_refused_total", "Of these, answered with an error", |s| s.xmpp_http_refused),
+    counter("belfry_xmpp_uploads_total", "Files that users uploaded", |s| s.xmpp_uploads),
+    counter("belfry_xmpp_downloads_total", "Files and parts of them that were fetched", |s| s.xmpp_downloads),
 ];
 
 /// One number of the node.

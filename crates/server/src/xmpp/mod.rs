@@ -102,6 +102,10 @@ pub struct XmppCounts {
     pub bosh_faults: u64,
     pub http_requests: u64,
     pub http_refused: u64,
+    pub uploads: u64,
+    pub downloads: u64,
+    /// Of all files; told by the first shard only.
+    pub upload_bytes: u64,
 }
 
 /// XMPP of one shard, on its thread.
@@ -318,6 +322,13 @@ impl Xmpp {
             bosh_faults: streams.bosh_faults,
             http_requests: streams.http_requests,
             http_refused: streams.http_refused,
+            uploads: streams.uploads,
+            downloads: streams.downloads,
+            upload_bytes: self
+                .streams
+                .uploads()
+                .filter(|_| self.shard == 0)
+                .map_or(0, |uploads| uploads.used()),
         }
     }
 }

@@ -107,10 +107,15 @@ impl Uploads {
         Ok(Arc::new(Uploads { shelf, _stop: stop, places }))
     }
 
+    /// Bytes of all files.
+    pub(crate) fn used(&self) -> u64 {
+        self.shelf.used.load(Ordering::Relaxed)
+    }
+
     /// A place for a file; `None` when there is none now.
     pub(crate) fn slot(&self, now: Instant, user: &Bare, name: &str, size: u64, kind: &str) -> Option<Slot> {
         let settings = &self.shelf.settings;
-        if self.shelf.used.load(Ordering::Relaxed).saturating_add(size) > settings.total {
+        if self.used().saturating_add(size) > settings.total {
             tracing::warn!(folder = %settings.folder.display(), "uploads are refused: `total` of [xmpp.uploads] is reached");
             return None;
         }

@@ -79,6 +79,9 @@ pub(crate) struct Counters {
     pub(crate) http_refused: u64,
     /// Requests of BOSH that broke its rules.
     pub(crate) bosh_faults: u64,
+    /// Files that were put, and given out.
+    pub(crate) uploads: u64,
+    pub(crate) downloads: u64,
     pub(crate) panics: u64,
 }
 

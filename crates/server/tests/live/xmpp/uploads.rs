@@ -7,6 +7,7 @@ use super::client::Client;
 use super::http::{Answer, Http};
 use crate::place::Place;
 use crate::until;
+use crate::voice::sum;
 
 struct Slot {
     /// Without the address of the server.
@@ -74,6 +75,8 @@ fn a_file_is_put_once_and_given_to_who_has_the_address() {
     assert_eq!((beyond.status, beyond.header("content-range")), (416, Some("bytes */600000")));
     let head = http.ask("HEAD", &slot.path, "", b"");
     assert_eq!((head.status, head.header("content-length")), (200, Some("600000")));
+    until("it is counted", || (sum(&node, |shard| shard.xmpp.uploads) == 1).then_some(()));
+    assert!(sum(&node, |shard| shard.xmpp.upload_bytes) > 600_000);
     // After a restart it is there, and nothing else is.
     node.stop();
     node = place.start();

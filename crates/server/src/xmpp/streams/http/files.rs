@@ -34,6 +34,7 @@ pub(super) async fn serve(front: &Rc<Front>, place: &str, request: Request<Conte
     let Some(uploads) = front.shared.settings.http.uploads.clone() else {
         return text(StatusCode::NOT_FOUND, "no files are taken here");
     };
+    let is_put = request.method() == Method::PUT;
     let done = match *request.method() {
         Method::PUT => put(uploads, front.shared.settings.http.clock.now(), place, request).await,
         Method::GET => get(uploads, place, request.headers(), true).await,
@@ -41,7 +42,13 @@ pub(super) async fn serve(front: &Rc<Front>, place: &str, request: Request<Conte
         Method::OPTIONS => Ok(preflight(METHODS)),
         _ => Ok(not_allowed(METHODS)),
     };
-    done.unwrap_or_else(refused)
+    let response = done.unwrap_or_else(refused);
+    front.shared.count(|counters| match response.status() {
+        StatusCode::CREATED if is_put => counters.uploads += 1,
+        StatusCode::OK | StatusCode::PARTIAL_CONTENT => counters.downloads += 1,
+        _ => {}
+    });
+    response
 }
 
 fn refused(refusal: Refusal) -> Response<Body> {
