@@ -76,7 +76,9 @@ impl<'a> Reader<'a> {
         for (key, value) in &self.root {
             let name = key.get_ref();
             let kind = if value.get_ref().is_table() { "section" } else { "key outside of a section" };
-            let expected = expected_name(name, &self.sections);
+            let outermost = |section: &&&str| !section.contains('.');
+            let sections: Vec<&str> = self.sections.iter().filter(outermost).copied().collect();
+            let expected = expected_name(name, &sections);
             let what = format!("unknown {kind} `{name}`");
             self.mistakes.push(Mistake::at(self.text, &key.span(), what, expected));
         }
