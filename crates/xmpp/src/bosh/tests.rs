@@ -570,6 +570,50 @@ proptest! {
         prop_assert_eq!(said, (0..20).collect::<Vec<_>>());
     }
 
+    /// Whatever clients do, no request is answered twice, none is forgotten, and nothing outlives its time.
+    #[test]
+    fn every_request_is_answered_once(
+        steps in prop::collection::vec((0_u64..8, 0_usize..6, 0_u64..20), 1..60),
+        begin in prop::sample::select(vec!["wait='30' hold='1' ver='1.6'", "wait='0' hold='1' ver='1.6'", "wait='5' hold='2'"]),
+    ) {
+        let mut world = World::open(begin);
+        let (mut next, mut tickets, mut lost) = (1, 1_000, Vec::new());
+        let mut asked = 0;
+        for (ahead, what, pause) in steps {
+            // Mostly the next one; sometimes one from before or after.
+            let distance = if ahead < 5 { next } else { (next + ahead).saturating_sub(6) };
+            next = next.max(distance + 1);
+            let attributes = match what {
+                0 => "type='terminate'".to_owned(),
+                1 => format!("pause='{}'", pause * 10),
+                2 => "xmpp:restart='true'".to_owned(),
+                _ => String::new(),
+            };
+            let payload = if what == 3 { "<a/>" } else { "" };
+            tickets += 1;
+            asked += 1;
+            world.send_as(tickets, distance, &attributes, payload);
+            match pause {
+                0..5 if world.session.is_held() => world.write(&["<b/>"]),
+                5..10 => world.relax(),
+                10 => {
+                    lost.push(tickets);
+                    world.tell(|session, now, _| session.handle_lost(now, tickets));
+                }
+                11 => world.tell(|session, _, out| session.finish(Some(Condition::RemoteStreamError), &[], out)),
+                _ => world.wait(seconds(pause)),
+            }
+        }
+        world.wait(seconds(600));
+        let answered = world.answers.keys().filter(|ticket| !lost.contains(ticket)).count();
+        // Those of a connection that was lost after its answer was written are in both.
+        let unanswered = asked - world.answers.len();
+        prop_assert!(unanswered <= lost.len(), "{} of {} had none, {} were lost", unanswered, asked, lost.len());
+        prop_assert!(answered <= asked);
+        let is_waiting_to_tell = world.session.deadline().is_none();
+        prop_assert!(world.session.is_over() || is_waiting_to_tell, "it ends");
+    }
+
     #[test]
     fn no_bytes_make_it_panic(text in "(<body xmlns='http://jabber.org/protocol/httpbind' rid='1'|<a|/>|</body>|[ -~]){0,12}") {
         let _ = Request::parse(text.as_bytes());

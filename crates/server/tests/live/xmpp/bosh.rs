@@ -190,10 +190,15 @@ fn what_breaks_the_rules_ends_the_session() {
     assert!(answer.get("error", ns::STREAM).unwrap().to_string().contains("<not-authorized"), "{answer}");
     let (mut keyed, _) = Bosh::open(&place, Wss, "newkey='ca393b51b682f61f98e7877d61146407f3d0a770'");
     assert_eq!(condition(&read(&mut keyed.send_with("key='wrong'", ""))), "item-not-found");
+    // Who is nobody yet says little.
+    let (mut loud, _) = Bosh::open(&place, Wss, "");
+    let answer =
+        loud.ask(&format!("<message xmlns='jabber:client'><body>{}</body></message>", "x".repeat(20_000)));
+    assert_eq!(condition(&answer), "policy-violation");
     let mut long = Http::connect(&place, Wss);
     long.say("POST", "/http-bind", "", &vec![b'x'; 300_000]);
     assert_eq!(long.hear(true).status, 413);
-    until("they are counted", || (sum(&node, |shard| shard.xmpp.bosh_faults) == 9).then_some(()));
+    until("they are counted", || (sum(&node, |shard| shard.xmpp.bosh_faults) == 10).then_some(()));
     node.stop();
 }
 

@@ -18,7 +18,7 @@ use tokio::time::{Sleep, sleep};
 use xmpp::Jid;
 use xmpp::bosh::{Condition, Input, Outbox, Reply, Request, Session, Settings};
 use xmpp::c2s::{Framing, Security};
-use xmpp::limits::BOSH_ANSWER;
+use xmpp::limits::{BOSH_ANSWER, STANZA_BEFORE_AUTH};
 
 use super::Front;
 use crate::clock::Clock;
@@ -31,6 +31,8 @@ use crate::xmpp::streams::wire::{Ended, Wire};
 pub struct Call {
     number: u64,
     request: Request,
+    /// Bytes.
+    size: usize,
     is_secure: bool,
     reply: oneshot::Sender<Reply>,
 }
@@ -45,8 +47,12 @@ impl fmt::Debug for Call {
 impl Call {
     /// There is no such session.
     pub(crate) fn refuse(self) {
+        self.refuse_as(Condition::ItemNotFound);
+    }
+
+    fn refuse_as(self, condition: Condition) {
         // Who asked may be gone.
-        let _ = self.reply.send(Reply::refusal(Condition::ItemNotFound));
+        let _ = self.reply.send(Reply::refusal(condition));
     }
 }
 
@@ -67,6 +73,7 @@ pub(super) async fn post(front: &Rc<Front>, body: &[u8]) -> Result<Reply, Status
     };
     let (reply, answer) = oneshot::channel();
     match request.sid.as_deref().map(parse_sid) {
+        None if body.len() > STANZA_BEFORE_AUTH => return Ok(refused(shared, Condition::PolicyViolation)),
         None => {
             if let Err(condition) = begin(front, request, reply) {
                 return Ok(refused(shared, condition));
@@ -74,7 +81,7 @@ pub(super) async fn post(front: &Rc<Front>, body: &[u8]) -> Result<Reply, Status
         }
         Some(None) => return Ok(refused(shared, Condition::ItemNotFound)),
         Some(Some((shard, number))) => {
-            let call = Call { number, request, is_secure: front.is_secure, reply };
+            let call = Call { number, request, size: body.len(), is_secure: front.is_secure, reply };
             if shard == shared.shard {
                 shared.deliver_call(call);
             } else {
@@ -147,6 +154,11 @@ impl Shared {
         };
         match mailbox.filter(is_it) {
             Some(mailbox) if mailbox.is_secure && !call.is_secure => {}
+            Some(mailbox)
+                if call.size > STANZA_BEFORE_AUTH && mailbox.stream.c2s.borrow().jid().is_none() =>
+            {
+                call.refuse_as(Condition::PolicyViolation);
+            }
             Some(mailbox) => {
                 mailbox.calls.borrow_mut().push_back((call.request, call.reply));
                 mailbox.stream.wake();
