@@ -91,11 +91,7 @@ impl Xmpp {
                 HOUR..=36_600 * DAY,
                 "Messages older than this are deleted from the archives.",
             ),
-            websocket_origins: section.list(
-                "websocket_origins",
-                Vec::new(),
-                "Web sites whose pages may connect, as `https://chat.example.net`, by WebSocket, BOSH or for files. Empty: any.",
-            ),
+            websocket_origins: read_origins(&mut section),
             contacts,
             services: read_services(&mut section),
             listen,
@@ -116,6 +112,14 @@ impl Xmpp {
             section.mistake("rooms", format!("`rooms` is {:?}", self.rooms), expected);
         }
     }
+}
+
+fn read_origins(section: &mut Section<'_, '_>) -> Vec<Box<str>> {
+    section.list(
+        "websocket_origins",
+        Vec::new(),
+        "Web sites whose pages may connect, as `https://chat.example.net`, by WebSocket, BOSH or for files. Empty: any.",
+    )
 }
 
 fn read_max_stanza(section: &mut Section<'_, '_>) -> usize {

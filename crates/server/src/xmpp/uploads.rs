@@ -223,16 +223,12 @@ fn split(place: &str) -> Option<(&str, String)> {
     (is_id && !name.is_empty()).then_some((id, name))
 }
 
-/// RFC 3986 §2.3: all else in per cent.
-fn encode(name: &str) -> String {
+/// RFC 3986 §2.3: all else in per cent. RFC 8187 §3.2.1 takes these in a header, too.
+pub(crate) fn encode(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     for byte in name.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                text.push(char::from(byte))
-            }
-            _ => text += &format!("%{byte:02X}"),
-        }
+        let is_plain = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+        text += &if is_plain { char::from(byte).to_string() } else { format!("%{byte:02X}") };
     }
     text
 }

@@ -361,7 +361,9 @@ fn the_server_ends_it_now_or_with_the_next_request() {
     let mut world = World::open("wait='30' hold='2' ver='1.6'");
     world.send(1, "", "<a/>");
     world.send(2, "", "<a/>");
-    world.tell(|session, _, out| session.finish(Some(Condition::RemoteStreamError), &[error.clone()], out));
+    world.tell(|session, _, out| {
+        session.finish(Some(Condition::RemoteStreamError), std::slice::from_ref(&error), out)
+    });
     let first = world.take(1);
     assert!(
         first.contains("condition='remote-stream-error'") && first.contains("<stream:error/>"),

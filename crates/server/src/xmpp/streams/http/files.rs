@@ -23,7 +23,7 @@ use tokio::time::timeout;
 use super::Front;
 use super::route::{Body, empty, not_allowed, preflight, text};
 use crate::limits;
-use crate::xmpp::uploads::{Incoming, Refusal, Stored, Uploads};
+use crate::xmpp::uploads::{Incoming, Refusal, Stored, Uploads, encode};
 
 pub(super) const PREFIX: &str = "/upload/";
 
@@ -175,8 +175,8 @@ fn set(response: &mut Response<Body>, name: HeaderName, value: &str) {
 fn describe(response: &mut Response<Body>, stored: &Stored) {
     set(response, CONTENT_TYPE, &stored.kind);
     let shows = may_be_shown(&stored.kind);
-    // RFC 6266 §4.1, RFC 8187.
-    let name: String = stored.name.bytes().map(escape).collect();
+    // RFC 6266 §4.1.
+    let name = encode(&stored.name);
     let way = if shows { "inline" } else { "attachment" };
     set(response, CONTENT_DISPOSITION, &format!("{way}; filename*=UTF-8''{name}"));
     set(response, CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'; sandbox");
@@ -191,14 +191,6 @@ fn may_be_shown(kind: &str) -> bool {
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let is_picture = kind.starts_with("image/") && kind != "image/svg+xml";
     is_picture || kind.starts_with("audio/") || kind.starts_with("video/") || kind == "text/plain"
-}
-
-/// RFC 8187 §3.2.1: `attr-char`, all else in per cent.
-fn escape(byte: u8) -> String {
-    match byte {
-        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
-        _ => format!("%{byte:02X}"),
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
