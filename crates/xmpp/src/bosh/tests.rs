@@ -362,7 +362,7 @@ fn the_server_ends_it_now_or_with_the_next_request() {
     world.send(1, "", "<a/>");
     world.send(2, "", "<a/>");
     world.tell(|session, _, out| {
-        session.finish(Some(Condition::RemoteStreamError), std::slice::from_ref(&error), out)
+        session.finish(Some(Condition::RemoteStreamError), std::slice::from_ref(&error), out);
     });
     let first = world.take(1);
     assert!(
