@@ -118,11 +118,16 @@ fn package_of(program: &str) -> String {
     format!("Install it: apt-get install {package} (or run tools/setup)")
 }
 
-/// The interpreter with a library of the tests: `target/peers/NAME`, where `tools/setup` puts it.
+/// The interpreter with a library of the tests.
 pub(crate) fn python(name: &str) -> PathBuf {
+    installed(name, "bin/python")
+}
+
+/// A file or folder of a library of the tests: `target/peers/NAME/PATH`, where `tools/setup` puts it.
+pub(crate) fn installed(name: &str, path: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a running test has a path");
     let target = test.ancestors().nth(3).unwrap_or(Path::new("."));
-    let python = target.join("peers").join(name).join("bin/python");
-    assert!(python.is_file(), "no {}: run tools/setup", python.display());
-    python
+    let found = target.join("peers").join(name).join(path);
+    assert!(found.exists(), "no {}: run tools/setup", found.display());
+    found
 }

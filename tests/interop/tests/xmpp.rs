@@ -1,6 +1,6 @@
 //! Chat clients that are not ours.
 
-use interop::{Node, chat_with_slixmpp, free_port, share_with_slixmpp};
+use interop::{Node, chat_with_slixmpp, chat_with_strophe, free_port, share_with_slixmpp};
 
 /// A node where alice and bob have accounts, and the port where they connect by that way.
 fn node(way: &str) -> (Node, u16) {
@@ -34,4 +34,11 @@ fn slixmpp_uploads_a_file_and_another_fetches_it() {
         .with_account("bob", "secret")
         .started();
     share_with_slixmpp(tls, &node.certificate(), ["alice", "bob"], "secret");
+}
+
+#[test]
+fn strophe_signs_in_and_chats_over_bosh() {
+    let (node, port) = node("wss");
+    let url = format!("https://127.0.0.1:{port}/bosh");
+    chat_with_strophe(&url, &node.certificate(), ["alice", "bob"], "secret");
 }
