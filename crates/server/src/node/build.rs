@@ -52,7 +52,7 @@ impl Shared {
         }
         let plan =
             Arc::new(Plan::new(&PlanSettings::default(), Vec::new()).map_err(|error| anyhow!("{error}"))?);
-        let uploads = xmpp::uploads(&config, &secret, clock)?;
+        let uploads = xmpp::uploads(&config, &secret, clock, sqlite)?;
         let (domains, started) = (Vec::new(), clock.now());
         let mut shared = Shared { config, plan, domains, secret, seed, started, clock, uploads };
         shared.refresh(sqlite)?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 use sip::transport::Transport;
+use store::{Loaded, Read, Reader, Sqlite, Store as _};
 use xmpp::{c2s, host};
 
 use super::build::Shared;
@@ -13,7 +14,7 @@ use crate::config::Config;
 use crate::limits;
 use crate::net::tls::Tls;
 use crate::xmpp::streams::{self, http};
-use crate::xmpp::uploads::{self, Uploads};
+use crate::xmpp::uploads::{self, HasAccount, Uploads};
 use crate::xmpp::{Reload, Settings};
 
 /// `None`: nobody listens for chat clients.
@@ -103,7 +104,12 @@ fn web_address(config: &Config) -> Option<Box<str>> {
 }
 
 /// Files of users, for all shards. `None`: nobody uploads.
-pub(super) fn uploads(config: &Config, secret: &[u8; 32], clock: Clock) -> Result<Option<Arc<Uploads>>> {
+pub(super) fn uploads(
+    config: &Config,
+    secret: &[u8; 32],
+    clock: Clock,
+    sqlite: &Sqlite,
+) -> Result<Option<Arc<Uploads>>> {
     let Some(url) = web_address(config).filter(|_| config.uploads.enabled) else { return Ok(None) };
     let folder = config.uploads.folder.clone().unwrap_or_else(|| config.server.data.join("uploads"));
     let settings = uploads::Settings {
@@ -113,6 +119,53 @@ pub(super) fn uploads(config: &Config, secret: &[u8; 32], clock: Clock) -> Resul
         url,
         key: Sha256::new().chain_update(b"xmpp uploads").chain_update(secret).finalize().into(),
     };
-    let uploads = Uploads::start(settings, clock);
+    let uploads = Uploads::start(settings, clock, has_account(sqlite.reader()?));
     uploads.map(Some).with_context(|| format!("files of users cannot be kept in {}", folder.display()))
+}
+
+/// Only who is certainly nobody has none.
+fn has_account(mut reader: Box<dyn Reader>) -> HasAccount {
+    Box::new(move |owner| {
+        let Some((user, domain)) = owner.rsplit_once('@') else { return true };
+        let read = Read::Account { user: user.into(), domain: domain.into() };
+        !matches!(reader.load(&read), Ok(Loaded::Account(None)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use store::{Address, Admin, NewAccount};
+
+    use super::*;
+
+    #[test]
+    fn who_is_removed_has_no_account() {
+        let folder = tempfile::tempdir().unwrap();
+        let sqlite = Sqlite::open(folder.path().join("belfry.db")).unwrap();
+        let (mut admin, now) = (Admin::new(&sqlite).unwrap(), Clock::new().now());
+        admin.ensure_domain("example.org", now).unwrap();
+        let alice = Address::new("alice", "example.org").unwrap();
+        admin.add_account(NewAccount::with_password(alice.clone(), "secret", now).unwrap()).unwrap();
+        let mut has_account = has_account(sqlite.reader().unwrap());
+        assert!(has_account("alice@example.org") && !has_account("bob@example.org"));
+        admin.remove_account(alice).unwrap();
+        assert!(!has_account("alice@example.org"));
+        assert!(has_account("nonsense"));
+    }
+
+    #[test]
+    fn clients_find_the_first_secure_address() {
+        let address = |text: &str| {
+            let config = Config::parse(text, "belfry.toml".as_ref()).unwrap();
+            web_address(&config).map(String::from)
+        };
+        assert_eq!(address("[xmpp]\nlisten = [\"tcp:127.0.0.1:5222\"]\n"), None);
+        let listen = "listen = [\"ws:127.0.0.1:5280\", \"wss:0.0.0.0:5281\"]\n";
+        let text = format!("[sip]\ndomains = [\"example.net\"]\n[xmpp]\n{listen}");
+        assert_eq!(address(&text).as_deref(), Some("https://example.net:5281"));
+        let text = format!("[xmpp]\n{listen}[xmpp.web]\npublic_url = \"https://chat.example.net\"\n");
+        assert_eq!(address(&text).as_deref(), Some("https://chat.example.net"));
+        let text = "[xmpp]\nlisten = [\"ws:[::1]:5280\"]\n";
+        assert_eq!(address(text).as_deref(), Some("http://[::1]:5280"));
+    }
 }

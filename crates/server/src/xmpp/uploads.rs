@@ -2,7 +2,7 @@
 //!
 //! A slot is nothing that is kept: it is a grant that we signed, which says whose file of which name, size and type may be
 //! put at which place until when. A file is written beside, synced and renamed, so it is there whole or not at all; its
-//! first lines say what it is. What is older than `keep` is removed a folder at a time.
+//! first lines say what it is. What is older than `keep`, or of nobody any more, is removed a folder at a time.
 //!
 //! All but `slot` and `admit` wait for the disk: not on a shard.
 
@@ -43,6 +43,9 @@ pub(crate) struct Settings {
     /// Of signatures.
     pub(crate) key: [u8; 32],
 }
+
+/// Whether somebody of that address may still have files: true while it is not known.
+pub(crate) type HasAccount = Box<dyn FnMut(&str) -> bool + Send>;
 
 /// Why a request for a place is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +96,11 @@ const COMING: &str = "coming";
 
 impl Uploads {
     /// Makes the folder, forgets what a crash left, counts what is there, and begins to remove what is too old.
-    pub(crate) fn start(settings: Settings, clock: Clock) -> io::Result<Arc<Uploads>> {
+    pub(crate) fn start(
+        settings: Settings,
+        clock: Clock,
+        has_account: HasAccount,
+    ) -> io::Result<Arc<Uploads>> {
         let coming = settings.folder.join(COMING);
         fs::create_dir_all(&coming)?;
         for left in fs::read_dir(&coming)? {
@@ -102,7 +109,7 @@ impl Uploads {
         let shelf = Arc::new(Shelf { settings, used: AtomicU64::new(0) });
         let (stop, stopped) = sync_channel(1);
         shelf.count();
-        sweep::start(Arc::clone(&shelf), clock, stopped)?;
+        sweep::start(Arc::clone(&shelf), clock, has_account, stopped)?;
         let places = Arc::new(Semaphore::new(limits::UPLOADS_AT_ONCE));
         Ok(Arc::new(Uploads { shelf, _stop: stop, places }))
     }

@@ -106,6 +106,7 @@ impl Drop for Incoming {
 #[derive(Debug)]
 pub(crate) struct Stored {
     file: File,
+    pub(super) owner: Box<str>,
     pub(crate) name: Box<str>,
     pub(crate) kind: Box<str>,
     pub(crate) size: u64,
@@ -130,10 +131,9 @@ impl Stored {
         if lines.next()? != MAGIC {
             return None;
         }
-        let _owner = lines.next()?;
-        let (name, kind) = (lines.next()?.into(), lines.next()?.into());
+        let (owner, name, kind) = (lines.next()?.into(), lines.next()?.into(), lines.next()?.into());
         let size = lines.next()?.parse().ok()?;
-        Some(Stored { file, name, kind, size, start: end as u64 + 2 })
+        Some(Stored { file, owner, name, kind, size, start: end as u64 + 2 })
     }
 
     /// Content from there, at most so many bytes.

@@ -1,4 +1,5 @@
-//! What there is is counted at the start; what is too old is removed, one of 256 folders at a time.
+//! What there is is counted at the start; what is too old, and what is of nobody any more, is removed, one of 256 folders at
+//! a time.
 
 use std::fs::{self, DirEntry};
 use std::io;
@@ -10,18 +11,23 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use stdx::Instant;
 
-use super::Shelf;
+use super::{HasAccount, Shelf, Stored};
 use crate::clock::Clock;
 
 /// Between two folders: all have their turn in less than an hour, and each much oftener than files grow old.
 const STEPS: std::ops::RangeInclusive<Duration> = Duration::from_millis(20)..=Duration::from_secs(10);
 
-pub(super) fn start(shelf: Arc<Shelf>, clock: Clock, stopped: Receiver<()>) -> io::Result<()> {
+pub(super) fn start(
+    shelf: Arc<Shelf>,
+    clock: Clock,
+    mut has_account: HasAccount,
+    stopped: Receiver<()>,
+) -> io::Result<()> {
     let step = (shelf.settings.keep / 4096).clamp(*STEPS.start(), *STEPS.end());
     let sweep = move || {
         for folder in (0..=u8::MAX).cycle() {
             match stopped.recv_timeout(step) {
-                Err(RecvTimeoutError::Timeout) => shelf.sweep(clock.now(), folder),
+                Err(RecvTimeoutError::Timeout) => shelf.sweep(clock.now(), folder, &mut has_account),
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
             }
         }
@@ -43,17 +49,20 @@ impl Shelf {
         self.used.store((0..=u8::MAX).map(sizes).sum(), Ordering::Relaxed);
     }
 
-    /// Removes what is too old.
-    pub(super) fn sweep(&self, now: Instant, folder: u8) {
+    /// Removes what is too old, and what nobody owns.
+    pub(super) fn sweep(&self, now: Instant, folder: u8, has_account: &mut HasAccount) {
         let before = now - self.settings.keep;
         for (entry, metadata) in self.entries(folder) {
             let since = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
             let is_old = since.is_some_and(|since| Instant::default() + since < before);
-            if is_old {
+            // One that cannot be read is left to its age.
+            let mut is_abandoned =
+                || Stored::open(&entry.path()).is_ok_and(|stored| !has_account(&stored.owner));
+            if is_old || is_abandoned() {
                 match fs::remove_file(entry.path()) {
                     Ok(()) => self.give_back(metadata.len()),
                     Err(error) => {
-                        tracing::warn!(%error, path = %entry.path().display(), "an old upload cannot be removed");
+                        tracing::warn!(%error, path = %entry.path().display(), "an upload cannot be removed");
                     }
                 }
             }

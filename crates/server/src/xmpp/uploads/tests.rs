@@ -32,7 +32,7 @@ impl World {
     fn new() -> World {
         let folder = tempfile::tempdir().unwrap();
         let clock = Clock::new();
-        let uploads = Uploads::start(settings(folder.path()), clock).unwrap();
+        let uploads = Uploads::start(settings(folder.path()), clock, Box::new(|_| true)).unwrap();
         World { folder, uploads, now: clock.now() }
     }
 
@@ -78,7 +78,7 @@ fn a_file_is_whole_or_not_there() {
     assert_eq!((&*stored.name, &*stored.kind, stored.size), ("a.txt", KIND, 5));
     assert_eq!(stored.read_at(1, 3).unwrap(), b"ell");
     let on_disk = world.used();
-    let again = Uploads::start(settings(world.folder.path()), Clock::new()).unwrap();
+    let again = Uploads::start(settings(world.folder.path()), Clock::new(), Box::new(|_| true)).unwrap();
     assert_eq!(again.shelf.used.load(Ordering::Relaxed), on_disk, "counted as it is");
 }
 
@@ -134,14 +134,15 @@ fn old_files_are_removed_and_crashes_leave_nothing() {
     world.put(&slot, b"hello").unwrap();
     let folder = u8::from_str_radix(&slot.0[..2], 16).unwrap();
     let shelf = &world.uploads.shelf;
-    shelf.sweep(world.now + Duration::from_hours(23), folder);
+    let mut everybody: HasAccount = Box::new(|_| true);
+    shelf.sweep(world.now + Duration::from_hours(23), folder, &mut everybody);
     assert!(world.uploads.open(&slot.0).is_ok());
-    shelf.sweep(world.now + Duration::from_hours(25), folder);
+    shelf.sweep(world.now + Duration::from_hours(25), folder, &mut everybody);
     assert_eq!(world.uploads.open(&slot.0).err(), Some(Refusal::Unknown));
     assert_eq!(world.used(), 0);
     let left = world.folder.path().join(COMING).join("x");
     fs::write(&left, "half").unwrap();
-    Uploads::start(settings(world.folder.path()), Clock::new()).unwrap();
+    Uploads::start(settings(world.folder.path()), Clock::new(), Box::new(|_| true)).unwrap();
     assert!(!left.exists());
 }
 
@@ -172,4 +173,19 @@ fn no_address_leads_out_of_the_folder() {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, "nothing of ours\n\n").unwrap();
     assert_eq!(world.uploads.open(&format!("{id}/x")).err(), Some(Refusal::Broken));
+}
+
+#[test]
+fn files_go_with_their_account() {
+    let world = World::new();
+    let slot = world.slot("a", 5);
+    world.put(&slot, b"hello").unwrap();
+    let folder = u8::from_str_radix(&slot.0[..2], 16).unwrap();
+    let mut but_bob: HasAccount = Box::new(|owner| owner != "bob@example.org");
+    world.uploads.shelf.sweep(world.now, folder, &mut but_bob);
+    assert!(world.uploads.open(&slot.0).is_ok());
+    let mut but_alice: HasAccount = Box::new(|owner| owner != "alice@example.org");
+    world.uploads.shelf.sweep(world.now, folder, &mut but_alice);
+    assert_eq!(world.uploads.open(&slot.0).err(), Some(Refusal::Unknown));
+    assert_eq!(world.used(), 0);
 }
