@@ -466,7 +466,8 @@ fn terminate(greeting: String, condition: Option<Condition>, documents: &[Box<[u
 pub(super) fn refusal(condition: Condition, is_legacy: bool) -> Reply {
     let status = if is_legacy { condition.legacy_status() } else { 200 };
     let body = terminate(String::new(), Some(condition), &[]).into();
-    Reply { status, is_refusal: condition != Condition::OtherRequest, body }
+    let is_ours = matches!(condition, Condition::OtherRequest | Condition::SystemShutdown);
+    Reply { status, is_refusal: !is_ours, body }
 }
 
 impl Reply {

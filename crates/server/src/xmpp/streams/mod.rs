@@ -124,6 +124,7 @@ impl Streams {
         for stream in self.shared.all() {
             self.shared.tell(&stream, |c2s, out| c2s.fail(condition, out));
         }
+        self.shared.ending.notify_waiters();
         let shared = &self.shared;
         let gone = std::future::poll_fn(|cx| shared.poll_empty(cx));
         // Who has not read it by now will not.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use xmpp::c2s::{self, BindRequest, C2s, Framing, Outbox, Security};
 use xmpp::{Element, Jid, ns, sasl, stanza};
 
@@ -90,6 +90,8 @@ pub(super) struct Shared {
     pub(super) shard: u16,
     /// Nobody begins any more.
     pub(super) is_leaving: Cell<bool>,
+    /// The node ends: connections of HTTP close after the answer that is under way.
+    pub(super) ending: Notify,
     /// Sessions of BOSH by the number of their stream.
     pub(super) bosh: RefCell<HashMap<u64, Rc<bosh::Mailbox>>>,
     pub(super) stream_settings: RefCell<Arc<c2s::Settings>>,
@@ -134,6 +136,7 @@ impl Shared {
             settings,
             shard,
             is_leaving: Cell::new(false),
+            ending: Notify::new(),
             bosh: RefCell::default(),
             counters: RefCell::default(),
             events: RefCell::default(),

@@ -238,6 +238,7 @@ fn a_restart_is_told() {
     let mut node = place.start();
     let mut alice = Bosh::sign_in(&place, "alice", "web");
     let mut held = alice.send("");
+    until("it waits", || (sum(&node, |shard| shard.xmpp.http_requests) == 5).then_some(()));
     std::thread::scope(|scope| {
         scope.spawn(|| node.stop());
         assert_eq!(condition(&read(&mut held)), "system-shutdown");

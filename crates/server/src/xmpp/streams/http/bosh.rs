@@ -22,6 +22,7 @@ use xmpp::limits::{BOSH_ANSWER, STANZA_BEFORE_AUTH};
 
 use super::Front;
 use crate::clock::Clock;
+use crate::limits;
 use crate::xmpp::streams::serve::{Place, drive};
 use crate::xmpp::streams::shared::{Event, Shared};
 use crate::xmpp::streams::stream::Stream;
@@ -90,11 +91,21 @@ pub(super) async fn post(front: &Rc<Front>, body: &[u8]) -> Result<Reply, Status
         }
     }
     // XEP-0124 §19.1: a secure session's request that comes in the clear ends its connection, and not the session.
-    let reply = answer.await.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
+    let reply = tokio::select! {
+        reply = answer => reply.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?,
+        reply = ended(shared) => reply,
+    };
     if reply.is_refusal {
         shared.count(|counters| counters.bosh_faults += 1);
     }
     Ok(reply)
+}
+
+/// The node ends, and a request that was on its way to another shard may never have come there.
+async fn ended(shared: &Shared) -> Reply {
+    shared.ending.notified().await;
+    sleep(limits::XMPP_LINGER / 2).await;
+    Reply::refusal(Condition::SystemShutdown)
 }
 
 fn refused(shared: &Shared, condition: Condition) -> Reply {

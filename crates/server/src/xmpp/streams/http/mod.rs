@@ -11,6 +11,7 @@ mod watch;
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::net::IpAddr;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,7 +75,16 @@ where
         .header_read_timeout(shared.settings.http.head_within)
         .max_buf_size(limits::XMPP_HTTP_BUFFER)
         .serve_connection(TokioIo::new(Watched::new(io)), service);
-    let done = poll_fn(|cx| connection.poll_without_shutdown(cx)).await;
+    let mut ending = pin!(shared.ending.notified());
+    let mut is_ending = false;
+    let serve = poll_fn(|cx| {
+        if !is_ending && ending.as_mut().poll(cx).is_ready() {
+            is_ending = true;
+            Pin::new(&mut connection).graceful_shutdown();
+        }
+        connection.poll_without_shutdown(cx)
+    });
+    let done = serve.await;
     if let Err(error) = &done {
         tracing::debug!(%error, "an HTTP connection broke");
         if !front.has_asked.get() {
