@@ -2,7 +2,7 @@
 # Puts the torture vectors into each target's corpus, in the form that target reads.
 set -eu
 cd "$(dirname "$0")"
-mkdir -p corpus/message corpus/uri corpus/framing corpus/rewrite corpus/scenario corpus/rcml
+mkdir -p corpus/message corpus/uri corpus/framing corpus/rewrite corpus/scenario corpus/rcml corpus/xmpp_host
 for vector in ../crates/sip/tests/vectors/*/*.dat; do
     name="$(basename "$vector" .dat)"
     cp "$vector" "corpus/message/$name"
@@ -16,3 +16,7 @@ cp ../crates/lab/src/scenario/builtin/*.xml corpus/scenario/
 # What happens (see fuzz_targets/rcml.rs), a line end, the document: those of the plays.
 grep -ohE '"<[A-Z][a-z]+[ />][^"]*' ../crates/ivr/tests/plays/*.rs | tr -d '"' |
     awk '{ printf "\001\002\003\004\005\006\007\n<Response>%s</Response>", $0 > ("corpus/rcml/" NR); close("corpus/rcml/" NR) }'
+# A line a stanza, of alice's first client, after those who come (see fuzz_targets/xmpp_host.rs): those of the play of all.
+grep -ohE '"<(presence|message|iq)[^"]*"' ../crates/xmpp/src/host/tests/any_order.rs | tr -d '"' |
+    sed -e 's/ROOM/r@conference.example.org/g' -e "s/'U/'bob@example.org/g" -e 's/\/[RU]/\/desk/g' -e "s/'N'/'7'/g" |
+    awk '{ printf "2<presence/>\n3<presence/>\n4<presence/>\n2%s\n", $0 > ("corpus/xmpp_host/" NR); close("corpus/xmpp_host/" NR) }'

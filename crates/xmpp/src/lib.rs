@@ -2,6 +2,7 @@
 
 pub mod bosh;
 pub mod c2s;
+pub mod compliance;
 pub mod host;
 pub mod jid;
 pub mod limits;

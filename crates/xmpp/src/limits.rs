@@ -52,6 +52,10 @@ pub const HISTORY_UNASKED: usize = 20;
 /// Stanzas that wait while a room is read or written: some seconds of a busy one. Beyond: `resource-constraint`.
 pub const ROOM_WAITING: usize = 1_000;
 
+/// Rooms in a host's memory that it tells of when all are listed. Beyond: what the record has of a room is listed, and
+/// temporary ones are not.
+pub const ROOMS_LISTED: usize = 10_000;
+
 /// How long an empty room stays in memory, so that who comes back soon need not wait for the record.
 pub const ROOM_IDLE: std::time::Duration = std::time::Duration::from_secs(600);
 
@@ -78,6 +82,15 @@ pub const BLOCKED: usize = 1_000;
 
 /// Changes of one account, and what depends on them, that wait for the one before. Beyond: `resource-constraint`.
 pub const CHANGES: usize = 64;
+
+/// Stanzas and jobs that wait while one account is read, which takes milliseconds. Beyond: `resource-constraint`.
+pub const USER_WAITING: usize = 1_000;
+
+/// Accounts without a session whose records stay in memory, the contacts of all of them (some 200 bytes each), and how
+/// long. Beyond: the one used least recently is read again when it is needed.
+pub const RESTING: usize = 4_096;
+pub const RESTING_CONTACTS: usize = 100_000;
+pub const RESTING_FOR: std::time::Duration = std::time::Duration::from_secs(600);
 
 /// Bytes of a session's presence, which is kept and copied for every contact. Beyond: `policy-violation`. Clients send a
 /// few hundred.
@@ -142,6 +155,10 @@ pub const ARCHIVE_PAGE_MAX: u32 = 250;
 /// Messages that one question asks for by their ids. Beyond: `policy-violation`.
 pub const ARCHIVE_IDS: usize = 100;
 
+/// Messages with a contact among which one that is taken back is looked for (XEP-0424). Older: it stays in the archive
+/// beside its retraction.
+pub const RETRACT_AMONG: u32 = 100;
+
 /// Addresses in an account's preferences of archiving, each list. Beyond: `policy-violation`.
 pub const ARCHIVE_PREFERENCES: usize = 500;
 
@@ -155,6 +172,16 @@ pub const PUSH_OPTIONS: usize = 4 << 10;
 pub const PUSH_ASKED: usize = 4_096;
 /// Nodes of one account. Beyond: `resource-constraint`. All their configurations are in memory while one is used.
 pub const NODES: usize = 200;
+
+/// Nodes of a service, of all who have some; of one of them as of an account. Beyond: `resource-constraint`. All are in
+/// memory while one is used.
+pub const SERVICE_NODES: usize = 2_000;
+
+/// Items that a service's node keeps unless its owner says otherwise: a page of news.
+pub const SERVICE_ITEMS: u32 = 20;
+
+/// Nodes that a service lists in one answer. Beyond: they are there for who knows them. An answer has to fit a stanza.
+pub const SERVICE_LISTED: usize = 1_000;
 
 /// Bytes of a node's name, an item's id, a title. Beyond: `not-acceptable`.
 pub const NODE_NAME: usize = 1_023;

@@ -66,6 +66,9 @@ namespaces! {
     OCCUPANT_ID = "urn:xmpp:occupant-id:0";
     MODERATE = "urn:xmpp:message-moderate:1";
     RETRACT = "urn:xmpp:message-retract:1";
+    RETRACT_TOMBSTONE = "urn:xmpp:message-retract:1#tombstone";
+    CHANNEL_SEARCH = "urn:xmpp:channel-search:0:search";
+    CHANNEL_SEARCH_ERRORS = "urn:xmpp:channel-search:0:error";
     PUBSUB = "http://jabber.org/protocol/pubsub";
     PUBSUB_EVENT = "http://jabber.org/protocol/pubsub#event";
     PUBSUB_OWNER = "http://jabber.org/protocol/pubsub#owner";
@@ -77,6 +80,7 @@ namespaces! {
     VCARD_CONVERSION = "urn:xmpp:pep-vcard-conversion:0";
     BOOKMARKS = "urn:xmpp:bookmarks:1";
     BOOKMARKS_COMPAT = "urn:xmpp:bookmarks:1#compat";
+    BOOKMARKS_COMPAT_PEP = "urn:xmpp:bookmarks:1#compat-pep";
     OLD_BOOKMARKS = "storage:bookmarks";
     UPLOAD = "urn:xmpp:http:upload:0";
     EXTDISCO = "urn:xmpp:extdisco:2";

@@ -22,6 +22,8 @@ pub struct Xmpp {
     pub anonymous: bool,
     /// The first label of the rooms' domains.
     pub rooms: Box<str>,
+    /// And of the service that has nodes.
+    pub pubsub: Box<str>,
     pub resume_for: Duration,
     /// Bytes.
     pub max_stanza: usize,
@@ -50,6 +52,7 @@ impl Xmpp {
             "Where chat clients connect: `tcp:` (with STARTTLS, usually port 5222), `tls:` (5223), `ws:` and `wss:`. Nowhere when empty. Domains and accounts are those of `[sip]`.",
         );
         let max_stanza = read_max_stanza(&mut section);
+        let (rooms, pubsub) = read_services(&mut section);
         let xmpp = Xmpp {
             require_tls: section.key(
                 "require_tls",
@@ -61,11 +64,8 @@ impl Xmpp {
                 false,
                 "Whether anybody may sign in without an account, as somebody for as long as the connection lasts.",
             ),
-            rooms: section.key(
-                "rooms",
-                "conference".into(),
-                "Rooms are at this name before the domain: `conference.example.net`.",
-            ),
+            rooms,
+            pubsub,
             resume_for: section.key_in(
                 "resume_for",
                 Duration::from_secs(300),
@@ -107,9 +107,14 @@ impl Xmpp {
             section.mistake("listen", format!("`listen` has {}", listener.show()), "tcp:, tls:, ws: or wss:");
         }
         let is_label = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        if !self.rooms.chars().all(is_label) {
+        let is_name = |name: &str| !name.is_empty() && name.chars().all(is_label);
+        if !is_name(&self.rooms) {
             let expected = "one name in lower case, as \"conference\"";
             section.mistake("rooms", format!("`rooms` is {:?}", self.rooms), expected);
+        }
+        if !is_name(&self.pubsub) || self.pubsub == self.rooms {
+            let expected = "one name in lower case that is not that of the rooms, as \"pubsub\"";
+            section.mistake("pubsub", format!("`pubsub` is {:?}", self.pubsub), expected);
         }
     }
 }
@@ -130,4 +135,19 @@ fn read_max_stanza(section: &mut Section<'_, '_>) -> usize {
         "Longest stanza of a client. The stream of one that sends a longer one ends.",
     );
     size.0
+}
+
+/// Names of rooms' and nodes' services.
+fn read_services(section: &mut Section<'_, '_>) -> (Box<str>, Box<str>) {
+    let rooms = section.key(
+        "rooms",
+        "conference".into(),
+        "Rooms are at this name before the domain: `conference.example.net`.",
+    );
+    let pubsub = section.key(
+        "pubsub",
+        "pubsub".into(),
+        "Nodes of XEP-0060 that are nobody's own are at this name before the domain: `pubsub.example.net`.",
+    );
+    (rooms, pubsub)
 }

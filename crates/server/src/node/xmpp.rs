@@ -51,6 +51,7 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
     let host = host::Settings {
         domains: shared.domains.clone(),
         rooms: xmpp.rooms.clone(),
+        pubsub: xmpp.pubsub.clone(),
         software: "Belfry".into(),
         version: env!("CARGO_PKG_VERSION").into(),
         resume_for: xmpp.resume_for,

@@ -306,7 +306,10 @@ impl Shard {
 
     fn handle_command(&mut self, command: Command) {
         match command {
-            Command::ForgetAccount(address) => self.accounts.forget(address.as_deref()),
+            Command::ForgetAccount(address) => {
+                self.accounts.forget(address.as_deref());
+                self.forget_xmpp_account(address.as_deref());
+            }
             Command::Drain => {
                 self.load.drain();
                 self.io.stop_accepting();

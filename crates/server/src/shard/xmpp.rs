@@ -94,6 +94,13 @@ impl Shard {
         self.with_xmpp(now, |xmpp, wishes| xmpp.handle_account(now, ask, found, wishes));
     }
 
+    /// All of them: `None`.
+    pub(super) fn forget_xmpp_account(&mut self, address: Option<&str>) {
+        if let Some(glue) = self.xmpp.as_mut() {
+            glue.xmpp.forget_account(address);
+        }
+    }
+
     pub(super) fn xmpp_loaded(&mut self, now: Instant, ask: u64, result: Result<Loaded, StoreError>) {
         self.with_xmpp(now, |xmpp, wishes| xmpp.handle_loaded(now, ask, result, wishes));
     }

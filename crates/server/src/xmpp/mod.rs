@@ -133,6 +133,15 @@ pub(crate) struct Xmpp {
 }
 
 impl Xmpp {
+    /// What the host remembers of an account that was changed or removed is void; of all: `None`.
+    pub(crate) fn forget_account(&mut self, address: Option<&str>) {
+        match address.map(Bare::parse) {
+            None => self.host.forget_accounts(),
+            Some(Ok(user)) => self.host.forget_account(&user),
+            Some(Err(_)) => {}
+        }
+    }
+
     /// On the shard's thread, inside its runtime.
     ///
     /// # Errors

@@ -225,8 +225,7 @@ impl Xmpp {
     fn route(&mut self, now: Instant, element: Box<Element>, wishes: &mut Vec<Wish>) {
         // Without an address it is nobody's.
         let Ok(Some(to)) = stanza::to(&element) else { return };
-        let settings = self.host.settings();
-        if settings.is_local(to.domain()) || settings.rooms_of(to.domain()).is_some() {
+        if self.host.settings().is_ours(to.domain()) {
             let owner = self.owner(to.bare_str());
             return self.send(now, owner, XmppLetter::Routed(element), wishes);
         }

@@ -328,6 +328,7 @@ impl Acted {
     pub fn merge(&mut self, other: Acted) {
         self.sessions.extend(other.sessions);
         self.count += other.count;
+        self.rooms.extend(other.rooms);
     }
 }
 
@@ -378,14 +379,14 @@ impl Host {
                 let keys = self.online(domain);
                 let jids = keys.iter().filter_map(|key| self.sessions.get(*key));
                 let sessions = jids.map(|session| session.jid.clone()).take(*max as usize).collect();
-                Acted { sessions, count: keys.len() as u64 }
+                Acted { sessions, count: keys.len() as u64, ..Acted::default() }
             }
             Act::Announce { domain, message } => {
                 let keys = self.online(domain);
                 for key in &keys {
                     self.send_from_domain(now, *key, Element::clone(message), out);
                 }
-                Acted { sessions: Vec::new(), count: keys.len() as u64 }
+                Acted { count: keys.len() as u64, ..Acted::default() }
             }
             Act::End { who } => {
                 let is_meant = |jid: &Jid| who.iter().any(|who| who == jid || *who == *jid.bare().as_jid());
@@ -394,12 +395,13 @@ impl Host {
                 for key in &keys {
                     self.close_session(now, *key, "policy-violation", out);
                 }
-                Acted { sessions: Vec::new(), count: keys.len() as u64 }
+                Acted { count: keys.len() as u64, ..Acted::default() }
             }
             Act::Motd { domain, message } => {
                 self.commands.motd.insert(domain.clone(), message.as_deref().cloned());
                 Acted::default()
             }
+            Act::Rooms { domain } => self.rooms_here(domain),
         }
     }
 

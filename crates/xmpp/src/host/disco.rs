@@ -121,7 +121,9 @@ fn items_of_server(host: &mut Host, _now: Instant, iq: &Iq<'_>, _out: &mut Outbo
     let rooms = format!("{}.{}", host.settings.rooms, iq.to.domain());
     let item =
         |jid: &str, name: &str| Element::new("item", ns::DISCO_ITEMS).with("jid", jid).with("name", name);
-    Answer::Result(Some(Element::new("query", ns::DISCO_ITEMS).child(item(&rooms, "Rooms"))))
+    let nodes = format!("{}.{}", host.settings.pubsub, iq.to.domain());
+    let query = Element::new("query", ns::DISCO_ITEMS).child(item(&rooms, "Rooms"));
+    Answer::Result(Some(query.child(item(&nodes, "Publish-subscribe"))))
 }
 
 impl Host {

@@ -210,6 +210,8 @@ pub enum Act {
     End { who: Vec<Jid> },
     /// It is in the record already.
     Motd { domain: Box<str>, message: Option<Box<Element>> },
+    /// The rooms of a service that are in memory.
+    Rooms { domain: Box<str> },
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -217,6 +219,21 @@ pub struct Acted {
     pub sessions: Vec<Jid>,
     /// Sessions that it is about.
     pub count: u64,
+    /// By address; `None`: nobody is to know of it.
+    pub rooms: Vec<(Box<str>, Option<Listing>)>,
+}
+
+/// A room as a directory has it (XEP-0433 §6.2).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    pub name: Box<str>,
+    pub description: Box<str>,
+    pub lang: Box<str>,
+    pub occupants: u32,
+    /// Anybody may enter.
+    pub is_open: bool,
+    /// Only moderators see who is who.
+    pub is_anonymous: bool,
 }
 
 /// Where a file goes, and where it will be (XEP-0363).

@@ -93,6 +93,7 @@ pub(super) const FEATURES: &[&Feature] = &[
     &super::private::FEATURE,
     &super::pubsub::FEATURE,
     &super::push::FEATURE,
+    &super::retract::FEATURE,
     &super::roster::FEATURE,
     &super::sm::FEATURE,
     &super::upload::FEATURE,

@@ -29,6 +29,13 @@ struct Waiting {
     left: u32,
 }
 
+#[cfg(test)]
+impl Handling {
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
 /// Until it is given back, the message counts as unhandled.
 #[must_use]
 pub(super) struct Hold(Option<u64>);
@@ -133,9 +140,8 @@ impl Host {
         if stanza.attr_ns("mark", NS).is_none() {
             return;
         }
-        let is_ours = crate::stanza::to(stanza).ok().flatten().is_some_and(|to| {
-            self.settings.is_local(to.domain()) || self.settings.rooms_of(to.domain()).is_some()
-        });
+        let is_ours =
+            crate::stanza::to(stanza).ok().flatten().is_some_and(|to| self.settings.is_ours(to.domain()));
         if !is_ours {
             self.refused(stanza, out);
             take_mark(stanza);

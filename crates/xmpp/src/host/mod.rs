@@ -30,8 +30,11 @@ mod presence;
 mod private;
 mod pubsub;
 mod push;
+mod resting;
+mod retract;
 mod roster;
 mod sm;
+mod subaddress;
 mod turn;
 pub mod upload;
 mod vcard;
@@ -58,6 +61,8 @@ pub struct Settings {
     pub domains: Vec<Box<str>>,
     /// `conference.` before each of them, unless told otherwise.
     pub rooms: Box<str>,
+    /// `pubsub.` before each of them likewise: the service that has nodes.
+    pub pubsub: Box<str>,
     pub software: Box<str>,
     pub version: Box<str>,
     /// How long a session may be without a connection (XEP-0198).
@@ -80,6 +85,17 @@ impl Settings {
         self.domains.iter().any(|known| **known == *domain)
     }
 
+    /// A domain of accounts, or of a service of one.
+    pub fn is_ours(&self, domain: &str) -> bool {
+        self.is_local(domain) || self.rooms_of(domain).is_some() || self.pubsub_of(domain).is_some()
+    }
+
+    /// The domain whose nodes those are.
+    pub fn pubsub_of<'a>(&self, domain: &'a str) -> Option<&'a str> {
+        let rest = domain.strip_prefix(&*self.pubsub)?.strip_prefix('.')?;
+        self.is_local(rest).then_some(rest)
+    }
+
     /// The domain whose rooms those are.
     pub fn rooms_of<'a>(&self, domain: &'a str) -> Option<&'a str> {
         let rest = domain.strip_prefix(&*self.rooms)?.strip_prefix('.')?;
@@ -98,6 +114,7 @@ pub struct Host {
     sessions: Slab<Session>,
     by_edge: HashMap<Edge, Key>,
     users: HashMap<Bare, User>,
+    resting: resting::Resting,
     pending: HashMap<Ticket, Pending>,
     last_ticket: u64,
     /// Sessions that wait to be resumed, the earliest deadline first.
@@ -124,6 +141,7 @@ impl Host {
             sessions: Slab::new(),
             by_edge: HashMap::new(),
             users: HashMap::new(),
+            resting: resting::Resting::default(),
             pending: HashMap::new(),
             last_ticket: 0,
             sleeping: VecDeque::new(),

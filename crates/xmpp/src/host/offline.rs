@@ -52,6 +52,13 @@ pub(super) struct Offline {
     reading: HashSet<Bare>,
 }
 
+#[cfg(test)]
+impl Offline {
+    pub(super) fn len(&self) -> usize {
+        self.writing.len() + self.reading.len()
+    }
+}
+
 /// With the time it came, unless we said it already (XEP-0203).
 pub(super) fn delayed(mut message: Element, at: Instant, domain: &str) -> Element {
     let is_ours = |child: &Element| child.is("delay", ns::DELAY) && child.attr("from") == Some(domain);
@@ -136,7 +143,7 @@ impl Host {
                 Err(error) => host.refuse(&message, &turn::not_written(error), out),
             }
             host.release(hold, out);
-            host.forget_user(&user);
+            host.forget_user(now, &user);
         });
     }
 
@@ -173,7 +180,7 @@ impl Host {
             let key = key.or_else(|| host.able(&user).first().copied());
             let (Some(key), Ok(Loaded::Stanzas(messages))) = (key, loaded) else {
                 host.offline.reading.remove(&user);
-                return host.forget_user(&user);
+                return host.forget_user(now, &user);
             };
             let (mut ids, mut room) = (Vec::new(), limits::OFFLINE_BYTES);
             for (id, at, message) in messages {
@@ -187,7 +194,7 @@ impl Host {
             }
             if ids.is_empty() {
                 host.offline.reading.remove(&user);
-                return host.forget_user(&user);
+                return host.forget_user(now, &user);
             }
             host.offline_forget(&user, ids, out, move |host, now, done, out| {
                 // Who acknowledges gets the rest then.
@@ -217,7 +224,7 @@ impl Host {
                 record.offline = if is_all { 0 } else { record.offline.saturating_sub(count) };
             }
             then(host, now, done, out);
-            host.forget_user(&user);
+            host.forget_user(now, &user);
         });
     }
 

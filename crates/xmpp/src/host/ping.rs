@@ -54,7 +54,10 @@ fn ping(_host: &mut Host, _now: Instant, iq: &Iq<'_>, _out: &mut Outbox) -> Answ
     if iq.is_set { Answer::Error(Condition::BadRequest.into()) } else { Answer::Result(None) }
 }
 
-fn version(host: &mut Host, _now: Instant, _iq: &Iq<'_>, _out: &mut Outbox) -> Answer {
+fn version(host: &mut Host, _now: Instant, iq: &Iq<'_>, _out: &mut Outbox) -> Answer {
+    if iq.is_set {
+        return Answer::Error(Condition::BadRequest.into());
+    }
     let text = |name: &'static str, text: &str| Element::new(name, ns::VERSION).text(text);
     let settings = host.settings();
     let query = Element::new("query", ns::VERSION)
@@ -63,7 +66,10 @@ fn version(host: &mut Host, _now: Instant, _iq: &Iq<'_>, _out: &mut Outbox) -> A
     Answer::Result(Some(query))
 }
 
-fn time(_host: &mut Host, now: Instant, _iq: &Iq<'_>, _out: &mut Outbox) -> Answer {
+fn time(_host: &mut Host, now: Instant, iq: &Iq<'_>, _out: &mut Outbox) -> Answer {
+    if iq.is_set {
+        return Answer::Error(Condition::BadRequest.into());
+    }
     let text = |name: &'static str, text: String| Element::new(name, ns::TIME).text(text);
     let time = Element::new("time", ns::TIME)
         .child(text("tzo", "+00:00".to_owned()))

@@ -28,9 +28,9 @@ pub(super) const FEATURE: Feature = Feature {
             name: "XEP-0048",
             title: "Bookmarks",
             version: "1.2",
-            level: Level::Partial,
+            level: Level::Complete,
             file: FILE,
-            note: "in private data; rooms are converted from and to XEP-0402",
+            note: "in private data and as a node; rooms are converted from and to XEP-0402",
         },
         Specification {
             name: "XEP-0402",
@@ -38,10 +38,10 @@ pub(super) const FEATURE: Feature = Feature {
             version: "1.2.0",
             level: Level::Complete,
             file: FILE,
-            note: "with #compat",
+            note: "with #compat and #compat-pep",
         },
     ],
-    account: &[ns::PRIVATE, ns::BOOKMARKS_COMPAT],
+    account: &[ns::PRIVATE, ns::BOOKMARKS_COMPAT, ns::BOOKMARKS_COMPAT_PEP],
     server: &[ns::PRIVATE],
     handles: &[Handle { at: At::Own, name: "query", ns: ns::PRIVATE, run: private }],
 };
@@ -53,6 +53,26 @@ const BOOKMARKS_NODE: &[(&str, &str)] = &[
     ("pubsub#send_last_published_item", "never"),
     ("pubsub#access_model", "whitelist"),
 ];
+
+/// XEP-0048 §3.1 in a node: one item has them all.
+const OLD_NODE: &[(&str, &str)] = &[("pubsub#persist_items", "true"), ("pubsub#access_model", "whitelist")];
+
+/// By their addresses.
+type OldRooms = BTreeMap<Box<str>, Element>;
+
+fn old_rooms(storage: &Element) -> Result<OldRooms, StanzaError> {
+    let rooms = storage.elements().filter(|child| child.is("conference", ns::OLD_BOOKMARKS));
+    let with_address = rooms.map(|room| {
+        let jid = room.attr("jid").and_then(|jid| Bare::parse(jid).ok());
+        let bad = || StanzaError::new(Condition::BadRequest, "a bookmark's jid is no room's address");
+        Ok((jid.ok_or_else(bad)?.as_str().into(), room.clone()))
+    });
+    with_address.collect()
+}
+
+fn old_item(storage: Element) -> Publication {
+    Publication { node: ns::OLD_BOOKMARKS, id: "current".into(), payload: storage, options: OLD_NODE }
+}
 
 fn private(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
     let user = iq.from.bare();
@@ -146,18 +166,10 @@ impl Host {
 
     /// What changed is published, what is gone is taken back (XEP-0402 §5).
     fn set_bookmarks(&mut self, now: Instant, user: &Bare, iq: &Element, data: &Element, out: &mut Outbox) {
-        let rooms = data.elements().filter(|child| child.is("conference", ns::OLD_BOOKMARKS));
-        let mut wanted: BTreeMap<Box<str>, &Element> = BTreeMap::new();
-        for room in rooms {
-            let jid = room.attr("jid").and_then(|jid| Bare::parse(jid).ok());
-            let Some(jid) = jid else {
-                let error = StanzaError::new(Condition::BadRequest, "a bookmark's jid is no room's address");
-                return self.refuse(iq, &error, out);
-            };
-            wanted.insert(jid.as_str().into(), room);
-        }
-        let wanted: BTreeMap<Box<str>, Element> =
-            wanted.into_iter().map(|(jid, room)| (jid, room.clone())).collect();
+        let wanted = match old_rooms(data) {
+            Ok(wanted) => wanted,
+            Err(error) => return self.refuse(iq, &error, out),
+        };
         let (owner, iq, data) = (user.clone(), iq.clone(), data.clone());
         let load = Load::Items { owner: owner.clone(), node: ns::BOOKMARKS.into() };
         self.load(load, out, move |host, _, result, out| {
@@ -166,8 +178,13 @@ impl Host {
                 Err(error) => return host.refuse(&iq, &error, out),
             };
             let user = owner.clone();
+            let copy = data.clone();
             host.set_private(now, &owner, (&iq, &data), out, move |host, now, out| {
-                host.sync_bookmarks(now, &user, wanted, &known, out);
+                // That node first: what makes one, all others would have to wait for.
+                let owner = user.clone();
+                host.publish_for(now, &user, old_item(copy), out, move |host, now, _, out| {
+                    host.sync_bookmarks(now, &owner, wanted, &known, out);
+                });
             });
         });
     }
@@ -176,7 +193,7 @@ impl Host {
         &mut self,
         now: Instant,
         user: &Bare,
-        wanted: BTreeMap<Box<str>, Element>,
+        wanted: OldRooms,
         known: &[(Box<str>, Instant, Element)],
         out: &mut Outbox,
     ) {
@@ -206,6 +223,67 @@ impl Host {
         if !gone.is_empty() {
             self.retract_for(now, user, (ns::BOOKMARKS, gone), out);
         }
+    }
+
+    /// A client has published to one of the nodes, or taken something back: the other follows (XEP-0402 §5).
+    pub(super) fn bookmarks_published(
+        &mut self,
+        user: &Bare,
+        node: &str,
+        (payload, is_new): (Option<&Element>, bool),
+        out: &mut Outbox,
+    ) {
+        match payload {
+            _ if node == ns::BOOKMARKS => self.mirror_bookmarks(user, out),
+            Some(storage) if node == ns::OLD_BOOKMARKS && storage.is("storage", ns::OLD_BOOKMARKS) => {
+                self.old_bookmarks_published(user, storage.clone(), is_new, out);
+            }
+            _ => {}
+        }
+    }
+
+    /// From items to the one of the old node, which keeps what is no room.
+    fn mirror_bookmarks(&mut self, user: &Bare, out: &mut Outbox) {
+        let items = |node: &str| Load::Items { owner: user.clone(), node: node.into() };
+        let (rooms, old, user) = (items(ns::BOOKMARKS), items(ns::OLD_BOOKMARKS), user.clone());
+        self.load(rooms, out, move |host, _, rooms, out| {
+            host.load(old, out, move |host, now, old, out| {
+                // What cannot be read now follows with the next change.
+                let (Ok(rooms), Ok(mut old)) = (items_of(rooms), items_of(old)) else { return };
+                let old = old.pop().and_then(|(_, _, item)| item.first().cloned());
+                let mut storage = old.unwrap_or_else(|| Element::new("storage", ns::OLD_BOOKMARKS));
+                storage.remove_children(|child| child.is("conference", ns::OLD_BOOKMARKS));
+                let rooms = rooms.iter().filter_map(|(room, _, item)| to_old(room, item.first()?));
+                let item = old_item(storage.children(rooms));
+                host.publish_for(now, &user, item, out, |_, _, _, _| {});
+            });
+        });
+    }
+
+    /// And back. A client that finds no old node knows nothing of the rooms that there are: it takes none of them away.
+    fn old_bookmarks_published(&mut self, user: &Bare, storage: Element, is_new: bool, out: &mut Outbox) {
+        let Ok(mut wanted) = old_rooms(&storage) else { return };
+        let user = user.clone();
+        let load = Load::Items { owner: user.clone(), node: ns::BOOKMARKS.into() };
+        self.load(load, out, move |host, now, result, out| {
+            let Ok(known) = items_of(result) else { return };
+            if is_new {
+                let before = wanted.len();
+                for (room, _, item) in &known {
+                    let old = item.first().and_then(|native| to_old(room, native));
+                    if let Some(old) = old.filter(|_| !wanted.contains_key(room)) {
+                        wanted.insert(room.clone(), old);
+                    }
+                }
+                if wanted.len() > before {
+                    let mut all = storage;
+                    all.remove_children(|child| child.is("conference", ns::OLD_BOOKMARKS));
+                    let item = old_item(all.children(wanted.values().cloned()));
+                    host.publish_for(now, &user, item, out, |_, _, _, _| {});
+                }
+            }
+            host.sync_bookmarks(now, &user, wanted, &known, out);
+        });
     }
 }
 

@@ -200,7 +200,7 @@ impl Host {
             };
             let clients: Vec<Client> =
                 clients.iter().filter_map(|(_, _, item)| Client::parse(item).ok()).collect();
-            if host.users.contains_key(&user) {
+            if host.is_in_memory(&user) {
                 host.push.known.insert(user, clients.clone());
             }
             then(host, now, Ok(clients), out);

@@ -8,7 +8,7 @@ use super::feature::{Answer, At, Iq, find};
 use super::handled;
 use super::session::Session;
 use super::user::{Record, User, Waiting};
-use super::{Host, Outbox, presence};
+use super::{Host, Outbox};
 use crate::c2s::{BindRequest, Bound};
 use crate::stanza::{self, Condition, Kind, StanzaError};
 use crate::{Bare, Element, Jid, ns};
@@ -31,7 +31,7 @@ impl Host {
         }
         let key = self.sessions.insert(Session::new(now, jid.clone(), edge, request.is_anonymous));
         self.by_edge.insert(edge, key);
-        self.user(jid.bare(), out).sessions.push(key);
+        self.user(now, jid.bare(), out).sessions.push(key);
         self.load_avatar(&jid.bare(), out);
         let inline = request.inline.iter().filter_map(|child| self.inline(now, key, child, out)).collect();
         out.push(Effect::Bound { edge, bound: Bound::Session { jid, inline } });
@@ -51,8 +51,10 @@ impl Host {
     }
 
     /// The account, whose record is asked for when nobody has yet.
-    pub(super) fn user(&mut self, bare: Bare, out: &mut Outbox) -> &mut User {
-        if !self.users.contains_key(&bare) {
+    pub(super) fn user(&mut self, now: Instant, bare: Bare, out: &mut Outbox) -> &mut User {
+        let known = self.users.contains_key(&bare);
+        let rested = if known { None } else { self.wake(now, &bare) };
+        if !known && rested.is_none() {
             let asked = bare.clone();
             self.load_preferences(&bare, out, move |host, now, is_read, out| {
                 if !is_read {
@@ -63,14 +65,18 @@ impl Host {
                 });
             });
         }
-        let fresh = || User { sessions: Vec::new(), record: Record::Loading(Vec::new()) };
-        self.users.entry(bare).or_insert_with(fresh)
+        let is_stored = rested.is_some();
+        let record = rested.unwrap_or_else(|| Record::Loading(Vec::new()));
+        self.users.entry(bare).or_insert_with(|| User { sessions: Vec::new(), record, is_stored })
     }
 
     fn user_loaded(&mut self, now: Instant, bare: &Bare, loaded: Option<Loaded>, out: &mut Outbox) {
         let Some(user) = self.users.get_mut(bare) else { return };
         let record = match loaded {
-            Some(Loaded::User(Some(record))) => Record::Ready(record),
+            Some(Loaded::User(Some(record))) => {
+                user.is_stored = true;
+                Record::Ready(record)
+            }
             Some(Loaded::User(None))
                 if user
                     .sessions
@@ -82,7 +88,7 @@ impl Host {
             }
             // Somebody anonymous, or an account that was removed while it is signed in.
             Some(Loaded::User(None)) => Record::Ready(Box::default()),
-            _ => return self.user_unavailable(bare, out),
+            _ => return self.user_unavailable(now, bare, out),
         };
         let Record::Loading(waiting) = std::mem::replace(&mut user.record, record) else { return };
         for waiting in waiting {
@@ -92,11 +98,11 @@ impl Host {
                 Waiting::Job(job) => job(self, now, out),
             }
         }
-        self.forget_user(bare);
+        self.forget_user(now, bare);
     }
 
     /// The record cannot be read: whoever waits is told so, and the next one asks again.
-    fn user_unavailable(&mut self, bare: &Bare, out: &mut Outbox) {
+    fn user_unavailable(&mut self, now: Instant, bare: &Bare, out: &mut Outbox) {
         let Some(user) = self.users.remove(bare) else { return };
         self.archive.forget(bare);
         self.push.forget(bare);
@@ -108,11 +114,7 @@ impl Host {
         }
         let Record::Loading(waiting) = user.record else { return };
         for waiting in waiting {
-            let (Waiting::FromSession(_, stanza) | Waiting::Routed(stanza)) = waiting else { continue };
-            match presence::subscription::Act::of(&stanza) {
-                Some(_) => self.refuse_presence(&stanza, &Condition::ResourceConstraint.into(), out),
-                None => self.refuse(&stanza, &Condition::ResourceConstraint.into(), out),
-            }
+            self.refuse_waiting(now, waiting, &Condition::ResourceConstraint.into(), out);
         }
     }
 
@@ -124,22 +126,24 @@ impl Host {
         out: &mut Outbox,
         job: impl FnOnce(&mut Host, Instant, &mut Outbox) + 'static,
     ) {
-        match &mut self.user(bare.clone(), out).record {
-            Record::Loading(waiting) => waiting.push(Waiting::Job(Box::new(job))),
+        match &self.user(now, bare.clone(), out).record {
+            Record::Loading(_) => self.wait_for_record(now, bare, Waiting::Job(Box::new(job)), out),
             Record::Ready(_) | Record::Nobody => {
                 job(self, now, out);
-                self.forget_user(bare);
+                self.forget_user(now, bare);
             }
         }
     }
 
-    /// Nobody is signed in any more, and nothing waits: it costs nothing again.
-    pub(super) fn forget_user(&mut self, bare: &Bare) {
+    /// Nobody is signed in any more, and nothing waits: it rests, and soon costs nothing again.
+    pub(super) fn forget_user(&mut self, now: Instant, bare: &Bare) {
         let is_idle = |user: &User| user.sessions.is_empty() && !matches!(user.record, Record::Loading(_));
-        if self.users.get(bare).is_some_and(is_idle) && !self.is_changing(bare) && !self.is_keeping(bare) {
-            self.users.remove(bare);
-            self.archive.forget(bare);
-            self.push.forget(bare);
+        if self.users.get(bare).is_some_and(is_idle)
+            && !self.is_changing(bare)
+            && !self.is_keeping(bare)
+            && let Some(user) = self.users.remove(bare)
+        {
+            self.rest(now, bare, user);
         }
     }
 
@@ -196,15 +200,15 @@ impl Host {
             user.sessions.retain(|other| *other != key);
         }
         self.sm_ended(now, session, out);
-        self.forget_user(&bare);
+        self.forget_user(now, &bare);
     }
 
     fn session_says(&mut self, now: Instant, key: Key, mut element: Element, out: &mut Outbox) {
         let Some(session) = self.sessions.get(key) else { return };
         let (jid, bare) = (session.jid.clone(), session.jid.bare());
         // What it is to others depends on roster and blocking list.
-        if let Some(User { record: Record::Loading(waiting), .. }) = self.users.get_mut(&bare) {
-            return waiting.push(Waiting::FromSession(key, Box::new(element)));
+        if let Some(User { record: Record::Loading(_), .. }) = self.users.get(&bare) {
+            return self.wait_for_record(now, &bare, Waiting::FromSession(key, Box::new(element)), out);
         }
         let Ok(to) = stanza::to(&element) else {
             element.unset("to");
@@ -273,6 +277,11 @@ impl Host {
             self.routed_to_room(now, element, &from, &to, out);
             return self.end_handling(hold, out);
         }
+        if settings.pubsub_of(to.domain()).is_some() {
+            let hold = self.begin_handling(&mut element);
+            self.routed_to_pubsub(now, &element, &from, &to, out);
+            return self.end_handling(hold, out);
+        }
         if !settings.is_local(to.domain()) {
             return self.refuse(&element, &Condition::RemoteServerNotFound.into(), out);
         }
@@ -286,9 +295,9 @@ impl Host {
                 }
             };
         }
-        let user = self.user(to.bare(), out);
-        match &mut user.record {
-            Record::Loading(waiting) => waiting.push(Waiting::Routed(Box::new(element))),
+        let bare = to.bare();
+        match &self.user(now, bare.clone(), out).record {
+            Record::Loading(_) => self.wait_for_record(now, &bare, Waiting::Routed(Box::new(element)), out),
             Record::Ready(_) | Record::Nobody => self.routed_to_account(now, element, out),
         }
     }
@@ -300,7 +309,12 @@ impl Host {
         }
     }
 
-    fn routed_to_account(&mut self, now: Instant, mut element: Element, out: &mut Outbox) {
+    fn routed_to_account(&mut self, now: Instant, element: Element, out: &mut Outbox) {
+        let bare = stanza::to(&element).ok().flatten().map(|to| to.bare());
+        let Some(mut element) = self.redirect_detail(element, out) else {
+            bare.into_iter().for_each(|bare| self.forget_user(now, &bare));
+            return;
+        };
         let hold = self.begin_handling(&mut element);
         self.arrived(now, element, out);
         self.end_handling(hold, out);
@@ -314,10 +328,11 @@ impl Host {
                 Some(Kind::Presence) => self.presence_to_nobody(&from, &to, &element, out),
                 _ => self.refuse_nobody(&element, out),
             }
-            return self.forget_user(&bare);
+            return self.forget_user(now, &bare);
         }
         if self.blocks_incoming(&bare, &from) {
-            return self.refuse_nobody(&element, out);
+            self.refuse_nobody(&element, out);
+            return self.forget_user(now, &bare);
         }
         match stanza::kind_of(&element) {
             Some(Kind::Presence) => self.presence_to(now, &from, &to, element, out),
@@ -332,7 +347,7 @@ impl Host {
             },
             None => {}
         }
-        self.forget_user(&bare);
+        self.forget_user(now, &bare);
     }
 
     /// RFC 6121 §8.5.2 and 8.5.3: to the session that is meant, or those that fit best, or kept.

@@ -20,7 +20,7 @@ pub(super) const FEATURE: Feature = Feature {
     specifications: &[Specification {
         name: "XEP-0198",
         title: "Stream Management",
-        version: "1.6",
+        version: "1.6.3",
         level: Level::Complete,
         file: "crates/xmpp/src/host/sm.rs",
         note: "a message counts as handled once it is delivered or stored; sessions do not survive a restart",

@@ -19,6 +19,13 @@ pub(super) struct Turns {
     busy: HashMap<Bare, VecDeque<Job>>,
 }
 
+#[cfg(test)]
+impl Turns {
+    pub(super) fn len(&self) -> usize {
+        self.busy.len()
+    }
+}
+
 impl Host {
     pub(super) fn is_changing(&self, user: &Bare) -> bool {
         self.turns.busy.contains_key(user)
@@ -68,7 +75,7 @@ impl Host {
                     return;
                 }
             }
-            host.forget_user(&user);
+            host.forget_user(now, &user);
         });
     }
 

@@ -12,6 +12,8 @@ pub struct User {
     /// In the order they came.
     pub(super) sessions: Vec<Key>,
     pub(super) record: Record,
+    /// It is an account's, not that of somebody anonymous.
+    pub(super) is_stored: bool,
 }
 
 /// What the record has of it.

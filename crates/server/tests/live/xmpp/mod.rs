@@ -6,5 +6,6 @@ mod chat;
 mod client;
 mod discovery;
 mod http;
+mod services;
 mod sign_in;
 mod uploads;

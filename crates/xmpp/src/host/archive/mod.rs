@@ -21,7 +21,7 @@ pub(super) const FEATURE: Feature = Feature {
         Specification {
             name: "XEP-0313",
             title: "Message Archive Management",
-            version: "1.1.1",
+            version: "1.1.3",
             level: Level::Complete,
             file: FILE,
             note: "pages by id, not by index",
@@ -38,9 +38,9 @@ pub(super) const FEATURE: Feature = Feature {
             name: "XEP-0059",
             title: "Result Set Management",
             version: "1.0",
-            level: Level::Partial,
+            level: Level::Complete,
             file: "crates/xmpp/src/host/archive/query.rs",
-            note: "no pages by index",
+            note: "pages by index (§2.6, optional) of nodes only",
         },
         Specification {
             name: "XEP-0441",
@@ -110,6 +110,7 @@ impl Host {
         }
         self.hold_mark(mark);
         let mark = mark.map(Box::<str>::from);
+        self.retract_archived(user, &to, message, out);
         let (id, change) = self.archive_entry(now, user, &to, message);
         // The message goes its way, archived or not.
         self.change(change, out, move |host, _, _, out| host.release_mark(mark.as_deref(), out));
@@ -127,6 +128,7 @@ impl Host {
         remove_forged_ids(message, user);
         let Some(from) = offline::sender(message) else { return };
         if self.is_archived(user, &from, message) {
+            self.retract_archived(user, &from, message, out);
             let id = self.archive_write(now, user, &from, message, out);
             let with = Element::new("stanza-id", ns::SID).with("by", user.as_str()).with("id", id);
             message.push(with);
@@ -168,14 +170,14 @@ impl Host {
         (id.clone(), Change::Archive { owner: owner.clone(), id, with: with.clone(), at: now, stanza })
     }
 
-    /// In place of an archived message (XEP-0424 §4, XEP-0425 §5): `tombstone` takes what is in the message's stead.
-    /// `then` learns whether it was there.
+    /// In place of an archived message (XEP-0424 §4, XEP-0425 §5): `tombstone` makes what is in the message's stead, unless
+    /// that one is not to be replaced. `then` learns whether it was there.
     pub fn archive_replace(
         &mut self,
         owner: &Bare,
         id: &str,
         out: &mut Outbox,
-        tombstone: impl FnOnce(&Element) -> Element + 'static,
+        tombstone: impl FnOnce(&Element) -> Option<Element> + 'static,
         then: impl FnOnce(&mut Host, Instant, Result<(), RecordError>, &mut Outbox) + 'static,
     ) {
         let query = Query { ids: vec![id.into()], max: 1, ..Query::default() };
@@ -187,12 +189,14 @@ impl Host {
                 Ok(_) => return then(host, now, Err(RecordError::Unavailable), out),
                 Err(error) => return then(host, now, Err(error), out),
             };
-            let Some((id, at, old)) = page.stanzas.into_iter().next() else {
+            let found = page.stanzas.into_iter().next();
+            let Some((id, at, stone)) = found.and_then(|(id, at, old)| Some((id, at, tombstone(&old)?)))
+            else {
                 return then(host, now, Err(RecordError::NotFound), out);
             };
             // Whom it was from or to stays as it is: the record changes the stanza only.
             let with = owner.as_jid().clone();
-            let stanza = Box::new(tombstone(&old));
+            let stanza = Box::new(stone);
             host.change(Change::Archive { owner, id, with, at, stanza }, out, then);
         });
     }

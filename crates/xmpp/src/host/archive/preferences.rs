@@ -101,7 +101,7 @@ pub(super) fn handle(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbo
         let answer = done.map_err(turn::not_written).map(|()| {
             let element = preferences.element();
             // Who left meanwhile has them read again.
-            if host.users.contains_key(&user) {
+            if host.is_in_memory(&user) {
                 host.archive.preferences.insert(user, preferences);
             }
             Some(element)

@@ -1,6 +1,8 @@
 //! Rooms (XEP-0045): which are here, and their way from and to the record. What happens in one is [`room`]'s.
 
+mod directory;
 mod room;
+mod search;
 mod service;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -9,11 +11,11 @@ use stdx::Instant;
 
 use super::effect::{Change, Load, Loaded, Query, RecordError};
 use super::feature::{Feature, Level, Specification};
-use super::{Host, Outbox};
+use super::{Host, Outbox, retract};
 use crate::limits::{HISTORY, ROOM_IDLE, ROOM_WAITING, ROOMS};
 use crate::stanza::{self, Condition, Kind};
 use crate::{Bare, Element, Jid, ns};
-use room::{Out, Room};
+use room::{Out, Retraction, Room};
 
 const fn specification(
     name: &'static str,
@@ -49,13 +51,15 @@ pub(super) const FEATURE: Feature = Feature {
             Level::Complete,
             "",
         ),
-        specification(
-            "XEP-0425",
-            "Moderated Message Retraction",
-            "0.3.0",
-            Level::Partial,
-            "what was said goes from the room's memory; an archive keeps it beside the retraction",
-        ),
+        Specification {
+            name: "XEP-0433",
+            title: "Extended Channel Search",
+            version: "0.1.0",
+            level: Level::Complete,
+            file: "crates/xmpp/src/host/muc/search.rs",
+            note: "of the rooms of this server",
+        },
+        specification("XEP-0425", "Moderated Message Retraction", "0.3.0", Level::Complete, ""),
     ],
     account: &[],
     server: &[],
@@ -100,6 +104,11 @@ struct Unsaved {
 }
 
 impl Rooms {
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.idle.first().map(|(until, _)| *until)
     }
@@ -387,6 +396,9 @@ impl Host {
                 Out::Send(stanza) => self.route(stanza, out),
                 Out::Said(message) => self.said(now, address, *message, out),
                 Out::ReadArchive => self.archive_query(now, address, &unsaved.stanza, out),
+                Out::Retract(retraction) => {
+                    self.retract_in_room(address, *retraction, unsaved.stanza.clone(), out);
+                }
                 Out::Destroyed => {
                     if let Some(slot) = self.rooms.slots.get_mut(address) {
                         slot.room = None;
@@ -398,7 +410,11 @@ impl Host {
     }
 
     /// A message for everybody gets its id: that of the archive, where there is one.
-    fn said(&mut self, now: Instant, address: &Bare, message: Element, out: &mut Outbox) {
+    fn said(&mut self, now: Instant, address: &Bare, mut message: Element, out: &mut Outbox) {
+        // The room's own words have an id too, by which archives and clients know them.
+        if message.attr("id").is_none() && message.attr("from") == Some(address.as_str()) {
+            message.set("id", self.token());
+        }
         let Some(room) = self.rooms.room(address) else { return };
         let speaker = stanza::from(&message).ok().flatten();
         let archived = (room.is_archived() && is_kept(&message)).then(|| room.archived(&message));
@@ -410,6 +426,34 @@ impl Host {
         let mut outs = Vec::new();
         room.publish(now, message, &id, &mut outs);
         self.send_all(outs, out);
+    }
+
+    /// The archive first, so that who asks it next does not find what is gone.
+    fn retract_in_room(
+        &mut self,
+        address: &Bare,
+        retraction: Retraction,
+        stanza: Box<Element>,
+        out: &mut Outbox,
+    ) {
+        let Retraction { id, whose, stone, is_known, then } = retraction;
+        let room = address.clone();
+        let tombstone = move |old: &Element| {
+            let occupant = old.get("occupant-id", ns::OCCUPANT_ID).and_then(|id| id.attr("id"));
+            (whose.is_none() || occupant == whose.as_deref()).then(|| retract::tombstone(old, stone))
+        };
+        self.archive_replace(address, &id, out, tombstone, move |host, now, result, out| {
+            match result {
+                Err(RecordError::NotFound) if !is_known && !then.is_empty() => {
+                    host.refuse_in_room(&stanza, Condition::ItemNotFound, out);
+                }
+                Err(RecordError::Unavailable) if !then.is_empty() => {
+                    host.refuse_in_room(&stanza, Condition::ResourceConstraint, out);
+                }
+                // What was said a moment ago may be on its way to the archive.
+                _ => host.perform_in_room(now, &room, Unsaved { stanza, before: None, outs: then }, out),
+            }
+        });
     }
 
     fn send_all(&mut self, outs: Vec<Out>, out: &mut Outbox) {

@@ -126,6 +126,10 @@ impl Host {
 
     fn subscribe_in(&mut self, now: Instant, request: Request, out: &mut Outbox) {
         let Request { user, contact, act, presence } = request;
+        // He may be blocked since: who is granted presence before he asks would see who hides from him.
+        if self.blocks_incoming(&user, contact.as_jid()) {
+            return;
+        }
         let Some(record) = self.record_of(&user) else { return };
         let known = record.contact(&contact).cloned();
         let before = State::of(known.as_ref());

@@ -22,7 +22,7 @@ pub(super) const FEATURE: Feature = Feature {
         version: "2011",
         level: Level::Complete,
         file: "crates/xmpp/src/host/presence/mod.rs",
-        note: "rosters in roster.rs, messages in route.rs",
+        note: "rosters in roster.rs, messages in route.rs, subaddresses in subaddress.rs",
     }],
     account: &[],
     server: &[],
@@ -81,14 +81,16 @@ impl Host {
         match presence.attr("type") {
             None | Some("unavailable") => {}
             Some("probe") => return self.probed(now, from, to, out),
-            Some("error") => self.undirect(to, from),
+            Some("error") => self.undirect(to, from, &presence),
             Some(_) => return,
         }
         // `subscribed` and the presence after it come in this order to clients too.
         if to.is_bare() && self.is_changing(&user) {
             let (from, to) = (from.clone(), to.clone());
             let has_turn = self.in_turn(now, &user, out, move |host, now, out| {
-                host.presence_arrived(now, &from, &to, presence, out);
+                if !host.blocks_incoming(&to.bare(), &from) {
+                    host.presence_arrived(now, &from, &to, presence, out);
+                }
             });
             // Rather out of order than never.
             return has_turn.unwrap_or_else(|job| job(self, now, out));
@@ -278,8 +280,19 @@ impl Host {
         self.route(presence, out);
     }
 
-    /// It was not taken (RFC 6121 §4.6.5), so its end is of no interest either.
-    fn undirect(&mut self, to: &Jid, from: &Jid) {
+    /// Nobody is there to take it, so its end is of no interest either.
+    fn undirect(&mut self, to: &Jid, from: &Jid, presence: &Element) {
+        // Other errors may be of an earlier presence than the one that was taken: a room whose nickname was not free has an
+        // occupant a moment later, and must learn that it goes.
+        const NOBODY: [Condition; 3] =
+            [Condition::Gone, Condition::JidMalformed, Condition::RemoteServerNotFound];
+        let error = presence.get("error", ns::CLIENT);
+        let is_nobody = |error: &Element| {
+            NOBODY.iter().any(|condition| error.get(condition.as_str(), ns::STANZA_ERRORS).is_some())
+        };
+        if !error.is_some_and(is_nobody) {
+            return;
+        }
         let session = self.session_of(to).and_then(|key| self.sessions.get_mut(key));
         if let Some(session) = session {
             session.directed.retain(|known| known != from);

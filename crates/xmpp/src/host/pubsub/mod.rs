@@ -4,6 +4,7 @@ mod node;
 mod notify;
 mod owner;
 mod publish;
+mod service;
 mod subscribe;
 
 use std::collections::{HashMap, VecDeque};
@@ -31,7 +32,7 @@ pub(super) const FEATURE: Feature = Feature {
             version: "1.26.0",
             level: Level::Partial,
             file: FILE,
-            note: "of accounts; without collections, subscription options and several subscriptions of one address",
+            note: "of accounts and of a service; without collections, subscription options and several subscriptions of one address",
         },
         Specification {
             name: "XEP-0163",
@@ -119,6 +120,11 @@ impl Default for PubSub {
 }
 
 impl PubSub {
+    #[cfg(test)]
+    pub(super) fn busy(&self) -> usize {
+        self.busy.len()
+    }
+
     pub(super) fn deadline(&self) -> Option<Instant> {
         None
     }
@@ -152,27 +158,11 @@ fn unsupported(feature: &'static str) -> StanzaError {
 }
 
 fn asked(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
-    let owner = iq.to.bare();
-    if host.is_anonymous(&owner) {
+    if host.is_anonymous(&iq.to.bare()) {
         let error = StanzaError::new(Condition::NotAllowed, "anonymous accounts have no nodes");
         return Answer::Error(error);
     }
-    let asked = Asked {
-        iq: iq.iq.clone(),
-        relation: host.relation(&owner, iq.from),
-        owner: owner.clone(),
-        who: iq.from.bare(),
-    };
-    let job = move |host: &mut Host, now, nodes: Result<Rc<Nodes>, _>, out: &mut Outbox| {
-        let asked = Rc::new(asked);
-        let reply = nodes.and_then(|nodes| host.perform(now, &asked, &nodes, out));
-        match reply {
-            Ok(Reply::Result(payload)) => host.answer(&asked.iq, Ok(payload), out),
-            Ok(Reply::Later) => {}
-            Err(error) => host.refuse(&asked.iq, &error, out),
-        }
-    };
-    host.with_nodes(now, &owner, out, Box::new(job));
+    host.pubsub_asked(now, iq.iq, iq.from, iq.to, out);
     Answer::Later
 }
 
@@ -207,6 +197,27 @@ fn node_of<'a>(nodes: &'a Nodes, name: &str) -> Result<&'a Rc<Node>, StanzaError
 }
 
 impl Host {
+    /// Of an account or a service.
+    fn pubsub_asked(&mut self, now: Instant, iq: &Element, from: &Jid, to: &Jid, out: &mut Outbox) {
+        let owner = to.bare();
+        let asked = Asked {
+            iq: iq.clone(),
+            relation: self.relation(&owner, from),
+            owner: owner.clone(),
+            who: from.bare(),
+        };
+        let job = move |host: &mut Host, now, nodes: Result<Rc<Nodes>, _>, out: &mut Outbox| {
+            let asked = Rc::new(asked);
+            let reply = nodes.and_then(|nodes| host.perform(now, &asked, &nodes, out));
+            match reply {
+                Ok(Reply::Result(payload)) => host.answer(&asked.iq, Ok(payload), out),
+                Ok(Reply::Later) => {}
+                Err(error) => host.refuse(&asked.iq, &error, out),
+            }
+        };
+        self.with_nodes(now, &owner, out, Box::new(job));
+    }
+
     fn perform(&mut self, now: Instant, asked: &Rc<Asked>, nodes: &Rc<Nodes>, out: &mut Outbox) -> Outcome {
         let Some(payload) = asked.iq.first() else { return Err(Condition::BadRequest.into()) };
         let is_set = asked.iq.attr("type") == Some("set");
@@ -241,7 +252,8 @@ impl Host {
         let who = who.bare();
         let item = self.record_of(owner).and_then(|record| record.contact(&who));
         Relation {
-            is_owner: who == *owner,
+            // A service is nobody's own; who administers the server owns all of its nodes.
+            is_owner: who == *owner || (owner.local().is_none() && self.settings.admins.contains(&who)),
             has_presence: item.is_some_and(|item| item.subscription.has_from()),
             groups: item.map(|item| item.groups.clone()).unwrap_or_default(),
         }

@@ -61,13 +61,20 @@ impl Host {
         if !node.config.notifies {
             return;
         }
+        if owner.local().is_none() {
+            return self.tell_audience(owner, name, node, &event, out);
+        }
         let (user, name, node) = (owner.clone(), Box::<str>::from(name), node.clone());
         // Who may be told is in the roster, which nobody may have open now.
         self.with_record(now, owner, out, move |host, _, out| {
-            for to in host.audience(&user, &name, &node) {
-                host.send_event(&user, to.as_str(), event.clone(), out);
-            }
+            host.tell_audience(&user, &name, &node, &event, out);
         });
+    }
+
+    fn tell_audience(&mut self, owner: &Bare, name: &str, node: &Node, event: &Element, out: &mut Outbox) {
+        for to in self.audience(owner, name, node) {
+            self.send_event(owner, to.as_str(), event.clone(), out);
+        }
     }
 
     fn audience(&self, owner: &Bare, name: &str, node: &Node) -> Vec<Jid> {

@@ -6,9 +6,9 @@ use std::rc::Rc;
 use super::super::effect::Change;
 use super::super::turn::not_written;
 use super::super::{Host, Outbox};
-use super::node::{Affiliation, Config, FormFault, Node, Nodes, State};
+use super::node::{Affiliation, FormFault, Node, Nodes, State};
 use super::publish::{name_is_free, there_is_room};
-use super::{Asked, Outcome, Reply, fault};
+use super::{Asked, Outcome, Reply, fault, service};
 use crate::stanza::{Condition, StanzaError};
 use crate::{Bare, Element, Jid, limits, ns};
 
@@ -30,7 +30,9 @@ impl Host {
         nodes: &Rc<Nodes>,
         out: &mut Outbox,
     ) -> Outcome {
-        if !asked.relation.is_owner {
+        let is_of_service = asked.is_of_service();
+        let may = asked.relation.is_owner || (is_of_service && self.settings.is_local(asked.who.domain()));
+        if !may {
             return Err(Condition::Forbidden.into());
         }
         let given = part.attr("node").filter(|name| !name.is_empty());
@@ -39,13 +41,21 @@ impl Host {
             return Err(Condition::Conflict.into());
         }
         name_is_free(&name)?;
-        there_is_room(nodes)?;
+        if is_of_service {
+            service::there_is_room(nodes, &asked.who)?;
+        } else {
+            there_is_room(nodes)?;
+        }
         let form = asked.iq.first().and_then(|pubsub| pubsub.get("configure", ns::PUBSUB));
         let config = match form.and_then(|configure| configure.get("x", ns::DATA)) {
-            Some(form) => Config::default().with_form(form, "node_config", false).map_err(wrong)?,
-            None => Config::default(),
+            Some(form) => asked.default_config().with_form(form, "node_config", false).map_err(wrong)?,
+            None => asked.default_config(),
         };
-        let node = Node { config, ..Node::default() };
+        let mut node = Node { config, ..Node::default() };
+        if is_of_service {
+            service::is_possible(&node.config)?;
+            node.affiliations.push((asked.who.clone(), Affiliation::Owner));
+        }
         let create = Element::new("create", ns::PUBSUB).with("node", name.clone());
         self.change_and_answer(asked, &name, Some(node), out, |_, _, _, _| {
             Some(Element::new("pubsub", ns::PUBSUB).child(create))
@@ -66,6 +76,9 @@ impl Host {
             return Ok(Reply::Result(None));
         }
         let config = node.config.with_form(form, "node_config", false).map_err(wrong)?;
+        if asked.is_of_service() {
+            service::is_possible(&config)?;
+        }
         let node = Node { config, ..Node::clone(node) };
         let told = node.clone();
         self.change_and_answer(asked, &name.clone(), Some(node), out, move |host, now, asked, out| {
@@ -155,7 +168,7 @@ impl Host {
                 return Err(Condition::BadRequest.into());
             };
             // An account is its only owner, and stays it.
-            if who == asked.owner || affiliation == Affiliation::Owner {
+            if !asked.is_of_service() && (who == asked.owner || affiliation == Affiliation::Owner) {
                 return Err(Condition::NotAcceptable.into());
             }
             node.affiliations.retain(|(known, _)| *known != who);
@@ -165,6 +178,10 @@ impl Host {
             if affiliation != Affiliation::None {
                 node.affiliations.push((who, affiliation));
             }
+        }
+        // §8.9.2.4: somebody has to own it.
+        if asked.is_of_service() && service::owners(&node).next().is_none() {
+            return Err(Condition::NotAcceptable.into());
         }
         if node.affiliations.len() > limits::NODE_SUBSCRIPTIONS {
             return Err(StanzaError::new(Condition::PolicyViolation, "too many affiliations of one node"));
@@ -231,10 +248,10 @@ pub(super) fn config_asked(asked: &Asked, part: &Element, nodes: &Nodes) -> Outc
 
 /// §8.3.
 pub(super) fn default_asked(asked: &Asked) -> Outcome {
-    if !asked.relation.is_owner {
+    if !asked.relation.is_owner && !asked.is_of_service() {
         return Err(Condition::Forbidden.into());
     }
-    of_owner(Element::new("default", ns::PUBSUB_OWNER).child(Config::default().form("form")))
+    of_owner(Element::new("default", ns::PUBSUB_OWNER).child(asked.default_config().form("form")))
 }
 
 /// §8.9.1.
@@ -248,7 +265,7 @@ pub(super) fn affiliations_asked(asked: &Asked, part: &Element, nodes: &Nodes) -
     of_owner(
         Element::new("affiliations", ns::PUBSUB_OWNER)
             .with("node", name)
-            .child(item(&asked.owner, Affiliation::Owner))
+            .children((!asked.is_of_service()).then(|| item(&asked.owner, Affiliation::Owner)))
             .children(node.affiliations.iter().map(|(who, affiliation)| item(who, *affiliation))),
     )
 }

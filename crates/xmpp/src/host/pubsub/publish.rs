@@ -76,7 +76,11 @@ impl Host {
         let item = item_to_keep(item, &id, asked, &node.config)?;
         let item = Item { owner: asked.owner.clone(), node: name, id, item };
         let (shared, name) = (Rc::clone(asked), item.node.clone());
+        let payload = item.item.first().cloned();
         let answer = move |host: &mut Host, result: Result<Box<str>, StanzaError>, out: &mut Outbox| {
+            if result.is_ok() && shared.relation.is_owner {
+                host.bookmarks_published(&shared.owner, &name, (payload.as_ref(), is_new), out);
+            }
             host.answer(&shared.iq, result.map(|id| Some(published(&name, &id))), out);
         };
         if is_new {
@@ -142,7 +146,7 @@ impl Host {
             vec![event_item(&item.item, &node.config)],
             out,
         );
-        if let Some(payload) = item.item.first() {
+        if let Some(payload) = item.item.first().filter(|_| item.owner.local().is_some()) {
             self.vcard_published(now, &item.owner, &item.node, payload, out);
         }
     }
@@ -241,6 +245,9 @@ impl Host {
             if result.is_ok() && is_told {
                 host.notify_items(now, &shared.owner, &name, &node, vec![retracted(&id)], out);
             }
+            if result.is_ok() && shared.relation.is_owner {
+                host.bookmarks_published(&shared.owner, &name, (None, false), out);
+            }
             let result = match result {
                 Ok(()) => Ok(None),
                 Err(RecordError::NotFound) => Err(Condition::ItemNotFound.into()),
@@ -324,7 +331,7 @@ fn new_node(
     nodes: &Nodes,
     options: Option<&Element>,
 ) -> Result<Node, StanzaError> {
-    if !asked.relation.is_owner {
+    if !asked.relation.is_owner || asked.is_of_service() {
         return Err(Condition::ItemNotFound.into());
     }
     name_is_free(name)?;
@@ -375,7 +382,8 @@ fn item_to_keep(
         _ => return Err(fault(Condition::BadRequest, "invalid-payload")),
     }
     // Who published is told where it need not be the owner.
-    let publisher = (!asked.relation.is_owner).then(|| asked.who.as_str());
+    let is_told = !asked.relation.is_owner || asked.is_of_service();
+    let publisher = is_told.then(|| asked.who.as_str());
     let item = Element::new("item", ns::PUBSUB)
         .with("id", id)
         .with_opt("publisher", publisher)

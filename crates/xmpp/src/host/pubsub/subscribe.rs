@@ -8,7 +8,7 @@ use super::super::{Host, Outbox};
 use super::node::{Access, Affiliation, Node, Nodes, SendLast, State};
 use super::{Asked, Outcome, Reply, fault, node_of};
 use crate::stanza::{Condition, StanzaError};
-use crate::{Element, Jid, limits, ns};
+use crate::{Bare, Element, Jid, limits, ns};
 
 const AUTHORIZATION: &str = "http://jabber.org/protocol/pubsub#subscribe_authorization";
 
@@ -39,13 +39,19 @@ impl Host {
         let state = if has_to_wait { State::Pending } else { State::Subscribed };
         let mut node = Node::clone(node);
         node.subscriptions.push((jid.clone(), state));
+        let owners = match asked.is_of_service() {
+            true => super::service::owners(&node).cloned().collect(),
+            false => vec![asked.owner.clone()],
+        };
         let sends_last = state == State::Subscribed && node.config.send_last != SendLast::Never;
         self.change_and_answer(asked, &name.clone(), Some(node.clone()), out, move |host, _, asked, out| {
             if sends_last {
                 host.send_newest(&asked.owner, &name, &Rc::new(node), &jid, out);
             }
             if state == State::Pending {
-                host.ask_owner(asked, &name, &jid, out);
+                for owner in &owners {
+                    host.ask_owner(asked, owner, (&name, &jid), out);
+                }
             }
             Some(told(&name, &jid, state))
         })
@@ -88,7 +94,9 @@ impl Host {
     ) -> bool {
         let owner = to.bare();
         let form = message.get("x", ns::DATA).filter(|form| form.attr("type") == Some("submit"));
-        let Some(form) = form.filter(|_| to.is_bare() && from.bare() == owner) else { return false };
+        let is_of_service = owner.local().is_none();
+        let is_his = to.is_bare() && (is_of_service || from.bare() == owner);
+        let Some(form) = form.filter(|_| is_his) else { return false };
         let of = |var: &str| {
             let mut fields = form.elements().filter(|field| field.attr("var") == Some(var));
             fields.next()?.content_of("value", ns::DATA).map(std::borrow::Cow::into_owned)
@@ -100,9 +108,12 @@ impl Host {
         let (Some(jid), Some(name)) = (jid, of("pubsub#node")) else { return true };
         let is_let_in = matches!(of("pubsub#allow").as_deref(), Some("1" | "true"));
         let state = if is_let_in { State::Subscribed } else { State::None };
-        let user = owner.clone();
+        let (user, who, relation) = (owner.clone(), from.bare(), self.relation(&owner, from));
         let job = move |host: &mut Host, _, nodes: Result<Rc<Nodes>, StanzaError>, out: &mut Outbox| {
             let Some(node) = nodes.ok().and_then(|nodes| nodes.get(&*name).cloned()) else { return };
+            if node.affiliation(&who, &relation) != Affiliation::Owner {
+                return;
+            }
             // Who does not wait any more has nothing to be told.
             if node.state(&jid) != Some(State::Pending) {
                 return;
@@ -124,7 +135,7 @@ impl Host {
     }
 
     /// §8.6: a form for the owner, who fills it in, or manages the subscriptions.
-    fn ask_owner(&mut self, asked: &Asked, node: &str, jid: &Jid, out: &mut Outbox) {
+    fn ask_owner(&mut self, asked: &Asked, owner: &Bare, (node, jid): (&str, &Jid), out: &mut Outbox) {
         let field = |var: &'static str, kind: &'static str, value: &str| {
             let value = Element::new("value", ns::DATA).text(value);
             Element::new("field", ns::DATA).with("var", var).with("type", kind).child(value)
@@ -138,7 +149,7 @@ impl Host {
         let message = Element::new("message", ns::CLIENT)
             .with("type", "headline")
             .with("from", asked.owner.as_str())
-            .with("to", asked.owner.as_str())
+            .with("to", owner.as_str())
             .child(form);
         self.route(message, out);
     }

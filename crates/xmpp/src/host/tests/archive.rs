@@ -279,6 +279,7 @@ fn everybody_says_what_is_archived_and_that_stays() {
         assert!(answer.contains(&format!("default='{default}'")), "{answer}");
         // They are read again.
         world.tell(|host, now, out| host.handle_gone(now, edge(alice), true, out));
+        world.host.forget_account(&Bare::parse("alice@example.org").unwrap());
         let alice = world.sign_in("alice@example.org/desk");
         world.say(alice, &format!("<iq type='get' id='p'><prefs xmlns='{MAM}'/></iq>"));
         let told = world.hear(alice).pop().unwrap();
@@ -335,7 +336,7 @@ fn an_archived_message_is_replaced_in_its_place() {
     let ids = ten(&mut world);
     let owner = Bare::parse("alice@example.org").unwrap();
     let stone = |_: &Element| {
-        Element::new("message", ns::CLIENT).child(Element::new("body", ns::CLIENT).text("gone"))
+        Some(Element::new("message", ns::CLIENT).child(Element::new("body", ns::CLIENT).text("gone")))
     };
     let replace = |world: &mut World, id: &str| {
         let (told, heard) = std::sync::mpsc::sync_channel(1);

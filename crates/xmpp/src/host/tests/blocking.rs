@@ -216,3 +216,34 @@ fn guests_may_block_until_they_leave() {
     assert!(list(&mut world, guest).contains(BOB));
     assert_eq!(world.record.changes, []);
 }
+
+#[test]
+fn who_is_blocked_meanwhile_is_not_let_in_by_what_was_granted_before() {
+    let mut world = World::new(&["alice@example.org"]);
+    let alice = world.sign_in("alice@example.org/desk");
+    world.say(alice, "<presence/>");
+    // RFC 6121 §3.4: granted before it is asked for.
+    world.say(alice, "<presence type='subscribed' to='eve@x.org'/>");
+    world.is_slow = true;
+    let block = "<block xmlns='urn:xmpp:blocking'><item jid='eve@x.org'/></block>";
+    world.say(alice, &format!("<iq type='set' id='b'>{block}</iq>"));
+    world.arrive("<presence type='subscribe' from='eve@x.org' to='alice@example.org'/>");
+    world.arrive("<presence from='eve@x.org/1' to='alice@example.org'/>");
+    world.hear(alice);
+    while !world.unwritten.is_empty() {
+        world.write();
+    }
+    let heard = world.hear(alice);
+    assert!(heard.iter().all(|heard| heard.starts_with("<iq")), "{heard:?}");
+    assert!(world.sent_abroad().is_empty());
+}
+
+#[test]
+fn who_is_blocked_leaves_no_account_in_memory() {
+    let mut world = World::new(&["alice@example.org"]);
+    let alice = Bare::parse("alice@example.org").unwrap();
+    world.record.users.get_mut(&alice).unwrap().blocked = vec![Jid::parse("eve@x.org").unwrap()];
+    world.arrive("<message id='1' from='eve@x.org/1' to='alice@example.org'><body>hi</body></message>");
+    assert!(world.sent_abroad()[0].contains("<service-unavailable"));
+    assert!(world.host.users.is_empty() && world.host.resting.len() == 1);
+}

@@ -1,21 +1,28 @@
 //! A world with one host: clients, a record in memory, and nobody else.
 
+mod any_order;
 mod archive;
+mod bad_input;
 mod blocking;
 mod caps;
 mod carbons;
 mod commands;
 mod csi;
+mod delivery;
 mod disco;
 mod last;
 mod messages;
 mod muc;
 mod offline;
 mod pep;
+mod ping;
 mod presence;
 mod private;
 mod pubsub;
+mod pubsub_service;
 mod push;
+mod resting;
+mod retract;
 mod roster;
 mod sm;
 mod upload;
@@ -35,6 +42,7 @@ pub(super) fn settings() -> Settings {
     Settings {
         domains: vec!["example.org".into()],
         rooms: "conference".into(),
+        pubsub: "pubsub".into(),
         software: "Belfry".into(),
         version: "1".into(),
         resume_for: Duration::from_secs(300),
@@ -63,6 +71,9 @@ pub(super) struct World {
     /// The record writes nothing until it is told to: `World::write`.
     pub(super) is_slow: bool,
     pub(super) unwritten: std::collections::VecDeque<(Ticket, Change)>,
+    /// As `is_slow`, of reading: `World::read`.
+    pub(super) reads_slowly: bool,
+    pub(super) unread: std::collections::VecDeque<(Ticket, Load)>,
     next: u64,
 }
 
@@ -75,6 +86,7 @@ pub(super) struct Record {
     pub(super) users: HashMap<Bare, UserRecord>,
     pub(super) messages: messages::Messages,
     pub(super) changes: Vec<Change>,
+    pub(super) loads: Vec<Load>,
     /// The newest last.
     pub(super) items: HashMap<(Bare, Box<str>), Vec<Row>>,
     pub(super) nodes: std::collections::BTreeMap<(Bare, Box<str>), Element>,
@@ -83,6 +95,7 @@ pub(super) struct Record {
 
 impl Record {
     pub(super) fn load(&mut self, load: &Load) -> Result<Loaded, RecordError> {
+        self.loads.push(load.clone());
         if self.is_broken {
             return Err(RecordError::Unavailable);
         }
@@ -183,6 +196,8 @@ impl World {
             texts: Vec::new(),
             is_slow: false,
             unwritten: Default::default(),
+            reads_slowly: false,
+            unread: Default::default(),
             next: 0,
         }
     }
@@ -202,9 +217,7 @@ impl World {
                 Effect::Close { edge, condition } => self.closed.push((edge.connection, condition)),
                 Effect::Route(stanza) => {
                     let to = Jid::parse(stanza.attr("to").unwrap()).unwrap();
-                    let is_ours = self.host.settings().is_local(to.domain())
-                        || self.host.settings().rooms_of(to.domain()).is_some();
-                    if is_ours {
+                    if self.host.settings().is_ours(to.domain()) {
                         self.host.handle_routed(self.now, *stanza, &mut out);
                     } else {
                         self.abroad.push(*stanza);
@@ -214,6 +227,7 @@ impl World {
                     let acted = Loaded::Acted(self.host.act(self.now, &act, &mut out));
                     self.host.handle_record(self.now, ticket, Ok(acted), &mut out);
                 }
+                Effect::Load { ticket, load } if self.reads_slowly => self.unread.push_back((ticket, load)),
                 Effect::Load { ticket, load } => {
                     let loaded = self.record.load(&load);
                     self.host.handle_record(self.now, ticket, loaded, &mut out);
@@ -229,6 +243,13 @@ impl World {
             }
             todo.extend(out);
         }
+    }
+
+    /// The slow record answers the oldest question.
+    pub(super) fn read(&mut self) {
+        let (ticket, load) = self.unread.pop_front().unwrap();
+        let loaded = self.record.load(&load);
+        self.tell(|host, now, out| host.handle_record(now, ticket, loaded, out));
     }
 
     /// The slow record writes the oldest change.

@@ -250,7 +250,15 @@ fn the_end_is_told_to_all_who_saw() {
     world.say(desk, "<presence to='gone@x.org' type='unavailable'/>");
     world.say(desk, "<presence to='bob@x.org'/>");
     world.say(desk, "<presence to='refused@x.org/1'/>");
-    world.arrive("<presence type='error' from='refused@x.org/1' to='alice@example.org/desk'/>");
+    world.arrive(
+        "<presence type='error' from='refused@x.org/1' to='alice@example.org/desk'><error type='cancel'>\
+         <remote-server-not-found xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error></presence>",
+    );
+    // Of the room's first answer the nickname was not free, and then it was.
+    world.arrive(
+        "<presence type='error' from='room@rooms.x.org/alice' to='alice@example.org/desk'><error type='cancel'>\
+         <conflict xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error></presence>",
+    );
     world.sent_abroad();
     world.hear(phone);
     world.tell(|host, now, out| host.handle_gone(now, edge(desk), true, out));

@@ -127,3 +127,47 @@ fn bookmarks_of_new_clients_are_there_for_old_ones() {
     assert!(set(&mut fresh, old, ALICE, &publish).contains("result"));
     assert!(get(&mut world, bob, ALICE, "<items node='urn:xmpp:bookmarks:1'/>").contains("closed-node"));
 }
+
+#[test]
+fn bookmarks_in_the_old_node_are_those_of_the_new_one() {
+    let mut world = World::new(&[ALICE]);
+    let alice = world.sign_in("alice@example.org/desk");
+    let publish_old = |world: &mut World, rooms: &str| {
+        let item = format!("<item id='current'>{}</item>", storage(rooms));
+        set(world, alice, ALICE, &format!("<publish node='storage:bookmarks'>{item}</publish>"))
+    };
+    let publish_new = |world: &mut World, room: &str| {
+        let native = "<conference xmlns='urn:xmpp:bookmarks:1' name='N'/>";
+        let item = format!("<item id='{room}@rooms.x.org'>{native}</item>");
+        set(world, alice, ALICE, &format!("<publish node='urn:xmpp:bookmarks:1'>{item}</publish>"))
+    };
+    let room = |name: &str| format!("<conference jid='{name}@rooms.x.org' name='O'/>");
+    let rooms = |world: &mut World, node: &str| {
+        let items = get(world, alice, ALICE, &format!("<items node='{node}'/>"));
+        let found =
+            ["a", "b", "c"].into_iter().filter(|room| items.contains(&format!("'{room}@rooms.x.org'")));
+        found.collect::<String>()
+    };
+    let both = |world: &mut World| (rooms(world, "storage:bookmarks"), rooms(world, "urn:xmpp:bookmarks:1"));
+    // With more than one room the node has to be as clients make it.
+    let first = format!("<query xmlns='jabber:iq:private'>{}</query>", storage(&room("a")));
+    world.say(alice, &format!("<iq type='set' id='p'>{first}</iq>"));
+    world.hear(alice);
+    assert_eq!(both(&mut world), ("a".into(), "a".into()));
+    assert!(publish_new(&mut world, "b").contains("result"));
+    assert_eq!(both(&mut world), ("ab".into(), "ab".into()));
+    assert!(
+        publish_old(&mut world, &(room("b") + &room("c") + "<url url='https://x.org/'/>")).contains("result")
+    );
+    assert_eq!(both(&mut world), ("bc".into(), "bc".into()));
+    let retract = "<retract node='urn:xmpp:bookmarks:1'><item id='b@rooms.x.org'/></retract>";
+    assert!(set(&mut world, alice, ALICE, retract).contains("result"));
+    assert_eq!(both(&mut world), ("c".into(), "c".into()));
+    let items = get(&mut world, alice, ALICE, "<items node='storage:bookmarks'/>");
+    assert!(items.contains("https://x.org/"), "what is no room stays: {items}");
+    // A client that found no old node takes nothing away.
+    world.say(alice, "<iq type='set' id='d'><pubsub xmlns='http://jabber.org/protocol/pubsub#owner'><delete node='storage:bookmarks'/></pubsub></iq>");
+    world.hear(alice);
+    assert!(publish_old(&mut world, &room("a")).contains("result"));
+    assert_eq!(both(&mut world), ("ac".into(), "ac".into()));
+}

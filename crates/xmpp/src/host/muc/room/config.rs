@@ -1,6 +1,7 @@
 //! How a room is configured (XEP-0045 §10, §15.5.3), as the owner's form and as the record has it.
 
 use super::form::{boolean, choice, field, flag, form, value};
+use crate::host::effect::Listing;
 use crate::limits::{OCCUPANTS, ROOM_DESCRIPTION, ROOM_TEXT};
 use crate::stanza::{Condition, StanzaError};
 use crate::{Element, ns};
@@ -82,6 +83,17 @@ impl Default for Config {
 impl Config {
     pub(super) fn max_users(&self) -> usize {
         if self.max_users == 0 { OCCUPANTS } else { self.max_users.min(OCCUPANTS) }
+    }
+
+    pub(super) fn listing(&self, occupants: u32) -> Listing {
+        Listing {
+            name: self.name.clone(),
+            description: self.description.clone(),
+            lang: self.lang.clone(),
+            occupants,
+            is_open: !self.is_members_only && self.password.is_empty(),
+            is_anonymous: !self.is_whois_anyone,
+        }
     }
 
     /// Kept where the occupants' memory ends.

@@ -58,6 +58,7 @@ impl Room {
         }
         if self.is_archived() {
             answer.push(feature(ns::MAM));
+            answer.push(feature(ns::RETRACT_TOMBSTONE));
         }
         let text = |var: &'static str, value: &str| field(var, "text-single", "", [value]);
         let on = |var: &'static str, value: bool| field(var, "boolean", "", [if value { "1" } else { "0" }]);

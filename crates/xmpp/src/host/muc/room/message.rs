@@ -7,7 +7,8 @@ use stdx::Instant;
 use super::config::AllowPm;
 use super::notice::to as addressed;
 use super::rules::Role;
-use super::{Occupant, Out, Room, Subject, is_ours, refuse};
+use super::{Occupant, Out, Retraction, Room, Subject, is_ours, refuse};
+use crate::host::retract::retracted;
 use crate::stanza::Condition;
 use crate::{Element, Jid, ns};
 
@@ -62,7 +63,12 @@ impl Room {
         let message = self.spoken(speaker, stanza);
         if let Some(id) = stanza.get("retract", ns::RETRACT).and_then(|retract| retract.attr("id")) {
             let whose = speaker.id.clone();
-            self.history.retract(id, Some(&whose));
+            let is_known = self.history.retract(id, Some(&whose));
+            if self.is_archived() {
+                let stone = retracted(now);
+                let (id, whose) = (id.into(), Some(whose));
+                out.push(Out::Retract(Box::new(Retraction { id, whose, stone, is_known, then: Vec::new() })));
+            }
         }
         out.push(Out::Said(Box::new(message)));
     }

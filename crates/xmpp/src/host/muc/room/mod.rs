@@ -42,6 +42,21 @@ pub(super) enum Out {
     Destroyed,
     /// A question for the room's archive, which the asker may read.
     ReadArchive,
+    /// What was said is to go from the archive.
+    Retract(Box<Retraction>),
+}
+
+/// Of a message of that id in the archive (XEP-0424 §4, XEP-0425 §5).
+#[derive(Debug)]
+pub(super) struct Retraction {
+    pub(super) id: Box<str>,
+    /// Only one of this occupant's.
+    pub(super) whose: Option<Box<str>>,
+    /// What is in its stead, beside who it was.
+    pub(super) stone: Element,
+    /// What comes of it once the archive has it: unless that does not know the message, and the room does not either.
+    pub(super) is_known: bool,
+    pub(super) then: Vec<Out>,
 }
 
 /// One who is here, under one nickname, with one client or several.
@@ -128,14 +143,6 @@ impl Room {
 
     pub(super) fn is_archived(&self) -> bool {
         self.config.is_archived()
-    }
-
-    pub(super) fn is_listed(&self) -> bool {
-        self.config.is_public && !self.is_locked
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.config.name
     }
 
     /// A stanza for the room (`to` is bare) or an occupant.

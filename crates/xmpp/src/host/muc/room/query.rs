@@ -3,7 +3,8 @@
 use stdx::Instant;
 
 use super::rules::{Affiliation, Role};
-use super::{Occupant, Out, Room, refuse};
+use super::{Occupant, Out, Retraction, Room, refuse};
+use crate::host::retract::retracted;
 use crate::stanza::{self, Condition};
 use crate::{Element, Jid, ns};
 
@@ -115,7 +116,7 @@ impl Room {
     }
 
     /// XEP-0425: a moderator takes back what somebody else said.
-    fn moderate(&mut self, _now: Instant, from: &Jid, payload: &Element, iq: &Element, out: &mut Vec<Out>) {
+    fn moderate(&mut self, now: Instant, from: &Jid, payload: &Element, iq: &Element, out: &mut Vec<Out>) {
         let Some(moderator) = self.occupant_of(from).filter(|one| one.role == Role::Moderator) else {
             return refuse(iq, Condition::Forbidden, out);
         };
@@ -126,20 +127,23 @@ impl Room {
         let by = Element::new("moderated", ns::MODERATE)
             .with("by", self.address_of(&moderator.nick))
             .child(Element::new("occupant-id", ns::OCCUPANT_ID).with("id", &*moderator.id));
-        let mut retract = Element::new("retract", ns::RETRACT).with("id", id).child(by);
-        if let Some(reason) = payload.content_of("reason", ns::MODERATE) {
-            retract.push(Element::new("reason", ns::RETRACT).text(&*reason));
-        }
+        let reason = payload.content_of("reason", ns::MODERATE);
+        let reason = reason.map(|reason| Element::new("reason", ns::RETRACT).text(&*reason));
+        let retract = Element::new("retract", ns::RETRACT).with("id", id).child(by.clone());
         let message = Element::new("message", ns::CLIENT)
             .with("type", "groupchat")
             .with("from", self.address.as_str())
-            .child(retract);
+            .child(retract.children(reason.clone()));
         let is_known = self.history.retract(id, None);
-        // Older ones are in the archive only; without one there is nothing that could be meant.
-        if !is_known && !self.is_archived() {
+        let then = vec![Out::Said(Box::new(message)), Out::Send(stanza::result(iq, None))];
+        if self.is_archived() {
+            let stone = retracted(now).child(by).children(reason);
+            let retraction = Retraction { id: id.into(), whose: None, stone, is_known, then };
+            return out.push(Out::Retract(Box::new(retraction)));
+        }
+        if !is_known {
             return refuse(iq, Condition::ItemNotFound, out);
         }
-        out.push(Out::Said(Box::new(message)));
-        out.push(Out::Send(stanza::result(iq, None)));
+        out.extend(then);
     }
 }

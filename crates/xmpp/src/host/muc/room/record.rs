@@ -6,6 +6,7 @@ use super::config::Config;
 use super::notice::listed;
 use super::rules::Affiliation;
 use super::{Entry, Room, Subject, hex};
+use crate::host::effect::Listing;
 use crate::stanza::{self, Kind};
 use crate::{Bare, Element, Jid, ns};
 
@@ -70,10 +71,15 @@ impl Room {
         (room.owners() > 0).then_some(room)
     }
 
-    /// Name and whether it is in lists, of a room that is not in memory.
-    pub(in super::super) fn listing(record: &Element) -> Option<Box<str>> {
+    /// Of a room that is not in memory, if it is for everybody to know of.
+    pub(in super::super) fn listing(record: &Element) -> Option<Listing> {
         let config = Config::default().apply(record.get("x", ns::DATA)?).ok()?;
-        config.is_public.then_some(config.name)
+        config.is_public.then(|| config.listing(0))
+    }
+
+    pub(in super::super) fn listed(&self) -> Option<Listing> {
+        let occupants = u32::try_from(self.occupants.len()).unwrap_or(u32::MAX);
+        (self.config.is_public && !self.is_locked).then(|| self.config.listing(occupants))
     }
 }
 

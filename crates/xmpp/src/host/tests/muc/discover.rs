@@ -215,3 +215,110 @@ fn questions_between_occupants_go_through_the_room() {
     }
     assert!(hall.mail.is_empty());
 }
+
+fn search(fields: &str, set: &str) -> String {
+    let kind = "<field var='FORM_TYPE'><value>urn:xmpp:channel-search:0:search-params</value></field>";
+    let form = format!("<x xmlns='jabber:x:data' type='submit'>{kind}{fields}</x>");
+    format!("<search xmlns='urn:xmpp:channel-search:0:search'>{set}{form}</search>")
+}
+
+fn field(var: &str, value: &str) -> String {
+    format!("<field var='{var}'><value>{value}</value></field>")
+}
+
+/// `coven` with two in it, and `garden`, where nobody is.
+fn two_rooms() -> Hall {
+    let mut hall = Hall::coven(&[("roomname", "A Dark Cave"), ("roomdesc", "Brewing"), ("lang", "en")]);
+    hall.enter(WICCA, "wicca");
+    let config = [
+        ("roomname", "Herbs"),
+        ("roomdesc", "of the cave's garden"),
+        ("membersonly", "1"),
+        ("whois", "anyone"),
+    ];
+    let fields: String =
+        config.iter().map(|(var, value)| field(&format!("muc#roomconfig_{var}"), value)).collect();
+    let form = format!("<x xmlns='jabber:x:data' type='submit'>{fields}</x>");
+    let record = crate::xml::parse(form.as_bytes(), &crate::xml::Prefixes::of_default(ns::CLIENT)).unwrap();
+    let record = Element::new("room", ns::MUC_OWNER).child(record);
+    hall.rooms.insert(Bare::parse(&format!("garden@{HOUSE}")).unwrap(), record);
+    hall
+}
+
+fn addresses(answer: &Element) -> Vec<String> {
+    let found = answer.get("result", ns::CHANNEL_SEARCH).unwrap_or_else(|| panic!("{answer}"));
+    let items = found.elements().filter(|child| child.name() == "item");
+    items.map(|item| item.attr("address").unwrap().split('@').next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn rooms_are_found_by_words() {
+    let mut hall = two_rooms();
+    let info = ask(&mut hall, HOUSE, INFO).to_string();
+    assert!(info.contains("urn:xmpp:channel-search:0:search"), "{info}");
+    let form = ask(&mut hall, HOUSE, "<search xmlns='urn:xmpp:channel-search:0:search'/>").to_string();
+    for var in ["q", "all", "sinname", "sindescription", "sinaddress", "types", "key", "min_users"] {
+        assert!(form.contains(&format!("var='{var}'")), "{var}: {form}");
+    }
+    let by_address = field("key", "{urn:xmpp:channel-search:0:order}address");
+    for (fields, expected) in [
+        (field("q", "CAVE"), &["coven", "garden"][..]),
+        (field("q", "cave garden"), &["garden"]),
+        (field("q", "cave") + &field("sindescription", "0"), &["coven"]),
+        (field("q", "coven") + &field("sinaddress", "false"), &[]),
+        (field("q", "nothing at all"), &[]),
+        (field("all", "true"), &["coven", "garden"]),
+        (field("all", "1") + &field("min_users", "1"), &["coven"]),
+        (field("all", "1") + &by_address, &["coven", "garden"]),
+        (field("all", "1") + &field("types", "xep-0369"), &[]),
+        (field("q", "herbs") + &field("{urn:x}more", "1"), &["garden"]),
+    ] {
+        let answer = ask(&mut hall, HOUSE, &search(&fields, ""));
+        assert_eq!(addresses(&answer), expected, "{fields}");
+    }
+    let told = ask(&mut hall, HOUSE, &search(&field("q", "brewing"), "")).to_string();
+    for part in [
+        "<name>A Dark Cave</name>",
+        "<nusers>2</nusers>",
+        "<language>en</language>",
+        "<is-open>true</is-open>",
+        "<anonymity-mode>muc_semianonymous</anonymity-mode>",
+        "<service-type>xep-0045</service-type>",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let told = ask(&mut hall, HOUSE, &search(&field("q", "herbs"), "")).to_string();
+    assert!(told.contains("<is-open>false</is-open>") && told.contains("anonymity}none"), "{told}");
+    // Page by page.
+    let set = |inside: &str| format!("<set xmlns='{}'>{inside}</set>", ns::RSM);
+    let all = field("all", "1");
+    let first = ask(&mut hall, HOUSE, &search(&all, &set("<max>1</max>")));
+    assert!(addresses(&first) == ["coven"] && first.to_string().contains("<count>2</count>"), "{first}");
+    let next = set(&format!("<max>1</max><after>{ROOM}</after>"));
+    assert_eq!(addresses(&ask(&mut hall, HOUSE, &search(&all, &next))), ["garden"]);
+}
+
+#[test]
+fn a_search_that_makes_no_sense_is_told_why() {
+    let mut hall = two_rooms();
+    for (fields, condition, detail) in [
+        (String::new(), "bad-request", "no-search-conditions"),
+        (field("q", "a b"), "bad-request", "invalid-search-terms"),
+        (field("q", "cave") + &field("all", "1"), "bad-request", "conflicting-fields"),
+        (field("q", "cave") + &field("key", "color"), "feature-not-implemented", "invalid-sort-key"),
+        (field("q", "cave") + &field("sinname", "maybe"), "bad-request", ""),
+        (field("q", "cave") + &field("min_users", "few"), "bad-request", ""),
+        (field("q", "cave") + &field("FORM_TYPE", "x"), "", ""),
+    ] {
+        let answer = ask(&mut hall, HOUSE, &search(&fields, ""));
+        let expected = if condition.is_empty() { "result" } else { condition };
+        assert_eq!(outcome(&answer), expected, "{fields}");
+        assert!(answer.to_string().contains(detail), "{detail}: {answer}");
+    }
+    let unknown = format!("<set xmlns='{}'><after>x@y</after></set>", ns::RSM);
+    assert_eq!(outcome(&ask(&mut hall, HOUSE, &search(&field("all", "1"), &unknown))), "item-not-found");
+    let wrong = search("", "").replace("search-params", "other");
+    assert_eq!(outcome(&ask(&mut hall, HOUSE, &wrong)), "bad-request");
+    hall.is_broken = true;
+    assert_eq!(outcome(&ask(&mut hall, HOUSE, &search(&field("all", "1"), ""))), "resource-constraint");
+}

@@ -80,6 +80,10 @@ impl Hall {
                         self.mail.entry(to).or_default().push(*stanza);
                     }
                 }
+                Effect::Load { ticket, load: Load::Act(act) } => {
+                    let acted = Loaded::Acted(self.host.act(self.now, &act, &mut out));
+                    self.host.handle_record(self.now, ticket, Ok(acted), &mut out);
+                }
                 Effect::Load { ticket, load } => {
                     self.loads += 1;
                     let loaded = self.load(&load);
@@ -108,11 +112,25 @@ impl Hall {
                     here.map(|(room, config)| (room.as_str().into(), START, config.clone())).collect(),
                 )
             }
+            Load::Archive { query, .. } if !query.ids.is_empty() => {
+                Loaded::Page(self.archived(&query.ids[0]))
+            }
             Load::Archive { .. } => {
                 Loaded::Page(Page { stanzas: self.history.clone(), is_complete: true, ..Page::default() })
             }
             other => panic!("{other:?}"),
         })
+    }
+
+    /// As it was written last.
+    fn archived(&self, wanted: &str) -> Page {
+        let found = self.changes.iter().rev().find_map(|change| match change {
+            Change::Archive { id, at, stanza, .. } if **id == *wanted => {
+                Some((id.clone(), *at, Element::clone(stanza)))
+            }
+            _ => None,
+        });
+        Page { is_unknown: found.is_none(), stanzas: found.into_iter().collect(), ..Page::default() }
     }
 
     fn change(&mut self, change: Change) -> Result<Loaded, RecordError> {

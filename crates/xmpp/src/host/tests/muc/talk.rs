@@ -290,6 +290,7 @@ fn a_moderator_takes_back_what_was_said_and_the_speaker_his_own() {
     let retract = told.get("retract", ns::RETRACT).unwrap();
     let moderated = retract.get("moderated", ns::MODERATE).unwrap();
     assert_eq!((told.attr("from"), retract.attr("id")), (Some(ROOM), Some(&*id)));
+    assert!(told.attr("id").is_some());
     assert_eq!(moderated.attr("by"), Some(&*format!("{ROOM}/firstwitch")));
     assert_eq!(retract.content_of("reason", ns::RETRACT).unwrap(), "Rude");
     // XEP-0424: of others one takes back nothing.
@@ -348,4 +349,48 @@ fn long_messages_do_not_fill_the_memory() {
     hall.enter(HAG, "hag");
     let past = hall.hear(HAG).iter().filter(|stanza| !body(stanza).is_empty()).count();
     assert_eq!(past, crate::limits::HISTORY_BYTES / (20 << 10));
+}
+
+#[test]
+fn what_is_taken_back_is_a_tombstone_in_the_archive() {
+    let mut hall = full_coven(&[("persistentroom", "1")]);
+    let said = |hall: &mut Hall, who: &str, words: &str| {
+        hall.forget();
+        hall.groupchat(who, words);
+        stanza_id(&hall.only(who)).to_owned()
+    };
+    let stone = |hall: &Hall, id: &str| hall.archived(id).stanzas[0].2.to_string();
+    let (first, second) = (said(&mut hall, HAG, "curse"), said(&mut hall, WICCA, "mine"));
+    let own = |id: &str| {
+        format!(
+            "<message type='groupchat' to='{ROOM}'><retract xmlns='{}' id='{id}'/></message>",
+            ns::RETRACT
+        )
+    };
+    hall.say(WICCA, &own(&first));
+    assert!(stone(&hall, &first).contains("curse"), "of others one takes back nothing");
+    hall.say(WICCA, &own(&second));
+    let gone = stone(&hall, &second);
+    assert!(gone.contains("<retracted") && gone.contains("<occupant-id") && !gone.contains("mine"), "{gone}");
+    // XEP-0425 §5: with who did it and why.
+    let moderate = |id: &str| {
+        let inside = format!("<retract xmlns='{}'/><reason>Rude</reason>", ns::RETRACT);
+        format!("<moderate xmlns='{}' id='{id}'>{inside}</moderate>", ns::MODERATE)
+    };
+    assert_eq!(outcome(&hall.iq(CRONE, "set", &moderate("unknown"))), "item-not-found");
+    hall.forget();
+    assert_eq!(outcome(&hall.iq(CRONE, "set", &moderate(&first))), "result");
+    assert!(hall.only(HAG).to_string().contains("<moderated"));
+    let gone = stone(&hall, &first);
+    assert!(
+        gone.contains("<retracted")
+            && gone.contains("firstwitch")
+            && gone.contains("Rude")
+            && !gone.contains("curse"),
+        "{gone}"
+    );
+    hall.is_broken = true;
+    assert_eq!(outcome(&hall.iq(CRONE, "set", &moderate(&first))), "resource-constraint");
+    let info = hall.iq(CRONE, "get", &format!("<query xmlns='{}'/>", ns::DISCO_INFO)).to_string();
+    assert!(info.contains("urn:xmpp:message-retract:1#tombstone"), "{info}");
 }

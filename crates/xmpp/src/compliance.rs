@@ -1,0 +1,290 @@
+//! Which specifications are built and where each is tested: what `docs/compliance.md` and the DOAP file are made of.
+//!
+//! A feature of the host says what it is of in its own file; what streams are made of says so here or in its module's
+//! `SPECIFICATIONS`, which [`all`] collects.
+
+use crate::host::{self, Level, Specification};
+
+const C2S: &str = "crates/xmpp/src/c2s/mod.rs";
+const SASL: &str = "crates/xmpp/src/sasl/scram.rs";
+
+const fn of(
+    name: &'static str,
+    title: &'static str,
+    version: &'static str,
+    level: Level,
+    file: &'static str,
+    note: &'static str,
+) -> Specification {
+    Specification { name, title, version, level, file, note }
+}
+
+/// Of streams, addresses and signing in.
+const STREAMS: &[Specification] = &[
+    of(
+        "RFC 6120",
+        "XMPP: Core",
+        "2011",
+        Level::Complete,
+        C2S,
+        "streams of clients; of servers in their own module",
+    ),
+    of(
+        "RFC 7622",
+        "XMPP: Address Format",
+        "2015",
+        Level::Complete,
+        "crates/xmpp/src/jid.rs",
+        "what RFC 6122 prepares with Nodeprep is compared as RFC 7622 does",
+    ),
+    of(
+        "RFC 7590",
+        "Use of TLS in XMPP",
+        "2015",
+        Level::Complete,
+        "crates/server/src/net/tls.rs",
+        "TLS 1.2 and 1.3",
+    ),
+    of("RFC 7395", "XMPP Subprotocol for WebSocket", "2014", Level::Complete, C2S, "`ws:` and `wss:`"),
+    of("RFC 5802", "SCRAM", "2010", Level::Complete, SASL, "SHA-1, with and without channel binding"),
+    of("RFC 7677", "SCRAM-SHA-256", "2015", Level::Complete, SASL, "SHA-512 the same way"),
+    of(
+        "RFC 5929",
+        "Channel Bindings for TLS",
+        "2010",
+        Level::Partial,
+        "crates/xmpp/src/sasl/mod.rs",
+        "`tls-server-end-point`; `tls-unique` is not safe",
+    ),
+    of(
+        "RFC 9266",
+        "Channel Bindings for TLS 1.3",
+        "2022",
+        Level::Complete,
+        "crates/xmpp/src/sasl/mod.rs",
+        "`tls-exporter`",
+    ),
+    of(
+        "RFC 4505",
+        "ANONYMOUS SASL Mechanism",
+        "2006",
+        Level::Complete,
+        "crates/xmpp/src/sasl/mod.rs",
+        "off unless configured",
+    ),
+    of(
+        "RFC 4616",
+        "PLAIN SASL Mechanism",
+        "2006",
+        Level::Complete,
+        "crates/xmpp/src/sasl/mod.rs",
+        "over TLS",
+    ),
+    of(
+        "XEP-0004",
+        "Data Forms",
+        "2.13.1",
+        Level::Complete,
+        "crates/xmpp/src/host/muc/room/form.rs",
+        "as far as the other protocols have forms",
+    ),
+    of("XEP-0082", "XMPP Date and Time Profiles", "1.1.1", Level::Complete, "crates/xmpp/src/time.rs", ""),
+    of(
+        "XEP-0128",
+        "Service Discovery Extensions",
+        "1.0.1",
+        Level::Complete,
+        "crates/xmpp/src/host/disco.rs",
+        "",
+    ),
+    of("XEP-0297", "Stanza Forwarding", "1.0", Level::Complete, "crates/xmpp/src/host/archive/query.rs", ""),
+    of(
+        "XEP-0368",
+        "SRV records for XMPP over TLS",
+        "1.1.0",
+        Level::Complete,
+        "crates/server/src/xmpp/streams/mod.rs",
+        "clients' connections with TLS from the first byte, and ALPN",
+    ),
+    of("XEP-0386", "Bind 2", "1.0.1", Level::Complete, "crates/xmpp/src/c2s/sasl2.rs", ""),
+    of(
+        "XEP-0388",
+        "Extensible SASL Profile",
+        "1.0.4",
+        Level::Complete,
+        "crates/xmpp/src/c2s/sasl2.rs",
+        "no tasks: a success is always the end",
+    ),
+    of(
+        "XEP-0440",
+        "SASL Channel-Binding Type Capability",
+        "1.0.0",
+        Level::Complete,
+        "crates/xmpp/src/c2s/features.rs",
+        "",
+    ),
+    of(
+        "XEP-0453",
+        "DOAP usage in XMPP",
+        "0.1.2",
+        Level::Complete,
+        "crates/xmpp/src/compliance.rs",
+        "`belfry.doap`",
+    ),
+    of("XEP-0474", "SASL SCRAM Downgrade Protection", "0.4.0", Level::Complete, SASL, ""),
+    of(
+        "XEP-0478",
+        "Stream Limits Advertisement",
+        "0.2.0",
+        Level::Complete,
+        "crates/xmpp/src/c2s/features.rs",
+        "",
+    ),
+];
+
+/// All that is built, by name.
+pub fn all() -> Vec<&'static Specification> {
+    let mut all: Vec<&Specification> = host::specifications().chain(STREAMS).collect();
+    all.extend(crate::bosh::SPECIFICATIONS);
+    all.sort_by_key(|found| (found.name, found.file));
+    all
+}
+
+const HOST: &str = "crates/xmpp/src/host/tests";
+const SIGN_IN: &str = "crates/server/tests/live/xmpp/sign_in.rs";
+const INTEROP: &str = "tests/interop/tests/xmpp.rs";
+
+/// The file that would fail first if it were broken; with a number of a specification, what else shows it.
+const TESTS: &[(&str, &[&str])] = &[
+    ("RFC 4505", &["crates/xmpp/src/c2s/tests.rs", SIGN_IN]),
+    ("RFC 4616", &["crates/xmpp/src/sasl/tests.rs"]),
+    ("RFC 5802", &["crates/xmpp/src/sasl/tests.rs", SIGN_IN]),
+    ("RFC 5929", &[SIGN_IN]),
+    ("RFC 6120", &["crates/xmpp/src/c2s/tests.rs", "crates/server/tests/live/xmpp/bounds.rs", INTEROP]),
+    ("RFC 6121", &["presence.rs", "roster.rs", "delivery.rs", INTEROP]),
+    ("RFC 7395", &["crates/xmpp/src/c2s/tests.rs", SIGN_IN, "crates/server/tests/live/xmpp/discovery.rs"]),
+    ("RFC 7590", &[SIGN_IN]),
+    ("RFC 7622", &["crates/xmpp/src/jid.rs"]),
+    ("RFC 7677", &["crates/xmpp/src/sasl/tests.rs"]),
+    ("RFC 9266", &[SIGN_IN]),
+    ("XEP-0004", &["muc/own.rs", "commands.rs"]),
+    ("XEP-0012", &["last.rs"]),
+    ("XEP-0013", &["offline.rs"]),
+    ("XEP-0030", &["disco.rs"]),
+    ("XEP-0045", &["muc/mod.rs"]),
+    ("XEP-0048", &["private.rs"]),
+    ("XEP-0049", &["private.rs"]),
+    ("XEP-0050", &["commands.rs"]),
+    ("XEP-0054", &["vcard.rs"]),
+    ("XEP-0059", &["archive.rs", "muc/discover.rs"]),
+    ("XEP-0060", &["pubsub.rs", "pubsub_service.rs", "crates/server/tests/live/xmpp/services.rs"]),
+    ("XEP-0082", &["crates/xmpp/src/time.rs"]),
+    ("XEP-0084", &["vcard.rs"]),
+    ("XEP-0092", &["ping.rs"]),
+    ("XEP-0115", &["caps.rs"]),
+    ("XEP-0124", &["crates/xmpp/src/bosh/tests.rs", "crates/server/tests/live/xmpp/bosh.rs", INTEROP]),
+    ("XEP-0128", &["disco.rs", "muc/discover.rs"]),
+    ("XEP-0133", &["commands.rs"]),
+    ("XEP-0153", &["vcard.rs"]),
+    ("XEP-0156", &["crates/server/tests/live/xmpp/discovery.rs"]),
+    ("XEP-0157", &["disco.rs", "crates/server/tests/live/xmpp/discovery.rs"]),
+    ("XEP-0160", &["offline.rs"]),
+    ("XEP-0163", &["pep.rs"]),
+    ("XEP-0191", &["blocking.rs"]),
+    ("XEP-0198", &["sm.rs", "crates/server/tests/live/xmpp/chat.rs"]),
+    ("XEP-0199", &["mod.rs"]),
+    ("XEP-0202", &["ping.rs"]),
+    ("XEP-0203", &["offline.rs"]),
+    ("XEP-0206", &["crates/xmpp/src/bosh/tests.rs", "crates/server/tests/live/xmpp/bosh.rs", INTEROP]),
+    ("XEP-0215", &["upload.rs", "crates/server/tests/live/xmpp/discovery.rs"]),
+    ("XEP-0223", &["pep.rs"]),
+    ("XEP-0237", &["roster.rs"]),
+    ("XEP-0249", &["muc/talk.rs"]),
+    ("XEP-0280", &["carbons.rs"]),
+    ("XEP-0292", &["vcard.rs"]),
+    ("XEP-0297", &["archive.rs", "carbons.rs"]),
+    ("XEP-0313", &["archive.rs"]),
+    ("XEP-0334", &["archive.rs", "offline.rs"]),
+    ("XEP-0352", &["csi.rs"]),
+    ("XEP-0357", &["push.rs"]),
+    ("XEP-0359", &["archive.rs"]),
+    ("XEP-0363", &["upload.rs", "crates/server/tests/live/xmpp/uploads.rs", INTEROP]),
+    ("XEP-0368", &[SIGN_IN]),
+    ("XEP-0386", &["crates/xmpp/src/c2s/tests.rs"]),
+    ("XEP-0388", &["crates/xmpp/src/c2s/tests.rs"]),
+    ("XEP-0398", &["vcard.rs"]),
+    ("XEP-0402", &["private.rs"]),
+    ("XEP-0410", &["muc/discover.rs"]),
+    ("XEP-0421", &["muc/enter.rs"]),
+    ("XEP-0424", &["retract.rs", "muc/talk.rs"]),
+    ("XEP-0425", &["muc/talk.rs"]),
+    ("XEP-0433", &["muc/discover.rs"]),
+    ("XEP-0440", &["crates/xmpp/src/c2s/tests.rs", SIGN_IN]),
+    ("XEP-0441", &["archive.rs"]),
+    ("XEP-0453", &["crates/xmpp/tests/compliance.rs"]),
+    ("XEP-0474", &["crates/xmpp/src/sasl/tests.rs"]),
+    ("XEP-0478", &["crates/xmpp/src/c2s/tests.rs"]),
+];
+
+/// Files of tests of that specification, from the repository's root.
+pub fn tests(name: &str) -> Vec<String> {
+    let known = TESTS.iter().find(|(known, _)| *known == name);
+    let files = known.map_or(&[][..], |(_, files)| files);
+    files
+        .iter()
+        .map(|file| {
+            if file.contains("crates/") || file.contains("tests/") {
+                (*file).into()
+            } else {
+                format!("{HOST}/{file}")
+            }
+        })
+        .collect()
+}
+
+/// One line of the compliance suites (XEP-0479) that a server has to meet.
+#[derive(Clone, Copy, Debug)]
+pub struct Need {
+    pub category: &'static str,
+    /// Of Advanced only. Advanced has all of Core.
+    pub is_advanced: bool,
+    pub feature: &'static str,
+    /// All of them.
+    pub by: &'static [&'static str],
+}
+
+const fn core(category: &'static str, feature: &'static str, by: &'static [&'static str]) -> Need {
+    Need { category, is_advanced: false, feature, by }
+}
+
+const fn advanced(category: &'static str, feature: &'static str, by: &'static [&'static str]) -> Need {
+    Need { category, is_advanced: true, feature, by }
+}
+
+/// XEP-0479 §2, version 0.1.0: the columns of servers.
+pub const SUITE: &[Need] = &[
+    core("Core", "Core features", &["RFC 6120"]),
+    core("Core", "TLS", &["RFC 7590"]),
+    core("Core", "Feature discovery", &["XEP-0030"]),
+    core("Core", "Server extensibility", &["XEP-0114"]),
+    advanced("Core", "Direct TLS", &["XEP-0368"]),
+    advanced("Core", "Feature broadcasts", &["XEP-0115"]),
+    advanced("Core", "Event publishing", &["XEP-0163"]),
+    core("Web", "Web connection mechanisms", &["RFC 7395", "XEP-0206"]),
+    core("IM", "Core features", &["RFC 6121"]),
+    core("IM", "The /me command, user profiles", &["XEP-0054"]),
+    core("IM", "Outbound message synchronization", &["XEP-0280"]),
+    core("IM", "Group chat", &["XEP-0045", "XEP-0249"]),
+    core("IM", "File upload", &["XEP-0363"]),
+    advanced("IM", "User avatar compatibility", &["XEP-0398", "XEP-0153"]),
+    advanced("IM", "User blocking", &["XEP-0191"]),
+    advanced("IM", "Advanced group chat", &["XEP-0048", "XEP-0313", "XEP-0402", "XEP-0410"]),
+    advanced("IM", "Persistent storage of private data via PubSub", &["XEP-0223"]),
+    advanced("IM", "Private XML storage", &["XEP-0049"]),
+    advanced("IM", "Stream management", &["XEP-0198"]),
+    advanced("IM", "Message archive management", &["XEP-0313"]),
+    core("Mobile", "Stream management", &["XEP-0198"]),
+    core("Mobile", "Client state indication", &["XEP-0352"]),
+    advanced("Mobile", "Third-party push notifications", &["XEP-0357"]),
+    core("Calls", "TURN/STUN server discovery", &["XEP-0215"]),
+];

@@ -1,0 +1,144 @@
+//! Any stanzas of clients, other servers and rooms, a line each: every one ends, and when all have left nobody is there.
+//! The first byte of a line says whose it is.
+#![no_main]
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use libfuzzer_sys::fuzz_target;
+use stdx::Instant;
+use xmpp::c2s::BindRequest;
+use xmpp::host::effect::{Page, UserRecord};
+use xmpp::host::{Edge, Effect, Host, Load, Loaded, Outbox, RecordError, RoomCreation, Settings};
+use xmpp::{Element, Jid, ns, stanza, xml};
+
+const CLIENTS: [&str; 3] = ["alice@example.org/desk", "alice@example.org/phone", "bob@example.org/desk"];
+
+/// What one line may cause: more is a circle.
+const EFFECTS: usize = 100_000;
+
+fuzz_target!(|data: &[u8]| {
+    let mut world = World { host: Host::new(Arc::new(settings()), [7; 32]), now: Instant::from_unix_seconds(1) };
+    for (number, jid) in CLIENTS.iter().enumerate() {
+        let jid = Jid::parse(jid).expect("an address");
+        let request = BindRequest {
+            user: jid.bare().into_jid(),
+            is_anonymous: false,
+            resource: jid.resource().map(Box::from),
+            tag: None,
+            inline: Vec::new(),
+        };
+        world.tell(|host, now, out| host.handle_bind(now, edge(number), &request, out));
+    }
+    for line in data.split(|&byte| byte == b'\n').take(200) {
+        world.now = world.now + Duration::from_millis(500);
+        if let Some((&who, text)) = line.split_first() {
+            world.say(usize::from(who), text);
+        }
+    }
+    for number in 0..CLIENTS.len() {
+        world.tell(|host, now, out| host.handle_gone(now, edge(number), false, out));
+    }
+    world.now = world.now + Duration::from_secs(3_600);
+    world.tell(|host, now, out| host.expire(now, out));
+    assert_eq!(world.host.sessions(), 0);
+});
+
+fn settings() -> Settings {
+    Settings {
+        domains: vec!["example.org".into()],
+        rooms: "conference".into(),
+        pubsub: "pubsub".into(),
+        software: "Belfry".into(),
+        version: "1".into(),
+        resume_for: Duration::from_secs(300),
+        contacts: Vec::new(),
+        room_creation: RoomCreation::Anybody,
+        uploads: None,
+        services: Vec::new(),
+        admins: Vec::new(),
+        started: Instant::from_unix_seconds(0),
+    }
+}
+
+fn edge(number: usize) -> Edge {
+    Edge { shard: 0, connection: number as u64 }
+}
+
+struct World {
+    host: Host,
+    now: Instant,
+}
+
+impl World {
+    fn say(&mut self, who: usize, text: &[u8]) {
+        let Ok(mut element) = xml::parse(text, &xml::Prefixes::of_default(ns::CLIENT)) else { return };
+        let Some(jid) = CLIENTS.get(who % 5) else {
+            // Of another server, which says who it is from.
+            return self.tell(|host, now, out| host.handle_routed(now, element, out));
+        };
+        element.set("from", *jid);
+        self.tell(|host, now, out| match stanza::kind_of(&element) {
+            Some(_) => host.handle_stanza(now, edge(who % 5), element, out),
+            None => host.handle_nonza(now, edge(who % 5), &element, out),
+        });
+    }
+
+    fn tell(&mut self, act: impl FnOnce(&mut Host, Instant, &mut Outbox)) {
+        let mut out = Outbox::new();
+        act(&mut self.host, self.now, &mut out);
+        let mut todo = VecDeque::from(out);
+        let mut done = 0;
+        while let Some(effect) = todo.pop_front() {
+            done += 1;
+            assert!(done < EFFECTS, "it never ends: {effect:?}");
+            let mut out = Outbox::new();
+            self.perform(effect, &mut out);
+            todo.extend(out);
+        }
+    }
+
+    fn perform(&mut self, effect: Effect, out: &mut Outbox) {
+        match effect {
+            Effect::Route(stanza) => {
+                let to = stanza.attr("to").map(Jid::parse);
+                let to = to.expect("what is routed has an address").expect("and a good one");
+                if self.host.settings().is_ours(to.domain()) {
+                    self.host.handle_routed(self.now, *stanza, out);
+                }
+            }
+            Effect::Load { ticket, load: Load::Act(act) } => {
+                let acted = Loaded::Acted(self.host.act(self.now, &act, out));
+                self.host.handle_record(self.now, ticket, Ok(acted), out);
+            }
+            Effect::Load { ticket, load } => {
+                self.host.handle_record(self.now, ticket, load_of(&load), out);
+            }
+            Effect::Change { ticket, .. } => {
+                self.host.handle_record(self.now, ticket, Ok(Loaded::Done), out);
+            }
+            Effect::Deliver { element, .. } => readable(&element),
+            _ => {}
+        }
+    }
+}
+
+/// What clients get is what they can read.
+fn readable(element: &Element) {
+    let bytes = element.to_bytes(ns::CLIENT);
+    let again = xml::parse(&bytes, &xml::Prefixes::of_default(ns::CLIENT));
+    assert!(again.is_ok(), "{}", String::from_utf8_lossy(&bytes));
+}
+
+fn load_of(load: &Load) -> Result<Loaded, RecordError> {
+    Ok(match load {
+        Load::User { user } if user.local() == Some("nobody") => Loaded::User(None),
+        Load::User { .. } => Loaded::User(Some(Box::new(UserRecord::default()))),
+        Load::Offline { .. } => Loaded::Stanzas(Vec::new()),
+        Load::Archive { .. } => Loaded::Page(Page { is_complete: true, ..Page::default() }),
+        Load::Room { .. } => Loaded::Room(None),
+        Load::Items { .. } | Load::Nodes { .. } | Load::Rooms { .. } => Loaded::Items(Vec::new()),
+        _ => return Err(RecordError::Unavailable),
+    })
+}
