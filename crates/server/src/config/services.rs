@@ -53,7 +53,7 @@ impl Value for Address {
 const FORM: &str = "{ type = \"turn\", host = \"turn.example.net\" }, and perhaps `port`, `transport` (\"udp\" or \"tcp\"), `secret` and `lifetime`";
 
 /// XEP-0215.
-pub(super) fn read_services(section: &mut Section<'_, '_>) -> Vec<Service> {
+pub(super) fn read_relays(section: &mut Section<'_, '_>) -> Vec<Service> {
     section.tables(
         "services",
         FORM,

@@ -6,7 +6,7 @@ use sip::transport::Transport;
 use xmpp::host::extdisco::Service;
 
 use super::reader::{Reader, Section};
-use super::services::{read_contacts, read_services};
+use super::services::{read_contacts, read_relays};
 use super::value::{Size, Value};
 use crate::net::Listener;
 
@@ -93,7 +93,7 @@ impl Xmpp {
             ),
             websocket_origins: read_origins(&mut section),
             contacts,
-            services: read_services(&mut section),
+            services: read_relays(&mut section),
             listen,
         };
         xmpp.check(&mut section);
