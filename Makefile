@@ -5,10 +5,10 @@ CONFIG ?= belfry.toml
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check tidy deny bench-sip bench-ringer bench-ivr bench-memory fuzz-short
+.PHONY: help setup run demo test check tidy deny bench-sip bench-ringer bench-ivr bench-memory bench-xmpp-idle fuzz-short
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install the system packages the build and the tests use, if any is missing
 	@tools/setup
@@ -58,6 +58,11 @@ bench-ivr: ## RestComm's load test of programmable voice, then raised; ARGS="--h
 	$(CARGO) build --release --package server --bin belfry --example ivr_application --locked
 	$(CARGO) build --release --bin ringer --locked
 	@bench/ivr/run $(ARGS)
+
+bench-xmpp-idle: ## Belfry and ejabberd with 8,000 silent chat clients, CPU of a sign-in; ARGS="--help" lists the parts
+	@tools/setup
+	$(CARGO) build --release --package server --bin belfry --example xmpp_load --locked
+	@bench/xmpp/run $(ARGS)
 
 fuzz-short: ## every fuzz target for a minute (needs nightly and cargo-fuzz)
 	@tools/fuzz-short

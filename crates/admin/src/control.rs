@@ -8,6 +8,8 @@ use std::io::Read;
 use stdx::Instant;
 use store::rest::types::{RestCall, TextMessage};
 
+use crate::chat;
+
 /// Time and chance.
 pub trait Source: Send + Sync {
     fn now(&self) -> Instant;
@@ -49,6 +51,9 @@ pub trait ControlPlane: Source {
 
     /// Sends a text message; its row is in the record, `queued`.
     fn send_message(&self, message: &TextMessage, status_callback: &str) -> Result<(), ControlError>;
+
+    /// Sessions, rooms and accounts of chat.
+    fn chat(&self, ask: chat::Ask) -> Result<chat::Answer, ControlError>;
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 use crate::control::Audio;
 use crate::fault::Fault;
 use crate::limits;
-use crate::request::{Format, Request};
+use crate::request::{Base, Format, Request};
 use crate::service::State;
 use crate::sign_in;
 use crate::table::{Answer, Context, Found, find};
@@ -29,7 +29,7 @@ struct Edge {
     at_work: Arc<Semaphore>,
 }
 
-/// Answers everything under the two bases, and 404 to everything else. Failed sign-ins are held against the
+/// Answers everything under the bases, and 404 to everything else. Failed sign-ins are held against the
 /// address in `ConnectInfo<SocketAddr>`, when the server gives it (`into_make_service_with_connect_info`).
 pub fn router(state: Arc<State>) -> Router {
     let at_work = Arc::new(Semaphore::new(limits::MAX_AT_WORK));
@@ -140,8 +140,8 @@ fn perform(state: &State, request: &Request, from: IpAddr, authorization: &str) 
         }
     };
     let account = match variables.first() {
-        Some(name) => sign_in::target(state, &signer, name)?,
-        None => signer.clone(),
+        Some(name) if request.base != Base::Belfry => sign_in::target(state, &signer, name)?,
+        _ => signer.clone(),
     };
     route.check(request)?;
     let context = Context { state, request, route, variables, account, signer };

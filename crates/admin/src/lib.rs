@@ -1,10 +1,11 @@
 //! The REST interface of RestComm and Twilio: accounts, numbers, calls and what comes of them, under
-//! `/restcomm/2012-04-24/` and `/2010-04-01/` from one table of handlers ([`table`]).
+//! `/restcomm/2012-04-24/` and `/2010-04-01/` from one table of handlers ([`table`]); and chat's, under `/v1/xmpp`.
 //!
 //! Handlers are plain functions from a request to an answer; they know the record through [`Repository`] and the
 //! running node through [`ControlPlane`], and open no socket. [`router`] is the edge: it reads a body, runs a
 //! handler on the blocking pool and writes what it says. [`openapi`] describes the same table.
 
+pub mod chat;
 pub mod control;
 pub mod date;
 pub mod fault;

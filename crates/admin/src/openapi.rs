@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use crate::limits;
 use crate::request::Base;
-use crate::table::{Kind, Parameter, Route, Shape, routes};
+use crate::table::{Kind, Parameter, Route, Shape, own_routes, routes};
 use crate::value::{Value, camel, json_text};
 
 /// JSON, indented, with a line end: what `docs/openapi.json` holds.
 pub fn document() -> String {
     let mut paths: BTreeMap<&str, Vec<&Route>> = BTreeMap::new();
     let mut schemas: BTreeMap<String, String> = BTreeMap::new();
-    for route in routes() {
+    for route in routes().chain(own_routes()) {
         paths.entry(route.path).or_default().push(route);
         let (name, example) = match route.answer {
             Shape::Item(_, name, example) => (name.to_owned(), example),
@@ -20,7 +20,10 @@ pub fn document() -> String {
         };
         schemas.entry(name).or_insert_with(|| schema(&example()));
     }
-    let paths = paths.iter().map(|(path, routes)| (format!("{path}.json"), path_item(routes)));
+    let paths = paths.iter().map(|(path, routes)| match path.starts_with("/xmpp/") {
+        true => ((*path).to_owned(), path_item(routes, Some(Base::Belfry))),
+        false => (format!("{path}.json"), path_item(routes, None)),
+    });
     let paths = object(paths);
     let schemas = object(schemas.into_iter().chain([("Fault".to_owned(), fault_schema())]));
     let text = format!(
@@ -30,7 +33,7 @@ pub fn document() -> String {
         Base::Twilio.version(),
         quoted(
             "Numbers, calls and what comes of them, as RestComm and Twilio have it. Every path also answers in \
-             XML: without its suffix, or with .xml. The name is the account's sid, the password its token."
+             XML: without its suffix, or with .xml. Chat (/v1/xmpp) answers in JSON. The name is the account's sid, the password its token."
         ),
         Base::Twilio.prefix(),
         Base::Restcomm.prefix(),
@@ -62,7 +65,8 @@ fn item_name(key: &str) -> String {
     }
 }
 
-fn path_item(routes: &[&Route]) -> String {
+/// `base`: where that path is, if it is elsewhere than most.
+fn path_item(routes: &[&Route], base: Option<Base>) -> String {
     let variables = routes[0].path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
     let variables: Vec<String> = variables
         .map(|name| {
@@ -71,7 +75,8 @@ fn path_item(routes: &[&Route]) -> String {
         .collect();
     let parameters = ("parameters".to_owned(), format!("[{}]", variables.join(",")));
     let operations = routes.iter().map(|route| (route.method.to_lowercase(), operation(route)));
-    object([parameters].into_iter().chain(operations))
+    let servers = base.map(|base| ("servers".to_owned(), format!(r#"[{{"url":"{}"}}]"#, base.prefix())));
+    object([parameters].into_iter().chain(servers).chain(operations))
 }
 
 fn operation(route: &Route) -> String {
@@ -192,6 +197,6 @@ mod tests {
             assert!(schemas.contains_key(&name), "{name}");
         }
         let mut ids = std::collections::HashSet::new();
-        assert!(routes().all(|route| ids.insert(operation_id(route))));
+        assert!(routes().chain(own_routes()).all(|route| ids.insert(operation_id(route))));
     }
 }

@@ -1,13 +1,15 @@
-//! A request taken apart: which of the two interfaces, what path, in which form to answer, and the parameters.
+//! A request taken apart: which of the interfaces, what path, in which form to answer, and the parameters.
 
 use crate::fault::Fault;
 use crate::limits;
 
-/// The two names of the one interface.
+/// The two names of the one interface, and what neither has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base {
     Restcomm,
     Twilio,
+    /// Chat.
+    Belfry,
 }
 
 impl Base {
@@ -15,6 +17,7 @@ impl Base {
         match self {
             Base::Restcomm => "/restcomm/2012-04-24",
             Base::Twilio => "/2010-04-01",
+            Base::Belfry => "/v1",
         }
     }
 
@@ -22,6 +25,7 @@ impl Base {
         match self {
             Base::Restcomm => "2012-04-24",
             Base::Twilio => "2010-04-01",
+            Base::Belfry => "v1",
         }
     }
 
@@ -29,6 +33,7 @@ impl Base {
         match self {
             Base::Restcomm => "RestcommResponse",
             Base::Twilio => "TwilioResponse",
+            Base::Belfry => "BelfryResponse",
         }
     }
 }
@@ -55,11 +60,14 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// `None`: not under one of the two bases.
+    /// `None`: not under one of the bases.
     pub(crate) fn parse(method: &'static str, path: &str, accept: &str) -> Option<Self> {
-        let base = [Base::Restcomm, Base::Twilio].into_iter().find(|base| path.starts_with(base.prefix()))?;
+        let base = [Base::Restcomm, Base::Twilio, Base::Belfry]
+            .into_iter()
+            .find(|base| path.starts_with(base.prefix()))?;
         let rest = path[base.prefix().len()..].strip_prefix('/')?;
-        let mut format = if accept.contains("application/json") { Format::Json } else { Format::Xml };
+        let is_json = base == Base::Belfry || accept.contains("application/json");
+        let mut format = if is_json { Format::Json } else { Format::Xml };
         let mut segments = Vec::new();
         for segment in rest.split('/').filter(|segment| !segment.is_empty()) {
             // COMPAT(RestComm): the suffix may stand on a collection before the sid, as in `Calls.json/CA…`.

@@ -217,9 +217,14 @@ fn is_url(text: &str) -> bool {
             || host.is_some_and(|host| !host.is_empty() && !host.starts_with('/')))
 }
 
-/// All operations, resource by resource.
+/// All operations of both names of the one interface, resource by resource.
 pub fn routes() -> impl Iterator<Item = &'static Route> {
     resources::TABLES.iter().copied().flatten()
+}
+
+/// Those of our own base.
+pub fn own_routes() -> impl Iterator<Item = &'static Route> {
+    resources::chat::ROUTES.iter()
 }
 
 pub(crate) enum Found<'a> {
@@ -231,7 +236,9 @@ pub(crate) enum Found<'a> {
 
 pub(crate) fn find(request: &Request) -> Found<'_> {
     let mut methods = Vec::new();
-    for route in routes() {
+    let own = (request.base == Base::Belfry).then(own_routes).into_iter().flatten();
+    let common = (request.base != Base::Belfry).then(routes).into_iter().flatten();
+    for route in own.chain(common) {
         if let Some(variables) = route.variables(&request.segments) {
             // COMPAT(RestComm): its clients update with PUT as well as POST.
             if route.method == request.method || (route.method == "POST" && request.method == "PUT") {
@@ -264,6 +271,10 @@ mod tests {
         for route in routes() {
             assert!(seen.insert((route.method, route.path)), "{} {}", route.method, route.path);
             assert!(route.path.starts_with("/Accounts"), "{}", route.path);
+        }
+        for route in own_routes() {
+            assert!(seen.insert((route.method, route.path)), "{} {}", route.method, route.path);
+            assert!(route.path.starts_with("/xmpp/"), "{}", route.path);
         }
         assert!(seen.len() > 70);
     }

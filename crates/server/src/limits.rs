@@ -167,3 +167,31 @@ pub const UPLOAD_CHUNK: usize = 256 << 10;
 
 /// Files that come at the same time, all shards together: each has a chunk in memory. More: 503.
 pub const UPLOADS_AT_ONCE: usize = 64;
+/// Sessions that one list of them shows; the rest is only counted. A line is some 200 bytes, and all fit an
+/// answer on the control socket.
+pub const XMPP_LISTED: u32 = 10_000;
+
+/// Questions of operators to accounts and rooms of one shard that wait for their answers. More: the command is told that
+/// the node is busy.
+pub const XMPP_QUESTIONS: usize = 1_000;
+
+/// What a chat client may send at once, in time at its allowance: a client that comes back says much at first.
+pub const XMPP_BURST: Duration = Duration::from_secs(5);
+
+/// A client that sends too much is not read from for so long at most, and then begins with an empty bucket: shorter than
+/// any sensible patience of its own.
+pub const XMPP_PAUSE: Duration = Duration::from_secs(10);
+
+/// A client that has had to be slowed down for so long, and never once had its whole burst again, does not send what
+/// somebody wants to say: `policy-violation`.
+pub const XMPP_FLOOD: Duration = Duration::from_secs(600);
+
+/// Streams of a shard that are nobody's yet and whose elements are kept while anybody is traced, and elements of each.
+/// More: the trace begins later.
+pub const XMPP_UNDECIDED: usize = 256;
+pub const XMPP_UNDECIDED_EACH: usize = 32;
+/// Sources whose new accounts are counted (XEP-0077). Beyond: the one counted least recently begins anew.
+pub const XMPP_REGISTERING: usize = 10_000;
+
+/// Accounts of one shard whose keys are to be made for somebody who waits: a second's work. Beyond: `resource-constraint`.
+pub const XMPP_KEYS_WAITING: usize = 64;

@@ -17,6 +17,8 @@ pub struct Cache<K, V> {
     index: HashTable<u32>,
     entries: Vec<Entry<K, V>>,
     hand: usize,
+    /// Where the next `sweep` begins.
+    swept: usize,
     capacity: usize,
     hasher: RandomState,
 }
@@ -35,6 +37,7 @@ impl<K: Hash + Eq, V> Cache<K, V> {
             index: HashTable::new(),
             entries: Vec::new(),
             hand: 0,
+            swept: 0,
             capacity: capacity.min(u32::MAX as usize),
             hasher: RandomState::new(),
         }
@@ -48,6 +51,14 @@ impl<K: Hash + Eq, V> Cache<K, V> {
         let entry = &self.entries[self.position(key)?];
         entry.used.set(true);
         Some(&entry.value)
+    }
+
+    /// The key that is kept, where it is.
+    pub fn get_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<&K>
+    where
+        K: Borrow<Q>,
+    {
+        Some(&self.entries[self.position(key)?].key)
     }
 
     /// `None` also when the entry's time is over at `now`.
@@ -97,6 +108,20 @@ impl<K: Hash + Eq, V> Cache<K, V> {
             let entry = &self.entries[position];
             if !keep(&entry.key, &entry.value) {
                 self.remove_at(position);
+            }
+        }
+    }
+
+    /// Looks at so many entries, all of them in turn, and forgets those whose time is over at `now`: nobody finds them any
+    /// more, but they take memory.
+    pub fn sweep(&mut self, now: Instant, count: usize) {
+        for _ in 0..count.min(self.entries.len()) {
+            if self.swept >= self.entries.len() {
+                self.swept = 0;
+            }
+            match self.entries.get(self.swept) {
+                Some(entry) if entry.until <= now => drop(self.remove_at(self.swept)),
+                _ => self.swept += 1,
             }
         }
     }
@@ -210,6 +235,24 @@ mod tests {
 
     fn seconds(seconds: u64) -> Instant {
         Instant::from_unix_seconds(seconds)
+    }
+
+    #[test]
+    fn what_is_over_is_swept_away() {
+        let mut cache = Cache::new(100);
+        for number in 0..100 {
+            cache.insert_until(seconds(number % 2 + 1), number, ());
+        }
+        cache.sweep(seconds(0), 1_000);
+        assert_eq!(cache.len(), 100);
+        cache.sweep(seconds(1), 10);
+        assert!((90..100).contains(&cache.len()), "a bounded number: {}", cache.len());
+        (0..20).for_each(|_| cache.sweep(seconds(1), 10));
+        assert_eq!(cache.len(), 50);
+        assert!((0..100).all(|number| cache.get(&number).is_some() == (number % 2 == 1)));
+        cache.sweep(seconds(2), 1_000);
+        assert!(cache.is_empty());
+        cache.sweep(seconds(2), 1_000);
     }
 
     #[test]

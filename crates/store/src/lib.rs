@@ -8,6 +8,7 @@
 //! The record knows no SIP: a binding is a blob the router wrote and will read. It never reads the clock and
 //! never makes randomness: both are arguments.
 
+pub mod access;
 pub mod admin;
 pub mod error;
 pub mod import;

@@ -60,6 +60,11 @@ pub const IMPORT_BATCH: usize = 50_000;
 pub const MAX_XMPP_OFFLINE: u32 = 1_000;
 /// Bytes of a stanza, item or configuration of XMPP: what the streams let through, twice, for what we add.
 pub const MAX_XMPP_XML: usize = 512 << 10;
+/// Tokens of one account of XMPP, two of each client at most: more than anybody has devices. Beyond: the oldest is void,
+/// and its client has to use the password.
+pub const MAX_TOKENS: u32 = 64;
+/// Invitations of one user that nobody has used; one more is refused until some are used or too old.
+pub const MAX_INVITATIONS: u32 = 50;
 /// What a batch grows to, as a quarter of what is done. In random order a batch touches most pages of a large
 /// index however many rows it has, so fewer batches write less; this many rows are about 100 MB of memory.
 pub const MAX_IMPORT_BATCH: usize = 250_000;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use stdx::Instant;
 
+use crate::access::{AccessLoaded, AccessRead, AccessWrite};
 use crate::error::StoreError;
 use crate::import::{Existing, Imported};
 use crate::rest::{RestLoaded, RestRead, RestWrite};
@@ -95,6 +96,7 @@ pub enum Write {
     Rest(RestWrite),
 
     Xmpp(XmppWrite),
+    Access(AccessWrite),
 }
 
 /// What came of a write.
@@ -133,6 +135,8 @@ pub enum Read {
     Rest(RestRead),
     /// Answered with `Loaded::Xmpp`.
     Xmpp(XmppRead),
+    /// Answered with `Loaded::Access`.
+    Access(AccessRead),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -148,6 +152,7 @@ pub enum Loaded {
     KeptCounts(Vec<(Box<str>, u32)>),
     Rest(RestLoaded),
     Xmpp(XmppLoaded),
+    Access(AccessLoaded),
 }
 
 /// One row of the log of bindings.

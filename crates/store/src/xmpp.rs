@@ -68,8 +68,10 @@ pub enum XmppWrite {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum XmppRead {
+    /// With the newest item of each of these nodes.
     User {
         user: Box<str>,
+        nodes: &'static [&'static str],
     },
     /// In the order they were published.
     Items {
@@ -134,6 +136,8 @@ pub struct UserRow {
     pub last_seen: Option<(Instant, Box<str>)>,
     /// Messages that wait.
     pub offline: u32,
+    /// Those of the nodes that were asked for which have an item, with the newest.
+    pub items: Vec<(Box<str>, Box<str>)>,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -347,7 +347,7 @@ fn a_file_that_is_not_ours_is_refused_with_its_path() {
 fn a_full_disk_fails_the_whole_group_and_space_heals_it() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("belfry.db");
-    let options = Options { max_pages: Some(60), ..Options::default() };
+    let options = Options { max_pages: Some(120), ..Options::default() };
     let store = Sqlite::open_with(&path, options).unwrap();
     let mut writer = store.writer().unwrap();
     let group: Vec<Write> =

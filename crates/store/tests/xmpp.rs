@@ -66,13 +66,20 @@ fn a_roster_with_its_version_and_what_else_a_user_has() {
     world.write(XmppWrite::Blocked { user: user.clone(), blocked: vec!["mallory@x".into()] }).unwrap();
     world.write(XmppWrite::LastSeen { user: user.clone(), at: at(9), status: "gone".into() }).unwrap();
     world.write(XmppWrite::Offline { user: user.clone(), at: at(9), stanza: "<m/>".into() }).unwrap();
-    let XmppLoaded::User(found) = world.read(XmppRead::User { user: user.clone() }) else { panic!() };
+    for (node, id) in [("a", "1"), ("a", "2"), ("b", "3")] {
+        let item = Some(format!("<i>{id}</i>").into());
+        let (owner, node) = (user.clone(), node.into());
+        world.write(XmppWrite::Item { owner, node, id: id.into(), at: at(1), item, keep: 9 }).unwrap();
+    }
+    let nodes = &["a", "c"];
+    let XmppLoaded::User(found) = world.read(XmppRead::User { user: user.clone(), nodes }) else { panic!() };
+    assert_eq!(found.items, [("a".into(), "<i>2</i>".into())]);
     assert_eq!(found.roster, [("bob@x".into(), row("both"))]);
     assert_eq!((found.roster_version, found.offline), (4, 1));
     assert_eq!((found.blocked, found.last_seen), (vec!["mallory@x".into()], Some((at(9), "gone".into()))));
 
     world.write(XmppWrite::ForgetUser { user: user.clone() }).unwrap();
-    let XmppLoaded::User(found) = world.read(XmppRead::User { user }) else { panic!() };
+    let XmppLoaded::User(found) = world.read(XmppRead::User { user, nodes }) else { panic!() };
     assert_eq!(*found, store::xmpp::UserRow::default());
 }
 

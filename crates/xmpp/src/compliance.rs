@@ -3,6 +3,7 @@
 //! A feature of the host says what it is of in its own file; what streams are made of says so here or in its module's
 //! `SPECIFICATIONS`, which [`all`] collects.
 
+use crate::c2s;
 use crate::host::{self, Level, Specification};
 
 const C2S: &str = "crates/xmpp/src/c2s/mod.rs";
@@ -144,7 +145,8 @@ const STREAMS: &[Specification] = &[
 
 /// All that is built, by name.
 pub fn all() -> Vec<&'static Specification> {
-    let mut all: Vec<&Specification> = host::specifications().chain(STREAMS).collect();
+    let mut all: Vec<&Specification> =
+        host::specifications().chain(STREAMS).chain(c2s::SPECIFICATIONS).collect();
     all.extend(crate::bosh::SPECIFICATIONS);
     all.sort_by_key(|found| (found.name, found.file));
     all
@@ -153,6 +155,8 @@ pub fn all() -> Vec<&'static Specification> {
 const HOST: &str = "crates/xmpp/src/host/tests";
 const SIGN_IN: &str = "crates/server/tests/live/xmpp/sign_in.rs";
 const INTEROP: &str = "tests/interop/tests/xmpp.rs";
+const REGISTRATION: &str = "crates/server/tests/live/xmpp/registration.rs";
+const INVITATIONS: &str = "crates/server/tests/live/xmpp/invitations.rs";
 
 /// The file that would fail first if it were broken; with a number of a specification, what else shows it.
 const TESTS: &[(&str, &[&str])] = &[
@@ -178,6 +182,15 @@ const TESTS: &[(&str, &[&str])] = &[
     ("XEP-0054", &["vcard.rs"]),
     ("XEP-0059", &["archive.rs", "muc/discover.rs"]),
     ("XEP-0060", &["pubsub.rs", "pubsub_service.rs", "crates/server/tests/live/xmpp/services.rs"]),
+    (
+        "XEP-0077",
+        &[
+            "register.rs",
+            "crates/xmpp/src/c2s/access_tests.rs",
+            REGISTRATION,
+            "tests/interop/tests/accounts.rs",
+        ],
+    ),
     ("XEP-0082", &["crates/xmpp/src/time.rs"]),
     ("XEP-0084", &["vcard.rs"]),
     ("XEP-0092", &["ping.rs"]),
@@ -190,6 +203,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("XEP-0157", &["disco.rs", "crates/server/tests/live/xmpp/discovery.rs"]),
     ("XEP-0160", &["offline.rs"]),
     ("XEP-0163", &["pep.rs"]),
+    ("XEP-0178", &[SIGN_IN]),
     ("XEP-0191", &["blocking.rs"]),
     ("XEP-0198", &["sm.rs", "crates/server/tests/live/xmpp/chat.rs"]),
     ("XEP-0199", &["mod.rs"]),
@@ -210,9 +224,11 @@ const TESTS: &[(&str, &[&str])] = &[
     ("XEP-0359", &["archive.rs"]),
     ("XEP-0363", &["upload.rs", "crates/server/tests/live/xmpp/uploads.rs", INTEROP]),
     ("XEP-0368", &[SIGN_IN]),
-    ("XEP-0386", &["crates/xmpp/src/c2s/tests.rs"]),
+    ("XEP-0379", &["register.rs"]),
+    ("XEP-0386", &["crates/xmpp/src/c2s/tests.rs", "bind2.rs"]),
     ("XEP-0388", &["crates/xmpp/src/c2s/tests.rs"]),
     ("XEP-0398", &["vcard.rs"]),
+    ("XEP-0401", &["register.rs", INVITATIONS]),
     ("XEP-0402", &["private.rs"]),
     ("XEP-0410", &["muc/discover.rs"]),
     ("XEP-0421", &["muc/enter.rs"]),
@@ -221,9 +237,11 @@ const TESTS: &[(&str, &[&str])] = &[
     ("XEP-0433", &["muc/discover.rs"]),
     ("XEP-0440", &["crates/xmpp/src/c2s/tests.rs", SIGN_IN]),
     ("XEP-0441", &["archive.rs"]),
+    ("XEP-0445", &["crates/xmpp/src/c2s/access_tests.rs", INVITATIONS]),
     ("XEP-0453", &["crates/xmpp/tests/compliance.rs"]),
     ("XEP-0474", &["crates/xmpp/src/sasl/tests.rs"]),
     ("XEP-0478", &["crates/xmpp/src/c2s/tests.rs"]),
+    ("XEP-0484", &["crates/xmpp/src/c2s/access_tests.rs", "crates/server/tests/live/xmpp/fast.rs"]),
 ];
 
 /// Files of tests of that specification, from the repository's root.

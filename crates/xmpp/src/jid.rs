@@ -43,16 +43,21 @@ impl Jid {
             Some((local, domain)) => (Some(local), domain),
             None => (None, bare),
         };
-        Jid::new(local, domain, resource)
+        let jid = Parts::prepare(local, domain, resource)?;
+        // Nearly always it is prepared already, and one copy of it is all that is needed.
+        if jid.are_as_given(text) {
+            let place = |at: usize| u16::try_from(at).ok();
+            let at = local.and_then(|local| place(local.len()));
+            let slash = resource.and_then(|_| place(bare.len()));
+            return Ok(Jid { text: text.into(), at, slash });
+        }
+        Ok(jid.join())
     }
 
     /// # Errors
     /// As [`parse`](Self::parse).
     pub fn new(local: Option<&str>, domain: &str, resource: Option<&str>) -> Result<Jid, JidMalformed> {
-        let local = local.map(|local| part(prepare_local(local)?)).transpose()?;
-        let domain = part(prepare_domain(domain)?)?;
-        let resource = resource.map(|resource| part(prepare_resource(resource)?)).transpose()?;
-        Ok(Jid::of_parts(local.as_deref(), &domain, resource.as_deref()))
+        Ok(Parts::prepare(local, domain, resource)?.join())
     }
 
     fn of_parts(local: Option<&str>, domain: &str, resource: Option<&str>) -> Jid {
@@ -182,6 +187,44 @@ impl fmt::Debug for Bare {
     }
 }
 
+/// Of an address, prepared.
+struct Parts<'a> {
+    local: Option<Cow<'a, str>>,
+    domain: Cow<'a, str>,
+    resource: Option<Cow<'a, str>>,
+}
+
+impl<'a> Parts<'a> {
+    fn prepare(
+        local: Option<&'a str>,
+        domain: &'a str,
+        resource: Option<&'a str>,
+    ) -> Result<Parts<'a>, JidMalformed> {
+        Ok(Parts {
+            local: local.map(|local| part(prepare_local(local)?)).transpose()?,
+            domain: part(prepare_domain(domain)?)?,
+            resource: resource.map(|resource| part(prepare_resource(resource)?)).transpose()?,
+        })
+    }
+
+    /// Whether they are that text's own, all of it.
+    fn are_as_given(&self, text: &str) -> bool {
+        let with_mark = |part: &Option<Cow<'_, str>>| match part {
+            None => Some(0),
+            Some(Cow::Borrowed(part)) => Some(part.len() + 1),
+            Some(Cow::Owned(_)) => None,
+        };
+        let (Some(local), Some(resource)) = (with_mark(&self.local), with_mark(&self.resource)) else {
+            return false;
+        };
+        matches!(self.domain, Cow::Borrowed(_)) && local + self.domain.len() + resource == text.len()
+    }
+
+    fn join(&self) -> Jid {
+        Jid::of_parts(self.local.as_deref(), &self.domain, self.resource.as_deref())
+    }
+}
+
 fn part(text: Cow<'_, str>) -> Result<Cow<'_, str>, JidMalformed> {
     if text.is_empty() || text.len() > JID_PART { Err(JidMalformed) } else { Ok(text) }
 }
@@ -245,6 +288,11 @@ mod tests {
         assert_eq!(Jid::parse("example.org/x@y").unwrap().resource(), Some("x@y"));
         assert_eq!(Jid::parse("ΣΊΣΥΦΟΣ@example.org").unwrap().local(), Some("σίσυφοσ"));
         assert_eq!(Jid::parse("[::1]").unwrap().domain(), "[::1]");
+        for text in ["a@b", "b", "a@b/c", "b/c@d/e", "a@b./c", "A@b/c", "a@b/é", "[0:0::1]/x"] {
+            let jid = Jid::parse(text).unwrap();
+            let again = Jid::new(jid.local(), jid.domain(), jid.resource()).unwrap();
+            assert_eq!((&jid, jid.is_bare()), (&again, !text.contains('/')), "{text}");
+        }
     }
 
     #[test]

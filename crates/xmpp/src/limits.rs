@@ -258,3 +258,7 @@ pub const BOSH_WRAPPER: usize = 4 << 10;
 
 /// Bytes of stanzas in one answer of BOSH, about. The rest is in the next one.
 pub const BOSH_ANSWER: usize = 256 << 10;
+/// Accounts that one command changes. Beyond: `policy-violation`. Each is a write of its own.
+pub const ACCOUNTS_AT_ONCE: usize = 100;
+/// Bytes of what a client says of itself, each part (XEP-0388 §2.3.1). Longer: as if it had not said it. A UUID has 36.
+pub const USER_AGENT: usize = 128;

@@ -100,6 +100,11 @@ namespaces! {
     PUSH = "urn:xmpp:push:0";
     PUSH_SUMMARY = "urn:xmpp:push:summary";
     MAM_EXTENDED = "urn:xmpp:mam:2#extended";
+    PARS = "urn:xmpp:pars:0";
+    IBR_TOKEN = "urn:xmpp:ibr-token:0";
+    INVITE = "urn:xmpp:invite#invite";
+    INVITE_ACCOUNT = "urn:xmpp:invite#create-account";
+    INVITATION = "urn:xmpp:invite#invitation";
     CARBON_RULES = "urn:xmpp:carbons:rules:0";
 }
 

@@ -4,6 +4,7 @@
 //! A [`play`] is what two or more peers do through some proxy; the tests run the plays through `belfry`, and
 //! those that any proxy passes through Kamailio too, so that a failure tells whose it is.
 
+mod administrator;
 mod baresip;
 pub mod compare;
 mod kamailio;
@@ -17,10 +18,11 @@ mod tls;
 mod twilio;
 mod wait;
 
+pub use administrator::administer_with_slixmpp;
 pub use baresip::Baresip;
 pub use kamailio::Kamailio;
 pub use node::Node;
-pub use peer::Peer;
+pub use peer::{Peer, python};
 pub use sipp::{Account, Sipp};
 pub use slixmpp::{chat_with_slixmpp, share_with_slixmpp};
 pub use strophe::chat_with_strophe;

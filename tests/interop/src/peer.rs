@@ -119,7 +119,7 @@ fn package_of(program: &str) -> String {
 }
 
 /// The interpreter with a library of the tests.
-pub(crate) fn python(name: &str) -> PathBuf {
+pub fn python(name: &str) -> PathBuf {
     installed(name, "bin/python")
 }
 

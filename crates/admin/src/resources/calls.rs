@@ -119,7 +119,7 @@ fn list(context: &Context<'_>) -> Result<Answer, Fault> {
     let (start, end) = (paging::range(context, "StartTime"), paging::range(context, "EndTime"));
     (filter.created_from, filter.created_to) = start;
     match context.base() {
-        Base::Twilio => (filter.ended_from, filter.ended_to) = end,
+        Base::Twilio | Base::Belfry => (filter.ended_from, filter.ended_to) = end,
         // COMPAT(RestComm): the two bound the time a call was made, from one day to the other.
         Base::Restcomm => {
             filter.created_from = start.0;

@@ -4,6 +4,7 @@ pub(crate) mod accounts;
 pub(crate) mod applications;
 pub(crate) mod caller_ids;
 pub(crate) mod calls;
+pub(crate) mod chat;
 pub(crate) mod clients;
 pub(crate) mod conferences;
 pub(crate) mod messages;

@@ -4,6 +4,7 @@ use std::io::Cursor;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use admin::chat::{Affiliated, Answer as Told, Ask, Contact, Room, RoomDetails, Session, Text, User};
 use admin::control::{
     Audio, CallChange, ConferenceChange, ControlError, ControlPlane, Document, Participant,
     ParticipantChange, QueueMember, Source, StartCall,
@@ -109,6 +110,40 @@ impl ControlPlane for Plane {
 
     fn remove_recording(&self, sid: &str) -> Result<(), ControlError> {
         self.note(format!("remove {sid}"))
+    }
+
+    fn chat(&self, ask: Ask) -> Result<Told, ControlError> {
+        self.note(format!("{ask:?}"))?;
+        Ok(match ask {
+            Ask::Sessions { .. } => {
+                let session =
+                    Session { address: "alice@a.org/desk".into(), priority: Some(5), ..Session::default() };
+                Told::Sessions { sessions: vec![session], total: 1 }
+            }
+            Ask::End { .. } | Ask::Announce { .. } => Told::Count(2),
+            Ask::Motd { .. } => Told::Motd(Some(Text { subject: String::new(), body: "Hello".into() })),
+            Ask::Rooms { .. } => {
+                let tea = Room { address: "tea@conference.a.org".into(), occupants: 3, ..Room::default() };
+                Told::Rooms(vec![tea])
+            }
+            Ask::Room { room } => {
+                let one = Affiliated {
+                    user: "alice@a.org".into(),
+                    affiliation: "owner".into(),
+                    ..Affiliated::default()
+                };
+                let config = vec![("roomname".into(), "Tea".into()), ("persistentroom".into(), "1".into())];
+                let room =
+                    RoomDetails { address: room, config, affiliations: vec![one], ..RoomDetails::default() };
+                Told::Room(Box::new(room))
+            }
+            Ask::User { user } => Told::User(User { address: user, contacts: 7, ..User::default() }),
+            Ask::Roster { .. } => {
+                let groups = vec!["a".into(), "b".into()];
+                Told::Roster(vec![Contact { address: "bob@a.org".into(), groups, ..Contact::default() }])
+            }
+            _ => Told::Done,
+        })
     }
 
     fn send_message(&self, message: &TextMessage, _: &str) -> Result<(), ControlError> {

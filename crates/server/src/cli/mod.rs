@@ -8,6 +8,7 @@ mod check;
 mod domain;
 mod error;
 mod import;
+mod invite;
 mod node;
 mod password;
 mod rest;
@@ -16,6 +17,7 @@ mod serve;
 mod status;
 mod table;
 mod trace;
+mod xmpp;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -63,6 +65,9 @@ enum Command {
     /// The REST interface's accounts and tokens
     #[command(subcommand)]
     Rest(rest::RestCommand),
+    /// Chat: who is signed in, rooms, messages to everybody
+    #[command(subcommand)]
+    Xmpp(xmpp::XmppCommand),
     /// Draw an account's messages as they come, until Ctrl-C
     Trace(trace::TraceArgs),
     /// Records of calls, newest first
@@ -98,6 +103,7 @@ fn run(cli: Cli) -> Result<(), CliError> {
         Command::Domain(command) => command.run(&mut Backend::open(&config)?),
         Command::Route(command) => command.run(&mut Backend::open(&config)?),
         Command::Rest(command) => command.run(&config),
+        Command::Xmpp(command) => command.run(&config),
         Command::Trace(args) => args.run(&config),
         Command::Calls(args) => args.run(&config),
         Command::Reload => node::reload(&config),

@@ -81,6 +81,10 @@ fn print(status: &Status, out: &mut impl Write) -> Result<(), CliError> {
     if status.sum(|s| s.xmpp_connections_accepted + s.xmpp_sessions) > 0 {
         let (sessions, connections) = (sum(|s| s.xmpp_sessions), sum(|s| s.xmpp_connections));
         writeln!(out, "chat           {sessions} sessions, {connections} connections")?;
+        let (rooms, occupants) = (sum(|s| s.xmpp_rooms), sum(|s| s.xmpp_occupants));
+        let (received, sent) = (sum(|s| s.xmpp_stanzas_in), sum(|s| s.xmpp_stanzas_out));
+        writeln!(out, "chat rooms     {rooms} with {occupants} occupants")?;
+        writeln!(out, "stanzas        {received} received, {sent} sent")?;
     }
     writeln!(out, "registrations  {} contacts of {} addresses", sum(|s| s.bindings), sum(|s| s.addresses))?;
     writeln!(out, "transactions   {}", sum(|s| s.transactions))?;
@@ -118,6 +122,7 @@ fn print_trouble(status: &Status, out: &mut impl Write) -> io::Result<()> {
     for (name, count) in [
         ("shed", status.sum(|shard| shard.shed)),
         ("not sent", status.sum(|shard| shard.send_failures)),
+        ("chat overflows", status.sum(|shard| shard.xmpp_overflows)),
         ("panics", status.sum(|shard| shard.panics)),
     ] {
         if count > 0 {

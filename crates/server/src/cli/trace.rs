@@ -82,16 +82,21 @@ struct Drawing {
     started: Option<Instant>,
     name_width: usize,
     label_width: usize,
-    call_id: Box<str>,
+    /// The call or session that the last line was of.
+    of: Box<str>,
 }
 
 impl Drawing {
     fn draw(&mut self, line: &TraceLine, out: &mut impl Write) -> io::Result<()> {
         let at = line.at();
         let started = *self.started.get_or_insert(at);
-        if self.call_id != line.call_id {
-            self.call_id = line.call_id.clone();
-            writeln!(out, "{}  Call-ID {}", date(at.unix_seconds()), printable(&line.call_id))?;
+        let (kind, of) = match &line.session {
+            Some(session) => ("Session", session),
+            None => ("Call-ID", &line.call_id),
+        };
+        if self.of != *of {
+            self.of = of.clone();
+            writeln!(out, "{}  {kind} {}", date(at.unix_seconds()), printable(of))?;
         }
         let (from, to) = (self.place(&line.from), self.place(&line.to));
         let rightwards = from <= to;
@@ -144,6 +149,7 @@ mod tests {
             label: label.into(),
             call_id: "c1@host".into(),
             message: None,
+            session: None,
         }
     }
 
@@ -165,6 +171,23 @@ mod tests {
             "        2ms  belfry ──INVITE──▶ udp:b",
             "       20ms  belfry ◀──180 (INVITE)── udp:b",
             "     2020ms  udp:a  ◀──·200────────── belfry",
+        ];
+        assert_eq!(String::from_utf8(out).unwrap().lines().collect::<Vec<_>>(), picture);
+    }
+
+    #[test]
+    fn a_session_of_chat_is_drawn_in_the_same_way() {
+        let mut drawing = Drawing::default();
+        let mut out = Vec::new();
+        let client = "alice@example.test/desk";
+        for line in [line(0, client, "belfry", "presence"), line(5, "belfry", client, "message chat body")] {
+            let line = TraceLine { session: Some(client.into()), call_id: Box::default(), ..line };
+            drawing.draw(&line, &mut out).unwrap();
+        }
+        let picture = [
+            "2027-01-15 08:00:00  Session alice@example.test/desk",
+            "        0ms  alice@example.test/desk ──presence──▶ belfry",
+            "        5ms  alice@example.test/desk ◀──message chat body── belfry",
         ];
         assert_eq!(String::from_utf8(out).unwrap().lines().collect::<Vec<_>>(), picture);
     }

@@ -1,9 +1,12 @@
 //! `belfry.toml`: parsed whole into small typed structs, before any port is bound. Mistakes name file, line,
 //! column and what was expected, all of them at once. Users, numbers and routes are data and not here.
 
+mod access;
 mod mistake;
+mod operating;
 mod reader;
 mod reference;
+mod registration;
 mod sections;
 mod services;
 #[cfg(test)]
@@ -15,8 +18,11 @@ mod xmpp;
 
 use std::path::{Path, PathBuf};
 
+pub use access::Access;
 pub use mistake::{ConfigError, Mistake};
+pub use operating::Operating;
 pub use reference::reference;
+pub use registration::{Inviting, Registration};
 pub use sections::{Calls, Http, Limits, Log, LogFormat, Rest, Routes, Server, Sip, Tls};
 pub use uploads::{Uploads, Web};
 pub use value::{duration_text, listener_text, parse_duration};
@@ -43,6 +49,8 @@ pub struct Config {
     pub xmpp: Xmpp,
     pub web: Web,
     pub uploads: Uploads,
+    pub access: Access,
+    pub registration: Registration,
 }
 
 /// Used when no file is named and it is there.
@@ -111,6 +119,8 @@ impl Config {
             ("xmpp", self.xmpp != new.xmpp),
             ("xmpp.web", self.web != new.web),
             ("xmpp.uploads", self.uploads != new.uploads),
+            ("xmpp.access", self.access != new.access),
+            ("xmpp.registration", self.registration != new.registration),
         ];
         differ.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
     }
@@ -140,12 +150,19 @@ impl Config {
             xmpp: old.xmpp,
             web: old.web,
             uploads: old.uploads,
+            access: old.access,
+            registration: old.registration,
             ..self
         }
     }
 
     fn resolve_paths(&mut self, folder: &Path) {
-        let tls = [&mut self.tls.certificate, &mut self.tls.key, &mut self.tls.ca];
+        let tls = [
+            &mut self.tls.certificate,
+            &mut self.tls.key,
+            &mut self.tls.ca,
+            &mut self.access.client_authorities,
+        ];
         let paths = [&mut self.server.data, &mut self.server.control];
         let voice = [
             &mut self.voice.documents,
@@ -181,6 +198,8 @@ fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<Key
         voice: Voice::read(&mut reader),
         web: Web::read(&mut reader),
         uploads: Uploads::read(&mut reader),
+        access: Access::read(&mut reader),
+        registration: Registration::read(&mut reader),
         xmpp: Xmpp::read(&mut reader),
     };
     let (mistakes, reference) = reader.finish();

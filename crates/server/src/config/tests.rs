@@ -141,6 +141,18 @@ const MISTAKES: &[(&str, &str)] = &[
         "[xmpp]\nrooms = \"rooms.example.net\"\n",
         "2:9: `rooms` is \"rooms.example.net\"; expected one name in lower case, as \"conference\"",
     ),
+    (
+        "[xmpp.registration]\ninvitations = \"all\"\n",
+        "2:15: `invitations` is \"all\"; expected nobody, administrators or users",
+    ),
+    (
+        "[xmpp]\nanonymous = true\n[xmpp.registration]\nopn = true\n",
+        "4:1: unknown key `opn` in [xmpp.registration]; expected perhaps `open`",
+    ),
+    (
+        "[xmpp.access]\ntokens = \"1m\"\n",
+        "2:10: `tokens` is too short to be of use; expected 0s, or an hour at least",
+    ),
     ("[xmpp]\nmax_stanza = \"1KiB\"\n", "2:14: `max_stanza` is \"1KiB\"; expected \"16KiB\" to \"16MiB\""),
 ];
 

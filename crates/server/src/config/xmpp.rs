@@ -5,6 +5,7 @@ use std::time::Duration;
 use sip::transport::Transport;
 use xmpp::host::extdisco::Service;
 
+use super::operating::Operating;
 use super::reader::{Reader, Section};
 use super::services::{read_contacts, read_relays};
 use super::value::{Size, Value};
@@ -36,6 +37,7 @@ pub struct Xmpp {
     pub contacts: Vec<(Box<str>, Box<str>)>,
     /// XEP-0215.
     pub services: Vec<Service>,
+    pub operating: Operating,
 }
 
 impl Xmpp {
@@ -94,6 +96,7 @@ impl Xmpp {
             websocket_origins: read_origins(&mut section),
             contacts,
             services: read_relays(&mut section),
+            operating: Operating::read(&mut section),
             listen,
         };
         xmpp.check(&mut section);

@@ -52,6 +52,9 @@ pub trait Control {
     /// The node forgets what it had cached of the record that changed.
     async fn write(&self, write: Write) -> Result<WriteDone, StoreError>;
 
+    /// Sessions, rooms and accounts of chat.
+    async fn chat(&self, ask: admin::chat::Ask) -> Result<admin::chat::Answer, admin::ControlError>;
+
     /// A command wrote accounts past the node: forget all that are cached.
     fn accounts_changed(&self);
 }

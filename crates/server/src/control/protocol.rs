@@ -44,6 +44,8 @@ pub enum Request {
     },
     Ask(Ask),
     Change(Change),
+    /// Sessions, rooms and accounts of chat.
+    Chat(admin::chat::Ask),
     /// Accounts were written to the record past the node.
     AccountsChanged,
 }
@@ -62,6 +64,7 @@ pub enum Response {
     Missed(u64),
     Bindings(Vec<BindingRow>),
     Listing(Listing),
+    Chat(admin::chat::Answer),
     /// Written. Rows that were added or changed.
     Done {
         rows: u64,
@@ -104,6 +107,20 @@ impl std::fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+impl From<admin::ControlError> for Failure {
+    fn from(error: admin::ControlError) -> Self {
+        use admin::ControlError::{Busy, Invalid, NotFound, NotLive, Unsupported};
+        match error {
+            NotFound | NotLive => {
+                Failure::new(FailureKind::NotFound, "there is no such account, session or room")
+            }
+            Busy => Failure::new(FailureKind::Busy, "the node has too much to do; try again"),
+            Invalid(what) => Failure::new(FailureKind::Invalid, what),
+            Unsupported(what) => Failure::new(FailureKind::Invalid, format!("{what} is not possible")),
+        }
+    }
+}
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {

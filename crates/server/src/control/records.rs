@@ -2,9 +2,11 @@
 //! store service, a command without a node on the file; both through the same conversions.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use stdx::Instant;
+use store::access::{AccessWrite, Invitation};
 use store::{
     Account, AccountFilter, AccountLimits, Address, Alias, CallFilter, CallRecord, Domain, Loaded,
     NewAccount, Read, Route, StoreError, Write,
@@ -12,6 +14,7 @@ use store::{
 
 use super::protocol::{Failure, FailureKind};
 use crate::routes;
+use crate::xmpp::access::hash_of;
 use crate::xmpp::make_keys;
 
 /// A password on its way. Never shown.
@@ -73,6 +76,14 @@ pub enum Change {
     RemoveAlias {
         alias: Address,
     },
+    /// Somebody may make an account (XEP-0445).
+    Invite {
+        token: Secret,
+        domain: Box<str>,
+        name: Option<Box<str>>,
+        inviter: Option<Box<str>>,
+        good_for: Duration,
+    },
     /// A route of that name is replaced when `replace`, else it is a failure.
     AddRoute {
         route: Route,
@@ -108,6 +119,12 @@ impl Change {
             Change::RemoveDomain { name } => Write::RemoveDomain { name },
             Change::AddAlias { alias, account } => Write::AddAlias { alias, account },
             Change::RemoveAlias { alias } => Write::RemoveAlias { alias },
+            Change::Invite { token, domain, name, inviter, good_for } => {
+                let hash = hash_of(&token.0);
+                let (registers, expires_at) = (true, now + good_for);
+                let invitation = Invitation { hash, domain, name, inviter, registers, expires_at };
+                Write::Access(AccessWrite::Invite(Box::new(invitation)))
+            }
             Change::AddRoute { route, replace } => {
                 routes::check(&route).map_err(|problem| Failure::new(FailureKind::Invalid, problem))?;
                 let route = Box::new(Route { created_at: now, ..route });
@@ -174,7 +191,11 @@ impl TryFrom<Loaded> for Listing {
             Loaded::Domains(domains) => Listing::Domains(domains),
             Loaded::Routes(routes) => Listing::Routes(routes),
             Loaded::Calls(calls) => Listing::Calls(calls),
-            Loaded::KeptMessages(_) | Loaded::KeptCounts(_) | Loaded::Rest(_) | Loaded::Xmpp(_) => {
+            Loaded::KeptMessages(_)
+            | Loaded::KeptCounts(_)
+            | Loaded::Rest(_)
+            | Loaded::Xmpp(_)
+            | Loaded::Access(_) => {
                 return Err(StoreError::Internal { detail: "an answer nobody asked for".into() });
             }
         })

@@ -182,6 +182,7 @@ impl<C: Control> Connection<C> {
                 let done = self.control.write(change.into_write(self.clock.now())?).await?;
                 Response::Done { rows: rows(done) }
             }
+            Request::Chat(ask) => Response::Chat(self.control.chat(ask).await?),
             Request::AccountsChanged => {
                 self.control.accounts_changed();
                 Response::Done { rows: 0 }

@@ -13,6 +13,7 @@ use super::rates::{Rate, Rates, Totals};
 use crate::clock::Clock;
 use crate::limits;
 use crate::net::NetCounters;
+use crate::xmpp::KindCount;
 
 /// What the node itself knows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -86,6 +87,8 @@ pub struct ShardCounters {
     pub xmpp_sessions: u64,
     pub xmpp_bosh_sessions: u64,
     pub xmpp_upload_bytes: u64,
+    pub xmpp_rooms: u64,
+    pub xmpp_occupants: u64,
 
     // Since the start.
     pub calls_started: u64,
@@ -136,6 +139,7 @@ pub struct ShardCounters {
     pub xmpp_handshake_failures: u64,
     pub xmpp_sign_ins: u64,
     pub xmpp_sign_in_failures: u64,
+    pub xmpp_registrations: u64,
     pub xmpp_stanzas_in: u64,
     pub xmpp_stanzas_out: u64,
     pub xmpp_overflows: u64,
@@ -146,6 +150,13 @@ pub struct ShardCounters {
     pub xmpp_http_refused: u64,
     pub xmpp_uploads: u64,
     pub xmpp_downloads: u64,
+    pub xmpp_pauses: u64,
+    pub xmpp_resumed: u64,
+    pub xmpp_kept: u64,
+    pub xmpp_archived: u64,
+    pub xmpp_presence_fan_out: u64,
+    /// Also those of the past: connections are of now.
+    pub xmpp_kinds: Vec<KindCount>,
     pub media_packets_in: u64,
     pub media_packets_out: u64,
     pub media_packets_dropped: u64,
@@ -246,6 +257,7 @@ impl ShardCounters {
         self.xmpp_handshake_failures = xmpp.handshake_failures;
         self.xmpp_sign_ins = xmpp.sign_ins;
         self.xmpp_sign_in_failures = xmpp.sign_in_failures;
+        self.xmpp_registrations = xmpp.registrations;
         self.xmpp_stanzas_in = xmpp.stanzas_in;
         self.xmpp_stanzas_out = xmpp.stanzas_out;
         self.xmpp_overflows = xmpp.overflows;
@@ -258,6 +270,14 @@ impl ShardCounters {
         self.xmpp_uploads = xmpp.uploads;
         self.xmpp_downloads = xmpp.downloads;
         self.xmpp_upload_bytes = xmpp.upload_bytes;
+        self.xmpp_pauses = xmpp.pauses;
+        self.xmpp_resumed = xmpp.resumed;
+        self.xmpp_kept = xmpp.kept;
+        self.xmpp_archived = xmpp.archived;
+        self.xmpp_presence_fan_out = xmpp.fan_out;
+        self.xmpp_rooms = xmpp.rooms;
+        self.xmpp_occupants = xmpp.occupants;
+        self.xmpp_kinds.clone_from(&xmpp.kinds);
         self
     }
 

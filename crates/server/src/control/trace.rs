@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::{Deserialize, Serialize};
 use stdx::Instant;
 use tokio::sync::mpsc;
+use xmpp::c2s::Direction;
 
 use crate::limits;
+use crate::xmpp::streams::ChatTrace;
 
 /// Bytes of a message that a full trace shows.
 const SHOWN: usize = 16 * 1024;
@@ -24,6 +26,9 @@ pub struct TraceLine {
     pub call_id: Box<str>,
     /// The whole message, credentials masked; only in a full trace.
     pub message: Option<Box<str>>,
+    /// Of chat: the session's address. There is no Call-ID then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<Box<str>>,
 }
 
 impl TraceLine {
@@ -46,6 +51,26 @@ impl TraceLine {
             label: label.into(),
             call_id: header(message, b"call-id", b"i").unwrap_or_default().into(),
             message: full.then(|| mask_credentials(&message[..message.len().min(SHOWN)]).into()),
+            session: None,
+        }
+    }
+
+    /// Of one element of a chat client's stream.
+    pub(crate) fn of_chat(at: Instant, trace: &ChatTrace, full: bool) -> Self {
+        let (client, server) = (trace.session.clone(), Box::from("belfry"));
+        let (from, to) = match trace.direction {
+            Direction::In => (client, server),
+            Direction::Out => (server, client),
+        };
+        let shown = || trace.xml.chars().take(SHOWN).collect::<String>().into();
+        TraceLine {
+            at_micros: at.as_micros(),
+            from,
+            to,
+            label: trace.label.clone(),
+            call_id: Box::default(),
+            message: full.then(shown),
+            session: Some(trace.session.clone()),
         }
     }
 
@@ -81,6 +106,14 @@ impl TraceSink {
     pub fn message(&self, at: Instant, from: &str, to: &str, message: &[u8]) {
         match self.lines.try_reserve() {
             Ok(place) => place.send(TraceLine::of(at, from, to, message, self.full)),
+            Err(_) => self.miss(1),
+        }
+    }
+
+    /// One element of a chat client's stream. Left out, and counted, in the same way.
+    pub(crate) fn chat(&self, at: Instant, trace: &ChatTrace) {
+        match self.lines.try_reserve() {
+            Ok(place) => place.send(TraceLine::of_chat(at, trace, self.full)),
             Err(_) => self.miss(1),
         }
     }

@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use crate::control::{NodeState, ShardCounters, Status};
+use crate::xmpp::kinds::Family;
 
 #[derive(Clone, Copy)]
 enum Kind {
@@ -190,6 +191,9 @@ const SHARD: &[ShardMetric] = &[
         s.xmpp_handshake_failures
     }),
     counter("belfry_xmpp_sign_ins_total", "Chat clients that signed in", |s| s.xmpp_sign_ins),
+    counter("belfry_xmpp_registrations_total", "Accounts that people made from chat clients", |s| {
+        s.xmpp_registrations
+    }),
     counter("belfry_xmpp_sign_in_failures_total", "Wrong passwords and unknown users", |s| {
         s.xmpp_sign_in_failures
     }),
@@ -211,6 +215,66 @@ const SHARD: &[ShardMetric] = &[
     counter("belfry_xmpp_http_refused_total", "Of these, answered with an error", |s| s.xmpp_http_refused),
     counter("belfry_xmpp_uploads_total", "Files that users uploaded", |s| s.xmpp_uploads),
     counter("belfry_xmpp_downloads_total", "Files and parts of them that were fetched", |s| s.xmpp_downloads),
+    gauge("belfry_xmpp_rooms", "Rooms in memory", |s| s.xmpp_rooms),
+    gauge("belfry_xmpp_occupants", "Who is in rooms, each room by itself", |s| s.xmpp_occupants),
+    counter("belfry_xmpp_pauses_total", "Chat clients that sent too much, and were read more slowly", |s| {
+        s.xmpp_pauses
+    }),
+    counter("belfry_xmpp_resumptions_total", "Sessions that went on after their connection was lost", |s| {
+        s.xmpp_resumed
+    }),
+    counter("belfry_xmpp_messages_kept_total", "Messages kept for accounts that were away", |s| s.xmpp_kept),
+    counter("belfry_xmpp_archived_total", "Messages put into archives", |s| s.xmpp_archived),
+    counter("belfry_xmpp_presence_fan_out_total", "Presence passed on, once for each addressee", |s| {
+        s.xmpp_presence_fan_out
+    }),
+];
+
+/// Numbers of chat by kind, with a label for it beside `shard`.
+struct KindMetric {
+    family: Family,
+    name: &'static str,
+    label: &'static str,
+    kind: Kind,
+    help: &'static str,
+}
+
+const KINDS: &[KindMetric] = &[
+    KindMetric {
+        family: Family::Connections,
+        name: "belfry_xmpp_connections_by_transport",
+        label: "transport",
+        kind: Kind::Gauge,
+        help: "Connections of chat clients open; those that turned to TLS are `tls`",
+    },
+    KindMetric {
+        family: Family::StanzasReceived,
+        name: "belfry_xmpp_stanzas_received_by_kind_total",
+        label: "kind",
+        kind: Kind::Counter,
+        help: "Stanzas received from chat clients",
+    },
+    KindMetric {
+        family: Family::StanzasSent,
+        name: "belfry_xmpp_stanzas_sent_by_kind_total",
+        label: "kind",
+        kind: Kind::Counter,
+        help: "Stanzas sent to chat clients",
+    },
+    KindMetric {
+        family: Family::SignIns,
+        name: "belfry_xmpp_sign_ins_by_mechanism_total",
+        label: "mechanism",
+        kind: Kind::Counter,
+        help: "Chat clients that signed in",
+    },
+    KindMetric {
+        family: Family::StreamErrors,
+        name: "belfry_xmpp_stream_errors_by_condition_total",
+        label: "condition",
+        kind: Kind::Counter,
+        help: "Streams that ended with an error, by its condition (RFC 6120 §4.9.3)",
+    },
 ];
 
 /// One number of the node.
@@ -284,6 +348,16 @@ pub fn exposition(status: &Status) -> String {
             let _ = writeln!(out, "{}{{shard=\"{}\"}} {}", metric.name, shard.shard, (metric.read)(shard));
         }
     }
+    for metric in KINDS {
+        head(&mut out, metric.name, metric.kind, metric.help);
+        for shard in &status.node.shards {
+            for count in shard.xmpp_kinds.iter().filter(|count| count.family == metric.family) {
+                let (name, label, kind) = (metric.name, metric.label, escaped(&count.kind));
+                let (shard, count) = (shard.shard, count.count);
+                let _ = writeln!(out, "{name}{{shard=\"{shard}\",{label}=\"{kind}\"}} {count}");
+            }
+        }
+    }
     out
 }
 
@@ -309,6 +383,11 @@ pub fn reference() -> String {
     row(&mut page, TARGET_UP.0, Kind::Gauge, TARGET_UP.1);
     page.push_str("\n## Of each shard, with the label `shard`\n\n| name | kind | meaning |\n|---|---|---|\n");
     SHARD.iter().for_each(|metric| row(&mut page, metric.name, metric.kind, metric.help));
+    page.push_str("\n## Of each shard, by kind\n\n| name | kind | label | meaning |\n|---|---|---|---|\n");
+    for metric in KINDS {
+        let (name, kind, label, help) = (metric.name, metric.kind.name(), metric.label, metric.help);
+        let _ = writeln!(page, "| `{name}` | {kind} | `{label}` | {help} |");
+    }
     page
 }
 

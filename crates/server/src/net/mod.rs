@@ -1,6 +1,7 @@
 //! Sockets: UDP in batches (RFC 3261 §18), TCP, TLS, WebSocket (RFC 7118), and DNS questions. Everything a
 //! shard has open hangs on its one `Io`.
 
+pub(crate) mod certified;
 mod counters;
 mod dns;
 mod flow;

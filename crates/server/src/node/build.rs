@@ -36,6 +36,8 @@ pub(crate) struct Shared {
     pub(super) started: Instant,
     pub(super) clock: Clock,
     pub(super) uploads: Option<Arc<Uploads>>,
+    /// One for all shards, made with the first.
+    pub(super) access: std::sync::OnceLock<Arc<crate::xmpp::access::Access>>,
 }
 
 impl Shared {
@@ -53,8 +55,8 @@ impl Shared {
         let plan =
             Arc::new(Plan::new(&PlanSettings::default(), Vec::new()).map_err(|error| anyhow!("{error}"))?);
         let uploads = xmpp::uploads(&config, &secret, clock, sqlite)?;
-        let (domains, started) = (Vec::new(), clock.now());
-        let mut shared = Shared { config, plan, domains, secret, seed, started, clock, uploads };
+        let (domains, started, access) = (Vec::new(), clock.now(), std::sync::OnceLock::new());
+        let mut shared = Shared { config, plan, domains, secret, seed, started, clock, uploads, access };
         shared.refresh(sqlite)?;
         Ok(shared)
     }
@@ -239,6 +241,11 @@ fn net_settings(config: &Config, tls: Option<Arc<Tls>>) -> NetSettings {
     }
 }
 
+fn probing(shared: &Shared) -> HealthSettings {
+    let routes = &shared.config.routes;
+    HealthSettings { interval: routes.probe_interval, failures: routes.probe_failures }
+}
+
 /// A shard on its own thread; returns when it listens, or why it cannot.
 pub(crate) fn start_shard(
     node: &Node,
@@ -249,17 +256,13 @@ pub(crate) fn start_shard(
     let shared = &node.shared;
     let now = node.clock.now();
     let settings = endpoint_settings(shared, number);
-    let probing = HealthSettings {
-        interval: shared.config.routes.probe_interval,
-        failures: shared.config.routes.probe_failures,
-    };
     let parts = Parts {
         edge: settings.edge,
         clock: node.clock,
         endpoint: Endpoint::new(settings, now),
         router,
         ledger: Ledger::new(LedgerSettings::default(), now),
-        health: (number == 0).then(|| Health::new(probing, now.as_micros())),
+        health: (number == 0).then(|| Health::new(probing(shared), now.as_micros())),
         plan: Arc::clone(&shared.plan),
         proof: proof(&shared.config),
         default_max_contacts: shared.config.sip.max_contacts as usize,
@@ -269,7 +272,8 @@ pub(crate) fn start_shard(
         outlets: node.outlets.clone(),
         board: Arc::clone(&node.board),
         voice: voice(node, number)?,
-        xmpp: xmpp::settings(shared, node.tls.clone())?,
+        xmpp: xmpp::settings(shared, node.tls.clone(), &node.chat_traces)?,
+        chat: node.chat(),
         traces: node.traces.clone(),
     };
     let net = net_settings(&shared.config, node.tls.clone());

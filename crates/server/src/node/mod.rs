@@ -35,6 +35,7 @@ pub struct Node {
     pub(crate) board: Arc<StatusBoard>,
     pub(crate) outlets: Vec<Outlet<Letter>>,
     pub(crate) traces: tokio::sync::broadcast::Sender<Arc<sip::endpoint::TraceEvent>>,
+    pub(crate) chat_traces: tokio::sync::broadcast::Sender<Arc<crate::xmpp::streams::ChatTrace>>,
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) clock: Clock,
     /// `None`: no applications answer calls here.
@@ -70,13 +71,27 @@ impl Node {
         let store = Arc::new(Service::start(&sqlite, &completions, &store::ServiceOptions::default())?);
         let board = Arc::new(StatusBoard::new(shards));
         let (traces, _) = tokio::sync::broadcast::channel(limits::TRACE_QUEUE);
+        let (chat_traces, _) = tokio::sync::broadcast::channel(limits::TRACE_QUEUE);
         let routers = build::routers(&shared, &mut *sqlite.reader()?, clock.now())?;
         if shared.config.has_rest() {
             rest::ensure_account(&shared.config, &sqlite, clock)?;
         }
         let voice = build::voice_common(&shared.config, &sqlite, &outlets)?;
         let (rest, threads) = (None, Vec::new());
-        let mut node = Node { shared, store, desk, board, outlets, traces, tls, clock, voice, rest, threads };
+        let mut node = Node {
+            shared,
+            store,
+            desk,
+            board,
+            outlets,
+            traces,
+            chat_traces,
+            tls,
+            clock,
+            voice,
+            rest,
+            threads,
+        };
         if node.shared.config.has_rest() {
             node.rest = Some(Rest::new(&node));
         }
@@ -86,6 +101,14 @@ impl Node {
             node.threads.push(thread);
         }
         Ok(node)
+    }
+
+    /// What operators ask of chat.
+    pub(crate) fn chat(&self) -> crate::xmpp::operator::Operator {
+        let xmpp = &self.shared.config.xmpp;
+        let rooms = xmpp.is_on().then(|| xmpp.rooms.clone());
+        let (desk, store) = (Arc::clone(&self.desk), Arc::clone(&self.store));
+        crate::xmpp::operator::Operator::new(self.outlets.clone(), desk, store, rooms)
     }
 
     /// To every shard.
@@ -150,6 +173,7 @@ impl Node {
             Write::ForgetMessages { before: now - router::limits::LONGEST_KEPT },
             Write::Rest(RestWrite::Forget { kind: Kind::Call, before: now - keep }),
             Write::Rest(RestWrite::Forget { kind: Kind::Notification, before: now - keep }),
+            Write::Access(store::access::AccessWrite::Clean { before: now }),
             Write::Xmpp(store::xmpp::XmppWrite::ForgetArchive {
                 before: now - self.shared.config.xmpp.archive_keep,
             }),

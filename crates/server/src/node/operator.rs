@@ -23,8 +23,9 @@ use crate::control::{
 use crate::limits;
 use crate::logging::{self, Logging};
 use crate::operate::Doors;
-use crate::rest::Touched;
+use crate::rest::{Touched, ended_by};
 use crate::shard::{Command, Letter};
+use crate::xmpp::streams::ChatTrace;
 
 /// How often the end of a drain is looked for.
 const LOOK: Duration = Duration::from_millis(250);
@@ -62,6 +63,9 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
         () = doors.serve(operator.clone(), clock, rest) => {}
         () = operator.until_the_end() => {}
     }
+    let chat = operator.node.borrow().chat();
+    // Shards that hang do not hold up the end.
+    let _ = tokio::time::timeout(limits::XMPP_LINGER, chat.close_rooms()).await;
     operator.node.borrow_mut().stop();
     tracing::info!("stopped");
     Ok(())
@@ -164,18 +168,22 @@ impl Operator {
 
     /// Ends with the command that reads, or with the node.
     async fn feed(self: Rc<Self>, account: Box<str>, sink: TraceSink) {
-        let (mut events, ours) = {
+        let (mut events, mut chat, ours) = {
             let node = self.node.borrow();
             let ours: Vec<_> = build::addresses(&node.shared.config);
-            (node.traces.subscribe(), ours)
+            (node.traces.subscribe(), node.chat_traces.subscribe(), ours)
         };
         let name = |address: std::net::SocketAddr| {
             let is_ours = ours.iter().any(|listener| listener.address == address);
             if is_ours { "belfry".to_owned() } else { address.to_string() }
         };
-        while let Some(event) = next_event(&mut events, &sink).await {
-            if event.account == account {
-                sink.message(self.now(), &name(event.from), &name(event.to), &event.bytes);
+        while let Some(event) = next_event(&mut events, &mut chat, &sink).await {
+            match event {
+                Traced::Sip(event) if event.account == account => {
+                    sink.message(self.now(), &name(event.from), &name(event.to), &event.bytes);
+                }
+                Traced::Chat(trace) if trace.account == account => sink.chat(self.now(), &trace),
+                Traced::Sip(_) | Traced::Chat(_) => {}
             }
         }
         let mut traced = self.traced.borrow_mut();
@@ -187,14 +195,21 @@ impl Operator {
     }
 }
 
+enum Traced {
+    Sip(Arc<TraceEvent>),
+    Chat(Arc<ChatTrace>),
+}
+
 /// `None`: nobody reads any more.
 async fn next_event(
     events: &mut broadcast::Receiver<Arc<TraceEvent>>,
+    chat: &mut broadcast::Receiver<Arc<ChatTrace>>,
     sink: &TraceSink,
-) -> Option<Arc<TraceEvent>> {
+) -> Option<Traced> {
     loop {
         let event = tokio::select! {
-            event = events.recv() => event,
+            event = events.recv() => event.map(Traced::Sip),
+            trace = chat.recv() => trace.map(Traced::Chat),
             () = sink.closed() => return None,
         };
         match event {
@@ -295,6 +310,7 @@ impl Control for Operator {
 
     async fn write(&self, write: Write) -> Result<WriteDone, StoreError> {
         let addresses = self.addresses_of(&write).await;
+        let ended = ended_by(&write);
         let changes_plan = matches!(
             write,
             Write::AddRoute(_)
@@ -314,12 +330,20 @@ impl Control for Operator {
             let address: Box<str> = address.to_string().into();
             self.node.borrow().tell(|| Command::ForgetAccount(Some(address.clone())));
         }
+        if let Some((account, ending)) = ended {
+            self.node.borrow().tell(|| Command::EndSessions { account: account.clone(), ending });
+        }
         if changes_plan && let Err(error) = self.node.borrow_mut().replan() {
             return Err(StoreError::Internal {
                 detail: format!("written, but the node goes on with the old routes: {error:#}"),
             });
         }
         Ok(done)
+    }
+
+    async fn chat(&self, ask: admin::chat::Ask) -> Result<admin::chat::Answer, admin::ControlError> {
+        let chat = self.node.borrow().chat();
+        chat.perform(self.now(), ask).await
     }
 
     fn accounts_changed(&self) {

@@ -2,30 +2,45 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use sha2::{Digest, Sha256};
 use sip::transport::Transport;
 use store::{Loaded, Read, Reader, Sqlite, Store as _};
+use tokio::sync::broadcast;
 use xmpp::{c2s, host};
 
 use super::build::Shared;
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::Operating;
+use crate::config::{Config, Inviting, Registration, listener_text};
 use crate::limits;
+use crate::net::Listener;
+use crate::net::certified::ClientAuthorities;
 use crate::net::tls::Tls;
-use crate::xmpp::streams::{self, http};
+use crate::xmpp::access::Access;
+use crate::xmpp::streams::{self, ChatTrace, http};
 use crate::xmpp::uploads::{self, HasAccount, Uploads};
 use crate::xmpp::{Reload, Settings};
 
 /// `None`: nobody listens for chat clients.
-pub(super) fn settings(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<Option<Settings>> {
+pub(super) fn settings(
+    shared: &Shared,
+    tls: Option<Arc<Tls>>,
+    traces: &broadcast::Sender<Arc<ChatTrace>>,
+) -> Result<Option<Settings>> {
     let config = &shared.config;
     let Some(Reload { stream, host }) = reload_of(shared) else { return Ok(None) };
+    warn_of_clear_text(config);
     let mut seed = [0; 32];
     getrandom::fill(&mut seed).context("the system gives no randomness")?;
+    let authorities = config.access.client_authorities.as_deref();
+    let client_authorities = authorities.map(ClientAuthorities::load).transpose();
+    let client_authorities =
+        client_authorities.map_err(|problem| anyhow!("[xmpp.access] client_authorities: {problem}"))?;
     let streams = streams::Settings {
         listen: config.xmpp.listen.clone(),
         tls,
+        client_authorities,
         origins: config.xmpp.websocket_origins.clone(),
         max_streams: config.limits.connections as usize,
         max_streams_per_source: config.limits.connections_per_source as usize,
@@ -41,13 +56,38 @@ pub(super) fn settings(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<Option<
             body_within: limits::XMPP_HTTP_BODY.min(config.xmpp.sign_in),
         },
         stream,
+        allowance: streams::Allowance {
+            stanzas: config.xmpp.operating.stanzas,
+            bytes: config.xmpp.operating.bytes,
+        },
+        traces: traces.clone(),
     };
-    Ok(Some(Settings { streams, host, seed }))
+    Ok(Some(Settings { streams, host, seed, access: access(shared) }))
+}
+
+/// RFC 7590 §3.4, and what its readers would have to find out by themselves.
+fn warn_of_clear_text(config: &Config) {
+    let is_far = |listener: &&Listener| !listener.address.ip().is_loopback();
+    let Some(far) = config.xmpp.listen.iter().find(is_far) else { return };
+    let at = listener_text(far);
+    if !config.xmpp.require_tls {
+        tracing::warn!(
+            listen = at,
+            "chat clients may sign in without TLS, and not from this machine only: set require_tls in [xmpp]"
+        );
+    }
+    if config.tls.certificate.is_none() {
+        tracing::warn!(
+            listen = at,
+            "chat clients are shown a certificate that this node made for itself, which they do not trust: \
+             set certificate and key in [tls]"
+        );
+    }
 }
 
 /// What changes with a reload: the domains.
 pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
-    let xmpp = &shared.config.xmpp;
+    let (config, xmpp) = (&shared.config, &shared.config.xmpp);
     let host = host::Settings {
         domains: shared.domains.clone(),
         rooms: xmpp.rooms.clone(),
@@ -63,8 +103,13 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
             per_day: shared.config.uploads.per_day,
         }),
         services: xmpp.services.clone(),
-        // Administrators' commands are not configured yet.
-        admins: Vec::new(),
+        admins: admins(&xmpp.operating),
+        sessions: host::SessionLimit {
+            most: xmpp.operating.sessions as usize,
+            ends_oldest: xmpp.operating.ends_oldest,
+        },
+        accounts: accounts_of(&config.registration),
+        invitations: invitations_of(&config.registration),
     };
     let stream = c2s::Settings {
         domains: shared.domains.clone(),
@@ -72,14 +117,48 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         tls: true,
         tls_required: xmpp.require_tls,
         anonymous: xmpp.anonymous,
-        registration: false,
+        registration: config.registration.open,
+        invitations: config.registration.invitations != Inviting::Nobody,
+        tokens: !config.access.tokens.is_zero(),
         max_stanza: xmpp.max_stanza,
         idle_seconds: u32::try_from(xmpp.idle.as_secs()).unwrap_or(u32::MAX),
         caps: Some(host::caps::of_server(&host)),
-        // Of its own, so that what is made of it tells nothing of the other's.
-        secret: Sha256::new().chain_update(b"xmpp").chain_update(shared.secret).finalize().into(),
+        secret: secret_of(shared, b"xmpp"),
     };
     xmpp.is_on().then(|| Reload { stream: Arc::new(stream), host: Arc::new(host) })
+}
+
+/// Their addresses were checked with the file.
+fn admins(operating: &Operating) -> Vec<xmpp::Bare> {
+    operating.admins.iter().filter_map(|admin| xmpp::Bare::parse(admin).ok()).collect()
+}
+
+/// Of its own for each use, so that what is made of it tells nothing of the others'.
+fn secret_of(shared: &Shared, of: &[u8]) -> [u8; 32] {
+    Sha256::new().chain_update(of).chain_update(shared.secret).finalize().into()
+}
+
+/// One for all shards.
+fn access(shared: &Shared) -> Arc<Access> {
+    let made =
+        || Access::new(secret_of(shared, b"xmpp tokens"), &shared.config.access, &shared.config.registration);
+    Arc::clone(shared.access.get_or_init(made))
+}
+
+fn accounts_of(config: &Registration) -> host::register::Accounts {
+    host::register::Accounts {
+        may_change_password: config.change_password,
+        may_remove: config.removal,
+        min_password: config.min_password as usize,
+    }
+}
+
+fn invitations_of(config: &Registration) -> host::invite::Invitations {
+    host::invite::Invitations {
+        by_users: config.invitations == Inviting::Users,
+        by_admins: config.invitations != Inviting::Nobody,
+        good_for: config.invitation_for,
+    }
 }
 
 /// Where clients find what is done by HTTP; `None`: nowhere.

@@ -11,7 +11,7 @@ use axum::Router;
 use crate::node::Node;
 pub(crate) use first::{Chance, ensure_account, renewed, show};
 use plane::Plane;
-pub(crate) use record::{Record, Touched};
+pub(crate) use record::{Record, Touched, ended_by};
 
 /// What requests to a node come to. Made once; cheap to clone.
 #[derive(Clone)]

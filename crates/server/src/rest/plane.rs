@@ -40,6 +40,7 @@ pub(super) struct Plane {
     files: Option<Arc<Files>>,
     /// The shard of the next call.
     next: AtomicUsize,
+    chat: crate::xmpp::operator::Operator,
 }
 
 impl Plane {
@@ -51,6 +52,7 @@ impl Plane {
             has_voice: node.shared.config.voice.is_on(),
             files: node.voice.as_ref().map(|voice| Arc::clone(voice.files())),
             next: AtomicUsize::new(0),
+            chat: node.chat(),
         }
     }
 
@@ -298,5 +300,11 @@ impl ControlPlane for Plane {
         let owner = self.owner(&message.common.account)?;
         let (message, status) = (Box::new(message.clone()), status_callback.to_owned());
         self.tell_one(&Request::Send { message, owner, status })
+    }
+
+    fn chat(&self, ask: admin::chat::Ask) -> Result<admin::chat::Answer, ControlError> {
+        // On a thread of the blocking pool: it may wait.
+        let runtime = tokio::runtime::Handle::current();
+        runtime.block_on(self.chat.perform(self.now(), ask))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ::xmpp::host::Ending;
 use admin::Repository;
 use cluster::Outlet;
 use store::rest::{Kind, RestWrite};
@@ -34,6 +35,17 @@ impl Touched<'_> {
             _ => Touched::Nobody,
         }
     }
+}
+
+/// Whose chat sessions a write ends, and why.
+pub(crate) fn ended_by(write: &Write) -> Option<(Box<str>, Ending)> {
+    let (account, ending) = match write {
+        Write::SetVerifiers { account, .. } => (account, Ending::Changed),
+        Write::SetDisabled { account, disabled: true } => (account, Ending::Disabled),
+        Write::RemoveAccount { account } => (account, Ending::Removed),
+        _ => return None,
+    };
+    Some((account.to_string().into(), ending))
 }
 
 pub(crate) struct Record {
@@ -115,11 +127,18 @@ impl Repository for Record {
     /// The shards know of it before this returns: who binds a number may call it.
     fn write(&self, write: Write) -> Result<WriteDone, StoreError> {
         let (addresses, changes_numbers) = (self.addresses(&write), changes_numbers(&write));
+        let ended = ended_by(&write);
         let done = self.put(write)?;
         for address in addresses {
             let address: Box<str> = address.to_string().into();
             for outlet in &self.outlets {
                 let command = Command::ForgetAccount(Some(address.clone()));
+                outlet.answer_all(&mut vec![Letter::Command(command)]);
+            }
+        }
+        if let Some((account, ending)) = ended {
+            for outlet in &self.outlets {
+                let command = Command::EndSessions { account: account.clone(), ending };
                 outlet.answer_all(&mut vec![Letter::Command(command)]);
             }
         }

@@ -14,6 +14,9 @@ pub(crate) type Known = Option<Box<store::Account>>;
 /// for those made behind its back.
 const LIFETIME: Duration = Duration::from_secs(60);
 
+/// Entries looked at at a time: a full cache in a minute and a half, and some 10 µs.
+const SWEEP: usize = 1_024;
+
 pub(crate) struct Accounts {
     cache: Cache<Box<str>, Known>,
     /// Who waits for a read that is under way, by address.
@@ -68,6 +71,12 @@ impl Accounts {
             }
             None => self.cache.clear(),
         }
+    }
+
+    /// Lets go of accounts that are not believed any more: of who signed in to chat and stays, that is the larger part of
+    /// what he costs. Called twice a second.
+    pub(crate) fn sweep(&mut self, now: Instant) {
+        self.cache.sweep(now, SWEEP);
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ::xmpp::host::Ending;
 use call::{DownTargets, Plan};
 use router::{Answer, AskId, Edge, Push, Query};
 use sip::transport::{Packet, Transmit, TransmitId};
@@ -51,6 +52,11 @@ pub enum Letter {
 pub enum Command {
     /// An account changed: what the cache knows of it is void. `None`: of everybody.
     ForgetAccount(Option<Box<str>>),
+    /// Its chat sessions end.
+    EndSessions {
+        account: Box<str>,
+        ending: Ending,
+    },
     /// No new calls; when the last transaction is over, `Leave` may come.
     Drain,
     /// End now: what is open is written down.

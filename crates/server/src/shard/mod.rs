@@ -66,6 +66,7 @@ pub struct Parts {
     pub(crate) voice: Option<crate::voice::Voice>,
     /// `None`: no chat clients.
     pub(crate) xmpp: Option<crate::xmpp::Settings>,
+    pub(crate) chat: crate::xmpp::operator::Operator,
     pub traces: tokio::sync::broadcast::Sender<Arc<sip::endpoint::TraceEvent>>,
 }
 
@@ -228,6 +229,7 @@ impl Shard {
         if now.since(self.last_report) >= REPORT_EVERY {
             self.last_report = now;
             self.report(now);
+            self.accounts.sweep(now);
         }
         messages
     }
@@ -310,11 +312,12 @@ impl Shard {
                 self.accounts.forget(address.as_deref());
                 self.forget_xmpp_account(address.as_deref());
             }
+            Command::EndSessions { account, ending } => self.end_sessions(&account, ending),
             Command::Drain => {
                 self.load.drain();
                 self.io.stop_accepting();
                 if let Some(glue) = &mut self.xmpp {
-                    glue.xmpp.streams.stop_accepting();
+                    glue.xmpp.drain();
                 }
                 self.parts.endpoint.set_intake(Intake::Draining);
             }
@@ -332,7 +335,12 @@ impl Shard {
                 // The asker may have hung up.
                 let _ = answer.send(self.bindings(aor));
             }
-            Command::Trace(accounts) => self.parts.endpoint.set_traced(accounts),
+            Command::Trace(accounts) => {
+                if let Some(glue) = &self.xmpp {
+                    glue.xmpp.streams.set_traced(accounts.clone());
+                }
+                self.parts.endpoint.set_traced(accounts);
+            }
         }
     }
 

@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 
+use ::xmpp::host::Ending;
+use ::xmpp::sasl::Secret;
 use router::AskId;
 use stdx::Instant;
-use store::{Loaded, Read, StoreError, Ticket, Write, WriteDone};
+use store::access::AccessWrite;
+use store::{Loaded, Read, StoreError, Ticket, Verifiers, Write, WriteDone};
 use tokio::sync::Semaphore;
 
 use super::accounts::Known;
 use super::asker::of_xmpp;
 use super::{Command, Letter, Shard};
 use crate::limits;
+use crate::xmpp::access::NewAccount;
 use crate::xmpp::{Unavailable, Wish, Xmpp, XmppCounts, XmppLetter, make_keys};
 
 /// What the shard's XMPP needs besides itself.
@@ -18,11 +22,18 @@ pub(super) struct Glue {
     pub(super) xmpp: Xmpp,
     /// One permit for each account whose keys are being made.
     deriving: Arc<Semaphore>,
+    /// One for each change that waits for it.
+    waiting: Arc<Semaphore>,
 }
 
 impl Glue {
     pub(super) fn new(xmpp: Xmpp) -> Self {
-        Glue { xmpp, deriving: Arc::new(Semaphore::new(limits::XMPP_DERIVING)) }
+        let [deriving, waiting] = [limits::XMPP_DERIVING, limits::XMPP_KEYS_WAITING];
+        Glue {
+            xmpp,
+            deriving: Arc::new(Semaphore::new(deriving)),
+            waiting: Arc::new(Semaphore::new(waiting)),
+        }
     }
 }
 
@@ -61,14 +72,89 @@ impl Shard {
                     self.with_xmpp(now, |xmpp, wishes| xmpp.refused(now, id, wishes));
                 }
             }
+            Wish::Access { id, read } => self.read_for_xmpp(now, id, Read::Access(read)),
+            Wish::Aliases { id, account } => {
+                self.read_for_xmpp(now, id, Read::Aliases { account: Some(*account) });
+            }
+            Wish::MakeAccount { id, account } => {
+                let NewAccount { address, password, invitation } = *account;
+                self.write_with_keys(now, id, password, move |password| {
+                    let mut account = store::NewAccount::with_password(address, &password.0, now).ok()?;
+                    account.verifiers = account.verifiers.with_scram(&make_keys(&password.0));
+                    let account = Box::new(account);
+                    Some(Write::Access(AccessWrite::Register { account, invitation }))
+                });
+            }
+            Wish::SetPassword { id, account, password } => {
+                self.write_with_keys(now, id, password, move |password| {
+                    let keys = make_keys(&password.0);
+                    let verifiers = Verifiers::from_password(&account.user, &account.domain, &password.0);
+                    let (account, verifiers) = (*account, verifiers.with_scram(&keys));
+                    Some(Write::SetVerifiers { account, verifiers })
+                });
+            }
             Wish::Derive { id, account, password } => self.derive(now, id, &account, password),
+            Wish::Accounts { id, ask } => {
+                let (operator, outlet) = (self.parts.chat.clone(), self.outlet());
+                tokio::task::spawn_local(async move {
+                    let result = Box::new(operator.administer(now, *ask).await);
+                    outlet.answer_all(&mut vec![Letter::Xmpp(vec![XmppLetter::Administered { id, result }])]);
+                });
+            }
             Wish::Forget { address } => {
+                // Here at once: what is wished next may ask for it.
+                self.accounts.forget(Some(&address));
                 for outlet in &self.parts.outlets {
                     let forget = Command::ForgetAccount(Some(address.clone()));
                     outlet.answer_all(&mut vec![Letter::Command(forget)]);
                 }
             }
         }
+    }
+
+    /// To this shard itself.
+    fn outlet(&self) -> cluster::Outlet<Letter> {
+        self.parts.outlets[usize::from(self.parts.edge.shard)].clone()
+    }
+
+    fn read_for_xmpp(&mut self, now: Instant, id: u64, read: Read) {
+        let to = Ticket { sink: self.parts.edge.shard, id: of_xmpp(id) };
+        if self.parts.store.read(read, to).is_err() {
+            self.with_xmpp(now, |xmpp, wishes| xmpp.refused(now, id, wishes));
+        }
+    }
+
+    /// What is to be written has keys in it, which are made as in `derive`; but somebody waits for it.
+    fn write_with_keys(
+        &mut self,
+        now: Instant,
+        id: u64,
+        password: Secret,
+        make: impl FnOnce(&Secret) -> Option<Write> + Send + 'static,
+    ) {
+        let place = self.xmpp.as_ref().and_then(|glue| {
+            let place = glue.waiting.clone().try_acquire_owned().ok()?;
+            Some((place, glue.deriving.clone()))
+        });
+        let Some((place, deriving)) = place else {
+            self.with_xmpp(now, |xmpp, wishes| xmpp.refused(now, id, wishes));
+            return;
+        };
+        let to = Ticket { sink: self.parts.edge.shard, id: of_xmpp(id) };
+        let (store, outlet) =
+            (Arc::clone(&self.parts.store), self.parts.outlets[usize::from(to.sink)].clone());
+        let work = move || {
+            let done = make(&password).map(|write| store.write(write, to).is_ok());
+            if done != Some(true) {
+                outlet.answer_all(&mut vec![Letter::Written(vec![(to.id, Err(StoreError::Closed))])]);
+            }
+        };
+        tokio::task::spawn_local(async move {
+            let permit = deriving.acquire_owned().await;
+            // A panic there has been printed, and the one who asked waits in vain.
+            let _ = tokio::task::spawn_blocking(work).await;
+            drop((permit, place));
+        });
     }
 
     /// Makes keys on a thread of the runtime's pool. When too many are being made, the next sign-in will do.
@@ -138,6 +224,11 @@ impl Shard {
         if let Some(kept) = kept.filter(|kept| !kept.is_empty()) {
             self.parts.outlets[shard].answer_all(&mut vec![Letter::Xmpp(kept)]);
         }
+    }
+
+    pub(super) fn end_sessions(&mut self, account: &str, ending: Ending) {
+        let now = self.parts.clock.now();
+        self.with_xmpp(now, |xmpp, wishes| xmpp.end_sessions(now, account, ending, wishes));
     }
 
     /// Tells every client that the node ends, and waits a moment for them to read it.

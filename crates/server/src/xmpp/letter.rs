@@ -1,8 +1,14 @@
 //! What crosses between shards for XMPP: between a client's connection and the host of its account, and between hosts.
 
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
 use xmpp::c2s::{BindRequest, Bound};
-use xmpp::host::Edge;
-use xmpp::{Element, Jid};
+use xmpp::host::effect::Act;
+use xmpp::host::{Edge, Loaded, RecordError};
+use xmpp::{Bare, Element, Jid};
+
+use super::ask::ActAnswer;
 
 use super::streams::http::bosh::Call;
 
@@ -50,6 +56,47 @@ pub enum XmppLetter {
     /// To the connection that is a session of BOSH, from a shard that one of its requests came to.
     Bosh(Box<Call>),
 
+    /// To the host of who was invited: they are contacts from now on.
+    Invited {
+        invited: Bare,
+        inviter: Bare,
+    },
+    /// To the host of `user`, who gets this contact.
+    Befriend {
+        user: Bare,
+        contact: Bare,
+    },
     /// To the host that owns `to`.
     Routed(Box<Element>),
+
+    /// To every host: its part of what is asked of all.
+    Act {
+        from: u16,
+        id: u64,
+        act: Arc<Act>,
+    },
+    Acted {
+        id: u64,
+        answer: Box<ActAnswer>,
+    },
+    // From the operator, to any shard.
+    Operate {
+        act: Arc<Act>,
+        answer: oneshot::Sender<ActAnswer>,
+    },
+    /// A question to one of our addresses; its answer goes to who asks.
+    Question {
+        iq: Box<Element>,
+        answer: oneshot::Sender<Element>,
+    },
+    /// To the shard that asked: what came of `Wish::Accounts`.
+    Administered {
+        id: u64,
+        result: Box<Result<Loaded, RecordError>>,
+    },
+    /// To the shard that asked.
+    Reply {
+        token: Box<str>,
+        answer: Box<Element>,
+    },
 }

@@ -4,8 +4,12 @@
 //! What it asks of the record and of the account cache becomes a [`Wish`], which the shard grants; its answer comes
 //! back by the wish's number.
 
+pub(crate) mod access;
+pub(crate) mod ask;
 mod federation;
+pub(crate) mod kinds;
 mod letter;
+pub(crate) mod operator;
 mod record;
 pub(crate) mod sign_in;
 pub(crate) mod streams;
@@ -18,12 +22,18 @@ use std::sync::Arc;
 
 use stdx::Instant;
 use stdx::rate::Limiter;
+use store::access::AccessRead;
 use store::xmpp::XmppRead;
-use store::{Account, Loaded, StoreError, Write, WriteDone};
+use store::{Account, Address, Loaded, StoreError, Write, WriteDone};
 use xmpp::Bare;
+use xmpp::c2s::{NewToken, Registration, TokenWork};
+use xmpp::host::effect::Accounts;
 use xmpp::host::{self, Host};
 use xmpp::sasl::{Find, Known, Secret};
 
+use access::{Access, TokenKey};
+pub use kinds::KindCount;
+use kinds::{Family, Stanzas};
 pub use letter::XmppLetter;
 pub(crate) use sign_in::make_keys;
 use streams::{Event, Streams};
@@ -34,6 +44,7 @@ pub(crate) struct Settings {
     pub(crate) streams: streams::Settings,
     pub(crate) host: Arc<host::Settings>,
     pub(crate) seed: [u8; 32],
+    pub(crate) access: Arc<Access>,
 }
 
 /// What a reload may change.
@@ -47,15 +58,55 @@ pub(crate) struct Reload {
 #[derive(Debug)]
 pub(crate) enum Wish {
     /// Answered by `handle_account`.
-    Account { id: u64, user: Box<str>, domain: Box<str> },
+    Account {
+        id: u64,
+        user: Box<str>,
+        domain: Box<str>,
+    },
     /// Answered by `handle_loaded`.
-    Read { id: u64, read: XmppRead },
+    Read {
+        id: u64,
+        read: XmppRead,
+    },
     /// Answered by `handle_written`.
-    Write { id: u64, write: Write },
+    Write {
+        id: u64,
+        write: Write,
+    },
     /// Keys of SCRAM, made beside the shard and written. Answered by `handle_written`.
-    Derive { id: u64, account: Box<Account>, password: Secret },
+    Derive {
+        id: u64,
+        account: Box<Account>,
+        password: Secret,
+    },
+    /// Answered by `XmppLetter::Administered`.
+    Accounts {
+        id: u64,
+        ask: Box<Accounts>,
+    },
     /// Caches of this account are void.
-    Forget { address: Box<str> },
+    Forget {
+        address: Box<str>,
+    },
+    /// Answered by `handle_loaded`.
+    Access {
+        id: u64,
+        read: AccessRead,
+    },
+    Aliases {
+        id: u64,
+        account: Box<Address>,
+    },
+    /// Keys made beside the shard, and written. Answered by `handle_written`.
+    MakeAccount {
+        id: u64,
+        account: Box<access::NewAccount>,
+    },
+    SetPassword {
+        id: u64,
+        account: Box<Address>,
+        password: Secret,
+    },
 }
 
 /// What an answer is for.
@@ -77,13 +128,50 @@ enum Asked {
     Keys {
         address: Box<str>,
     },
+    /// The tokens of a client of that account.
+    Tokens {
+        stream: u64,
+        name: Box<str>,
+        key: TokenKey,
+        agent: Box<str>,
+    },
+    /// The account whose tokens are to be changed.
+    TokenWork {
+        stream: u64,
+        work: Box<TokenWork>,
+    },
+    TokensWritten {
+        stream: u64,
+        new: Option<NewToken>,
+        was_used: bool,
+    },
+    Invited {
+        stream: u64,
+        domain: Box<str>,
+    },
+    Registering {
+        stream: u64,
+        registration: Box<Registration>,
+    },
+    Registered {
+        stream: u64,
+        user: Bare,
+        inviter: Option<Box<str>>,
+    },
+    /// By its user.
+    AccountChanged {
+        ticket: host::Ticket,
+        address: Address,
+    },
+    /// Whose caches are void.
+    Aliases,
 }
 
 /// The account cache could not ask the record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unavailable;
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct XmppCounts {
     pub connections: u64,
     /// Those that wait to be resumed among them.
@@ -93,6 +181,8 @@ pub struct XmppCounts {
     pub handshake_failures: u64,
     pub sign_ins: u64,
     pub sign_in_failures: u64,
+    /// Accounts that people made for themselves.
+    pub registrations: u64,
     pub stanzas_in: u64,
     pub stanzas_out: u64,
     pub overflows: u64,
@@ -106,6 +196,38 @@ pub struct XmppCounts {
     pub downloads: u64,
     /// Of all files; told by the first shard only.
     pub upload_bytes: u64,
+    /// Clients that sent too much were not read from for a while.
+    pub pauses: u64,
+    pub resumed: u64,
+    /// Messages kept for who is away, and those put into archives.
+    pub kept: u64,
+    pub archived: u64,
+    /// Presence that was passed on, each addressee once.
+    pub fan_out: u64,
+    /// In memory.
+    pub rooms: u64,
+    pub occupants: u64,
+    pub kinds: Vec<KindCount>,
+}
+
+/// What a host's work came to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    sent: Stanzas,
+    kept: u64,
+    archived: u64,
+    fan_out: u64,
+    resumed: u64,
+}
+
+impl Counted {
+    fn change(&mut self, change: &host::Change) {
+        match change {
+            host::Change::Offline { .. } => self.kept += 1,
+            host::Change::Archive { .. } => self.archived += 1,
+            _ => {}
+        }
+    }
 }
 
 /// XMPP of one shard, on its thread.
@@ -115,7 +237,9 @@ pub(crate) struct Xmpp {
     shard: u16,
     shards: u16,
     wrong_passwords: Limiter<IpAddr>,
+    access: Arc<Access>,
     asked: HashMap<u64, Asked>,
+    asks: ask::Asks,
     last_ask: u64,
     /// What the host asks, in order.
     todo: VecDeque<host::Effect>,
@@ -127,7 +251,8 @@ pub(crate) struct Xmpp {
     post: Vec<Vec<XmppLetter>>,
     sign_ins: u64,
     sign_in_failures: u64,
-    stanzas_out: u64,
+    counted: Counted,
+    registrations: u64,
     /// Defects that the shard has not counted.
     panics: u64,
 }
@@ -158,7 +283,9 @@ impl Xmpp {
             shard,
             shards,
             wrong_passwords: Limiter::new(sip::limits::WRONG_PASSWORDS),
+            access: settings.access,
             asked: HashMap::new(),
+            asks: ask::Asks::default(),
             last_ask: 0,
             todo: VecDeque::new(),
             is_working: false,
@@ -167,7 +294,8 @@ impl Xmpp {
             post: (0..shards).map(|_| Vec::new()).collect(),
             sign_ins: 0,
             sign_in_failures: 0,
-            stanzas_out: 0,
+            counted: Counted::default(),
+            registrations: 0,
             panics: 0,
         })
     }
@@ -175,6 +303,12 @@ impl Xmpp {
     pub(crate) fn reload(&mut self, reload: Reload) {
         self.streams.reload(reload.stream);
         self.host.reload(reload.host);
+    }
+
+    /// Nobody new; who is here goes elsewhere, where that is known (RFC 6120 §4.9.3.19).
+    pub(crate) fn drain(&mut self) {
+        self.streams.stop_accepting();
+        self.streams.see_other_hosts(&self.access.other_hosts);
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
@@ -214,6 +348,10 @@ impl Xmpp {
             Some(Asked::SignIn { stream, find, domain }) => {
                 self.sign_in(stream, find, &domain, found, wishes);
             }
+            Some(Asked::TokenWork { stream, work }) => self.token_work(now, stream, *work, found, wishes),
+            Some(Asked::Registering { stream, registration }) => {
+                self.name_looked_up(now, stream, registration, found, wishes);
+            }
             Some(Asked::User { ticket, user }) => {
                 let is_it = |account: &&Account| {
                     let account = sign_in::account_of(Some(account), user.domain());
@@ -222,7 +360,7 @@ impl Xmpp {
                 let loaded = match found {
                     Ok(found) if found.filter(is_it).is_some() => {
                         let id = self.ask(Asked::Record { ticket });
-                        let read = XmppRead::User { user: user.as_str().into() };
+                        let read = record::read_of_user(&user);
                         return wishes.push(Wish::Read { id, read });
                     }
                     Ok(_) => Ok(host::Loaded::User(None)),
@@ -230,7 +368,7 @@ impl Xmpp {
                 };
                 self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, loaded, out));
             }
-            Some(Asked::Record { .. } | Asked::Keys { .. }) | None => {}
+            _ => {}
         }
     }
 
@@ -247,6 +385,9 @@ impl Xmpp {
             return;
         };
         let account = sign_in::account_of(found, domain);
+        if let (Find::Tokens { agent, .. }, Some(account)) = (&find, account) {
+            return self.find_tokens(stream, account, agent.clone(), wishes);
+        }
         let known = sign_in::check(&find, account);
         let is_right = known == Known::Password(true);
         self.streams.tell(stream, |c2s, out| match account {
@@ -269,13 +410,30 @@ impl Xmpp {
         result: Result<Loaded, StoreError>,
         wishes: &mut Vec<Wish>,
     ) {
-        let Some(Asked::Record { ticket }) = self.asked.remove(&id) else { return };
-        let loaded = match result {
-            Ok(Loaded::Xmpp(loaded)) => Ok(record::loaded_of(loaded)),
-            Ok(_) => Err(host::RecordError::NotFound),
-            Err(error) => Err(record::error_of(&error)),
-        };
-        self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, loaded, out));
+        match self.asked.remove(&id) {
+            Some(Asked::Record { ticket }) => {
+                let loaded = match result {
+                    Ok(Loaded::Xmpp(loaded)) => Ok(record::loaded_of(loaded)),
+                    Ok(Loaded::Access(loaded)) => Ok(access::loaded_of(loaded)),
+                    Ok(_) => Err(host::RecordError::NotFound),
+                    Err(error) => Err(record::error_of(&error)),
+                };
+                self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, loaded, out));
+            }
+            Some(Asked::Aliases) => {
+                let Ok(Loaded::Aliases(aliases)) = result else { return };
+                let addresses = aliases.into_iter().map(|alias| alias.alias.to_string().into());
+                wishes.extend(addresses.map(|address| Wish::Forget { address }));
+            }
+            Some(asked) => {
+                let loaded = match result {
+                    Ok(Loaded::Access(loaded)) => Some(loaded),
+                    _ => None,
+                };
+                self.access_loaded(now, asked, loaded, wishes);
+            }
+            None => {}
+        }
     }
 
     pub(crate) fn handle_written(
@@ -291,15 +449,36 @@ impl Xmpp {
                 self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, done, out));
             }
             Some(Asked::Keys { address }) if result.is_ok() => wishes.push(Wish::Forget { address }),
-            _ => {}
+            Some(asked) => self.access_written(now, asked, result, wishes),
+            None => {}
+        }
+    }
+
+    /// What administrators do to accounts is done, or not.
+    pub(crate) fn administered(
+        &mut self,
+        now: Instant,
+        id: u64,
+        result: Result<host::Loaded, host::RecordError>,
+        wishes: &mut Vec<Wish>,
+    ) {
+        if let Some(Asked::Record { ticket }) = self.asked.remove(&id) {
+            self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, result, out));
         }
     }
 
     /// The record takes nothing now.
     pub(crate) fn refused(&mut self, now: Instant, id: u64, wishes: &mut Vec<Wish>) {
-        if let Some(Asked::Record { ticket }) = self.asked.remove(&id) {
-            let refused = Err(host::RecordError::Unavailable);
-            self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, refused, out));
+        match self.asked.remove(&id) {
+            Some(Asked::Record { ticket }) => {
+                let refused = Err(host::RecordError::Unavailable);
+                self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, refused, out));
+            }
+            Some(asked @ (Asked::Tokens { .. } | Asked::Invited { .. } | Asked::Registering { .. })) => {
+                self.access_loaded(now, asked, None, wishes);
+            }
+            Some(asked) => self.access_written(now, asked, Err(StoreError::Closed), wishes),
+            None => {}
         }
     }
 
@@ -314,6 +493,10 @@ impl Xmpp {
 
     pub(crate) fn counts(&self) -> XmppCounts {
         let streams = self.streams.counters();
+        let (rooms, occupants) = self.host.rooms();
+        let mut kinds = self.streams.kinds();
+        kinds.extend(streams.stanzas_in.kinds(Family::StanzasReceived));
+        kinds.extend(self.counted.sent.kinds(Family::StanzasSent));
         XmppCounts {
             connections: streams.open,
             sessions: self.host.sessions() as u64,
@@ -322,8 +505,9 @@ impl Xmpp {
             handshake_failures: streams.handshake_failures,
             sign_ins: self.sign_ins,
             sign_in_failures: self.sign_in_failures,
-            stanzas_in: streams.stanzas_in,
-            stanzas_out: self.stanzas_out,
+            registrations: self.registrations,
+            stanzas_in: streams.stanzas_in.total(),
+            stanzas_out: self.counted.sent.total(),
             overflows: streams.overflows,
             timeouts: streams.timeouts,
             faults: streams.faults,
@@ -338,6 +522,14 @@ impl Xmpp {
                 .uploads()
                 .filter(|_| self.shard == 0)
                 .map_or(0, |uploads| uploads.used()),
+            pauses: streams.pauses,
+            resumed: self.counted.resumed,
+            kept: self.counted.kept,
+            archived: self.counted.archived,
+            fan_out: self.counted.fan_out,
+            rooms: rooms as u64,
+            occupants: occupants as u64,
+            kinds,
         }
     }
 }

@@ -28,7 +28,7 @@ fn name(bare: &Bare) -> Box<str> {
 /// `None`: it is nothing that the record has, nor can anything ask for it while it is not configured.
 pub(super) fn read_of(load: Load) -> Option<XmppRead> {
     Some(match load {
-        Load::User { user } => XmppRead::User { user: name(&user) },
+        Load::User { user } => read_of_user(&user),
         Load::Items { owner, node } => XmppRead::Items { owner: name(&owner), node },
         Load::Nodes { owner } => XmppRead::Nodes { owner: name(&owner) },
         Load::Offline { user } => XmppRead::Offline { user: name(&user) },
@@ -37,8 +37,13 @@ pub(super) fn read_of(load: Load) -> Option<XmppRead> {
         }
         Load::Room { room } => XmppRead::Room { room: name(&room) },
         Load::Rooms { domain } => XmppRead::Rooms { domain },
-        Load::Slot { .. } | Load::Act(_) => return None,
+        Load::Slot { .. } | Load::Act(_) | Load::Accounts(_) => return None,
     })
+}
+
+/// The account and what a host wants to know of it besides.
+pub(super) fn read_of_user(user: &Bare) -> XmppRead {
+    XmppRead::User { user: name(user), nodes: xmpp::host::user::NODES }
 }
 
 fn query_of(query: Query) -> ArchiveQuery {
@@ -158,6 +163,7 @@ fn user_of(row: UserRow) -> UserRecord {
         blocked: row.blocked.iter().filter_map(|jid| Jid::parse(jid).ok()).collect(),
         last_seen: row.last_seen,
         offline: row.offline,
+        items: row.items.into_iter().filter_map(|(node, item)| Some((node, element(&item)?))).collect(),
     }
 }
 
@@ -250,6 +256,10 @@ mod tests {
         world.change(Change::Blocked { user: user.clone(), blocked: blocked.clone() });
         world.change(Change::LastSeen { user: user.clone(), at: NOW, status: "gone".into() });
         world.change(Change::Offline { user: user.clone(), at: NOW, stanza: Box::new(message()) });
+        let node = Box::<str>::from(::xmpp::host::user::NODES[0]);
+        let published = Some(Box::new(message()));
+        let (owner, id) = (user.clone(), "current".into());
+        world.change(Change::Item { owner, node: node.clone(), id, item: published, at: NOW, keep: 1 });
         let Loaded::User(Some(record)) = world.load(Load::User { user: user.clone() }) else { panic!() };
         let expected = UserRecord {
             roster: vec![(contact, item)],
@@ -257,6 +267,7 @@ mod tests {
             blocked,
             last_seen: Some((NOW, "gone".into())),
             offline: 1,
+            items: vec![(node, message())],
         };
         assert_eq!(*record, expected);
         let Loaded::Stanzas(stanzas) = world.load(Load::Offline { user: user.clone() }) else { panic!() };

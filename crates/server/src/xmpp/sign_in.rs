@@ -31,7 +31,10 @@ pub(super) fn check(find: &Find, account: Option<&Account>) -> Known {
             }),
             None => Known::Nobody,
         },
-        (Find::Keys { .. }, None) => Known::Nobody,
+        (Find::Account { .. }, Some(_)) => Known::Account,
+        // Tokens are asked for by themselves.
+        (Find::Keys { .. } | Find::Account { .. } | Find::Tokens { .. }, None)
+        | (Find::Tokens { .. }, Some(_)) => Known::Nobody,
     }
 }
 

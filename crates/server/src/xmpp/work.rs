@@ -9,11 +9,11 @@ use xmpp::stanza::{self, Condition};
 use xmpp::{Element, Jid, c2s, ns};
 
 use super::streams::Event;
-use super::{Asked, Wish, Xmpp, XmppLetter, federation, record};
+use super::{Asked, Wish, Xmpp, XmppLetter, ask, federation, record};
 
 impl Xmpp {
     /// Who owns an address.
-    fn owner(&self, bare: &str) -> u16 {
+    pub(super) fn owner(&self, bare: &str) -> u16 {
         Bucket::of(bare).shard(self.shards)
     }
 
@@ -24,6 +24,9 @@ impl Xmpp {
     pub(super) fn handle_event(&mut self, now: Instant, event: Event, wishes: &mut Vec<Wish>) {
         match event {
             Event::Find { stream, find, domain } => self.find(now, stream, find, domain, wishes),
+            Event::Tokens { stream, work } => self.tokens(stream, work, wishes),
+            Event::Invited { stream, token, domain } => self.invited(now, stream, &token, domain, wishes),
+            Event::Register { stream, registration } => self.register(stream, registration, wishes),
             Event::Bind { stream, request } => {
                 let edge = self.edge(stream);
                 let Some(owner) = self.settle(stream, request.user.bare_str()) else { return };
@@ -64,8 +67,7 @@ impl Xmpp {
             self.streams.tell(stream, |c2s, out| c2s.handle_found(Known::Unavailable, out));
             return;
         }
-        let (Find::Keys { user, .. } | Find::Password { user, .. }) = &find;
-        let Ok(jid) = Jid::new(Some(user), &domain, None) else {
+        let Ok(jid) = Jid::new(Some(find.user()), &domain, None) else {
             self.streams.tell(stream, |c2s, out| c2s.handle_found(Known::Nobody, out));
             return;
         };
@@ -80,6 +82,7 @@ impl Xmpp {
         let stream = self.streams.get(stream)?;
         if stream.host.replace(Some(owner)).is_none() {
             self.sign_ins += 1;
+            self.streams.count_sign_in(&stream);
             self.wrong_passwords.succeed(stream.remote);
         }
         Some(owner)
@@ -91,7 +94,7 @@ impl Xmpp {
         known.or_else(|| Some(self.owner(Jid::parse(element.attr("from")?).ok()?.bare_str())))
     }
 
-    fn send(&mut self, now: Instant, shard: u16, letter: XmppLetter, wishes: &mut Vec<Wish>) {
+    pub(super) fn send(&mut self, now: Instant, shard: u16, letter: XmppLetter, wishes: &mut Vec<Wish>) {
         if shard == self.shard {
             self.handle_letter(now, letter, wishes);
         } else if let Some(post) = self.post.get_mut(usize::from(shard)) {
@@ -127,13 +130,28 @@ impl Xmpp {
             XmppLetter::Routed(element) => {
                 self.tell_host(now, wishes, |host, out| host.handle_routed(now, *element, out));
             }
+            XmppLetter::Act { from, id, act } => self.act(now, (from, id), &act, wishes),
+            XmppLetter::Acted { id, answer } => self.acted(now, id, *answer, wishes),
+            XmppLetter::Operate { act, answer } => self.operate(now, &act, answer, wishes),
+            XmppLetter::Question { iq, answer } => self.question(now, *iq, answer, wishes),
+            XmppLetter::Administered { id, result } => self.administered(now, id, *result, wishes),
+            XmppLetter::Reply { token, answer } => self.reply(&token, *answer),
+            XmppLetter::Invited { invited, inviter } => {
+                self.tell_host(now, wishes, |host, out| host.befriend_both(now, &invited, &inviter, out));
+            }
+            XmppLetter::Befriend { user, contact } => {
+                self.tell_host(now, wishes, |host, out| host.befriend(now, &user, &contact, out));
+            }
         }
     }
 
     fn bound(&mut self, edge: Edge, bound: c2s::Bound) {
         let is_managed = match &bound {
             c2s::Bound::Session { inline, .. } => inline.iter().any(begins_management),
-            c2s::Bound::Resumed { .. } => true,
+            c2s::Bound::Resumed { .. } => {
+                self.counted.resumed += 1;
+                true
+            }
             _ => false,
         };
         if let Some(stream) = self.streams.get(edge.connection) {
@@ -148,7 +166,7 @@ impl Xmpp {
         {
             stream.is_managed.set(true);
         }
-        self.stanzas_out += u64::from(stanza::kind_of(element).is_some());
+        self.counted.sent.count(element.name());
         self.streams.tell(edge.connection, |c2s, out| c2s.write(element, out));
     }
 
@@ -189,7 +207,10 @@ impl Xmpp {
             Effect::Close { edge, condition } => {
                 self.send(now, edge.shard, XmppLetter::Close { edge, condition }, wishes);
             }
-            Effect::Route(element) => self.route(now, element, wishes),
+            Effect::Route(element) => {
+                self.counted.fan_out += u64::from(element.name() == "presence");
+                self.route(now, element, wishes);
+            }
             Effect::Load { ticket, load: Load::User { user } } => {
                 let (name, domain) = (user.local().unwrap_or_default().into(), user.domain().into());
                 let id = self.ask(Asked::User { ticket, user });
@@ -200,6 +221,11 @@ impl Xmpp {
                 let slot = uploads.and_then(|uploads| uploads.slot(now, &user, &name, size, &kind));
                 let loaded = slot.map(|slot| Loaded::Slot(Box::new(slot))).ok_or(RecordError::Unavailable);
                 self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, loaded, out));
+            }
+            Effect::Load { ticket, load: Load::Act(act) } => self.ask_all_for_host(now, ticket, *act, wishes),
+            Effect::Load { ticket, load: Load::Accounts(ask) } => {
+                let id = self.ask(Asked::Record { ticket });
+                wishes.push(Wish::Accounts { id, ask });
             }
             Effect::Load { ticket, load } => match record::read_of(load) {
                 Some(read) => {
@@ -213,7 +239,13 @@ impl Xmpp {
                     });
                 }
             },
+            Effect::Befriend { user, contact } => {
+                let owner = self.owner(user.as_str());
+                self.send(now, owner, XmppLetter::Befriend { user, contact }, wishes);
+            }
+            Effect::Access { ticket, access } => self.host_access(now, ticket, access, wishes),
             Effect::Change { ticket, change } => {
+                self.counted.change(&change);
                 let id = self.ask(Asked::Record { ticket });
                 wishes.push(Wish::Write { id, write: Write::Xmpp(record::write_of(now, change)) });
             }
@@ -222,9 +254,12 @@ impl Xmpp {
         }
     }
 
-    fn route(&mut self, now: Instant, element: Box<Element>, wishes: &mut Vec<Wish>) {
+    pub(super) fn route(&mut self, now: Instant, element: Box<Element>, wishes: &mut Vec<Wish>) {
         // Without an address it is nobody's.
         let Ok(Some(to)) = stanza::to(&element) else { return };
+        if let Some((shard, token)) = ask::reply_of(&element, &to) {
+            return self.send(now, shard, XmppLetter::Reply { token, answer: element }, wishes);
+        }
         if self.host.settings().is_ours(to.domain()) {
             let owner = self.owner(to.bare_str());
             return self.send(now, owner, XmppLetter::Routed(element), wishes);
@@ -267,6 +302,7 @@ impl Xmpp {
                 // Dropped, it is answered "try again".
                 XmppLetter::Bosh(_) => {}
                 XmppLetter::Routed(element) => self.refuse_busy(now, &element, wishes),
+                XmppLetter::Act { id, .. } => self.not_asked(now, id, wishes),
                 letter => kept.push(letter),
             }
         }

@@ -20,6 +20,7 @@ pub(crate) enum Event {
     Reload,
     Drain,
     Trace(String),
+    Chat(String),
     AccountsChanged,
     Wrote,
 }
@@ -86,6 +87,47 @@ impl Control for Fake {
     async fn write(&self, write: Write) -> Result<WriteDone, StoreError> {
         self.events.send(Event::Wrote).unwrap();
         self.admin.borrow_mut().write(&write)
+    }
+
+    async fn chat(&self, ask: admin::chat::Ask) -> Result<admin::chat::Answer, admin::ControlError> {
+        use admin::chat::{Answer, Ask, Contact, Room, RoomDetails, Session, User};
+        let address = |text: &str| String::from(text);
+        self.events.send(Event::Chat(format!("{ask:?}"))).unwrap();
+        Ok(match ask {
+            Ask::Sessions { .. } => {
+                let session = Session {
+                    address: address("alice@example.test/desk"),
+                    priority: Some(5),
+                    since: 1_800_000_000,
+                    from: address("192.0.2.1"),
+                    transport: address("tls"),
+                    client: address("https://psi-im.org"),
+                    resumable: true,
+                    ..Session::default()
+                };
+                Answer::Sessions { sessions: vec![session], total: 1 }
+            }
+            Ask::End { .. } | Ask::Announce { .. } => Answer::Count(2),
+            Ask::Motd { .. } => Answer::Motd(None),
+            Ask::Rooms { .. } => Answer::Rooms(vec![Room {
+                address: address("tea@conference.example.test"),
+                name: address("Tea"),
+                occupants: 3,
+                persistent: true,
+                listed: true,
+            }]),
+            Ask::Room { room } => {
+                Answer::Room(Box::new(RoomDetails { address: room, ..RoomDetails::default() }))
+            }
+            Ask::User { user } => Answer::User(User { address: user, contacts: 7, ..User::default() }),
+            Ask::Roster { .. } => Answer::Roster(vec![Contact {
+                address: address("bob@example.test"),
+                subscription: address("both"),
+                ..Contact::default()
+            }]),
+            Ask::DestroyRoom { .. } => return Err(admin::ControlError::NotFound),
+            _ => Answer::Done,
+        })
     }
 
     fn accounts_changed(&self) {

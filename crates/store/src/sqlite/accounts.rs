@@ -11,7 +11,7 @@ use crate::types::{
 };
 use crate::verifiers::{ScramHash, ScramKeys, Verifiers};
 
-use super::{Failure, from_seconds, seconds};
+use super::{Failure, from_seconds, seconds, xmpp};
 
 /// The columns `account` reads, before the rest of a query.
 macro_rules! select_account {
@@ -24,7 +24,7 @@ macro_rules! select_account {
     };
 }
 
-const DIRECT: &str = select_account!(
+pub(super) const DIRECT: &str = select_account!(
     "account JOIN domain ON domain.id = domain_id WHERE domain.name = ?1 AND account.name = ?2"
 );
 
@@ -147,7 +147,10 @@ pub(super) fn set_limits(
 
 pub(super) fn remove(conn: &Connection, account: &Address) -> Result<WriteDone, Failure> {
     let id = account_id(conn, account)?;
-    changed(conn.prepare_cached("DELETE FROM account WHERE id = ?1")?.execute([id])?)
+    let rows = conn.prepare_cached("DELETE FROM account WHERE id = ?1")?.execute([id])?;
+    // Else the next account of that name would have its contacts and its messages.
+    xmpp::forget_user(conn, &account.to_string())?;
+    changed(rows)
 }
 
 pub(super) fn add_domain(conn: &Connection, name: &str, created_at: i64) -> Result<WriteDone, Failure> {

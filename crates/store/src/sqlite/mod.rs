@@ -1,5 +1,6 @@
 //! The record in one SQLite file: WAL, and `synchronous=FULL`, so a commit is on disk when it returns.
 
+mod access;
 mod accounts;
 mod migrations;
 mod reader;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 use stdx::Instant;
 
 use crate::error::StoreError;
@@ -113,6 +115,9 @@ impl Sqlite {
                 conn.pragma_update(None, "max_page_count", pages)?;
             }
             conn.set_prepared_statement_cache_capacity(64);
+            // Else every statement is planned anew for each value that is bound to it: with STAT4, which the bundled SQLite
+            // has, values could change the plan.
+            conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
             Ok(conn)
         };
         open().map_err(|error| StoreError::from_sqlite(&error, &self.path))
@@ -180,5 +185,34 @@ impl Failure {
     /// Names the item where the database only says that a rule of uniqueness was broken.
     fn or_exists(self, what: impl FnOnce() -> String) -> Self {
         if self.is_constraint() { Failure::Store(StoreError::exists(what())) } else { self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::StatementStatus;
+
+    use super::*;
+
+    #[test]
+    fn a_statement_is_planned_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let sqlite = Sqlite::open(folder.path().join("belfry.db")).unwrap();
+        let conn = sqlite.connect().unwrap();
+        for number in 0..5 {
+            let user = format!("user{number}");
+            assert!(matches!(accounts::load(&conn, &user, "example.org"), Ok(None)));
+            let read = crate::xmpp::XmppRead::User { user: user.into(), nodes: &["a"] };
+            assert!(xmpp::load(&conn, &read).is_ok());
+        }
+        for sql in [
+            "SELECT contact, item FROM xmpp_roster WHERE user = ?1 ORDER BY contact",
+            "SELECT count(*) FROM xmpp_offline WHERE user = ?1",
+            accounts::DIRECT,
+        ] {
+            let statement = conn.prepare_cached(sql).unwrap();
+            assert!(statement.get_status(StatementStatus::Run) > 1, "another one is used: {sql}");
+            assert_eq!(statement.get_status(StatementStatus::RePrepare), 0, "{sql}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use crate::error::StoreError;
 use crate::record::{Loaded, LoggedBinding, Read, Reader};
 
-use super::{Failure, Sqlite, accounts, from_micros, rest, routes, xmpp};
+use super::{Failure, Sqlite, access, accounts, from_micros, rest, routes, xmpp};
 
 pub(super) struct SqliteReader {
     sqlite: Sqlite,
@@ -42,6 +42,7 @@ fn load(conn: &Connection, read: &Read) -> Result<Loaded, Failure> {
         Read::KeptMessages { aor } => Loaded::KeptMessages(routes::kept(conn, aor)?),
         Read::Rest(read) => Loaded::Rest(rest::load(conn, read)?),
         Read::Xmpp(read) => Loaded::Xmpp(xmpp::load(conn, read)?),
+        Read::Access(read) => Loaded::Access(access::load(conn, read)?),
         Read::KeptCounts => Loaded::KeptCounts(routes::kept_counts(conn)?),
     })
 }

@@ -9,7 +9,7 @@ use crate::record::{Write, WriteDone, Writer};
 use crate::types::{NewAccount, check_length};
 
 use super::routes::Old;
-use super::{Failure, Sqlite, accounts, micros, rest, routes, seconds, xmpp};
+use super::{Failure, Sqlite, access, accounts, micros, rest, routes, seconds, xmpp};
 
 pub(super) struct SqliteWriter {
     sqlite: Sqlite,
@@ -127,6 +127,7 @@ fn apply(conn: &Connection, write: &Write) -> Result<WriteDone, Failure> {
         Write::RemoveRoute { name } => routes::remove(conn, name),
         Write::Rest(write) => rest::write(conn, write),
         Write::Xmpp(write) => xmpp::write(conn, write),
+        Write::Access(write) => access::write(conn, write),
     }
 }
 

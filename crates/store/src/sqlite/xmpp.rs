@@ -174,7 +174,7 @@ fn room_changed(conn: &Connection, room: &str, config: Option<&str>) -> Result<W
     changed(conn.prepare_cached(sql)?.execute(params![room, domain, config])?)
 }
 
-fn forget_user(conn: &Connection, user: &str) -> Result<WriteDone, Failure> {
+pub(super) fn forget_user(conn: &Connection, user: &str) -> Result<WriteDone, Failure> {
     let mut rows = 0;
     for sql in [
         "DELETE FROM xmpp_user WHERE user = ?1",
@@ -183,6 +183,8 @@ fn forget_user(conn: &Connection, user: &str) -> Result<WriteDone, Failure> {
         "DELETE FROM xmpp_archive WHERE owner = ?1",
         "DELETE FROM xmpp_item WHERE owner = ?1",
         "DELETE FROM xmpp_node WHERE owner = ?1",
+        "DELETE FROM xmpp_token WHERE user = ?1",
+        "DELETE FROM xmpp_invitation WHERE inviter = ?1",
     ] {
         rows += conn.prepare_cached(sql)?.execute([user])?;
     }
@@ -191,7 +193,7 @@ fn forget_user(conn: &Connection, user: &str) -> Result<WriteDone, Failure> {
 
 pub(super) fn load(conn: &Connection, read: &XmppRead) -> Result<XmppLoaded, Failure> {
     Ok(match read {
-        XmppRead::User { user } => XmppLoaded::User(Box::new(user_row(conn, user)?)),
+        XmppRead::User { user, nodes } => XmppLoaded::User(Box::new(user_row(conn, user, nodes)?)),
         XmppRead::Items { owner, node } => {
             let sql = "SELECT id, at, item FROM xmpp_item WHERE owner = ?1 AND node = ?2 ORDER BY seq";
             XmppLoaded::Items(items(conn, sql, params![owner, node])?)
@@ -235,7 +237,7 @@ fn item(row: &rusqlite::Row<'_>) -> rusqlite::Result<Item> {
     Ok((row.get::<_, String>(0)?.into(), from_micros(row.get(1)?), row.get::<_, String>(2)?.into()))
 }
 
-fn user_row(conn: &Connection, user: &str) -> Result<UserRow, Failure> {
+fn user_row(conn: &Connection, user: &str, nodes: &[&str]) -> Result<UserRow, Failure> {
     let sql = "SELECT roster_version, blocked, last_at, last_status FROM xmpp_user WHERE user = ?1";
     let head: Option<(i64, String, Option<i64>, Option<String>)> = conn
         .prepare_cached(sql)?
@@ -256,6 +258,12 @@ fn user_row(conn: &Connection, user: &str) -> Result<UserRow, Failure> {
     }
     let sql = "SELECT count(*) FROM xmpp_offline WHERE user = ?1";
     found.offline = conn.prepare_cached(sql)?.query_row([user], |row| row.get(0))?;
+    let sql = "SELECT item FROM xmpp_item WHERE owner = ?1 AND node = ?2 ORDER BY seq DESC LIMIT 1";
+    let mut newest = conn.prepare_cached(sql)?;
+    for node in nodes {
+        let item: Option<String> = newest.query_row([user, node], |row| row.get(0)).optional()?;
+        found.items.extend(item.map(|item| ((*node).into(), item.into())));
+    }
     Ok(found)
 }
 

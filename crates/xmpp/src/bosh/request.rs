@@ -61,7 +61,7 @@ impl Request {
         };
         // COMPAT(old clients): XEP-0206 §2: stanzas that name no namespace of their own are of `jabber:client`.
         body.elements_mut().for_each(|element| element.adopt(ns::BOSH, ns::CLIENT));
-        Ok(Request { payload: body.into_elements().collect(), ..request })
+        Ok(Request { payload: body.elements().cloned().collect(), ..request })
     }
 
     /// Nothing is in it, and nothing is asked.

@@ -1,6 +1,6 @@
 //! A stream whose documents come and go in bodies of HTTP: another part packs and unpacks them ([`bosh`](crate::bosh)).
 
-use super::{C2s, Outbox, State};
+use super::{C2s, Outbox};
 use crate::{Element, ns};
 
 impl C2s {
@@ -23,7 +23,7 @@ impl C2s {
     }
 
     /// The stream error that closed it.
-    pub fn failure(&self) -> Option<&'static str> {
-        if let State::Closed(failure) = &self.state { *failure } else { None }
+    pub fn failure(&self) -> Option<&str> {
+        self.seen.error.as_deref().filter(|_| self.is_closed())
     }
 }

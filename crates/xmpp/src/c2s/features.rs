@@ -1,7 +1,7 @@
 //! What a stream offers at each of its stages.
 
 use super::{C2s, Framing};
-use crate::sasl::{self, Mechanism};
+use crate::sasl::{self, Mechanism, TokenBinding};
 use crate::{Element, ns};
 
 pub(super) fn of(stream: &C2s) -> Element {
@@ -26,8 +26,16 @@ pub(super) fn mechanisms(stream: &C2s) -> Vec<Mechanism> {
         Mechanism::Plain => security.encrypted,
         Mechanism::External => security.certified.as_ref().is_some_and(|jid| *jid.domain() == *stream.domain),
         Mechanism::Anonymous => settings.anonymous,
+        Mechanism::HashedToken(_) => false,
     };
     sasl::ALL.into_iter().filter(is_offered).collect()
+}
+
+/// What tokens may be for on this connection. In the clear anybody could use them (XEP-0484 §6).
+pub(super) fn tokens(stream: &C2s) -> impl Iterator<Item = TokenBinding> + '_ {
+    let is_on = stream.settings.tokens && stream.security.encrypted;
+    let bindings = is_on.then_some(TokenBinding::ALL).into_iter().flatten();
+    bindings.filter(|binding| binding.data(&stream.security.bindings).is_some())
 }
 
 fn before(stream: &C2s, mut features: Element) -> Element {
@@ -46,7 +54,7 @@ fn before(stream: &C2s, mut features: Element) -> Element {
         features.push(
             Element::new("authentication", ns::SASL2)
                 .children(named(ns::SASL2))
-                .child(super::sasl2::inline()),
+                .child(super::sasl2::inline(stream)),
         );
         if !stream.security.bindings.is_empty() {
             let bindings = stream.security.bindings.names();
@@ -54,9 +62,7 @@ fn before(stream: &C2s, mut features: Element) -> Element {
                 bindings.map(|name| Element::new("channel-binding", ns::CHANNEL_BINDINGS).with("type", name));
             features.push(Element::new("sasl-channel-binding", ns::CHANNEL_BINDINGS).children(bindings));
         }
-        if settings.registration {
-            features.push(Element::new("register", "http://jabber.org/features/iq-register"));
-        }
+        features = features.children(super::register::features(stream));
     }
     features.push(limits(stream));
     features

@@ -4,18 +4,43 @@
 //! The driver passes bytes in and performs what comes out; [`C2s::handle_found`], [`C2s::handle_secured`] and
 //! [`C2s::handle_bound`] answer the effects of those names. After [`Effect::Close`] nothing more comes.
 
+#[cfg(test)]
+mod access_tests;
+mod bind;
 mod bodies;
+mod fast;
 mod features;
+mod register;
 mod sasl1;
 mod sasl2;
 #[cfg(test)]
 mod tests;
+mod trace;
 
 use std::sync::Arc;
 
+pub use bind::{BindRequest, Bound, UserAgent};
+pub use fast::{NewToken, TokenWork};
+pub use register::{Invited, Registration};
+pub(crate) use register::{form_value, register_value};
+
+use crate::host::{Level, Specification};
 use crate::sasl::{self, Exchange};
 use crate::xml::{Frame, Framer, Prefixes, XmlError, parse, parse_header};
 use crate::{Element, Jid, limits, ns, stanza};
+pub use trace::Direction;
+
+/// What is built here, besides what all streams are.
+pub const SPECIFICATIONS: &[Specification] = &[fast::SPECIFICATION, register::SPECIFICATION, CERTIFICATES];
+
+const CERTIFICATES: Specification = Specification {
+    name: "XEP-0178",
+    title: "Best Practices for Use of SASL EXTERNAL with Certificates",
+    version: "1.2",
+    level: Level::Partial,
+    file: "crates/server/src/net/certified.rs",
+    note: "clients: a certificate of exactly one address; one that is not certified ends the handshake",
+};
 
 /// The same for all streams of a server.
 #[derive(Clone, Debug)]
@@ -27,8 +52,12 @@ pub struct Settings {
     /// Nobody signs in without TLS. Without a certificate of ours it cannot be asked for.
     pub tls_required: bool,
     pub anonymous: bool,
-    /// In-band registration is open (XEP-0077).
+    /// Anybody may make an account (XEP-0077).
     pub registration: bool,
+    /// Who is invited may (XEP-0445).
+    pub invitations: bool,
+    /// Clients get tokens (XEP-0484).
+    pub tokens: bool,
     pub max_stanza: usize,
     /// Seconds without a byte after which a stream may be closed (XEP-0478).
     pub idle_seconds: u32,
@@ -65,6 +94,12 @@ pub enum Effect {
     StartTls,
     /// Answered by `handle_found`. The domain is one of ours.
     Find { find: sasl::Find, domain: Box<str> },
+    /// Answered by `handle_tokens`.
+    Tokens(Box<TokenWork>),
+    /// Whether this invitation is good. Answered by `handle_invited`.
+    Invited { token: Box<str>, domain: Box<str> },
+    /// Make an account. Answered by `handle_registered`.
+    Register(Box<Registration>),
     /// Make a session. Answered by `handle_bound`.
     Bind(Box<BindRequest>),
     /// Take up an old session: its identity and how many of its stanzas the client has had (XEP-0198). Answered by
@@ -78,48 +113,14 @@ pub enum Effect {
     Close,
 }
 
-/// The session that is wanted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BindRequest {
-    /// Bare.
-    pub user: Jid,
-    pub is_anonymous: bool,
-    /// What the client wants to be called, whole (RFC 6120) ...
-    pub resource: Option<Box<str>>,
-    /// ... or in part, and the server adds to it (XEP-0386).
-    pub tag: Option<Box<str>>,
-    /// Inline requests of Bind 2, to be done at once; each may have its answer.
-    pub inline: Vec<Element>,
-}
-
-/// What became of `Bind` or `Resume`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Bound {
-    /// The full address; answers to inline requests.
-    Session {
-        jid: Jid,
-        inline: Vec<Element>,
-    },
-    /// It goes on as this address; `resumed` is the answer.
-    Resumed {
-        jid: Jid,
-        resumed: Element,
-    },
-    /// Not to be resumed; `failed` says why, and the client may bind.
-    NotResumed {
-        failed: Element,
-    },
-    Refused(stanza::StanzaError),
-    /// Another node (RFC 6120 §4.9.3.19).
-    SeeOtherHost(Box<str>),
-}
-
 #[derive(Debug, Default)]
 pub struct Outbox {
     pub bytes: Vec<u8>,
     /// Where each document of `bytes` ends; not of `Framing::Stream`.
     pub ends: Vec<usize>,
     pub effects: Vec<Effect>,
+    /// What was heard and said, credentials masked; of a stream that is traced.
+    pub traced: Vec<(Direction, Element)>,
 }
 
 #[derive(Debug)]
@@ -130,6 +131,8 @@ enum State {
     Choosing,
     /// TLS is being set up.
     Securing,
+    /// For `Invited` or `Register` to be answered.
+    Registering(Box<Element>),
     /// An exchange goes on; `two` by SASL2.
     Proving {
         exchange: Box<Exchange>,
@@ -138,14 +141,18 @@ enum State {
     /// For `Bind` or `Resume` to be answered. The id of the iq, or what SASL2 is to answer.
     Binding(Binding),
     Bound,
-    /// With an error of that name, or in order.
-    Closed(Option<&'static str>),
+    Closed,
 }
 
 #[derive(Debug)]
 enum Binding {
     Iq(Box<Element>),
     Resume,
+    /// Of SASL2, for `Tokens` to be answered.
+    Tokens {
+        last: Option<Vec<u8>>,
+        wish: Box<sasl2::Wish>,
+    },
     /// What the exchange said last; what it wanted besides, when its resumption fails.
     Two {
         last: Option<Vec<u8>>,
@@ -176,8 +183,11 @@ pub struct C2s {
     was_closed: bool,
     /// Whose account it is that the last `handle_found` was about, where the client used another name of it.
     found_as: Option<Box<str>>,
+    /// It may make an account by this.
+    invitation: Option<Box<register::Invitation>>,
     id: u64,
     nonce: Box<str>,
+    seen: trace::Seen,
 }
 
 /// Wrong passwords before the stream ends.
@@ -208,8 +218,10 @@ impl C2s {
             has_opened: false,
             was_closed: false,
             found_as: None,
+            invitation: None,
             id,
             nonce,
+            seen: trace::Seen::default(),
         }
     }
 
@@ -223,7 +235,7 @@ impl C2s {
     }
 
     pub fn is_closed(&self) -> bool {
-        matches!(self.state, State::Closed(_))
+        matches!(self.state, State::Closed)
     }
 
     /// The client ended the stream in order.
@@ -272,7 +284,7 @@ impl C2s {
     /// What follows must not be read before an answer is here; whole documents (`Framing::Messages`) would be lost.
     pub fn is_waiting(&self) -> bool {
         match &self.state {
-            State::Securing | State::Binding(_) | State::Closed(_) => true,
+            State::Securing | State::Registering(_) | State::Binding(_) | State::Closed => true,
             State::Proving { exchange, .. } => exchange.is_finding(),
             State::Opening | State::Choosing | State::Bound => false,
         }
@@ -348,6 +360,7 @@ impl C2s {
     }
 
     fn handle_element(&mut self, element: Element, out: &mut Outbox) {
+        self.trace(Direction::In, &element, out);
         match &self.state {
             State::Opening => self.fail("bad-format", out),
             State::Choosing if self.jid.is_none() => self.choose(&element, out),
@@ -355,12 +368,13 @@ impl C2s {
             State::Proving { two: None, .. } => self.prove(&element, out),
             State::Proving { two: Some(_), .. } => self.prove2(&element, out),
             State::Bound => self.pass(element, out),
-            State::Securing | State::Binding(_) | State::Closed(_) => {}
+            State::Securing | State::Registering(_) | State::Binding(_) | State::Closed => {}
         }
     }
 
     /// Before anybody has signed in.
     fn choose(&mut self, element: &Element, out: &mut Outbox) {
+        self.see_mechanism(element);
         if element.is("starttls", ns::TLS) {
             if !self.settings.tls || self.security.encrypted || self.framing != Framing::Stream {
                 self.write(&Element::new("failure", ns::TLS), out);
@@ -373,38 +387,13 @@ impl C2s {
             self.begin(element, out);
         } else if element.is("authenticate", ns::SASL2) {
             self.begin2(element, out);
+        } else if register::may_ask(self, element) {
+            self.register(element, out);
         } else if stanza::kind_of(element).is_some() {
             self.fail("not-authorized", out);
         } else {
             self.fail("unsupported-stanza-type", out);
         }
-    }
-
-    /// Signed in and not bound.
-    fn settle(&mut self, element: Element, out: &mut Outbox) {
-        let Some(user) = self.jid.clone() else { return };
-        if element.is("resume", ns::SM) {
-            let (id, seen) = (element.attr("previd"), element.attr("h").and_then(|h| h.parse().ok()));
-            let (Some(id), Some(seen)) = (id, seen) else { return self.fail("bad-format", out) };
-            out.effects.push(Effect::Resume { user, id: id.into(), seen });
-            self.state = State::Binding(Binding::Resume);
-            return;
-        }
-        let bind = element.get("bind", ns::BIND).filter(|_| element.attr("type") == Some("set"));
-        let Some(bind) = bind.filter(|_| stanza::kind_of(&element) == Some(stanza::Kind::Iq)) else {
-            return self.fail("not-authorized", out);
-        };
-        let resource = bind.content_of("resource", ns::BIND).map(Box::<str>::from);
-        let is_anonymous = self.is_anonymous;
-        let request = BindRequest {
-            user,
-            is_anonymous,
-            resource: resource.filter(|name| !name.is_empty()),
-            tag: None,
-            inline: Vec::new(),
-        };
-        out.effects.push(Effect::Bind(Box::new(request)));
-        self.state = State::Binding(Binding::Iq(Box::new(element)));
     }
 
     /// Of a session.
@@ -467,49 +456,12 @@ impl C2s {
         self.go_on(out);
     }
 
-    /// The answer to `Bind` or `Resume`.
-    pub fn handle_bound(&mut self, bound: Bound, out: &mut Outbox) {
-        let State::Binding(binding) = std::mem::replace(&mut self.state, State::Choosing) else { return };
-        if let Bound::SeeOtherHost(host) = bound {
-            let detail = Element::new("see-other-host", ns::STREAM_ERRORS).text(host);
-            return self.fail_as("see-other-host", [detail], out);
-        }
-        match (binding, bound) {
-            (Binding::Iq(iq), Bound::Session { jid, .. }) => {
-                let name = Element::new("jid", ns::BIND).text(jid.as_str());
-                let answer = stanza::result(&iq, Some(Element::new("bind", ns::BIND).child(name)));
-                self.write(&answer, out);
-                self.bound(jid);
-            }
-            (Binding::Iq(iq), Bound::Refused(error)) => {
-                let answer = stanza::refusal(&iq, &error);
-                self.write(&answer, out);
-            }
-            (Binding::Resume, Bound::Resumed { jid, resumed }) => {
-                self.write(&resumed, out);
-                self.bound(jid);
-            }
-            (Binding::Resume, Bound::NotResumed { failed }) => self.write(&failed, out),
-            (Binding::Two { last, wish, resuming }, bound) => self.bound2(last, wish, resuming, bound, out),
-            _ => return self.fail("internal-server-error", out),
-        }
-        self.go_on(out);
-    }
-
-    fn bound(&mut self, jid: Jid) {
-        self.jid = Some(jid);
-        self.state = State::Bound;
-        // What only signing in needs.
-        self.security.bindings = sasl::Bindings::default();
-        self.nonce = Box::default();
-        self.found_as = None;
-    }
-
     /// For the client; only while the stream is open.
     pub fn write(&self, element: &Element, out: &mut Outbox) {
         if self.is_closed() {
             return;
         }
+        self.trace(Direction::Out, element, out);
         let around = if self.framing == Framing::Stream { ns::CLIENT } else { "" };
         if self.framing != Framing::Messages && element.ns() == ns::STREAM {
             // With the prefix that everybody expects.
@@ -528,14 +480,19 @@ impl C2s {
         }
     }
 
+    /// Another one for each header (RFC 6120 §4.7.3) and each exchange.
+    fn next_id(&mut self) -> u64 {
+        let id = self.id;
+        self.id = id.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        id
+    }
+
     fn write_header(&mut self, out: &mut Outbox) {
         self.has_opened = true;
         if self.framing == Framing::Bodies {
             return;
         }
-        let id = format!("{:016x}", self.id);
-        // Another id for each header (RFC 6120 §4.7.3).
-        self.id = self.id.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let id = format!("{:016x}", self.next_id());
         let lang = crate::xml::escape(self.lang.as_deref().unwrap_or("en"));
         let domain = &self.domain;
         let header = match self.framing {
@@ -554,43 +511,44 @@ impl C2s {
 
     /// The client's last word, or ours: the stream ends in order.
     pub fn close(&mut self, out: &mut Outbox) {
-        self.close_as(None, out);
-    }
-
-    fn close_as(&mut self, failure: Option<&'static str>, out: &mut Outbox) {
         if self.is_closed() {
             return;
         }
         if self.has_opened && self.framing != Framing::Bodies {
             out.bytes.extend_from_slice(match self.framing {
-                Framing::Messages => b"<close xmlns='urn:ietf:params:xml:ns:xmpp-framing'/>",
                 Framing::Stream | Framing::Bodies => b"</stream:stream>",
+                Framing::Messages => b"<close xmlns='urn:ietf:params:xml:ns:xmpp-framing'/>",
             });
             self.end_document(out);
         }
-        self.state = State::Closed(failure);
+        self.state = State::Closed;
         out.effects.push(Effect::Close);
     }
 
     fn xml_error(&mut self, error: XmlError, out: &mut Outbox) {
         let text = Element::new("text", ns::STREAM_ERRORS).text(error.to_string());
-        let condition = error.condition();
-        self.fail_as(condition, [Element::new(condition, ns::STREAM_ERRORS), text], out);
+        self.fail_as(Element::new(error.condition(), ns::STREAM_ERRORS), Some(text), out);
     }
 
     /// A stream error (RFC 6120 §4.9.3), and the end.
     pub fn fail(&mut self, condition: &'static str, out: &mut Outbox) {
-        self.fail_as(condition, [Element::new(condition, ns::STREAM_ERRORS)], out);
+        self.fail_with(Element::new(condition, ns::STREAM_ERRORS), out);
     }
 
-    fn fail_as<const N: usize>(&mut self, condition: &'static str, details: [Element; N], out: &mut Outbox) {
+    fn fail_with(&mut self, condition: Element, out: &mut Outbox) {
+        self.fail_as(condition, None, out);
+    }
+
+    fn fail_as(&mut self, condition: Element, text: Option<Element>, out: &mut Outbox) {
         if self.is_closed() {
             return;
         }
         if !self.has_opened {
             self.write_header(out);
         }
-        self.write(&Element::new("error", ns::STREAM).children(details), out);
-        self.close_as(Some(condition), out);
+        self.seen.error = Some(condition.name().into());
+        let error = Element::new("error", ns::STREAM).child(condition).children(text);
+        self.write(&error, out);
+        self.close(out);
     }
 }

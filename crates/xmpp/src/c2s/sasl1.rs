@@ -10,7 +10,9 @@ impl C2s {
             Ok(initial) => initial,
             Err(failure) => return self.refuse(failure, out),
         };
-        match self.exchange(auth.attr("mechanism"), initial.as_deref()) {
+        let mechanism = auth.attr("mechanism").and_then(Mechanism::parse);
+        let mechanism = mechanism.filter(|wanted| features::mechanisms(self).contains(wanted));
+        match self.exchange(mechanism, initial.as_deref(), None, None) {
             Ok((exchange, step)) => {
                 self.state = State::Proving { exchange: Box::new(exchange), two: None };
                 self.step(step, out);
@@ -19,21 +21,27 @@ impl C2s {
         }
     }
 
-    /// Of a mechanism that was offered.
+    /// `None`: it was not offered. `agent` and `count` are SASL2's.
     pub(super) fn exchange(
-        &self,
-        mechanism: Option<&str>,
+        &mut self,
+        mechanism: Option<Mechanism>,
         initial: Option<&[u8]>,
+        agent: Option<Box<str>>,
+        count: Option<u64>,
     ) -> Result<(Exchange, Step), Failure> {
-        let offered = features::mechanisms(self);
-        let mechanism = mechanism.and_then(Mechanism::parse).filter(|wanted| offered.contains(wanted));
         let mechanism = mechanism.ok_or(Failure::InvalidMechanism)?;
+        let offered = features::mechanisms(self);
+        let id = self.next_id();
+        let nonce = format!("{}{id:x}", self.nonce).into();
         let context = Context {
             bindings: self.security.bindings.clone(),
             offered: offered.iter().map(|mechanism| mechanism.name()).collect(),
             certified: self.security.certified.as_ref().and_then(Jid::local).map(Box::from),
-            nonce: format!("{}{:x}", self.nonce, self.id).into(),
+            // A proof of one exchange is none in the next (RFC 5802 §7).
+            nonce,
             secret: self.settings.secret,
+            agent,
+            count,
         };
         Ok(Exchange::start(mechanism, initial, context))
     }
@@ -105,8 +113,11 @@ impl C2s {
     pub(super) fn again(&mut self, failure: Failure, out: &mut Outbox) {
         self.found_as = None;
         self.state = State::Choosing;
-        // Neither who gave up nor who was not asked has guessed.
-        let is_guess = !matches!(failure, Failure::Aborted | Failure::TemporaryAuthFailure);
+        // Neither who gave up, nor who had it right once, nor who was not asked has guessed.
+        let is_guess = !matches!(
+            failure,
+            Failure::Aborted | Failure::CredentialsExpired | Failure::TemporaryAuthFailure
+        );
         self.failures += u8::from(is_guess);
         if self.failures >= FAILURES {
             self.fail("policy-violation", out);

@@ -3,13 +3,15 @@
 use super::*;
 use crate::sasl::{Find, Hash, Known, Secret};
 
-fn settings() -> Settings {
+pub(super) fn settings() -> Settings {
     Settings {
         domains: vec!["example.org".into(), "other.org".into()],
         tls: true,
         tls_required: true,
         anonymous: false,
         registration: false,
+        invitations: false,
+        tokens: false,
         max_stanza: limits::STANZA,
         idle_seconds: 1_800,
         secret: [1; 32],
@@ -17,47 +19,47 @@ fn settings() -> Settings {
     }
 }
 
-fn secure() -> Security {
+pub(super) fn secure() -> Security {
     let bindings = sasl::Bindings { tls_exporter: Some(b"exporter"[..].into()), ..Default::default() };
     Security { encrypted: true, bindings, certified: None }
 }
 
-struct World {
-    stream: C2s,
-    effects: Vec<Effect>,
+pub(super) struct World {
+    pub(super) stream: C2s,
+    pub(super) effects: Vec<Effect>,
 }
 
-const HEADER: &str = "<?xml version='1.0'?><stream:stream to='example.org' xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' version='1.0'>";
+pub(super) const HEADER: &str = "<?xml version='1.0'?><stream:stream to='example.org' xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' version='1.0'>";
 
 impl World {
-    fn new(settings: Settings, security: Security) -> World {
+    pub(super) fn new(settings: Settings, security: Security) -> World {
         let stream = C2s::new(Arc::new(settings), Framing::Stream, security, 1, "nonce".into());
         World { stream, effects: Vec::new() }
     }
 
     /// What is written then.
-    fn tell(&mut self, act: impl FnOnce(&mut C2s, &mut Outbox)) -> String {
+    pub(super) fn tell(&mut self, act: impl FnOnce(&mut C2s, &mut Outbox)) -> String {
         let mut out = Outbox::default();
         act(&mut self.stream, &mut out);
         self.effects = out.effects;
         String::from_utf8(out.bytes).unwrap()
     }
 
-    fn say(&mut self, text: &str) -> String {
+    pub(super) fn say(&mut self, text: &str) -> String {
         self.tell(|stream, out| stream.handle_bytes(text.as_bytes(), out))
     }
 
-    fn found(&mut self, known: Known) -> String {
+    pub(super) fn found(&mut self, known: Known) -> String {
         self.tell(|stream, out| stream.handle_found(known, out))
     }
 
-    fn bind(&mut self, jid: &str) -> String {
+    pub(super) fn bind(&mut self, jid: &str) -> String {
         let jid = Jid::parse(jid).unwrap();
         self.tell(|stream, out| stream.handle_bound(Bound::Session { jid, inline: Vec::new() }, out))
     }
 
     /// alice, by PLAIN, at her desk.
-    fn signed_in() -> World {
+    pub(super) fn signed_in() -> World {
         let mut world = World::new(settings(), secure());
         world.say(HEADER);
         world.say(

@@ -91,6 +91,12 @@ impl Caps {
         self.known.get(ver).cloned()
     }
 
+    /// One for all of a kind.
+    fn shared(&self, ver: &str) -> Ver {
+        let asked = || self.asked.get_key_value(ver).map(|(ver, _)| ver.clone());
+        self.known.get_key(ver).cloned().or_else(asked).unwrap_or_else(|| ver.into())
+    }
+
     fn is_noted(&self, jid: &Jid, ver: &str) -> bool {
         let clients = self.clients.get(&jid.bare());
         let is_it = |(known, its): &(Jid, Ver)| known == jid && **its == *ver;
@@ -162,7 +168,7 @@ impl Host {
         {
             return;
         }
-        let ver: Ver = ver.into();
+        let ver = self.caps.shared(ver);
         self.caps.note(from, &ver);
         if self.caps.known.get(&ver).is_none() {
             self.ask_for_caps(now, ver, node, (from.clone(), user.clone()), out);

@@ -8,7 +8,7 @@ use stdx::Instant;
 use stdx::cache::Cache;
 use stdx::slab::Key;
 
-use super::effect::{Act, Acted, Change, Load, Loaded, RecordError};
+use super::effect::{Act, Acted, Change, Load, Loaded, Online, RecordError};
 use super::feature::{Answer, At, Feature, Handle, Iq, Level, Specification};
 use super::pubsub::items_of;
 use super::turn::not_written;
@@ -34,7 +34,8 @@ pub(super) const FEATURE: Feature = Feature {
             version: "1.3.1",
             level: Level::Partial,
             file: FILE,
-            note: "online users, announcements, message of the day, end of sessions",
+            note: "no lists of whom to block (§4.11, §4.12), no welcome message (§4.27, §4.28); administrators, restart and \
+                   shutdown are the operator's (§4.29 to §4.31)",
         },
     ],
     account: &[],
@@ -47,12 +48,15 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 const PREFIX: &str = "http://jabber.org/protocol/admin#";
 
-/// A node's rest, its name, and the fields of its form: name, type, label, and whether there has to be a value.
-struct Command {
-    node: &'static str,
-    name: &'static str,
-    fields: &'static [(&'static str, &'static str, &'static str, bool)],
-    run: fn(&mut Host, Instant, &Form, &mut Outbox),
+/// Of a form: name, type, label, and whether there has to be a value.
+pub(super) type Field = (&'static str, &'static str, &'static str, bool);
+
+/// A node's rest, its name, and the fields of its form.
+pub(super) struct Command {
+    pub(super) node: &'static str,
+    pub(super) name: &'static str,
+    pub(super) fields: &'static [Field],
+    pub(super) run: fn(&mut Host, Instant, &Form, &mut Outbox),
 }
 
 const COMMANDS: &[Command] = &[
@@ -85,7 +89,7 @@ const COMMANDS: &[Command] = &[
     },
 ];
 
-const MESSAGE: &[(&str, &str, &str, bool)] =
+const MESSAGE: &[Field] =
     &[("subject", "text-single", "Subject", false), ("announcement", "text-multi", "Text", true)];
 
 const MOTD: &str = "motd";
@@ -108,9 +112,9 @@ type Values = Vec<(Box<str>, Vec<Box<str>>)>;
 
 /// A command that is run, with what was filled in.
 #[derive(Clone)]
-struct Form {
-    iq: Element,
-    domain: Bare,
+pub(super) struct Form {
+    pub(super) iq: Element,
+    pub(super) domain: Bare,
     node: Box<str>,
     session: Box<str>,
     values: Values,
@@ -121,6 +125,9 @@ fn fault(condition: Condition, detail: &'static str) -> StanzaError {
 }
 
 fn command(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
+    if let Some(answer) = super::invite::command(host, now, iq, out) {
+        return answer;
+    }
     match begin(host, now, iq, out) {
         Ok(Some(payload)) => Answer::Result(Some(payload)),
         Ok(None) => Answer::Later,
@@ -185,22 +192,26 @@ fn begin(
 
 fn find(node: &str) -> Option<&'static Command> {
     let rest = node.strip_prefix(PREFIX)?;
-    COMMANDS.iter().find(|command| command.node == rest)
+    all().find(|command| command.node == rest)
+}
+
+fn all() -> impl Iterator<Item = &'static Command> {
+    COMMANDS.iter().chain(super::administration::COMMANDS)
 }
 
 fn status(node: &str, session: &str, status: &'static str) -> Element {
     Element::new("command", ns::COMMANDS).with("node", node).with("sessionid", session).with("status", status)
 }
 
-fn field(var: &str, kind: &str) -> Element {
+pub(super) fn field(var: &str, kind: &str) -> Element {
     Element::new("field", ns::DATA).with("var", var).with("type", kind)
 }
 
-fn value(text: &str) -> Element {
+pub(super) fn value(text: &str) -> Element {
     Element::new("value", ns::DATA).text(text)
 }
 
-fn form(kind: &'static str) -> Element {
+pub(super) fn form(kind: &'static str) -> Element {
     let of_type = field("FORM_TYPE", "hidden").child(value(ns::ADMIN));
     Element::new("x", ns::DATA).with("type", kind).child(of_type)
 }
@@ -245,12 +256,12 @@ impl Form {
         Form { iq: iq.iq.clone(), domain: iq.to.bare(), node: node.into(), session: session.into(), values }
     }
 
-    fn of(&self, var: &str) -> &[Box<str>] {
+    pub(super) fn of(&self, var: &str) -> &[Box<str>] {
         let found = self.values.iter().find(|(known, _)| **known == *var);
         found.map(|(_, values)| &values[..]).unwrap_or_default()
     }
 
-    fn done(&self) -> Element {
+    pub(super) fn done(&self) -> Element {
         status(&self.node, &self.session, "completed")
     }
 
@@ -272,7 +283,7 @@ impl Form {
 
 fn count_online(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
     let domain = form.domain.domain().into();
-    host.act_everywhere(Act::Online { domain, max: 0 }, form, out, |form, acted| {
+    host.act_everywhere(Act::Online { domain, who: Online::All, max: 0 }, form, out, |form, acted| {
         let count = field("onlineusersnum", "text-single").child(value(&acted.count.to_string()));
         Ok(form.done().child(self::form("result").child(count)))
     });
@@ -282,7 +293,7 @@ fn list_online(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
     let max = form.of("max_items").first().and_then(|text| text.parse().ok());
     let max = max.unwrap_or(limits::ONLINE_LIST).min(limits::ONLINE_LIST);
     let domain = form.domain.domain().into();
-    host.act_everywhere(Act::Online { domain, max }, form, out, move |form, acted| {
+    host.act_everywhere(Act::Online { domain, who: Online::All, max }, form, out, move |form, acted| {
         let mut sessions = acted.sessions;
         sessions.sort();
         let shown = sessions.iter().take(max as usize).map(|jid| value(jid.as_str()));
@@ -323,15 +334,6 @@ fn delete_motd(host: &mut Host, now: Instant, form: &Form, out: &mut Outbox) {
     host.write_motd(now, form, None, false, out);
 }
 
-impl Acted {
-    /// What several hosts did.
-    pub fn merge(&mut self, other: Acted) {
-        self.sessions.extend(other.sessions);
-        self.count += other.count;
-        self.rooms.extend(other.rooms);
-    }
-}
-
 impl Host {
     pub(super) fn is_admin(&self, from: &Jid) -> bool {
         self.settings.admins.contains(&from.bare())
@@ -339,7 +341,7 @@ impl Host {
 
     /// Nodes of commands with their names, for who may run them (XEP-0050 §2.3).
     pub(super) fn list_commands(&self, from: &Jid) -> Option<impl Iterator<Item = (String, &'static str)>> {
-        let all = || COMMANDS.iter().map(|command| (format!("{PREFIX}{}", command.node), command.name));
+        let all = || all().map(|command| (format!("{PREFIX}{}", command.node), command.name));
         self.is_admin(from).then(all)
     }
 
@@ -355,7 +357,7 @@ impl Host {
     }
 
     /// All hosts of the server do it, this one too.
-    fn act_everywhere(
+    pub(super) fn act_everywhere(
         &mut self,
         act: Act,
         form: &Form,
@@ -372,46 +374,19 @@ impl Host {
         });
     }
 
-    /// This host's part of a command: run by the driver on all.
-    pub fn act(&mut self, now: Instant, act: &Act, out: &mut Outbox) -> Acted {
-        match act {
-            Act::Online { domain, max } => {
-                let keys = self.online(domain);
-                let jids = keys.iter().filter_map(|key| self.sessions.get(*key));
-                let sessions = jids.map(|session| session.jid.clone()).take(*max as usize).collect();
-                Acted { sessions, count: keys.len() as u64, ..Acted::default() }
-            }
-            Act::Announce { domain, message } => {
-                let keys = self.online(domain);
-                for key in &keys {
-                    self.send_from_domain(now, *key, Element::clone(message), out);
-                }
-                Acted { count: keys.len() as u64, ..Acted::default() }
-            }
-            Act::End { who } => {
-                let is_meant = |jid: &Jid| who.iter().any(|who| who == jid || *who == *jid.bare().as_jid());
-                let sessions = self.sessions.iter().filter(|(_, session)| is_meant(&session.jid));
-                let keys: Vec<Key> = sessions.map(|(key, _)| key).collect();
-                for key in &keys {
-                    self.close_session(now, *key, "policy-violation", out);
-                }
-                Acted { count: keys.len() as u64, ..Acted::default() }
-            }
-            Act::Motd { domain, message } => {
-                self.commands.motd.insert(domain.clone(), message.as_deref().cloned());
-                Acted::default()
-            }
-            Act::Rooms { domain } => self.rooms_here(domain),
-        }
-    }
-
-    fn online(&self, domain: &str) -> Vec<Key> {
+    pub(super) fn online(&self, domain: &str) -> Vec<Key> {
         let sessions = self.sessions.iter();
         let here = sessions.filter(|(_, session)| session.is_available() && session.jid.domain() == domain);
         here.map(|(key, _)| key).collect()
     }
 
-    fn send_from_domain(&mut self, now: Instant, key: Key, mut message: Element, out: &mut Outbox) {
+    pub(super) fn send_from_domain(
+        &mut self,
+        now: Instant,
+        key: Key,
+        mut message: Element,
+        out: &mut Outbox,
+    ) {
         let Some(session) = self.sessions.get(key) else { return };
         message.set("to", session.jid.as_str());
         self.deliver(now, key, message, out);
@@ -448,6 +423,10 @@ impl Host {
                 Ok(form.note(&format!("sent to {} sessions", acted.count)))
             });
         });
+    }
+
+    pub(super) fn set_motd(&mut self, domain: Box<str>, message: Option<Element>) {
+        self.commands.motd.insert(domain, message);
     }
 
     /// A session has become available.

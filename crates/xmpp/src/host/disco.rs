@@ -89,7 +89,9 @@ fn of_server(host: &mut Host, _now: Instant, iq: &Iq<'_>, _out: &mut Outbox) -> 
     if iq.is_set {
         return Answer::Error(Condition::BadRequest.into());
     }
-    if let Some(command) = iq.payload.attr("node").and_then(|node| host.describe_command(iq.from, node)) {
+    let describe =
+        |node| host.describe_command(iq.from, node).or_else(|| host.describe_invitation(iq.from, node));
+    if let Some(command) = iq.payload.attr("node").and_then(describe) {
         return Answer::Result(Some(command));
     }
     let mut info = server_info(&host.settings);
@@ -109,8 +111,11 @@ fn items_of_server(host: &mut Host, _now: Instant, iq: &Iq<'_>, _out: &mut Outbo
         return Answer::Error(Condition::BadRequest.into());
     }
     if let Some(node) = iq.payload.attr("node") {
-        let commands = host.list_commands(iq.from).filter(|_| node == ns::COMMANDS);
-        let Some(commands) = commands else { return Answer::Error(Condition::ItemNotFound.into()) };
+        let own = host.list_commands(iq.from).into_iter().flatten();
+        let mut commands = own.chain(host.list_invitations(iq.from)).peekable();
+        if node != ns::COMMANDS || commands.peek().is_none() {
+            return Answer::Error(Condition::ItemNotFound.into());
+        }
         let item = |(node, name): (String, &'static str)| {
             let item = Element::new("item", ns::DISCO_ITEMS).with("jid", iq.to.as_str());
             item.with("node", node).with("name", name)

@@ -3,6 +3,7 @@
 use stdx::Instant;
 
 use crate::c2s::Bound;
+use crate::sasl::Secret;
 use crate::{Bare, Element, Jid};
 
 /// A client's connection: the shard that holds it and its number there.
@@ -43,6 +44,16 @@ pub enum Effect {
         ticket: Ticket,
         change: Change,
     },
+    /// Into `befriend` of the host that owns `user`.
+    Befriend {
+        user: Bare,
+        contact: Bare,
+    },
+    /// Of accounts and invitations. Answered by `handle_record`.
+    Access {
+        ticket: Ticket,
+        access: Access,
+    },
     /// For a phone of the account: the body of a chat message. Said once for each, when it could not be delivered to a
     /// session.
     Text {
@@ -70,6 +81,8 @@ pub enum Load {
     /// A place for a file that a user may upload, once: `Loaded::Slot`. Names and types are checked; the name is for the
     /// address, and where the file is kept has nothing of it.
     Slot { user: Bare, name: Box<str>, size: u64, kind: Box<str> },
+    /// What administrators do to accounts, as the operator's commands would: `Loaded::Accounts`.
+    Accounts(Box<Accounts>),
     /// For all hosts of the server: each performs it (`Host::act`), and `Loaded::Acted` has the sum (`Acted::merge`).
     Act(Box<Act>),
     /// All rooms of a service that are listed: `Loaded::Items`, whose ids are the rooms' addresses.
@@ -113,6 +126,34 @@ pub enum Change {
     Node { owner: Bare, node: Box<str>, config: Option<Box<Element>> },
     /// `None` removes it with its history.
     Room { room: Bare, config: Option<Box<Element>> },
+}
+
+/// Who may sign in: what users change of it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Access {
+    /// `Loaded::Done`.
+    Password { user: Bare, password: Secret },
+    /// The account and all that is its. `Loaded::Done`.
+    Remove { user: Bare },
+    /// Who has the token may use it once. `Loaded::Done`; `Unavailable` when there are too many of one user.
+    Invite { token: Box<str>, invitation: Box<Invitation> },
+    /// `Loaded::Invitation`.
+    Invitation { token: Box<str> },
+    /// `Loaded::Done`, or `NotFound` when it is used already.
+    UseInvitation { token: Box<str> },
+}
+
+/// XEP-0401.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invitation {
+    pub domain: Box<str>,
+    /// The only name that an account may be made of.
+    pub name: Option<Box<str>>,
+    /// Who becomes a contact of whoever uses it.
+    pub inviter: Option<Bare>,
+    /// An account may be made by it.
+    pub registers: bool,
+    pub expires_at: Instant,
 }
 
 /// One contact.
@@ -182,6 +223,8 @@ pub struct UserRecord {
     pub last_seen: Option<(Instant, Box<str>)>,
     /// Messages that wait.
     pub offline: u32,
+    /// Of `user::NODES`, those that have an item, with the newest.
+    pub items: Vec<(Box<str>, Element)>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -197,13 +240,57 @@ pub enum Loaded {
     Room(Option<Box<Element>>),
     Slot(Box<Slot>),
     Acted(Acted),
+    Accounts(Result<Listed, NotDone>),
+    /// `None`: there is none, or it is used.
+    Invitation(Option<Box<Invitation>>),
+}
+
+/// What administrators do to accounts. One that is not there is `RecordError::NotFound`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Accounts {
+    Add {
+        user: Bare,
+        password: Secret,
+        name: Box<str>,
+    },
+    Password {
+        user: Bare,
+        password: Secret,
+    },
+    Disable {
+        user: Bare,
+        disabled: bool,
+    },
+    Remove {
+        user: Bare,
+    },
+    /// Of a domain, all or those that are disabled; `max` of them are named.
+    List {
+        domain: Box<str>,
+        is_disabled: bool,
+        max: u32,
+    },
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listed {
+    pub total: u64,
+    pub accounts: Vec<Bare>,
+}
+
+/// Why an account was not changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotDone {
+    Exists,
+    /// A name or password that breaks a rule, in words.
+    Invalid(Box<str>),
 }
 
 /// What administrators do to the whole server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Act {
     /// Counts available sessions of a domain, and names so many of them.
-    Online { domain: Box<str>, max: u32 },
+    Online { domain: Box<str>, who: Online, max: u32 },
     /// To each of them.
     Announce { domain: Box<str>, message: Box<Element> },
     /// Ends sessions of these accounts, or these sessions.
@@ -212,6 +299,20 @@ pub enum Act {
     Motd { domain: Box<str>, message: Option<Box<Element>> },
     /// The rooms of a service that are in memory.
     Rooms { domain: Box<str> },
+    /// Describes sessions, available or not: of this account or session, or of all.
+    Sessions { who: Option<Jid>, max: u32 },
+    /// Describes the rooms of a service that are in memory.
+    DescribeRooms { domain: Box<str> },
+    /// The server ends: occupants are told so.
+    CloseRooms,
+}
+
+/// XEP-0133 §4.16: who is online is active or idle. Idle is who says that he is away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Online {
+    All,
+    Active,
+    Idle,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -221,6 +322,8 @@ pub struct Acted {
     pub count: u64,
     /// By address; `None`: nobody is to know of it.
     pub rooms: Vec<(Box<str>, Option<Listing>)>,
+    pub described: Vec<SessionState>,
+    pub described_rooms: Vec<RoomState>,
 }
 
 /// A room as a directory has it (XEP-0433 §6.2).
@@ -234,6 +337,34 @@ pub struct Listing {
     pub is_open: bool,
     /// Only moderators see who is who.
     pub is_anonymous: bool,
+}
+
+/// One session, for an operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionState {
+    pub jid: Jid,
+    pub began: Instant,
+    /// `None`: it has lost its connection and may come back.
+    pub edge: Option<Edge>,
+    /// `None`: it is not available.
+    pub priority: Option<i8>,
+    /// What it shows: `away`, `dnd`, nothing.
+    pub show: Box<str>,
+    /// The program, as its abilities name it (XEP-0115 `node`).
+    pub client: Box<str>,
+    /// It can be resumed (XEP-0198).
+    pub is_resumable: bool,
+}
+
+/// One room that is in memory, for an operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoomState {
+    pub address: Bare,
+    pub name: Box<str>,
+    pub occupants: u64,
+    pub is_persistent: bool,
+    /// The service's list shows it (XEP-0045 `muc_public`).
+    pub is_listed: bool,
 }
 
 /// Where a file goes, and where it will be (XEP-0363).

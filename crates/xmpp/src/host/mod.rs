@@ -4,6 +4,8 @@
 //! stanzas of other hosts and other servers by [`Host::handle_routed`]. One feature, one file; each has its state in
 //! a field of its own, and none looks into another's.
 
+mod act;
+mod administration;
 pub mod effect;
 mod feature;
 mod route;
@@ -13,6 +15,7 @@ mod tests;
 pub mod user;
 
 pub mod archive;
+mod bind2;
 pub mod blocking;
 pub mod caps;
 mod carbons;
@@ -22,6 +25,7 @@ mod disco;
 pub mod extdisco;
 mod handled;
 mod hints;
+pub mod invite;
 mod last;
 mod muc;
 mod offline;
@@ -30,6 +34,7 @@ mod presence;
 mod private;
 mod pubsub;
 mod push;
+pub mod register;
 mod resting;
 mod retract;
 mod roster;
@@ -46,9 +51,10 @@ use stdx::Instant;
 use stdx::rng::Rng;
 use stdx::slab::{Key, Slab};
 
-pub use effect::{Change, Edge, Effect, Load, Loaded, RecordError, Ticket};
+pub use effect::{Access, Change, Edge, Effect, Load, Loaded, RecordError, Ticket};
 pub use feature::{Level, Specification, specifications};
-pub use muc::RoomCreation;
+pub use muc::{RoomCreation, stored_room};
+pub use register::Ending;
 
 use crate::{Bare, Element, Jid};
 use session::Session;
@@ -76,6 +82,10 @@ pub struct Settings {
     pub services: Vec<extdisco::Service>,
     /// Who may run administrators' commands (XEP-0133).
     pub admins: Vec<Bare>,
+    pub sessions: SessionLimit,
+    /// What users may change of their accounts.
+    pub accounts: register::Accounts,
+    pub invitations: invite::Invitations,
     /// When the server began, for its uptime (XEP-0012).
     pub started: Instant,
 }
@@ -103,6 +113,14 @@ impl Settings {
     }
 }
 
+/// Sessions of one account, those that wait to be resumed among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionLimit {
+    pub most: usize,
+    /// One more ends the oldest (`conflict`); else it is refused (`resource-constraint`, RFC 6120 §7.6.2.1).
+    pub ends_oldest: bool,
+}
+
 pub type Outbox = Vec<Effect>;
 
 /// What goes on with an answer of the record, and for whom.
@@ -114,6 +132,8 @@ pub struct Host {
     sessions: Slab<Session>,
     by_edge: HashMap<Edge, Key>,
     users: HashMap<Bare, User>,
+    /// Whose record is here just now, with what waited for it: at most one inside another.
+    settling: Vec<Bare>,
     resting: resting::Resting,
     pending: HashMap<Ticket, Pending>,
     last_ticket: u64,
@@ -141,6 +161,7 @@ impl Host {
             sessions: Slab::new(),
             by_edge: HashMap::new(),
             users: HashMap::new(),
+            settling: Vec::new(),
             resting: resting::Resting::default(),
             pending: HashMap::new(),
             last_ticket: 0,
@@ -203,7 +224,20 @@ impl Host {
         out.push(Effect::Change { ticket, change });
     }
 
-    /// The answer to `Load` or `Change`.
+    /// About accounts and invitations; `then` goes on with the answer.
+    fn access(
+        &mut self,
+        access: Access,
+        out: &mut Outbox,
+        then: impl FnOnce(&mut Host, Instant, Result<Loaded, RecordError>, &mut Outbox) + 'static,
+    ) {
+        self.last_ticket += 1;
+        let ticket = Ticket(self.last_ticket);
+        self.pending.insert(ticket, Box::new(then));
+        out.push(Effect::Access { ticket, access });
+    }
+
+    /// The answer to `Load`, `Change` or `Access`.
     pub fn handle_record(
         &mut self,
         now: Instant,

@@ -205,6 +205,11 @@ impl Host {
         });
     }
 
+    /// They are read elsewhere.
+    pub(super) fn offline_clear(&mut self, user: &Bare, out: &mut Outbox) {
+        self.offline_forget(user, Vec::new(), out, |_, _, _, _| {});
+    }
+
     fn offline_forget(
         &mut self,
         user: &Bare,
@@ -295,13 +300,13 @@ fn flexible(host: &mut Host, _now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> An
         let items = iq.payload.elements().filter(move |item| item.attr("action") == Some(action));
         items.filter_map(|item| item.attr("node")?.parse().ok()).collect::<Vec<u64>>()
     };
-    let Some(key) = iq.session else { return Answer::Error(Condition::NotAllowed.into()) };
     let (view, remove) = (is_wanted("view"), is_wanted("remove"));
-    match iq.is_set {
-        false if has("fetch") => host.offline_view(key, iq, None, out),
-        false if !view.is_empty() => host.offline_view(key, iq, Some(view), out),
-        true if has("purge") => host.offline_remove(iq, Vec::new(), out),
-        true if !remove.is_empty() => host.offline_remove(iq, remove, out),
+    match (iq.is_set, iq.session) {
+        (true, _) if has("purge") => host.offline_remove(iq, Vec::new(), out),
+        (true, _) if !remove.is_empty() => host.offline_remove(iq, remove, out),
+        (_, None) => return Answer::Error(Condition::NotAllowed.into()),
+        (false, Some(key)) if has("fetch") => host.offline_view(key, iq, None, out),
+        (false, Some(key)) if !view.is_empty() => host.offline_view(key, iq, Some(view), out),
         _ => return Answer::Error(Condition::BadRequest.into()),
     }
     Answer::Later

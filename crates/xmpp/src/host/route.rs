@@ -13,6 +13,12 @@ use crate::c2s::{BindRequest, Bound};
 use crate::stanza::{self, Condition, Kind, StanzaError};
 use crate::{Bare, Element, Jid, ns};
 
+/// The account, and whom it invites.
+fn is_about_account(iq: &Element, to: &Jid, user: &Bare) -> bool {
+    let is_own_domain = to.local().is_none() && to.resource().is_none() && to.domain() == user.domain();
+    is_own_domain && (iq.get("query", ns::REGISTER).is_some() || super::invite::is_command(iq))
+}
+
 impl Host {
     /// A client has signed in and wants a resource.
     pub fn handle_bind(&mut self, now: Instant, edge: Edge, request: &BindRequest, out: &mut Outbox) {
@@ -29,12 +35,39 @@ impl Host {
         if let Some(old) = self.session_of(&jid) {
             self.close_session(now, old, "conflict", out);
         }
+        if !self.make_room_for_session(now, &jid.bare(), out) {
+            let error = StanzaError::new(
+                Condition::ResourceConstraint,
+                "too many sessions of this account: end another one first",
+            );
+            return out.push(Effect::Bound { edge, bound: Bound::Refused(error) });
+        }
         let key = self.sessions.insert(Session::new(now, jid.clone(), edge, request.is_anonymous));
         self.by_edge.insert(edge, key);
-        self.user(now, jid.bare(), out).sessions.push(key);
-        self.load_avatar(&jid.bare(), out);
+        let user = self.user(now, jid.bare(), out);
+        user.sessions.push(key);
+        if !matches!(user.record, Record::Loading(_)) {
+            self.load_avatar(&jid.bare(), out);
+        }
         let inline = request.inline.iter().filter_map(|child| self.inline(now, key, child, out)).collect();
+        if request.is_bind2 {
+            let agent = request.agent.as_ref().and_then(|agent| agent.id.as_deref());
+            return self.bind2(now, key, agent, inline, out);
+        }
         out.push(Effect::Bound { edge, bound: Bound::Session { jid, inline } });
+    }
+
+    /// Whether one more session fits, after the oldest have gone if that is how it is configured.
+    fn make_room_for_session(&mut self, now: Instant, user: &Bare, out: &mut Outbox) -> bool {
+        let limit = self.settings.sessions;
+        loop {
+            let sessions = self.users.get(user).map(|user| &user.sessions[..]).unwrap_or_default();
+            if sessions.len() < limit.most {
+                return true;
+            }
+            let Some(oldest) = sessions.first().copied().filter(|_| limit.ends_oldest) else { return false };
+            self.close_session(now, oldest, "conflict", out);
+        }
     }
 
     /// A request that came with Bind 2.
@@ -56,25 +89,23 @@ impl Host {
         let rested = if known { None } else { self.wake(now, &bare) };
         if !known && rested.is_none() {
             let asked = bare.clone();
-            self.load_preferences(&bare, out, move |host, now, is_read, out| {
-                if !is_read {
-                    return host.user_loaded(now, &asked, None, out);
-                }
-                host.load(Load::User { user: asked.clone() }, out, move |host, now, result, out| {
-                    host.user_loaded(now, &asked, result.ok(), out);
-                });
+            self.load(Load::User { user: bare.clone() }, out, move |host, now, result, out| {
+                host.user_loaded(now, &asked, result.ok(), out);
             });
         }
         let is_stored = rested.is_some();
         let record = rested.unwrap_or_else(|| Record::Loading(Vec::new()));
-        self.users.entry(bare).or_insert_with(|| User { sessions: Vec::new(), record, is_stored })
+        let fresh = || User { sessions: Vec::with_capacity(1), record, is_stored };
+        self.users.entry(bare).or_insert_with(fresh)
     }
 
     fn user_loaded(&mut self, now: Instant, bare: &Bare, loaded: Option<Loaded>, out: &mut Outbox) {
         let Some(user) = self.users.get_mut(bare) else { return };
+        let mut items = Vec::new();
         let record = match loaded {
-            Some(Loaded::User(Some(record))) => {
+            Some(Loaded::User(Some(mut record))) => {
                 user.is_stored = true;
+                items = std::mem::take(&mut record.items);
                 Record::Ready(record)
             }
             Some(Loaded::User(None))
@@ -91,6 +122,11 @@ impl Host {
             _ => return self.user_unavailable(now, bare, out),
         };
         let Record::Loading(waiting) = std::mem::replace(&mut user.record, record) else { return };
+        // The first must not take the record away from the others.
+        self.settling.push(bare.clone());
+        let newest = |node: &str| items.iter().find(|(known, _)| **known == *node).map(|(_, item)| item);
+        self.preferences_loaded(bare, newest(super::archive::PREFERENCES));
+        self.avatar_loaded(bare, newest(ns::VCARD_UPDATE));
         for waiting in waiting {
             match waiting {
                 Waiting::FromSession(key, stanza) => self.session_says(now, key, *stanza, out),
@@ -98,6 +134,7 @@ impl Host {
                 Waiting::Job(job) => job(self, now, out),
             }
         }
+        self.settling.pop();
         self.forget_user(now, bare);
     }
 
@@ -138,9 +175,9 @@ impl Host {
     /// Nobody is signed in any more, and nothing waits: it rests, and soon costs nothing again.
     pub(super) fn forget_user(&mut self, now: Instant, bare: &Bare) {
         let is_idle = |user: &User| user.sessions.is_empty() && !matches!(user.record, Record::Loading(_));
+        let is_needed = self.is_changing(bare) || self.is_keeping(bare) || self.settling.contains(bare);
         if self.users.get(bare).is_some_and(is_idle)
-            && !self.is_changing(bare)
-            && !self.is_keeping(bare)
+            && !is_needed
             && let Some(user) = self.users.remove(bare)
         {
             self.rest(now, bare, user);
@@ -217,6 +254,11 @@ impl Host {
         let is_own = to.as_ref().is_none_or(|to| to.is_bare() && to.bare() == bare);
         match stanza::kind_of(&element) {
             Some(Kind::Iq) if is_own => self.ask(now, &element, &jid, &bare.into_jid(), Some(key), out),
+            // Asked of the domain, which is another host's, about what is this one's.
+            Some(Kind::Iq) if to.as_ref().is_some_and(|to| is_about_account(&element, to, &bare)) => {
+                let domain = Jid::new(None, bare.domain(), None).unwrap_or_else(|_| bare.into_jid());
+                self.ask(now, &element, &jid, &domain, Some(key), out);
+            }
             Some(Kind::Iq) => self.send(now, key, element, out),
             Some(Kind::Presence) => {
                 let is_broadcast = to.is_none();

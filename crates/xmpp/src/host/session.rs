@@ -4,6 +4,7 @@ use stdx::Instant;
 
 use super::effect::Edge;
 use super::sm::Sm;
+use crate::xml::Packed;
 use crate::{Element, Jid};
 
 pub struct Session {
@@ -13,7 +14,7 @@ pub struct Session {
     pub(super) edge: Option<Edge>,
     pub(super) sleeps_until: Option<Instant>,
     /// What it last broadcast; `None`: it is not available.
-    pub(super) presence: Option<Box<Element>>,
+    pub(super) presence: Option<Packed>,
     pub(super) priority: i8,
     /// It asked for the roster and is told of changes.
     pub(super) is_interested: bool,
@@ -28,6 +29,10 @@ pub struct Session {
     pub(super) is_anonymous: bool,
     /// Its registration for notifications (XEP-0357).
     pub(super) push: Option<Box<str>>,
+    /// The client's own id (XEP-0388 §2.3.1).
+    pub(super) agent: Option<Box<str>>,
+    /// What comes before it knows its address (XEP-0386).
+    pub(super) waits: Option<Vec<Element>>,
     /// It chooses among the messages that waited (XEP-0013).
     pub(super) takes_offline: bool,
 }
@@ -50,8 +55,15 @@ impl Session {
             sm: None,
             is_anonymous,
             push: None,
+            agent: None,
+            waits: None,
             takes_offline: false,
         }
+    }
+
+    /// What it last broadcast.
+    pub(super) fn presence(&self) -> Option<Element> {
+        self.presence.as_ref()?.unpack()
     }
 
     pub fn is_available(&self) -> bool {

@@ -52,6 +52,10 @@ pub(super) struct Sm {
 }
 
 impl Sm {
+    pub(super) fn is_resumable(&self) -> bool {
+        self.resume.is_some()
+    }
+
     fn new(resume: Option<(Box<str>, Duration)>) -> Sm {
         Sm {
             resume,
@@ -162,6 +166,7 @@ fn failed(condition: Condition) -> Element {
 impl Host {
     /// To the client of a session, or into its queue.
     pub(super) fn session_deliver(&mut self, now: Instant, key: Key, stanza: Element, out: &mut Outbox) {
+        let Some(stanza) = self.bind2_hold(now, key, stanza, out) else { return };
         let Some(stanza) = self.csi_hold(now, key, stanza, out) else { return };
         self.session_send(now, key, stanza, out);
     }

@@ -5,7 +5,10 @@ use stdx::slab::Key;
 
 use super::effect::UserRecord;
 use super::{Host, Outbox};
-use crate::Element;
+use crate::{Element, ns};
+
+/// Nodes whose newest item is read with an account, because who signs in needs it at once.
+pub const NODES: &[&str] = &[super::archive::PREFERENCES, ns::VCARD_UPDATE];
 
 /// Of one account.
 pub struct User {

@@ -215,7 +215,7 @@ impl Host {
         });
     }
 
-    /// A client of the account has signed in: its presence will need the hash.
+    /// A client has signed in to an account that is in memory already: its presence will need the hash.
     pub(super) fn load_avatar(&mut self, user: &Bare, out: &mut Outbox) {
         if self.avatars.hashes.get(user).is_some() || self.is_anonymous(user) {
             return;
@@ -224,16 +224,22 @@ impl Host {
         self.load_newest(&user.clone(), ns::VCARD_UPDATE, out, move |host, now, newest, out| {
             // When it cannot be read, presence goes as the client wrote it.
             let Ok(newest) = newest else { return };
-            let hash = newest.as_ref().and_then(|update| update.content_of("photo", ns::VCARD_UPDATE));
-            let hash: Option<Box<str>> = hash.filter(|hash| !hash.is_empty()).map(Box::from);
-            if host.avatars.hashes.get(&user).is_none() {
-                let is_seen = hash.is_some();
-                host.avatars.hashes.insert(user.clone(), hash);
-                if is_seen {
-                    host.show_avatar(now, &user, out);
-                }
+            if host.avatar_loaded(&user, newest.as_ref()) {
+                host.show_avatar(now, &user, out);
             }
         });
+    }
+
+    /// The account's record was read, and what its presence says of its avatar with it. True: it has one, which is news.
+    pub(super) fn avatar_loaded(&mut self, user: &Bare, update: Option<&Element>) -> bool {
+        if self.avatars.hashes.get(user).is_some() {
+            return false;
+        }
+        let hash = update.and_then(|update| update.content_of("photo", ns::VCARD_UPDATE));
+        let hash: Option<Box<str>> = hash.filter(|hash| !hash.is_empty()).map(Box::from);
+        let is_there = hash.is_some();
+        self.avatars.hashes.insert(user.clone(), hash);
+        is_there
     }
 
     /// XEP-0398 §4: whoever looks into presence for an avatar finds it, whatever the client knows of it.

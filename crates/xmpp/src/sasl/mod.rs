@@ -3,12 +3,16 @@
 //! An [`Exchange`] is told what the client said and answers with a [`Step`]. Where it needs to know an account it says
 //! [`Step::Find`] and goes on when it is [given](Exchange::give) what is known.
 
+mod ht;
 mod scram;
 #[cfg(test)]
 mod tests;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+#[cfg(test)]
+pub(crate) use ht::testing::initial as testing_initial;
+pub use ht::{Token, TokenBinding, TokenState};
 use scram::Scram;
 pub use scram::{Hash, Keys, derive};
 
@@ -23,9 +27,11 @@ pub enum Mechanism {
     Plain,
     External,
     Anonymous,
+    /// Of FAST only (XEP-0484).
+    HashedToken(TokenBinding),
 }
 
-/// All, in the order they are offered.
+/// All that need no token, in the order they are offered.
 pub const ALL: [Mechanism; 9] = [
     Mechanism::External,
     Mechanism::Scram { hash: Hash::Sha512, plus: true },
@@ -50,11 +56,13 @@ impl Mechanism {
             Mechanism::Plain => "PLAIN",
             Mechanism::External => "EXTERNAL",
             Mechanism::Anonymous => "ANONYMOUS",
+            Mechanism::HashedToken(binding) => binding.mechanism(),
         }
     }
 
     pub fn parse(name: &str) -> Option<Mechanism> {
-        ALL.into_iter().find(|mechanism| mechanism.name() == name)
+        let tokens = TokenBinding::ALL.into_iter().map(Mechanism::HashedToken);
+        ALL.into_iter().chain(tokens).find(|mechanism| mechanism.name() == name)
     }
 }
 
@@ -98,6 +106,9 @@ pub struct Context {
     pub nonce: Box<str>,
     /// Makes salts for accounts that are nobody's, so that asking tells nothing.
     pub secret: [u8; 32],
+    /// The client's own id, which its tokens are of (XEP-0388 §2.3.1), and how often it says to have used its token.
+    pub agent: Option<Box<str>>,
+    pub count: Option<u64>,
 }
 
 /// What is known of an account.
@@ -107,6 +118,10 @@ pub enum Known {
     Keys(Keys),
     /// Whether the password that was sent is the account's.
     Password(bool),
+    /// There is such an account, and it may sign in.
+    Account,
+    /// Of one client.
+    Tokens(Vec<Token>),
     /// No such account, or none that may sign in so.
     Nobody,
     /// The record could not be asked.
@@ -125,6 +140,27 @@ pub enum Find {
         user: Box<str>,
         password: Secret,
     },
+    /// Whether there is such an account; a certificate has proved that it is this one.
+    Account {
+        user: Box<str>,
+    },
+    /// The tokens of one of its clients.
+    Tokens {
+        user: Box<str>,
+        agent: Box<str>,
+    },
+}
+
+impl Find {
+    /// As the client named itself.
+    pub fn user(&self) -> &str {
+        match self {
+            Find::Keys { user, .. }
+            | Find::Password { user, .. }
+            | Find::Account { user }
+            | Find::Tokens { user, .. } => user,
+        }
+    }
 }
 
 /// Never shown.
@@ -164,6 +200,7 @@ pub enum Identity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     Aborted,
+    CredentialsExpired,
     IncorrectEncoding,
     InvalidAuthzid,
     InvalidMechanism,
@@ -176,6 +213,7 @@ impl Failure {
     pub fn condition(self) -> &'static str {
         match self {
             Failure::Aborted => "aborted",
+            Failure::CredentialsExpired => "credentials-expired",
             Failure::IncorrectEncoding => "incorrect-encoding",
             Failure::InvalidAuthzid => "invalid-authzid",
             Failure::InvalidMechanism => "invalid-mechanism",
@@ -208,6 +246,8 @@ pub fn encode(bytes: &[u8]) -> String {
 pub struct Exchange {
     context: Context,
     state: State,
+    /// The one that let it in.
+    token: Option<Token>,
 }
 
 #[derive(Debug)]
@@ -215,15 +255,17 @@ enum State {
     /// The client's first words are not here.
     First(Mechanism),
     Scram(Scram),
-    /// For the account's word on a password.
+    /// For the account's word on a password, or on whether it is there.
     Password(Box<str>),
+    Account(Box<str>),
+    Token(ht::Proof),
     Over,
 }
 
 impl Exchange {
     /// `initial` came with the choice, where it did.
     pub fn start(mechanism: Mechanism, initial: Option<&[u8]>, context: Context) -> (Exchange, Step) {
-        let mut exchange = Exchange { context, state: State::First(mechanism) };
+        let mut exchange = Exchange { context, state: State::First(mechanism), token: None };
         let step = match initial {
             Some(initial) => exchange.respond(initial),
             None => Step::Challenge(Vec::new()),
@@ -234,10 +276,15 @@ impl Exchange {
     /// Whether the account's word is awaited.
     pub fn is_finding(&self) -> bool {
         match &self.state {
-            State::Password(_) => true,
+            State::Password(_) | State::Account(_) | State::Token(_) => true,
             State::Scram(scram) => !scram.has_challenged(),
             State::First(_) | State::Over => false,
         }
+    }
+
+    /// The token that it was signed in by.
+    pub fn take_token(&mut self) -> Option<Token> {
+        self.token.take()
     }
 
     /// The client answered a challenge.
@@ -245,7 +292,9 @@ impl Exchange {
         let step = match std::mem::replace(&mut self.state, State::Over) {
             State::First(mechanism) => self.first(mechanism, response),
             State::Scram(scram) => scram.finish(response),
-            State::Password(_) | State::Over => Err(Failure::MalformedRequest),
+            State::Password(_) | State::Account(_) | State::Token(_) | State::Over => {
+                Err(Failure::MalformedRequest)
+            }
         };
         step.unwrap_or_else(Step::Failure)
     }
@@ -256,6 +305,15 @@ impl Exchange {
             (_, Known::Unavailable) => Err(Failure::TemporaryAuthFailure),
             (State::Password(user), Known::Password(true)) => {
                 Ok(Step::Success { user: Identity::User(user), last: None })
+            }
+            (State::Account(user), Known::Account) => {
+                Ok(Step::Success { user: Identity::User(user), last: None })
+            }
+            (State::Token(proof), Known::Tokens(tokens)) => {
+                proof.check(tokens, self.context.count).map(|(token, step)| {
+                    self.token = Some(token);
+                    step
+                })
             }
             (State::Scram(mut scram), Known::Keys(keys)) => {
                 let challenge = scram.challenge(Some(keys), &self.context);
@@ -286,7 +344,18 @@ impl Exchange {
                 self.state = State::Password(user.clone());
                 Ok(Step::Find(Find::Password { user, password }))
             }
-            Mechanism::External => external(message, self.context.certified.as_deref()),
+            Mechanism::External => {
+                let user = external(message, self.context.certified.as_deref())?;
+                self.state = State::Account(user.clone());
+                Ok(Step::Find(Find::Account { user }))
+            }
+            Mechanism::HashedToken(binding) => {
+                let agent = self.context.agent.clone().ok_or(Failure::MalformedRequest)?;
+                let proof = ht::Proof::read(binding, message, &self.context.bindings)?;
+                let user = proof.user().into();
+                self.state = State::Token(proof);
+                Ok(Step::Find(Find::Tokens { user, agent }))
+            }
             Mechanism::Anonymous => Ok(Step::Success { user: Identity::Anonymous, last: None }),
         }
     }
@@ -308,11 +377,12 @@ fn plain(message: &[u8]) -> Result<(Box<str>, Secret), Failure> {
     Ok((user.into(), Secret(password.into())))
 }
 
-fn external(message: &[u8], certified: Option<&str>) -> Result<Step, Failure> {
+/// Whoever the certificate names (XEP-0178 §2); whether he may sign in, the record says.
+fn external(message: &[u8], certified: Option<&str>) -> Result<Box<str>, Failure> {
     let user = certified.ok_or(Failure::NotAuthorized)?;
     let authorized = std::str::from_utf8(message).map_err(|_| Failure::MalformedRequest)?;
     is_self(authorized, user)?;
-    Ok(Step::Success { user: Identity::User(user.into()), last: None })
+    Ok(user.into())
 }
 
 /// Nobody acts for another. Clients send nothing, the user, or his whole address.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::children::Children;
 use crate::ns;
 
 /// A name of our own is static, one from the wire is not, unless it is well known.
@@ -21,22 +22,22 @@ pub enum Node {
     Text(Box<str>),
 }
 
-/// Namespaces are resolved; prefixes are gone.
+/// Namespaces are resolved; prefixes are gone. A copy shares what is in it, however deep it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Element {
     pub(super) ns: Name,
     pub(super) name: Name,
     pub(super) attributes: Vec<Attribute>,
-    pub(super) nodes: Vec<Node>,
+    pub(super) children: Children,
 }
 
 impl Element {
     pub fn new(name: &'static str, ns: &'static str) -> Element {
-        Element { ns: ns.into(), name: name.into(), attributes: Vec::new(), nodes: Vec::new() }
+        Element { ns: ns.into(), name: name.into(), attributes: Vec::new(), children: Children::default() }
     }
 
     pub(super) fn parsed(name: Name, ns: Name, attributes: Vec<Attribute>) -> Element {
-        Element { ns, name, attributes, nodes: Vec::new() }
+        Element { ns, name, attributes, children: Children::default() }
     }
 
     pub fn name(&self) -> &str {
@@ -108,6 +109,15 @@ impl Element {
         }
     }
 
+    /// The same for somebody else.
+    #[must_use]
+    pub fn copy_to(&self, to: &str) -> Element {
+        let mut attributes = Vec::with_capacity(self.attributes.len() + 1);
+        attributes.extend(self.attributes.iter().cloned());
+        let (ns, name, children) = (self.ns.clone(), self.name.clone(), self.children.clone());
+        Element { ns, name, attributes, children }.with("to", to)
+    }
+
     #[must_use]
     pub fn child(mut self, child: Element) -> Element {
         self.push(child);
@@ -116,7 +126,7 @@ impl Element {
 
     #[must_use]
     pub fn children(mut self, children: impl IntoIterator<Item = Element>) -> Element {
-        self.nodes.extend(children.into_iter().map(Node::Element));
+        children.into_iter().for_each(|child| self.push(child));
         self
     }
 
@@ -127,37 +137,33 @@ impl Element {
     }
 
     pub fn push(&mut self, child: Element) {
-        self.nodes.push(Node::Element(child));
+        self.children.push(Node::Element(child));
     }
 
     pub fn push_text(&mut self, text: impl Into<Box<str>>) {
         let text = text.into();
         if !text.is_empty() {
-            self.nodes.push(Node::Text(text));
+            self.children.push(Node::Text(text));
         }
     }
 
     pub fn nodes(&self) -> &[Node] {
-        &self.nodes
+        self.children.nodes()
+    }
+
+    pub fn nodes_mut(&mut self) -> &mut [Node] {
+        self.children.edit()
     }
 
     pub fn elements(&self) -> impl Iterator<Item = &Element> {
-        self.nodes.iter().filter_map(|node| match node {
+        self.nodes().iter().filter_map(|node| match node {
             Node::Element(element) => Some(element),
             Node::Text(_) => None,
         })
     }
 
     pub fn elements_mut(&mut self) -> impl Iterator<Item = &mut Element> {
-        self.nodes.iter_mut().filter_map(|node| match node {
-            Node::Element(element) => Some(element),
-            Node::Text(_) => None,
-        })
-    }
-
-    /// The children, out of here.
-    pub fn into_elements(self) -> impl Iterator<Item = Element> {
-        self.nodes.into_iter().filter_map(|node| match node {
+        self.children.edit().iter_mut().filter_map(|node| match node {
             Node::Element(element) => Some(element),
             Node::Text(_) => None,
         })
@@ -186,14 +192,17 @@ impl Element {
 
     /// Takes out all children of which that is true.
     pub fn remove_children(&mut self, which: impl Fn(&Element) -> bool) {
-        self.nodes.retain(|node| !matches!(node, Node::Element(element) if which(element)));
+        // Else all would be copied to be as they are.
+        if self.elements().any(&which) {
+            self.children.edit().retain(|node| !matches!(node, Node::Element(element) if which(element)));
+        }
     }
 
     /// The first child of that name, out of here.
     pub fn take(&mut self, name: &str, ns: &str) -> Option<Element> {
         let is_it = |node: &Node| matches!(node, Node::Element(element) if element.is(name, ns));
-        let at = self.nodes.iter().position(is_it)?;
-        match self.nodes.remove(at) {
+        let at = self.nodes().iter().position(is_it)?;
+        match self.children.edit().remove(at) {
             Node::Element(element) => Some(element),
             Node::Text(_) => None,
         }
@@ -201,7 +210,7 @@ impl Element {
 
     /// The text directly in it.
     pub fn content(&self) -> Cow<'_, str> {
-        let mut texts = self.nodes.iter().filter_map(|node| match node {
+        let mut texts = self.nodes().iter().filter_map(|node| match node {
             Node::Text(text) => Some(&**text),
             Node::Element(_) => None,
         });

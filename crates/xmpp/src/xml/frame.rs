@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::XmlError;
+use crate::limits;
 
 /// A piece of a stream, by its place in the framer's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -196,6 +197,10 @@ impl Framer {
             (_, false, true) => Ok(None),
             (_, false, false) => {
                 self.depth += 1;
+                // One that never ends need not be read to its end. The stream is the first.
+                if self.depth as usize > limits::DEPTH + 1 {
+                    return Err(XmlError::TooLarge("elements too deep inside each other"));
+                }
                 Ok(None)
             }
             (depth, true, _) => {

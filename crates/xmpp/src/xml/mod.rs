@@ -3,13 +3,16 @@
 //! A [`Framer`] cuts a stream into stanzas without understanding them and keeps nothing between two; [`parse`] makes an
 //! [`Element`] of one.
 
+mod children;
 mod element;
 mod frame;
+mod packed;
 mod parse;
 mod write;
 
 pub use element::{Attribute, Element, Node};
 pub use frame::{Frame, Framer};
+pub use packed::Packed;
 pub use parse::{Prefixes, parse, parse_header};
 pub use write::{escape, escape_into};
 

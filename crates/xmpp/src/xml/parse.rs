@@ -8,21 +8,54 @@ use crate::{limits, ns};
 
 /// Prefixes that the stream's header declared; its default namespace under the empty one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Prefixes(Vec<(Box<str>, Name)>);
+pub struct Prefixes(Declared);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Declared {
+    #[default]
+    Nothing,
+    /// What clients declare, nearly all of them: of a stream that waits it takes nothing.
+    Usual,
+    Own(Box<[(Box<str>, Name)]>),
+}
 
 impl Prefixes {
     /// Nothing but a default namespace.
     pub fn of_default(ns: &'static str) -> Prefixes {
-        Prefixes(vec![("".into(), Cow::Borrowed(ns))])
+        Prefixes(Declared::Own([("".into(), Cow::Borrowed(ns))].into()))
     }
 
-    fn find(&self, prefix: &str) -> Option<&Name> {
-        self.0.iter().rev().find(|(known, _)| **known == *prefix).map(|(_, ns)| ns)
+    /// What clients declare: theirs as the default, and `stream`.
+    pub fn usual() -> Prefixes {
+        Prefixes(Declared::Usual)
+    }
+
+    fn new(declared: &[(&str, Name)]) -> Prefixes {
+        let is = |prefix: &str, ns: &str| declared.iter().any(|(known, its)| *known == prefix && its == ns);
+        Prefixes(match declared.len() {
+            0 => Declared::Nothing,
+            2 if is("", ns::CLIENT) && is("stream", ns::STREAM) => Declared::Usual,
+            _ => Declared::Own(declared.iter().map(|(prefix, ns)| ((*prefix).into(), ns.clone())).collect()),
+        })
+    }
+
+    fn find(&self, prefix: &str) -> Option<Name> {
+        match &self.0 {
+            Declared::Nothing => None,
+            Declared::Usual => match prefix {
+                "" => Some(Cow::Borrowed(ns::CLIENT)),
+                "stream" => Some(Cow::Borrowed(ns::STREAM)),
+                _ => None,
+            },
+            Declared::Own(all) => {
+                all.iter().rev().find(|(known, _)| **known == *prefix).map(|(_, ns)| ns.clone())
+            }
+        }
     }
 
     /// The default namespace; empty when none was declared.
-    pub fn default_ns(&self) -> &str {
-        self.find("").map_or("", |ns| ns)
+    pub fn default_ns(&self) -> Name {
+        self.find("").unwrap_or_default()
     }
 }
 
@@ -32,7 +65,7 @@ impl Prefixes {
 /// As [`XmlError`] says.
 pub fn parse(bytes: &[u8], prefixes: &Prefixes) -> Result<Element, XmlError> {
     let text = std::str::from_utf8(bytes).map_err(|_| XmlError::UnsupportedEncoding)?;
-    let mut reader = Reader { text, at: 0, prefixes: prefixes.clone(), elements: 0 };
+    let mut reader = Reader::new(text, prefixes);
     let element = reader.element()?;
     if reader.at != text.len() {
         return Err(XmlError::NotWellFormed("something after the element"));
@@ -46,19 +79,22 @@ pub fn parse(bytes: &[u8], prefixes: &Prefixes) -> Result<Element, XmlError> {
 /// As [`XmlError`] says.
 pub fn parse_header(bytes: &[u8]) -> Result<(Element, Prefixes), XmlError> {
     let text = std::str::from_utf8(bytes).map_err(|_| XmlError::UnsupportedEncoding)?;
-    let mut reader = Reader { text, at: 0, prefixes: Prefixes::default(), elements: 0 };
+    let prefixes = Prefixes::default();
+    let mut reader = Reader::new(text, &prefixes);
     reader.expect("<", "expected a tag")?;
     let tag = reader.open()?;
     if reader.at != text.len() || tag.is_empty {
         return Err(XmlError::NotWellFormed("expected one opening tag"));
     }
-    Ok((tag.element, reader.prefixes))
+    Ok((tag.element, Prefixes::new(&reader.declared)))
 }
 
 struct Reader<'a> {
     text: &'a str,
     at: usize,
-    prefixes: Prefixes,
+    prefixes: &'a Prefixes,
+    /// By the elements that are open.
+    declared: Vec<(&'a str, Name)>,
     elements: usize,
 }
 
@@ -73,6 +109,10 @@ struct Open<'a> {
 }
 
 impl<'a> Reader<'a> {
+    fn new(text: &'a str, prefixes: &'a Prefixes) -> Reader<'a> {
+        Reader { text, at: 0, prefixes, declared: Vec::new(), elements: 0 }
+    }
+
     fn rest(&self) -> &'a str {
         &self.text[self.at..]
     }
@@ -108,7 +148,7 @@ impl<'a> Reader<'a> {
                 self.at += 2;
                 let Some(done) = open.pop() else { break };
                 self.close(done.name)?;
-                self.prefixes.0.truncate(done.outer);
+                self.declared.truncate(done.outer);
                 match open.last_mut() {
                     Some(parent) => parent.element.push(done.element),
                     None => return Ok(done.element),
@@ -118,7 +158,7 @@ impl<'a> Reader<'a> {
             self.at += 1;
             let tag = self.open()?;
             if tag.is_empty {
-                self.prefixes.0.truncate(tag.outer);
+                self.declared.truncate(tag.outer);
                 innermost.element.push(tag.element);
             } else if open.len() >= limits::DEPTH {
                 return Err(XmlError::TooLarge("elements too deep inside each other"));
@@ -142,7 +182,7 @@ impl<'a> Reader<'a> {
             return Err(XmlError::TooLarge("too many elements in a stanza"));
         }
         let name = self.name()?;
-        let outer = self.prefixes.0.len();
+        let outer = self.declared.len();
         let mut raw: Vec<(&'a str, Box<str>)> = Vec::new();
         let is_empty = loop {
             let spaced = self.skip_space();
@@ -187,7 +227,7 @@ impl<'a> Reader<'a> {
         Ok(attributes)
     }
 
-    fn declare(&mut self, prefix: &str, uri: &str) -> Result<(), XmlError> {
+    fn declare(&mut self, prefix: &'a str, uri: &str) -> Result<(), XmlError> {
         let is_xml = prefix == "xml" || prefix == "xmlns" || uri == "http://www.w3.org/2000/xmlns/";
         if is_xml && (prefix, uri) != ("xml", ns::XML) || (uri == ns::XML) != (prefix == "xml") {
             return Err(XmlError::NotWellFormed("a reserved prefix or namespace"));
@@ -196,13 +236,15 @@ impl<'a> Reader<'a> {
             return Err(XmlError::NotWellFormed("a prefix without a namespace"));
         }
         let ns = ns::intern(uri).map_or_else(|| Cow::Owned(uri.to_owned()), Cow::Borrowed);
-        self.prefixes.0.push((prefix.into(), ns));
+        self.declared.push((prefix, ns));
         Ok(())
     }
 
     fn resolve(&self, prefix: &str) -> Result<Name, XmlError> {
-        match (self.prefixes.find(prefix), prefix) {
-            (Some(ns), _) => Ok(ns.clone()),
+        let declared = self.declared.iter().rev().find(|(known, _)| *known == prefix);
+        let found = declared.map(|(_, ns)| ns.clone()).or_else(|| self.prefixes.find(prefix));
+        match (found, prefix) {
+            (Some(ns), _) => Ok(ns),
             (None, "") => Ok(Cow::Borrowed("")),
             (None, "xml") => Ok(Cow::Borrowed(ns::XML)),
             (None, _) => Err(XmlError::BadNamespacePrefix),
@@ -269,8 +311,47 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// The names that are in nearly every stanza, sorted: for these nothing is allocated.
+const NAMES: &[&str] = &[
+    "a",
+    "active",
+    "body",
+    "c",
+    "delay",
+    "from",
+    "h",
+    "hash",
+    "id",
+    "iq",
+    "item",
+    "jid",
+    "message",
+    "name",
+    "node",
+    "origin-id",
+    "ping",
+    "presence",
+    "priority",
+    "query",
+    "r",
+    "request",
+    "show",
+    "stamp",
+    "status",
+    "thread",
+    "to",
+    "type",
+    "var",
+    "ver",
+    "version",
+    "x",
+];
+
 fn local_name(local: &str) -> Name {
-    Cow::Owned(local.to_owned())
+    match NAMES.binary_search(&local) {
+        Ok(at) => Cow::Borrowed(NAMES[at]),
+        Err(_) => Cow::Owned(local.to_owned()),
+    }
 }
 
 /// A name's prefix and its rest.
@@ -303,6 +384,11 @@ fn is_char(c: char) -> bool {
     matches!(c, '\t' | '\n' | '\r' | ' '..='\u{D7FF}' | '\u{E000}'..='\u{FFFD}' | '\u{10000}'..='\u{10FFFF}')
 }
 
+/// Characters that are what they are wherever they stand: nearly all of nearly every text.
+fn is_plain(text: &str) -> bool {
+    text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'&')
+}
+
 fn check(text: &str) -> Result<(), XmlError> {
     if text.chars().all(is_char) { Ok(()) } else { Err(XmlError::NotWellFormed("a forbidden character")) }
 }
@@ -314,6 +400,9 @@ fn line_ends(raw: &str) -> Cow<'_, str> {
 
 /// `each` is done to what was written as itself, not to what an entity stands for.
 fn unescape(raw: &str, each: impl Fn(char) -> char) -> Result<String, XmlError> {
+    if is_plain(raw) {
+        return Ok(raw.to_owned());
+    }
     let mut text = String::with_capacity(raw.len());
     let mut rest = raw;
     while let Some(at) = rest.find('&') {
@@ -354,6 +443,12 @@ mod tests {
 
     fn read(text: &str) -> Result<Element, XmlError> {
         parse(text.as_bytes(), &Prefixes::of_default(ns::CLIENT))
+    }
+
+    #[test]
+    fn usual_names_are_found() {
+        assert!(NAMES.is_sorted());
+        assert!(NAMES.iter().all(|name| matches!(local_name(name), Cow::Borrowed(_))));
     }
 
     #[test]

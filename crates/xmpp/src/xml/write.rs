@@ -33,17 +33,19 @@ impl Element {
             escape_attribute(&attribute.value, out);
             out.push(b'\'');
         }
-        if self.nodes.is_empty() {
+        if self.nodes().is_empty() {
             out.extend_from_slice(b"/>");
             return;
         }
         out.push(b'>');
-        for node in &self.nodes {
-            match node {
-                Node::Element(element) => element.write(&self.ns, out),
-                Node::Text(text) => escape_into(text, out),
+        self.children.write(&self.ns, out, |nodes, out| {
+            for node in nodes {
+                match node {
+                    Node::Element(element) => element.write(&self.ns, out),
+                    Node::Text(text) => escape_into(text, out),
+                }
             }
-        }
+        });
         out.extend_from_slice(b"</");
         out.extend_from_slice(self.name.as_bytes());
         out.push(b'>');

@@ -5,9 +5,11 @@
 //! [`Event`]; the shard takes these in its turn and answers with [`Streams::tell`].
 
 pub(crate) mod http;
+mod pace;
 mod serve;
 mod shared;
 mod stream;
+mod trace;
 mod wire;
 
 use std::rc::Rc;
@@ -15,13 +17,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tokio::sync::broadcast;
 use tokio::task::{JoinHandle, spawn_local};
+use xmpp::Jid;
 use xmpp::c2s::{self, C2s};
 
+pub(crate) use pace::Allowance;
 pub(crate) use shared::{Counters, Event};
 pub(crate) use stream::Stream;
+pub(crate) use trace::ChatTrace;
 
+use super::kinds::KindCount;
 use crate::limits;
+use crate::net::certified::ClientAuthorities;
 use crate::net::tls::Tls;
 use crate::net::{Listener, NetError, stream as tcp};
 use shared::Shared;
@@ -31,6 +39,8 @@ use shared::Shared;
 pub(crate) struct Settings {
     pub(crate) listen: Vec<Listener>,
     pub(crate) tls: Option<Arc<Tls>>,
+    /// Clients may show certificates of these (XEP-0178).
+    pub(crate) client_authorities: Option<Arc<ClientAuthorities>>,
     pub(crate) origins: Vec<Box<str>>,
     pub(crate) max_streams: usize,
     pub(crate) max_streams_per_source: usize,
@@ -38,6 +48,8 @@ pub(crate) struct Settings {
     pub(crate) sign_in: Duration,
     pub(crate) http: http::Settings,
     pub(crate) stream: Arc<c2s::Settings>,
+    pub(crate) allowance: Allowance,
+    pub(crate) traces: broadcast::Sender<Arc<ChatTrace>>,
 }
 
 /// All of one shard.
@@ -45,13 +57,15 @@ pub(crate) struct Streams {
     shared: Rc<Shared>,
     accepting: Vec<JoinHandle<()>>,
     sweeper: JoinHandle<()>,
+    pacer: JoinHandle<()>,
 }
 
 impl Streams {
     pub(crate) fn new(settings: Settings, shard: u16) -> Self {
         let shared = Shared::new(settings, shard);
         let sweeper = spawn_local(sweep(Rc::clone(&shared)));
-        Streams { shared, accepting: Vec::new(), sweeper }
+        let pacer = spawn_local(pace::end_pauses(Rc::clone(&shared)));
+        Streams { shared, accepting: Vec::new(), sweeper, pacer }
     }
 
     /// Listens at one address, beside the other shards.
@@ -85,6 +99,10 @@ impl Streams {
         self.shared.stream(number)
     }
 
+    pub(crate) fn all(&self) -> Vec<Rc<Stream>> {
+        self.shared.all()
+    }
+
     pub(crate) fn counters(&self) -> Counters {
         *self.shared.counters.borrow()
     }
@@ -103,6 +121,20 @@ impl Streams {
         self.shared.deliver_call(call);
     }
 
+    /// Open connections by transport, sign-ins by mechanism, errors by condition.
+    pub(crate) fn kinds(&self) -> Vec<KindCount> {
+        self.shared.kinds()
+    }
+
+    pub(crate) fn count_sign_in(&self, stream: &Stream) {
+        self.shared.count_sign_in(stream);
+    }
+
+    /// The elements of these accounts are copied out from now on.
+    pub(crate) fn set_traced(&self, accounts: Vec<Box<str>>) {
+        self.shared.set_traced(accounts);
+    }
+
     /// Defects met since the last call.
     pub(crate) fn take_panics(&mut self) -> u64 {
         std::mem::take(&mut self.shared.counters.borrow_mut().panics)
@@ -111,6 +143,28 @@ impl Streams {
     /// For streams that begin from now on.
     pub(crate) fn reload(&mut self, settings: Arc<c2s::Settings>) {
         *self.shared.stream_settings.borrow_mut() = settings;
+    }
+
+    /// A stream error for those whose address is meant and who have no session that they know of: a host ends the
+    /// others.
+    pub(crate) fn close_where(&mut self, is_meant: impl Fn(&Jid) -> bool, condition: &'static str) {
+        let is_meant = |stream: &Stream| {
+            let c2s = stream.c2s.borrow();
+            !c2s.is_bound() && c2s.jid().is_some_and(&is_meant)
+        };
+        for stream in self.shared.all().into_iter().filter(|stream| is_meant(stream)) {
+            self.shared.tell(&stream, |c2s, out| c2s.fail(condition, out));
+        }
+    }
+
+    /// All that speak XMPP yet are sent to these, in turn.
+    pub(crate) fn see_other_hosts(&mut self, hosts: &[Box<str>]) {
+        if hosts.is_empty() {
+            return;
+        }
+        for (stream, host) in self.shared.all().into_iter().zip(hosts.iter().cycle()) {
+            self.shared.tell(&stream, |c2s, out| c2s.see_other_host(host, out));
+        }
     }
 
     pub(crate) fn stop_accepting(&mut self) {
@@ -136,6 +190,7 @@ impl Drop for Streams {
     fn drop(&mut self) {
         self.stop_accepting();
         self.sweeper.abort();
+        self.pacer.abort();
     }
 }
 

@@ -13,6 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
+use xmpp::Jid;
 use xmpp::c2s::{Framing, Security};
 use xmpp::sasl::Bindings;
 
@@ -21,7 +22,7 @@ use super::shared::Shared;
 use super::stream::Stream;
 use super::wire::{Bytes, Wire};
 use crate::limits;
-use crate::net::{handshake, stream as tcp};
+use crate::net::{certified, handshake, stream as tcp};
 
 /// Accepts for as long as the handle is not aborted.
 pub(super) fn accept_all(shared: Rc<Shared>, listener: TcpListener, transport: Transport) -> JoinHandle<()> {
@@ -43,7 +44,7 @@ fn accept(shared: &Rc<Shared>, socket: TcpStream, remote: IpAddr, transport: Tra
     if shakes && !has_turn(shared) {
         return;
     }
-    let Some(place) = Place::enter(shared, remote) else { return };
+    let Some(place) = Place::enter(shared, remote, transport) else { return };
     tcp::tune(&socket);
     // One kind of task for each transport: a task is as large as the largest thing it may become.
     match transport {
@@ -66,13 +67,15 @@ fn has_turn(shared: &Shared) -> bool {
 pub(super) struct Place {
     shared: Rc<Shared>,
     remote: IpAddr,
+    transport: Transport,
     stream: Option<Rc<Stream>>,
 }
 
 impl Place {
     /// `None`: there are too many.
-    pub(super) fn enter(shared: &Rc<Shared>, remote: IpAddr) -> Option<Place> {
-        shared.enter(remote).then(|| Place { shared: Rc::clone(shared), remote, stream: None })
+    pub(super) fn enter(shared: &Rc<Shared>, remote: IpAddr, transport: Transport) -> Option<Place> {
+        let place = || Place { shared: Rc::clone(shared), remote, transport, stream: None };
+        shared.enter(remote, transport).then(place)
     }
 
     pub(super) fn shared(&self) -> &Rc<Shared> {
@@ -80,7 +83,7 @@ impl Place {
     }
 
     pub(super) fn open(&mut self, framing: Framing, security: Security) -> Rc<Stream> {
-        let stream = self.shared.add(self.remote, framing, security);
+        let stream = self.shared.add((self.remote, self.transport), framing, security);
         self.stream = Some(Rc::clone(&stream));
         stream
     }
@@ -95,7 +98,8 @@ impl Drop for Place {
         if let Some(stream) = &self.stream {
             self.shared.remove(stream);
         }
-        self.shared.leave(self.remote);
+        let transport = self.stream.as_ref().map_or(self.transport, |stream| stream.transport.get());
+        self.shared.leave(self.remote, transport);
     }
 }
 
@@ -114,6 +118,7 @@ async fn secure(place: Place, stream: &Stream, socket: TcpStream) {
     stream.securing.set(false);
     let shared = &place.shared;
     let Some((tls, security)) = shake(shared, Box::pin(secured(shared, socket))).await else { return };
+    shared.moved(stream.transport.replace(Transport::Tls), Transport::Tls);
     shared.tell(stream, |c2s, out| c2s.handle_secured(security, out));
     drive(shared, stream, &mut Bytes::new(tls)).await;
 }
@@ -150,9 +155,26 @@ async fn serve_wss(mut place: Place, socket: TcpStream) {
 
 async fn secured(shared: &Shared, socket: TcpStream) -> io::Result<(Box<TlsStream<TcpStream>>, Security)> {
     let (config, end_point) = shared.settings.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?.xmpp();
+    let config = match &shared.settings.client_authorities {
+        Some(authorities) => authorities.asking(&config),
+        None => config,
+    };
     let tls = Box::new(handshake::accept_as(&shared.handshakes, config, socket).await?);
-    let security = Security { encrypted: true, bindings: bindings(&tls, end_point), certified: None };
+    let agreed = tls.get_ref().1;
+    // RFC 7590 §3.6.
+    tracing::debug!(version = ?agreed.protocol_version(), suite = ?agreed.negotiated_cipher_suite(), "TLS");
+    let (bindings, certified) = (bindings(&tls, end_point), certified(&tls));
+    let security = Security { encrypted: true, bindings, certified };
     Ok((tls, security))
+}
+
+/// Whose certificate it is, if it is of one and not of several (XEP-0178 §2).
+fn certified(tls: &TlsStream<TcpStream>) -> Option<Jid> {
+    // Without an authority of ours none was asked for, and none was verified.
+    let own = tls.get_ref().1.peer_certificates()?.first()?;
+    let addresses = certified::addresses(own);
+    let [address] = &addresses[..] else { return None };
+    Jid::parse(address).ok().filter(|jid| jid.local().is_some() && jid.is_bare())
 }
 
 /// RFC 9266 for the first: TLS 1.2 would need the extended master secret, and cannot say whether it has it.
@@ -217,7 +239,10 @@ fn poll_conversation<W: Wire>(
             _ => {}
         }
         // Until an answer is here, or there is room, the client waits.
-        let is_deaf = stream.closing.get() || stream.securing.get() || stream.c2s.borrow().is_waiting();
+        let is_deaf = stream.closing.get()
+            || stream.securing.get()
+            || stream.paused.get()
+            || stream.c2s.borrow().is_waiting();
         if is_deaf || !shared.has_room(cx.waker()) {
             return Poll::Pending;
         }

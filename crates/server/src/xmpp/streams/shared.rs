@@ -1,18 +1,22 @@
 //! What the tasks of a shard's streams share. All on one thread.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use sip::transport::Transport;
 use tokio::sync::{Notify, Semaphore};
 use xmpp::c2s::{self, BindRequest, C2s, Framing, Outbox, Security};
 use xmpp::{Element, Jid, ns, sasl, stanza};
 
+use super::super::kinds::{Family, KindCount, Stanzas};
+use super::super::operator::name_of;
 use super::http::bosh;
+use super::trace::Tracing;
 use super::{Settings, Stream};
 use crate::limits;
 
@@ -23,6 +27,19 @@ pub(crate) enum Event {
         stream: u64,
         find: sasl::Find,
         domain: Box<str>,
+    },
+    Tokens {
+        stream: u64,
+        work: Box<c2s::TokenWork>,
+    },
+    Invited {
+        stream: u64,
+        token: Box<str>,
+        domain: Box<str>,
+    },
+    Register {
+        stream: u64,
+        registration: Box<c2s::Registration>,
     },
     Bind {
         stream: u64,
@@ -67,7 +84,9 @@ pub(crate) struct Counters {
     /// Closed as soon as they came: too many.
     pub(crate) refused: u64,
     pub(crate) handshake_failures: u64,
-    pub(crate) stanzas_in: u64,
+    pub(crate) stanzas_in: Stanzas,
+    /// Clients that sent too much were not read from for a while.
+    pub(crate) pauses: u64,
     /// Clients that did not read.
     pub(crate) overflows: u64,
     /// Silent for too long, or too slow to sign in.
@@ -113,6 +132,13 @@ pub(super) struct Shared {
     pub(super) scratch: RefCell<Box<[u8]>>,
     /// Lent to one stream at a time.
     outbox: RefCell<Outbox>,
+    pub(super) began: tokio::time::Instant,
+    /// Until when, and which stream; the earliest first.
+    pub(super) pauses: RefCell<BTreeSet<(u64, u64)>>,
+    pub(super) pausing: Notify,
+    pub(super) tracing: Tracing,
+    /// As in `limits` no kind is a client's to name.
+    kinds: RefCell<BTreeMap<(Family, Box<str>), u64>>,
 }
 
 /// Read at once from one connection.
@@ -133,6 +159,11 @@ impl Shared {
             (settings.idle / IDLE_TICKS).clamp(Duration::from_millis(50), Duration::from_secs(1));
         Rc::new(Shared {
             stream_settings: RefCell::new(Arc::clone(&settings.stream)),
+            began: tokio::time::Instant::now(),
+            pauses: RefCell::default(),
+            pausing: Notify::new(),
+            tracing: Tracing::new(settings.traces.clone()),
+            kinds: RefCell::default(),
             settings,
             shard,
             is_leaving: Cell::new(false),
@@ -160,7 +191,7 @@ impl Shared {
     }
 
     /// Whether one more connection of this source fits; it is counted until `leave`.
-    pub(super) fn enter(&self, source: IpAddr) -> bool {
+    pub(super) fn enter(&self, source: IpAddr, transport: Transport) -> bool {
         let mut per_source = self.per_source.borrow_mut();
         let of_source = per_source.get(&source).copied().unwrap_or(0) as usize;
         let mut counters = self.counters.borrow_mut();
@@ -170,13 +201,15 @@ impl Shared {
             *per_source.entry(source).or_default() += 1;
             counters.open += 1;
             counters.accepted += 1;
+            self.count_kind(Family::Connections, name_of(transport));
         } else {
             counters.refused += 1;
         }
         fits
     }
 
-    pub(super) fn leave(&self, source: IpAddr) {
+    pub(super) fn leave(&self, source: IpAddr, transport: Transport) {
+        self.discount(transport);
         let mut per_source = self.per_source.borrow_mut();
         if let Some(count) = per_source.get_mut(&source) {
             *count -= 1;
@@ -190,8 +223,39 @@ impl Shared {
         }
     }
 
+    pub(super) fn count_kind(&self, family: Family, kind: &str) {
+        *self.kinds.borrow_mut().entry((family, kind.into())).or_default() += 1;
+    }
+
+    fn discount(&self, transport: Transport) {
+        let kind = (Family::Connections, name_of(transport).into());
+        if let Some(count) = self.kinds.borrow_mut().get_mut(&kind) {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    /// STARTTLS.
+    pub(super) fn moved(&self, from: Transport, to: Transport) {
+        self.discount(from);
+        self.count_kind(Family::Connections, name_of(to));
+    }
+
+    pub(super) fn kinds(&self) -> Vec<KindCount> {
+        let row = |((family, kind), count): (&(Family, Box<str>), &u64)| KindCount {
+            family: *family,
+            kind: kind.clone(),
+            count: *count,
+        };
+        self.kinds.borrow().iter().map(row).collect()
+    }
+
     /// A new stream, which has `Settings::sign_in` to become somebody.
-    pub(super) fn add(&self, remote: IpAddr, framing: Framing, security: Security) -> Rc<Stream> {
+    pub(super) fn add(
+        &self,
+        (remote, transport): (IpAddr, Transport),
+        framing: Framing,
+        security: Security,
+    ) -> Rc<Stream> {
         let number = self.next.get();
         self.next.set(number + 1);
         let settings = Arc::clone(&self.stream_settings.borrow());
@@ -200,7 +264,7 @@ impl Shared {
         let random = getrandom::u64().and_then(|id| getrandom::fill(&mut nonce).map(|()| id));
         let id = random.unwrap_or(number);
         let c2s = C2s::new(settings, framing, security, id, stdx::hex::encode(&nonce).into());
-        let stream = Rc::new(Stream::new(number, remote, c2s, self.tick.get()));
+        let stream = Rc::new(Stream::new(number, (remote, transport), c2s, self.tick.get()));
         self.streams.borrow_mut().insert(number, Rc::clone(&stream));
         self.expect(SIGN_IN, self.settings.sign_in, number);
         stream
@@ -216,6 +280,7 @@ impl Shared {
         if self.streams.borrow_mut().remove(&stream.number).is_none() {
             return;
         }
+        self.trace_ended(stream);
         if let Some(host) = stream.host.get() {
             let in_order = stream.c2s.borrow().was_closed();
             self.event(Event::Gone { stream: stream.number, host, in_order });
@@ -275,6 +340,7 @@ impl Shared {
         stream.heard.set(self.tick.get());
         stream.probed.set(false);
         self.tell(stream, |c2s, out| c2s.handle_bytes(bytes, out));
+        self.pace(stream, bytes.len());
     }
 
     /// Lets a stream work and does what comes of it.
@@ -282,7 +348,9 @@ impl Shared {
         let mut out = self.outbox.take();
         let mut c2s = stream.c2s.borrow_mut();
         let failures = c2s.failures();
+        self.trace_before(&mut c2s);
         act(&mut c2s, &mut out);
+        self.trace_after(stream, &c2s, &mut out);
         for _ in failures..c2s.failures() {
             self.event(Event::Failed { remote: stream.remote });
         }
@@ -296,6 +364,7 @@ impl Shared {
             self.count(|counters| counters.overflows += 1);
             stream.forget_queue();
             c2s.fail("resource-constraint", &mut out);
+            self.count_kind_of_error(&c2s);
             stream.put(c2s.framing(), &out);
             out = Outbox::default();
             self.close(stream);
@@ -311,20 +380,43 @@ impl Shared {
             c2s::Effect::StartTls => stream.securing.set(true),
             c2s::Effect::Close => {
                 self.count(|counters| counters.faults += u64::from(!c2s.was_closed()));
+                self.count_kind_of_error(c2s);
                 self.close(stream);
             }
             c2s::Effect::Find { find, domain } => self.event(Event::Find { stream: number, find, domain }),
+            c2s::Effect::Tokens(work) => self.event(Event::Tokens { stream: number, work }),
+            c2s::Effect::Invited { token, domain } => {
+                self.event(Event::Invited { stream: number, token, domain });
+            }
+            c2s::Effect::Register(registration) => {
+                self.event(Event::Register { stream: number, registration });
+            }
             c2s::Effect::Bind(request) => self.event(Event::Bind { stream: number, request }),
             c2s::Effect::Resume { user, id, seen } => {
                 self.event(Event::Resume { stream: number, user, id, seen });
             }
             c2s::Effect::Stanza(element) => {
-                self.count(|counters| counters.stanzas_in += 1);
+                self.count(|counters| counters.stanzas_in.count(element.name()));
+                stream.buckets.take_stanza(self.nanos(), self.settings.allowance);
                 if !is_sign_of_life(&element) {
                     self.event(Event::Stanza { stream: number, element });
                 }
             }
-            c2s::Effect::Nonza(element) => self.event(Event::Nonza { stream: number, element }),
+            c2s::Effect::Nonza(element) => {
+                stream.buckets.take_stanza(self.nanos(), self.settings.allowance);
+                self.event(Event::Nonza { stream: number, element });
+            }
+        }
+    }
+
+    pub(super) fn count_sign_in(&self, stream: &Stream) {
+        let mechanism = stream.c2s.borrow().mechanism();
+        self.count_kind(Family::SignIns, mechanism.unwrap_or("other"));
+    }
+
+    fn count_kind_of_error(&self, c2s: &C2s) {
+        if let Some(condition) = c2s.error() {
+            self.count_kind(Family::StreamErrors, condition);
         }
     }
 

@@ -5,12 +5,18 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::task::Waker;
 
+use sip::transport::Transport;
+use xmpp::Jid;
 use xmpp::c2s::{C2s, Framing, Outbox};
+
+use super::pace::Buckets;
 
 /// Idle, it holds no buffer.
 pub(crate) struct Stream {
     pub(crate) number: u64,
     pub(crate) remote: IpAddr,
+    /// TLS from STARTTLS on.
+    pub(crate) transport: Cell<Transport>,
     pub(super) c2s: RefCell<C2s>,
     /// Bytes to be written; each entry a message of its own where messages are.
     queue: RefCell<VecDeque<Box<[u8]>>>,
@@ -30,13 +36,17 @@ pub(crate) struct Stream {
     /// Stream management is on: stanzas are counted, and our own must not be among them.
     pub(crate) is_managed: Cell<bool>,
     pub(super) waker: RefCell<Option<Waker>>,
+    pub(super) buckets: Buckets,
+    /// It has sent too much, and is not read from.
+    pub(super) paused: Cell<bool>,
 }
 
 impl Stream {
-    pub(super) fn new(number: u64, remote: IpAddr, c2s: C2s, tick: u32) -> Self {
+    pub(super) fn new(number: u64, (remote, transport): (IpAddr, Transport), c2s: C2s, tick: u32) -> Self {
         Stream {
             number,
             remote,
+            transport: Cell::new(transport),
             c2s: RefCell::new(c2s),
             queue: RefCell::default(),
             queued: Cell::new(0),
@@ -48,7 +58,15 @@ impl Stream {
             host: Cell::new(None),
             is_managed: Cell::new(false),
             waker: RefCell::default(),
+            buckets: Buckets::default(),
+            paused: Cell::new(false),
         }
+    }
+
+    /// Who is bound there.
+    pub(crate) fn jid(&self) -> Option<Jid> {
+        let c2s = self.c2s.borrow();
+        c2s.jid().filter(|_| c2s.is_bound()).cloned()
     }
 
     pub(super) fn wake(&self) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use sip::transport::Transport;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
@@ -106,6 +106,15 @@ impl Client {
         }
     }
 
+    /// Bytes that may be no text. The server may have closed before all of them are out.
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
+        let _ = match &mut self.io {
+            Io::Tcp => self.tcp.write_all(bytes),
+            Io::Tls(io) => io.write_all(bytes).and_then(|()| io.flush()),
+            Io::WebSocket(_) => panic!("a WebSocket has messages"),
+        };
+    }
+
     /// Begins a stream; what is offered.
     pub(crate) fn open(&mut self) -> Element {
         if matches!(self.io, Io::WebSocket(_)) {
@@ -173,6 +182,38 @@ impl Client {
         self.say("<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>");
         assert!(self.hear().is("proceed", ns::TLS));
         self.secure(&[]);
+    }
+
+    /// This certificate, when it is asked for one.
+    pub(crate) fn show(
+        &mut self,
+        place: &Place,
+        certificate: CertificateDer<'static>,
+        key: PrivateKeyDer<'static>,
+    ) {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(place.path("data/cert.pem")).unwrap()).unwrap();
+        let trust = ClientConfig::builder().with_root_certificates(roots);
+        self.trust = trust.with_client_auth_cert(vec![certificate], key).unwrap();
+    }
+
+    /// Whether the server takes part in TLS to its end. It answers a client's last word, which may be a refusal.
+    pub(crate) fn may_start_tls(&mut self) -> bool {
+        self.say("<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>");
+        assert!(self.hear().is("proceed", ns::TLS));
+        let name = ServerName::try_from("localhost").unwrap();
+        let mut connection = ClientConnection::new(Arc::new(self.trust.clone()), name).unwrap();
+        self.tcp.set_read_timeout(Some(PATIENCE)).unwrap();
+        while connection.is_handshaking() {
+            if connection.complete_io(&mut self.tcp).is_err() {
+                return false;
+            }
+        }
+        connection.complete_io(&mut self.tcp).is_ok_and(|(read, _)| read > 0)
+    }
+
+    pub(crate) fn external(&mut self, authorized: &str) -> Element {
+        self.auth("EXTERNAL", authorized.as_bytes())
     }
 
     fn auth(&mut self, mechanism: &str, first: &[u8]) -> Element {

@@ -1,5 +1,6 @@
 //! Ways to connect and to prove who one is.
 
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use sip::transport::Transport::{Tcp, Tls, Udp, Ws, Wss};
 use xmpp::{Element, ns};
 
@@ -166,5 +167,81 @@ fn a_phone_and_a_chat_client_are_one_account() {
     assert!(answer.is("failure", ns::SASL), "keys of the old password are gone: {answer}");
     let answer = client.plain("alice", "other");
     assert!(answer.is("success", ns::SASL), "{answer}");
+    node.stop();
+}
+
+/// Its own key, and a certificate of that authority for these addresses.
+fn certified(
+    authority: &rcgen::Issuer<'_, rcgen::KeyPair>,
+    addresses: &[&str],
+) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
+    let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    let name =
+        |address: &&str| rcgen::SanType::OtherName((vec![1, 3, 6, 1, 5, 5, 7, 8, 5], (*address).into()));
+    params.subject_alt_names = addresses.iter().map(name).collect();
+    params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = params.signed_by(&key, authority).unwrap();
+    (certificate.der().clone(), PrivateKeyDer::try_from(key.serialize_der()).unwrap())
+}
+
+fn authority(name: &str) -> (rcgen::Certificate, rcgen::Issuer<'static, rcgen::KeyPair>) {
+    let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    params.distinguished_name.push(rcgen::DnType::CommonName, name);
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = params.self_signed(&key).unwrap();
+    (certificate, rcgen::Issuer::new(params, key))
+}
+
+#[test]
+fn a_certificate_signs_in_whom_it_names() {
+    let place = Place::new("")
+        .with_accounts(&["alice", "bob"])
+        .with_xmpp("[xmpp.access]\nclient_authorities = \"people.pem\"");
+    let (certificate, issuer) = authority("People");
+    std::fs::write(place.path("people.pem"), certificate.pem()).unwrap();
+    let address = store::Address::new("bob", crate::phone::DOMAIN).unwrap();
+    place.admin().set_disabled(address, true).unwrap();
+    let mut node = place.start();
+    let begin = |addresses: &[&str]| {
+        let mut client = Client::connect(&place, Tcp);
+        client.open();
+        let (certificate, key) = certified(&issuer, addresses);
+        client.show(&place, certificate, key);
+        client.start_tls();
+        let offered = mechanisms(&client.open());
+        (client, offered.first().is_some_and(|first| first == "EXTERNAL"))
+    };
+    let (mut alice, offered) = begin(&["alice@example.test"]);
+    assert!(offered);
+    let answer = alice.external("bob@example.test");
+    assert!(answer.get("invalid-authzid", ns::SASL).is_some(), "{answer}");
+    assert!(alice.external("").is("success", ns::SASL));
+    alice.open();
+    alice.bind("x");
+    // It names nobody, two, somebody of elsewhere: a password is needed.
+    for addresses in [&[][..], &["alice@example.test", "bob@example.test"], &["alice@elsewhere.test"]] {
+        let (mut client, offered) = begin(addresses);
+        assert!(!offered, "{addresses:?}");
+        assert!(client.external("").get("invalid-mechanism", ns::SASL).is_some());
+        assert!(client.plain("alice", PASSWORD).is("success", ns::SASL));
+    }
+    // A certificate outlives its account.
+    for user in ["bob@example.test", "nobody@example.test"] {
+        let (mut client, offered) = begin(&[user]);
+        assert!(offered);
+        let answer = client.external("");
+        assert!(answer.get("not-authorized", ns::SASL).is_some(), "{answer}");
+    }
+    // Who shows none is asked for nothing.
+    drop(Client::sign_in(&place, Tls, "alice", "y"));
+    // One that nobody we know has signed does not even shake hands.
+    let (certificate, key) = certified(&authority("Others").1, &["alice@example.test"]);
+    let mut stranger = Client::connect(&place, Tcp);
+    stranger.open();
+    stranger.show(&place, certificate, key);
+    assert!(!stranger.may_start_tls());
+    until("it is counted", || (sum(&node, |shard| shard.xmpp.handshake_failures) == 1).then_some(()));
     node.stop();
 }

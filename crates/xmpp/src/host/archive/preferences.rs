@@ -2,14 +2,14 @@
 
 use stdx::Instant;
 
-use super::super::effect::{Change, Load, Loaded};
+use super::super::effect::Change;
 use super::super::feature::{Answer, Iq};
 use super::super::{Host, Outbox, turn};
 use crate::stanza::{Condition, StanzaError};
 use crate::{Bare, Element, Jid, limits, ns};
 
 /// The node that keeps them. Nobody but its account reads nodes of that prefix.
-const NODE: &str = "private:urn:xmpp:mam:2#preferences";
+pub(in super::super) const NODE: &str = "private:urn:xmpp:mam:2#preferences";
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Whose {
@@ -128,22 +128,16 @@ impl Host {
             }
     }
 
-    /// Before an account's record is read, so that its first message finds them.
-    pub(in super::super) fn load_preferences(
-        &mut self,
-        user: &Bare,
-        out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Instant, bool, &mut Outbox) + 'static,
-    ) {
-        let user = user.clone();
-        let load = Load::Items { owner: user.clone(), node: NODE.into() };
-        self.load(load, out, move |host, now, loaded, out| {
-            let Ok(Loaded::Items(items)) = loaded else { return then(host, now, false, out) };
-            let known = items.first().and_then(|(_, _, item)| Preferences::parse(item).ok());
-            if let Some(preferences) = known {
-                host.archive.preferences.insert(user, preferences);
-            }
-            then(host, now, true, out);
-        });
+    /// Whoever it is from or to.
+    pub(in super::super) fn archives_all(&self, user: &Bare) -> bool {
+        let preferences = self.archive.preferences.get(user);
+        preferences.is_none_or(|known| known.never.is_empty() && matches!(known.otherwise, Whose::All))
+    }
+
+    /// The account's record was read, and what it prefers with it: its first message finds that.
+    pub(in super::super) fn preferences_loaded(&mut self, user: &Bare, item: Option<&Element>) {
+        if let Some(preferences) = item.and_then(|item| Preferences::parse(item).ok()) {
+            self.archive.preferences.insert(user.clone(), preferences);
+        }
     }
 }

@@ -226,15 +226,27 @@ impl Host {
         }
     }
 
-    /// XEP-0313 §5: the first and the last.
     fn archive_metadata(&mut self, owner: &Bare, iq: Element, out: &mut Outbox) {
+        self.archive_ends(owner, out, move |host, _, metadata, out| match metadata {
+            Ok(metadata) => host.answer(&iq, Ok(Some(metadata)), out),
+            Err(error) => host.refuse(&iq, &turn::not_written(error), out),
+        });
+    }
+
+    /// XEP-0313 §5: the first and the last.
+    pub(in super::super) fn archive_ends(
+        &mut self,
+        owner: &Bare,
+        out: &mut Outbox,
+        then: impl FnOnce(&mut Host, Instant, Result<Element, RecordError>, &mut Outbox) + 'static,
+    ) {
         let end = |from_end: bool| Box::new(Query { max: 1, from_end, ..Query::default() });
         let first = Load::Archive { owner: owner.clone(), query: end(false) };
         let last = Load::Archive { owner: owner.clone(), query: end(true) };
         self.load(first, out, move |host, _, first, out| {
-            host.load(last, out, move |host, _, last, out| {
+            host.load(last, out, move |host, now, last, out| {
                 let (Ok(Loaded::Page(first)), Ok(Loaded::Page(last))) = (first, last) else {
-                    return host.refuse(&iq, &turn::not_written(RecordError::Unavailable), out);
+                    return then(host, now, Err(RecordError::Unavailable), out);
                 };
                 let edge = |name: &'static str, page: &Page| {
                     let (id, at, _) = page.stanzas.first()?;
@@ -243,7 +255,7 @@ impl Host {
                 };
                 let metadata = Element::new("metadata", ns::MAM);
                 let metadata = metadata.children(edge("start", &first)).children(edge("end", &last));
-                host.answer(&iq, Ok(Some(metadata)), out);
+                then(host, now, Ok(metadata), out);
             });
         });
     }

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use stdx::Instant;
 
-use super::effect::{Change, Load, Loaded, Query, RecordError};
+use super::effect::{Change, Load, Loaded, Query, RecordError, RoomState};
 use super::feature::{Feature, Level, Specification};
 use super::{Host, Outbox, retract};
 use crate::limits::{HISTORY, ROOM_IDLE, ROOM_WAITING, ROOMS};
@@ -155,6 +155,26 @@ impl Host {
                 self.rooms.remove(&address);
             }
         }
+    }
+
+    /// Of a service, in memory.
+    pub(super) fn describe_rooms(&self, domain: &str) -> Vec<RoomState> {
+        let here = self.rooms.slots.iter().filter(|(address, _)| address.domain() == domain);
+        here.filter_map(|(address, slot)| Some((address, slot.room.as_ref()?)))
+            .map(|(address, room)| RoomState {
+                address: address.clone(),
+                name: room.name().into(),
+                occupants: room.occupants() as u64,
+                is_persistent: room.is_persistent(),
+                is_listed: room.is_listed(),
+            })
+            .collect()
+    }
+
+    /// Rooms in memory, and who is in them.
+    pub fn rooms(&self) -> (usize, usize) {
+        let rooms = self.rooms.slots.values().filter_map(|slot| slot.room.as_ref());
+        (self.rooms.slots.len(), rooms.map(|room| room.occupants()).sum())
     }
 
     /// The service ends: occupants are told so (XEP-0045 §16.2, 332).
@@ -305,10 +325,13 @@ impl Host {
         if self.rooms.room(address).is_none() && !self.create_room(address, from, to, &stanza, out) {
             return;
         }
+        let above = self.may_all_in_rooms(from, &stanza).then(|| from.bare());
         let Some(room) = self.rooms.room(address) else { return };
+        room.set_above(above);
         let before = room.may_save(from, &stanza).then(|| Box::new(room.clone()));
         let mut outs = Vec::new();
         room.handle(now, from, to, &stanza, &mut outs);
+        room.set_above(None);
         let unsaved = Unsaved { stanza, before, outs };
         self.save(now, address, unsaved, out);
     }
@@ -326,6 +349,15 @@ impl Host {
             && stanza.attr("type").is_none()
             && stanza.get("x", ns::MUC).is_some()
             && to.resource().is_some();
+        // Who operates the server makes a room by configuring it.
+        let is_made = from.local().is_none()
+            && self.may_all_in_rooms(from, stanza)
+            && stanza.attr("type") == Some("set")
+            && stanza.get("query", ns::MUC_OWNER).is_some_and(|query| query.get("x", ns::DATA).is_some());
+        if is_made {
+            self.make_room(address, from.bare());
+            return true;
+        }
         if !is_entry {
             self.refuse_in_room(stanza, Condition::ItemNotFound, out);
             return false;
@@ -339,12 +371,23 @@ impl Host {
             self.refuse_in_room(stanza, Condition::NotAllowed, out);
             return false;
         }
+        self.make_room(address, from.bare());
+        true
+    }
+
+    fn make_room(&mut self, address: &Bare, owner: Bare) {
         let mut secret = [0; 32];
         self.rng.fill(&mut secret);
         if let Some(slot) = self.rooms.slots.get_mut(address) {
-            slot.room = Some(Box::new(Room::created(address.clone(), secret, from.bare())));
+            slot.room = Some(Box::new(Room::created(address.clone(), secret, owner)));
         }
-        true
+    }
+
+    /// Administrators of the server (XEP-0045 §5.2: "service-wide administrators"), and its operator, who speaks as the
+    /// domain: to a room's questions they are owners. Nobody else is `from` a domain of ours.
+    fn may_all_in_rooms(&self, from: &Jid, stanza: &Element) -> bool {
+        let is_operator = from.local().is_none() && self.settings.is_local(from.domain());
+        stanza::kind_of(stanza) == Some(Kind::Iq) && (is_operator || self.is_admin(from))
     }
 
     /// What a stanza did is told once it is on disk, if it belongs there.
@@ -381,8 +424,9 @@ impl Host {
         if result.is_ok() {
             self.perform_in_room(now, address, unsaved, out);
         } else {
-            if unsaved.before.is_some() {
-                slot.room = unsaved.before;
+            if let Some(mut before) = unsaved.before {
+                before.set_above(None);
+                slot.room = Some(before);
             }
             self.refuse_in_room(&unsaved.stanza, Condition::ResourceConstraint, out);
         }
@@ -473,6 +517,11 @@ impl Host {
         }
         self.send_all(outs, out);
     }
+}
+
+/// Of a room as the record has it: its name, and whether lists show it.
+pub fn stored_room(record: &Element) -> Option<(Box<str>, bool)> {
+    Room::named(record)
 }
 
 /// Messages that an archive has (XEP-0313 §5.1.1): not those that are about the moment.

@@ -112,6 +112,22 @@ impl Host {
         }
         presence.set("from", contact.as_str());
         presence.set("to", user.as_str());
+        if act == Act::Subscribe && self.preauthenticate(user, &contact, &presence, out) {
+            return;
+        }
+        self.subscription_in(now, user, contact, act, presence, out);
+    }
+
+    /// No invitation speaks for it.
+    pub(in crate::host) fn subscription_in(
+        &mut self,
+        now: Instant,
+        user: &Bare,
+        contact: Bare,
+        act: Act,
+        presence: Element,
+        out: &mut Outbox,
+    ) {
         if self.is_anonymous(user) {
             return self.presence_to_nobody(contact.as_jid(), user.as_jid(), &presence, out);
         }
@@ -122,6 +138,22 @@ impl Host {
         if has_turn.is_err() {
             self.refuse_presence(&refused, &too_many(), out);
         }
+    }
+
+    /// As if one of the user's sessions had asked.
+    pub(in crate::host) fn subscribe_for(
+        &mut self,
+        now: Instant,
+        user: &Bare,
+        contact: &Bare,
+        out: &mut Outbox,
+    ) {
+        let presence = typed(user, contact.as_jid(), Act::Subscribe.as_str());
+        let (jid, contact, act) = (user.as_jid().clone(), contact.clone(), Act::Subscribe);
+        let request = Request { user: user.clone(), contact, act, presence };
+        // What does not fit is for the user to do.
+        let _ =
+            self.in_turn(now, user, out, move |host, now, out| host.subscribe_out(now, request, &jid, out));
     }
 
     fn subscribe_in(&mut self, now: Instant, request: Request, out: &mut Outbox) {

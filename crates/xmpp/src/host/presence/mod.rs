@@ -12,6 +12,7 @@ use super::feature::{Feature, Level, Specification};
 use super::session::Session;
 use super::{Host, Outbox};
 use crate::stanza::{self, Condition, StanzaError};
+use crate::xml::Packed;
 use crate::{Bare, Element, Jid, limits, ns};
 use subscription::Act;
 
@@ -143,7 +144,7 @@ impl Host {
             self.stamp_avatar(&session.jid.bare(), &mut presence);
         }
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let is_initial = session.presence.replace(Box::new(presence.clone())).is_none();
+        let is_initial = session.presence.replace(Packed::new(&presence)).is_none();
         session.priority = priority;
         let jid = session.jid.clone();
         let user = jid.bare();
@@ -163,8 +164,7 @@ impl Host {
 
     /// What the session last said, once more: something that goes with it has changed.
     pub(super) fn say_again(&mut self, now: Instant, key: Key, out: &mut Outbox) {
-        let presence = self.sessions.get(key).and_then(|session| session.presence.as_deref());
-        if let Some(presence) = presence.cloned() {
+        if let Some(presence) = self.sessions.get(key).and_then(Session::presence) {
             self.available_from(now, key, presence, out);
         }
     }
@@ -172,8 +172,8 @@ impl Host {
     /// What the account's other sessions last said.
     fn tell_of_others(&mut self, now: Instant, key: Key, user: &Bare, out: &mut Outbox) {
         for other in self.keys_of(user, Session::is_available) {
-            let presence = self.sessions.get(other).and_then(|session| session.presence.as_deref()).cloned();
-            if let Some(presence) = presence.filter(|_| other != key) {
+            let presence = self.sessions.get(other).filter(|_| other != key).and_then(Session::presence);
+            if let Some(presence) = presence {
                 self.deliver(now, key, presence, out);
             }
         }
@@ -183,11 +183,9 @@ impl Host {
     fn broadcast(&self, user: &Bare, presence: &Element, out: &mut Outbox) {
         let Some(record) = self.record_of(user) else { return };
         let blocked = Blocklist::new(&record.blocked);
-        // With its place in the copied one, no copy has to grow for it.
-        let presence = presence.clone().with("to", "");
         for (contact, item) in &record.roster {
             if item.subscription.has_from() && !blocked.has(contact.as_jid()) {
-                out.push(addressed(&presence, contact.as_str()));
+                out.push(addressed(presence, contact.as_str()));
             }
         }
     }
@@ -196,7 +194,7 @@ impl Host {
     fn probe_contacts(&self, user: &Bare, jid: &Jid, out: &mut Outbox) {
         let Some(record) = self.record_of(user) else { return };
         let blocked = Blocklist::new(&record.blocked);
-        let probe = probe(jid).with("to", "");
+        let probe = probe(jid);
         for (contact, item) in &record.roster {
             if item.subscription.has_to() && !blocked.has(contact.as_jid()) {
                 out.push(addressed(&probe, contact.as_str()));
@@ -241,9 +239,9 @@ impl Host {
         if self.is_anonymous(&user) {
             return;
         }
-        if let Some(record) = self.record_mut(&user) {
-            record.last_seen = Some((now, status.clone()));
-        }
+        // Of an account that is no more nothing is written.
+        let Some(record) = self.record_mut(&user) else { return };
+        record.last_seen = Some((now, status.clone()));
         // When it is lost, an older time stands, and there is nobody to tell.
         self.change(Change::LastSeen { user, at: now, status }, out, |_, _, _, _| {});
     }
@@ -308,9 +306,7 @@ impl Host {
             let before = out.len();
             match self.session_of(to).and_then(|key| self.sessions.get(key)) {
                 Some(session) => {
-                    out.extend(
-                        session.presence.as_deref().map(|presence| addressed(presence, from.as_str())),
-                    );
+                    out.extend(session.presence().map(|presence| addressed(&presence, from.as_str())));
                 }
                 None if to.is_bare() => self.send_presences(user, from.as_str(), out),
                 None => {}
@@ -326,7 +322,7 @@ impl Host {
             let Some(session) = self.sessions.get(key) else { continue };
             if session.directed.iter().any(|to| to == from || *to == *contact.as_jid()) {
                 saw = true;
-                out.extend(session.presence.as_deref().map(|presence| addressed(presence, from.as_str())));
+                out.extend(session.presence().map(|presence| addressed(&presence, from.as_str())));
             }
         }
         if !saw {
@@ -360,8 +356,8 @@ impl Host {
     /// What each session of the account last said, to one address.
     pub(super) fn send_presences(&self, user: &Bare, to: &str, out: &mut Outbox) {
         for key in self.keys_of(user, Session::is_available) {
-            let presence = self.sessions.get(key).and_then(|session| session.presence.as_deref());
-            out.extend(presence.map(|presence| addressed(presence, to)));
+            let presence = self.sessions.get(key).and_then(Session::presence);
+            out.extend(presence.map(|presence| addressed(&presence, to)));
         }
     }
 
@@ -388,9 +384,7 @@ impl Host {
 }
 
 fn addressed(presence: &Element, to: &str) -> Effect {
-    let mut copy = presence.clone();
-    copy.set("to", to);
-    Effect::Route(Box::new(copy))
+    Effect::Route(Box::new(presence.copy_to(to)))
 }
 
 pub(super) fn gone(jid: &Jid) -> Element {

@@ -2,6 +2,7 @@
 
 use super::pubsub::ask;
 use super::*;
+use crate::host::effect::Accounts;
 
 const ADMIN: &str = "admin@example.org";
 
@@ -179,8 +180,82 @@ fn commands_are_shown_to_administrators() {
         "<query xmlns='http://jabber.org/protocol/disco#items' node='http://jabber.org/protocol/commands'/>";
     let list = ask(&mut world, admin, "get", "example.org", items);
     assert!(list.contains("node='http://jabber.org/protocol/admin#announce'"), "{list}");
-    assert!(ask(&mut world, bob, "get", "example.org", items).contains("item-not-found"));
+    let list = ask(&mut world, bob, "get", "example.org", items);
+    assert!(!list.contains("protocol/admin"), "{list}");
     let info = "<query xmlns='http://jabber.org/protocol/disco#info' node='http://jabber.org/protocol/admin#announce'/>";
     assert!(ask(&mut world, admin, "get", "example.org", info).contains("type='command-node'"));
     assert!(ask(&mut world, bob, "get", "example.org", info).contains("item-not-found"));
+}
+
+#[test]
+fn accounts_are_added_changed_and_removed() {
+    let (mut world, admin, bob) = world();
+    let with = |user: &str, first: &str, second: &str| {
+        [("accountjid", user), ("password", first), ("password-verify", second), ("given_name", "Ca")]
+            .map(|(var, value)| (var.to_owned(), value.to_owned()))
+    };
+    for (fields, answer) in [
+        (with("carol@example.org", "secret", "secret"), "completed"),
+        (with("carol@example.org", "secret", "secret"), "<conflict"),
+        (with("dora@example.org", "secret", "Secret"), "the passwords are not the same"),
+        (with("dora@example.org", "x", "x"), "too short"),
+        (with("dora@example.com", "secret", "secret"), "<not-allowed"),
+        (with("example.org", "secret", "secret"), "<jid-malformed"),
+    ] {
+        let fields: Vec<(&str, &str)> = fields.iter().map(|(var, value)| (&**var, &**value)).collect();
+        let got = run(&mut world, admin, "add-user", &fields);
+        assert!(got.contains(answer), "{answer}: {got}");
+    }
+    let who = [("accountjids", "bob@example.org")];
+    assert!(run(&mut world, admin, "reenable-user", &who).contains("completed"));
+    assert!(world.closed.is_empty());
+    assert!(run(&mut world, admin, "disable-user", &who).contains("completed"));
+    assert_eq!(world.closed, [(bob, "policy-violation")], "he is out at once");
+    let bob = world.sign_in("bob@example.org/phone");
+    let change = [("accountjid", "bob@example.org"), ("password", "another")];
+    assert!(run(&mut world, admin, "change-user-password", &change).contains("completed"));
+    assert_eq!(world.closed[1].0, bob);
+    assert!(run(&mut world, admin, "delete-user", &who).contains("completed"));
+    let bob = Bare::parse("bob@example.org").unwrap();
+    let done = &world.record.administered[world.record.administered.len() - 4..];
+    assert_eq!(done[0], Accounts::Disable { user: bob.clone(), disabled: false });
+    assert_eq!(done[1], Accounts::Disable { user: bob.clone(), disabled: true });
+    assert!(
+        matches!(&done[2], Accounts::Password { user, password } if *user == bob && &*password.0 == "another")
+    );
+    assert_eq!(done[3], Accounts::Remove { user: bob });
+    world.record.is_broken = true;
+    assert!(run(&mut world, admin, "delete-user", &who).contains("resource-constraint"));
+}
+
+#[test]
+fn accounts_are_counted_listed_and_looked_at() {
+    let (mut world, admin, bob) = world();
+    let registered = send(&mut world, admin, "get-registered-users-num", "", "");
+    assert!(
+        registered.contains("var='registeredusersnum'") && registered.contains("<value>2</value>"),
+        "{registered}"
+    );
+    let list = run(&mut world, admin, "get-registered-users-list", &[("max_items", "1")]);
+    assert!(list.contains("<value>admin@example.org</value>") && !list.contains("bob@"), "{list}");
+    let disabled = run(&mut world, admin, "get-disabled-users-list", &[]);
+    assert!(disabled.contains("var='disableduserjids'"), "{disabled}");
+    world.say(bob, "<presence><show>away</show></presence>");
+    let idle = run(&mut world, admin, "get-idle-users", &[]);
+    assert!(idle.contains("bob@example.org/phone") && !idle.contains("admin@example.org/desk<"), "{idle}");
+    let active = send(&mut world, admin, "get-active-users-num", "", "");
+    assert!(active.contains("var='activeusersnum'") && active.contains("<value>1</value>"), "{active}");
+    let who = [("accountjid", "bob@example.org")];
+    world.say(
+        bob,
+        "<iq type='set' id='r'><query xmlns='jabber:iq:roster'><item jid='carol@example.org'/></query></iq>",
+    );
+    let roster = run(&mut world, admin, "get-user-roster", &who);
+    assert!(roster.contains("jid='carol@example.org'"), "{roster}");
+    let stats = run(&mut world, admin, "user-stats", &who);
+    assert!(stats.contains("<value>phone</value>") && stats.contains("rostersize"), "{stats}");
+    let here = run(&mut world, admin, "get-user-lastlogin", &who);
+    assert!(here.contains(&format!("<value>{}</value>", crate::time::stamp(START))), "{here}");
+    let nobody = run(&mut world, admin, "get-user-roster", &[("accountjid", "nobody@example.org")]);
+    assert!(nobody.contains("item-not-found"), "{nobody}");
 }

@@ -3,6 +3,7 @@
 mod any_order;
 mod archive;
 mod bad_input;
+mod bind2;
 mod blocking;
 mod caps;
 mod carbons;
@@ -21,6 +22,7 @@ mod private;
 mod pubsub;
 mod pubsub_service;
 mod push;
+mod register;
 mod resting;
 mod retract;
 mod roster;
@@ -31,7 +33,7 @@ mod vcard;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::effect::{RecordError, UserRecord};
+use super::effect::{Accounts, Listed, NotDone, RecordError, UserRecord};
 use super::*;
 use crate::c2s::{BindRequest, Bound};
 use crate::ns;
@@ -51,6 +53,9 @@ pub(super) fn settings() -> Settings {
         uploads: None,
         services: Vec::new(),
         admins: Vec::new(),
+        sessions: SessionLimit { most: 100, ends_oldest: false },
+        accounts: super::register::Accounts::default(),
+        invitations: super::invite::Invitations::default(),
         started: START,
     }
 }
@@ -91,6 +96,8 @@ pub(super) struct Record {
     pub(super) items: HashMap<(Bare, Box<str>), Vec<Row>>,
     pub(super) nodes: std::collections::BTreeMap<(Bare, Box<str>), Element>,
     pub(super) is_broken: bool,
+    pub(super) administered: Vec<Accounts>,
+    accounts: register::Known,
 }
 
 impl Record {
@@ -103,7 +110,14 @@ impl Record {
             Load::User { user } => {
                 let record = self.users.get(user).cloned().map(Box::new);
                 let waiting = self.messages.offline.iter().filter(|(of, ..)| of == user).count();
-                Loaded::User(record.map(|record| Box::new(UserRecord { offline: waiting as u32, ..*record })))
+                let items = super::user::NODES.iter().filter_map(|node| {
+                    let items = self.items.get(&(user.clone(), (*node).into()))?;
+                    Some(((*node).into(), items.last()?.2.clone()))
+                });
+                let items = items.collect();
+                Loaded::User(
+                    record.map(|record| Box::new(UserRecord { offline: waiting as u32, items, ..*record })),
+                )
             }
             Load::Offline { .. } | Load::Archive { .. } => self.messages.load(load),
             Load::Items { owner, node } => {
@@ -116,6 +130,7 @@ impl Record {
                 )
             }
             Load::Act(_) => unreachable!("the world does it"),
+            Load::Accounts(accounts) => self.administer(accounts),
             Load::Slot { name, .. } => Loaded::Slot(Box::new(super::effect::Slot {
                 put: format!("https://up.example.org/put/{name}").into(),
                 get: format!("https://up.example.org/get/{name}").into(),
@@ -124,6 +139,37 @@ impl Record {
             Load::Rooms { .. } => Loaded::Items(Vec::new()),
             Load::Room { .. } => Loaded::Room(None),
         })
+    }
+
+    fn administer(&mut self, accounts: &Accounts) -> Loaded {
+        self.administered.push(accounts.clone());
+        Loaded::Accounts(match accounts {
+            Accounts::Add { user, .. } if self.users.contains_key(user) => Err(NotDone::Exists),
+            Accounts::Add { password, .. } if password.0.len() < 3 => {
+                Err(NotDone::Invalid("too short".into()))
+            }
+            Accounts::Add { user, .. } => {
+                self.users.insert(user.clone(), UserRecord::default());
+                Ok(Listed::default())
+            }
+            Accounts::List { max, .. } => {
+                let mut accounts: Vec<Bare> = self.users.keys().cloned().collect();
+                accounts.sort();
+                accounts.truncate(*max as usize);
+                Ok(Listed { total: self.users.len() as u64, accounts })
+            }
+            _ => Ok(Listed::default()),
+        })
+    }
+
+    fn access(&mut self, access: Access) -> Result<Loaded, RecordError> {
+        if self.is_broken {
+            return Err(RecordError::Unavailable);
+        }
+        if let Access::Remove { user } = &access {
+            self.users.remove(user);
+        }
+        self.accounts.access(access)
     }
 
     pub(super) fn change(&mut self, change: Change) -> Result<Loaded, RecordError> {
@@ -232,6 +278,13 @@ impl World {
                     let loaded = self.record.load(&load);
                     self.host.handle_record(self.now, ticket, loaded, &mut out);
                 }
+                Effect::Befriend { user, contact } => {
+                    self.host.befriend(self.now, &user, &contact, &mut out);
+                }
+                Effect::Access { ticket, access } => {
+                    let done = self.record.access(access);
+                    self.host.handle_record(self.now, ticket, done, &mut out);
+                }
                 Effect::Change { ticket, change } if self.is_slow => {
                     self.unwritten.push_back((ticket, change));
                 }
@@ -278,6 +331,8 @@ impl World {
             is_anonymous,
             resource: jid.resource().map(Box::from),
             tag: None,
+            agent: None,
+            is_bind2: !inline.is_empty(),
             inline,
         };
         self.tell(|host, now, out| host.handle_bind(now, edge(number), &request, out));
@@ -379,6 +434,39 @@ fn a_record_that_cannot_be_read_ends_its_sessions() {
     let alice = world.sign_in("alice@example.org/desk");
     assert_eq!(world.closed, [(alice, "internal-server-error")]);
     assert_eq!(world.host.sessions(), 0);
+}
+
+#[test]
+fn an_account_has_so_many_sessions() {
+    for ends_oldest in [false, true] {
+        let mut world = World::new(&["alice@example.org", "bob@example.org"]);
+        let sessions = SessionLimit { most: 2, ends_oldest };
+        world.host = Host::new(Arc::new(Settings { sessions, ..settings() }), [1; 32]);
+        let first = world.sign_in("alice@example.org/1");
+        world.sign_in("alice@example.org/2");
+        world.sign_in("alice@example.org/2");
+        world.sign_in("bob@example.org/1");
+        world.closed.clear();
+        let request = BindRequest {
+            user: Jid::parse("alice@example.org").unwrap(),
+            is_anonymous: false,
+            resource: Some("3".into()),
+            tag: None,
+            agent: None,
+            is_bind2: false,
+            inline: Vec::new(),
+        };
+        world.tell(|host, now, out| host.handle_bind(now, edge(99), &request, out));
+        if ends_oldest {
+            assert!(matches!(world.bound[&99], Bound::Session { .. }));
+            assert_eq!(world.closed, [(first, "conflict")]);
+        } else {
+            let Bound::Refused(error) = &world.bound[&99] else { panic!("{:?}", world.bound[&99]) };
+            assert_eq!(error.condition, crate::stanza::Condition::ResourceConstraint);
+            assert!(world.closed.is_empty());
+        }
+        assert_eq!(world.host.sessions(), 3);
+    }
 }
 
 #[test]

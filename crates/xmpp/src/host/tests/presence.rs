@@ -482,3 +482,29 @@ proptest! {
         prop_assert_eq!(world.hear(clients[1]).len(), usize::from(may));
     }
 }
+
+#[test]
+fn all_that_waited_for_somebody_who_is_away_finds_him() {
+    let mut world = World::new(&["alice@example.org"]);
+    let contact = Bare::parse("bob@elsewhere.org").unwrap();
+    let item = super::effect::RosterItem {
+        subscription: super::effect::Subscription::Both,
+        is_listed: true,
+        ..Default::default()
+    };
+    world.record.users.get_mut(&Bare::parse("alice@example.org").unwrap()).unwrap().roster =
+        vec![(contact, item)];
+    let stanza = |kind: Option<&str>| {
+        Element::new("presence", ns::CLIENT)
+            .with("from", "bob@elsewhere.org/x")
+            .with("to", "alice@example.org")
+            .with_opt("type", kind)
+    };
+    // Both come before her record is read.
+    world.tell(|host, now, out| {
+        host.handle_routed(now, stanza(None), out);
+        host.handle_routed(now, stanza(Some("probe")), out);
+    });
+    let sent = world.sent_abroad().join("");
+    assert!(sent.contains("type='unavailable'") && !sent.contains("unsubscribed"), "{sent}");
+}

@@ -82,7 +82,7 @@ fn with_bind_2_it_is_enabled_inline() {
     let enable = Element::new("enable", ns::SM).with("resume", "true");
     let alice = world.sign_in_with(ALICE, false, vec![enable]);
     let Bound::Session { inline, .. } = &world.bound[&alice] else { panic!() };
-    assert!(inline.len() == 1 && inline[0].is("enabled", ns::SM) && inline[0].attr("id").is_some());
+    assert!(inline.len() == 2 && inline[0].is("enabled", ns::SM) && inline[0].attr("id").is_some());
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use hyper::StatusCode;
+use sip::transport::Transport;
 use stdx::Instant;
 use subtle::ConstantTimeEq;
 use tokio::sync::oneshot;
@@ -134,7 +135,10 @@ fn begin(front: &Front, request: Request, reply: oneshot::Sender<Reply>) -> Resu
     }
     let mut secret = [0; 16];
     getrandom::fill(&mut secret).map_err(|_| Condition::InternalServerError)?;
-    let Some(mut place) = Place::enter(shared, front.remote) else { return Err(Condition::PolicyViolation) };
+    let transport = if front.is_secure { Transport::Wss } else { Transport::Ws };
+    let Some(mut place) = Place::enter(shared, front.remote, transport) else {
+        return Err(Condition::PolicyViolation);
+    };
     let security = Security { encrypted: front.is_secure, ..Security::default() };
     let stream = place.open(Framing::Bodies, security);
     let sid = format!("{:x}.{:x}.{}", shared.shard, stream.number, stdx::hex::encode(&secret));

@@ -105,6 +105,8 @@ pub(super) struct Room {
     by_user: HashMap<Bare, Vec<u64>>,
     last_occupant: u64,
     history: History,
+    /// Who may all in this room, whatever it says of him: an administrator of the server, while he asks.
+    above: Option<Bare>,
 }
 
 impl Room {
@@ -122,7 +124,12 @@ impl Room {
             by_user: HashMap::new(),
             last_occupant: 0,
             history: History::default(),
+            above: None,
         }
+    }
+
+    pub(super) fn set_above(&mut self, above: Option<Bare>) {
+        self.above = above;
     }
 
     /// A new room with its first owner, who has yet to configure it.
@@ -135,6 +142,10 @@ impl Room {
 
     pub(super) fn is_empty(&self) -> bool {
         self.occupants.is_empty()
+    }
+
+    pub(super) fn occupants(&self) -> usize {
+        self.occupants.len()
     }
 
     pub(super) fn is_persistent(&self) -> bool {
@@ -163,6 +174,9 @@ impl Room {
     }
 
     fn affiliation(&self, user: &Bare) -> Affiliation {
+        if self.above.as_ref() == Some(user) {
+            return Affiliation::Owner;
+        }
         if let Some(entry) = self.entries.get(user)
             && entry.affiliation != Affiliation::None
         {
@@ -185,10 +199,13 @@ impl Room {
     }
 
     fn standing(&self, session: &Jid) -> Standing {
-        Standing {
-            role: self.occupant_of(session).map_or(Role::None, |occupant| occupant.role),
-            affiliation: self.affiliation(&session.bare()),
-        }
+        let user = session.bare();
+        let role = match self.occupant_of(session) {
+            _ if self.above.as_ref() == Some(&user) => Role::Moderator,
+            Some(occupant) => occupant.role,
+            None => Role::None,
+        };
+        Standing { role, affiliation: self.affiliation(&user) }
     }
 
     fn standing_of(&self, occupant: &Occupant) -> Standing {

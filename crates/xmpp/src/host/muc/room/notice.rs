@@ -146,7 +146,7 @@ pub(super) fn status(code: u16) -> Element {
 }
 
 pub(super) fn to(stanza: &Element, session: &Jid) -> Element {
-    stanza.clone().with("to", session.as_str())
+    stanza.copy_to(session.as_str())
 }
 
 /// What of a presence the others get: nothing that looks like the room's own words.

@@ -79,7 +79,21 @@ impl Room {
 
     pub(in super::super) fn listed(&self) -> Option<Listing> {
         let occupants = u32::try_from(self.occupants.len()).unwrap_or(u32::MAX);
-        (self.config.is_public && !self.is_locked).then(|| self.config.listing(occupants))
+        self.is_listed().then(|| self.config.listing(occupants))
+    }
+
+    pub(in super::super) fn is_listed(&self) -> bool {
+        self.config.is_public && !self.is_locked
+    }
+
+    pub(in super::super) fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    /// The same for who may know of all.
+    pub(in super::super) fn named(record: &Element) -> Option<(Box<str>, bool)> {
+        let config = Config::default().apply(record.get("x", ns::DATA)?).ok()?;
+        Some((config.name, config.is_public))
     }
 }
 

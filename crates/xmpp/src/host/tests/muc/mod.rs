@@ -5,6 +5,7 @@ mod clients;
 mod discover;
 mod enter;
 mod keep;
+mod operate;
 mod own;
 mod privileges;
 mod rule;

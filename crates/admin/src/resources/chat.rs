@@ -1,0 +1,403 @@
+//! Chat, at a prefix of its own: sessions, rooms, announcements, and what chat has of accounts. It is nobody's resource but
+//! the node's, so only an account above which there is none may ask.
+
+use crate::chat::{
+    Affiliated, Answer as Told, Ask, Contact, Occupant, Room, RoomDetails, Session, Text, User,
+};
+use crate::fault::Fault;
+use crate::paging;
+use crate::table::{Answer, Context, Parameter, Route, Shape};
+use crate::value::Value;
+
+use super::{NONE, PAGE, choice, date_value, last, text};
+
+const DOMAIN: &[Parameter] = &[text("Domain")];
+const WORDS: &[Parameter] = &[text("Subject"), text("Body")];
+const OF_USER: &[Parameter] = &[text("User")];
+const TO: &[Parameter] = &[text("To")];
+const REASON: &[Parameter] = &[text("Reason")];
+const ROOM: &[Parameter] = &[text("Room"), text("Name"), text("Owner")];
+const AFFILIATION: &[Parameter] =
+    &[text("User"), choice("Affiliation", &["owner", "admin", "member", "none", "outcast"])];
+const CONTACT: &[Parameter] = &[text("Contact"), text("Name"), text("Group")];
+
+pub(crate) const ROUTES: &[Route] = &[
+    Route {
+        method: "GET",
+        path: "/xmpp/sessions",
+        summary: "Who is signed in",
+        parameters: &[OF_USER, paging::PAGING],
+        answer: Shape::List("sessions", || session(&Session::default())),
+        handler: list_sessions,
+    },
+    Route {
+        method: "DELETE",
+        path: "/xmpp/sessions/{Address}",
+        summary: "End a session (user@domain/resource), or all of an account (user@domain)",
+        parameters: NONE,
+        answer: Shape::Nothing,
+        handler: |context| done(context, Ask::End { who: last(context).into() }),
+    },
+    Route {
+        method: "POST",
+        path: "/xmpp/announcements",
+        summary: "Send a message to everybody who is there",
+        parameters: &[DOMAIN, WORDS],
+        answer: Shape::Item(201, "Announcement", || announcement(0)),
+        handler: announce,
+    },
+    Route {
+        method: "POST",
+        path: "/xmpp/messages",
+        summary: "Send an account a message from the server; it waits when nobody is there",
+        parameters: &[TO, WORDS],
+        answer: Shape::Nothing,
+        handler: |context| {
+            let to = required(context, "To")?;
+            done(context, Ask::Message { to, text: words(context)? })
+        },
+    },
+    Route {
+        method: "GET",
+        path: "/xmpp/motd",
+        summary: "The message that everybody gets who comes",
+        parameters: &[DOMAIN],
+        answer: Shape::Item(200, "Motd", || motd(&Text::default())),
+        handler: show_motd,
+    },
+    Route {
+        method: "POST",
+        path: "/xmpp/motd",
+        summary: "Set it; who is there already does not get it",
+        parameters: &[DOMAIN, WORDS],
+        answer: Shape::Nothing,
+        handler: |context| done(context, Ask::SetMotd { domain: domain(context), text: words(context)? }),
+    },
+    Route {
+        method: "DELETE",
+        path: "/xmpp/motd",
+        summary: "Have none",
+        parameters: &[DOMAIN],
+        answer: Shape::Nothing,
+        handler: |context| done(context, Ask::ClearMotd { domain: domain(context) }),
+    },
+    Route {
+        method: "GET",
+        path: "/xmpp/rooms",
+        summary: "Rooms of a domain, also those that lists do not show",
+        parameters: &[DOMAIN, paging::PAGING],
+        answer: Shape::List("rooms", || room(&Room::default())),
+        handler: list_rooms,
+    },
+    Route {
+        method: "POST",
+        path: "/xmpp/rooms",
+        summary: "Make a room that stays",
+        parameters: &[ROOM],
+        answer: Shape::Item(201, "RoomDetails", || details(&RoomDetails::default())),
+        handler: make_room,
+    },
+    Route {
+        method: "GET",
+        path: "/xmpp/rooms/{Room}",
+        summary: "A room's configuration",
+        parameters: NONE,
+        answer: Shape::Item(200, "RoomDetails", || details(&RoomDetails::default())),
+        handler: |context| Ok(Answer::Item(200, "RoomDetails", details(&*the_room(context)?))),
+    },
+    Route {
+        method: "DELETE",
+        path: "/xmpp/rooms/{Room}",
+        summary: "End a room and forget what was said there",
+        parameters: &[REASON],
+        answer: Shape::Nothing,
+        handler: |context| {
+            done(context, Ask::DestroyRoom { room: last(context).into(), reason: given(context, "Reason") })
+        },
+    },
+    Route {
+        method: "GET",
+        path: "/xmpp/rooms/{Room}/affiliations",
+        summary: "What users are to a room",
+        parameters: PAGE,
+        answer: Shape::List("affiliations", || affiliated(&Affiliated::default())),
+        handler: |context| {
+            let room = the_room(context)?;
+            let names = ("affiliations", "Affiliation");
+            Ok(paging::slice(context, &room.affiliations, names, |_, user| affiliated(user)))
+        },
+    },
+    Route {
+        method: "POST",
+        path: "/xmpp/rooms/{Room}/affiliations",
+        summary: "Say what a user is to a room: outcast bans, none takes all back",
+        parameters: &[AFFILIATION, REASON],
+        answer: Shape::Nothing,
+        handler: |context| {
+            let (user, affiliation) = (required(context, "User")?, required(context, "Affiliation")?);
+            let (room, reason) = (last(context).into(), given(context, "Reason"));
+            done(context, Ask::Affiliation { room, user, affiliation, reason })
+        },
+    },
+    Route {
+        method: "GET",
+        path: "/xmpp/rooms/{Room}/occupants",
+        summary: "Who is in a room",
+        parameters: PAGE,
+        answer: Shape::List("occupants", || occupant(&Occupant::default())),
+        handler: |context| {
+            let room = the_room(context)?;
+            let names = ("occupants", "Occupant");
+            Ok(paging::slice(context, &room.occupants, names, |_, one| occupant(one)))
+        },
+    },
+    Route {
+        method: "DELETE",
+        path: "/xmpp/rooms/{Room}/occupants/{Nick}",
+        summary: "Put somebody out, who may come back",
+        parameters: &[REASON],
+        answer: Shape::Nothing,
+        handler: |context| {
+            let (room, nick) = (first(context), last(context).into());
+            done(context, Ask::KickOccupant { room, nick, reason: given(context, "Reason") })
+        },
+    },
+    Route {
+        method: "GET",
+        path: "/xmpp/users/{User}",
+        summary: "What chat has of an account",
+        parameters: NONE,
+        answer: Shape::Item(200, "ChatUser", || user(&User::default())),
+        handler: |context| match ask(context, Ask::User { user: last(context).into() })? {
+            Told::User(found) => Ok(Answer::Item(200, "ChatUser", user(&found))),
+            _ => Err(defect()),
+        },
+    },
+    Route {
+        method: "DELETE",
+        path: "/xmpp/users/{User}/offline",
+        summary: "Forget the messages that wait for the account",
+        parameters: NONE,
+        answer: Shape::Nothing,
+        handler: |context| done(context, Ask::ClearOffline { user: first(context) }),
+    },
+    Route {
+        method: "GET",
+        path: "/xmpp/users/{User}/contacts",
+        summary: "An account's contacts",
+        parameters: PAGE,
+        answer: Shape::List("contacts", || contact(&Contact::default())),
+        handler: |context| match ask(context, Ask::Roster { user: first(context) })? {
+            Told::Roster(all) => {
+                Ok(paging::slice(context, &all, ("contacts", "Contact"), |_, one| contact(one)))
+            }
+            _ => Err(defect()),
+        },
+    },
+    Route {
+        method: "POST",
+        path: "/xmpp/users/{User}/contacts",
+        summary: "Add a contact, or change its name and groups; Group may be repeated",
+        parameters: &[CONTACT],
+        answer: Shape::Nothing,
+        handler: |context| {
+            let groups = context.all("Group").map(str::to_owned).collect();
+            let (user, contact) = (first(context), required(context, "Contact")?);
+            done(context, Ask::SetContact { user, contact, name: given(context, "Name"), groups })
+        },
+    },
+    Route {
+        method: "DELETE",
+        path: "/xmpp/users/{User}/contacts/{Contact}",
+        summary: "Remove a contact",
+        parameters: NONE,
+        answer: Shape::Nothing,
+        handler: |context| {
+            done(context, Ask::RemoveContact { user: first(context), contact: last(context).into() })
+        },
+    },
+];
+
+fn ask(context: &Context<'_>, ask: Ask) -> Result<Told, Fault> {
+    if context.signer.parent.is_some() {
+        return Err(Fault::new(
+            403,
+            20403,
+            "Chat is the whole node's: sign in as an account above which there is none",
+        ));
+    }
+    Ok(context.state.control.chat(ask)?)
+}
+
+fn done(context: &Context<'_>, what: Ask) -> Result<Answer, Fault> {
+    ask(context, what).map(|_| Answer::Nothing)
+}
+
+fn defect() -> Fault {
+    Fault::new(500, 20500, "Internal Server Error")
+}
+
+fn first(context: &Context<'_>) -> String {
+    context.variables.first().copied().unwrap_or_default().into()
+}
+
+fn given(context: &Context<'_>, name: &str) -> String {
+    context.text(name).unwrap_or_default().into()
+}
+
+fn required(context: &Context<'_>, name: &str) -> Result<String, Fault> {
+    context.text(name).map(str::to_owned).ok_or_else(|| Fault::invalid(20400, format!("{name} is missing")))
+}
+
+fn domain(context: &Context<'_>) -> String {
+    context.text("Domain").unwrap_or(&context.state.domain).into()
+}
+
+fn words(context: &Context<'_>) -> Result<Text, Fault> {
+    Ok(Text { subject: given(context, "Subject"), body: required(context, "Body")? })
+}
+
+fn list_sessions(context: &Context<'_>) -> Result<Answer, Fault> {
+    let who = context.text("User").map(str::to_owned);
+    match ask(context, Ask::Sessions { who })? {
+        Told::Sessions { sessions, .. } => {
+            Ok(paging::slice(context, &sessions, ("sessions", "Session"), |_, one| session(one)))
+        }
+        _ => Err(defect()),
+    }
+}
+
+fn announce(context: &Context<'_>) -> Result<Answer, Fault> {
+    match ask(context, Ask::Announce { domain: domain(context), text: words(context)? })? {
+        Told::Count(count) => Ok(Answer::Item(201, "Announcement", announcement(count))),
+        _ => Err(defect()),
+    }
+}
+
+fn show_motd(context: &Context<'_>) -> Result<Answer, Fault> {
+    match ask(context, Ask::Motd { domain: domain(context) })? {
+        Told::Motd(text) => Ok(Answer::Item(200, "Motd", motd(&text.unwrap_or_default()))),
+        _ => Err(defect()),
+    }
+}
+
+fn list_rooms(context: &Context<'_>) -> Result<Answer, Fault> {
+    match ask(context, Ask::Rooms { domain: domain(context) })? {
+        Told::Rooms(rooms) => Ok(paging::slice(context, &rooms, ("rooms", "Room"), |_, one| room(one))),
+        _ => Err(defect()),
+    }
+}
+
+fn show_room(context: &Context<'_>, room: String) -> Result<Box<RoomDetails>, Fault> {
+    match ask(context, Ask::Room { room })? {
+        Told::Room(room) => Ok(room),
+        _ => Err(defect()),
+    }
+}
+
+fn the_room(context: &Context<'_>) -> Result<Box<RoomDetails>, Fault> {
+    show_room(context, first(context))
+}
+
+fn make_room(context: &Context<'_>) -> Result<Answer, Fault> {
+    let room = required(context, "Room")?;
+    let owner = context.text("Owner").map(str::to_owned);
+    ask(context, Ask::MakeRoom { room: room.clone(), name: given(context, "Name"), owner })?;
+    Ok(Answer::Item(201, "RoomDetails", details(&*show_room(context, room)?)))
+}
+
+fn number(number: u64) -> Value {
+    Value::Int(i64::try_from(number).unwrap_or(i64::MAX))
+}
+
+fn seconds(at: u64) -> Value {
+    date_value(Some(stdx::Instant::from_unix_seconds(at)))
+}
+
+fn session(session: &Session) -> Value {
+    Value::Object(vec![
+        ("address", Value::text(&session.address)),
+        ("available", Value::Bool(session.priority.is_some())),
+        ("priority", session.priority.map_or(Value::Null, |priority| Value::Int(priority.into()))),
+        ("show", Value::text(&session.show)),
+        ("since", seconds(session.since)),
+        ("from", Value::text(&session.from)),
+        ("transport", Value::text(&session.transport)),
+        ("client", Value::text(&session.client)),
+        ("resumable", Value::Bool(session.resumable)),
+    ])
+}
+
+fn announcement(sessions: u64) -> Value {
+    Value::Object(vec![("sessions", number(sessions))])
+}
+
+fn motd(text: &Text) -> Value {
+    Value::Object(vec![("subject", Value::text(&text.subject)), ("body", Value::text(&text.body))])
+}
+
+fn room(room: &Room) -> Value {
+    Value::Object(vec![
+        ("address", Value::text(&room.address)),
+        ("name", Value::text(&room.name)),
+        ("occupants", number(room.occupants)),
+        ("persistent", Value::Bool(room.persistent)),
+        ("listed", Value::Bool(room.listed)),
+    ])
+}
+
+fn details(room: &RoomDetails) -> Value {
+    let setting = |name: &str| room.config.iter().find(|(known, _)| known == name).map(|(_, value)| value);
+    let text = |name| setting(name).map_or(Value::Null, |value| Value::text(value));
+    let flag = |name| Value::Bool(setting(name).is_some_and(|value| value == "1" || value == "true"));
+    Value::Object(vec![
+        ("address", Value::text(&room.address)),
+        ("name", text("roomname")),
+        ("description", text("roomdesc")),
+        ("persistent", flag("persistentroom")),
+        ("listed", flag("publicroom")),
+        ("members_only", flag("membersonly")),
+        ("moderated", flag("moderatedroom")),
+        ("password_protected", flag("passwordprotectedroom")),
+        ("max_occupants", text("maxusers")),
+        ("occupants", number(room.occupants.len() as u64)),
+    ])
+}
+
+fn affiliated(user: &Affiliated) -> Value {
+    Value::Object(vec![
+        ("user", Value::text(&user.user)),
+        ("affiliation", Value::text(&user.affiliation)),
+        ("reason", Value::text(&user.reason)),
+    ])
+}
+
+fn occupant(occupant: &Occupant) -> Value {
+    Value::Object(vec![
+        ("nick", Value::text(&occupant.nick)),
+        ("address", Value::text(&occupant.address)),
+        ("role", Value::text(&occupant.role)),
+    ])
+}
+
+fn user(user: &User) -> Value {
+    Value::Object(vec![
+        ("address", Value::text(&user.address)),
+        ("sessions", number(user.sessions)),
+        ("contacts", number(user.contacts)),
+        ("blocked", number(user.blocked.len() as u64)),
+        ("offline", number(user.offline)),
+        ("archived", number(user.archived)),
+        ("last_seen", user.last_seen.map_or(Value::Null, seconds)),
+    ])
+}
+
+fn contact(contact: &Contact) -> Value {
+    Value::Object(vec![
+        ("address", Value::text(&contact.address)),
+        ("name", Value::text(&contact.name)),
+        ("subscription", Value::text(&contact.subscription)),
+        ("pending", Value::Bool(contact.pending)),
+        ("groups", Value::text(&contact.groups.join(", "))),
+    ])
+}

@@ -1,0 +1,249 @@
+//! Accounts that people make for themselves, and what they change of them (XEP-0077, XEP-0445).
+
+use sha2::{Digest, Sha256};
+use stdx::Instant;
+use store::access::{AccessLoaded, AccessRead, Invitation};
+use store::{Account, Address, StoreError, Write, WriteDone};
+use xmpp::c2s::{Invited, Registration};
+use xmpp::host;
+use xmpp::sasl::Secret;
+use xmpp::stanza::{Condition, StanzaError};
+use xmpp::{Bare, Jid};
+
+use super::super::{Asked, Unavailable, Wish, Xmpp, XmppLetter};
+
+/// An account that the shard makes: keys and all, off its thread.
+#[derive(Debug)]
+pub(crate) struct NewAccount {
+    pub(crate) address: Address,
+    pub(crate) password: Secret,
+    pub(crate) invitation: Option<[u8; 32]>,
+}
+
+/// What the record has of an invitation's secret.
+pub(crate) fn hash_of(token: &str) -> [u8; 32] {
+    Sha256::digest(token.as_bytes()).into()
+}
+
+fn later() -> StanzaError {
+    StanzaError::new(Condition::ResourceConstraint, "not now: try again later")
+}
+
+fn taken() -> StanzaError {
+    StanzaError::new(Condition::Conflict, "this name is taken")
+}
+
+fn not_invited() -> StanzaError {
+    StanzaError::new(Condition::ItemNotFound, "the invitation is unknown, used, or too old")
+}
+
+impl Xmpp {
+    /// Whether an invitation is good (XEP-0445 §4).
+    pub(crate) fn invited(
+        &mut self,
+        now: Instant,
+        stream: u64,
+        token: &str,
+        domain: Box<str>,
+        wishes: &mut Vec<Wish>,
+    ) {
+        let Some(known) = self.streams.get(stream) else { return };
+        if !self.wrong_passwords.penalty(now, known.remote).is_pass() {
+            self.streams.tell(stream, |c2s, out| c2s.handle_invited(Err(later()), out));
+            return;
+        }
+        let id = self.ask(Asked::Invited { stream, domain });
+        wishes.push(Wish::Access { id, read: AccessRead::Invitation { hash: hash_of(token) } });
+    }
+
+    pub(crate) fn invitation_read(
+        &mut self,
+        now: Instant,
+        stream: u64,
+        domain: &str,
+        read: Option<AccessLoaded>,
+    ) {
+        let is_good = |invitation: &Invitation| {
+            invitation.registers && *invitation.domain == *domain && invitation.expires_at > now
+        };
+        let invited = match read {
+            Some(AccessLoaded::Invitation(found)) => match found.filter(|found| is_good(found)) {
+                Some(found) => Ok(Invited { user: found.name }),
+                None => Err(not_invited()),
+            },
+            _ => Err(later()),
+        };
+        self.streams.tell(stream, |c2s, out| c2s.handle_invited(invited, out));
+    }
+
+    fn refuse_registration(&mut self, stream: u64, error: StanzaError) {
+        self.streams.tell(stream, |c2s, out| c2s.handle_registered(Err(error), out));
+    }
+
+    pub(crate) fn register(&mut self, stream: u64, registration: Box<Registration>, wishes: &mut Vec<Wish>) {
+        let is_reserved = self.access.registration.reserved.contains(&registration.user);
+        if is_reserved {
+            let error = StanzaError::new(Condition::NotAcceptable, "nobody may take this name");
+            return self.refuse_registration(stream, error);
+        }
+        if let Some(fault) = self.access.password_fault(&registration.password.0) {
+            let error = StanzaError::new(Condition::NotAcceptable, &fault);
+            return self.refuse_registration(stream, error);
+        }
+        let (user, domain) = (registration.user.clone(), registration.domain.clone());
+        let id = self.ask(Asked::Registering { stream, registration });
+        wishes.push(Wish::Account { id, user, domain });
+    }
+
+    pub(crate) fn name_looked_up(
+        &mut self,
+        now: Instant,
+        stream: u64,
+        registration: Box<Registration>,
+        found: Result<Option<&Account>, Unavailable>,
+        wishes: &mut Vec<Wish>,
+    ) {
+        match found {
+            Err(Unavailable) => return self.refuse_registration(stream, later()),
+            Ok(Some(_)) => return self.refuse_registration(stream, taken()),
+            Ok(None) => {}
+        }
+        let read = match &registration.invitation {
+            Some(token) => AccessRead::Invitation { hash: hash_of(token) },
+            // Whether the name waits for somebody who is invited.
+            None => {
+                let (domain, name) = (registration.domain.clone(), registration.user.clone());
+                AccessRead::Reserved { domain, name, now }
+            }
+        };
+        let id = self.ask(Asked::Registering { stream, registration });
+        wishes.push(Wish::Access { id, read });
+    }
+
+    pub(crate) fn registration_checked(
+        &mut self,
+        now: Instant,
+        stream: u64,
+        registration: Registration,
+        read: Option<AccessLoaded>,
+        wishes: &mut Vec<Wish>,
+    ) {
+        let inviter = match read {
+            // That it was good before is enough (XEP-0445 §4).
+            Some(AccessLoaded::Invitation(Some(invitation))) => invitation.inviter,
+            Some(AccessLoaded::Invitation(None)) => return self.refuse_registration(stream, not_invited()),
+            Some(AccessLoaded::Reserved(false)) => None,
+            Some(AccessLoaded::Reserved(true)) => return self.refuse_registration(stream, taken()),
+            _ => return self.refuse_registration(stream, later()),
+        };
+        let Some(known) = self.streams.get(stream) else { return };
+        if registration.invitation.is_none() && !self.access.may_make(now, known.remote) {
+            tracing::debug!(source = %known.remote, "too many accounts of one source");
+            let error = StanzaError::new(
+                Condition::ResourceConstraint,
+                "too many accounts were made from your address: try again in an hour",
+            );
+            return self.refuse_registration(stream, error);
+        }
+        let Registration { user, domain, password, invitation } = registration;
+        let Ok(address) = Address::new(&user, &domain) else {
+            return self.refuse_registration(stream, Condition::NotAcceptable.into());
+        };
+        let Ok(bare) = Bare::new(Some(&user), &domain) else {
+            return self.refuse_registration(stream, Condition::NotAcceptable.into());
+        };
+        let invitation = invitation.map(|token| hash_of(&token));
+        let id = self.ask(Asked::Registered { stream, user: bare, inviter });
+        wishes
+            .push(Wish::MakeAccount { id, account: Box::new(NewAccount { address, password, invitation }) });
+    }
+
+    pub(crate) fn registered(
+        &mut self,
+        now: Instant,
+        stream: u64,
+        (user, inviter): (Bare, Option<Box<str>>),
+        result: Result<WriteDone, StoreError>,
+        wishes: &mut Vec<Wish>,
+    ) {
+        let done = match result {
+            Ok(_) => Ok(()),
+            Err(StoreError::Exists { .. }) => Err(taken()),
+            Err(StoreError::NotFound { .. }) => Err(not_invited()),
+            Err(error) => {
+                tracing::warn!(%error, "an account could not be made");
+                Err(later())
+            }
+        };
+        if done.is_ok() {
+            // That there is nobody is known, too.
+            wishes.push(Wish::Forget { address: user.as_str().into() });
+            self.registrations += 1;
+            tracing::info!(account = user.as_str(), invited_by = inviter.as_deref(), "an account was made");
+            if let Some(inviter) = inviter.and_then(|inviter| Bare::parse(&inviter).ok()) {
+                self.befriend(now, &user, &inviter, wishes);
+            }
+        }
+        self.streams.tell(stream, |c2s, out| c2s.handle_registered(done, out));
+    }
+
+    /// XEP-0401 §5.4: who was invited and who invited him see each other from now on.
+    fn befriend(&mut self, now: Instant, invited: &Bare, inviter: &Bare, wishes: &mut Vec<Wish>) {
+        let owner = self.owner(invited.as_str());
+        let (invited, inviter) = (invited.clone(), inviter.clone());
+        self.send(now, owner, XmppLetter::Invited { invited, inviter }, wishes);
+    }
+
+    /// A user changes the password, or removes the account. The host waits for the answer.
+    pub(crate) fn change_account(
+        &mut self,
+        now: Instant,
+        ticket: host::Ticket,
+        user: &Bare,
+        password: Option<Secret>,
+        wishes: &mut Vec<Wish>,
+    ) {
+        let address = user.local().and_then(|local| Address::new(local, user.domain()).ok());
+        let Some(address) = address else {
+            let missing = Err(host::RecordError::NotFound);
+            return self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, missing, out));
+        };
+        let id = self.ask(Asked::AccountChanged { ticket, address: address.clone() });
+        match password {
+            Some(password) => wishes.push(Wish::SetPassword { id, account: Box::new(address), password }),
+            None => wishes.push(Wish::Write { id, write: Write::RemoveAccount { account: address } }),
+        }
+    }
+
+    pub(crate) fn account_changed(
+        &mut self,
+        now: Instant,
+        (ticket, address): (host::Ticket, Address),
+        result: Result<WriteDone, StoreError>,
+        wishes: &mut Vec<Wish>,
+    ) {
+        if result.is_ok() {
+            // Its aliases are cached, too.
+            let id = self.ask(Asked::Aliases);
+            wishes.push(Wish::Aliases { id, account: Box::new(address.clone()) });
+            wishes.push(Wish::Forget { address: address.to_string().into() });
+        }
+        let done = super::super::record::done_of(result);
+        self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, done, out));
+    }
+
+    /// What becomes of a session when its account is another's, or nobody's.
+    pub(crate) fn end_sessions(
+        &mut self,
+        now: Instant,
+        account: &str,
+        ending: host::Ending,
+        wishes: &mut Vec<Wish>,
+    ) {
+        let Ok(bare) = Bare::parse(account) else { return };
+        self.tell_host(now, wishes, |host, out| host.end_account(now, &bare, ending, out));
+        // Those that have signed in and have no session yet.
+        let is_it = |jid: &Jid| jid.bare_str() == bare.as_str();
+        self.streams.close_where(is_it, ending.condition());
+    }
+}

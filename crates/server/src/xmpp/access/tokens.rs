@@ -1,0 +1,238 @@
+//! Tokens of clients (XEP-0484). What the record has of one is a name; the token is made of it, of a secret of the node
+//! and of the account as it is: a new password, another account of that name, and all that were given out are void.
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use stdx::Instant;
+use store::access::{AccessRead, AccessWrite, FreshToken, TokenRow, TokenWrite, UsedToken};
+use store::{Account, StoreError, Write, WriteDone};
+use xmpp::c2s::{NewToken, TokenWork};
+use xmpp::sasl::{Failure, Known, Secret, Token, TokenBinding, TokenState};
+
+use super::super::{Asked, Unavailable, Wish, Xmpp, sign_in};
+
+/// Of which the tokens of one account are made.
+#[derive(Clone)]
+pub(crate) struct TokenKey([u8; 32]);
+
+impl std::fmt::Debug for TokenKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TokenKey")
+    }
+}
+
+fn mac(key: &[u8; 32], parts: &[&[u8]]) -> [u8; 32] {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
+    for part in parts {
+        mac.update(&(part.len() as u64).to_be_bytes());
+        mac.update(part);
+    }
+    mac.finalize().into_bytes().into()
+}
+
+impl TokenKey {
+    pub(crate) fn of(secret: &[u8; 32], account: &Account) -> TokenKey {
+        TokenKey(mac(secret, &[b"token", &account.id.to_be_bytes(), &account.verifiers.sha256]))
+    }
+
+    fn token(&self, agent: &str, id: &[u8]) -> Secret {
+        Secret(stdx::hex::encode(&mac(&self.0, &[agent.as_bytes(), id])).into())
+    }
+
+    /// What the record has, as the exchange wants it.
+    pub(crate) fn known(&self, now: Instant, agent: &str, rows: Vec<TokenRow>) -> Known {
+        let tokens = rows.into_iter().filter_map(|row| {
+            Some(Token {
+                binding: TokenBinding::parse(&row.mechanism)?,
+                secret: self.token(agent, &row.id),
+                count: row.count,
+                state: state_of(now, &row),
+                id: row.id,
+            })
+        });
+        Known::Tokens(tokens.collect())
+    }
+}
+
+fn state_of(now: Instant, row: &TokenRow) -> TokenState {
+    if row.expires_at <= now {
+        TokenState::TooOld
+    } else if row.expires_at.since(now) < row.expires_at.since(row.issued_at) / 2 {
+        // Whoever comes once in that time keeps signing in.
+        TokenState::Due
+    } else if row.used {
+        TokenState::Used
+    } else {
+        TokenState::New
+    }
+}
+
+impl Xmpp {
+    /// Who signs in by a token has an account: what tokens has this client?
+    pub(crate) fn find_tokens(
+        &mut self,
+        stream: u64,
+        account: &Account,
+        agent: Box<str>,
+        wishes: &mut Vec<Wish>,
+    ) {
+        let key = TokenKey::of(&self.access.secret, account);
+        let read = AccessRead::Tokens { user: address_of(account), agent: agent.clone() };
+        let id = self.ask(Asked::Tokens { stream, name: account.name.clone(), key, agent });
+        wishes.push(Wish::Access { id, read });
+    }
+
+    /// What is to become of a client's tokens.
+    pub(crate) fn tokens(&mut self, stream: u64, work: Box<TokenWork>, wishes: &mut Vec<Wish>) {
+        let (user, domain) = (work.user.local().unwrap_or_default().into(), work.user.domain().into());
+        let id = self.ask(Asked::TokenWork { stream, work });
+        wishes.push(Wish::Account { id, user, domain });
+    }
+
+    pub(crate) fn token_work(
+        &mut self,
+        now: Instant,
+        stream: u64,
+        work: TokenWork,
+        found: Result<Option<&Account>, Unavailable>,
+        wishes: &mut Vec<Wish>,
+    ) {
+        let Ok(found) = found else {
+            let was_used = work.used.is_some();
+            return self.tokens_written(stream, None, was_used, false);
+        };
+        let Some(account) = sign_in::account_of(found, work.user.domain()) else {
+            self.streams.tell(stream, |c2s, out| c2s.handle_tokens(Err(Failure::NotAuthorized), out));
+            return;
+        };
+        let fresh = work.wanted.and_then(|binding| self.fresh(now, account, &work.agent, binding));
+        let (fresh, new) = fresh.unzip();
+        let was_used = work.used.is_some();
+        let revoked = work.revokes;
+        let write = TokenWrite {
+            user: address_of(account),
+            agent: work.agent,
+            used: work.used.map(|(id, count)| UsedToken { id, count, revoked }),
+            fresh,
+        };
+        let id = self.ask(Asked::TokensWritten { stream, new, was_used });
+        wishes.push(Wish::Write { id, write: Write::Access(AccessWrite::Tokens(Box::new(write))) });
+    }
+
+    /// `None`: the system gives no randomness, or tokens are off.
+    fn fresh(
+        &self,
+        now: Instant,
+        account: &Account,
+        agent: &str,
+        binding: TokenBinding,
+    ) -> Option<(FreshToken, NewToken)> {
+        if self.access.tokens_for.is_zero() {
+            return None;
+        }
+        let mut id = [0; 16];
+        getrandom::fill(&mut id).ok()?;
+        let expires_at = now + self.access.tokens_for;
+        let token = TokenKey::of(&self.access.secret, account).token(agent, &id);
+        let mechanism = binding.mechanism().into();
+        let fresh = FreshToken { id: id.into(), mechanism, issued_at: now, expires_at };
+        Some((fresh, NewToken { token, expires_at }))
+    }
+
+    pub(crate) fn tokens_done(
+        &mut self,
+        stream: u64,
+        new: Option<NewToken>,
+        was_used: bool,
+        result: &Result<WriteDone, StoreError>,
+    ) {
+        match result {
+            // Used up, or used with this count: by somebody who heard it, perhaps.
+            Err(StoreError::NotFound { .. }) => {
+                self.streams.tell(stream, |c2s, out| c2s.handle_tokens(Err(Failure::NotAuthorized), out));
+            }
+            result => self.tokens_written(stream, new, was_used, result.is_ok()),
+        }
+    }
+
+    /// Who came by a password has signed in, whether there is a token for him or not.
+    pub(crate) fn tokens_written(
+        &mut self,
+        stream: u64,
+        new: Option<NewToken>,
+        was_used: bool,
+        is_done: bool,
+    ) {
+        let done = match (is_done, was_used) {
+            (true, _) => Ok(new),
+            (false, true) => Err(Failure::TemporaryAuthFailure),
+            (false, false) => Ok(None),
+        };
+        self.streams.tell(stream, |c2s, out| c2s.handle_tokens(done, out));
+    }
+}
+
+fn address_of(account: &Account) -> Box<str> {
+    format!("{}@{}", account.name, account.domain).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use store::{AccountLimits, Verifiers};
+
+    use super::*;
+
+    const NOW: Instant = Instant::from_unix_seconds(1_800_000_000);
+
+    fn account(id: i64, password: &str) -> Account {
+        Account {
+            id,
+            name: "alice".into(),
+            domain: "example.org".into(),
+            display_name: "".into(),
+            verifiers: Verifiers::from_password("alice", "example.org", password),
+            disabled: false,
+            limits: AccountLimits::default(),
+            created_at: Instant::default(),
+        }
+    }
+
+    #[test]
+    fn a_token_is_of_one_account_one_password_and_one_client() {
+        let token = |secret: u8, id, password, agent: &str, name: &[u8]| {
+            TokenKey::of(&[secret; 32], &account(id, password)).token(agent, name)
+        };
+        let first = token(1, 1, "secret", "phone", b"a");
+        assert_eq!(first.0.len(), 64);
+        assert_eq!(first, token(1, 1, "secret", "phone", b"a"));
+        let others = [
+            token(2, 1, "secret", "phone", b"a"),
+            token(1, 2, "secret", "phone", b"a"),
+            token(1, 1, "other", "phone", b"a"),
+            token(1, 1, "secret", "desk", b"a"),
+            token(1, 1, "secret", "phone", b"b"),
+            token(1, 1, "secret", "phon", b"ea"),
+        ];
+        assert!(others.iter().all(|other| *other != first));
+    }
+
+    #[test]
+    fn a_token_is_replaced_in_the_second_half_of_its_time() {
+        let row = |used| TokenRow {
+            id: [1].into(),
+            mechanism: "HT-SHA-256-NONE".into(),
+            issued_at: NOW,
+            expires_at: NOW + Duration::from_secs(100),
+            count: 0,
+            used,
+        };
+        let after = |seconds| NOW + Duration::from_secs(seconds);
+        assert_eq!(state_of(after(50), &row(false)), TokenState::New);
+        assert_eq!(state_of(after(50), &row(true)), TokenState::Used);
+        assert_eq!(state_of(after(51), &row(true)), TokenState::Due);
+        assert_eq!(state_of(after(51), &row(false)), TokenState::Due);
+        assert_eq!(state_of(after(100), &row(true)), TokenState::TooOld);
+    }
+}

@@ -1,0 +1,194 @@
+//! Questions to all hosts of the node, and the operator's questions to one address.
+//!
+//! What is asked of all is told every shard by letter; the shard that asked adds the answers up. A question to an account
+//! or a room is a stanza like any other. It comes from the domain, or from the account itself, with a resource by which
+//! its answer finds back ([`reply_of`]); nobody can guess it.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use sip::transport::Transport;
+use stdx::Instant;
+use tokio::sync::oneshot;
+use xmpp::host::effect::{Act, Acted};
+use xmpp::host::{Edge, Loaded, RecordError, Ticket};
+use xmpp::{Element, Jid};
+
+use super::{Wish, Xmpp, XmppLetter};
+use crate::limits;
+
+/// What came of it, over all shards.
+#[derive(Debug, Default)]
+pub struct ActAnswer {
+    pub acted: Acted,
+    /// Of the described sessions: where their connections come from.
+    pub connections: Vec<Connection>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connection {
+    pub edge: Edge,
+    pub remote: IpAddr,
+    pub transport: Transport,
+}
+
+/// Who wants to know.
+#[derive(Debug)]
+enum Asker {
+    Host(Ticket),
+    Operator(oneshot::Sender<ActAnswer>),
+}
+
+#[derive(Debug)]
+struct Asking {
+    asker: Asker,
+    /// Shards that have not answered.
+    left: u16,
+    sum: ActAnswer,
+}
+
+/// What this shard has asked.
+#[derive(Debug, Default)]
+pub(super) struct Asks {
+    last: u64,
+    of_all: HashMap<u64, Asking>,
+    of_one: HashMap<Box<str>, oneshot::Sender<Element>>,
+}
+
+const PREFIX: &str = "belfry-";
+
+impl Xmpp {
+    pub(super) fn ask_all_for_host(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        act: Act,
+        wishes: &mut Vec<Wish>,
+    ) {
+        self.ask_all(now, Asker::Host(ticket), &Arc::new(act), wishes);
+    }
+
+    pub(super) fn operate(
+        &mut self,
+        now: Instant,
+        act: &Arc<Act>,
+        answer: oneshot::Sender<ActAnswer>,
+        wishes: &mut Vec<Wish>,
+    ) {
+        self.ask_all(now, Asker::Operator(answer), act, wishes);
+    }
+
+    fn ask_all(&mut self, now: Instant, asker: Asker, act: &Arc<Act>, wishes: &mut Vec<Wish>) {
+        self.asks.last += 1;
+        let id = self.asks.last;
+        let asking = Asking { asker, left: self.shards, sum: ActAnswer::default() };
+        self.asks.of_all.insert(id, asking);
+        for shard in 0..self.shards {
+            let letter = XmppLetter::Act { from: self.shard, id, act: Arc::clone(act) };
+            self.send(now, shard, letter, wishes);
+        }
+    }
+
+    /// This shard's part.
+    pub(super) fn act(&mut self, now: Instant, (from, id): (u16, u64), act: &Act, wishes: &mut Vec<Wish>) {
+        let mut answer = ActAnswer::default();
+        self.tell_host(now, wishes, |host, out| answer.acted = host.act(now, act, out));
+        if let Act::Sessions { who, .. } = act {
+            answer.connections = self.connections(who.as_ref());
+        }
+        self.send(now, from, XmppLetter::Acted { id, answer: Box::new(answer) }, wishes);
+    }
+
+    fn connections(&self, who: Option<&Jid>) -> Vec<Connection> {
+        let described = |stream: &std::rc::Rc<super::streams::Stream>| {
+            let jid = stream.jid()?;
+            let is_meant = who.is_none_or(|who| jid.bare_str() == who.bare_str());
+            let edge = Edge { shard: self.shard, connection: stream.number };
+            let (remote, transport) = (stream.remote, stream.transport.get());
+            is_meant.then_some(Connection { edge, remote, transport })
+        };
+        self.streams.all().iter().filter_map(described).take(limits::XMPP_LISTED as usize).collect()
+    }
+
+    pub(super) fn acted(&mut self, now: Instant, id: u64, answer: ActAnswer, wishes: &mut Vec<Wish>) {
+        let Some(asking) = self.asks.of_all.get_mut(&id) else { return };
+        asking.left = asking.left.saturating_sub(1);
+        asking.sum.acted.merge(answer.acted);
+        asking.sum.connections.extend(answer.connections);
+        if asking.left > 0 {
+            return;
+        }
+        let Some(Asking { asker, sum, .. }) = self.asks.of_all.remove(&id) else { return };
+        match asker {
+            Asker::Host(ticket) => {
+                let acted = Ok(Loaded::Acted(sum.acted));
+                self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, acted, out));
+            }
+            // Who asked may have gone.
+            Asker::Operator(answer) => drop(answer.send(sum)),
+        }
+    }
+
+    /// A shard's inbox was full: it was asked in vain. What others have done is done.
+    pub(super) fn not_asked(&mut self, now: Instant, id: u64, wishes: &mut Vec<Wish>) {
+        let Some(Asking { asker: Asker::Host(ticket), .. }) = self.asks.of_all.remove(&id) else { return };
+        let refused = Err(RecordError::Unavailable);
+        self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, refused, out));
+    }
+
+    /// From the address that `iq` says it is from: a domain of ours, or an account.
+    pub(super) fn question(
+        &mut self,
+        now: Instant,
+        mut iq: Element,
+        answer: oneshot::Sender<Element>,
+        wishes: &mut Vec<Wish>,
+    ) {
+        self.asks.of_one.retain(|_, asker| !asker.is_closed());
+        let mut secret = [0; 16];
+        let full = self.asks.of_one.len() >= limits::XMPP_QUESTIONS;
+        // Who is not answered learns it by the answer's end being dropped.
+        if full || getrandom::fill(&mut secret).is_err() {
+            return;
+        }
+        let token: Box<str> = stdx::hex::encode(&secret).into();
+        let from = format!("{}/{PREFIX}{}-{token}", iq.attr("from").unwrap_or_default(), self.shard);
+        iq.set("from", from);
+        iq.set("id", &*token);
+        self.asks.of_one.insert(token, answer);
+        self.route(now, Box::new(iq), wishes);
+    }
+
+    pub(super) fn reply(&mut self, token: &str, answer: Element) {
+        if let Some(asker) = self.asks.of_one.remove(token) {
+            // Who asked may have gone.
+            let _ = asker.send(answer);
+        }
+    }
+}
+
+/// The shard and the token of the question that this answers, if it answers one of ours.
+pub(super) fn reply_of(element: &Element, to: &Jid) -> Option<(u16, Box<str>)> {
+    let (shard, token) = to.resource()?.strip_prefix(PREFIX)?.split_once('-')?;
+    let is_answer = element.name() == "iq" && matches!(element.attr("type"), Some("result" | "error"));
+    (is_answer && element.attr("id") == Some(token)).then_some(())?;
+    Some((shard.parse().ok()?, token.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::xmpp::ns;
+
+    #[test]
+    fn only_the_answer_to_a_question_of_ours_finds_back() {
+        let to = Jid::parse("example.org/belfry-3-00ff").unwrap();
+        let iq = |kind, id| Element::new("iq", ns::CLIENT).with("type", kind).with("id", id);
+        assert_eq!(reply_of(&iq("result", "00ff"), &to), Some((3, "00ff".into())));
+        assert_eq!(reply_of(&iq("error", "00ff"), &to), Some((3, "00ff".into())));
+        assert_eq!(reply_of(&iq("get", "00ff"), &to), None);
+        assert_eq!(reply_of(&iq("result", "00fe"), &to), None);
+        assert_eq!(reply_of(&iq("result", "00ff"), &Jid::parse("example.org/desk").unwrap()), None);
+    }
+}

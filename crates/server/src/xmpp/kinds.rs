@@ -1,0 +1,55 @@
+//! Numbers of chat that come in kinds: each has a label of its own in the metrics.
+
+use serde::{Deserialize, Serialize};
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Family {
+    /// Open, by transport.
+    Connections,
+    /// By kind: message, presence, iq.
+    StanzasReceived,
+    StanzasSent,
+    /// By mechanism.
+    SignIns,
+    /// By condition.
+    StreamErrors,
+}
+
+/// One kind of a family.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KindCount {
+    pub family: Family,
+    pub kind: Box<str>,
+    pub count: u64,
+}
+
+/// Stanzas by what they are.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stanzas {
+    pub(crate) messages: u64,
+    pub(crate) presences: u64,
+    pub(crate) iqs: u64,
+}
+
+impl Stanzas {
+    /// Anything else is no stanza.
+    pub(crate) fn count(&mut self, name: &str) {
+        match name {
+            "message" => self.messages += 1,
+            "presence" => self.presences += 1,
+            "iq" => self.iqs += 1,
+            _ => {}
+        }
+    }
+
+    pub(crate) fn total(self) -> u64 {
+        self.messages + self.presences + self.iqs
+    }
+
+    pub(crate) fn kinds(self, family: Family) -> impl Iterator<Item = KindCount> {
+        let counts = [("message", self.messages), ("presence", self.presences), ("iq", self.iqs)];
+        counts.into_iter().map(move |(kind, count)| KindCount { family, kind: kind.into(), count })
+    }
+}

@@ -1,0 +1,131 @@
+//! What administrators do to accounts from their clients (XEP-0133): as the commands of the same names.
+
+use store::{Account, AccountFilter, Address, Loaded, Read, StoreError};
+use xmpp::Bare;
+use xmpp::host::effect::{Accounts, Listed, NotDone};
+use xmpp::host::{self, RecordError};
+
+use super::Operator;
+use crate::control::{Change, FailureKind, Secret};
+use crate::limits;
+use crate::shard::{Command, Letter};
+use stdx::Instant;
+
+impl Operator {
+    pub(crate) async fn administer(&self, now: Instant, ask: Accounts) -> Result<host::Loaded, RecordError> {
+        let done = match ask {
+            Accounts::List { domain, is_disabled, max } => {
+                return self.accounts(domain, is_disabled, max as usize).await;
+            }
+            Accounts::Add { user, password, name } => {
+                let (address, password) = (address_of(&user), Secret::new(&password.0));
+                let limits = store::AccountLimits::default();
+                let change =
+                    Change::AddAccount { address: address.clone(), password, display_name: name, limits };
+                self.change_account(now, address, change).await
+            }
+            Accounts::Password { user, password } => {
+                let (account, password) = (address_of(&user), Secret::new(&password.0));
+                let change = Change::SetPassword { account: account.clone(), password };
+                self.change_account(now, account, change).await
+            }
+            Accounts::Disable { user, disabled } => {
+                let account = address_of(&user);
+                let change = Change::SetDisabled { account: account.clone(), disabled };
+                self.change_account(now, account, change).await
+            }
+            Accounts::Remove { user } => {
+                let account = address_of(&user);
+                let change = Change::RemoveAccount { account: account.clone() };
+                self.change_account(now, account, change).await
+            }
+        };
+        done.map(|done| host::Loaded::Accounts(done.map(|()| Listed::default())))
+    }
+
+    async fn change_account(
+        &self,
+        now: Instant,
+        account: Address,
+        change: Change,
+    ) -> Result<Result<(), NotDone>, RecordError> {
+        let aliases = Read::Aliases { account: Some(account.clone()) };
+        let aliases = match self.read(aliases).await {
+            Ok(Loaded::Aliases(aliases)) => aliases.into_iter().map(|alias| alias.alias).collect(),
+            _ => Vec::new(),
+        };
+        // Keys take their time.
+        let write = tokio::task::spawn_blocking(move || change.into_write(now)).await;
+        let write = match write {
+            Ok(Ok(write)) => write,
+            Ok(Err(failure)) if failure.kind == FailureKind::Invalid => {
+                return Ok(Err(NotDone::Invalid(failure.message.into())));
+            }
+            _ => return Err(RecordError::Unavailable),
+        };
+        let (ticket, answer) = self.desk.expect_write();
+        self.store.write(write, ticket).map_err(|store::Busy| RecordError::Unavailable)?;
+        match answer.await {
+            Ok(Ok(_)) => {}
+            Ok(Err(StoreError::Exists { .. })) => return Ok(Err(NotDone::Exists)),
+            Ok(Err(StoreError::NotFound { .. })) => return Err(RecordError::NotFound),
+            Ok(Err(StoreError::Invalid { what, expected })) => {
+                return Ok(Err(NotDone::Invalid(format!("{what}: expected {expected}").into())));
+            }
+            _ => return Err(RecordError::Unavailable),
+        }
+        for address in std::iter::once(account).chain(aliases) {
+            let address: Box<str> = address.to_string().into();
+            for outlet in &self.outlets {
+                let forget = Command::ForgetAccount(Some(address.clone()));
+                outlet.answer_all(&mut vec![Letter::Command(forget)]);
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Of a domain, page by page; those that are disabled are found by looking at all.
+    async fn accounts(
+        &self,
+        domain: Box<str>,
+        is_disabled: bool,
+        max: usize,
+    ) -> Result<host::Loaded, RecordError> {
+        let mut listed = Listed::default();
+        if !is_disabled {
+            listed.total = self.count_accounts(&domain).await?;
+        }
+        let mut filter =
+            AccountFilter { domain: Some(domain), limit: limits::LIST_PAGE, ..AccountFilter::default() };
+        while is_disabled || listed.accounts.len() < max {
+            let Ok(Loaded::Accounts(page)) = self.read(Read::Accounts(filter.clone())).await else {
+                return Err(RecordError::Unavailable);
+            };
+            let is_last = page.len() < limits::LIST_PAGE as usize;
+            filter.after = page.last().map(Account::address);
+            for account in page.iter().filter(|account| !is_disabled || account.disabled) {
+                listed.total += u64::from(is_disabled);
+                let bare = Bare::new(Some(&account.name), &account.domain).ok();
+                listed.accounts.extend(bare.filter(|_| listed.accounts.len() < max));
+            }
+            if is_last {
+                break;
+            }
+        }
+        Ok(host::Loaded::Accounts(Ok(listed)))
+    }
+
+    async fn count_accounts(&self, domain: &str) -> Result<u64, RecordError> {
+        match self.read(Read::Domains).await {
+            Ok(Loaded::Domains(domains)) => {
+                let known = domains.iter().find(|known| *known.name == *domain);
+                Ok(known.map_or(0, |known| known.accounts))
+            }
+            _ => Err(RecordError::Unavailable),
+        }
+    }
+}
+
+fn address_of(user: &Bare) -> Address {
+    Address { user: user.local().unwrap_or_default().into(), domain: user.domain().into() }
+}

@@ -1,0 +1,267 @@
+//! What operators ask of chat ([`admin::chat`]): by commands over the control socket, and by REST.
+//!
+//! Of all hosts it is asked by an [`Act`]; of one account or room by a stanza, as any client would ask, from the domain or
+//! from the account itself. What is at rest is read in the record.
+
+mod accounts;
+mod administration;
+mod rooms;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use admin::ControlError;
+use admin::chat::{Answer, Ask, Session, Text};
+use cluster::{Bucket, Outlet};
+use sip::transport::Transport;
+use stdx::Instant;
+use store::xmpp::{XmppLoaded, XmppRead, XmppWrite};
+use store::{Loaded, Read, Service, Write};
+use tokio::sync::oneshot;
+use xmpp::host::Edge;
+use xmpp::host::effect::{Act, SessionState};
+use xmpp::stanza::Condition;
+use xmpp::xml::{Prefixes, parse};
+use xmpp::{Bare, Element, Jid, ns};
+
+use super::ask::{ActAnswer, Connection};
+use super::{XmppLetter, record};
+use crate::limits;
+use crate::node::Desk;
+use crate::shard::Letter;
+
+const OFF: ControlError = ControlError::Unsupported("Chat without [xmpp] listen in the configuration");
+
+/// The message of the day is an item of this node of the domain's, as the host has it.
+const MOTD: &str = "motd";
+const CURRENT: &str = "current";
+
+/// Asks for one operator. Cheap to make.
+#[derive(Clone)]
+pub(crate) struct Operator {
+    outlets: Vec<Outlet<Letter>>,
+    desk: Arc<Desk>,
+    store: Arc<Service>,
+    /// The first label of the rooms' domains; `None`: there is no chat.
+    rooms: Option<Box<str>>,
+}
+
+impl Operator {
+    pub(crate) fn new(
+        outlets: Vec<Outlet<Letter>>,
+        desk: Arc<Desk>,
+        store: Arc<Service>,
+        rooms: Option<Box<str>>,
+    ) -> Operator {
+        Operator { outlets, desk, store, rooms }
+    }
+
+    /// # Errors
+    /// Nobody's address, words that are none, or too much to do.
+    pub(crate) async fn perform(&self, now: Instant, ask: Ask) -> Result<Answer, ControlError> {
+        if self.rooms.is_none() {
+            return Err(OFF);
+        }
+        match ask {
+            Ask::Sessions { who } => self.sessions(who.as_deref()).await,
+            Ask::End { who } => {
+                let who = vec![address(&who)?];
+                match self.act(Act::End { who }).await?.acted.count {
+                    0 => Err(ControlError::NotFound),
+                    count => Ok(Answer::Count(count)),
+                }
+            }
+            Ask::Announce { domain, text } => {
+                let message = Box::new(headline(&domain, &text));
+                let announce = Act::Announce { domain: domain.into(), message };
+                Ok(Answer::Count(self.act(announce).await?.acted.count))
+            }
+            Ask::Message { to, text } => self.message(&to, &text).await,
+            Ask::Motd { domain } => self.motd(&domain).await,
+            Ask::SetMotd { domain, text } => self.set_motd(now, &domain, Some(text)).await,
+            Ask::ClearMotd { domain } => self.set_motd(now, &domain, None).await,
+            Ask::Rooms { domain } => self.list_rooms(&domain).await,
+            Ask::Room { room } => self.show_room(&room).await,
+            Ask::MakeRoom { room, name, owner } => self.make_room(&room, &name, owner.as_deref()).await,
+            Ask::DestroyRoom { room, reason } => self.destroy_room(&room, &reason).await,
+            Ask::Affiliation { room, user, affiliation, reason } => {
+                self.affiliate(&room, &user, (&affiliation, &reason)).await
+            }
+            Ask::KickOccupant { room, nick, reason } => self.kick(&room, &nick, &reason).await,
+            Ask::User { user } => self.show_user(&user).await,
+            Ask::ClearOffline { user } => self.clear_offline(&user).await,
+            Ask::Roster { user } => self.roster(&user).await,
+            Ask::SetContact { user, contact, name, groups } => {
+                self.set_contact(&user, (&contact, &name), &groups).await
+            }
+            Ask::RemoveContact { user, contact } => self.remove_contact(&user, &contact).await,
+        }
+    }
+
+    /// The node ends: occupants of rooms are told.
+    pub(crate) async fn close_rooms(&self) {
+        if self.rooms.is_some() {
+            // A node without shards has no rooms.
+            let _ = self.act(Act::CloseRooms).await;
+        }
+    }
+
+    async fn act(&self, act: Act) -> Result<ActAnswer, ControlError> {
+        let (answer, answered) = oneshot::channel();
+        self.post("", XmppLetter::Operate { act: Arc::new(act), answer })?;
+        answered.await.map_err(|_| ControlError::Busy)
+    }
+
+    /// A question to `to`, from `from`; the answer's payload.
+    async fn question(
+        &self,
+        (from, to): (&str, &Bare),
+        kind: &'static str,
+        payload: Element,
+    ) -> Result<Option<Element>, ControlError> {
+        let iq = Element::new("iq", ns::CLIENT).with("type", kind).with("from", from).with("to", to.as_str());
+        let (answer, answered) = oneshot::channel();
+        let iq = Box::new(iq.child(payload));
+        self.post(to.as_str(), XmppLetter::Question { iq, answer })?;
+        let answer = answered.await.map_err(|_| ControlError::Busy)?;
+        if answer.attr("type") == Some("result") {
+            return Ok(answer.first().cloned());
+        }
+        Err(refusal(&answer))
+    }
+
+    /// To the shard of that address.
+    fn post(&self, address: &str, letter: XmppLetter) -> Result<(), ControlError> {
+        let shards = u16::try_from(self.outlets.len()).unwrap_or(u16::MAX);
+        let shard = usize::from(Bucket::of(address).shard(shards));
+        let outlet = self.outlets.get(shard).ok_or(ControlError::Busy)?;
+        outlet.send(Letter::Xmpp(vec![letter])).map_err(|_| ControlError::Busy)
+    }
+
+    async fn read(&self, read: Read) -> Result<Loaded, ControlError> {
+        let (ticket, answer) = self.desk.expect_read();
+        self.store.read(read, ticket).map_err(|store::Busy| ControlError::Busy)?;
+        answer.await.ok().and_then(Result::ok).ok_or(ControlError::Busy)
+    }
+
+    async fn read_chat(&self, read: XmppRead) -> Result<XmppLoaded, ControlError> {
+        match self.read(Read::Xmpp(read)).await? {
+            Loaded::Xmpp(loaded) => Ok(loaded),
+            _ => Err(ControlError::Busy),
+        }
+    }
+
+    async fn write(&self, write: XmppWrite) -> Result<(), ControlError> {
+        let (ticket, answer) = self.desk.expect_write();
+        self.store.write(Write::Xmpp(write), ticket).map_err(|store::Busy| ControlError::Busy)?;
+        match answer.await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(store::StoreError::NotFound { .. })) => Err(ControlError::NotFound),
+            _ => Err(ControlError::Busy),
+        }
+    }
+
+    async fn sessions(&self, who: Option<&str>) -> Result<Answer, ControlError> {
+        let who = who.map(address).transpose()?;
+        let ActAnswer { acted, connections } =
+            self.act(Act::Sessions { who, max: limits::XMPP_LISTED }).await?;
+        let connections = connections.into_iter().map(|connection| (connection.edge, connection)).collect();
+        let mut sessions: Vec<Session> =
+            acted.described.into_iter().map(|state| row_of(state, &connections)).collect();
+        sessions.sort_by(|a, b| a.address.cmp(&b.address));
+        sessions.truncate(limits::XMPP_LISTED as usize);
+        Ok(Answer::Sessions { sessions, total: acted.count })
+    }
+
+    async fn message(&self, to: &str, text: &Text) -> Result<Answer, ControlError> {
+        let to = self.account(to).await?;
+        let message = headline(to.domain(), text).with("type", "normal").with("to", to.as_str());
+        self.post(to.as_str(), XmppLetter::Routed(Box::new(message)))?;
+        Ok(Answer::Done)
+    }
+
+    async fn motd(&self, domain: &str) -> Result<Answer, ControlError> {
+        let read = XmppRead::Items { owner: domain.into(), node: MOTD.into() };
+        let XmppLoaded::Items(mut rows) = self.read_chat(read).await? else { return Err(ControlError::Busy) };
+        let message = rows.pop().and_then(|(_, _, xml)| parse(xml.as_bytes(), &Prefixes::default()).ok());
+        let of = |message: &Element, name| message.content_of(name, ns::CLIENT).unwrap_or_default().into();
+        let text =
+            message.map(|message| Text { subject: of(&message, "subject"), body: of(&message, "body") });
+        Ok(Answer::Motd(text))
+    }
+
+    /// In the record first, then in the memory of all hosts.
+    async fn set_motd(&self, now: Instant, domain: &str, text: Option<Text>) -> Result<Answer, ControlError> {
+        let message = text.map(|text| Box::new(headline(domain, &text)));
+        let owner = Bare::parse(domain).map_err(|_| invalid("a domain", domain))?;
+        let item = message.clone();
+        let change =
+            xmpp::host::Change::Item { owner, node: MOTD.into(), id: CURRENT.into(), item, at: now, keep: 1 };
+        match self.write(record::write_of(now, change)).await {
+            // To clear what is not there is no fault.
+            Ok(()) | Err(ControlError::NotFound) => {}
+            Err(error) => return Err(error),
+        }
+        self.act(Act::Motd { domain: domain.into(), message }).await?;
+        Ok(Answer::Done)
+    }
+}
+
+fn row_of(state: SessionState, connections: &HashMap<Edge, Connection>) -> Session {
+    let connection = state.edge.and_then(|edge| connections.get(&edge));
+    Session {
+        address: state.jid.as_str().into(),
+        priority: state.priority,
+        show: state.show.into(),
+        since: state.began.unix_seconds(),
+        from: connection.map(|connection| connection.remote.to_string()).unwrap_or_default(),
+        transport: connection.map(|connection| name_of(connection.transport)).unwrap_or_default().into(),
+        client: state.client.into(),
+        resumable: state.is_resumable,
+    }
+}
+
+pub(crate) fn name_of(transport: Transport) -> &'static str {
+    match transport {
+        Transport::Udp | Transport::Tcp => "tcp",
+        Transport::Tls => "tls",
+        Transport::Ws => "ws",
+        Transport::Wss => "wss",
+    }
+}
+
+fn headline(domain: &str, text: &Text) -> Element {
+    let subject = (!text.subject.is_empty()).then_some(&*text.subject);
+    let part = |name: &'static str, text: &str| Element::new(name, ns::CLIENT).text(text);
+    Element::new("message", ns::CLIENT)
+        .with("type", "headline")
+        .with("from", domain)
+        .children(subject.map(|subject| part("subject", subject)))
+        .child(part("body", &text.body))
+}
+
+fn address(text: &str) -> Result<Jid, ControlError> {
+    Jid::parse(text).map_err(|_| invalid("an address", text))
+}
+
+fn invalid(expected: &str, found: &str) -> ControlError {
+    ControlError::Invalid(format!("{found:?}: expected {expected}"))
+}
+
+/// What an error stanza says, for people.
+fn refusal(answer: &Element) -> ControlError {
+    let error = answer.get("error", ns::CLIENT);
+    let condition = error.and_then(Element::first).map(|first| first.name().to_owned());
+    let condition = condition.unwrap_or_else(|| "undefined-condition".to_owned());
+    if condition == Condition::ItemNotFound.as_str() {
+        return ControlError::NotFound;
+    }
+    if condition == Condition::ResourceConstraint.as_str() {
+        return ControlError::Busy;
+    }
+    let text = error.and_then(|error| error.content_of("text", ns::STANZA_ERRORS));
+    ControlError::Invalid(match text {
+        Some(text) => format!("refused: {condition}: {text}"),
+        None => format!("refused: {condition}"),
+    })
+}

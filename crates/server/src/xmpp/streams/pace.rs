@@ -1,0 +1,171 @@
+//! How fast a client may send: two buckets a stream, of stanzas and of bytes. Who has taken more than his share is not
+//! read from for a while, so TCP slows him down, and nobody else waits for him. One who never stops is closed.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::shared::Shared;
+use super::stream::Stream;
+use crate::limits;
+
+/// What one client may send a second.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allowance {
+    pub(crate) stanzas: u32,
+    pub(crate) bytes: usize,
+}
+
+/// When each bucket is full again, nanoseconds since the shard began (the generic cell rate algorithm of ITU-T I.371).
+#[derive(Debug, Default)]
+pub(super) struct Buckets {
+    stanzas: Cell<u64>,
+    bytes: Cell<u64>,
+    /// Since when it has had to wait again and again, without once having a full bucket.
+    behind: Cell<u64>,
+}
+
+impl Buckets {
+    pub(super) fn take_stanza(&self, now: u64, allowance: Allowance) {
+        take(&self.stanzas, now, 1, u64::from(allowance.stanzas));
+    }
+
+    /// How long nothing is to be read.
+    pub(super) fn take_bytes(&self, now: u64, bytes: usize, allowance: Allowance) -> Duration {
+        if self.behind.get() > 0 && self.stanzas.get().max(self.bytes.get()) <= now {
+            self.behind.set(0);
+        }
+        take(&self.bytes, now, bytes as u64, allowance.bytes as u64);
+        let burst = nanos(limits::XMPP_BURST);
+        let full_at = self.stanzas.get().max(self.bytes.get());
+        let wait = Duration::from_nanos(full_at.saturating_sub(now).saturating_sub(burst));
+        if !wait.is_zero() && self.behind.get() == 0 {
+            self.behind.set(now.max(1));
+        }
+        wait
+    }
+
+    /// It has done nothing but flood for so long that it is no accident.
+    pub(super) fn is_abuse(&self, now: u64) -> bool {
+        let behind = self.behind.get();
+        behind > 0 && now.saturating_sub(behind) > nanos(limits::XMPP_FLOOD)
+    }
+}
+
+/// What is taken beyond the longest pause is forgiven: a client that waits so long has been slowed down enough.
+fn take(bucket: &Cell<u64>, now: u64, count: u64, a_second: u64) {
+    let cost = u128::from(count) * 1_000_000_000 / u128::from(a_second.max(1));
+    let full_at = bucket.get().max(now).saturating_add(u64::try_from(cost).unwrap_or(u64::MAX));
+    let most = now.saturating_add(nanos(limits::XMPP_BURST + limits::XMPP_PAUSE));
+    bucket.set(full_at.min(most));
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Shared {
+    /// Nanoseconds since the shard began.
+    pub(super) fn nanos(&self) -> u64 {
+        nanos(self.began.elapsed())
+    }
+
+    /// After so many bytes were heard, and what stanzas were in them.
+    pub(super) fn pace(&self, stream: &Stream, bytes: usize) {
+        let now = self.nanos();
+        let wait = stream.buckets.take_bytes(now, bytes, self.settings.allowance);
+        if wait.is_zero() || stream.paused.replace(true) {
+            return;
+        }
+        if stream.buckets.is_abuse(now) {
+            return self.tell(stream, |c2s, out| c2s.fail("policy-violation", out));
+        }
+        self.count(|counters| counters.pauses += 1);
+        self.pauses.borrow_mut().insert((now.saturating_add(nanos(wait)), stream.number));
+        self.pausing.notify_one();
+    }
+
+    /// Who has waited long enough is read from again. When the next one has, if anybody waits.
+    fn end_pauses(&self) -> Option<Instant> {
+        let now = self.nanos();
+        let mut pauses = self.pauses.borrow_mut();
+        while let Some((until, number)) = pauses.first().copied() {
+            if until > now {
+                return Some(self.began + Duration::from_nanos(until));
+            }
+            pauses.pop_first();
+            if let Some(stream) = self.stream(number) {
+                stream.paused.set(false);
+                stream.wake();
+            }
+        }
+        None
+    }
+}
+
+/// Runs until it is aborted.
+pub(super) async fn end_pauses(shared: Rc<Shared>) {
+    loop {
+        match shared.end_pauses() {
+            Some(next) => {
+                // A new pause may be shorter than those there are.
+                tokio::select! {
+                    () = sleep_until(next) => {}
+                    () = shared.pausing.notified() => {}
+                }
+            }
+            None => shared.pausing.notified().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+    const ALLOWANCE: Allowance = Allowance { stanzas: 10, bytes: 1_000 };
+
+    fn burst() -> usize {
+        usize::try_from(limits::XMPP_BURST.as_secs()).unwrap() * 1_000
+    }
+
+    #[test]
+    fn a_burst_passes_and_what_is_beyond_it_waits() {
+        let buckets = Buckets::default();
+        assert_eq!(buckets.take_bytes(0, burst(), ALLOWANCE), Duration::ZERO);
+        assert_eq!(buckets.take_bytes(0, 500, ALLOWANCE), Duration::from_millis(500));
+        assert_eq!(buckets.take_bytes(SECOND, 500, ALLOWANCE), Duration::ZERO, "it has waited");
+        for _ in 0..10 * limits::XMPP_BURST.as_secs() {
+            buckets.take_stanza(20 * SECOND, ALLOWANCE);
+        }
+        assert_eq!(buckets.take_bytes(20 * SECOND, 0, ALLOWANCE), Duration::ZERO);
+        buckets.take_stanza(20 * SECOND, ALLOWANCE);
+        assert_eq!(buckets.take_bytes(20 * SECOND, 0, ALLOWANCE), Duration::from_millis(100));
+    }
+
+    #[test]
+    fn who_floods_without_end_is_told_from_who_rests() {
+        let minute = 60 * SECOND;
+        for (rests, is_abuse) in [(false, true), (true, false)] {
+            let buckets = Buckets::default();
+            let mut now = SECOND;
+            for round in 1..1_000 {
+                now += nanos(buckets.take_bytes(now, 2_000, ALLOWANCE)) + 1_000;
+                if rests && round % 20 == 0 {
+                    now += 10 * SECOND;
+                }
+            }
+            assert!(now > 20 * minute, "it has gone on for long");
+            assert_eq!(buckets.is_abuse(now), is_abuse);
+        }
+    }
+
+    #[test]
+    fn nobody_waits_longer_than_the_longest_pause() {
+        let buckets = Buckets::default();
+        assert_eq!(buckets.take_bytes(7, usize::MAX, ALLOWANCE), limits::XMPP_PAUSE);
+    }
+}

@@ -1,0 +1,107 @@
+//! The elements of accounts that are traced. It costs a comparison a stanza while anybody is, and nothing else does.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::sync::broadcast;
+use xmpp::c2s::{C2s, Direction, Outbox};
+use xmpp::xml::Node;
+use xmpp::{Element, Jid};
+
+use super::shared::Shared;
+use super::stream::Stream;
+use crate::limits;
+
+/// One element of a traced account's, credentials masked.
+#[derive(Clone, Debug)]
+pub(crate) struct ChatTrace {
+    pub(crate) account: Box<str>,
+    /// The full address, or the account's while it has none.
+    pub(crate) session: Box<str>,
+    pub(crate) direction: Direction,
+    /// `iq set query`.
+    pub(crate) label: Box<str>,
+    pub(crate) xml: Box<str>,
+}
+
+/// Elements of streams that are nobody's yet.
+type Undecided = HashMap<u64, Vec<(Direction, Element)>>;
+
+pub(super) struct Tracing {
+    accounts: RefCell<Vec<Box<str>>>,
+    is_on: Cell<bool>,
+    undecided: RefCell<Undecided>,
+    sink: broadcast::Sender<Arc<ChatTrace>>,
+}
+
+impl Tracing {
+    pub(super) fn new(sink: broadcast::Sender<Arc<ChatTrace>>) -> Tracing {
+        Tracing { accounts: RefCell::default(), is_on: Cell::new(false), undecided: RefCell::default(), sink }
+    }
+
+    fn is_traced(&self, jid: &Jid) -> bool {
+        self.accounts.borrow().iter().any(|account| **account == *jid.bare_str())
+    }
+}
+
+impl Shared {
+    pub(super) fn set_traced(&self, accounts: Vec<Box<str>>) {
+        self.tracing.is_on.set(!accounts.is_empty());
+        *self.tracing.accounts.borrow_mut() = accounts;
+        *self.tracing.undecided.borrow_mut() = Undecided::default();
+    }
+
+    /// Before a stream works. Whose it is may come out as it does.
+    pub(super) fn trace_before(&self, c2s: &mut C2s) {
+        let is_on = self.tracing.is_on.get();
+        c2s.set_traced(is_on && c2s.jid().is_none_or(|jid| self.tracing.is_traced(jid)));
+    }
+
+    pub(super) fn trace_after(&self, stream: &Stream, c2s: &C2s, out: &mut Outbox) {
+        if out.traced.is_empty() {
+            return;
+        }
+        let mut undecided = self.tracing.undecided.borrow_mut();
+        let Some(jid) = c2s.jid() else {
+            if undecided.len() < limits::XMPP_UNDECIDED || undecided.contains_key(&stream.number) {
+                let kept = undecided.entry(stream.number).or_default();
+                let room = limits::XMPP_UNDECIDED_EACH.saturating_sub(kept.len());
+                kept.extend(out.traced.drain(..).take(room));
+            }
+            return out.traced.clear();
+        };
+        let before = undecided.remove(&stream.number).unwrap_or_default();
+        let now = out.traced.drain(..);
+        if !self.tracing.is_traced(jid) {
+            return;
+        }
+        for (direction, element) in before.into_iter().chain(now) {
+            let trace = ChatTrace {
+                account: jid.bare_str().into(),
+                session: jid.as_str().into(),
+                direction,
+                label: label(&element).into(),
+                xml: element.to_string().into(),
+            };
+            // The last reader may have gone.
+            let _ = self.tracing.sink.send(Arc::new(trace));
+        }
+    }
+
+    pub(super) fn trace_ended(&self, stream: &Stream) {
+        if self.tracing.is_on.get() {
+            self.tracing.undecided.borrow_mut().remove(&stream.number);
+        }
+    }
+}
+
+/// What it is, in few words: name, type, and what is in it.
+fn label(element: &Element) -> String {
+    let first = element.nodes().iter().find_map(|node| match node {
+        Node::Element(child) => Some(child.name()),
+        Node::Text(_) => None,
+    });
+    let parts = [Some(element.name()), element.attr("type"), first];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,133 @@
+//! Invitations (XEP-0401, XEP-0445), by users and by the operator.
+
+use sip::transport::Transport::Tls;
+use xmpp::ns;
+
+use super::client::Client;
+use super::registration::{ask, is_done, is_refused, operate, wanted};
+use crate::phone::{DOMAIN, PASSWORD};
+use crate::place::Place;
+
+fn token(link: &str) -> &str {
+    let rest = link.split("preauth=").nth(1).unwrap_or_else(|| panic!("no token: {link}"));
+    rest.split([';', '<', '\n']).next().unwrap()
+}
+
+fn stranger(place: &Place) -> Client {
+    let mut client = Client::connect(place, Tls);
+    let features = client.open().to_string();
+    assert!(features.contains("<register xmlns='urn:xmpp:ibr-token:0'/>"), "{features}");
+    client
+}
+
+fn preauth(token: &str) -> String {
+    format!("<preauth xmlns='urn:xmpp:pars:0' token='{token}'/>")
+}
+
+#[test]
+fn who_is_invited_makes_an_account_and_is_a_contact() {
+    let place = Place::new("")
+        .with_accounts(&["alice"])
+        .with_xmpp("[xmpp.registration]\ninvitations = \"users\"\nmin_password = 6");
+    let mut node = place.start();
+    let mut alice = Client::sign_in(&place, Tls, "alice", "x");
+    is_done(&ask(&mut alice, "get", &format!("alice@{DOMAIN}"), "<query xmlns='jabber:iq:roster'/>"));
+    let command = "<command xmlns='http://jabber.org/protocol/commands' node='urn:xmpp:invite#invite' action='execute'/>";
+    let link = ask(&mut alice, "set", DOMAIN, command).to_string();
+    assert!(
+        link.contains(&format!("xmpp:alice@{DOMAIN}?roster;preauth=")) && link.contains(";ibr=y"),
+        "{link}"
+    );
+    let token = token(&link);
+    let mut juliet = stranger(&place);
+    is_refused(&ask(&mut juliet, "set", DOMAIN, &wanted("juliet", PASSWORD)), "not-allowed");
+    is_refused(&ask(&mut juliet, "set", DOMAIN, &preauth("nonsense")), "item-not-found");
+    is_done(&ask(&mut juliet, "set", DOMAIN, &preauth(token)));
+    is_refused(&ask(&mut juliet, "set", DOMAIN, &wanted("alice", PASSWORD)), "conflict");
+    is_done(&ask(&mut juliet, "set", DOMAIN, &wanted("juliet", PASSWORD)));
+    let push = alice.hear();
+    let item = push.get("query", ns::ROSTER).and_then(|query| query.get("item", ns::ROSTER)).unwrap();
+    let jid = format!("juliet@{DOMAIN}");
+    assert_eq!((item.attr("jid"), item.attr("subscription")), (Some(&*jid), Some("both")), "{push}");
+    // It is used up, also for who had shown it before.
+    let mut late = stranger(&place);
+    is_refused(&ask(&mut late, "set", DOMAIN, &preauth(token)), "item-not-found");
+    alice.say("<presence xmlns='jabber:client'/>");
+    assert_eq!(alice.hear().name(), "presence");
+    let away = alice.hear();
+    assert_eq!((away.attr("from"), away.attr("type")), (Some(&*jid), Some("unavailable")), "{away}");
+    let mut juliet = Client::sign_in(&place, Tls, "juliet", "y");
+    juliet.say("<presence xmlns='jabber:client'/>");
+    let seen = alice.hear();
+    assert_eq!(seen.attr("from"), Some(&*format!("{jid}/y")), "they see each other: {seen}");
+    node.stop();
+}
+
+#[test]
+fn an_invitation_of_two_strangers_lets_one_in() {
+    let place = Place::new("").with_accounts(&["alice"]).with_xmpp("[xmpp.registration]\nmin_password = 6");
+    let node = place.spawn();
+    let link = operate(&place, &["xmpp", "invite", DOMAIN, "--from", "alice", "--expires", "1h"]);
+    assert!(link.starts_with(&format!("xmpp:alice@{DOMAIN}?roster;preauth=")), "{link}");
+    let token = token(&link);
+    let [mut first, mut second] = [stranger(&place), stranger(&place)];
+    for client in [&mut first, &mut second] {
+        is_done(&ask(client, "set", DOMAIN, &preauth(token)));
+    }
+    is_done(&ask(&mut first, "set", DOMAIN, &wanted("first", PASSWORD)));
+    is_refused(&ask(&mut second, "set", DOMAIN, &wanted("second", PASSWORD)), "item-not-found");
+    node.kill();
+}
+
+#[test]
+fn a_name_that_waits_for_somebody_is_nobody_elses() {
+    let place = Place::new("")
+        .with_accounts(&["alice"])
+        .with_xmpp("[xmpp.registration]\nopen = true\nmin_password = 6");
+    let node = place.spawn();
+    let link = operate(&place, &["xmpp", "invite", &format!("juliet@{DOMAIN}")]);
+    assert!(link.starts_with(&format!("xmpp:juliet@{DOMAIN}?register;preauth=")), "{link}");
+    let mut other = stranger(&place);
+    is_refused(&ask(&mut other, "set", DOMAIN, &wanted("juliet", PASSWORD)), "conflict");
+    let mut juliet = stranger(&place);
+    is_done(&ask(&mut juliet, "set", DOMAIN, &preauth(token(&link))));
+    let form = ask(&mut juliet, "get", DOMAIN, "<query xmlns='jabber:iq:register'/>");
+    assert!(form.to_string().contains("<username>juliet</username>"), "{form}");
+    is_refused(&ask(&mut juliet, "set", DOMAIN, &wanted("romeo", PASSWORD)), "not-acceptable");
+    is_done(&ask(&mut juliet, "set", DOMAIN, &wanted("juliet", PASSWORD)));
+    node.kill();
+}
+
+#[test]
+fn who_guesses_at_invitations_is_sent_away() {
+    let place = Place::new("").with_xmpp("");
+    let mut node = place.start();
+    let mut client = stranger(&place);
+    for _ in 0..4 {
+        is_refused(&ask(&mut client, "set", DOMAIN, &preauth("0123456789abcdef")), "item-not-found");
+    }
+    is_refused(&ask(&mut client, "set", DOMAIN, &preauth("0123456789abcdef")), "item-not-found");
+    assert_eq!(client.end(), "policy-violation");
+    node.stop();
+}
+
+#[test]
+fn an_invitation_that_is_too_old_is_none() {
+    let place = Place::new("").with_xmpp("");
+    let now = server::clock::Clock::new().now();
+    let hash = <sha2::Sha256 as sha2::Digest>::digest(b"old").into();
+    let invitation = store::access::Invitation {
+        hash,
+        domain: DOMAIN.into(),
+        name: None,
+        inviter: None,
+        registers: true,
+        expires_at: now - std::time::Duration::from_secs(1),
+    };
+    let write = store::access::AccessWrite::Invite(Box::new(invitation));
+    place.admin().write(&store::Write::Access(write)).unwrap();
+    let mut node = place.start();
+    let mut client = stranger(&place);
+    is_refused(&ask(&mut client, "set", DOMAIN, &preauth("old")), "item-not-found");
+    node.stop();
+}

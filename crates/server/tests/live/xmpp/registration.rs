@@ -1,0 +1,192 @@
+//! Accounts that people make, change and remove by themselves (XEP-0077), and what ends with them.
+
+use std::process::Command;
+
+use sip::transport::Transport::{Tcp, Tls, Udp};
+use xmpp::{Element, ns};
+
+use super::client::Client;
+use crate::phone::{DOMAIN, PASSWORD};
+use crate::place::Place;
+use crate::until;
+use crate::voice::sum;
+
+pub(super) fn ask(client: &mut Client, kind: &str, to: &str, payload: &str) -> Element {
+    client.say(&format!("<iq xmlns='jabber:client' type='{kind}' id='q' to='{to}'>{payload}</iq>"));
+    let answer = client.hear();
+    assert_eq!(answer.attr("id"), Some("q"), "{answer}");
+    answer
+}
+
+pub(super) fn wanted(user: &str, password: &str) -> String {
+    format!(
+        "<query xmlns='jabber:iq:register'><username>{user}</username><password>{password}</password></query>"
+    )
+}
+
+#[track_caller]
+pub(super) fn is_refused(answer: &Element, condition: &str) {
+    let error = answer.get("error", ns::CLIENT);
+    assert!(error.is_some_and(|error| error.get(condition, ns::STANZA_ERRORS).is_some()), "{answer}");
+}
+
+#[track_caller]
+pub(super) fn is_done(answer: &Element) {
+    assert_eq!(answer.attr("type"), Some("result"), "{answer}");
+}
+
+fn before_signing_in(place: &Place) -> (Client, Element) {
+    let mut client = Client::connect(place, Tls);
+    let features = client.open();
+    (client, features)
+}
+
+/// As an operator does, at the running node.
+pub(super) fn operate(place: &Place, arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_belfry"))
+        .arg("--config")
+        .arg(place.path("belfry.toml"))
+        .args(arguments)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{arguments:?}: {said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+const OPEN: &str = "[xmpp.registration]\nopen = true\nper_hour = 2\nmin_password = 6";
+
+#[test]
+fn nobody_makes_an_account_unless_it_is_allowed() {
+    let place = Place::new("").with_xmpp("[xmpp.registration]\ninvitations = \"nobody\"");
+    let mut node = place.start();
+    let (mut client, features) = before_signing_in(&place);
+    assert!(!features.to_string().contains("<register"), "{features}");
+    is_refused(&ask(&mut client, "set", DOMAIN, &wanted("bob", PASSWORD)), "not-allowed");
+    is_refused(&ask(&mut client, "get", DOMAIN, "<query xmlns='jabber:iq:register'/>"), "not-allowed");
+    node.stop();
+}
+
+#[test]
+fn who_makes_an_account_signs_in_with_a_client_and_a_phone() {
+    let place = Place::new("").with_accounts(&["alice"]).with_xmpp(OPEN);
+    let mut node = place.start();
+    let mut clear = Client::connect(&place, Tcp);
+    clear.open();
+    clear.say(&format!("<iq xmlns='jabber:client' type='set' id='q'>{}</iq>", wanted("bob", PASSWORD)));
+    assert_eq!(clear.end(), "not-authorized", "a password is not sent in the clear");
+    let (mut client, features) = before_signing_in(&place);
+    assert!(features.to_string().contains("http://jabber.org/features/iq-register"), "{features}");
+    let form = ask(&mut client, "get", DOMAIN, "<query xmlns='jabber:iq:register'/>");
+    let query = form.get("query", ns::REGISTER).unwrap();
+    assert!(query.get("username", ns::REGISTER).is_some() && query.get("x", ns::DATA).is_some(), "{form}");
+    is_refused(&ask(&mut client, "set", DOMAIN, &wanted("alice", PASSWORD)), "conflict");
+    is_refused(&ask(&mut client, "set", DOMAIN, &wanted("admin", PASSWORD)), "not-acceptable");
+    is_refused(&ask(&mut client, "set", DOMAIN, &wanted("Bob", PASSWORD)), "not-acceptable");
+    is_refused(&ask(&mut client, "set", DOMAIN, &wanted("bob", "short")), "not-acceptable");
+    is_refused(&ask(&mut client, "set", "elsewhere.test", &wanted("bob", PASSWORD)), "item-not-found");
+    is_done(&ask(&mut client, "set", DOMAIN, &wanted("bob", PASSWORD)));
+    // On the same stream.
+    assert!(client.plain("bob", PASSWORD).is("success", ns::SASL));
+    let mut phone = place.phone("bob", Udp);
+    phone.register();
+    let mut again = Client::connect(&place, Tls);
+    again.open();
+    assert!(again.scram("bob", PASSWORD, None).is("success", ns::SASL), "its keys are made with it");
+    node.stop();
+}
+
+#[test]
+fn one_source_makes_so_many_accounts_an_hour() {
+    let place = Place::new("").with_xmpp(OPEN);
+    let mut node = place.start();
+    for (number, user) in ["a", "b", "c"].into_iter().enumerate() {
+        // A connection each, to any of the shards.
+        let (mut client, _) = before_signing_in(&place);
+        let answer = ask(&mut client, "set", DOMAIN, &wanted(user, PASSWORD));
+        if number < 2 {
+            is_done(&answer);
+        } else {
+            is_refused(&answer, "resource-constraint");
+        }
+    }
+    until("they are counted", || (sum(&node, |shard| shard.xmpp.registrations) == 2).then_some(()));
+    node.stop();
+}
+
+#[test]
+fn a_user_changes_the_password_and_the_other_clients_have_to_know_it() {
+    let place = Place::new("").with_accounts(&["alice"]).with_xmpp("");
+    let mut node = place.start();
+    let mut desk = Client::sign_in(&place, Tls, "alice", "desk");
+    let mut phone = Client::sign_in(&place, Tls, "alice", "phone");
+    is_done(&ask(&mut desk, "set", DOMAIN, &wanted("alice", "another one")));
+    assert_eq!(phone.end(), "reset");
+    is_done(&ask(&mut desk, "get", DOMAIN, "<ping xmlns='urn:xmpp:ping'/>"));
+    let (mut client, _) = before_signing_in(&place);
+    assert!(client.plain("alice", PASSWORD).is("failure", ns::SASL));
+    assert!(client.plain("alice", "another one").is("success", ns::SASL));
+    is_refused(
+        &ask(&mut desk, "set", DOMAIN, "<query xmlns='jabber:iq:register'><remove/></query>"),
+        "not-allowed",
+    );
+    node.stop();
+}
+
+#[test]
+fn a_user_removes_the_account_and_all_that_was_its() {
+    let place = Place::new("")
+        .with_accounts(&["alice", "bob"])
+        .with_xmpp("[xmpp.registration]\nremoval = true\nopen = true\nmin_password = 6");
+    let mut node = place.start();
+    let mut alice = Client::sign_in(&place, Tls, "alice", "a");
+    let mut other = Client::sign_in(&place, Tls, "alice", "b");
+    let item = format!("<query xmlns='jabber:iq:roster'><item jid='bob@{DOMAIN}'/></query>");
+    let answer = ask(&mut alice, "set", &format!("alice@{DOMAIN}"), &item);
+    is_done(&answer);
+    is_done(&ask(&mut alice, "set", DOMAIN, "<query xmlns='jabber:iq:register'><remove/></query>"));
+    assert_eq!(alice.end(), "not-authorized");
+    assert_eq!(other.end(), "not-authorized");
+    let (mut client, _) = before_signing_in(&place);
+    assert!(client.plain("alice", PASSWORD).is("failure", ns::SASL));
+    is_done(&ask(&mut client, "set", DOMAIN, &wanted("alice", PASSWORD)));
+    let mut next = Client::sign_in(&place, Tls, "alice", "a");
+    let roster = ask(&mut next, "get", &format!("alice@{DOMAIN}"), "<query xmlns='jabber:iq:roster'/>");
+    assert!(!roster.to_string().contains("bob"), "the next of that name has nothing of the first: {roster}");
+    node.stop();
+}
+
+#[test]
+fn sessions_end_with_what_let_them_in() {
+    let place = Place::new("").with_accounts(&["alice", "bob", "carol", "dave"]).with_xmpp("");
+    let node = place.spawn();
+    let mut clients: Vec<Client> =
+        ["alice", "bob", "carol", "dave"].map(|user| Client::sign_in(&place, Tls, user, "x")).into();
+    operate(&place, &["account", "passwd", "alice", "--password", "another one"]);
+    operate(&place, &["account", "disable", "bob"]);
+    operate(&place, &["account", "remove", "carol"]);
+    for (client, condition) in clients.iter_mut().zip(["reset", "not-authorized", "not-authorized"]) {
+        assert_eq!(client.end(), condition, "{}", client.jid);
+    }
+    is_done(&ask(&mut clients[3], "get", DOMAIN, "<ping xmlns='urn:xmpp:ping'/>"));
+    node.kill();
+}
+
+#[test]
+fn a_node_that_drains_sends_its_clients_elsewhere() {
+    let place = Place::new("")
+        .with_accounts(&["alice"])
+        .with_xmpp("[xmpp.access]\nother_hosts = [\"chat2.example.test:5222\"]");
+    let node = place.spawn();
+    let mut signed_in = Client::sign_in(&place, Tls, "alice", "x");
+    let mut half = Client::connect(&place, Tcp);
+    half.open();
+    operate(&place, &["drain"]);
+    for client in [&mut signed_in, &mut half] {
+        let error = client.hear();
+        let host = error.content_of("see-other-host", ns::STREAM_ERRORS);
+        assert_eq!(host.as_deref(), Some("chat2.example.test:5222"), "{error}");
+        assert_eq!(client.hear_or_end(), None);
+    }
+    node.kill();
+}

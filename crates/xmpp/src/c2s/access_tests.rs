@@ -1,0 +1,290 @@
+//! Tokens, accounts that are made, and what is left of SASL2.
+
+use super::tests::{HEADER, World, secure, settings};
+use super::*;
+use crate::sasl::{Find, Known, Secret, Token, TokenBinding, TokenState, testing_initial};
+use crate::stanza::{Condition, StanzaError};
+
+const AGENT: &str = "<user-agent id='d4565fa7'><software>S</software><device>D</device></user-agent>";
+
+fn world() -> World {
+    let settings =
+        Settings { tokens: true, invitations: true, registration: true, anonymous: true, ..settings() };
+    let mut world = World::new(settings, secure());
+    world.say(HEADER);
+    world
+}
+
+fn authenticate(world: &mut World, mechanism: &str, initial: &[u8], more: &str) -> String {
+    world.say(&format!(
+        "<authenticate xmlns='urn:xmpp:sasl:2' mechanism='{mechanism}'><initial-response>{}</initial-response>{more}</authenticate>",
+        sasl::encode(initial)
+    ))
+}
+
+fn token(state: TokenState) -> Token {
+    Token { id: [1].into(), binding: TokenBinding::Exporter, secret: Secret("token".into()), count: 3, state }
+}
+
+/// By a token; what is to be done with it then.
+fn by_token(world: &mut World, state: TokenState, fast: &str, more: &str) -> String {
+    let initial = testing_initial("alice", "token", b"exporter");
+    let more = format!("{AGENT}<fast xmlns='urn:xmpp:fast:0'{fast}/>{more}");
+    authenticate(world, "HT-SHA-256-EXPR", &initial, &more);
+    let (user, agent) = ("alice".into(), "d4565fa7".into());
+    let find = Effect::Find { find: Find::Tokens { user, agent }, domain: "example.org".into() };
+    assert_eq!(world.effects, [find]);
+    world.found(Known::Tokens(vec![token(state)]))
+}
+
+fn work(world: &World) -> &TokenWork {
+    match &world.effects[..] {
+        [Effect::Tokens(work)] => work,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn give(world: &mut World, done: Result<Option<NewToken>, sasl::Failure>) -> String {
+    world.tell(|stream, out| stream.handle_tokens(done, out))
+}
+
+fn new_token() -> NewToken {
+    let expires_at = stdx::Instant::from_unix_seconds(1_800_000_000);
+    NewToken { token: Secret("fresh".into()), expires_at }
+}
+
+const TOKEN: &str = "<token xmlns='urn:xmpp:fast:0' expiry='2027-01-15T08:00:00.000Z' token='fresh'/>";
+
+#[test]
+fn a_client_gets_a_token_when_it_has_proved_itself() {
+    let mut world = world();
+    let more = format!(
+        "{AGENT}<request-token xmlns='urn:xmpp:fast:0' mechanism='HT-SHA-256-NONE'/><bind xmlns='urn:xmpp:bind:0'/>"
+    );
+    authenticate(&mut world, "PLAIN", b"\0alice\0secret", &more);
+    assert_eq!(world.found(Known::Password(true)), "", "first the token");
+    let wanted = work(&world);
+    assert_eq!((wanted.user.as_str(), &*wanted.agent), ("alice@example.org", "d4565fa7"));
+    assert_eq!((wanted.wanted, &wanted.used, wanted.revokes), (Some(TokenBinding::None), &None, false));
+    assert_eq!(give(&mut world, Ok(Some(new_token()))), "", "then the session");
+    let [Effect::Bind(request)] = &world.effects[..] else { panic!("{:?}", world.effects) };
+    let agent = request.agent.as_deref().unwrap();
+    assert_eq!((agent.software.as_deref(), agent.device.as_deref()), (Some("S"), Some("D")));
+    let answer = world.bind("alice@example.org/1");
+    assert!(answer.contains(&format!("<bound xmlns='urn:xmpp:bind:0'/>{TOKEN}</success>")), "{answer}");
+}
+
+#[test]
+fn who_asks_for_what_there_is_not_signs_in_without() {
+    for (more, why) in [
+        ("<request-token xmlns='urn:xmpp:fast:0' mechanism='HT-SHA-256-NONE'/>".to_owned(), "no agent"),
+        (
+            format!("{AGENT}<request-token xmlns='urn:xmpp:fast:0' mechanism='HT-SHA-256-ENDP'/>"),
+            "no binding",
+        ),
+        (format!("{AGENT}<request-token xmlns='urn:xmpp:fast:0' mechanism='PLAIN'/>"), "no token"),
+    ] {
+        let mut world = world();
+        authenticate(&mut world, "PLAIN", b"\0alice\0secret", &more);
+        let answer = world.found(Known::Password(true));
+        assert!(answer.contains("<success") && !answer.contains("<token"), "{why}: {answer}");
+    }
+    let mut world = world();
+    let request = format!("{AGENT}<request-token xmlns='urn:xmpp:fast:0' mechanism='HT-SHA-256-NONE'/>");
+    let answer = authenticate(&mut world, "ANONYMOUS", b"", &request);
+    assert!(answer.contains("<success") && world.effects.is_empty(), "nobody has no tokens: {answer}");
+}
+
+#[test]
+fn what_is_noted_of_a_token_is_what_changed() {
+    let mut world = world();
+    assert!(by_token(&mut world, TokenState::Used, "", "").contains("<success"), "nothing to note");
+    let case = |state, fast: &str, more: &str| {
+        let mut world = self::world();
+        by_token(&mut world, state, fast, more);
+        let TokenWork { used, revokes, wanted, .. } = work(&world).clone();
+        (used.map(|(id, count)| (id[0], count)), revokes, wanted)
+    };
+    assert_eq!(case(TokenState::New, "", ""), (Some((1, None)), false, None));
+    assert_eq!(case(TokenState::Used, " count='4'", ""), (Some((1, Some(4))), false, None));
+    let renewed = Some(TokenBinding::Exporter);
+    assert_eq!(case(TokenState::Due, "", ""), (Some((1, None)), false, renewed));
+    assert_eq!(case(TokenState::Due, " invalidate='true'", ""), (Some((1, None)), true, None));
+    let request = "<request-token xmlns='urn:xmpp:fast:0' mechanism='HT-SHA-256-NONE'/>";
+    let wanted = Some(TokenBinding::None);
+    assert_eq!(case(TokenState::Used, " invalidate='1'", request), (Some((1, None)), true, wanted));
+}
+
+#[test]
+fn a_token_that_cannot_be_used_lets_nobody_in() {
+    let mut world = world();
+    let answer = by_token(&mut world, TokenState::TooOld, "", "");
+    assert!(answer.contains("<credentials-expired"), "{answer}");
+    assert_eq!(world.stream.failures(), 0, "who had it right has not guessed");
+    let answer = by_token(&mut world, TokenState::Used, " count='3'", "");
+    assert!(answer.contains("<not-authorized"), "{answer}");
+    // Of two with the same count the record takes one.
+    assert_eq!(by_token(&mut world, TokenState::Used, " count='4'", ""), "");
+    let answer = give(&mut world, Err(sasl::Failure::NotAuthorized));
+    assert!(answer.contains("<not-authorized"), "{answer}");
+    assert_eq!((world.stream.failures(), world.stream.jid()), (2, None));
+    let answer = authenticate(&mut world, "HT-SHA-256-EXPR", b"x", AGENT);
+    assert!(answer.contains("<invalid-mechanism"), "without <fast/>: {answer}");
+    let answer =
+        world.say("<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='HT-SHA-256-NONE'>eA==</auth>");
+    assert!(answer.contains("<invalid-mechanism"), "not by the old profile: {answer}");
+}
+
+#[test]
+fn a_token_takes_up_a_session_with_one_question() {
+    let mut world = world();
+    let resume = "<resume xmlns='urn:xmpp:sm:3' previd='p' h='1'/>";
+    assert_eq!(by_token(&mut world, TokenState::Due, "", resume), "");
+    assert_eq!(give(&mut world, Ok(Some(new_token()))), "");
+    assert!(matches!(&world.effects[..], [Effect::Resume { .. }]));
+    let jid = Jid::parse("alice@example.org/desk").unwrap();
+    let resumed = Element::new("resumed", ns::SM).with("previd", "p");
+    let answer = world.tell(|stream, out| stream.handle_bound(Bound::Resumed { jid, resumed }, out));
+    let expected = format!("<resumed xmlns='urn:xmpp:sm:3' previd='p'/>{TOKEN}</success>");
+    assert!(answer.contains(&expected) && world.stream.is_bound(), "{answer}");
+}
+
+#[test]
+fn why_a_session_is_not_resumed_is_said_with_the_new_one() {
+    let mut world = world();
+    let more = "<resume xmlns='urn:xmpp:sm:3' previd='p' h='1'/><bind xmlns='urn:xmpp:bind:0'/>";
+    authenticate(&mut world, "PLAIN", b"\0alice\0secret", more);
+    world.found(Known::Password(true));
+    assert!(matches!(&world.effects[..], [Effect::Resume { .. }]));
+    let failed = Element::new("failed", ns::SM).child(Element::new("item-not-found", ns::STANZA_ERRORS));
+    let answer = world.tell(|stream, out| stream.handle_bound(Bound::NotResumed { failed }, out));
+    assert!(answer.is_empty() && matches!(&world.effects[..], [Effect::Bind(_)]), "{answer}");
+    let answer = world.bind("alice@example.org/1");
+    assert!(answer.contains("<bound xmlns='urn:xmpp:bind:0'/><failed xmlns='urn:xmpp:sm:3'>"), "{answer}");
+}
+
+#[test]
+fn what_was_heard_of_one_exchange_is_of_no_use_in_the_next() {
+    let mut world = world();
+    let keys = sasl::derive(sasl::Hash::Sha256, "secret", b"salt", 10);
+    let mut challenge = || {
+        authenticate(&mut world, "SCRAM-SHA-256", b"n,,n=alice,r=abc", "");
+        let challenge = world.found(Known::Keys(keys.clone()));
+        world.say("<abort xmlns='urn:xmpp:sasl:2'/>");
+        challenge
+    };
+    let first = challenge();
+    assert!(first.contains("<challenge"), "{first}");
+    assert_ne!(first, challenge());
+}
+
+fn ask(world: &mut World, kind: &str, payload: &str) -> String {
+    world.say(&format!("<iq type='{kind}' id='q' to='example.org'>{payload}</iq>"))
+}
+
+const WANTED: &str =
+    "<query xmlns='jabber:iq:register'><username>bob</username><password>secret</password></query>";
+
+fn registration(world: &World) -> &Registration {
+    match &world.effects[..] {
+        [Effect::Register(registration)] => registration,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_account_is_made_and_signed_in_to_on_one_stream() {
+    let mut world = world();
+    let form = ask(&mut world, "get", "<query xmlns='jabber:iq:register'/>");
+    assert!(form.contains("<username/><password/><x xmlns='jabber:x:data' type='form'>"), "{form}");
+    // What follows waits.
+    assert_eq!(ask(&mut world, "set", WANTED), "");
+    let expected = Registration {
+        user: "bob".into(),
+        domain: "example.org".into(),
+        password: Secret("secret".into()),
+        invitation: None,
+    };
+    assert_eq!(registration(&world), &expected);
+    assert_eq!(ask(&mut world, "get", "<query xmlns='jabber:iq:register'/>"), "");
+    let answer = world.tell(|stream, out| stream.handle_registered(Ok(()), out));
+    assert!(answer.starts_with("<iq type='result' id='q' from='example.org'/><iq type='result'"), "{answer}");
+    let form = "<query xmlns='jabber:iq:register'><x xmlns='jabber:x:data' type='submit'>\
+                <field var='username'><value>carol</value></field>\
+                <field var='password'><value>pw</value></field></x></query>";
+    ask(&mut world, "set", form);
+    assert_eq!(&*registration(&world).user, "carol");
+    let taken = StanzaError::from(Condition::Conflict);
+    let answer = world.tell(|stream, out| stream.handle_registered(Err(taken), out));
+    assert!(answer.contains("<conflict"), "{answer}");
+}
+
+#[test]
+fn what_is_no_account_is_refused_at_once() {
+    let mut world = world();
+    let query = |inner: &str| format!("<query xmlns='jabber:iq:register'>{inner}</query>");
+    for (inner, condition) in [
+        ("<username>bob</username>", "not-acceptable"),
+        ("<username/><password>x</password>", "not-acceptable"),
+        ("<username>Bob</username><password>x</password>", "not-acceptable"),
+        ("<username>b@b</username><password>x</password>", "not-acceptable"),
+        ("<remove/>", "unexpected-request"),
+    ] {
+        let answer = ask(&mut world, "set", &query(inner));
+        assert!(answer.contains(condition) && world.effects.is_empty(), "{inner}: {answer}");
+    }
+    assert!(ask(&mut world, "result", &query("")).contains("bad-request"));
+    assert!(world.say("<iq type='set' id='x'><query xmlns='urn:x'/></iq>").contains("not-authorized"));
+    let closed = Settings { registration: false, ..settings() };
+    let mut world = World::new(closed, secure());
+    world.say(HEADER);
+    assert!(ask(&mut world, "set", WANTED).contains("not-allowed"));
+    let preauth = "<preauth xmlns='urn:xmpp:pars:0' token='t'/>";
+    assert!(ask(&mut world, "set", preauth).contains("service-unavailable"));
+}
+
+#[test]
+fn an_invitation_opens_what_is_closed() {
+    let mut world = World::new(Settings { invitations: true, ..settings() }, secure());
+    let features = world.say(HEADER);
+    assert!(features.contains("<register xmlns='urn:xmpp:ibr-token:0'/>"), "{features}");
+    assert!(ask(&mut world, "set", WANTED).contains("not-allowed"));
+    assert!(ask(&mut world, "set", "<preauth xmlns='urn:xmpp:pars:0'/>").contains("bad-request"));
+    ask(&mut world, "set", "<preauth xmlns='urn:xmpp:pars:0' token='t'/>");
+    let effect = Effect::Invited { token: "t".into(), domain: "example.org".into() };
+    assert_eq!(world.effects, [effect]);
+    let invited = Invited { user: Some("juliet".into()) };
+    let answer = world.tell(|stream, out| stream.handle_invited(Ok(invited), out));
+    assert_eq!(answer, "<iq type='result' id='q' from='example.org'/>");
+    assert!(
+        ask(&mut world, "get", "<query xmlns='jabber:iq:register'/>").contains("<username>juliet</username>")
+    );
+    assert!(ask(&mut world, "set", WANTED).contains("not-acceptable"), "bob is not invited");
+    ask(&mut world, "set", &WANTED.replace("bob", "juliet"));
+    assert_eq!(registration(&world).invitation.as_deref(), Some("t"));
+    world.tell(|stream, out| stream.handle_registered(Ok(()), out));
+    assert!(ask(&mut world, "set", WANTED).contains("not-allowed"), "once");
+}
+
+#[test]
+fn who_guesses_at_invitations_is_a_guesser() {
+    let mut world = world();
+    for turn in 1..=5 {
+        ask(&mut world, "set", "<preauth xmlns='urn:xmpp:pars:0' token='t'/>");
+        let unknown = StanzaError::from(Condition::ItemNotFound);
+        let answer = world.tell(|stream, out| stream.handle_invited(Err(unknown), out));
+        assert!(answer.contains("<item-not-found"), "{answer}");
+        assert_eq!(answer.contains("policy-violation"), turn == 5, "{turn}: {answer}");
+    }
+}
+
+#[test]
+fn a_client_is_sent_to_another_host() {
+    let mut world = World::signed_in();
+    let answer = world.tell(|stream, out| stream.see_other_host("[2001:db8::1]:5222", out));
+    assert!(
+        answer.contains("<see-other-host xmlns='urn:ietf:params:xml:ns:xmpp-streams'>[2001:db8::1]:5222<"),
+        "{answer}"
+    );
+    assert_eq!(world.effects, [Effect::Close]);
+}

@@ -1,0 +1,130 @@
+//! FAST (XEP-0484): tokens instead of passwords, one client's each. Nothing is taken as 0-RTT data.
+
+use stdx::Instant;
+
+use super::{Binding, C2s, Effect, Outbox, State, features, sasl2};
+use crate::host::{Level, Specification};
+use crate::sasl::{Failure, Secret, TokenBinding, TokenState};
+use crate::{Element, Jid, ns, time};
+
+pub(super) const SPECIFICATION: Specification = Specification {
+    name: "XEP-0484",
+    title: "Fast Authentication Streamlining Tokens",
+    version: "0.2.0",
+    level: Level::Complete,
+    file: "crates/xmpp/src/c2s/fast.rs",
+    note: "SHA-256; no 0-RTT data",
+};
+
+/// What is to become of a client's tokens before it hears that it has signed in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenWork {
+    /// Bare.
+    pub user: Jid,
+    /// The client's own id.
+    pub agent: Box<str>,
+    /// It signed in by this one, and those before it are void; with this count, which must be higher than all before.
+    pub used: Option<(Box<[u8]>, Option<u64>)>,
+    /// The one it signed in by is void from now on.
+    pub revokes: bool,
+    /// It gets a new one, of this kind; what it got before and has not used is void.
+    pub wanted: Option<TokenBinding>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewToken {
+    pub token: Secret,
+    pub expires_at: Instant,
+}
+
+/// What an authentication says about tokens.
+#[derive(Debug, Default)]
+pub(super) struct Wish {
+    pub(super) is_by_token: bool,
+    pub(super) count: Option<u64>,
+    revokes: bool,
+    wanted: Option<TokenBinding>,
+}
+
+impl Wish {
+    pub(super) fn of(stream: &C2s, authenticate: &Element) -> Wish {
+        let fast = authenticate.get("fast", ns::FAST);
+        let request = authenticate.get("request-token", ns::FAST);
+        let wanted = request.and_then(|request| TokenBinding::parse(request.attr("mechanism")?));
+        Wish {
+            is_by_token: fast.is_some(),
+            count: fast.and_then(|fast| fast.attr("count")?.parse().ok()),
+            revokes: fast.is_some_and(|fast| matches!(fast.attr("invalidate"), Some("1" | "true"))),
+            wanted: wanted.filter(|wanted| features::tokens(stream).any(|offered| offered == *wanted)),
+        }
+    }
+}
+
+/// What is offered among the inline features of SASL2.
+pub(super) fn inline(stream: &C2s) -> Option<Element> {
+    let mut tokens = features::tokens(stream).peekable();
+    tokens.peek()?;
+    let name = |binding: TokenBinding| Element::new("mechanism", ns::FAST).text(binding.mechanism());
+    Some(Element::new("fast", ns::FAST).children(tokens.map(name)))
+}
+
+pub(super) fn element(new: &NewToken) -> Element {
+    Element::new("token", ns::FAST).with("expiry", time::stamp(new.expires_at)).with("token", &*new.token.0)
+}
+
+impl C2s {
+    /// The client has proved who it is. Its tokens come first: what is used up must be so before anything follows.
+    pub(super) fn authenticated(
+        &mut self,
+        last: Option<Vec<u8>>,
+        mut wish: Box<sasl2::Wish>,
+        out: &mut Outbox,
+    ) {
+        match self.token_work(&mut wish) {
+            Some(work) => {
+                out.effects.push(Effect::Tokens(Box::new(work)));
+                self.state = State::Binding(Binding::Tokens { last, wish });
+            }
+            None => self.signed_in(last, wish, out),
+        }
+    }
+
+    /// `None`: there is nothing to be noted, as most times when a client signs in by its token.
+    fn token_work(&self, wish: &mut sasl2::Wish) -> Option<TokenWork> {
+        let used = wish.used.take();
+        // XEP-0484 §4.1: tokens are a client's, which has to say which it is. Who is nobody has none.
+        let agent = wish.agent.as_ref()?.id.clone().filter(|_| !self.is_anonymous)?;
+        let state = used.as_ref().map(|token| token.state);
+        let revokes = wish.fast.revokes && used.is_some();
+        // §3.4, unless it is to end here (§3.5).
+        let due = used.as_ref().filter(|token| token.state == TokenState::Due && !revokes);
+        let wanted = wish.fast.wanted.or(due.map(|token| token.binding));
+        let is_nothing_new = state.is_none_or(|state| state != TokenState::New);
+        if wanted.is_none() && !revokes && is_nothing_new && (used.is_none() || wish.fast.count.is_none()) {
+            return None;
+        }
+        let count = wish.fast.count;
+        let used = used.map(|token| (token.id, count));
+        Some(TokenWork { user: self.jid.clone()?, agent, used, revokes, wanted })
+    }
+
+    /// The answer to `Tokens`, with what the client gets.
+    pub fn handle_tokens(&mut self, done: Result<Option<NewToken>, Failure>, out: &mut Outbox) {
+        let State::Binding(Binding::Tokens { last, mut wish }) =
+            std::mem::replace(&mut self.state, State::Choosing)
+        else {
+            return;
+        };
+        match done {
+            Ok(token) => {
+                wish.token = token;
+                self.signed_in(last, wish, out);
+            }
+            Err(failure) => {
+                self.jid = None;
+                self.refuse2(failure, out);
+            }
+        }
+        self.go_on(out);
+    }
+}

@@ -1,0 +1,219 @@
+//! Making an account before one has signed in (XEP-0077), or by an invitation (XEP-0445).
+
+use super::{C2s, Effect, Outbox, State, features};
+use crate::host::{Level, Specification};
+use crate::sasl::Secret;
+use crate::stanza::{self, Condition, Kind, StanzaError};
+use crate::{Element, Jid, ns};
+
+pub(super) const SPECIFICATION: Specification = Specification {
+    name: "XEP-0445",
+    title: "Pre-Authenticated In-Band Registration",
+    version: "0.2.0",
+    level: Level::Complete,
+    file: "crates/xmpp/src/c2s/register.rs",
+    note: "invitations are made by users, administrators and `belfry xmpp invite`",
+};
+
+/// The account that somebody wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registration {
+    /// Prepared (RFC 7622 §3.3).
+    pub user: Box<str>,
+    pub domain: Box<str>,
+    pub password: Secret,
+    /// The invitation that it is made by.
+    pub invitation: Option<Box<str>>,
+}
+
+/// What a good invitation is for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Invited {
+    /// This name and no other.
+    pub user: Option<Box<str>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Invitation {
+    token: Box<str>,
+    user: Option<Box<str>>,
+}
+
+/// What is announced where somebody may sign in.
+pub(super) fn features(stream: &C2s) -> impl Iterator<Item = Element> + use<> {
+    let settings = &stream.settings;
+    let open = settings.registration || settings.invitations;
+    let invited = settings.invitations.then(|| Element::new("register", ns::IBR_TOKEN));
+    let plain = open.then(|| Element::new("register", "http://jabber.org/features/iq-register"));
+    invited.into_iter().chain(plain)
+}
+
+/// Whether it is about an account, and may be asked here. Not in the clear: there is a password in it.
+pub(super) fn may_ask(stream: &C2s, element: &Element) -> bool {
+    let is_about = element.get("query", ns::REGISTER).is_some() || element.get("preauth", ns::PARS).is_some();
+    stanza::kind_of(element) == Some(Kind::Iq) && is_about && !features::mechanisms(stream).is_empty()
+}
+
+impl C2s {
+    pub(super) fn register(&mut self, iq: &Element, out: &mut Outbox) {
+        let is_set = match iq.attr("type") {
+            Some("set") => true,
+            Some("get") => false,
+            _ => return self.refuse_iq(iq, &Condition::BadRequest.into(), out),
+        };
+        if stanza::to(iq).is_ok_and(|to| to.is_some_and(|to| *to.domain() != *self.domain)) {
+            return self.refuse_iq(iq, &Condition::ItemNotFound.into(), out);
+        }
+        let asked = match iq.get("preauth", ns::PARS) {
+            Some(preauth) => self.ask_invited(preauth, is_set),
+            None if self.invitation.is_none() && !self.settings.registration => Err(StanzaError::new(
+                Condition::NotAllowed,
+                "accounts are made by the operator, or by invitation",
+            )),
+            None if is_set => self.ask_registered(iq),
+            None => {
+                let answer = stanza::result(iq, Some(self.form()));
+                return self.write(&answer, out);
+            }
+        };
+        match asked {
+            Ok(effect) => {
+                out.effects.push(effect);
+                self.state = State::Registering(Box::new(iq.clone()));
+            }
+            Err(error) => self.refuse_iq(iq, &error, out),
+        }
+    }
+
+    fn refuse_iq(&mut self, iq: &Element, error: &StanzaError, out: &mut Outbox) {
+        let answer = stanza::refusal(iq, error);
+        self.write(&answer, out);
+    }
+
+    fn ask_invited(&self, preauth: &Element, is_set: bool) -> Result<Effect, StanzaError> {
+        if !self.settings.invitations {
+            return Err(Condition::ServiceUnavailable.into());
+        }
+        let token = preauth.attr("token").filter(|token| is_set && !token.is_empty());
+        let token = token.ok_or_else(|| StanzaError::from(Condition::BadRequest))?.into();
+        Ok(Effect::Invited { token, domain: self.domain.clone() })
+    }
+
+    /// XEP-0077 §3.1.1: a name and a password, by the old fields or by a form.
+    fn ask_registered(&self, iq: &Element) -> Result<Effect, StanzaError> {
+        let refused = |text| Err(StanzaError::new(Condition::NotAcceptable, text));
+        let Some(query) = iq.get("query", ns::REGISTER) else { return Err(Condition::BadRequest.into()) };
+        if query.get("remove", ns::REGISTER).is_some() {
+            // §3.2: whose account it is he has not said.
+            return Err(Condition::UnexpectedRequest.into());
+        }
+        let (Some(user), Some(password)) =
+            (register_value(query, "username"), register_value(query, "password"))
+        else {
+            return refused("username and password are needed");
+        };
+        // One with capital letters would be another account on the phone.
+        let jid = Jid::new(Some(&user), &self.domain, None).ok();
+        let Some(user) =
+            jid.filter(|jid| jid.local() == Some(&*user)).and_then(|jid| jid.local().map(Box::from))
+        else {
+            return refused("a username is lower case, without spaces and the characters \"&'/:<>@");
+        };
+        let invitation = self.invitation.as_deref();
+        if invitation.and_then(|invitation| invitation.user.as_ref()).is_some_and(|invited| *invited != user)
+        {
+            return refused("this invitation is for another username");
+        }
+        Ok(Effect::Register(Box::new(Registration {
+            user,
+            domain: self.domain.clone(),
+            password: Secret(password),
+            invitation: invitation.map(|invitation| invitation.token.clone()),
+        })))
+    }
+
+    /// XEP-0077 §3.1.1 and §4, for clients old and new.
+    fn form(&self) -> Element {
+        let invited = self.invitation.as_ref().and_then(|invitation| invitation.user.as_deref());
+        let old = |name: &'static str| Element::new(name, ns::REGISTER);
+        let value = |text: &str| Element::new("value", ns::DATA).text(text);
+        let field = |var: &'static str, kind: &'static str, label: &'static str| {
+            let field = Element::new("field", ns::DATA).with("var", var).with("type", kind);
+            field.with("label", label).child(Element::new("required", ns::DATA))
+        };
+        let of_type = Element::new("field", ns::DATA).with("var", "FORM_TYPE").with("type", "hidden");
+        let form = Element::new("x", ns::DATA)
+            .with("type", "form")
+            .child(Element::new("title", ns::DATA).text("A new account"))
+            .child(of_type.child(value(ns::REGISTER)))
+            .child(field("username", "text-single", "Username").children(invited.map(value)))
+            .child(field("password", "text-private", "Password"));
+        let mut username = old("username");
+        if let Some(invited) = invited {
+            username = username.text(invited);
+        }
+        Element::new("query", ns::REGISTER)
+            .child(old("instructions").text("Choose a username and a password."))
+            .child(username)
+            .child(old("password"))
+            .child(form)
+    }
+
+    /// The answer to `Invited`.
+    pub fn handle_invited(&mut self, invited: Result<Invited, StanzaError>, out: &mut Outbox) {
+        let Some(iq) = self.take_iq() else { return };
+        match invited {
+            Ok(Invited { user }) => {
+                let token = iq.get("preauth", ns::PARS).and_then(|preauth| preauth.attr("token"));
+                let token = token.unwrap_or_default().into();
+                self.invitation = Some(Box::new(Invitation { token, user }));
+                self.write(&stanza::result(&iq, None), out);
+            }
+            Err(error) => {
+                // Who guesses at invitations is a guesser.
+                self.failures += u8::from(error.condition == Condition::ItemNotFound);
+                self.refuse_iq(&iq, &error, out);
+                if self.failures >= super::FAILURES {
+                    return self.fail("policy-violation", out);
+                }
+            }
+        }
+        self.go_on(out);
+    }
+
+    /// The answer to `Register`.
+    pub fn handle_registered(&mut self, done: Result<(), StanzaError>, out: &mut Outbox) {
+        let Some(iq) = self.take_iq() else { return };
+        match done {
+            Ok(()) => {
+                self.invitation = None;
+                self.write(&stanza::result(&iq, None), out);
+            }
+            Err(error) => self.refuse_iq(&iq, &error, out),
+        }
+        self.go_on(out);
+    }
+
+    fn take_iq(&mut self) -> Option<Box<Element>> {
+        match std::mem::replace(&mut self.state, State::Choosing) {
+            State::Registering(iq) => Some(iq),
+            other => {
+                self.state = other;
+                None
+            }
+        }
+    }
+}
+
+/// Of a submitted form, else of the old fields.
+pub(crate) fn register_value(query: &Element, name: &str) -> Option<Box<str>> {
+    let form = query.get("x", ns::DATA).filter(|form| form.attr("type") == Some("submit"));
+    let old = || query.content_of(name, ns::REGISTER).filter(|text| !text.is_empty()).map(Box::from);
+    form.and_then(|form| form_value(form, name)).or_else(old)
+}
+
+pub(crate) fn form_value(form: &Element, var: &str) -> Option<Box<str>> {
+    let mut fields = form.elements().filter(|field| field.is("field", ns::DATA));
+    let value = fields.find(|field| field.attr("var") == Some(var))?.content_of("value", ns::DATA)?;
+    (!value.is_empty()).then(|| value.into())
+}

@@ -1,0 +1,107 @@
+//! What is asked of all hosts of a server at once: by administrators' commands, and by its operator.
+
+use std::borrow::Cow;
+
+use stdx::Instant;
+use stdx::slab::Key;
+
+use super::effect::{Act, Acted, Online, SessionState};
+use super::session::Session;
+use super::{Host, Outbox};
+use crate::{Element, Jid, ns};
+
+impl Acted {
+    /// What several hosts did.
+    pub fn merge(&mut self, other: Acted) {
+        self.sessions.extend(other.sessions);
+        self.count += other.count;
+        self.described.extend(other.described);
+        self.described_rooms.extend(other.described_rooms);
+        self.rooms.extend(other.rooms);
+    }
+}
+
+impl Host {
+    /// This host's part: run by the driver on all.
+    pub fn act(&mut self, now: Instant, act: &Act, out: &mut Outbox) -> Acted {
+        match act {
+            Act::Online { domain, who, max } => {
+                let here = self.online(domain).into_iter().filter_map(|key| self.sessions.get(key));
+                let those: Vec<&Session> = here.filter(|session| is_meant(*who, session)).collect();
+                let sessions = those.iter().map(|session| session.jid.clone()).take(*max as usize).collect();
+                Acted { sessions, ..counted(those.len()) }
+            }
+            Act::Announce { domain, message } => {
+                let keys = self.online(domain);
+                for key in &keys {
+                    self.send_from_domain(now, *key, Element::clone(message), out);
+                }
+                counted(keys.len())
+            }
+            Act::End { who } => {
+                let is_meant = |jid: &Jid| who.iter().any(|who| is_of(who, jid));
+                let sessions = self.sessions.iter().filter(|(_, session)| is_meant(&session.jid));
+                let keys: Vec<Key> = sessions.map(|(key, _)| key).collect();
+                for key in &keys {
+                    self.close_session(now, *key, "policy-violation", out);
+                }
+                counted(keys.len())
+            }
+            Act::Motd { domain, message } => {
+                self.set_motd(domain.clone(), message.as_deref().cloned());
+                Acted::default()
+            }
+            Act::Sessions { who, max } => self.describe_sessions(who.as_ref(), *max as usize),
+            Act::Rooms { domain } => self.rooms_here(domain),
+            Act::DescribeRooms { domain } => {
+                Acted { described_rooms: self.describe_rooms(domain), ..Acted::default() }
+            }
+            Act::CloseRooms => {
+                self.close_rooms(out);
+                Acted::default()
+            }
+        }
+    }
+
+    fn describe_sessions(&self, who: Option<&Jid>, max: usize) -> Acted {
+        let is_meant = |session: &Session| who.is_none_or(|who| is_of(who, &session.jid));
+        let those = || self.sessions.iter().map(|(_, session)| session).filter(|session| is_meant(session));
+        Acted { described: those().take(max).map(state_of).collect(), ..counted(those().count()) }
+    }
+}
+
+fn is_meant(who: Online, session: &Session) -> bool {
+    let is_away = || matches!(&*show_of(session.presence().as_ref()), "away" | "xa");
+    match who {
+        Online::All => true,
+        Online::Active => !is_away(),
+        Online::Idle => is_away(),
+    }
+}
+
+fn show_of(presence: Option<&Element>) -> Cow<'_, str> {
+    presence.and_then(|presence| presence.content_of("show", ns::CLIENT)).unwrap_or_default()
+}
+
+/// An account's sessions, or the one.
+fn is_of(who: &Jid, jid: &Jid) -> bool {
+    who == jid || (who.is_bare() && who.as_str() == jid.bare_str())
+}
+
+fn counted(count: usize) -> Acted {
+    Acted { count: count as u64, ..Acted::default() }
+}
+
+fn state_of(session: &Session) -> SessionState {
+    let presence = session.presence();
+    let client = presence.as_ref().and_then(|presence| presence.get("c", ns::CAPS)?.attr("node"));
+    SessionState {
+        jid: session.jid.clone(),
+        began: session.began,
+        edge: session.edge,
+        priority: presence.as_ref().map(|_| session.priority),
+        show: show_of(presence.as_ref()).into(),
+        client: client.unwrap_or_default().into(),
+        is_resumable: session.sm.as_deref().is_some_and(super::sm::Sm::is_resumable),
+    }
+}

@@ -1,0 +1,353 @@
+//! Commands of administrators about accounts (XEP-0133 §4.1 to §4.10, §4.13 to §4.22). Those that change one do it as the
+//! operator's commands do; whoever is signed in with an account that is no more is signed out.
+
+use stdx::Instant;
+
+use super::commands::{Command, Field, Form, field, form, value};
+use super::effect::{
+    Accounts, Act, Listed, Load, Loaded, NotDone, Online, RecordError, SessionState, UserRecord,
+};
+use super::{Host, Outbox};
+use crate::sasl::Secret;
+use crate::stanza::{Condition, StanzaError};
+use crate::{Bare, Element, Jid, limits, ns, time};
+
+const ONE: Field = ("accountjid", "jid-single", "The account's address", true);
+const MANY: Field = ("accountjids", "jid-multi", "The accounts' addresses", true);
+const PASSWORD: Field = ("password", "text-private", "Password", true);
+const MAX: &[Field] = &[("max_items", "text-single", "How many at most", false)];
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command {
+        node: "add-user",
+        name: "Add an account",
+        fields: &[
+            ONE,
+            PASSWORD,
+            ("password-verify", "text-private", "Password again", true),
+            ("given_name", "text-single", "Given name", false),
+            ("surname", "text-single", "Family name", false),
+        ],
+        run: add,
+    },
+    Command {
+        node: "change-user-password",
+        name: "Change an account's password",
+        fields: &[ONE, PASSWORD],
+        run: set_password,
+    },
+    Command { node: "delete-user", name: "Delete accounts", fields: &[MANY], run: delete },
+    Command { node: "disable-user", name: "Disable accounts", fields: &[MANY], run: disable },
+    Command { node: "get-active-users", name: "List active users", fields: MAX, run: list_active },
+    Command { node: "get-active-users-num", name: "Count active users", fields: &[], run: count_active },
+    Command {
+        node: "get-disabled-users-list",
+        name: "List disabled accounts",
+        fields: MAX,
+        run: list_disabled,
+    },
+    Command {
+        node: "get-disabled-users-num",
+        name: "Count disabled accounts",
+        fields: &[],
+        run: count_disabled,
+    },
+    Command { node: "get-idle-users", name: "List idle users", fields: MAX, run: list_idle },
+    Command { node: "get-idle-users-num", name: "Count idle users", fields: &[], run: count_idle },
+    Command { node: "get-registered-users-list", name: "List accounts", fields: MAX, run: list_registered },
+    Command { node: "get-registered-users-num", name: "Count accounts", fields: &[], run: count_registered },
+    Command {
+        node: "get-user-lastlogin",
+        name: "When an account was here last",
+        fields: &[ONE],
+        run: last_here,
+    },
+    Command { node: "get-user-roster", name: "An account's contacts", fields: &[ONE], run: roster },
+    Command { node: "reenable-user", name: "Enable accounts again", fields: &[MANY], run: enable },
+    Command { node: "user-stats", name: "An account's figures", fields: &[ONE], run: figures },
+];
+
+/// An account of the domain that the command is for.
+fn account(form: &Form, text: &str) -> Result<Bare, StanzaError> {
+    let jid = Jid::parse(text).map_err(|_| StanzaError::from(Condition::JidMalformed))?;
+    if jid.local().is_none() {
+        return Err(Condition::JidMalformed.into());
+    }
+    if jid.domain() != form.domain.domain() {
+        return Err(StanzaError::new(Condition::NotAllowed, "not an address of this domain"));
+    }
+    Ok(jid.bare())
+}
+
+fn one(form: &Form) -> Result<Bare, StanzaError> {
+    account(form, form.of("accountjid").first().map(|text| &**text).unwrap_or_default())
+}
+
+fn many(form: &Form) -> Result<Vec<Bare>, StanzaError> {
+    let mut accounts =
+        form.of("accountjids").iter().map(|text| account(form, text)).collect::<Result<Vec<_>, _>>()?;
+    accounts.dedup();
+    if accounts.len() > limits::ACCOUNTS_AT_ONCE {
+        return Err(StanzaError::new(Condition::PolicyViolation, "too many accounts at once"));
+    }
+    Ok(accounts)
+}
+
+fn text_of(form: &Form, var: &str) -> Box<str> {
+    form.of(var).first().cloned().unwrap_or_default()
+}
+
+fn add(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
+    let user = match one(form) {
+        Ok(user) => user,
+        Err(error) => return host.refuse(&form.iq, &error, out),
+    };
+    let password = text_of(form, "password");
+    if password != text_of(form, "password-verify") {
+        let error = StanzaError::new(Condition::BadRequest, "the passwords are not the same");
+        return host.refuse(&form.iq, &error, out);
+    }
+    let names = [text_of(form, "given_name"), text_of(form, "surname")];
+    let name = names.iter().filter(|name| !name.is_empty()).map(|name| &**name).collect::<Vec<_>>().join(" ");
+    let ask = Accounts::Add { user, password: Secret(password), name: name.into() };
+    host.administer(ask, form, out, |host, _, form, out| host.answer(&form.iq, Ok(Some(form.done())), out));
+}
+
+fn set_password(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
+    let user = match one(form) {
+        Ok(user) => user,
+        Err(error) => return host.refuse(&form.iq, &error, out),
+    };
+    let ask = Accounts::Password { user: user.clone(), password: Secret(text_of(form, "password")) };
+    // Who knows only the old one is out.
+    host.administer(ask, form, out, move |host, _, form, out| host.end_accounts(vec![user], form, out));
+}
+
+fn delete(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
+    host.for_each_account(form, out, |user| Accounts::Remove { user }, true);
+}
+
+fn disable(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
+    host.for_each_account(form, out, |user| Accounts::Disable { user, disabled: true }, true);
+}
+
+fn enable(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
+    host.for_each_account(form, out, |user| Accounts::Disable { user, disabled: false }, false);
+}
+
+fn count_registered(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
+    host.list_accounts(form, out, (false, "registeredusersnum"), false);
+}
+
+fn list_registered(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
+    host.list_accounts(form, out, (false, "registereduserjids"), true);
+}
+
+fn count_disabled(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
+    host.list_accounts(form, out, (true, "disabledusersnum"), false);
+}
+
+fn list_disabled(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
+    host.list_accounts(form, out, (true, "disableduserjids"), true);
+}
+
+fn count_active(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
+    host.list_sessions(form, out, (Online::Active, "activeusersnum"), false);
+}
+
+fn list_active(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
+    host.list_sessions(form, out, (Online::Active, "activeuserjids"), true);
+}
+
+fn count_idle(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
+    host.list_sessions(form, out, (Online::Idle, "idleusersnum"), false);
+}
+
+fn list_idle(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
+    host.list_sessions(form, out, (Online::Idle, "idleuserjids"), true);
+}
+
+fn max_of(form: &Form) -> u32 {
+    let asked = form.of("max_items").first().and_then(|text| text.parse().ok());
+    asked.unwrap_or(limits::ONLINE_LIST).min(limits::ONLINE_LIST)
+}
+
+/// §4.9. Somebody who is here was here now.
+fn last_here(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
+    host.look_at_account(form, out, |now, record, sessions| {
+        let last = match (record.last_seen.as_ref(), sessions.is_empty()) {
+            (_, false) => time::stamp(now),
+            (Some((at, _)), true) => time::stamp(*at),
+            (None, true) => String::new(),
+        };
+        form_of(field("lastlogin", "text-single").child(value(&last)))
+    });
+}
+
+/// §4.8.
+fn roster(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
+    host.look_at_account(form, out, |_, record, _| {
+        let listed = record.roster.iter().filter(|(_, item)| item.is_listed);
+        let items = listed.map(|(contact, item)| item.element(contact));
+        form_of(Element::new("query", ns::ROSTER).children(items))
+    });
+}
+
+/// §4.10.
+fn figures(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
+    host.look_at_account(form, out, |_, record, sessions| {
+        let listed = record.roster.iter().filter(|(_, item)| item.is_listed).count();
+        let resources = sessions.iter().filter_map(|session| session.jid.resource()).map(value);
+        form_of(field("rostersize", "text-single").child(value(&listed.to_string())))
+            .child(field("onlineresources", "text-multi").children(resources))
+            .child(field("offlinemessages", "text-single").child(value(&record.offline.to_string())))
+    });
+}
+
+fn form_of(first: Element) -> Element {
+    form("result").child(first)
+}
+
+fn error_of(not_done: &NotDone) -> StanzaError {
+    match not_done {
+        NotDone::Exists => {
+            StanzaError::new(Condition::Conflict, "there is such an account, or another name like it")
+        }
+        NotDone::Invalid(why) => StanzaError::new(Condition::NotAcceptable, why),
+    }
+}
+
+fn record_error(error: RecordError) -> StanzaError {
+    match error {
+        RecordError::NotFound => Condition::ItemNotFound.into(),
+        RecordError::Unavailable => {
+            StanzaError::new(Condition::ResourceConstraint, "not now: try again later")
+        }
+    }
+}
+
+impl Host {
+    /// `then` goes on when it is done.
+    fn administer(
+        &mut self,
+        ask: Accounts,
+        form: &Form,
+        out: &mut Outbox,
+        then: impl FnOnce(&mut Host, Listed, &Form, &mut Outbox) + 'static,
+    ) {
+        let form = form.clone();
+        self.load(Load::Accounts(Box::new(ask)), out, move |host, _, result, out| match result {
+            Ok(Loaded::Accounts(Ok(listed))) => then(host, listed, &form, out),
+            Ok(Loaded::Accounts(Err(not_done))) => host.refuse(&form.iq, &error_of(&not_done), out),
+            Ok(_) => host.refuse(&form.iq, &Condition::InternalServerError.into(), out),
+            Err(error) => host.refuse(&form.iq, &record_error(error), out),
+        });
+    }
+
+    /// One after the other: who comes after one that fails is as before.
+    fn for_each_account(
+        &mut self,
+        form: &Form,
+        out: &mut Outbox,
+        ask: fn(Bare) -> Accounts,
+        ends_sessions: bool,
+    ) {
+        match many(form) {
+            Ok(users) => self.change_accounts(users, 0, form, out, (ask, ends_sessions)),
+            Err(error) => self.refuse(&form.iq, &error, out),
+        }
+    }
+
+    fn change_accounts(
+        &mut self,
+        users: Vec<Bare>,
+        done: usize,
+        form: &Form,
+        out: &mut Outbox,
+        how: (fn(Bare) -> Accounts, bool),
+    ) {
+        let (ask, ends_sessions) = how;
+        match users.get(done).cloned() {
+            Some(user) => self.administer(ask(user), form, out, move |host, _, form, out| {
+                host.change_accounts(users, done + 1, form, out, how);
+            }),
+            None if ends_sessions => self.end_accounts(users, form, out),
+            None => self.answer(&form.iq, Ok(Some(form.done())), out),
+        }
+    }
+
+    fn end_accounts(&mut self, users: Vec<Bare>, form: &Form, out: &mut Outbox) {
+        let who = users.into_iter().map(Bare::into_jid).collect();
+        self.act_everywhere(Act::End { who }, form, out, |form, _| Ok(form.done()));
+    }
+
+    fn list_accounts(
+        &mut self,
+        form: &Form,
+        out: &mut Outbox,
+        (is_disabled, var): (bool, &'static str),
+        is_list: bool,
+    ) {
+        let max = if is_list { max_of(form) } else { 0 };
+        let ask = Accounts::List { domain: form.domain.domain().into(), is_disabled, max };
+        self.administer(ask, form, out, move |host, listed, form, out| {
+            let field = match is_list {
+                true => {
+                    field(var, "jid-multi").children(listed.accounts.iter().map(|user| value(user.as_str())))
+                }
+                false => field(var, "text-single").child(value(&listed.total.to_string())),
+            };
+            host.answer(&form.iq, Ok(Some(form.done().child(form_of(field)))), out);
+        });
+    }
+
+    fn list_sessions(
+        &mut self,
+        form: &Form,
+        out: &mut Outbox,
+        (who, var): (Online, &'static str),
+        is_list: bool,
+    ) {
+        let max = if is_list { max_of(form) } else { 0 };
+        let act = Act::Online { domain: form.domain.domain().into(), who, max };
+        self.act_everywhere(act, form, out, move |form, acted| {
+            let mut sessions = acted.sessions;
+            sessions.sort();
+            let shown = sessions.iter().take(max as usize).map(|jid| value(jid.as_str()));
+            let field = match is_list {
+                true => field(var, "jid-multi").children(shown),
+                false => field(var, "text-single").child(value(&acted.count.to_string())),
+            };
+            Ok(form.done().child(form_of(field)))
+        });
+    }
+
+    /// What is told of an account, of its record and its sessions.
+    fn look_at_account(
+        &mut self,
+        form: &Form,
+        out: &mut Outbox,
+        tell: fn(Instant, &UserRecord, &[SessionState]) -> Element,
+    ) {
+        let user = match one(form) {
+            Ok(user) => user,
+            Err(error) => return self.refuse(&form.iq, &error, out),
+        };
+        let form = form.clone();
+        self.load(Load::User { user: user.clone() }, out, move |host, now, result, out| {
+            let record = match result {
+                Ok(Loaded::User(Some(record))) => record,
+                Ok(_) => return host.refuse(&form.iq, &Condition::ItemNotFound.into(), out),
+                Err(error) => return host.refuse(&form.iq, &record_error(error), out),
+            };
+            let who = Some(user.clone().into_jid());
+            let act = Act::Sessions { who, max: limits::ONLINE_LIST };
+            host.act_everywhere(act, &form, out, move |form, acted| {
+                let account = field("accountjid", "jid-single").child(value(user.as_str()));
+                let mut told = tell(now, &record, &acted.described);
+                told.push(account);
+                Ok(form.done().child(told))
+            });
+        });
+    }
+}

@@ -1,0 +1,212 @@
+//! Hashed tokens (draft-schmaus-kitten-sasl-ht-09): whoever has a token proves it in one message. XEP-0484 gives them out.
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use super::{Bindings, Failure, Identity, Secret, Step};
+
+/// What a token's proof is bound to: the last part of `HT-SHA-256-…`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TokenBinding {
+    /// `tls-exporter`.
+    Exporter,
+    /// `tls-server-end-point`.
+    EndPoint,
+    None,
+}
+
+impl TokenBinding {
+    /// The best first.
+    pub const ALL: [TokenBinding; 3] = [TokenBinding::Exporter, TokenBinding::EndPoint, TokenBinding::None];
+
+    pub fn mechanism(self) -> &'static str {
+        match self {
+            TokenBinding::Exporter => "HT-SHA-256-EXPR",
+            TokenBinding::EndPoint => "HT-SHA-256-ENDP",
+            TokenBinding::None => "HT-SHA-256-NONE",
+        }
+    }
+
+    pub fn parse(mechanism: &str) -> Option<TokenBinding> {
+        TokenBinding::ALL.into_iter().find(|binding| binding.mechanism() == mechanism)
+    }
+
+    /// `None`: this connection has no such binding.
+    pub(crate) fn data(self, bindings: &Bindings) -> Option<&[u8]> {
+        match self {
+            TokenBinding::Exporter => bindings.find("tls-exporter"),
+            TokenBinding::EndPoint => bindings.find("tls-server-end-point"),
+            TokenBinding::None => Some(&[]),
+        }
+    }
+}
+
+/// One that a client was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// What the record knows it by.
+    pub id: Box<[u8]>,
+    /// It proves nothing by another mechanism (XEP-0484 §3.3).
+    pub binding: TokenBinding,
+    pub secret: Secret,
+    /// The highest that came with it.
+    pub count: u64,
+    pub state: TokenState,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenState {
+    /// Nobody has signed in by it.
+    New,
+    Used,
+    /// Soon too old: the client is to get another.
+    Due,
+    TooOld,
+}
+
+/// What a client sent, until its tokens are known.
+#[derive(Debug)]
+pub(super) struct Proof {
+    binding: TokenBinding,
+    user: Box<str>,
+    hash: Box<[u8]>,
+    data: Box<[u8]>,
+}
+
+impl Proof {
+    /// `authcid NUL HMAC(token, "Initiator" cb-data)`.
+    pub(super) fn read(binding: TokenBinding, message: &[u8], bindings: &Bindings) -> Result<Proof, Failure> {
+        let end = message.iter().position(|byte| *byte == 0).ok_or(Failure::MalformedRequest)?;
+        let (user, hash) = (&message[..end], &message[end + 1..]);
+        let user = std::str::from_utf8(user).map_err(|_| Failure::MalformedRequest)?;
+        if user.is_empty() || hash.len() != 32 {
+            return Err(Failure::MalformedRequest);
+        }
+        let data = binding.data(bindings).ok_or(Failure::MalformedRequest)?;
+        Ok(Proof { binding, user: user.into(), hash: hash.into(), data: data.into() })
+    }
+
+    pub(super) fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// Whether it is of one of these.
+    pub(super) fn check(self, tokens: Vec<Token>, count: Option<u64>) -> Result<(Token, Step), Failure> {
+        let is_it = |token: &Token| {
+            let hash = mac(&token.secret, b"Initiator", &self.data);
+            token.binding == self.binding && stdx::ct_eq(&hash, &self.hash)
+        };
+        let token = tokens.into_iter().find(is_it).ok_or(Failure::NotAuthorized)?;
+        // XEP-0484 §4.2: then the client may use another mechanism.
+        if token.state == TokenState::TooOld {
+            return Err(Failure::CredentialsExpired);
+        }
+        // §3.3: it was heard before.
+        if count.is_some_and(|count| count <= token.count) {
+            return Err(Failure::NotAuthorized);
+        }
+        let last = mac(&token.secret, b"Responder", &self.data);
+        let step = Step::Success { user: Identity::User(self.user), last: Some(last) };
+        Ok((token, step))
+    }
+}
+
+fn mac(token: &Secret, who: &[u8], data: &[u8]) -> Vec<u8> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(token.0.as_bytes()).expect("HMAC takes keys of any length");
+    mac.update(who);
+    mac.update(data);
+    mac.finalize().into_bytes().to_vec()
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+
+    /// What a client sends that has this token.
+    pub(crate) fn initial(user: &str, token: &str, data: &[u8]) -> Vec<u8> {
+        let proof = mac(&Secret(token.into()), b"Initiator", data);
+        [user.as_bytes(), b"\0", &proof].concat()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Context, Exchange, Find, Known, Mechanism};
+    use super::*;
+
+    fn token(binding: TokenBinding, secret: &str) -> Token {
+        Token {
+            id: secret.as_bytes().into(),
+            binding,
+            secret: Secret(secret.into()),
+            count: 7,
+            state: TokenState::Used,
+        }
+    }
+
+    fn context(count: Option<u64>) -> Context {
+        let bindings = Bindings {
+            tls_exporter: Some(b"exporter"[..].into()),
+            tls_server_end_point: Some(b"end"[..].into()),
+        };
+        Context { bindings, agent: Some("phone".into()), count, ..Context::default() }
+    }
+
+    fn try_it(binding: TokenBinding, initial: &[u8], count: Option<u64>, tokens: Vec<Token>) -> Step {
+        let (mut exchange, step) =
+            Exchange::start(Mechanism::HashedToken(binding), Some(initial), context(count));
+        match step {
+            Step::Find(Find::Tokens { user, agent }) => {
+                assert_eq!((&*user, &*agent), ("alice", "phone"));
+                exchange.give(Known::Tokens(tokens))
+            }
+            step => step,
+        }
+    }
+
+    #[test]
+    fn a_token_signs_in_and_the_server_proves_that_it_has_it_too() {
+        for (binding, data) in [
+            (TokenBinding::None, &b""[..]),
+            (TokenBinding::Exporter, b"exporter"),
+            (TokenBinding::EndPoint, b"end"),
+        ] {
+            let tokens = vec![token(binding, "old"), token(binding, "new")];
+            let step = try_it(binding, &testing::initial("alice", "new", data), Some(8), tokens);
+            let Step::Success { last: Some(last), .. } = step else { panic!("{binding:?}: {step:?}") };
+            assert_eq!(last, mac(&Secret("new".into()), b"Responder", data));
+        }
+    }
+
+    #[test]
+    fn what_proves_nothing_signs_nobody_in() {
+        use TokenBinding::{EndPoint, Exporter, None as Unbound};
+        let good = testing::initial("alice", "t", b"exporter");
+        let case = |binding, initial: &[u8], count, of: Token, failure| {
+            assert_eq!(try_it(binding, initial, count, vec![of]), Step::Failure(failure));
+        };
+        let not = Failure::NotAuthorized;
+        case(Exporter, &good, None, token(Exporter, "other"), not);
+        // Another mechanism's token, another channel's proof.
+        case(Exporter, &good, None, token(EndPoint, "t"), not);
+        case(Unbound, &testing::initial("alice", "t", b""), None, token(Exporter, "t"), not);
+        case(Exporter, &testing::initial("alice", "t", b"elsewhere"), None, token(Exporter, "t"), not);
+        // Heard before.
+        for count in [0, 6, 7] {
+            case(Exporter, &good, Some(count), token(Exporter, "t"), not);
+        }
+        let old = Token { state: TokenState::TooOld, ..token(Exporter, "t") };
+        case(Exporter, &good, None, old, Failure::CredentialsExpired);
+        for broken in [&b"alice"[..], b"alice\0short", &[0; 33], &[b"\xff\0", &[0; 32][..]].concat()] {
+            case(Exporter, broken, None, token(Exporter, "t"), Failure::MalformedRequest);
+        }
+    }
+
+    #[test]
+    fn without_a_name_of_its_own_a_client_has_no_tokens() {
+        let context = Context { agent: None, ..context(None) };
+        let mechanism = Mechanism::HashedToken(TokenBinding::None);
+        let (_, step) = Exchange::start(mechanism, Some(&testing::initial("alice", "t", b"")), context);
+        assert_eq!(step, Step::Failure(Failure::MalformedRequest));
+    }
+}
