@@ -417,6 +417,8 @@ fn settings() -> c2s::Settings {
         tls_required: true,
         anonymous: false,
         registration: false,
+        invitations: false,
+        tokens: false,
         max_stanza: limits::STANZA,
         idle_seconds: 600,
         secret: [1; 32],
