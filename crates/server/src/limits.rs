@@ -166,6 +166,30 @@ pub const WRONG_SECRETS: Policy = Policy {
     forgive_after: Duration::from_secs(900),
 };
 
+/// For the head of an HTTP request of a chat client, and between two requests of one connection. Longer: closed.
+pub const XMPP_HTTP_HEAD: Duration = Duration::from_secs(30);
+
+/// For the body of a request of BOSH. Longer: 408.
+pub const XMPP_HTTP_BODY: Duration = Duration::from_secs(30);
+
+/// Silence after which an HTTP connection of a chat client is closed, whatever is under way: more than a request of BOSH
+/// waits for its answer.
+pub const XMPP_HTTP_IDLE: Duration = Duration::from_secs(75);
+
+/// Bytes of the head of an HTTP request of a chat client. More: 431, and closed.
+pub const XMPP_HTTP_BUFFER: usize = 16 << 10;
+
+/// How long a slot may be used (XEP-0363 §5 asks for 300 s). Later: 410.
+pub const UPLOAD_SLOT: Duration = Duration::from_secs(300);
+
+/// For a whole file to come. Longer: 408, and nothing stays of it.
+pub const UPLOAD_TIME: Duration = Duration::from_secs(3_600);
+
+/// Bytes of a file that are written or read at once, on a thread of the runtime's.
+pub const UPLOAD_CHUNK: usize = 256 << 10;
+
+/// Files that come at the same time, all shards together: each has a chunk in memory. More: 503.
+pub const UPLOADS_AT_ONCE: usize = 64;
 /// Sessions that one list of them shows; the rest is only counted. A line is some 200 bytes, and all fit an
 /// answer on the control socket.
 pub const XMPP_LISTED: u32 = 10_000;

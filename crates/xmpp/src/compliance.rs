@@ -5,7 +5,7 @@
 
 use crate::host::{self, Level, Specification};
 use crate::s2s;
-use crate::{c2s, component};
+use crate::{bosh, c2s, component};
 
 const C2S: &str = "crates/xmpp/src/c2s/mod.rs";
 const SASL: &str = "crates/xmpp/src/sasl/scram.rs";
@@ -140,7 +140,7 @@ const STREAMS: &[Specification] = &[
 /// All that is built, by name.
 pub fn all() -> Vec<&'static Specification> {
     let streams = STREAMS.iter().chain(c2s::SPECIFICATIONS).chain(s2s::SPECIFICATIONS);
-    let streams = streams.chain(component::SPECIFICATIONS);
+    let streams = streams.chain(component::SPECIFICATIONS).chain(bosh::SPECIFICATIONS);
     let mut all: Vec<&Specification> = host::specifications().chain(streams).collect();
     all.sort_by_key(|found| (found.name, found.file));
     all
@@ -169,7 +169,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("RFC 6120", &["crates/xmpp/src/c2s/tests.rs", S2S, "crates/server/tests/live/xmpp/bounds.rs", INTEROP]),
     ("RFC 6121", &["presence.rs", "roster.rs", "delivery.rs", INTEROP]),
     ("RFC 7248", &["phones.rs", PHONES, INTEROP]),
-    ("RFC 7395", &["crates/xmpp/src/c2s/tests.rs", SIGN_IN]),
+    ("RFC 7395", &["crates/xmpp/src/c2s/tests.rs", SIGN_IN, "crates/server/tests/live/xmpp/discovery.rs"]),
     ("RFC 7572", &["phones.rs", PHONES, INTEROP]),
     ("RFC 7590", &[SIGN_IN]),
     ("RFC 7622", &["crates/xmpp/src/jid.rs"]),
@@ -200,10 +200,12 @@ const TESTS: &[(&str, &[&str])] = &[
     ("XEP-0092", &["ping.rs"]),
     ("XEP-0114", &["crates/xmpp/src/component.rs", "crates/server/tests/live/xmpp/components.rs", INTEROP]),
     ("XEP-0115", &["caps.rs"]),
+    ("XEP-0124", &["crates/xmpp/src/bosh/tests.rs", "crates/server/tests/live/xmpp/bosh.rs", INTEROP]),
     ("XEP-0128", &["disco.rs", "muc/discover.rs"]),
     ("XEP-0133", &["commands.rs"]),
     ("XEP-0153", &["vcard.rs"]),
-    ("XEP-0157", &["disco.rs"]),
+    ("XEP-0156", &["crates/server/tests/live/xmpp/discovery.rs"]),
+    ("XEP-0157", &["disco.rs", "crates/server/tests/live/xmpp/discovery.rs"]),
     ("XEP-0160", &["offline.rs"]),
     ("XEP-0163", &["pep.rs"]),
     ("XEP-0178", &[SIGN_IN, S2S, FEDERATION]),
@@ -213,7 +215,8 @@ const TESTS: &[(&str, &[&str])] = &[
     ("XEP-0199", &["mod.rs"]),
     ("XEP-0202", &["ping.rs"]),
     ("XEP-0203", &["offline.rs"]),
-    ("XEP-0215", &["upload.rs"]),
+    ("XEP-0206", &["crates/xmpp/src/bosh/tests.rs", "crates/server/tests/live/xmpp/bosh.rs", INTEROP]),
+    ("XEP-0215", &["upload.rs", "crates/server/tests/live/xmpp/discovery.rs"]),
     ("XEP-0220", &[S2S, "crates/xmpp/src/s2s/tests/bad.rs", SERVERS, FEDERATION]),
     ("XEP-0223", &["pep.rs"]),
     ("XEP-0237", &["roster.rs"]),
@@ -228,7 +231,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("XEP-0352", &["csi.rs"]),
     ("XEP-0357", &["push.rs"]),
     ("XEP-0359", &["archive.rs"]),
-    ("XEP-0363", &["upload.rs"]),
+    ("XEP-0363", &["upload.rs", "crates/server/tests/live/xmpp/uploads.rs", INTEROP]),
     ("XEP-0368", &[SIGN_IN, SERVERS, FEDERATION]),
     ("XEP-0379", &["register.rs"]),
     ("XEP-0386", &["crates/xmpp/src/c2s/tests.rs", "bind2.rs"]),

@@ -1,5 +1,6 @@
 //! XMPP: XML streams, addresses, stanzas. Bytes and time in, effects out; no clock, no socket, no thread.
 
+pub mod bosh;
 pub mod c2s;
 pub mod compliance;
 pub mod component;

@@ -268,6 +268,31 @@ pub const HEARD: usize = 16_384;
 
 /// Characters of a stranger's address before his words. Beyond: they are cut off.
 pub const STRANGER: usize = 100;
+/// Longest time that a request of BOSH waits for its answer: what proxies on the way bear. A client that asks for more gets
+/// this.
+pub const BOSH_WAIT: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Requests of one session that wait at the same time. Who asks for more gets this.
+pub const BOSH_HOLD: u32 = 2;
+
+/// Time without a request after which a session of BOSH ends: a round trip over a bad network. Its client is as one whose
+/// connection broke.
+pub const BOSH_INACTIVITY: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// The same of a client that polls, which has to be more than `BOSH_POLLING` (XEP-0124 §12).
+pub const BOSH_INACTIVITY_OF_POLLING: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Empty requests come no faster than this. Beyond: `policy-violation`, and the session ends.
+pub const BOSH_POLLING: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// Longest pause that a client of BOSH may ask for, as to get to another page. A longer one is not granted.
+pub const BOSH_MAX_PAUSE: std::time::Duration = std::time::Duration::from_secs(120);
+
+/// Bytes around the stanzas of a body of BOSH, at most. Beyond: `bad-request`.
+pub const BOSH_WRAPPER: usize = 4 << 10;
+
+/// Bytes of stanzas in one answer of BOSH, about. The rest is in the next one.
+pub const BOSH_ANSWER: usize = 256 << 10;
 /// Accounts that one command changes. Beyond: `policy-violation`. Each is a write of its own.
 pub const ACCOUNTS_AT_ONCE: usize = 100;
 /// Bytes of what a client says of itself, each part (XEP-0388 §2.3.1). Longer: as if it had not said it. A UUID has 36.

@@ -26,6 +26,8 @@ namespaces! {
     STREAM_ERRORS = "urn:ietf:params:xml:ns:xmpp-streams";
     STANZA_ERRORS = "urn:ietf:params:xml:ns:xmpp-stanzas";
     FRAMING = "urn:ietf:params:xml:ns:xmpp-framing";
+    BOSH = "http://jabber.org/protocol/httpbind";
+    XBOSH = "urn:xmpp:xbosh";
     ROSTER = "jabber:iq:roster";
     ROSTER_VERSIONS = "urn:xmpp:features:rosterver";
     PRE_APPROVAL = "urn:xmpp:features:pre-approval";

@@ -1,5 +1,5 @@
 //! Real peers around a real node, all on loopback: SIPp, Kamailio, baresip, OpenSSL's s_client,
-//! Twilio's library, slixmpp, profanity, @xmpp/client, Prosody and ejabberd.
+//! Twilio's library, slixmpp, profanity, @xmpp/client, Strophe, Prosody and ejabberd.
 //!
 //! A [`play`] is what two or more peers do through some proxy; the tests run the plays through `belfry`, and
 //! those that any proxy passes through Kamailio too, so that a failure tells whose it is.
@@ -18,6 +18,7 @@ mod ports;
 mod prosody;
 mod sipp;
 mod slixmpp;
+mod strophe;
 mod tls;
 mod twilio;
 mod wait;
@@ -35,8 +36,10 @@ pub use ports::{Ports, free_port};
 pub use prosody::Prosody;
 pub use sipp::{Account, Sipp};
 pub use slixmpp::{
-    chat_with_profanity, chat_with_slixmpp, echo_with_slixmpp, meet_with_slixmpp, text_with_slixmpp,
+    chat_with_profanity, chat_with_slixmpp, echo_with_slixmpp, meet_with_slixmpp, share_with_slixmpp,
+    text_with_slixmpp,
 };
+pub use strophe::chat_with_strophe;
 pub use tls::options_over_tls;
 pub use twilio::{document_at, drive_with_twilio};
 pub use wait::{lines_in, wait_for_sip, wait_until};

@@ -20,6 +20,13 @@ pub fn text_with_slixmpp(way: &str, port: u16, certificate: &Path, users: [&str;
     run("slixmpp/phone.py", &[way, &port.to_string(), &certificate, &alice, &bob, password]);
 }
 
+/// Runs `slixmpp/share.py`: the first uploads a file, and the second fetches it. Panics unless it succeeds.
+pub fn share_with_slixmpp(port: u16, certificate: &Path, users: [&str; 2], password: &str) {
+    let [alice, bob] = users.map(|user| format!("{user}@{DOMAIN}"));
+    let certificate = certificate.display().to_string();
+    run("slixmpp/share.py", &[&port.to_string(), &certificate, &alice, &bob, password]);
+}
+
 /// Runs `slixmpp/component.py`: the component `domain` connects at `component_port` and echoes what `user` says; panics
 /// unless it succeeds.
 pub fn echo_with_slixmpp(

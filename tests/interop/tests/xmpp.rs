@@ -1,8 +1,8 @@
 //! Chat clients and components that are not ours.
 
 use interop::{
-    Baresip, DOMAIN, Node, chat_with_profanity, chat_with_slixmpp, chat_with_xmppjs, echo_with_slixmpp,
-    free_port, text_with_slixmpp,
+    Baresip, DOMAIN, Node, chat_with_profanity, chat_with_slixmpp, chat_with_strophe, chat_with_xmppjs,
+    echo_with_slixmpp, free_port, share_with_slixmpp, text_with_slixmpp,
 };
 
 /// A node where alice and bob have accounts, and the port where they connect by that way; `more` goes into `[xmpp]`.
@@ -73,4 +73,22 @@ fn slixmpp_and_baresip_write_to_each_other() {
         phone.wait_for_text("alice", "hello phone");
         phone.write_text("hello chat");
     });
+}
+
+#[test]
+fn slixmpp_uploads_a_file_and_another_fetches_it() {
+    let (tls, wss) = (free_port(), free_port());
+    let node = Node::prepare()
+        .with_sections(&format!("[xmpp]\nlisten = [\"tls:127.0.0.1:{tls}\", \"wss:127.0.0.1:{wss}\"]\n"))
+        .with_account("alice", "secret")
+        .with_account("bob", "secret")
+        .started();
+    share_with_slixmpp(tls, &node.certificate(), ["alice", "bob"], "secret");
+}
+
+#[test]
+fn strophe_signs_in_and_chats_over_bosh() {
+    let (node, port) = node("wss", "");
+    let url = format!("https://127.0.0.1:{port}/bosh");
+    chat_with_strophe(&url, &node.certificate(), ["alice", "bob"], "secret");
 }

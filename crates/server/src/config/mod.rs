@@ -11,8 +11,10 @@ mod reader;
 mod reference;
 mod registration;
 mod sections;
+mod services;
 #[cfg(test)]
 mod tests;
+mod uploads;
 mod value;
 mod voice;
 mod xmpp;
@@ -27,6 +29,7 @@ pub use operating::Operating;
 pub use reference::reference;
 pub use registration::{Inviting, Registration};
 pub use sections::{Calls, Http, Limits, Log, LogFormat, Rest, Routes, Server, Sip, Tls};
+pub use uploads::{Uploads, Web};
 pub use value::{duration_text, listener_text, parse_duration};
 pub use voice::{MailRelay, MailSecurity, Number, Voice};
 pub use xmpp::Xmpp;
@@ -49,6 +52,8 @@ pub struct Config {
     pub limits: Limits,
     pub voice: Voice,
     pub xmpp: Xmpp,
+    pub web: Web,
+    pub uploads: Uploads,
     pub access: Access,
     pub registration: Registration,
     pub federation: Federation,
@@ -118,6 +123,8 @@ impl Config {
             ("limits", self.limits != new.limits),
             ("voice", self.voice != new.voice),
             ("xmpp", self.xmpp != new.xmpp),
+            ("xmpp.web", self.web != new.web),
+            ("xmpp.uploads", self.uploads != new.uploads),
             ("xmpp.access", self.access != new.access),
             ("xmpp.registration", self.registration != new.registration),
             ("xmpp.federation.listen", self.federation.listen != new.federation.listen),
@@ -148,6 +155,8 @@ impl Config {
             limits: old.limits,
             voice: old.voice,
             xmpp: old.xmpp,
+            web: old.web,
+            uploads: old.uploads,
             access: old.access,
             registration: old.registration,
             federation: Federation { listen: old.federation.listen, ..self.federation },
@@ -163,7 +172,12 @@ impl Config {
             &mut self.access.client_authorities,
         ];
         let paths = [&mut self.server.data, &mut self.server.control];
-        let voice = [&mut self.voice.documents, &mut self.voice.prompts, &mut self.voice.recordings];
+        let voice = [
+            &mut self.voice.documents,
+            &mut self.voice.prompts,
+            &mut self.voice.recordings,
+            &mut self.uploads.folder,
+        ];
         let secrets = self.xmpp.components.files();
         for path in secrets
             .into_iter()
@@ -196,6 +210,8 @@ fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<Key
         routes: Routes::read(&mut reader),
         limits: Limits::read(&mut reader),
         voice: Voice::read(&mut reader),
+        web: Web::read(&mut reader),
+        uploads: Uploads::read(&mut reader),
         access: Access::read(&mut reader),
         registration: Registration::read(&mut reader),
         federation: Federation::read(&mut reader),

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use sip::transport::Transport;
+use xmpp::host::extdisco::Service;
 
 use super::components::Components;
 use super::operating::Operating;
 use super::reader::{Reader, Section};
+use super::services::{read_contacts, read_relays};
 use super::value::{Size, Value};
 use crate::net::Listener;
 
@@ -34,6 +36,10 @@ pub struct Xmpp {
     pub websocket_origins: Vec<Box<str>>,
     pub components: Components,
     pub texts_to_phones: xmpp::host::phones::TextsToPhones,
+    /// By kind (XEP-0157).
+    pub contacts: Vec<(Box<str>, Box<str>)>,
+    /// XEP-0215.
+    pub services: Vec<Service>,
     pub operating: Operating,
 }
 
@@ -43,6 +49,7 @@ impl Xmpp {
     }
 
     pub(super) fn read(reader: &mut Reader<'_>) -> Self {
+        let contacts = read_contacts(reader);
         let mut section = reader.section("xmpp");
         let listen = read_listen(&mut section);
         let max_stanza = read_max_stanza(&mut section);
@@ -87,6 +94,8 @@ impl Xmpp {
             ),
             websocket_origins: read_origins(&mut section),
             texts_to_phones: super::phones::read_texts(&mut section),
+            contacts,
+            services: read_relays(&mut section),
             operating: Operating::read(&mut section),
             components: Components::read(&mut section),
             listen,
@@ -122,6 +131,14 @@ fn read_listen(section: &mut Section<'_, '_>) -> Vec<Listener> {
     )
 }
 
+fn read_origins(section: &mut Section<'_, '_>) -> Vec<Box<str>> {
+    section.list(
+        "websocket_origins",
+        Vec::new(),
+        "Web sites whose pages may connect, as `https://chat.example.net`, by WebSocket, BOSH or for files. Empty: any.",
+    )
+}
+
 fn read_max_stanza(section: &mut Section<'_, '_>) -> usize {
     let size = section.key_in(
         "max_stanza",
@@ -145,12 +162,4 @@ fn read_services(section: &mut Section<'_, '_>) -> (Box<str>, Box<str>) {
         "Nodes of XEP-0060 that are nobody's own are at this name before the domain: `pubsub.example.net`.",
     );
     (rooms, pubsub)
-}
-
-fn read_origins(section: &mut Section<'_, '_>) -> Vec<Box<str>> {
-    section.list(
-        "websocket_origins",
-        Vec::new(),
-        "Web sites whose pages may connect, as `https://chat.example.net`. Empty: any.",
-    )
 }

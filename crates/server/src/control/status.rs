@@ -86,6 +86,8 @@ pub struct ShardCounters {
     pub xmpp_connections: u64,
     pub xmpp_sessions: u64,
     pub xmpp_components: u64,
+    pub xmpp_bosh_sessions: u64,
+    pub xmpp_upload_bytes: u64,
     pub xmpp_rooms: u64,
     pub xmpp_occupants: u64,
     pub xmpp_servers_out: u64,
@@ -153,6 +155,11 @@ pub struct ShardCounters {
     pub xmpp_component_stanzas_in: u64,
     pub xmpp_component_stanzas_out: u64,
     pub xmpp_component_overflows: u64,
+    pub xmpp_bosh_faults: u64,
+    pub xmpp_http_requests: u64,
+    pub xmpp_http_refused: u64,
+    pub xmpp_uploads: u64,
+    pub xmpp_downloads: u64,
     pub xmpp_pauses: u64,
     pub xmpp_resumed: u64,
     pub xmpp_kept: u64,
@@ -283,6 +290,13 @@ impl ShardCounters {
         self.xmpp_component_stanzas_in = xmpp.component_stanzas_in;
         self.xmpp_component_stanzas_out = xmpp.component_stanzas_out;
         self.xmpp_component_overflows = xmpp.component_overflows;
+        self.xmpp_bosh_sessions = xmpp.bosh_sessions;
+        self.xmpp_bosh_faults = xmpp.bosh_faults;
+        self.xmpp_http_requests = xmpp.http_requests;
+        self.xmpp_http_refused = xmpp.http_refused;
+        self.xmpp_uploads = xmpp.uploads;
+        self.xmpp_downloads = xmpp.downloads;
+        self.xmpp_upload_bytes = xmpp.upload_bytes;
         self.xmpp_pauses = xmpp.pauses;
         self.xmpp_resumed = xmpp.resumed;
         self.xmpp_kept = xmpp.kept;

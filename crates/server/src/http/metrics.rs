@@ -91,6 +91,10 @@ const SHARD: &[ShardMetric] = &[
         s.xmpp_servers_waiting
     }),
     gauge("belfry_xmpp_components", "Connections of external components", |s| s.xmpp_components),
+    gauge("belfry_xmpp_bosh_sessions", "Sessions of BOSH among their connections", |s| s.xmpp_bosh_sessions),
+    gauge("belfry_xmpp_upload_bytes", "Bytes of all files of users; the first shard tells", |s| {
+        s.xmpp_upload_bytes
+    }),
     counter("belfry_calls_started_total", "Calls placed", |s| s.calls_started),
     counter("belfry_calls_answered_total", "Calls answered", |s| s.calls_answered),
     counter("belfry_calls_failed_total", "Calls that ended without an answer", |s| s.calls_failed),
@@ -230,6 +234,13 @@ const SHARD: &[ShardMetric] = &[
         "Components that did not read what they were sent",
         |s| s.xmpp_component_overflows,
     ),
+    counter("belfry_xmpp_bosh_faults_total", "Requests of BOSH that broke its rules", |s| s.xmpp_bosh_faults),
+    counter("belfry_xmpp_http_requests_total", "Requests of HTTP at the addresses of WebSocket", |s| {
+        s.xmpp_http_requests
+    }),
+    counter("belfry_xmpp_http_refused_total", "Of these, answered with an error", |s| s.xmpp_http_refused),
+    counter("belfry_xmpp_uploads_total", "Files that users uploaded", |s| s.xmpp_uploads),
+    counter("belfry_xmpp_downloads_total", "Files and parts of them that were fetched", |s| s.xmpp_downloads),
     gauge("belfry_xmpp_rooms", "Rooms in memory", |s| s.xmpp_rooms),
     gauge("belfry_xmpp_occupants", "Who is in rooms, each room by itself", |s| s.xmpp_occupants),
     counter("belfry_xmpp_pauses_total", "Chat clients that sent too much, and were read more slowly", |s| {

@@ -9,9 +9,11 @@ use futures_util::{Sink, Stream};
 use sip::limits::{MAX_STREAM_BODY, MAX_STREAM_HEAD};
 use sip::wire::framing::Frame;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_tungstenite::tungstenite::handshake::server::{Callback, ErrorResponse, Request, Response};
+use tokio_tungstenite::tungstenite::handshake::server::{
+    Callback, ErrorResponse, Request, Response, create_response_with_body,
+};
 use tokio_tungstenite::tungstenite::http::header::{ORIGIN, SEC_WEBSOCKET_PROTOCOL};
-use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode};
+use tokio_tungstenite::tungstenite::http::{HeaderMap, HeaderValue, Request as HttpRequest, StatusCode};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes, error::ProtocolError};
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
@@ -36,7 +38,7 @@ where
 }
 
 /// The HTTP handshake of a subprotocol whose messages have at most `largest` bytes. No origins: any.
-pub(crate) async fn accept_as<S>(
+async fn accept_as<S>(
     subprotocol: &'static str,
     origins: &[Box<str>],
     largest: usize,
@@ -49,7 +51,26 @@ where
     accept_hdr_async_with_config(io, gate, Some(config(largest))).await.map_err(io::Error::other)
 }
 
-fn config(largest: usize) -> WebSocketConfig {
+/// The answer to a request for a WebSocket of that subprotocol, or why there is none.
+pub(crate) fn answer<B>(
+    subprotocol: &'static str,
+    origins: &[Box<str>],
+    request: &HttpRequest<B>,
+) -> Result<Response, (StatusCode, String)> {
+    Gate { subprotocol, origins }.check(request.headers())?;
+    let mut response = create_response_with_body(request, || ())
+        .map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
+    response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(subprotocol));
+    Ok(response)
+}
+
+/// Whether pages of that site may ask: listed, or nothing is.
+pub(crate) fn allows(origins: &[Box<str>], origin: &[u8]) -> bool {
+    origins.is_empty() || origins.iter().any(|allowed| allowed.as_bytes().eq_ignore_ascii_case(origin))
+}
+
+/// Of messages of at most so many bytes.
+pub(crate) fn config(largest: usize) -> WebSocketConfig {
     WebSocketConfig::default()
         // Held by every connection, idle or not.
         .read_buffer_size(2048)
@@ -67,25 +88,24 @@ struct Gate<'a> {
 
 impl Callback for Gate<'_> {
     fn on_request(self, request: &Request, mut response: Response) -> Result<Response, ErrorResponse> {
-        let headers = request.headers();
-        let offered = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
-        if !offered.flat_map(|list| list.split(',')).any(|name| name.trim() == self.subprotocol) {
-            let why = format!("the WebSocket subprotocol {:?} is required", self.subprotocol);
-            return Err(refuse(StatusCode::BAD_REQUEST, &why));
-        }
-        // Who sends no Origin is no browser, and what the header protects from does not concern it.
-        let origin = headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
-        if origin.is_some_and(|origin| !self.allows(origin)) {
-            return Err(refuse(StatusCode::FORBIDDEN, "this origin is not allowed"));
-        }
+        self.check(request.headers()).map_err(|(status, why)| refuse(status, &why))?;
         response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(self.subprotocol));
         Ok(response)
     }
 }
 
 impl Gate<'_> {
-    fn allows(&self, origin: &str) -> bool {
-        self.origins.is_empty() || self.origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin))
+    fn check(&self, headers: &HeaderMap) -> Result<(), (StatusCode, String)> {
+        let offered = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
+        if !offered.flat_map(|list| list.split(',')).any(|name| name.trim() == self.subprotocol) {
+            let why = format!("the WebSocket subprotocol {:?} is required", self.subprotocol);
+            return Err((StatusCode::BAD_REQUEST, why));
+        }
+        // Who sends no Origin is no browser, and what the header protects from does not concern it.
+        if headers.get(ORIGIN).is_some_and(|origin| !allows(self.origins, origin.as_bytes())) {
+            return Err((StatusCode::FORBIDDEN, "this origin is not allowed".to_owned()));
+        }
+        Ok(())
     }
 }
 

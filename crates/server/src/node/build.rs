@@ -23,6 +23,7 @@ use crate::shard::{CallerProof, Letter, Parts, Reload, Shard, run_on_this_thread
 use crate::voice::helpers::{self, Deliver, Helpers};
 use crate::voice::recordings::Files;
 use crate::voice::{Common, Numbers, Voice};
+use crate::xmpp::uploads::Uploads;
 
 /// What all shards are made from.
 pub(crate) struct Shared {
@@ -33,6 +34,8 @@ pub(crate) struct Shared {
     pub(super) secret: [u8; 32],
     seed: [u8; 32],
     pub(super) started: Instant,
+    pub(super) clock: Clock,
+    pub(super) uploads: Option<Arc<Uploads>>,
     /// One for all shards, made with the first.
     pub(super) access: std::sync::OnceLock<Arc<crate::xmpp::access::Access>>,
 }
@@ -51,8 +54,9 @@ impl Shared {
         }
         let plan =
             Arc::new(Plan::new(&PlanSettings::default(), Vec::new()).map_err(|error| anyhow!("{error}"))?);
+        let uploads = xmpp::uploads(&config, &secret, clock, sqlite)?;
         let (domains, started, access) = (Vec::new(), clock.now(), std::sync::OnceLock::new());
-        let mut shared = Shared { config, plan, domains, secret, seed, started, access };
+        let mut shared = Shared { config, plan, domains, secret, seed, started, clock, uploads, access };
         shared.refresh(sqlite)?;
         Ok(shared)
     }

@@ -12,6 +12,8 @@ use xmpp::{Bare, Element, Jid};
 
 use super::ask::ActAnswer;
 
+use super::streams::http::bosh::Call;
+
 /// One of a batch.
 #[derive(Debug)]
 pub enum XmppLetter {
@@ -52,6 +54,9 @@ pub enum XmppLetter {
         edge: Edge,
         condition: &'static str,
     },
+
+    /// To the connection that is a session of BOSH, from a shard that one of its requests came to.
+    Bosh(Box<Call>),
 
     /// To the host of who was invited: they are contacts from now on.
     Invited {

@@ -15,6 +15,7 @@ mod record;
 pub(crate) mod servers;
 pub(crate) mod sign_in;
 pub(crate) mod streams;
+pub(crate) mod uploads;
 mod work;
 
 use std::collections::{HashMap, VecDeque};
@@ -208,6 +209,14 @@ pub struct XmppCounts {
     pub component_stanzas_in: u64,
     pub component_stanzas_out: u64,
     pub component_overflows: u64,
+    pub bosh_sessions: u64,
+    pub bosh_faults: u64,
+    pub http_requests: u64,
+    pub http_refused: u64,
+    pub uploads: u64,
+    pub downloads: u64,
+    /// Of all files; told by the first shard only.
+    pub upload_bytes: u64,
     /// Clients that sent too much were not read from for a while.
     pub pauses: u64,
     pub resumed: u64,
@@ -292,7 +301,7 @@ impl Xmpp {
     /// An address that cannot be listened at.
     pub(crate) fn new(settings: Settings, shard: u16, shards: u16) -> Result<Self, crate::net::NetError> {
         let listen = settings.streams.listen.clone();
-        let mut streams = Streams::new(settings.streams);
+        let mut streams = Streams::new(settings.streams, shard);
         for listener in &listen {
             streams.bind(listener)?;
         }
@@ -591,6 +600,17 @@ impl Xmpp {
             component_stanzas_in: components.stanzas_in,
             component_stanzas_out: components.stanzas_out,
             component_overflows: components.overflows,
+            bosh_sessions: self.streams.bosh_sessions(),
+            bosh_faults: streams.bosh_faults,
+            http_requests: streams.http_requests,
+            http_refused: streams.http_refused,
+            uploads: streams.uploads,
+            downloads: streams.downloads,
+            upload_bytes: self
+                .streams
+                .uploads()
+                .filter(|_| self.shard == 0)
+                .map_or(0, |uploads| uploads.used()),
             pauses: streams.pauses,
             resumed: self.counted.resumed,
             kept: self.counted.kept,

@@ -3,7 +3,7 @@
 use cluster::Bucket;
 use stdx::Instant;
 use store::Write;
-use xmpp::host::{self, Edge, Effect, Host, Load, RecordError};
+use xmpp::host::{self, Edge, Effect, Host, Load, Loaded, RecordError};
 use xmpp::s2s::{Letter, Recipient};
 use xmpp::sasl::{Find, Known};
 use xmpp::stanza::{self, Condition};
@@ -48,6 +48,10 @@ impl Xmpp {
                 let Some(owner) = self.host_of(stream, &element) else { return };
                 self.send(now, owner, XmppLetter::Nonza { edge: self.edge(stream), element }, wishes);
             }
+            Event::Bosh { shard, call } if shard < self.shards => {
+                self.send(now, shard, XmppLetter::Bosh(call), wishes);
+            }
+            Event::Bosh { call, .. } => call.refuse(),
             Event::Failed { remote } => {
                 self.sign_in_failures += 1;
                 self.wrong_passwords.fail(now, remote);
@@ -107,6 +111,7 @@ impl Xmpp {
             XmppLetter::Close { edge, condition } => {
                 self.streams.tell(edge.connection, |c2s, out| c2s.fail(condition, out));
             }
+            XmppLetter::Bosh(call) => self.streams.deliver_call(*call),
             XmppLetter::Bind { edge, request } => {
                 self.tell_host(now, wishes, |host, out| host.handle_bind(now, edge, &request, out));
             }
@@ -223,6 +228,12 @@ impl Xmpp {
                 let (name, domain) = (user.local().unwrap_or_default().into(), user.domain().into());
                 let id = self.ask(Asked::User { ticket, user });
                 wishes.push(Wish::Account { id, user: name, domain });
+            }
+            Effect::Load { ticket, load: Load::Slot { user, name, size, kind } } => {
+                let uploads = self.streams.uploads();
+                let slot = uploads.and_then(|uploads| uploads.slot(now, &user, &name, size, &kind));
+                let loaded = slot.map(|slot| Loaded::Slot(Box::new(slot))).ok_or(RecordError::Unavailable);
+                self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, loaded, out));
             }
             Effect::Load { ticket, load: Load::Act(act) } => self.ask_all_for_host(now, ticket, *act, wishes),
             Effect::Load { ticket, load: Load::Accounts(ask) } => {
@@ -348,6 +359,8 @@ impl Xmpp {
                 }
                 // A copy: the message itself goes its own way.
                 XmppLetter::Said { .. } => {}
+                // Dropped, it is answered "try again".
+                XmppLetter::Bosh(_) => {}
                 XmppLetter::Act { id, .. } => self.not_asked(now, id, wishes),
                 XmppLetter::Servers(letter) => match *letter {
                     Letter::Outbound { element } | Letter::Over { element, .. } => {

@@ -145,7 +145,14 @@ fn timed_out(error: &std::io::Error) -> bool {
 }
 
 /// A client that trusts the certificate in `ca`.
-pub(crate) fn tls(server: SocketAddr, ca: &Path) -> (StreamOwned<ClientConnection, TcpStream>, TcpStream) {
+type Secured = (StreamOwned<ClientConnection, TcpStream>, TcpStream);
+
+pub(crate) fn tls(server: SocketAddr, ca: &Path) -> Secured {
+    try_tls(server, ca).unwrap()
+}
+
+/// Fails when the server closes in between.
+pub(crate) fn try_tls(server: SocketAddr, ca: &Path) -> std::io::Result<Secured> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(ca).unwrap()).unwrap();
     let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
@@ -153,6 +160,6 @@ pub(crate) fn tls(server: SocketAddr, ca: &Path) -> (StreamOwned<ClientConnectio
     let connection = ClientConnection::new(Arc::new(config), name).unwrap();
     let tcp = TcpStream::connect(server).unwrap();
     let mut stream = StreamOwned::new(connection, tcp.try_clone().unwrap());
-    stream.conn.complete_io(&mut stream.sock).unwrap();
-    (stream, tcp)
+    stream.conn.complete_io(&mut stream.sock)?;
+    Ok((stream, tcp))
 }

@@ -7,6 +7,7 @@
 #[cfg(test)]
 mod access_tests;
 mod bind;
+mod bodies;
 mod fast;
 mod features;
 mod register;
@@ -73,6 +74,8 @@ pub enum Framing {
     Stream,
     /// A document each (RFC 7395).
     Messages,
+    /// Documents in bodies of HTTP, which another part packs and unpacks (XEP-0206). A stream has no tags of its own.
+    Bodies,
 }
 
 /// Of the connection, at its begin or after a handshake.
@@ -113,7 +116,7 @@ pub enum Effect {
 #[derive(Debug, Default)]
 pub struct Outbox {
     pub bytes: Vec<u8>,
-    /// Where each document of `bytes` ends; of `Framing::Messages` only.
+    /// Where each document of `bytes` ends; not of `Framing::Stream`.
     pub ends: Vec<usize>,
     pub effects: Vec<Effect>,
     /// What was heard and said, credentials masked; of a stream that is traced.
@@ -262,6 +265,7 @@ impl C2s {
                 self.go_on(out);
             }
             Framing::Messages => self.handle_message(bytes, out),
+            Framing::Bodies => {}
         }
     }
 
@@ -327,14 +331,14 @@ impl C2s {
     }
 
     fn open(&mut self, header: &Element, out: &mut Outbox) {
-        let restarts = self.framing == Framing::Messages && matches!(self.state, State::Choosing);
+        let restarts = self.framing != Framing::Stream && matches!(self.state, State::Choosing);
         if !matches!(self.state, State::Opening) && !restarts {
             return self.fail("bad-format", out);
         }
         self.lang = header.lang().map(Box::from);
         let is_right = match self.framing {
             Framing::Stream => header.is("stream", ns::STREAM) && self.prefixes.default_ns() == ns::CLIENT,
-            Framing::Messages => header.is("open", ns::FRAMING),
+            Framing::Messages | Framing::Bodies => header.is("open", ns::FRAMING),
         };
         if !is_right {
             return self.fail("invalid-namespace", out);
@@ -372,7 +376,7 @@ impl C2s {
     fn choose(&mut self, element: &Element, out: &mut Outbox) {
         self.see_mechanism(element);
         if element.is("starttls", ns::TLS) {
-            if !self.settings.tls || self.security.encrypted {
+            if !self.settings.tls || self.security.encrypted || self.framing != Framing::Stream {
                 self.write(&Element::new("failure", ns::TLS), out);
                 return self.close(out);
             }
@@ -458,21 +462,20 @@ impl C2s {
             return;
         }
         self.trace(Direction::Out, element, out);
-        match self.framing {
+        let around = if self.framing == Framing::Stream { ns::CLIENT } else { "" };
+        if self.framing != Framing::Messages && element.ns() == ns::STREAM {
             // With the prefix that everybody expects.
-            Framing::Stream if element.ns() == ns::STREAM => {
-                out.bytes.extend_from_slice(format!("<stream:{}>", element.name()).as_bytes());
-                element.elements().for_each(|child| child.write(ns::CLIENT, &mut out.bytes));
-                out.bytes.extend_from_slice(format!("</stream:{}>", element.name()).as_bytes());
-            }
-            Framing::Stream => element.write(ns::CLIENT, &mut out.bytes),
-            Framing::Messages => element.write("", &mut out.bytes),
+            out.bytes.extend_from_slice(format!("<stream:{}>", element.name()).as_bytes());
+            element.elements().for_each(|child| child.write(around, &mut out.bytes));
+            out.bytes.extend_from_slice(format!("</stream:{}>", element.name()).as_bytes());
+        } else {
+            element.write(around, &mut out.bytes);
         }
         self.end_document(out);
     }
 
     fn end_document(&self, out: &mut Outbox) {
-        if self.framing == Framing::Messages {
+        if self.framing != Framing::Stream {
             out.ends.push(out.bytes.len());
         }
     }
@@ -486,6 +489,9 @@ impl C2s {
 
     fn write_header(&mut self, out: &mut Outbox) {
         self.has_opened = true;
+        if self.framing == Framing::Bodies {
+            return;
+        }
         let id = format!("{:016x}", self.next_id());
         let lang = crate::xml::escape(self.lang.as_deref().unwrap_or("en"));
         let domain = &self.domain;
@@ -494,7 +500,7 @@ impl C2s {
                 "<?xml version='1.0'?><stream:stream xmlns='jabber:client' xmlns:stream='{}' id='{id}' from='{domain}' version='1.0' xml:lang='{lang}'>",
                 ns::STREAM
             ),
-            Framing::Messages => format!(
+            Framing::Messages | Framing::Bodies => format!(
                 "<open xmlns='{}' id='{id}' from='{domain}' version='1.0' xml:lang='{lang}'/>",
                 ns::FRAMING
             ),
@@ -508,9 +514,9 @@ impl C2s {
         if self.is_closed() {
             return;
         }
-        if self.has_opened {
+        if self.has_opened && self.framing != Framing::Bodies {
             out.bytes.extend_from_slice(match self.framing {
-                Framing::Stream => b"</stream:stream>",
+                Framing::Stream | Framing::Bodies => b"</stream:stream>",
                 Framing::Messages => b"<close xmlns='urn:ietf:params:xml:ns:xmpp-framing'/>",
             });
             self.end_document(out);

@@ -49,6 +49,8 @@ pub(super) fn server_info(settings: &Settings) -> Element {
     let features = FEATURES.iter().flat_map(|feature| feature.server).filter(is_offered);
     let query = Element::new("query", ns::DISCO_INFO)
         .child(identity("server", "im").with("name", settings.software.clone()))
+        // XEP-0363 §3: clients look for this.
+        .children(settings.uploads.map(|_| identity("store", "file").with("name", "Files")))
         .children(features.map(|var| feature(var)));
     query.children(contacts(settings)).children(super::upload::form(settings))
 }

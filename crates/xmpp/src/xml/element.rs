@@ -147,14 +147,6 @@ impl Element {
         }
     }
 
-    /// Takes itself and all within that are of the namespace `from` over into another.
-    pub fn adopt(&mut self, from: &str, to: &'static str) {
-        if self.ns == from {
-            self.ns = to.into();
-        }
-        self.elements_mut().for_each(|child| child.adopt(from, to));
-    }
-
     pub fn nodes(&self) -> &[Node] {
         self.children.nodes()
     }
@@ -175,6 +167,14 @@ impl Element {
             Node::Element(element) => Some(element),
             Node::Text(_) => None,
         })
+    }
+
+    /// Takes itself and all within that are of the namespace `from` over into another.
+    pub fn adopt(&mut self, from: &str, to: &'static str) {
+        if self.ns == from {
+            self.ns = to.into();
+        }
+        self.elements_mut().for_each(|child| child.adopt(from, to));
     }
 
     /// The first child of that name.

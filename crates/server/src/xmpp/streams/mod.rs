@@ -4,6 +4,7 @@
 //! the shard's, lets the stream's [`C2s`] work at once, and writes what waits. What a stream asks of others becomes an
 //! [`Event`]; the shard takes these in its turn and answers with [`Streams::tell`].
 
+pub(crate) mod http;
 mod pace;
 mod serve;
 mod shared;
@@ -45,6 +46,7 @@ pub(crate) struct Settings {
     pub(crate) max_streams_per_source: usize,
     pub(crate) idle: Duration,
     pub(crate) sign_in: Duration,
+    pub(crate) http: http::Settings,
     pub(crate) stream: Arc<c2s::Settings>,
     pub(crate) allowance: Allowance,
     pub(crate) traces: broadcast::Sender<Arc<ChatTrace>>,
@@ -59,8 +61,8 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    pub(crate) fn new(settings: Settings) -> Self {
-        let shared = Shared::new(settings);
+    pub(crate) fn new(settings: Settings, shard: u16) -> Self {
+        let shared = Shared::new(settings, shard);
         let sweeper = spawn_local(sweep(Rc::clone(&shared)));
         let pacer = spawn_local(pace::end_pauses(Rc::clone(&shared)));
         Streams { shared, accepting: Vec::new(), sweeper, pacer }
@@ -103,6 +105,20 @@ impl Streams {
 
     pub(crate) fn counters(&self) -> Counters {
         *self.shared.counters.borrow()
+    }
+
+    /// Sessions of BOSH.
+    pub(crate) fn bosh_sessions(&self) -> u64 {
+        self.shared.bosh.borrow().len() as u64
+    }
+
+    pub(crate) fn uploads(&self) -> Option<&Arc<crate::xmpp::uploads::Uploads>> {
+        self.shared.settings.http.uploads.as_ref()
+    }
+
+    /// A request for a session of this shard.
+    pub(crate) fn deliver_call(&self, call: http::bosh::Call) {
+        self.shared.deliver_call(call);
     }
 
     /// Open connections by transport, sign-ins by mechanism, errors by condition.
@@ -152,6 +168,7 @@ impl Streams {
     }
 
     pub(crate) fn stop_accepting(&mut self) {
+        self.shared.is_leaving.set(true);
         self.accepting.drain(..).for_each(|task| task.abort());
     }
 
@@ -161,6 +178,7 @@ impl Streams {
         for stream in self.shared.all() {
             self.shared.tell(&stream, |c2s, out| c2s.fail(condition, out));
         }
+        self.shared.ending.notify_waiters();
         let shared = &self.shared;
         let gone = std::future::poll_fn(|cx| shared.poll_empty(cx));
         // Who has not read it by now will not.

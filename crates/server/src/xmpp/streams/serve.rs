@@ -9,7 +9,6 @@ use std::task::{Context, Poll};
 
 use rustls::ProtocolVersion;
 use sip::transport::Transport;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::timeout;
@@ -18,11 +17,12 @@ use xmpp::Jid;
 use xmpp::c2s::{Framing, Security};
 use xmpp::sasl::Bindings;
 
+use super::http;
 use super::shared::Shared;
 use super::stream::Stream;
-use super::wire::{Bytes, Documents, Wire};
+use super::wire::{Bytes, Wire};
 use crate::limits;
-use crate::net::{certified, handshake, stream as tcp, ws};
+use crate::net::{certified, handshake, stream as tcp};
 
 /// Accepts for as long as the handle is not aborted.
 pub(super) fn accept_all(shared: Rc<Shared>, listener: TcpListener, transport: Transport) -> JoinHandle<()> {
@@ -41,11 +41,11 @@ pub(super) fn accept_all(shared: Rc<Shared>, listener: TcpListener, transport: T
 
 fn accept(shared: &Rc<Shared>, socket: TcpStream, remote: IpAddr, transport: Transport) {
     let shakes = transport != Transport::Tcp;
-    if (shakes && !has_turn(shared)) || !shared.enter(remote, transport) {
+    if shakes && !has_turn(shared) {
         return;
     }
+    let Some(place) = Place::enter(shared, remote, transport) else { return };
     tcp::tune(&socket);
-    let place = Place { shared: Rc::clone(shared), remote, transport, stream: None };
     // One kind of task for each transport: a task is as large as the largest thing it may become.
     match transport {
         Transport::Udp | Transport::Tcp => spawn_local(async move { serve_tcp(place, socket).await }),
@@ -64,7 +64,7 @@ fn has_turn(shared: &Shared) -> bool {
 }
 
 /// What the task of a connection holds. However the task ends, by panic too, the stream is forgotten.
-struct Place {
+pub(super) struct Place {
     shared: Rc<Shared>,
     remote: IpAddr,
     transport: Transport,
@@ -72,7 +72,17 @@ struct Place {
 }
 
 impl Place {
-    fn open(&mut self, framing: Framing, security: Security) -> Rc<Stream> {
+    /// `None`: there are too many.
+    pub(super) fn enter(shared: &Rc<Shared>, remote: IpAddr, transport: Transport) -> Option<Place> {
+        let place = || Place { shared: Rc::clone(shared), remote, transport, stream: None };
+        shared.enter(remote, transport).then(place)
+    }
+
+    pub(super) fn shared(&self) -> &Rc<Shared> {
+        &self.shared
+    }
+
+    pub(super) fn open(&mut self, framing: Framing, security: Security) -> Rc<Stream> {
         let stream = self.shared.add((self.remote, self.transport), framing, security);
         self.stream = Some(Rc::clone(&stream));
         stream
@@ -122,33 +132,25 @@ async fn serve_tls(mut place: Place, socket: TcpStream) {
 
 async fn serve_ws(mut place: Place, socket: TcpStream) {
     let shared = Rc::clone(&place.shared);
-    let Some(mut wire) = shake(&shared, Box::pin(documents(&shared, socket))).await else { return };
+    let asked = Box::pin(http::documents(&shared, place.remote, socket, false)).await;
+    let Some(mut wire) = asked else { return };
     let stream = place.open(Framing::Messages, Security::default());
     drive(&shared, &stream, &mut *wire).await;
 }
 
 async fn serve_wss(mut place: Place, socket: TcpStream) {
     let shared = Rc::clone(&place.shared);
-    let both = async {
+    let tls = async {
         // Browsers ask for HTTP, so this is not XMPP's own configuration.
         let config = shared.settings.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?.server();
-        documents(&shared, Box::new(handshake::accept_as(&shared.handshakes, config, socket).await?)).await
+        Ok(Box::new(handshake::accept_as(&shared.handshakes, config, socket).await?))
     };
-    let Some(mut wire) = shake(&shared, Box::pin(both)).await else { return };
+    let Some(tls) = shake(&shared, Box::pin(tls)).await else { return };
+    let Some(mut wire) = Box::pin(http::documents(&shared, place.remote, tls, true)).await else { return };
     // What binds a channel is not said to scripts of a page.
     let security = Security { encrypted: true, ..Security::default() };
     let stream = place.open(Framing::Messages, security);
     drive(&shared, &stream, &mut *wire).await;
-}
-
-/// On the heap, as what TLS makes: a future holds every place through which a value passes.
-async fn documents<S>(shared: &Shared, io: S) -> io::Result<Box<Documents<S>>>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    let largest = shared.stream_settings.borrow().max_stanza;
-    let messages = ws::accept_as("xmpp", &shared.settings.origins, largest, io).await?;
-    Ok(Box::new(Documents(messages)))
 }
 
 async fn secured(shared: &Shared, socket: TcpStream) -> io::Result<(Box<TlsStream<TcpStream>>, Security)> {
@@ -202,13 +204,13 @@ async fn shake<T>(shared: &Shared, handshake: Pin<Box<impl Future<Output = io::R
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+pub(super) enum End {
     Closed,
     Broken,
     Secure,
 }
 
-async fn drive<W: Wire>(shared: &Shared, stream: &Stream, wire: &mut W) -> End {
+pub(super) async fn drive<W: Wire>(shared: &Shared, stream: &Stream, wire: &mut W) -> End {
     let end = poll_fn(|cx| poll_conversation(cx, shared, stream, wire)).await;
     if end == End::Closed {
         // The session is over already; only the connection lingers.

@@ -15,6 +15,7 @@ use xmpp::{Element, Jid, ns, sasl, stanza};
 
 use super::super::kinds::{Family, KindCount, Stanzas};
 use super::super::operator::name_of;
+use super::http::bosh;
 use super::trace::Tracing;
 use super::{Settings, Stream};
 use crate::limits;
@@ -58,6 +59,11 @@ pub(crate) enum Event {
         stream: u64,
         element: Element,
     },
+    /// A request of a session of BOSH that is at another shard.
+    Bosh {
+        shard: u16,
+        call: Box<bosh::Call>,
+    },
     /// An attempt to sign in failed.
     Failed {
         remote: IpAddr,
@@ -87,11 +93,26 @@ pub(crate) struct Counters {
     pub(crate) timeouts: u64,
     /// Streams that the client's bytes ended.
     pub(crate) faults: u64,
+    /// Of HTTP, and those that were refused.
+    pub(crate) http_requests: u64,
+    pub(crate) http_refused: u64,
+    /// Requests of BOSH that broke its rules.
+    pub(crate) bosh_faults: u64,
+    /// Files that were put, and given out.
+    pub(crate) uploads: u64,
+    pub(crate) downloads: u64,
     pub(crate) panics: u64,
 }
 
 pub(super) struct Shared {
     pub(super) settings: Settings,
+    pub(super) shard: u16,
+    /// Nobody begins any more.
+    pub(super) is_leaving: Cell<bool>,
+    /// The node ends: connections of HTTP close after the answer that is under way.
+    pub(super) ending: Notify,
+    /// Sessions of BOSH by the number of their stream.
+    pub(super) bosh: RefCell<HashMap<u64, Rc<bosh::Mailbox>>>,
     pub(super) stream_settings: RefCell<Arc<c2s::Settings>>,
     pub(super) counters: RefCell<Counters>,
     events: RefCell<VecDeque<Event>>,
@@ -133,7 +154,7 @@ const SIGN_IN: usize = 0;
 const LINGER: usize = 1;
 
 impl Shared {
-    pub(super) fn new(settings: Settings) -> Rc<Self> {
+    pub(super) fn new(settings: Settings, shard: u16) -> Rc<Self> {
         let tick_length =
             (settings.idle / IDLE_TICKS).clamp(Duration::from_millis(50), Duration::from_secs(1));
         Rc::new(Shared {
@@ -144,6 +165,10 @@ impl Shared {
             tracing: Tracing::new(settings.traces.clone()),
             kinds: RefCell::default(),
             settings,
+            shard,
+            is_leaving: Cell::new(false),
+            ending: Notify::new(),
+            bosh: RefCell::default(),
             counters: RefCell::default(),
             events: RefCell::default(),
             starved: RefCell::default(),
@@ -303,7 +328,7 @@ impl Shared {
         room
     }
 
-    fn event(&self, event: Event) {
+    pub(super) fn event(&self, event: Event) {
         self.events.borrow_mut().push_back(event);
         if let Some(waker) = self.waker.borrow().as_ref() {
             waker.wake_by_ref();

@@ -85,7 +85,7 @@ impl Stream {
         match framing {
             Framing::Stream if !out.bytes.is_empty() => queue.push_back(out.bytes[..].into()),
             Framing::Stream => {}
-            Framing::Messages => {
+            Framing::Messages | Framing::Bodies => {
                 let mut start = 0;
                 for &end in &out.ends {
                     queue.push_back(out.bytes[start..end].into());

@@ -1,10 +1,13 @@
 //! Chat clients and components: how they connect and sign in, what they say to each other, and what ends their streams.
 
+mod bosh;
 mod bounds;
 mod chat;
 pub(crate) mod client;
 mod components;
+mod discovery;
 mod fast;
+mod http;
 mod invitations;
 mod limits;
 mod operate;
@@ -13,3 +16,4 @@ mod registration;
 mod servers;
 mod services;
 mod sign_in;
+mod uploads;

@@ -61,6 +61,7 @@ fn a_user_gets_a_slot_for_what_he_may_upload() {
     assert!(world.sent_abroad()[0].contains("not-allowed"));
     let info = info(&mut world, alice);
     assert!(info.contains("<feature var='urn:xmpp:http:upload:0'/>"), "{info}");
+    assert!(info.contains("<identity category='store' type='file'"), "{info}");
     assert!(info.contains("var='max-file-size'><value>10000</value>"), "{info}");
 }
 

@@ -1,0 +1,60 @@
+//! A connection that fails when nothing comes or goes for long: a client that sends a body, or reads an answer, byte by byte
+//! or not at all.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+use crate::limits;
+
+pub(super) struct Watched<S> {
+    io: S,
+    silence: Pin<Box<Sleep>>,
+}
+
+impl<S> Watched<S> {
+    pub(super) fn new(io: S) -> Self {
+        Watched { io, silence: Box::pin(sleep(limits::XMPP_HTTP_IDLE)) }
+    }
+
+    pub(super) fn into_inner(self) -> S {
+        self.io
+    }
+
+    fn watch<T>(&mut self, cx: &mut Context<'_>, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if done.is_ready() {
+            self.silence.set(sleep(limits::XMPP_HTTP_IDLE));
+            return done;
+        }
+        self.silence.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let done = Pin::new(&mut self.io).poll_read(cx, buffer);
+        self.watch(cx, done)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let done = Pin::new(&mut self.io).poll_write(cx, bytes);
+        self.watch(cx, done)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}

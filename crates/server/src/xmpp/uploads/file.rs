@@ -1,0 +1,146 @@
+//! One file: as it comes, and as it is kept.
+//!
+//! Its first lines say what it is (`belfry-upload 1`, owner, name, type, size, when it came, and an empty one); the content
+//! follows. One file is renamed as one, so the two cannot part.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use stdx::Instant;
+
+use super::{Grant, Refusal, Shelf, sync_folder};
+
+const MAGIC: &str = "belfry-upload 1";
+
+/// More than the lines of any file take: names and types have at most 255 bytes, addresses 3,071.
+const HEAD: usize = 4 << 10;
+
+/// A file that comes. Dropped before it is finished, nothing stays of it.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    shelf: Arc<Shelf>,
+    file: File,
+    coming: PathBuf,
+    path: PathBuf,
+    size: u64,
+    left: u64,
+    is_kept: bool,
+}
+
+fn broken(error: &io::Error, path: &Path) -> Refusal {
+    tracing::error!(%error, path = %path.display(), "an uploaded file cannot be kept or read");
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Refusal::Full,
+        _ => Refusal::Broken,
+    }
+}
+
+impl Incoming {
+    pub(super) fn create(shelf: &Arc<Shelf>, now: Instant, grant: &Grant) -> Result<Incoming, Refusal> {
+        let (coming, path) = (shelf.path_of_coming(&grant.id), shelf.path_of(&grant.id));
+        if path.exists() {
+            return Err(Refusal::Taken);
+        }
+        let (owner, name, kind, came) = (&grant.owner, &grant.name, &grant.kind, now.unix_seconds());
+        let head = format!("{MAGIC}\n{owner}\n{name}\n{kind}\n{}\n{came}\n\n", grant.size);
+        let size = head.len() as u64 + grant.size;
+        if !shelf.take(size) {
+            return Err(Refusal::Full);
+        }
+        // Whoever else has this slot in use has this file.
+        let file = File::options().write(true).create_new(true).open(&coming).map_err(|error| {
+            shelf.give_back(size);
+            match error.kind() {
+                io::ErrorKind::AlreadyExists => Refusal::Taken,
+                _ => broken(&error, &coming),
+            }
+        })?;
+        let (shelf, left) = (Arc::clone(shelf), grant.size);
+        let mut incoming = Incoming { shelf, file, coming, path, size, left, is_kept: false };
+        // Finished while we looked: now it is seen.
+        if incoming.path.exists() {
+            return Err(Refusal::Taken);
+        }
+        incoming.file.write_all(head.as_bytes()).map_err(|error| broken(&error, &incoming.coming))?;
+        Ok(incoming)
+    }
+
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
+        self.left = self.left.checked_sub(bytes.len() as u64).ok_or(Refusal::TooLarge)?;
+        self.file.write_all(bytes).map_err(|error| broken(&error, &self.coming))
+    }
+
+    /// It has come whole. Once this returns it is on disk.
+    pub(crate) fn finish(mut self) -> Result<(), Refusal> {
+        if self.left > 0 {
+            return Err(Refusal::WrongSize);
+        }
+        let keep = || {
+            let folder = self.path.parent().ok_or(io::ErrorKind::NotFound)?;
+            self.file.sync_all()?;
+            fs::create_dir_all(folder)?;
+            fs::rename(&self.coming, &self.path)?;
+            sync_folder(folder)?;
+            // The first of its folder: that it is there, too.
+            folder.parent().map_or(Ok(()), sync_folder)
+        };
+        let kept = keep().map_err(|error| broken(&error, &self.path));
+        self.is_kept = kept.is_ok();
+        kept
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            self.shelf.give_back(self.size);
+            // A crash leaves it too, and the next start removes it.
+            let _ = fs::remove_file(&self.coming);
+        }
+    }
+}
+
+/// A file that is there.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    file: File,
+    pub(super) owner: Box<str>,
+    pub(crate) name: Box<str>,
+    pub(crate) kind: Box<str>,
+    pub(crate) size: u64,
+    /// Where the content begins.
+    start: u64,
+}
+
+impl Stored {
+    pub(super) fn open(path: &Path) -> Result<Stored, Refusal> {
+        let mut file = File::open(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Refusal::Unknown,
+            _ => broken(&error, path),
+        })?;
+        let mut head = Vec::with_capacity(HEAD);
+        (&mut file).take(HEAD as u64).read_to_end(&mut head).map_err(|error| broken(&error, path))?;
+        Stored::read(file, &head).ok_or_else(|| broken(&io::ErrorKind::InvalidData.into(), path))
+    }
+
+    fn read(file: File, head: &[u8]) -> Option<Stored> {
+        let end = head.windows(2).position(|two| two == b"\n\n")?;
+        let mut lines = std::str::from_utf8(&head[..end]).ok()?.split('\n');
+        if lines.next()? != MAGIC {
+            return None;
+        }
+        let (owner, name, kind) = (lines.next()?.into(), lines.next()?.into(), lines.next()?.into());
+        let size = lines.next()?.parse().ok()?;
+        Some(Stored { file, owner, name, kind, size, start: end as u64 + 2 })
+    }
+
+    /// Content from there, at most so many bytes.
+    pub(crate) fn read_at(&mut self, at: u64, most: usize) -> io::Result<Vec<u8>> {
+        self.file.seek(SeekFrom::Start(self.start + at))?;
+        let mut bytes = Vec::new();
+        (&mut self.file).take(most as u64).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,122 @@
+//! BOSH (XEP-0124), and XMPP over it (XEP-0206): a stream in the bodies of HTTP requests and their answers.
+//!
+//! A [`Session`] puts requests in order, keeps them waiting and remembers what they were answered. What clients sent in
+//! them becomes an [`Input`] for the stream ([`C2s`](crate::c2s::C2s) with `Framing::Bodies`); what the stream writes
+//! goes into the next answer. It knows neither HTTP nor the clock.
+
+mod request;
+mod session;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+pub use request::Request;
+pub use session::{Input, Outbox, Reply, Session};
+
+use crate::host::{Level, Specification};
+use crate::limits;
+
+/// What is built of XMPP over HTTP, but for the host's part.
+pub const SPECIFICATIONS: &[Specification] = &[
+    Specification {
+        name: "XEP-0124",
+        title: "Bidirectional-streams Over Synchronous HTTP (BOSH)",
+        version: "1.11.2",
+        level: Level::Complete,
+        file: "crates/xmpp/src/bosh/session.rs",
+        note: "one stream a session; no reports of lost answers, no other charsets, no compressed bodies",
+    },
+    Specification {
+        name: "XEP-0206",
+        title: "XMPP Over BOSH",
+        version: "1.4",
+        level: Level::Complete,
+        file: "crates/xmpp/src/bosh/session.rs",
+        note: "",
+    },
+    Specification {
+        name: "XEP-0156",
+        title: "Discovering Alternative XMPP Connection Methods",
+        version: "1.4.0",
+        level: Level::Complete,
+        file: "crates/server/src/xmpp/streams/http/route.rs",
+        note: "the server's own HTTP answers host-meta; at port 443 of the domain something has to lead there",
+    },
+];
+
+/// The same for all sessions.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Longest time that a request waits for its answer.
+    pub wait: Duration,
+    /// Requests that wait at the same time, at most.
+    pub hold: u32,
+    /// Time without a request after which the client is gone, and the same of a client that polls.
+    pub inactivity: Duration,
+    pub inactivity_of_polling: Duration,
+    /// Empty requests come no faster than this.
+    pub polling: Duration,
+    /// Longest pause that a client may ask for.
+    pub max_pause: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            wait: limits::BOSH_WAIT,
+            hold: limits::BOSH_HOLD,
+            inactivity: limits::BOSH_INACTIVITY,
+            inactivity_of_polling: limits::BOSH_INACTIVITY_OF_POLLING,
+            polling: limits::BOSH_POLLING,
+            max_pause: limits::BOSH_MAX_PAUSE,
+        }
+    }
+}
+
+/// Why a session ends (XEP-0124 §17.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    BadRequest,
+    HostUnknown,
+    InternalServerError,
+    ItemNotFound,
+    OtherRequest,
+    PolicyViolation,
+    RemoteStreamError,
+    SystemShutdown,
+}
+
+impl Condition {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Condition::BadRequest => "bad-request",
+            Condition::HostUnknown => "host-unknown",
+            Condition::InternalServerError => "internal-server-error",
+            Condition::ItemNotFound => "item-not-found",
+            Condition::OtherRequest => "other-request",
+            Condition::PolicyViolation => "policy-violation",
+            Condition::RemoteStreamError => "remote-stream-error",
+            Condition::SystemShutdown => "system-shutdown",
+        }
+    }
+
+    /// What it becomes of a stream error, or of a stream that ends without one.
+    pub fn of_stream(error: Option<&str>) -> Option<Condition> {
+        match error? {
+            "host-unknown" => Some(Condition::HostUnknown),
+            "system-shutdown" => Some(Condition::SystemShutdown),
+            _ => Some(Condition::RemoteStreamError),
+        }
+    }
+
+    /// §17.1: for clients older than these conditions.
+    fn legacy_status(self) -> u16 {
+        match self {
+            Condition::BadRequest => 400,
+            Condition::PolicyViolation => 403,
+            Condition::ItemNotFound => 404,
+            _ => 200,
+        }
+    }
+}
