@@ -3,6 +3,7 @@
 //! An [`Exchange`] is told what the client said and answers with a [`Step`]. Where it needs to know an account it says
 //! [`Step::Find`] and goes on when it is [given](Exchange::give) what is known.
 
+mod client;
 mod scram;
 #[cfg(test)]
 mod tests;
@@ -10,6 +11,7 @@ mod tests;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use scram::Scram;
+pub use client::{ClientKeys, ScramClient};
 pub use scram::{Hash, Keys, derive};
 
 /// What we can do, the best first: RFC 5802, 7677, 4616, 4422, 4505.
