@@ -62,8 +62,7 @@ impl Crowd {
         let to = chat.people.contact(user.number, place);
         let contact = &mut user.contacts[place as usize];
         contact.sent += 1;
-        let note =
-            Note { from: user.number, number: contact.sent, due, sent: turn.now, ..Note::default() };
+        let note = Note { from: user.number, number: contact.sent, due, sent: turn.now, ..Note::default() };
         let to = format!("{}@{}", chat.people.name(to), chat.people.domain());
         let body = "x".repeat(chat.body);
         turn.write(slot, |out| lines::message(out, (&to, "chat"), &body, &note));

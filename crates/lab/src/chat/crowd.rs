@@ -147,6 +147,11 @@ impl Crowd {
         }
     }
 
+    /// How many.
+    pub fn users(&self) -> usize {
+        self.users.len()
+    }
+
     pub fn deadline(&self) -> Instant {
         let wheel = self.wheel.deadline().unwrap_or(Instant::FAR_FUTURE);
         // Stages are seen by everybody at this pace.
@@ -212,9 +217,7 @@ impl Crowd {
                 // Who cannot get in does not keep the others from working.
                 shared.signed_in() >= all || passed >= ramp + 2 * chat.patience
             }
-            Stage::Befriending => {
-                !chat.befriend || shared.befriended() >= all || passed >= BEFRIENDING
-            }
+            Stage::Befriending => !chat.befriend || shared.befriended() >= all || passed >= BEFRIENDING,
             Stage::Load => passed >= chat.length,
             Stage::RollCall => {
                 let is_settled = passed >= Duration::from_micros(SETTLED) + Duration::from_secs(1);
@@ -340,7 +343,8 @@ impl Crowd {
         user.asked = None;
         user.patience = Instant::FAR_FUTURE;
         user.framer = Framer::new();
-        let jitter = Duration::from_micros(self.rng.below(u64::try_from(RETRY.as_micros()).unwrap_or_default()));
+        let jitter =
+            Duration::from_micros(self.rng.below(u64::try_from(RETRY.as_micros()).unwrap_or_default()));
         self.wake_at(slot, turn.now + RETRY + jitter);
     }
 

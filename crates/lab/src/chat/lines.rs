@@ -35,11 +35,7 @@ pub(super) fn response(out: &mut Vec<u8>, text: &str) {
 }
 
 pub(super) fn bind(out: &mut Vec<u8>) {
-    put!(
-        out,
-        "<iq type='set' id='bind'><bind xmlns='{}'><resource>ringer</resource></bind></iq>",
-        ns::BIND
-    );
+    put!(out, "<iq type='set' id='bind'><bind xmlns='{}'><resource>ringer</resource></bind></iq>", ns::BIND);
 }
 
 pub(super) fn session(out: &mut Vec<u8>) {
@@ -106,11 +102,7 @@ pub(super) fn subscription(out: &mut Vec<u8>, kind: &str, to: &str) {
 }
 
 pub(super) fn join(out: &mut Vec<u8>, room: &str, nick: &str) {
-    put!(
-        out,
-        "<presence to='{room}/{nick}'><x xmlns='{}'><history maxstanzas='0'/></x></presence>",
-        ns::MUC
-    );
+    put!(out, "<presence to='{room}/{nick}'><x xmlns='{}'><history maxstanzas='0'/></x></presence>", ns::MUC);
 }
 
 /// An answer to what we are asked: yes to pushes and pings, no to all else.

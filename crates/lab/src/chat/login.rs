@@ -110,7 +110,8 @@ impl Login {
         }
         if self.is_authenticated {
             let session = features.get("session", ns::SESSION);
-            self.wants_session = session.is_some_and(|session| session.get("optional", ns::SESSION).is_none());
+            self.wants_session =
+                session.is_some_and(|session| session.get("optional", ns::SESSION).is_none());
             lines::bind(out);
             self.step = Step::Bind;
             return Progress::Nothing;

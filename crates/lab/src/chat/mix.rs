@@ -22,7 +22,7 @@ pub enum Action {
 }
 
 /// Their names in `--mix`.
-pub(super) const ACTIONS: &[(&str, Action)] = &[
+pub const ACTIONS: &[(&str, Action)] = &[
     ("message", Action::Message),
     ("presence", Action::Presence),
     ("logout", Action::Logout),
@@ -58,9 +58,12 @@ impl Mix {
                 let names: Vec<&str> = ACTIONS.iter().map(|(name, _)| *name).collect();
                 format!("{name:?}: expected one of {}", names.join(", "))
             })?;
-            let weight: f64 = weight.trim().parse().ok().filter(|weight| (0.0..=1e6).contains(weight)).ok_or_else(
-                || format!("{part:?}: expected a share from 0 to 1000000"),
-            )?;
+            let weight: f64 = weight
+                .trim()
+                .parse()
+                .ok()
+                .filter(|weight| (0.0..=1e6).contains(weight))
+                .ok_or_else(|| format!("{part:?}: expected a share from 0 to 1000000"))?;
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within bounds")]
             let weight = (weight * PARTS) as u64;
             sum += weight;

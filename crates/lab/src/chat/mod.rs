@@ -13,13 +13,13 @@ mod note;
 mod people;
 mod stage;
 mod talk;
-mod user;
 #[cfg(test)]
 mod tests;
+mod user;
 
 pub use crowd::{Crowd, Outbox, Turn, Wanted};
 pub use login::Cause;
-pub use mix::{Action, Mix};
+pub use mix::{ACTIONS, Action, Mix};
 pub use model::{Chat, Mechanism, Security, TIMERS, Think, Timed};
 pub use people::People;
 pub use stage::{Shared, Stage};

@@ -157,7 +157,9 @@ mod tests {
         let people = people(10, 2).unwrap();
         assert_eq!((people.name(3).as_str(), people.password(3).as_str()), ("user8", "secret8"));
         assert_eq!(people.number("user8@example.test/ringer"), Some(3));
-        for stranger in ["user8@other.test", "user4@example.test", "user15@example.test", "userx@example.test", "x"] {
+        for stranger in
+            ["user8@other.test", "user4@example.test", "user15@example.test", "userx@example.test", "x"]
+        {
             assert_eq!(people.number(stranger), None, "{stranger}");
         }
     }

@@ -20,14 +20,8 @@ pub enum Stage {
     Leaving,
 }
 
-const STAGES: [Stage; 6] = [
-    Stage::SigningIn,
-    Stage::Befriending,
-    Stage::Load,
-    Stage::RollCall,
-    Stage::Settling,
-    Stage::Leaving,
-];
+const STAGES: [Stage; 6] =
+    [Stage::SigningIn, Stage::Befriending, Stage::Load, Stage::RollCall, Stage::Settling, Stage::Leaving];
 
 /// One for all shards.
 #[derive(Debug)]

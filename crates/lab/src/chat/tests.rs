@@ -136,8 +136,11 @@ impl Server {
     }
 
     fn open(&mut self, slot: u32, is_authenticated: bool, out: &mut Vec<(u32, String)>) {
-        let mut text =
-            format!("<stream:stream xmlns='{}' xmlns:stream='{}' id='1' version='1.0'>", ns::CLIENT, ns::STREAM);
+        let mut text = format!(
+            "<stream:stream xmlns='{}' xmlns:stream='{}' id='1' version='1.0'>",
+            ns::CLIENT,
+            ns::STREAM
+        );
         text += &match (self.fault, is_authenticated) {
             (Fault::Nonsense, false) => "<<<".to_owned(),
             (Fault::Silent, false) => String::new(),
@@ -161,10 +164,12 @@ impl Server {
         let id = iq.attr("id").unwrap().to_owned();
         let name = self.conns[&slot].name.clone().unwrap();
         if id == "roster" {
-            let items: String = (0..10)
-                .map(|number| format!("<item jid='user{number}@d' subscription='both'/>"))
-                .collect();
-            out.push((slot, format!("<iq type='result' id='{id}'><query xmlns='{}'>{items}</query></iq>", ns::ROSTER)));
+            let items: String =
+                (0..10).map(|number| format!("<item jid='user{number}@d' subscription='both'/>")).collect();
+            out.push((
+                slot,
+                format!("<iq type='result' id='{id}'><query xmlns='{}'>{items}</query></iq>", ns::ROSTER),
+            ));
             self.conns.get_mut(&slot).unwrap().is_bound = true;
             self.online.insert(name, slot);
         } else if self.fault == Fault::Refuse && id.starts_with('i') {
@@ -323,7 +328,8 @@ fn unseen(stats: &Stats) -> i64 {
     count(Count::PresenceExpected) - count(Count::PresenceSeen)
 }
 
-const SEED_MIX: &str = "message=60,presence=20,logout=10,roster-add=4,roster-remove=2,vcard-get=2,vcard-set=1,archive=1";
+const SEED_MIX: &str =
+    "message=60,presence=20,logout=10,roster-add=4,roster-remove=2,vcard-get=2,vcard-set=1,archive=1";
 
 #[test]
 fn with_a_good_server_all_accounts_are_even() {
@@ -332,7 +338,8 @@ fn with_a_good_server_all_accounts_are_even() {
         let counts = &stats.counts;
         assert_eq!(stage, Stage::Leaving);
         assert_eq!((lost(&stats), unseen(&stats)), (0, 0), "seed {seed}");
-        for zero in [Count::ChatDuplicated, Count::ChatReordered, Count::ChatMisdelivered, Count::FailedCall] {
+        for zero in [Count::ChatDuplicated, Count::ChatReordered, Count::ChatMisdelivered, Count::FailedCall]
+        {
             assert_eq!(counts[zero], 0, "{zero:?}, seed {seed}, {counts:?}");
         }
         assert!(counts[Count::ChatSent] > 100 && counts[Count::PresenceSeen] > 50, "{counts:?}");

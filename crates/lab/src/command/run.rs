@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::output::{ReportFiles, write_reports};
-use super::{parse_sip, stop_on_interrupt};
+use super::{parse_load, stop_on_interrupt};
 use crate::cli::ExitCode;
 use crate::cli::flags::Outputs;
 use crate::engine::{Progress, Setup};
@@ -94,7 +94,7 @@ impl PlanWords {
 
     pub(super) fn prepare(&self, plan: Plan) -> Result<Prepared, String> {
         let target = self.target.as_deref().ok_or_else(|| "no --target HOST:PORT given".to_owned())?;
-        Prepared::new(plan, target, &self.sets, &|words| parse_sip(words).map(|(setup, _)| setup))
+        Prepared::new(plan, target, &self.sets, &parse_load)
     }
 
     pub(super) fn outputs(&self) -> Outputs {

@@ -2,6 +2,7 @@
 
 mod bind;
 mod calls;
+mod chat;
 pub mod clock;
 mod collect;
 mod control;
@@ -57,6 +58,8 @@ pub struct Setup {
     pub receive_files: Option<Arc<Files>>,
     /// Where shards trace to; the default one traces nothing.
     pub tracer: crate::trace::Tracer,
+    /// Users of chat in place of calls; the scenario then has but a name and the names of what is timed.
+    pub chat: Option<Arc<crate::chat::Chat>>,
 }
 
 /// What an operator, the control port, a plan or a search may change while calls run.

@@ -33,7 +33,12 @@ type Callback = fn(&Request, Response) -> Result<Response, ErrorResponse>;
 /// Bytes of a TCP connection, or through TLS.
 pub(super) enum Io {
     Plain(TcpStream),
-    Tls(Box<Connection>, TcpStream),
+    Tls(Secured),
+}
+
+pub(super) struct Secured {
+    pub(super) tls: Box<Connection>,
+    pub(super) tcp: TcpStream,
 }
 
 /// How a connection begins.
@@ -51,7 +56,7 @@ impl Wire {
             Some(tls) => {
                 let name = ServerName::try_from(opening.host.to_owned()).map_err(io::Error::other)?;
                 let tls = ClientConnection::new(Arc::clone(&tls.client), name).map_err(io::Error::other)?;
-                Io::Tls(Box::new(tls.into()), tcp)
+                Io::Tls(Secured { tls: Box::new(tls.into()), tcp })
             }
             None => Io::Plain(tcp),
         };
@@ -71,7 +76,7 @@ impl Wire {
             Some(tls) => {
                 let config = tls.server.as_ref().ok_or_else(|| io::Error::other("no certificate"))?;
                 let tls = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
-                Io::Tls(Box::new(tls.into()), tcp)
+                Io::Tls(Secured { tls: Box::new(tls.into()), tcp })
             }
             None => Io::Plain(tcp),
         };
@@ -202,14 +207,12 @@ impl Wire {
     }
 }
 
-impl Drop for Io {
+impl Drop for Secured {
     /// RFC 8446 §6.1: each side says that it closes, so that a cut connection is told from an ended one.
     fn drop(&mut self) {
-        if let Io::Tls(tls, tcp) = self {
-            tls.send_close_notify();
-            // It is closed either way.
-            let _ = push(tls, tcp);
-        }
+        self.tls.send_close_notify();
+        // It is closed either way.
+        let _ = push(&mut self.tls, &mut self.tcp);
     }
 }
 
@@ -235,7 +238,7 @@ impl Read for Io {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let (tls, tcp) = match self {
             Io::Plain(tcp) => return tcp.read(buffer),
-            Io::Tls(tls, tcp) => (tls, tcp),
+            Io::Tls(Secured { tls, tcp }) => (tls, tcp),
         };
         loop {
             match tls.reader().read(buffer) {
@@ -258,7 +261,7 @@ impl Write for Io {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Io::Plain(tcp) => tcp.write(bytes),
-            Io::Tls(tls, tcp) => {
+            Io::Tls(Secured { tls, tcp }) => {
                 let count = tls.writer().write(bytes)?;
                 push(tls, tcp)?;
                 if count == 0 && !bytes.is_empty() {
@@ -273,7 +276,7 @@ impl Write for Io {
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Io::Plain(_) => Ok(()),
-            Io::Tls(tls, tcp) => push(tls, tcp),
+            Io::Tls(Secured { tls, tcp }) => push(tls, tcp),
         }
     }
 }

@@ -6,7 +6,7 @@ mod run;
 mod values;
 
 pub use model::{Plan, PlanError};
-pub use prepare::{Load, Parse, Prepared};
+pub use prepare::{Command, Load, Parse, Prepared};
 pub use run::{Finished, Watcher, run};
 pub use values::Values;
 

@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde::Deserialize;
 
+use super::Command;
+
 /// `ringer run PLAN`, `ringer find --plan PLAN`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -64,11 +66,20 @@ pub struct Generator {
     /// Runs until every other load has ended (a server scenario).
     #[serde(default)]
     pub background: bool,
-    /// `ringer sip`'s arguments.
+    /// `ringer sip`'s arguments, or those of `ringer xmpp`: one of the two.
+    #[serde(default)]
     pub sip: Vec<String>,
+    #[serde(default)]
+    pub xmpp: Vec<String>,
     /// Thresholds of this load.
     #[serde(default)]
     pub thresholds: Vec<String>,
+}
+
+impl Generator {
+    pub(super) fn words(&self) -> (Command, &[String]) {
+        if self.xmpp.is_empty() { (Command::Sip, &self.sip) } else { (Command::Xmpp, &self.xmpp) }
+    }
 }
 
 fn first_stage() -> u32 {
@@ -215,6 +226,10 @@ impl Plan {
         for (index, generator) in self.generators.iter().enumerate() {
             if self.generators[..index].iter().any(|other| other.name == generator.name) {
                 return fault(&generator.name, format!("two generators are called {:?}", generator.name));
+            }
+            if generator.sip.is_empty() == generator.xmpp.is_empty() {
+                let message = format!("generator {:?}: expected sip = [...] or xmpp = [...]", generator.name);
+                return fault(&generator.name, message);
             }
             for threshold in &generator.thresholds {
                 if let Err(message) = crate::threshold::Threshold::parse(threshold) {

@@ -261,6 +261,17 @@ impl Stats {
         }
     }
 
+    /// Messages between users that neither arrived nor were refused; those under way among them while a run goes on.
+    pub fn lost(&self) -> u64 {
+        let arrived = self.counts[Count::ChatReceived] + self.counts[Count::ChatRefused];
+        self.counts[Count::ChatSent].saturating_sub(arrived)
+    }
+
+    /// Presences that somebody who was there did not see.
+    pub fn unseen(&self) -> u64 {
+        self.counts[Count::PresenceExpected].saturating_sub(self.counts[Count::PresenceSeen])
+    }
+
     /// Adds what another shard or a later interval counted.
     pub fn merge(&mut self, other: &Stats) {
         for (mine, theirs) in self.counts.0.iter_mut().zip(other.counts.0) {

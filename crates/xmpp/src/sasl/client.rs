@@ -38,12 +38,7 @@ impl ScramClient {
     /// `nonce` is unpredictable and has no comma.
     pub fn new(hash: Hash, user: &str, nonce: &str) -> ScramClient {
         let user = user.replace('=', "=3D").replace(',', "=2C");
-        ScramClient {
-            hash,
-            nonce: nonce.into(),
-            bare: format!("n={user},r={nonce}"),
-            signature: Vec::new(),
-        }
+        ScramClient { hash, nonce: nonce.into(), bare: format!("n={user},r={nonce}"), signature: Vec::new() }
     }
 
     /// The first message.
@@ -65,7 +60,8 @@ impl ScramClient {
         let field = |name: &str| challenge.split(',').find_map(|field| field.strip_prefix(name));
         let nonce = field("r=").filter(|nonce| nonce.starts_with(&*self.nonce) && *nonce != &*self.nonce);
         let nonce = nonce.ok_or("a challenge whose nonce does not go on from ours")?;
-        let salt = field("s=").and_then(|salt| STANDARD.decode(salt).ok()).ok_or("a challenge without salt")?;
+        let salt =
+            field("s=").and_then(|salt| STANDARD.decode(salt).ok()).ok_or("a challenge without salt")?;
         let iterations = field("i=").and_then(|count| count.parse::<u32>().ok());
         let iterations = iterations
             .filter(|count| (1..=ITERATIONS).contains(count))

@@ -10,8 +10,8 @@ mod tests;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use scram::Scram;
 pub use client::{ClientKeys, ScramClient};
+use scram::Scram;
 pub use scram::{Hash, Keys, derive};
 
 /// What we can do, the best first: RFC 5802, 7677, 4616, 4422, 4505.
