@@ -23,6 +23,19 @@ pub enum Stage {
 const STAGES: [Stage; 6] =
     [Stage::SigningIn, Stage::Befriending, Stage::Load, Stage::RollCall, Stage::Settling, Stage::Leaving];
 
+impl Stage {
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::SigningIn => "signing in",
+            Stage::Befriending => "making friends",
+            Stage::Load => "load",
+            Stage::RollCall => "roll-call",
+            Stage::Settling => "settling",
+            Stage::Leaving => "leaving",
+        }
+    }
+}
+
 /// One for all shards.
 #[derive(Debug)]
 pub struct Shared {

@@ -259,7 +259,7 @@ fn setup(told: Words) -> Result<(Setup, Outputs), String> {
 
 /// What stands for a scenario in screens and reports: a name, and the names of what is timed.
 fn scenario(title: &str, command_line: &[String]) -> Result<Scenario, String> {
-    let compiled = compile_text(b"<scenario name=\"users\"><pause/></scenario>", Source::BuiltIn("users"));
+    let compiled = compile_text(b"<scenario><recv request=\"INVITE\"/></scenario>", Source::BuiltIn("users"));
     let scenario = compiled.map_err(|errors| format!("{errors:?}"))?.scenario;
     Ok(Scenario {
         name: title.to_owned(),

@@ -97,6 +97,8 @@ pub struct Gauges {
     pub last_call_number: u64,
     /// Local port the run listens on.
     pub local: Option<std::net::SocketAddr>,
+    /// Of users of chat: how far the load is; empty for calls.
+    pub stage: &'static str,
 }
 
 /// One interval of a run, and all of it so far.
@@ -154,6 +156,8 @@ pub struct Run {
     collector: Collector,
     threads: Vec<JoinHandle<()>>,
     timed_out: bool,
+    /// Of chat.
+    users: Option<Arc<crate::chat::Shared>>,
 }
 
 impl std::fmt::Debug for Run {
@@ -230,6 +234,7 @@ impl Run {
             threads: self.hub.doors.len(),
             last_call_number: load(&self.hub.started),
             local: Some(self.local),
+            stage: self.users.as_ref().map_or("", |users| users.stage().name()),
         }
     }
 

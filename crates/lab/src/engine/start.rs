@@ -92,6 +92,7 @@ pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
         collector,
         threads: Vec::new(),
         timed_out: false,
+        users: None,
     };
     setup.tracer.begin(started);
     for shard in built {
@@ -128,6 +129,7 @@ fn start_chat(setup: Setup, chat: &Arc<Chat>) -> Result<Run, StartError> {
         collector: Collector::new(receiver, shards, empty.clone()),
         threads: Vec::new(),
         timed_out: false,
+        users: Some(Arc::clone(&shared)),
         setup,
     };
     for (index, poll) in (0_u16..).zip(polls) {

@@ -19,6 +19,9 @@ pub struct Plan {
     /// Values of `{name}` in the rest of the plan; `--set name=value` overrides them.
     #[serde(default)]
     pub set: BTreeMap<String, Setting>,
+    /// Names of `set` that `--scale` multiplies: whole numbers, which stay even.
+    #[serde(default)]
+    pub scaled: Vec<String>,
     /// Files written before the run, by name; `{dir}/NAME` in arguments.
     #[serde(default)]
     pub data: BTreeMap<String, Data>,
@@ -148,6 +151,17 @@ pub enum Measured {
     /// Of the processes under `--watch`: per cent of one core.
     Cpu,
     Memory,
+    /// The same when users of chat had not begun to sign in, when all were in, and at the end.
+    MemoryInitial,
+    MemoryLogin,
+    MemoryFinal,
+    CpuLogin,
+    CpuFinal,
+    /// Means, from the due time.
+    MessageLatency,
+    PresenceLatency,
+    AuthenticationLatency,
+    LostMessages,
     /// Ringer has nothing to put there.
     Nothing,
 }
@@ -206,6 +220,26 @@ impl Plan {
         })?;
         plan.check(text, file)?;
         Ok(plan)
+    }
+
+    /// The same load, larger or smaller.
+    pub fn scale(&mut self, scale: f64) -> Result<(), String> {
+        if self.scaled.is_empty() {
+            return Err("--scale: nothing of this plan can be scaled; --set changes what it has".to_owned());
+        }
+        if !(scale > 0.0 && scale <= 1e3) {
+            return Err(format!("--scale {scale}: expected more than 0 and at most 1000"));
+        }
+        for name in &self.scaled {
+            if let Some(Setting::Whole(value)) = self.set.get_mut(name) {
+                #[expect(clippy::cast_precision_loss, reason = "numbers of users and rates")]
+                let scaled = *value as f64 * scale / 2.0;
+                #[expect(clippy::cast_possible_truncation, reason = "at most a thousand times what it was")]
+                let half = scaled.round() as i64;
+                *value = half.max(1) * 2;
+            }
+        }
+        Ok(())
     }
 
     /// What TOML's types cannot say.

@@ -80,6 +80,8 @@ fn values(plan: &Plan, target: &str, sets: &[(String, String)], folder: &Path) -
         values.set(name, value.as_str());
     }
     values.set("target", target);
+    // Of the users' own patterns.
+    values.set("n", "{n}");
     values.set("dir", folder.display().to_string());
     Ok(values)
 }
