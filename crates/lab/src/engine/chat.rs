@@ -181,12 +181,10 @@ impl ChatShard {
     }
 
     fn tell_gauges(&self, now: Instant) {
-        if self.index == 0 {
-            let open = u64::from(self.shared.signed_in());
-            self.hub.open.store(open, Ordering::Relaxed);
-            if self.hub.peak.fetch_max(open, Ordering::Relaxed) < open {
-                self.hub.peak_at.store(now.as_micros(), Ordering::Relaxed);
-            }
+        let open = u64::from(self.shared.signed_in());
+        self.hub.open.store(open, Ordering::Relaxed);
+        if self.hub.peak.fetch_max(open, Ordering::Relaxed) < open {
+            self.hub.peak_at.store(now.as_micros(), Ordering::Relaxed);
         }
     }
 
