@@ -38,6 +38,21 @@ pub struct Outbox {
     pub bytes: Vec<u8>,
     /// By the user's place in the crowd.
     pub wants: Vec<(u32, Wanted)>,
+    /// Each write is one document, and says its namespace itself (RFC 7395 §3.3.3).
+    pub is_documents: bool,
+}
+
+impl Outbox {
+    /// Stanzas lean on the stream around them; here there is none.
+    fn qualify(&mut self, start: usize) {
+        let written = &self.bytes[start..];
+        let is_stanza = [&b"<iq"[..], b"<message", b"<presence"].iter().any(|name| written.starts_with(name));
+        let end = written.iter().position(|byte| matches!(byte, b' ' | b'/' | b'>'));
+        if let Some(end) = end.filter(|_| is_stanza) {
+            let at = start + end;
+            self.bytes.splice(at..at, format!(" xmlns='{}'", ns::CLIENT).into_bytes());
+        }
+    }
 }
 
 /// What every input brings along.
@@ -55,6 +70,9 @@ impl Turn<'_> {
     pub(super) fn write(&mut self, slot: u32, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.out.bytes.len();
         write(&mut self.out.bytes);
+        if self.out.is_documents {
+            self.out.qualify(start);
+        }
         let end = self.out.bytes.len();
         if end > start {
             self.want(slot, Wanted::Write(start..end));
@@ -274,8 +292,9 @@ impl Crowd {
         let user = &self.users[slot as usize];
         if user.is_in() {
             self.shared.go(user.number);
-            turn.write(slot, |out| lines::leave(out, true));
+            self.say_goodbye(slot, turn);
         }
+        let user = &self.users[slot as usize];
         if user.has_connection() {
             turn.want(slot, Wanted::Close);
         }
@@ -303,7 +322,7 @@ impl Crowd {
                 user.patience = Instant::FAR_FUTURE;
                 user.asked = None;
                 user.framer = Framer::new();
-                turn.write(slot, |out| lines::leave(out, true));
+                self.say_goodbye(slot, turn);
                 turn.want(slot, Wanted::Close);
                 turn.stats.count(Count::SuccessfulCall);
                 let due = if self.stage <= Stage::Load {
@@ -367,7 +386,31 @@ impl Crowd {
     fn open(&mut self, slot: u32, turn: &mut Turn<'_>) {
         self.users[slot as usize].framer.restart();
         let domain = self.chat.people.domain();
-        turn.write(slot, |out| lines::header(out, domain));
+        turn.write(slot, |out| match self.chat.websocket {
+            Some(_) => lines::open(out, domain),
+            None => lines::header(out, domain),
+        });
+    }
+
+    fn say_goodbye(&self, slot: u32, turn: &mut Turn<'_>) {
+        turn.write(slot, lines::unavailable);
+        turn.write(slot, |out| lines::close(out, self.chat.websocket.is_some()));
+    }
+
+    /// One message of a WebSocket: an element that stands for itself (RFC 7395 §3.3).
+    pub fn handle_message(&mut self, slot: u32, message: &[u8], turn: &mut Turn<'_>) {
+        if !self.users[slot as usize].has_connection() {
+            return;
+        }
+        match parse(message.trim_ascii(), &Prefixes::default()) {
+            Ok(element) if element.is("open", ns::FRAMING) => {}
+            Ok(element) if element.is("close", ns::FRAMING) => self.fail(slot, Cause::Closed, turn),
+            Ok(element) => self.handle_element(slot, &element, turn),
+            Err(_) => {
+                turn.stats.count(Count::Malformed);
+                self.fail(slot, Cause::Nonsense, turn);
+            }
+        }
     }
 
     /// The connection could not be made, or is gone.

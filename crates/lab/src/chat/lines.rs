@@ -13,6 +13,11 @@ macro_rules! put {
     };
 }
 
+/// RFC 7395 §3.3.
+pub(super) fn open(out: &mut Vec<u8>, domain: &str) {
+    put!(out, "<open xmlns='{}' to='{domain}' version='1.0'/>", ns::FRAMING);
+}
+
 pub(super) fn header(out: &mut Vec<u8>, domain: &str) {
     put!(
         out,
@@ -120,9 +125,14 @@ pub(super) fn answer(out: &mut Vec<u8>, (id, to): (&str, Option<&str>), yes: boo
     }
 }
 
-pub(super) fn leave(out: &mut Vec<u8>, with_presence: bool) {
-    if with_presence {
-        put!(out, "<presence type='unavailable'/>");
+pub(super) fn unavailable(out: &mut Vec<u8>) {
+    put!(out, "<presence type='unavailable'/>");
+}
+
+pub(super) fn close(out: &mut Vec<u8>, is_websocket: bool) {
+    if is_websocket {
+        put!(out, "<close xmlns='{}'/>", ns::FRAMING);
+    } else {
+        put!(out, "</stream:stream>");
     }
-    put!(out, "</stream:stream>");
 }

@@ -14,6 +14,8 @@ pub struct Chat {
     pub people: People,
     pub mechanism: Mechanism,
     pub security: Security,
+    /// RFC 7395 at this path, in place of a TCP stream.
+    pub websocket: Option<String>,
     /// Sign-ins a second.
     pub logins: f64,
     pub mix: Mix,

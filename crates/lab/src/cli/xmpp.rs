@@ -32,6 +32,7 @@ struct Words {
     logins: f64,
     mechanism: Mechanism,
     security: Security,
+    websocket: Option<String>,
     contacts: u32,
     befriend: bool,
     mix: Mix,
@@ -62,6 +63,7 @@ impl Words {
             logins: 120.0,
             mechanism: Mechanism::Scram(xmpp::sasl::Hash::Sha1),
             security: Security::StartTls,
+            websocket: None,
             contacts: 7,
             befriend: false,
             mix: Mix::parse(MIX)?,
@@ -112,6 +114,7 @@ flags! {
     "--logins" "RATE" "sign-ins a second (120)" |w, v| w.logins = number(&v)?;
     "--mechanism" "NAME" "PLAIN, SCRAM-SHA-1, SCRAM-SHA-256, SCRAM-SHA-512 (SCRAM-SHA-1)" |w, v| w.mechanism = Mechanism::parse(&v)?;
     "--tls" "HOW" "none, starttls, direct (starttls)" |w, v| w.security = Security::parse(&v)?;
+    "--websocket" "PATH" "by WebSocket at this path, as /ws; with --tls none or direct" |w, v| w.websocket = Some(v);
     "--tls-ca" "FILE" "authority of the server's certificate; without one any certificate will do" |w, v| w.options.network.tls.ca = Some(v.into());
     "--contacts" "N" "contacts of each user among the users (7)" |w, v| w.contacts = number(&v)?;
     "--befriend" "yes|no" "the users make the rosters themselves, before the load (no)" |w, v| w.befriend = yes(&v)?;
@@ -212,7 +215,15 @@ pub(crate) fn build(words: &[String]) -> Result<(Setup, Outputs), String> {
 
 fn setup(told: Words) -> Result<(Setup, Outputs), String> {
     let target = told.target.ok_or("no target: expected HOST or HOST:PORT")?;
-    let port = if told.security == Security::Tls { 5223 } else { 5222 };
+    let port = match (told.security, &told.websocket) {
+        (Security::StartTls, Some(_)) => {
+            return Err("--websocket with --tls starttls: expected --tls none or --tls direct".to_owned());
+        }
+        (Security::Tls, Some(_)) => 5443,
+        (_, Some(_)) => 5280,
+        (Security::Tls, None) => 5223,
+        (_, None) => 5222,
+    };
     let (host, _) = value::host_port(&target)?;
     let address = value::address(&target, port, None)?;
     let domain = told.domain.unwrap_or_else(|| host.clone());
@@ -233,6 +244,7 @@ fn setup(told: Words) -> Result<(Setup, Outputs), String> {
         people,
         mechanism: told.mechanism,
         security: told.security,
+        websocket: told.websocket,
         logins: told.logins,
         mix: told.mix,
         think: told.think,
@@ -300,6 +312,7 @@ mod tests {
             ("127.0.0.1 --users 5 --contacts 3", "even"),
             ("127.0.0.1 --tls maybe", "starttls"),
             ("127.0.0.1 --mix talk=1", "expected one of message"),
+            ("127.0.0.1 --websocket /ws", "--tls none"),
             ("127.0.0.1 --for ever", "expected a time"),
             ("127.0.0.1 --logins 0", "more than 0"),
             ("127.0.0.1 other", "one target too many"),

@@ -18,7 +18,7 @@ use super::limits::LATE;
 use super::report::{Counted, Report, Reporter};
 use super::tls::Tls;
 use super::token::WAKER;
-use super::wire::{Io, Secured};
+use super::wire::{Io, Opening, Secured, Wire};
 use crate::chat::{Chat, Crowd, Outbox, Security, Shared, Turn, Wanted};
 use crate::stats::{Count, Stats};
 
@@ -38,7 +38,7 @@ pub(super) struct ChatShard {
 /// A user's connection, by his place in the crowd.
 #[derive(Default)]
 struct Line {
-    io: Option<Io>,
+    link: Option<Link>,
     is_connecting: bool,
     /// What the kernel did not take.
     waiting: Vec<u8>,
@@ -53,10 +53,17 @@ pub(super) struct Lines {
     open: u64,
 }
 
+/// A stream of bytes, or a WebSocket.
+enum Link {
+    Bytes(Io),
+    Web(Wire),
+}
+
 /// What a connection has to say.
 enum Heard {
     Connected,
     Bytes(usize),
+    Messages(Vec<Vec<u8>>),
     Nothing,
     Closed,
 }
@@ -72,7 +79,8 @@ impl ChatShard {
     /// Turns until everybody has left.
     pub(super) fn run(mut self) {
         let mut events = Events::with_capacity(1_024);
-        let mut out = Outbox::default();
+        let is_documents = self.lines.chat.websocket.is_some();
+        let mut out = Outbox { is_documents, ..Outbox::default() };
         let mut hard_since = None;
         loop {
             let planned = self.rest(&mut events);
@@ -135,6 +143,12 @@ impl ChatShard {
                     turn.stats.add(Count::BytesReceived, count as u64);
                     self.crowd.handle_bytes(slot, &self.lines.scratch[..count], &mut turn);
                 }
+                Heard::Messages(messages) => {
+                    for message in messages {
+                        turn.stats.add(Count::BytesReceived, message.len() as u64);
+                        self.crowd.handle_message(slot, &message, &mut turn);
+                    }
+                }
                 Heard::Nothing => break,
                 Heard::Closed => return self.close(slot, out),
             }
@@ -150,7 +164,8 @@ impl ChatShard {
 
     fn perform(&mut self, out: &mut Outbox) {
         while !out.wants.is_empty() {
-            let mut done = std::mem::take(out);
+            let is_documents = out.is_documents;
+            let mut done = std::mem::replace(out, Outbox { is_documents, ..Outbox::default() });
             for (slot, wanted) in done.wants.drain(..) {
                 let result = match wanted {
                     Wanted::Connect => self.lines.connect(slot),
@@ -212,7 +227,7 @@ impl Lines {
         tcp.set_nodelay(true)?;
         self.open += 1;
         self.lines[slot as usize] =
-            Line { io: Some(Io::Plain(tcp)), is_connecting: true, waiting: Vec::new() };
+            Line { link: Some(Link::Bytes(Io::Plain(tcp))), is_connecting: true, waiting: Vec::new() };
         Ok(())
     }
 
@@ -222,8 +237,10 @@ impl Lines {
         let name = ServerName::try_from(self.chat.people.domain().to_owned()).map_err(io::Error::other)?;
         let connection = ClientConnection::new(Arc::clone(&tls.client), name).map_err(io::Error::other)?;
         let line = &mut self.lines[slot as usize];
-        line.io = match line.io.take() {
-            Some(Io::Plain(tcp)) => Some(Io::Tls(Secured { tls: Box::new(connection.into()), tcp })),
+        line.link = match line.link.take() {
+            Some(Link::Bytes(Io::Plain(tcp))) => {
+                Some(Link::Bytes(Io::Tls(Secured { tls: Box::new(connection.into()), tcp })))
+            }
             other => other,
         };
         Ok(())
@@ -231,7 +248,12 @@ impl Lines {
 
     fn write(&mut self, slot: u32, bytes: &[u8]) -> io::Result<()> {
         let line = &mut self.lines[slot as usize];
-        let Some(io) = &mut line.io else { return Ok(()) };
+        let io = match &mut line.link {
+            Some(Link::Bytes(io)) => io,
+            // It keeps what the kernel does not take.
+            Some(Link::Web(wire)) => return wire.write(bytes, &[bytes.len()]).map(drop),
+            None => return Ok(()),
+        };
         let done = if line.waiting.is_empty() { push(io, bytes)? } else { 0 };
         line.waiting.extend_from_slice(&bytes[done..]);
         Ok(())
@@ -239,7 +261,12 @@ impl Lines {
 
     fn flush(&mut self, slot: u32) -> io::Result<()> {
         let line = &mut self.lines[slot as usize];
-        let Some(io) = line.io.as_mut().filter(|_| !line.is_connecting) else { return Ok(()) };
+        let io = match &mut line.link {
+            _ if line.is_connecting => return Ok(()),
+            Some(Link::Bytes(io)) => io,
+            Some(Link::Web(wire)) if wire.is_open() => return wire.write(&[], &[]).map(drop),
+            Some(Link::Web(_)) | None => return Ok(()),
+        };
         let done = push(io, &line.waiting)?;
         if done == line.waiting.len() {
             line.waiting = Vec::new();
@@ -250,37 +277,69 @@ impl Lines {
     }
 
     fn hear(&mut self, slot: u32) -> Heard {
-        let line = &mut self.lines[slot as usize];
-        let Some(io) = &mut line.io else { return Heard::Nothing };
-        if line.is_connecting {
-            let Io::Plain(tcp) = io else { return Heard::Nothing };
-            match (tcp.take_error(), tcp.peer_addr()) {
-                (Ok(None), Ok(_)) => {}
-                (Ok(None), Err(error)) if error.kind() == io::ErrorKind::NotConnected => {
-                    return Heard::Nothing;
-                }
-                _ => return Heard::Closed,
-            }
-            line.is_connecting = false;
-            if self.chat.security == Security::Tls && self.secure(slot).is_err() {
-                return Heard::Closed;
-            }
-            return Heard::Connected;
+        if self.lines[slot as usize].is_connecting {
+            return self.finish_connecting(slot);
         }
-        loop {
-            match io.read(&mut self.scratch) {
-                Ok(0) => return Heard::Closed,
-                Ok(count) => return Heard::Bytes(count),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Heard::Nothing,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Heard::Closed,
+        match &mut self.lines[slot as usize].link {
+            None => Heard::Nothing,
+            Some(Link::Bytes(io)) => loop {
+                match io.read(&mut self.scratch) {
+                    Ok(0) => return Heard::Closed,
+                    Ok(count) => return Heard::Bytes(count),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Heard::Nothing,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(_) => return Heard::Closed,
+                }
+            },
+            Some(Link::Web(wire)) => {
+                let was_open = wire.is_open();
+                let mut messages = Vec::new();
+                match wire.read(&mut self.scratch, |message, _| messages.push(message.to_vec())) {
+                    Ok(_) if !was_open && wire.is_open() => Heard::Connected,
+                    // The close comes again with the next look.
+                    Ok(_) if !messages.is_empty() => Heard::Messages(messages),
+                    Ok(false) => Heard::Nothing,
+                    Ok(true) | Err(_) => Heard::Closed,
+                }
+            }
+        }
+    }
+
+    /// The kernel's handshake is over, well or not.
+    fn finish_connecting(&mut self, slot: u32) -> Heard {
+        let line = &mut self.lines[slot as usize];
+        let Some(Link::Bytes(Io::Plain(tcp))) = &line.link else { return Heard::Nothing };
+        match (tcp.take_error(), tcp.peer_addr()) {
+            (Ok(None), Ok(_)) => {}
+            (Ok(None), Err(error)) if error.kind() == io::ErrorKind::NotConnected => return Heard::Nothing,
+            _ => return Heard::Closed,
+        }
+        line.is_connecting = false;
+        let Some(path) = &self.chat.websocket else {
+            let is_secured = self.chat.security != Security::Tls || self.secure(slot).is_ok();
+            return if is_secured { Heard::Connected } else { Heard::Closed };
+        };
+        let Some(Link::Bytes(Io::Plain(tcp))) = line.link.take() else { return Heard::Closed };
+        let opening = Opening {
+            tls: self.tls.as_ref().filter(|_| self.chat.security == Security::Tls),
+            web: Some((path, "xmpp")),
+            host: self.chat.people.domain(),
+        };
+        match Wire::connected(tcp, &opening) {
+            Ok(wire) => {
+                line.link = Some(Link::Web(wire));
+                Heard::Nothing
+            }
+            Err(_) => {
+                self.open -= 1;
+                Heard::Closed
             }
         }
     }
 
     fn drop(&mut self, slot: u32) {
         let line = std::mem::take(&mut self.lines[slot as usize]);
-        self.open -= u64::from(line.io.is_some());
+        self.open -= u64::from(line.link.is_some());
     }
 }
 

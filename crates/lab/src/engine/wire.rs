@@ -44,8 +44,8 @@ pub(super) struct Secured {
 /// How a connection begins.
 pub(super) struct Opening<'a> {
     pub(super) tls: Option<&'a Tls>,
-    /// The WebSocket URL's path.
-    pub(super) web: Option<&'a str>,
+    /// The WebSocket URL's path, and the sub-protocol.
+    pub(super) web: Option<(&'a str, &'static str)>,
     /// The peer as named by the user.
     pub(super) host: &'a str,
 }
@@ -60,11 +60,11 @@ impl Wire {
             }
             None => Io::Plain(tcp),
         };
-        let Some(path) = opening.web else { return Ok(Wire::Raw(io, Cutter::default())) };
+        let Some((path, protocol)) = opening.web else { return Ok(Wire::Raw(io, Cutter::default())) };
         let scheme = if opening.tls.is_some() { "wss" } else { "ws" };
         let url = format!("{scheme}://{}{path}", opening.host);
         let mut request = url.into_client_request().map_err(io::Error::other)?;
-        request.headers_mut().insert("Sec-WebSocket-Protocol", HeaderValue::from_static("sip"));
+        request.headers_mut().insert("Sec-WebSocket-Protocol", HeaderValue::from_static(protocol));
         let begun = ClientHandshake::start(io, request, None).map_err(io::Error::other)?;
         let mut wire = Wire::Client(begun);
         wire.advance()?;
@@ -104,6 +104,11 @@ impl Wire {
             other => other,
         };
         Ok(())
+    }
+
+    /// Messages can be read and written.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self, Wire::Raw(..) | Wire::Web(_))
     }
 
     /// Whole messages, until nothing more is there, each with the kernel's time of arrival where it says so.
