@@ -248,6 +248,8 @@ impl Crowd {
         };
         if is_done {
             let next = match shared.stage() {
+                // A load of nobody tells nothing.
+                Stage::SigningIn if shared.signed_in() == 0 => Stage::Leaving,
                 Stage::SigningIn => Stage::Befriending,
                 Stage::Befriending => Stage::Load,
                 Stage::Load => Stage::RollCall,

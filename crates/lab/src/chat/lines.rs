@@ -87,7 +87,9 @@ pub(super) fn archive(out: &mut Vec<u8>, id: u32) {
 }
 
 pub(super) fn message(out: &mut Vec<u8>, (to, kind): (&str, &str), body: &str, note: &Note) {
-    put!(out, "<message to='{to}' type='{kind}' id='m{}'><body>{body}</body>", note.number);
+    // Errors come back by the id: those of the room are of another kind.
+    let prefix = if kind == "groupchat" { 'g' } else { 'm' };
+    put!(out, "<message to='{to}' type='{kind}' id='{prefix}{}'><body>{body}</body>", note.number);
     note.write(out);
     put!(out, "</message>");
 }
@@ -108,6 +110,16 @@ pub(super) fn subscription(out: &mut Vec<u8>, kind: &str, to: &str) {
 
 pub(super) fn join(out: &mut Vec<u8>, room: &str, nick: &str) {
     put!(out, "<presence to='{room}/{nick}'><x xmlns='{}'><history maxstanzas='0'/></x></presence>", ns::MUC);
+}
+
+/// A room that was made by coming is locked until its owner says that it may be as it is (XEP-0045 §10.1.2).
+pub(super) fn unlock(out: &mut Vec<u8>, room: &str) {
+    put!(
+        out,
+        "<iq type='set' id='unlock' to='{room}'><query xmlns='{}'><x xmlns='{}' type='submit'/></query></iq>",
+        ns::MUC_OWNER,
+        ns::DATA
+    );
 }
 
 /// An answer to what we are asked: yes to pushes and pings, no to all else.

@@ -70,7 +70,10 @@ impl Crowd {
     }
 
     fn hear_presence(&mut self, slot: u32, presence: &Element, turn: &mut Turn<'_>) {
-        let Some(from) = presence.attr("from").and_then(|from| self.chat.people.number(from)) else { return };
+        let from = presence.attr("from").unwrap_or_default();
+        let Some(from) = self.chat.people.number(from) else {
+            return self.hear_from_room(slot, from, presence, turn);
+        };
         match presence.attr("type") {
             Some("subscribe") => self.accept(slot, from, turn),
             None | Some("unavailable") => {
@@ -90,6 +93,25 @@ impl Crowd {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Who makes the room unlocks it; who came while it was locked comes again.
+    fn hear_from_room(&mut self, slot: u32, from: &str, presence: &Element, turn: &mut Turn<'_>) {
+        let Some(room) = from.split('/').next().filter(|room| room.ends_with(&self.chat.rooms_domain)) else {
+            return;
+        };
+        let status = |code: &str| {
+            let user = presence.get("x", ns::MUC_USER);
+            user.is_some_and(|user| user.elements().any(|status| status.attr("code") == Some(code)))
+        };
+        if status("201") {
+            turn.write(slot, |out| lines::unlock(out, room));
+        }
+        let is_locked =
+            || presence.elements().any(|error| error.get("item-not-found", ns::STANZA_ERRORS).is_some());
+        if presence.attr("type") == Some("error") && is_locked() {
+            self.enter_room(slot, turn);
         }
     }
 
