@@ -2,6 +2,7 @@
 
 pub mod auth;
 pub mod call;
+pub mod chat;
 pub mod cli;
 pub mod command;
 pub mod control;

@@ -36,6 +36,10 @@ enum Figure {
     Mos,
     MediaLoss,
     OneWay,
+    /// Of chat: messages that did not arrive, and what arrived otherwise than it was sent.
+    Lost,
+    Unseen,
+    Chat(Count),
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -88,6 +92,11 @@ pub const FIGURES: &[(&str, &str)] = &[
     ("mos", "the worst of a hundred received streams"),
     ("loss", "received media packets lost, a bound in %"),
     ("one_way", "calls whose media went only one way"),
+    ("lost", "messages between users that neither arrived nor were refused"),
+    ("duplicated", "messages that arrived twice"),
+    ("reordered", "messages that another of the same sender overtook"),
+    ("misdelivered", "messages that came to somebody else"),
+    ("unseen", "presences that a contact who was there did not see"),
 ];
 
 impl Threshold {
@@ -171,6 +180,11 @@ fn figure(text: &str, share: bool) -> Result<Figure, String> {
         ("mos", []) => Ok(Figure::Mos),
         ("loss", []) => Ok(Figure::MediaLoss),
         ("one_way", []) => Ok(Figure::OneWay),
+        ("lost", []) => Ok(Figure::Lost),
+        ("unseen", []) => Ok(Figure::Unseen),
+        ("duplicated", []) => Ok(Figure::Chat(Count::ChatDuplicated)),
+        ("reordered", []) => Ok(Figure::Chat(Count::ChatReordered)),
+        ("misdelivered", []) => Ok(Figure::Chat(Count::ChatMisdelivered)),
         ("response", [name, _]) => timed(Timed::Response(Some((*name).to_owned()))),
         ("response", [_]) => timed(Timed::Response(None)),
         ("length", [_]) => timed(Timed::CallLength),
@@ -242,6 +256,9 @@ impl Figure {
             Figure::Mos => stats.media.mos.value_at(0.01).map(|mos| number(mos) / 1e3),
             Figure::MediaLoss => ratio(stats.media.lost, stats.media.packets + stats.media.lost),
             Figure::OneWay => Some(number(stats.media.one_way)),
+            Figure::Lost => Some(number(stats.lost())),
+            Figure::Unseen => Some(number(stats.unseen())),
+            Figure::Chat(count) => Some(number(counts[*count])),
         }
     }
 
@@ -253,9 +270,13 @@ impl Figure {
             }
             Figure::Rate => format!("{value:.1}/s"),
             Figure::Mos => format!("{value:.2}"),
-            Figure::Failed | Figure::Blocked | Figure::Retransmissions | Figure::OneWay => {
-                format!("{value:.0}")
-            }
+            Figure::Failed
+            | Figure::Blocked
+            | Figure::Retransmissions
+            | Figure::OneWay
+            | Figure::Lost
+            | Figure::Unseen
+            | Figure::Chat(_) => format!("{value:.0}"),
         }
     }
 }

@@ -10,7 +10,7 @@ const COLUMN: usize = 34;
 /// What `ringer` alone prints.
 pub(super) fn top() -> String {
     let mut text = String::from(
-        "Ringer, the SIP lab: SIPp's scenarios on all cores, with media and honest reports.\n\n\
+        "Ringer, the load lab: SIPp's scenarios on all cores, users of XMPP, honest reports.\n\n\
          Usage: ringer COMMAND …\n\nCommands:\n",
     );
     for command in super::COMMANDS {
@@ -106,7 +106,7 @@ pub(super) fn stat() -> String {
 #[cfg(test)]
 pub(super) fn page() -> String {
     let mut page = String::from(
-        "# The flags of `ringer sip`\n\n\
+        "# The flags of `ringer sip` and `ringer xmpp`\n\n\
          This page is made by the code that reads the flags; `BLESS=1 cargo test -p lab@0.1.0` writes it anew.\n\n\
          SIPp's flags have one dash (two are taken too) and mean what they mean there; Ringer's own have two.\n\
          A time is a number with `ms`, `s`, `m` or `h` behind it, or `hh:mm:ss`; each flag says what a bare number is.\n",
@@ -121,6 +121,11 @@ pub(super) fn page() -> String {
                 flag.help.replace('|', "\\|")
             );
         }
+    }
+    page.push_str("\n## `ringer xmpp`\n\nEach is followed by its value; in brackets what holds without it.\n\n| flag | meaning |\n|---|---|\n");
+    for flag in super::xmpp::FLAGS {
+        let (value, about) = (flag.value.replace('|', "\\|"), flag.about.replace('|', "\\|"));
+        let _ = writeln!(page, "| `{} {value}` | {about} |", flag.name);
     }
     let _ = write!(page, "\n## Exit codes and control\n\n```\n{CODES}\n{CONTROL}```\n");
     page

@@ -13,10 +13,12 @@ mod sip;
 #[cfg(test)]
 mod tests;
 pub mod value;
+mod xmpp;
 
 pub use exit::ExitCode;
 pub use parse::{Misuse, parse};
 pub use setup::{Mistake, build};
+pub(crate) use xmpp::build as build_xmpp;
 
 use crate::command;
 
@@ -31,6 +33,11 @@ pub struct Command {
 /// Sub-commands in the order of the help.
 pub const COMMANDS: &[Command] = &[
     Command { name: "sip", about: "run a SIPp scenario, with SIPp's flags", run: sip::main },
+    Command {
+        name: "xmpp",
+        about: "users of an XMPP server, who account for every message",
+        run: xmpp::main,
+    },
     Command {
         name: "find",
         about: "search the highest rate, or number of open calls, without a failure",

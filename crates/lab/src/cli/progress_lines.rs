@@ -30,6 +30,10 @@ const CAUSES: &[(Count, &str)] = &[
     (Count::FailedStrcmpShouldntMatch, "strcmp-not"),
     (Count::FailedRtpCheck, "rtpcheck"),
     (Count::FailedStopped, "stopped"),
+    (Count::FailedStreamError, "stream-error"),
+    (Count::FailedSeeOtherHost, "see-other-host"),
+    (Count::FailedNotAuthorized, "not-authorized"),
+    (Count::FailedNotOffered, "not-offered"),
 ];
 
 pub(super) struct ProgressLines {

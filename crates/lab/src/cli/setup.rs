@@ -112,6 +112,7 @@ pub(super) fn load(options: Options) -> Result<Built, Vec<Mistake>> {
                 files: Arc::new(files),
                 receive_files,
                 tracer: Tracer::default(),
+                chat: None,
             },
             warnings,
         }),

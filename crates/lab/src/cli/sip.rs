@@ -98,7 +98,7 @@ fn to_background() -> ExitCode {
 }
 
 /// Everything is opened before the first call: trace files, control socket, the run's own sockets.
-fn run(mut setup: Setup, outputs: &Outputs) -> ExitCode {
+pub(super) fn run(mut setup: Setup, outputs: &Outputs) -> ExitCode {
     let files = ReportFiles::of(outputs);
     let started = files
         .check()

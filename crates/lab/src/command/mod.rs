@@ -16,6 +16,7 @@ pub use run::run;
 
 use crate::cli;
 use crate::engine::Setup;
+use crate::plan::Command;
 
 /// `ringer sip`'s words to a set-up; all mistakes in one text.
 fn parse_sip(words: &[String]) -> Result<(Setup, cli::flags::Outputs), String> {
@@ -28,6 +29,14 @@ fn parse_sip(words: &[String]) -> Result<(Setup, cli::flags::Outputs), String> {
         eprintln!("warning: {warning}");
     }
     Ok((built.setup, asked.outputs))
+}
+
+/// The words of a load of a plan, by its command.
+fn parse_load(command: Command, words: &[String]) -> Result<Setup, String> {
+    match command {
+        Command::Sip => parse_sip(words).map(|(setup, _)| setup),
+        Command::Xmpp => cli::build_xmpp(words).map(|(setup, _)| setup),
+    }
 }
 
 /// Set by the first Ctrl-C; the second ends the program.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::output::{ReportFiles, write_reports};
-use super::{parse_sip, stop_on_interrupt};
+use super::{parse_load, stop_on_interrupt};
 use crate::cli::ExitCode;
 use crate::cli::flags::Outputs;
 use crate::engine::{Progress, Setup};
@@ -14,7 +14,8 @@ use crate::report::Report;
 use crate::stats::Count;
 use crate::watch::Watch;
 
-const USAGE: &str = "usage: ringer run PLAN --target HOST:PORT [--set name=value …] [--watch PID|NAME …]
+const USAGE: &str =
+    "usage: ringer run PLAN --target HOST:PORT [--scale X] [--set name=value …] [--watch PID|NAME …]
                   [--report FILE.html] [--json FILE] [--junit FILE]
        ringer run --list          the plans that come with Ringer
        ringer run PLAN --show     the plan's text; copy it to make your own
@@ -41,6 +42,7 @@ pub(super) struct PlanWords {
     files: ReportFiles,
     list: bool,
     show: bool,
+    scale: Option<f64>,
 }
 
 impl PlanWords {
@@ -56,6 +58,11 @@ impl PlanWords {
                 "--plan" => parsed.name = Some(value()?),
                 "--target" => parsed.target = Some(value()?),
                 "--watch" => parsed.watch.push(value()?),
+                "--scale" => {
+                    let given = value()?;
+                    let scale = given.parse().map_err(|_| format!("--scale {given}: expected a number"))?;
+                    parsed.scale = Some(scale);
+                }
                 "--set" => {
                     let pair = value()?;
                     let (name, value) =
@@ -89,12 +96,16 @@ impl PlanWords {
 
     pub(super) fn plan(&self) -> Result<Plan, String> {
         let (name, text) = self.text()?;
-        Plan::parse(&text, &name).map_err(|error| error.to_string())
+        let mut plan = Plan::parse(&text, &name).map_err(|error| error.to_string())?;
+        if let Some(scale) = self.scale {
+            plan.scale(scale)?;
+        }
+        Ok(plan)
     }
 
     pub(super) fn prepare(&self, plan: Plan) -> Result<Prepared, String> {
         let target = self.target.as_deref().ok_or_else(|| "no --target HOST:PORT given".to_owned())?;
-        Prepared::new(plan, target, &self.sets, &|words| parse_sip(words).map(|(setup, _)| setup))
+        Prepared::new(plan, target, &self.sets, &parse_load)
     }
 
     pub(super) fn outputs(&self) -> Outputs {

@@ -2,6 +2,7 @@
 
 mod bind;
 mod calls;
+mod chat;
 pub mod clock;
 mod collect;
 mod control;
@@ -57,6 +58,8 @@ pub struct Setup {
     pub receive_files: Option<Arc<Files>>,
     /// Where shards trace to; the default one traces nothing.
     pub tracer: crate::trace::Tracer,
+    /// Users of chat in place of calls; the scenario then has but a name and the names of what is timed.
+    pub chat: Option<Arc<crate::chat::Chat>>,
 }
 
 /// What an operator, the control port, a plan or a search may change while calls run.
@@ -94,6 +97,8 @@ pub struct Gauges {
     pub last_call_number: u64,
     /// Local port the run listens on.
     pub local: Option<std::net::SocketAddr>,
+    /// Of users of chat: how far the load is; empty for calls.
+    pub stage: &'static str,
 }
 
 /// One interval of a run, and all of it so far.
@@ -151,6 +156,8 @@ pub struct Run {
     collector: Collector,
     threads: Vec<JoinHandle<()>>,
     timed_out: bool,
+    /// Of chat.
+    users: Option<Arc<crate::chat::Shared>>,
 }
 
 impl std::fmt::Debug for Run {
@@ -227,6 +234,7 @@ impl Run {
             threads: self.hub.doors.len(),
             last_call_number: load(&self.hub.started),
             local: Some(self.local),
+            stage: self.users.as_ref().map_or("", |users| users.stage().name()),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a shard tells the collector: at each full second since the start, all of them the same ones.
 
 use std::collections::VecDeque;
-use std::sync::mpsc::TrySendError;
+use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Duration;
 
 use stdx::time::Instant;
@@ -57,33 +57,53 @@ impl Reporter {
     }
 }
 
-impl Shard {
+/// What a shard has counted and who it is.
+pub(super) struct Counted<'a> {
+    pub(super) shard: u16,
+    pub(super) stats: &'a mut Stats,
+    pub(super) open_sockets: u64,
+    pub(super) reports: &'a SyncSender<Report>,
+}
+
+impl Reporter {
     /// Hands over what was counted since the last time. A collector that is behind gets it with the next.
-    pub(super) fn report(&mut self, now: Instant, last: bool) {
-        while self.reporter.next <= now {
-            self.reporter.next = self.reporter.next + INTERVAL;
-            self.reporter.tick += 1;
+    pub(super) fn hand_over(&mut self, counted: Counted<'_>, now: Instant, last: bool) {
+        while self.next <= now {
+            self.next = self.next + INTERVAL;
+            self.tick += 1;
         }
         let cpu = kernel::thread_cpu();
-        let used = cpu.saturating_sub(std::mem::replace(&mut self.reporter.cpu, cpu));
-        self.stats.add(Count::CpuMicros, u64::try_from(used.as_micros()).unwrap_or(u64::MAX));
+        let used = cpu.saturating_sub(std::mem::replace(&mut self.cpu, cpu));
+        counted.stats.add(Count::CpuMicros, u64::try_from(used.as_micros()).unwrap_or(u64::MAX));
         let report = Report {
-            shard: self.index,
-            tick: self.reporter.tick,
-            stats: std::mem::replace(&mut self.stats, self.reporter.empty.clone()),
-            open_sockets: self.net.len() as u64,
-            errors: std::mem::take(&mut self.reporter.errors),
+            shard: counted.shard,
+            tick: self.tick,
+            stats: std::mem::replace(counted.stats, self.empty.clone()),
+            open_sockets: counted.open_sockets,
+            errors: std::mem::take(&mut self.errors),
             last,
-            limit: self.reporter.limit.clone(),
+            limit: self.limit.clone(),
         };
         if last {
             // The run was dropped: nobody wants it.
-            let _ = self.reports.send(report);
+            let _ = counted.reports.send(report);
             return;
         }
-        if let Err(TrySendError::Full(report)) = self.reports.try_send(report) {
-            self.stats.merge(&report.stats);
-            self.reporter.errors = report.errors;
+        if let Err(TrySendError::Full(report)) = counted.reports.try_send(report) {
+            counted.stats.merge(&report.stats);
+            self.errors = report.errors;
         }
+    }
+}
+
+impl Shard {
+    pub(super) fn report(&mut self, now: Instant, last: bool) {
+        let counted = Counted {
+            shard: self.index,
+            stats: &mut self.stats,
+            open_sockets: self.net.len() as u64,
+            reports: &self.reports,
+        };
+        self.reporter.hand_over(counted, now, last);
     }
 }

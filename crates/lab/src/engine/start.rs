@@ -13,6 +13,7 @@ use stdx::time::Instant;
 
 use super::bind::{self, Bound};
 use super::calls::{Calls, Timers};
+use super::chat::{ChatShard, Lines};
 use super::clock::Clock;
 use super::collect::Collector;
 use super::control::Control;
@@ -30,6 +31,7 @@ use super::users::Users;
 use super::{Run, Setup, StartError};
 use crate::call::render::{Addresses, Prepared};
 use crate::call::{Env, Outbox, Value, Which};
+use crate::chat::{Chat, Crowd, Security, Shared};
 use crate::inject::Files;
 use crate::options::{self, Options};
 use crate::rtp;
@@ -38,6 +40,9 @@ use crate::scenario::{Scenario, built_in, compile_text};
 use crate::stats::Stats;
 
 pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
+    if let Some(chat) = setup.chat.clone() {
+        return start_chat(setup, &chat);
+    }
     name_sources(&mut setup)?;
     answer_outside_calls(&mut setup);
     let options = Arc::clone(&setup.options);
@@ -87,10 +92,61 @@ pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
         collector,
         threads: Vec::new(),
         timed_out: false,
+        users: None,
     };
     setup.tracer.begin(started);
     for shard in built {
         let thread = std::thread::Builder::new().name(format!("shard-{}", shard.index));
+        let thread = thread.spawn(move || shard.run());
+        run.threads.push(thread.map_err(|error| fatal(format!("cannot start a thread: {error}")))?);
+    }
+    Ok(run)
+}
+
+/// Users of chat have connections of their own and nothing to bind.
+fn start_chat(setup: Setup, chat: &Arc<Chat>) -> Result<Run, StartError> {
+    let options = Arc::clone(&setup.options);
+    let users = chat.people.count();
+    let shards = threads(&options).min(users as usize);
+    bind::check_descriptors(&options, u64::from(users), shards)?;
+    let tls = (chat.security != Security::None).then(|| Tls::load(&options.network.tls, false));
+    let tls = tls.transpose().map_err(fatal)?;
+    let clock = Clock::new();
+    let (polls, doors) = polls(shards).map_err(|error| fatal(bind::explain_socket(&error)))?;
+    let mut rng = Rng::from_seed(seed());
+    let started = clock.now();
+    let hub = Arc::new(Hub::new(Keyed::new(key(&mut rng)), None, doors));
+    hub.limit.store(u64::from(users), Ordering::Relaxed);
+    let (sender, receiver) = sync_channel(REPORTS_A_SHARD * shards);
+    let shared = Arc::new(Shared::new(users, started));
+    let empty = Stats::sized(0, 0, 0, setup.scenario.rtds.len(), 0);
+    let mut run = Run {
+        hub: Arc::clone(&hub),
+        clock,
+        started,
+        local: chat.target,
+        control: Mutex::new(Control::new(&setup, started)),
+        collector: Collector::new(receiver, shards, empty.clone()),
+        threads: Vec::new(),
+        timed_out: false,
+        users: Some(Arc::clone(&shared)),
+        setup,
+    };
+    for (index, poll) in (0_u16..).zip(polls) {
+        let place = (u32::from(index), u32::try_from(shards).unwrap_or(1));
+        let crowd = Crowd::new(Arc::clone(chat), Arc::clone(&shared), place, started, rng.fork());
+        let shard = ChatShard {
+            index,
+            hub: Arc::clone(&hub),
+            clock,
+            shared: Arc::clone(&shared),
+            lines: Lines::new(crowd.users(), Arc::clone(chat), tls.clone(), poll),
+            crowd,
+            stats: empty.clone(),
+            reporter: Reporter::new(started, empty.clone()),
+            reports: sender.clone(),
+        };
+        let thread = std::thread::Builder::new().name(format!("users-{index}"));
         let thread = thread.spawn(move || shard.run());
         run.threads.push(thread.map_err(|error| fatal(format!("cannot start a thread: {error}")))?);
     }

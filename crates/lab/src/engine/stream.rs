@@ -502,7 +502,7 @@ impl Streams {
         let is_web = matches!(protocol, Protocol::Ws | Protocol::Wss);
         let opening = Opening {
             tls: self.tls.as_ref().filter(|_| is_tls),
-            web: is_web.then_some(self.options.network.ws_path.as_str()),
+            web: is_web.then_some((self.options.network.ws_path.as_str(), "sip")),
             host,
         };
         // Small messages must not wait for each other.

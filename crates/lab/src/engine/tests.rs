@@ -27,6 +27,7 @@ fn setup(name: &'static str, options: Options) -> Setup {
         files: Arc::new(Files::load(&[], &[]).expect("no files")),
         receive_files: None,
         tracer: crate::trace::Tracer::default(),
+        chat: None,
     }
 }
 

@@ -33,14 +33,19 @@ type Callback = fn(&Request, Response) -> Result<Response, ErrorResponse>;
 /// Bytes of a TCP connection, or through TLS.
 pub(super) enum Io {
     Plain(TcpStream),
-    Tls(Box<Connection>, TcpStream),
+    Tls(Secured),
+}
+
+pub(super) struct Secured {
+    pub(super) tls: Box<Connection>,
+    pub(super) tcp: TcpStream,
 }
 
 /// How a connection begins.
 pub(super) struct Opening<'a> {
     pub(super) tls: Option<&'a Tls>,
-    /// The WebSocket URL's path.
-    pub(super) web: Option<&'a str>,
+    /// The WebSocket URL's path, and the sub-protocol.
+    pub(super) web: Option<(&'a str, &'static str)>,
     /// The peer as named by the user.
     pub(super) host: &'a str,
 }
@@ -51,15 +56,15 @@ impl Wire {
             Some(tls) => {
                 let name = ServerName::try_from(opening.host.to_owned()).map_err(io::Error::other)?;
                 let tls = ClientConnection::new(Arc::clone(&tls.client), name).map_err(io::Error::other)?;
-                Io::Tls(Box::new(tls.into()), tcp)
+                Io::Tls(Secured { tls: Box::new(tls.into()), tcp })
             }
             None => Io::Plain(tcp),
         };
-        let Some(path) = opening.web else { return Ok(Wire::Raw(io, Cutter::default())) };
+        let Some((path, protocol)) = opening.web else { return Ok(Wire::Raw(io, Cutter::default())) };
         let scheme = if opening.tls.is_some() { "wss" } else { "ws" };
         let url = format!("{scheme}://{}{path}", opening.host);
         let mut request = url.into_client_request().map_err(io::Error::other)?;
-        request.headers_mut().insert("Sec-WebSocket-Protocol", HeaderValue::from_static("sip"));
+        request.headers_mut().insert("Sec-WebSocket-Protocol", HeaderValue::from_static(protocol));
         let begun = ClientHandshake::start(io, request, None).map_err(io::Error::other)?;
         let mut wire = Wire::Client(begun);
         wire.advance()?;
@@ -71,7 +76,7 @@ impl Wire {
             Some(tls) => {
                 let config = tls.server.as_ref().ok_or_else(|| io::Error::other("no certificate"))?;
                 let tls = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
-                Io::Tls(Box::new(tls.into()), tcp)
+                Io::Tls(Secured { tls: Box::new(tls.into()), tcp })
             }
             None => Io::Plain(tcp),
         };
@@ -99,6 +104,11 @@ impl Wire {
             other => other,
         };
         Ok(())
+    }
+
+    /// Messages can be read and written.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self, Wire::Raw(..) | Wire::Web(_))
     }
 
     /// Whole messages, until nothing more is there, each with the kernel's time of arrival where it says so.
@@ -202,14 +212,12 @@ impl Wire {
     }
 }
 
-impl Drop for Io {
+impl Drop for Secured {
     /// RFC 8446 §6.1: each side says that it closes, so that a cut connection is told from an ended one.
     fn drop(&mut self) {
-        if let Io::Tls(tls, tcp) = self {
-            tls.send_close_notify();
-            // It is closed either way.
-            let _ = push(tls, tcp);
-        }
+        self.tls.send_close_notify();
+        // It is closed either way.
+        let _ = push(&mut self.tls, &mut self.tcp);
     }
 }
 
@@ -235,7 +243,7 @@ impl Read for Io {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let (tls, tcp) = match self {
             Io::Plain(tcp) => return tcp.read(buffer),
-            Io::Tls(tls, tcp) => (tls, tcp),
+            Io::Tls(Secured { tls, tcp }) => (tls, tcp),
         };
         loop {
             match tls.reader().read(buffer) {
@@ -258,7 +266,7 @@ impl Write for Io {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Io::Plain(tcp) => tcp.write(bytes),
-            Io::Tls(tls, tcp) => {
+            Io::Tls(Secured { tls, tcp }) => {
                 let count = tls.writer().write(bytes)?;
                 push(tls, tcp)?;
                 if count == 0 && !bytes.is_empty() {
@@ -273,7 +281,7 @@ impl Write for Io {
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Io::Plain(_) => Ok(()),
-            Io::Tls(tls, tcp) => push(tls, tcp),
+            Io::Tls(Secured { tls, tcp }) => push(tls, tcp),
         }
     }
 }

@@ -6,7 +6,7 @@ mod run;
 mod values;
 
 pub use model::{Plan, PlanError};
-pub use prepare::{Load, Parse, Prepared};
+pub use prepare::{Command, Load, Parse, Prepared};
 pub use run::{Finished, Watcher, run};
 pub use values::Values;
 
@@ -18,6 +18,8 @@ pub const SHIPPED: &[(&str, &str)] = &[
     ("cgp-r4", include_str!("../../plans/cgp-r4.toml")),
     ("cgp-r6", include_str!("../../plans/cgp-r6.toml")),
     ("cgp-r7", include_str!("../../plans/cgp-r7.toml")),
+    ("jabber-100k", include_str!("../../plans/jabber-100k.toml")),
+    ("jabber-1m", include_str!("../../plans/jabber-1m.toml")),
     ("restcomm-gather", include_str!("../../plans/restcomm-gather.toml")),
 ];
 

@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde::Deserialize;
 
+use super::Command;
+
 /// `ringer run PLAN`, `ringer find --plan PLAN`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -17,6 +19,9 @@ pub struct Plan {
     /// Values of `{name}` in the rest of the plan; `--set name=value` overrides them.
     #[serde(default)]
     pub set: BTreeMap<String, Setting>,
+    /// Names of `set` that `--scale` multiplies: whole numbers, which stay even.
+    #[serde(default)]
+    pub scaled: Vec<String>,
     /// Files written before the run, by name; `{dir}/NAME` in arguments.
     #[serde(default)]
     pub data: BTreeMap<String, Data>,
@@ -64,11 +69,20 @@ pub struct Generator {
     /// Runs until every other load has ended (a server scenario).
     #[serde(default)]
     pub background: bool,
-    /// `ringer sip`'s arguments.
+    /// `ringer sip`'s arguments, or those of `ringer xmpp`: one of the two.
+    #[serde(default)]
     pub sip: Vec<String>,
+    #[serde(default)]
+    pub xmpp: Vec<String>,
     /// Thresholds of this load.
     #[serde(default)]
     pub thresholds: Vec<String>,
+}
+
+impl Generator {
+    pub(super) fn words(&self) -> (Command, &[String]) {
+        if self.xmpp.is_empty() { (Command::Sip, &self.sip) } else { (Command::Xmpp, &self.xmpp) }
+    }
 }
 
 fn first_stage() -> u32 {
@@ -137,6 +151,17 @@ pub enum Measured {
     /// Of the processes under `--watch`: per cent of one core.
     Cpu,
     Memory,
+    /// The same when users of chat had not begun to sign in, when all were in, and at the end.
+    MemoryInitial,
+    MemoryLogin,
+    MemoryFinal,
+    CpuLogin,
+    CpuFinal,
+    /// Means, from the due time.
+    MessageLatency,
+    PresenceLatency,
+    AuthenticationLatency,
+    LostMessages,
     /// Ringer has nothing to put there.
     Nothing,
 }
@@ -197,6 +222,26 @@ impl Plan {
         Ok(plan)
     }
 
+    /// The same load, larger or smaller.
+    pub fn scale(&mut self, scale: f64) -> Result<(), String> {
+        if self.scaled.is_empty() {
+            return Err("--scale: nothing of this plan can be scaled; --set changes what it has".to_owned());
+        }
+        if !(scale > 0.0 && scale <= 1e3) {
+            return Err(format!("--scale {scale}: expected more than 0 and at most 1000"));
+        }
+        for name in &self.scaled {
+            if let Some(Setting::Whole(value)) = self.set.get_mut(name) {
+                #[expect(clippy::cast_precision_loss, reason = "numbers of users and rates")]
+                let scaled = *value as f64 * scale / 2.0;
+                #[expect(clippy::cast_possible_truncation, reason = "at most a thousand times what it was")]
+                let half = scaled.round() as i64;
+                *value = half.max(1) * 2;
+            }
+        }
+        Ok(())
+    }
+
     /// What TOML's types cannot say.
     fn check(&self, text: &str, file: &str) -> Result<(), PlanError> {
         let fault = |needle: &str, message: String| {
@@ -215,6 +260,10 @@ impl Plan {
         for (index, generator) in self.generators.iter().enumerate() {
             if self.generators[..index].iter().any(|other| other.name == generator.name) {
                 return fault(&generator.name, format!("two generators are called {:?}", generator.name));
+            }
+            if generator.sip.is_empty() == generator.xmpp.is_empty() {
+                let message = format!("generator {:?}: expected sip = [...] or xmpp = [...]", generator.name);
+                return fault(&generator.name, message);
             }
             for threshold in &generator.thresholds {
                 if let Err(message) = crate::threshold::Threshold::parse(threshold) {

@@ -10,8 +10,15 @@ use super::model::{Generator, Plan};
 use super::{FILES, Values};
 use crate::engine::Setup;
 
-/// Makes a set-up of `ringer sip` arguments. The command line's own parser, handed in.
-pub type Parse<'a> = &'a dyn Fn(&[String]) -> Result<Setup, String>;
+/// Which of Ringer's commands a load is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    Sip,
+    Xmpp,
+}
+
+/// Makes a set-up of a command's arguments. The command line's own parsers, handed in.
+pub type Parse<'a> = &'a dyn Fn(Command, &[String]) -> Result<Setup, String>;
 
 pub struct Prepared {
     pub plan: Plan,
@@ -46,9 +53,9 @@ impl Prepared {
             .generators
             .iter()
             .map(|generator| {
-                let words: Result<Vec<String>, String> =
-                    generator.sip.iter().map(|word| values.fill(word)).collect();
-                let setup = words.and_then(|words| parse(&words));
+                let (command, words) = generator.words();
+                let words: Result<Vec<String>, String> = words.iter().map(|word| values.fill(word)).collect();
+                let setup = words.and_then(|words| parse(command, &words));
                 let setup = setup.map_err(|error| format!("generator {:?}: {error}", generator.name))?;
                 Ok(Load { generator: generator.clone(), setup })
             })
@@ -73,6 +80,8 @@ fn values(plan: &Plan, target: &str, sets: &[(String, String)], folder: &Path) -
         values.set(name, value.as_str());
     }
     values.set("target", target);
+    // Of the users' own patterns.
+    values.set("n", "{n}");
     values.set("dir", folder.display().to_string());
     Ok(values)
 }
@@ -115,7 +124,7 @@ mod tests {
         sets: &[(&str, &str)],
     ) -> (Result<Prepared, String>, Vec<Vec<String>>, Vec<String>) {
         let seen = RefCell::new((Vec::new(), Vec::new()));
-        let parse = |words: &[String]| -> Result<Setup, String> {
+        let parse = |_: Command, words: &[String]| -> Result<Setup, String> {
             let mut seen = seen.borrow_mut();
             seen.0.push(words.to_vec());
             if let Some(path) = words.iter().find(|word| word.ends_with(".csv")) {

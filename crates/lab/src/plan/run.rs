@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::model::{Generator, Measured, Seed};
 use super::prepare::{Load, Prepared};
 use crate::engine::{Change, Event, Outcome, Progress, Run, Setup};
+use crate::report::model::Stage;
 use crate::report::{Meter, Recorder, Report};
 use crate::session::Observer;
 use crate::threshold::Threshold;
@@ -189,8 +190,36 @@ fn measured(report: &Report, what: Measured) -> String {
             let bytes: u64 = report.watched.iter().map(|watched| watched.peak_memory).sum();
             format!("{:.1} MiB", bytes as f64 / 1_048_576.0)
         }
+        Measured::MemoryInitial => memory_at(report, "initial"),
+        Measured::MemoryLogin => memory_at(report, "login"),
+        Measured::MemoryFinal => memory_at(report, "final"),
+        Measured::CpuLogin => cpu_at(report, "login"),
+        Measured::CpuFinal => cpu_at(report, "final"),
+        Measured::MessageLatency => latency(report, "message"),
+        Measured::PresenceLatency => latency(report, "presence"),
+        Measured::AuthenticationLatency => latency(report, "authentication"),
+        Measured::LostMessages => report.chat.as_ref().map_or_else(dash, |chat| chat.lost.to_string()),
         Measured::Nothing => dash(),
     }
+}
+
+fn stage<'a>(report: &'a Report, name: &str) -> Option<&'a Stage> {
+    report.stages.iter().find(|stage| stage.name == name && !stage.processes.is_empty())
+}
+
+fn memory_at(report: &Report, name: &str) -> String {
+    let sum = |stage: &Stage| stage.processes.iter().map(|process| process.memory).sum::<u64>();
+    stage(report, name).map_or_else(dash, |stage| format!("{} KB", sum(stage) / 1024))
+}
+
+fn cpu_at(report: &Report, name: &str) -> String {
+    let sum = |stage: &Stage| stage.processes.iter().map(|process| process.cpu).sum::<f64>();
+    stage(report, name).map_or_else(dash, |stage| format!("{:.1} %", sum(stage) * 100.0))
+}
+
+fn latency(report: &Report, timer: &str) -> String {
+    let found = report.response_from_due.iter().find(|times| times.name == timer);
+    found.map_or_else(dash, |times| format!("{:.5} s", times.mean / 1e3))
 }
 
 fn dash() -> String {

@@ -24,6 +24,7 @@ pub fn page(title: &str, reports: &[Report]) -> String {
         times(&mut out, report);
         failures(&mut out, report);
         media(&mut out, report);
+        chat(&mut out, report);
         steps(&mut out, report);
         sources(&mut out, report);
     }
@@ -209,6 +210,46 @@ fn failures(out: &mut String, report: &Report) {
         out.push_str("</table>\n");
     }
     list(out, "Last errors", &report.errors);
+}
+
+fn chat(out: &mut String, report: &Report) {
+    let Some(chat) = &report.chat else { return };
+    out.push_str("<h2>Messages and presence</h2><table>");
+    for (name, value) in [
+        ("messages sent", chat.sent),
+        ("received", chat.received),
+        ("of these, had waited for their receiver", chat.stored),
+        ("refused", chat.refused),
+        ("lost", chat.lost),
+        ("received twice", chat.duplicated),
+        ("received out of order", chat.reordered),
+        ("came to somebody else", chat.misdelivered),
+        ("presences that were to be seen", chat.expected),
+        ("seen", chat.seen),
+        ("not seen", chat.unseen),
+    ] {
+        let _ = write!(out, "<tr><td>{name}</td><td>{value}</td></tr>");
+    }
+    out.push_str("</table>\n");
+    if report.stages.iter().all(|stage| stage.processes.is_empty()) {
+        return;
+    }
+    out.push_str("<h2>Stages</h2><table><tr><th>stage</th><th>at</th><th>users</th><th>process</th><th>resident</th><th>of a core</th></tr>");
+    for stage in &report.stages {
+        for process in &stage.processes {
+            let memory = process.memory / 1024;
+            let _ = write!(
+                out,
+                "<tr><td>{}</td><td>{:.0} s</td><td>{}</td><td>{}</td><td>{memory} KB</td><td>{:.1} %</td></tr>",
+                escape(&stage.name),
+                stage.at,
+                stage.users,
+                escape(&process.name),
+                process.cpu * 100.0,
+            );
+        }
+    }
+    out.push_str("</table>\n");
 }
 
 fn media(out: &mut String, report: &Report) {

@@ -5,6 +5,7 @@ mod html;
 mod junit;
 pub mod model;
 mod record;
+mod stages;
 #[cfg(test)]
 mod tests;
 

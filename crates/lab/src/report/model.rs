@@ -30,6 +30,12 @@ pub struct Report {
     /// Final answers that were not expected, by code.
     pub error_codes: Vec<Named>,
     pub media: Option<Media>,
+    /// Of users of chat.
+    #[serde(default)]
+    pub chat: Option<Chat>,
+    /// What the watched processes used when users had not begun to sign in, when all were in, and at the end.
+    #[serde(default)]
+    pub stages: Vec<Stage>,
     pub samples: Vec<Sample>,
     pub watched: Vec<Watched>,
     pub thresholds: Vec<Threshold>,
@@ -104,6 +110,42 @@ pub struct Media {
     /// By stream: the middle and the worst of a hundred.
     pub mos_p50: f64,
     pub mos_p1: f64,
+}
+
+/// Messages: sent = received + refused + lost. Presences: expected = seen + unseen.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chat {
+    pub sent: u64,
+    pub received: u64,
+    /// Of those received.
+    pub stored: u64,
+    pub refused: u64,
+    pub lost: u64,
+    pub duplicated: u64,
+    pub reordered: u64,
+    pub misdelivered: u64,
+    pub expected: u64,
+    pub seen: u64,
+    pub unseen: u64,
+}
+
+/// One of the published tests' readings.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Stage {
+    /// `initial`, `login`, `final`.
+    pub name: String,
+    pub at: f64,
+    pub users: u64,
+    pub processes: Vec<Reading>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Reading {
+    pub name: String,
+    /// Bytes resident.
+    pub memory: u64,
+    /// Share of one core since the reading before.
+    pub cpu: f64,
 }
 
 /// One interval. Rates are per second, times milliseconds, CPU a share of one core.

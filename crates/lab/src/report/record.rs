@@ -9,6 +9,7 @@ use crate::stats::{Count, Durations, Stats, Timer};
 use crate::threshold::Threshold;
 
 use super::model::{self, Named, Report, Sample, Times, Totals};
+use super::stages::Stages;
 
 /// A page stays a page: a run of days is thinned to this many samples.
 const MAX_SAMPLES: usize = 1_200;
@@ -31,6 +32,7 @@ pub struct Recorder<M> {
     report: Arc<Mutex<Report>>,
     meter: M,
     thresholds: Vec<Threshold>,
+    stages: Stages,
 }
 
 impl<M: Meter> Recorder<M> {
@@ -40,7 +42,7 @@ impl<M: Meter> Recorder<M> {
             title: title.to_owned(),
             ..Report::default()
         };
-        Recorder { report: Arc::new(Mutex::new(report)), meter, thresholds }
+        Recorder { report: Arc::new(Mutex::new(report)), meter, thresholds, stages: Stages::default() }
     }
 
     /// Filled in by the end of the run.
@@ -54,6 +56,9 @@ impl<M: Meter> Recorder<M> {
 
     fn record(&mut self, progress: &Progress) {
         let watched = self.meter.sample(progress.now);
+        if let Some(stage) = self.stages.read(progress, &watched) {
+            self.with(|report| report.stages.push(stage));
+        }
         self.with(|report| {
             let span = progress.span.as_secs_f64();
             report.samples.push(sample(progress));
@@ -164,6 +169,7 @@ fn finish(report: &mut Report, setup: &Setup, outcome: &Outcome) {
     let codes = stats.error_codes.iter();
     report.error_codes = codes.map(|(code, count)| Named { name: code.to_string(), count: *count }).collect();
     report.media = media(stats);
+    report.chat = setup.chat.is_some().then(|| chat(stats));
     report.steps = steps(&setup.scenario, stats);
     report.errors.clone_from(&progress.errors);
 }
@@ -223,6 +229,23 @@ pub(super) fn failures(stats: &Stats) -> Vec<Named> {
         .collect();
     failures.sort_by_key(|named| std::cmp::Reverse(named.count));
     failures
+}
+
+fn chat(stats: &Stats) -> model::Chat {
+    let counts = &stats.counts;
+    model::Chat {
+        sent: counts[Count::ChatSent],
+        received: counts[Count::ChatReceived],
+        stored: counts[Count::ChatStored],
+        refused: counts[Count::ChatRefused],
+        lost: stats.lost(),
+        duplicated: counts[Count::ChatDuplicated],
+        reordered: counts[Count::ChatReordered],
+        misdelivered: counts[Count::ChatMisdelivered],
+        expected: counts[Count::PresenceExpected],
+        seen: counts[Count::PresenceSeen],
+        unseen: stats.unseen(),
+    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "microseconds and thousandths")]

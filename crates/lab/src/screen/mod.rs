@@ -8,6 +8,7 @@ mod statistics;
 pub mod tdm;
 #[cfg(test)]
 pub(crate) mod tests;
+mod users;
 mod variables;
 mod view;
 
@@ -73,6 +74,7 @@ pub enum Footer {
 /// One screen, its header and footer included.
 pub fn page(setup: &Setup, progress: &Progress, page: Page, footer: Footer) -> String {
     let mut text = match page {
+        _ if setup.chat.is_some() => users::screen(setup, progress),
         Page::Scenario => scenario::screen(setup, progress),
         Page::Statistics => statistics::screen(setup, progress),
         Page::Repartition(index) => repartition::screen(setup, progress, index),
@@ -90,6 +92,9 @@ pub fn page(setup: &Setup, progress: &Progress, page: Page, footer: Footer) -> S
 /// All that SIPp files at the end or on USR2: scenario, statistics, and buckets of every counter.
 pub fn dump(setup: &Setup, progress: &Progress, footer: Footer) -> String {
     let mut text = page(setup, progress, Page::Scenario, footer);
+    if setup.chat.is_some() {
+        return text;
+    }
     text.push_str(&page(setup, progress, Page::Statistics, footer));
     let counters = u16::try_from(setup.scenario.rtds.len().clamp(1, 5)).unwrap_or(1);
     for index in 0..counters {

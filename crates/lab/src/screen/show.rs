@@ -146,6 +146,8 @@ impl Observer for Screens {
             self.file(setup, &dump(setup, progress, Footer::Terminated));
         }
         show(&page(setup, progress, Page::Scenario, Footer::Terminated), raw);
-        show(&page(setup, progress, Page::Statistics, Footer::Terminated), raw);
+        if setup.chat.is_none() {
+            show(&page(setup, progress, Page::Statistics, Footer::Terminated), raw);
+        }
     }
 }

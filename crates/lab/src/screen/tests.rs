@@ -96,6 +96,7 @@ pub(crate) fn setup(options: Options, scenario: Scenario) -> Setup {
         files: Arc::new(Files::default()),
         receive_files: None,
         tracer: Tracer::default(),
+        chat: None,
     }
 }
 

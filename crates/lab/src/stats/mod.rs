@@ -68,10 +68,29 @@ pub enum Count {
     CpuMicros,
     /// Turns of the loop that began more than 10 ms late.
     LateTurns,
+    // Of users of chat, whose sign-ins and actions are the calls.
+    FailedStreamError,
+    FailedSeeOtherHost,
+    FailedNotAuthorized,
+    /// The server has not the mechanism, or no TLS.
+    FailedNotOffered,
+    /// Messages between users: sent = received + refused + lost.
+    ChatSent,
+    ChatReceived,
+    /// Of those received, they waited for their receiver.
+    ChatStored,
+    ChatRefused,
+    ChatReordered,
+    ChatDuplicated,
+    /// Came to somebody who is no contact of the sender's.
+    ChatMisdelivered,
+    /// By whom a presence should have been seen, and was.
+    PresenceExpected,
+    PresenceSeen,
 }
 
 impl Count {
-    pub const N: usize = Count::LateTurns as usize + 1;
+    pub const N: usize = Count::PresenceSeen as usize + 1;
 
     /// Why calls fail: each failed call is counted under one of these.
     pub const FAILURES: &'static [Count] = &[
@@ -94,6 +113,10 @@ impl Count {
         Count::FailedStrcmpShouldntMatch,
         Count::FailedRtpCheck,
         Count::FailedStopped,
+        Count::FailedStreamError,
+        Count::FailedSeeOtherHost,
+        Count::FailedNotAuthorized,
+        Count::FailedNotOffered,
     ];
 }
 
@@ -236,6 +259,17 @@ impl Stats {
             Which::Receive => &mut self.receive.counters,
             Which::OutOfCall => &mut self.out_of_call.counters,
         }
+    }
+
+    /// Messages between users that neither arrived nor were refused; those under way among them while a run goes on.
+    pub fn lost(&self) -> u64 {
+        let arrived = self.counts[Count::ChatReceived] + self.counts[Count::ChatRefused];
+        self.counts[Count::ChatSent].saturating_sub(arrived)
+    }
+
+    /// Presences that somebody who was there did not see.
+    pub fn unseen(&self) -> u64 {
+        self.counts[Count::PresenceExpected].saturating_sub(self.counts[Count::PresenceSeen])
     }
 
     /// Adds what another shard or a later interval counted.

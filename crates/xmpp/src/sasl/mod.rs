@@ -3,6 +3,7 @@
 //! An [`Exchange`] is told what the client said and answers with a [`Step`]. Where it needs to know an account it says
 //! [`Step::Find`] and goes on when it is [given](Exchange::give) what is known.
 
+mod client;
 mod ht;
 mod scram;
 #[cfg(test)]
@@ -10,6 +11,7 @@ mod tests;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+pub use client::{ClientKeys, ScramClient};
 #[cfg(test)]
 pub(crate) use ht::testing::initial as testing_initial;
 pub use ht::{Token, TokenBinding, TokenState};

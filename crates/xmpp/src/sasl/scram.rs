@@ -51,7 +51,7 @@ macro_rules! with_hash {
 }
 
 impl Hash {
-    fn mac(self, key: &[u8], message: &[u8]) -> Vec<u8> {
+    pub(super) fn mac(self, key: &[u8], message: &[u8]) -> Vec<u8> {
         with_hash!(self, D => {
             let mut mac = Hmac::<D>::new_from_slice(key).expect("HMAC takes keys of any length");
             mac.update(message);
@@ -59,12 +59,12 @@ impl Hash {
         })
     }
 
-    fn digest(self, message: &[u8]) -> Vec<u8> {
+    pub(super) fn digest(self, message: &[u8]) -> Vec<u8> {
         with_hash!(self, D => D::digest(message).to_vec())
     }
 
     /// RFC 5802's `Hi`: PBKDF2 with a block of one hash.
-    fn iterate(self, password: &[u8], salt: &[u8], iterations: u32) -> Vec<u8> {
+    pub(super) fn iterate(self, password: &[u8], salt: &[u8], iterations: u32) -> Vec<u8> {
         with_hash!(self, D => {
             let keyed = Hmac::<D>::new_from_slice(password).expect("HMAC takes keys of any length");
             let round = |message: &[u8]| {

@@ -1,0 +1,532 @@
+//! The users of one shard: their timers, their connections, the stages of the load.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use stdx::rng::Rng;
+use stdx::time::Instant;
+use stdx::wheel::Wheel;
+use xmpp::limits::STANZA;
+use xmpp::xml::{Frame, Framer, Prefixes, parse, parse_header};
+use xmpp::{Element, ns};
+
+use super::lines;
+use super::login::{Cause, Login, Progress, Who};
+use super::model::{Chat, Timed};
+use super::stage::{SETTLED, Shared, Stage};
+use super::user::{Phase, User};
+use crate::stats::{Count, Stats};
+
+/// What the driver does for a user's connection, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanted {
+    /// Answered by `handle_connected` or `handle_closed`.
+    Connect,
+    /// Bytes of `Outbox::bytes`.
+    Write(Range<usize>),
+    /// Answered by `handle_secured` or `handle_closed`.
+    StartTls,
+    /// After what was written. Nothing of the connection is told any more.
+    Close,
+}
+
+#[derive(Debug, Default)]
+pub struct Outbox {
+    pub bytes: Vec<u8>,
+    /// By the user's place in the crowd.
+    pub wants: Vec<(u32, Wanted)>,
+    /// Each write is one document, and says its namespace itself (RFC 7395 §3.3.3).
+    pub is_documents: bool,
+}
+
+impl Outbox {
+    /// Stanzas lean on the stream around them; here there is none.
+    fn qualify(&mut self, start: usize) {
+        let written = &self.bytes[start..];
+        let is_stanza = [&b"<iq"[..], b"<message", b"<presence"].iter().any(|name| written.starts_with(name));
+        let end = written.iter().position(|byte| matches!(byte, b' ' | b'/' | b'>'));
+        if let Some(end) = end.filter(|_| is_stanza) {
+            let at = start + end;
+            self.bytes.splice(at..at, format!(" xmlns='{}'", ns::CLIENT).into_bytes());
+        }
+    }
+}
+
+/// What every input brings along.
+pub struct Turn<'a> {
+    pub now: Instant,
+    pub stats: &'a mut Stats,
+    pub out: &'a mut Outbox,
+}
+
+impl Turn<'_> {
+    pub(super) fn want(&mut self, slot: u32, wanted: Wanted) {
+        self.out.wants.push((slot, wanted));
+    }
+
+    pub(super) fn write(&mut self, slot: u32, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.out.bytes.len();
+        write(&mut self.out.bytes);
+        if self.out.is_documents {
+            self.out.qualify(start);
+        }
+        let end = self.out.bytes.len();
+        if end > start {
+            self.want(slot, Wanted::Write(start..end));
+        }
+    }
+
+    /// From the due time and from the sending, as for calls.
+    pub(super) fn time(&mut self, timed: Timed, due: Instant, sent: Instant) {
+        if let Some(timer) = self.stats.rtds.get_mut(timed as usize) {
+            timer.service.record(self.now.since(sent));
+            timer.response.record(self.now.since(due));
+        }
+    }
+
+    fn fail(&mut self, cause: Cause) {
+        self.stats.count(Count::FailedCall);
+        self.stats.count(match cause {
+            Cause::Connect => Count::FailedTcpConnect,
+            Cause::Closed => Count::FailedTcpClosed,
+            Cause::StreamError => Count::FailedStreamError,
+            Cause::SeeOtherHost => Count::FailedSeeOtherHost,
+            Cause::NotAuthorized => Count::FailedNotAuthorized,
+            Cause::NotOffered => Count::FailedNotOffered,
+            Cause::Nonsense => Count::FailedUnexpectedMessage,
+            Cause::Refused => Count::FailedCallRejected,
+            Cause::Timeout => Count::FailedTimeoutOnRecv,
+        });
+    }
+}
+
+/// Users whose number is the shard's, modulo the shards.
+pub struct Crowd {
+    pub(super) chat: Arc<Chat>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) users: Vec<User>,
+    wheel: Wheel<u64>,
+    pub(super) rng: Rng,
+    /// Messages that others overtook: receiver, place of the sender, number.
+    pub(super) holes: HashSet<(u32, u32, u32)>,
+    stage: Stage,
+    /// The first shard leads: it says when the next stage begins.
+    leads: bool,
+    leading: Instant,
+    prefixes: Option<Arc<Prefixes>>,
+    fired: Vec<u64>,
+}
+
+/// How often the leader looks.
+const LOOK: Duration = Duration::from_millis(100);
+/// Users who fail sign in again after this, and up to as much again.
+const RETRY: Duration = Duration::from_secs(2);
+/// Stages that wait for everybody wait no longer.
+const BEFRIENDING: Duration = Duration::from_secs(120);
+const ROLL_CALL: Duration = Duration::from_secs(60);
+/// Holes that are remembered: more is loss, not disorder.
+pub(super) const HOLES: usize = 100_000;
+
+const DUE: u64 = 0;
+const PATIENCE: u64 = 1;
+
+impl Crowd {
+    pub fn new(
+        chat: Arc<Chat>,
+        shared: Arc<Shared>,
+        (index, shards): (u32, u32),
+        start: Instant,
+        rng: Rng,
+    ) -> Crowd {
+        let gap = Duration::from_secs(1).div_f64(chat.logins.max(1e-6));
+        let mut wheel = Wheel::new(start);
+        let numbers = (0..chat.people.count()).filter(|number| number % shards == index);
+        let users: Vec<User> = numbers
+            .map(|number| User::new(number, chat.people.contacts(), start + gap.mul_f64(f64::from(number))))
+            .collect();
+        for (slot, user) in (0_u64..).zip(&users) {
+            wheel.insert(user.due, slot << 1 | DUE);
+        }
+        Crowd {
+            users,
+            wheel,
+            rng,
+            holes: HashSet::new(),
+            stage: Stage::SigningIn,
+            leads: index == 0,
+            leading: start,
+            prefixes: None,
+            fired: Vec::new(),
+            chat,
+            shared,
+        }
+    }
+
+    /// How many.
+    pub fn users(&self) -> usize {
+        self.users.len()
+    }
+
+    pub fn deadline(&self) -> Instant {
+        let wheel = self.wheel.deadline().unwrap_or(Instant::FAR_FUTURE);
+        // Stages are seen by everybody at this pace.
+        wheel.min(self.leading)
+    }
+
+    /// Everybody has left.
+    pub fn is_over(&self) -> bool {
+        self.stage == Stage::Leaving && self.users.iter().all(|user| matches!(user.phase, Phase::Gone))
+    }
+
+    pub(super) fn slot(&self, slot: u32) -> Option<&User> {
+        self.users.get(slot as usize)
+    }
+
+    pub(super) fn wake_at(&mut self, slot: u32, due: Instant) {
+        self.users[slot as usize].due = due;
+        self.wheel.insert(due, u64::from(slot) << 1 | DUE);
+    }
+
+    pub(super) fn wait_until(&mut self, slot: u32, patience: Instant) {
+        self.users[slot as usize].patience = patience;
+        self.wheel.insert(patience, u64::from(slot) << 1 | PATIENCE);
+    }
+
+    /// What is due.
+    pub fn expire(&mut self, turn: &mut Turn<'_>) {
+        if self.leading <= turn.now {
+            self.leading = turn.now + LOOK;
+            if self.leads {
+                self.lead(turn.now);
+            }
+            let stage = self.shared.stage();
+            if stage != self.stage {
+                self.stage = stage;
+                self.enter(stage, turn);
+            }
+        }
+        let mut fired = std::mem::take(&mut self.fired);
+        self.wheel.expire(turn.now, &mut fired);
+        for token in fired.drain(..) {
+            let slot = u32::try_from(token >> 1).unwrap_or_default();
+            let user = &self.users[slot as usize];
+            match token & 1 {
+                DUE if user.due <= turn.now => self.act(slot, turn),
+                PATIENCE if user.patience <= turn.now => self.lose_patience(slot, turn),
+                // It was put off, and has another timer.
+                _ => {}
+            }
+        }
+        self.fired = fired;
+    }
+
+    /// When the next stage begins.
+    fn lead(&mut self, now: Instant) {
+        let (shared, chat) = (&self.shared, &self.chat);
+        let passed = now.since(shared.began());
+        let all = chat.people.count();
+        let is_quiet = shared.open_messages.load(Ordering::Acquire) == 0;
+        let is_done = match shared.stage() {
+            Stage::SigningIn => {
+                let ramp = Duration::from_secs(1).div_f64(chat.logins.max(1e-6)).mul_f64(f64::from(all));
+                // Who cannot get in does not keep the others from working.
+                shared.signed_in() >= all || passed >= ramp + 2 * chat.patience
+            }
+            Stage::Befriending => !chat.befriend || shared.befriended() >= all || passed >= BEFRIENDING,
+            Stage::Load => passed >= chat.length,
+            Stage::RollCall => {
+                let is_settled = passed >= Duration::from_micros(SETTLED) + Duration::from_secs(1);
+                (is_settled && shared.signed_in() >= all) || passed >= ROLL_CALL
+            }
+            Stage::Settling => {
+                (is_quiet && passed >= Duration::from_micros(SETTLED)) || passed >= chat.settle
+            }
+            Stage::Leaving => false,
+        };
+        if is_done {
+            let next = match shared.stage() {
+                // A load of nobody tells nothing.
+                Stage::SigningIn if shared.signed_in() == 0 => Stage::Leaving,
+                Stage::SigningIn => Stage::Befriending,
+                Stage::Befriending => Stage::Load,
+                Stage::Load => Stage::RollCall,
+                Stage::RollCall => Stage::Settling,
+                Stage::Settling | Stage::Leaving => Stage::Leaving,
+            };
+            shared.advance(now, next);
+        }
+    }
+
+    /// Ends the load early: with a roll-call (`SoftQuit`) or without.
+    pub fn end(&self, now: Instant, hard: bool) {
+        self.shared.advance(now, if hard { Stage::Leaving } else { Stage::RollCall });
+    }
+
+    fn enter(&mut self, stage: Stage, turn: &mut Turn<'_>) {
+        for slot in 0..u32::try_from(self.users.len()).unwrap_or_default() {
+            let user = &self.users[slot as usize];
+            match (stage, &user.phase) {
+                (Stage::Befriending, Phase::In) => self.befriend(slot, turn),
+                (Stage::Load, Phase::In) => {
+                    let due = self.shared.began() + self.chat.think.draw(&mut self.rng);
+                    self.wake_at(slot, due);
+                }
+                // No faster than they came.
+                (Stage::RollCall, Phase::Away) => {
+                    let all = f64::from(self.chat.people.count());
+                    let span = Duration::from_secs_f64((all / self.chat.logins.max(1e-6)).min(20.0));
+                    let within = u64::try_from(span.as_micros()).unwrap_or_default();
+                    let due = turn.now + Duration::from_micros(self.rng.below(within));
+                    if user.due > due {
+                        self.wake_at(slot, due);
+                    }
+                }
+                (Stage::Leaving, _) => self.leave_for_good(slot, turn),
+                _ => {}
+            }
+        }
+    }
+
+    fn leave_for_good(&mut self, slot: u32, turn: &mut Turn<'_>) {
+        let user = &self.users[slot as usize];
+        if user.is_in() {
+            self.shared.go(user.number);
+            self.say_goodbye(slot, turn);
+        }
+        let user = &self.users[slot as usize];
+        if user.has_connection() {
+            turn.want(slot, Wanted::Close);
+        }
+        let user = &mut self.users[slot as usize];
+        user.phase = Phase::Gone;
+        user.framer = Framer::new();
+    }
+
+    /// The time of whoever it is has come.
+    fn act(&mut self, slot: u32, turn: &mut Turn<'_>) {
+        let user = &mut self.users[slot as usize];
+        match user.phase {
+            Phase::Away => {
+                user.sign_in = (user.due, turn.now);
+                user.phase = Phase::Connecting;
+                turn.stats.count(Count::Due);
+                turn.stats.count(Count::OutgoingCall);
+                turn.stats.start_delay.record(turn.now.since(user.due));
+                turn.want(slot, Wanted::Connect);
+                self.wait_until(slot, turn.now + self.chat.patience);
+            }
+            Phase::Leaving => {
+                self.shared.go(user.number);
+                user.phase = Phase::Away;
+                user.patience = Instant::FAR_FUTURE;
+                user.asked = None;
+                user.framer = Framer::new();
+                self.say_goodbye(slot, turn);
+                turn.want(slot, Wanted::Close);
+                turn.stats.count(Count::SuccessfulCall);
+                let due = if self.stage <= Stage::Load {
+                    turn.now + self.chat.think.draw(&mut self.rng)
+                } else {
+                    turn.now
+                };
+                self.wake_at(slot, due);
+            }
+            Phase::In if self.stage == Stage::Load => self.do_something(slot, turn),
+            Phase::In | Phase::Connecting | Phase::SigningIn(_) | Phase::Gone => {}
+        }
+    }
+
+    fn lose_patience(&mut self, slot: u32, turn: &mut Turn<'_>) {
+        let user = &mut self.users[slot as usize];
+        user.patience = Instant::FAR_FUTURE;
+        match user.phase {
+            Phase::Connecting | Phase::SigningIn(_) => self.fail(slot, Cause::Timeout, turn),
+            Phase::In | Phase::Leaving if user.asked.take().is_some() => turn.fail(Cause::Timeout),
+            _ => {}
+        }
+    }
+
+    /// The session, or the attempt at one, is over; there will be another.
+    pub(super) fn fail(&mut self, slot: u32, cause: Cause, turn: &mut Turn<'_>) {
+        let user = &mut self.users[slot as usize];
+        if matches!(user.phase, Phase::Gone | Phase::Away) {
+            return;
+        }
+        if user.is_in() {
+            self.shared.go(user.number);
+        }
+        turn.fail(cause);
+        turn.want(slot, Wanted::Close);
+        user.phase = Phase::Away;
+        user.asked = None;
+        user.patience = Instant::FAR_FUTURE;
+        user.framer = Framer::new();
+        let jitter =
+            Duration::from_micros(self.rng.below(u64::try_from(RETRY.as_micros()).unwrap_or_default()));
+        self.wake_at(slot, turn.now + RETRY + jitter);
+    }
+
+    pub fn handle_connected(&mut self, slot: u32, turn: &mut Turn<'_>) {
+        let user = &mut self.users[slot as usize];
+        if matches!(user.phase, Phase::Connecting) {
+            user.phase = Phase::SigningIn(Box::new(Login::new(&self.chat)));
+            self.open(slot, turn);
+        }
+    }
+
+    pub fn handle_secured(&mut self, slot: u32, turn: &mut Turn<'_>) {
+        if let Phase::SigningIn(login) = &mut self.users[slot as usize].phase {
+            login.secured();
+            self.open(slot, turn);
+        }
+    }
+
+    /// The stream begins, anew perhaps.
+    fn open(&mut self, slot: u32, turn: &mut Turn<'_>) {
+        self.users[slot as usize].framer.restart();
+        let domain = self.chat.people.domain();
+        turn.write(slot, |out| match self.chat.websocket {
+            Some(_) => lines::open(out, domain),
+            None => lines::header(out, domain),
+        });
+    }
+
+    fn say_goodbye(&self, slot: u32, turn: &mut Turn<'_>) {
+        turn.write(slot, lines::unavailable);
+        turn.write(slot, |out| lines::close(out, self.chat.websocket.is_some()));
+    }
+
+    /// One message of a WebSocket: an element that stands for itself (RFC 7395 §3.3).
+    pub fn handle_message(&mut self, slot: u32, message: &[u8], turn: &mut Turn<'_>) {
+        if !self.users[slot as usize].has_connection() {
+            return;
+        }
+        match parse(message.trim_ascii(), &Prefixes::default()) {
+            Ok(element) if element.is("open", ns::FRAMING) => {}
+            Ok(element) if element.is("close", ns::FRAMING) => self.fail(slot, Cause::Closed, turn),
+            Ok(element) => self.handle_element(slot, &element, turn),
+            Err(_) => {
+                turn.stats.count(Count::Malformed);
+                self.fail(slot, Cause::Nonsense, turn);
+            }
+        }
+    }
+
+    /// The connection could not be made, or is gone.
+    pub fn handle_closed(&mut self, slot: u32, turn: &mut Turn<'_>) {
+        let cause = match self.users[slot as usize].phase {
+            Phase::Connecting => Cause::Connect,
+            _ => Cause::Closed,
+        };
+        // There is nothing to close any more, which the driver knows.
+        self.fail(slot, cause, turn);
+    }
+
+    pub fn handle_bytes(&mut self, slot: u32, bytes: &[u8], turn: &mut Turn<'_>) {
+        let user = &mut self.users[slot as usize];
+        // What was on its way to a session that is over belongs to none.
+        if user.has_connection() {
+            user.framer.put(bytes);
+        }
+        loop {
+            let user = &mut self.users[slot as usize];
+            if !user.has_connection() {
+                return;
+            }
+            let step = match user.framer.next(STANZA) {
+                Ok(None) => return,
+                Ok(Some(Frame::Whitespace)) => continue,
+                Ok(Some(Frame::Close)) => Err(Cause::Closed),
+                Ok(Some(Frame::Header(range))) => match parse_header(user.framer.bytes(range)) {
+                    Ok((header, prefixes)) if header.is("stream", ns::STREAM) => {
+                        self.keep_prefixes(slot, prefixes);
+                        Ok(None)
+                    }
+                    _ => Err(Cause::Nonsense),
+                },
+                Ok(Some(Frame::Stanza(range))) => match &user.prefixes {
+                    Some(prefixes) => {
+                        parse(user.framer.bytes(range), prefixes).map(Some).map_err(|_| Cause::Nonsense)
+                    }
+                    None => Err(Cause::Nonsense),
+                },
+                Err(_) => Err(Cause::Nonsense),
+            };
+            match step {
+                Ok(Some(element)) => self.handle_element(slot, &element, turn),
+                Ok(None) => {}
+                Err(cause) => {
+                    if cause == Cause::Nonsense {
+                        turn.stats.count(Count::Malformed);
+                    }
+                    return self.fail(slot, cause, turn);
+                }
+            }
+        }
+    }
+
+    fn keep_prefixes(&mut self, slot: u32, prefixes: Prefixes) {
+        let shared = match &self.prefixes {
+            Some(known) if **known == prefixes => Arc::clone(known),
+            _ => Arc::clone(self.prefixes.insert(Arc::new(prefixes))),
+        };
+        self.users[slot as usize].prefixes = Some(shared);
+    }
+
+    fn handle_element(&mut self, slot: u32, element: &Element, turn: &mut Turn<'_>) {
+        turn.stats.count(Count::MessagesReceived);
+        if element.is("error", ns::STREAM) {
+            let elsewhere = element.get("see-other-host", ns::STREAM_ERRORS).is_some();
+            let cause = if elsewhere { Cause::SeeOtherHost } else { Cause::StreamError };
+            return self.fail(slot, cause, turn);
+        }
+        let (chat, nonce) = (Arc::clone(&self.chat), self.rng.token(20));
+        let user = &mut self.users[slot as usize];
+        let Phase::SigningIn(login) = &mut user.phase else { return self.hear(slot, element, turn) };
+        let mut kept = user.kept.take().map(|kept| *kept);
+        let (name, password) = (chat.people.name(user.number), chat.people.password(user.number));
+        let who = Who { name: &name, password: &password, nonce, kept: &mut kept };
+        let mut written = Vec::new();
+        let progress = login.handle(&chat, who, element, &mut written);
+        user.kept = kept.map(Box::new);
+        let sign_in = user.sign_in;
+        turn.write(slot, |out| out.append(&mut written));
+        match progress {
+            Progress::Nothing => {}
+            Progress::StartTls => turn.want(slot, Wanted::StartTls),
+            Progress::Authenticated => {
+                turn.time(Timed::Authentication, sign_in.0, sign_in.1);
+                self.open(slot, turn);
+            }
+            Progress::SignedIn(roster) => self.signed_in(slot, &roster, turn),
+            Progress::Failed(cause) => self.fail(slot, cause, turn),
+        }
+    }
+
+    fn signed_in(&mut self, slot: u32, roster: &Element, turn: &mut Turn<'_>) {
+        let user = &mut self.users[slot as usize];
+        user.phase = Phase::In;
+        user.patience = Instant::FAR_FUTURE;
+        let (due, began) = user.sign_in;
+        let number = user.number;
+        turn.stats.count(Count::SuccessfulCall);
+        turn.time(Timed::SignIn, due, began);
+        self.shared.come(number, turn.now);
+        for item in roster.elements() {
+            self.learn(slot, item);
+        }
+        self.say_presence(slot, "", turn.now, turn);
+        self.enter_room(slot, turn);
+        match self.stage {
+            Stage::Befriending => self.befriend(slot, turn),
+            Stage::Load => {
+                let due = turn.now + self.chat.think.draw(&mut self.rng);
+                self.wake_at(slot, due);
+            }
+            _ => {}
+        }
+    }
+}

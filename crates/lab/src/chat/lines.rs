@@ -1,0 +1,150 @@
+//! What users write. Text straight into the buffer: the names in it are the lab's own and need no escape.
+
+use std::io::Write as _;
+
+use xmpp::ns;
+
+use super::note::Note;
+
+/// A `Vec` takes everything.
+macro_rules! put {
+    ($out:expr, $($text:tt)*) => {
+        let _ = write!($out, $($text)*);
+    };
+}
+
+/// RFC 7395 §3.3.
+pub(super) fn open(out: &mut Vec<u8>, domain: &str) {
+    put!(out, "<open xmlns='{}' to='{domain}' version='1.0'/>", ns::FRAMING);
+}
+
+pub(super) fn header(out: &mut Vec<u8>, domain: &str) {
+    put!(
+        out,
+        "<?xml version='1.0'?><stream:stream to='{domain}' version='1.0' xmlns='{}' xmlns:stream='{}'>",
+        ns::CLIENT,
+        ns::STREAM
+    );
+}
+
+pub(super) fn starttls(out: &mut Vec<u8>) {
+    put!(out, "<starttls xmlns='{}'/>", ns::TLS);
+}
+
+pub(super) fn auth(out: &mut Vec<u8>, mechanism: &str, initial: &str) {
+    put!(out, "<auth xmlns='{}' mechanism='{mechanism}'>{initial}</auth>", ns::SASL);
+}
+
+pub(super) fn response(out: &mut Vec<u8>, text: &str) {
+    put!(out, "<response xmlns='{}'>{text}</response>", ns::SASL);
+}
+
+pub(super) fn bind(out: &mut Vec<u8>) {
+    put!(out, "<iq type='set' id='bind'><bind xmlns='{}'><resource>ringer</resource></bind></iq>", ns::BIND);
+}
+
+pub(super) fn session(out: &mut Vec<u8>) {
+    put!(out, "<iq type='set' id='session'><session xmlns='{}'/></iq>", ns::SESSION);
+}
+
+pub(super) fn roster_get(out: &mut Vec<u8>, id: &str) {
+    put!(out, "<iq type='get' id='{id}'><query xmlns='{}'/></iq>", ns::ROSTER);
+}
+
+/// `name`: what the contact is called; `None`: no longer.
+pub(super) fn roster_set(out: &mut Vec<u8>, id: u32, contact: &str, name: Option<&str>) {
+    let rest = match name {
+        Some(name) => format!("name='{name}'"),
+        None => "subscription='remove'".to_owned(),
+    };
+    put!(
+        out,
+        "<iq type='set' id='i{id}'><query xmlns='{}'><item jid='{contact}' {rest}/></query></iq>",
+        ns::ROSTER
+    );
+}
+
+pub(super) fn vcard_get(out: &mut Vec<u8>, id: u32, of: &str) {
+    put!(out, "<iq type='get' id='i{id}' to='{of}'><vCard xmlns='{}'/></iq>", ns::VCARD);
+}
+
+pub(super) fn vcard_set(out: &mut Vec<u8>, id: u32, name: &str) {
+    put!(
+        out,
+        "<iq type='set' id='i{id}'><vCard xmlns='{}'><FN>{name}</FN><DESC>changed {id} times</DESC></vCard></iq>",
+        ns::VCARD
+    );
+}
+
+/// The newest page.
+pub(super) fn archive(out: &mut Vec<u8>, id: u32) {
+    put!(
+        out,
+        "<iq type='set' id='i{id}'><query xmlns='{}'><set xmlns='{}'><max>10</max><before/></set></query></iq>",
+        ns::MAM,
+        ns::RSM
+    );
+}
+
+pub(super) fn message(out: &mut Vec<u8>, (to, kind): (&str, &str), body: &str, note: &Note) {
+    // Errors come back by the id: those of the room are of another kind.
+    let prefix = if kind == "groupchat" { 'g' } else { 'm' };
+    put!(out, "<message to='{to}' type='{kind}' id='{prefix}{}'><body>{body}</body>", note.number);
+    note.write(out);
+    put!(out, "</message>");
+}
+
+/// `show`: empty for a plain one.
+pub(super) fn presence(out: &mut Vec<u8>, show: &str, note: &Note) {
+    put!(out, "<presence>");
+    if !show.is_empty() {
+        put!(out, "<show>{show}</show><status>change {}</status>", note.number);
+    }
+    note.write(out);
+    put!(out, "</presence>");
+}
+
+pub(super) fn subscription(out: &mut Vec<u8>, kind: &str, to: &str) {
+    put!(out, "<presence type='{kind}' to='{to}'/>");
+}
+
+pub(super) fn join(out: &mut Vec<u8>, room: &str, nick: &str) {
+    put!(out, "<presence to='{room}/{nick}'><x xmlns='{}'><history maxstanzas='0'/></x></presence>", ns::MUC);
+}
+
+/// A room that was made by coming is locked until its owner says that it may be as it is (XEP-0045 §10.1.2).
+pub(super) fn unlock(out: &mut Vec<u8>, room: &str) {
+    put!(
+        out,
+        "<iq type='set' id='unlock' to='{room}'><query xmlns='{}'><x xmlns='{}' type='submit'/></query></iq>",
+        ns::MUC_OWNER,
+        ns::DATA
+    );
+}
+
+/// An answer to what we are asked: yes to pushes and pings, no to all else.
+pub(super) fn answer(out: &mut Vec<u8>, (id, to): (&str, Option<&str>), yes: bool) {
+    let id = xmpp::xml::escape(id);
+    let to = to.map_or_else(String::new, |to| format!(" to='{}'", xmpp::xml::escape(to)));
+    if yes {
+        put!(out, "<iq type='result' id='{id}'{to}/>");
+    } else {
+        put!(
+            out,
+            "<iq type='error' id='{id}'{to}><error type='cancel'><service-unavailable xmlns='{}'/></error></iq>",
+            ns::STANZA_ERRORS
+        );
+    }
+}
+
+pub(super) fn unavailable(out: &mut Vec<u8>) {
+    put!(out, "<presence type='unavailable'/>");
+}
+
+pub(super) fn close(out: &mut Vec<u8>, is_websocket: bool) {
+    if is_websocket {
+        put!(out, "<close xmlns='{}'/>", ns::FRAMING);
+    } else {
+        put!(out, "</stream:stream>");
+    }
+}

@@ -1,0 +1,132 @@
+//! What users do, by probability.
+
+use stdx::rng::Rng;
+
+/// One thing a user does at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// To a contact who is in the load.
+    Message,
+    Presence,
+    /// Signs out, and in again after a while.
+    Logout,
+    RosterAdd,
+    RosterRename,
+    RosterRemove,
+    VcardGet,
+    VcardSet,
+    /// To the room that the user is in.
+    Room,
+    /// The newest page of the user's archive.
+    Archive,
+}
+
+/// Their names in `--mix`.
+pub const ACTIONS: &[(&str, Action)] = &[
+    ("message", Action::Message),
+    ("presence", Action::Presence),
+    ("logout", Action::Logout),
+    ("roster-add", Action::RosterAdd),
+    ("roster-rename", Action::RosterRename),
+    ("roster-remove", Action::RosterRemove),
+    ("vcard-get", Action::VcardGet),
+    ("vcard-set", Action::VcardSet),
+    ("room", Action::Room),
+    ("archive", Action::Archive),
+];
+
+/// Shares of a hundred, or any other weights.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mix {
+    /// With the sum of all weights up to it, in millionths.
+    steps: Vec<(u64, Action)>,
+    text: String,
+}
+
+const PARTS: f64 = 1e6;
+
+impl Mix {
+    /// `message=83.5,presence=13.5,…`.
+    pub fn parse(text: &str) -> Result<Mix, String> {
+        let mut steps = Vec::new();
+        let mut sum = 0;
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let (name, weight) =
+                part.split_once('=').ok_or_else(|| format!("{part:?}: expected ACTION=SHARE"))?;
+            let known = ACTIONS.iter().find(|(known, _)| *known == name.trim());
+            let (_, action) = known.ok_or_else(|| {
+                let names: Vec<&str> = ACTIONS.iter().map(|(name, _)| *name).collect();
+                format!("{name:?}: expected one of {}", names.join(", "))
+            })?;
+            let weight: f64 = weight
+                .trim()
+                .parse()
+                .ok()
+                .filter(|weight| (0.0..=1e6).contains(weight))
+                .ok_or_else(|| format!("{part:?}: expected a share from 0 to 1000000"))?;
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within bounds")]
+            let weight = (weight * PARTS) as u64;
+            sum += weight;
+            steps.push((sum, *action));
+        }
+        if sum == 0 {
+            return Err(format!("{text:?}: expected a share above 0"));
+        }
+        Ok(Mix { steps, text: text.to_owned() })
+    }
+
+    pub fn draw(&self, rng: &mut Rng) -> Action {
+        let sum = self.steps.last().map_or(1, |step| step.0);
+        let at = rng.below(sum);
+        let step = self.steps.iter().find(|step| at < step.0);
+        step.map_or(Action::Message, |step| step.1)
+    }
+
+    pub fn has(&self, action: Action) -> bool {
+        let mut before = 0;
+        self.steps.iter().any(|step| std::mem::replace(&mut before, step.0) < step.0 && step.1 == action)
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_kept() {
+        let mix = Mix::parse("message=83.5, presence=13.5,logout=2.5,roster-add=0.5,room=0").unwrap();
+        let mut rng = Rng::seeded(1);
+        let mut counts = [0u32; 4];
+        for _ in 0..100_000 {
+            let at = match mix.draw(&mut rng) {
+                Action::Message => 0,
+                Action::Presence => 1,
+                Action::Logout => 2,
+                Action::RosterAdd => 3,
+                other => panic!("{other:?}"),
+            };
+            counts[at] += 1;
+        }
+        for (count, share) in counts.into_iter().zip([83_500u32, 13_500, 2_500, 500]) {
+            assert!(count.abs_diff(share) < 600, "{counts:?}");
+        }
+        assert!(mix.has(Action::Logout) && !mix.has(Action::Room) && !mix.has(Action::Archive));
+    }
+
+    #[test]
+    fn mistakes_say_what_was_expected() {
+        for (text, says) in [
+            ("message", "ACTION=SHARE"),
+            ("mesage=1", "expected one of message, presence"),
+            ("message=-1", "from 0"),
+            ("message=0", "above 0"),
+            ("", "above 0"),
+        ] {
+            assert!(Mix::parse(text).unwrap_err().contains(says), "{text}");
+        }
+    }
+}

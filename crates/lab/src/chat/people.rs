@@ -1,0 +1,175 @@
+//! Who the users are and whom they know.
+//!
+//! Users of the load stand in a ring: each knows the same number of neighbours on either side and, when the number is
+//! odd, who stands opposite. So friendship is mutual, and who knows whom need not be stored.
+
+/// The users of one load.
+#[derive(Debug, Clone)]
+pub struct People {
+    count: u32,
+    contacts: u32,
+    /// Number of the first in names.
+    first: u32,
+    /// `{n}` is the number.
+    name: String,
+    password: String,
+    domain: String,
+}
+
+impl People {
+    /// An odd number of contacts needs an even number of users; who would be two contacts at once is one.
+    pub fn new(
+        count: u32,
+        contacts: u32,
+        first: u32,
+        (name, password): (&str, &str),
+        domain: &str,
+    ) -> Result<People, String> {
+        if count == 0 {
+            return Err("no users: expected at least one".to_owned());
+        }
+        if contacts >= count {
+            return Err(format!("{contacts} contacts of {count} users: expected fewer contacts than users"));
+        }
+        if contacts % 2 == 1 && count % 2 == 1 {
+            return Err(format!(
+                "{contacts} contacts of {count} users: friendship is mutual, so one of the two numbers must be even"
+            ));
+        }
+        if !name.contains("{n}") && count > 1 {
+            return Err(format!("name {name:?} of {count} users: expected {{n}} in it"));
+        }
+        Ok(People {
+            count,
+            contacts,
+            first,
+            name: name.to_owned(),
+            password: password.to_owned(),
+            domain: domain.to_owned(),
+        })
+    }
+
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Of each user.
+    pub fn contacts(&self) -> u32 {
+        self.contacts
+    }
+
+    /// Who is the contact of a user at this place.
+    pub fn contact(&self, user: u32, place: u32) -> u32 {
+        let (user, count) = (u64::from(user), u64::from(self.count));
+        let place = u64::from(place);
+        let sides = u64::from(self.contacts / 2) * 2;
+        let distance = if place >= sides {
+            count / 2
+        } else if place % 2 == 0 {
+            place / 2 + 1
+        } else {
+            count - (place / 2 + 1)
+        };
+        u32::try_from((user + distance) % count).unwrap_or_default()
+    }
+
+    /// At which place of a user's contacts another stands.
+    pub fn place(&self, user: u32, other: u32) -> Option<u32> {
+        if other >= self.count || user >= self.count || other == user {
+            return None;
+        }
+        let forward = (u64::from(other) + u64::from(self.count) - u64::from(user)) % u64::from(self.count);
+        let forward = u32::try_from(forward).unwrap_or_default();
+        let backward = self.count - forward;
+        let half = self.contacts / 2;
+        if forward <= half {
+            Some((forward - 1) * 2)
+        } else if backward <= half {
+            Some((backward - 1) * 2 + 1)
+        } else if self.contacts % 2 == 1 && forward == self.count / 2 {
+            Some(self.contacts - 1)
+        } else {
+            None
+        }
+    }
+
+    pub fn name(&self, user: u32) -> String {
+        self.name.replace("{n}", &(u64::from(self.first) + u64::from(user)).to_string())
+    }
+
+    pub fn password(&self, user: u32) -> String {
+        self.password.replace("{n}", &(u64::from(self.first) + u64::from(user)).to_string())
+    }
+
+    pub fn domain(&self) -> &str {
+        &self.domain
+    }
+
+    /// Which user an address is of.
+    pub fn number(&self, address: &str) -> Option<u32> {
+        let (local, rest) = address.split_once('@')?;
+        let domain = rest.split('/').next()?;
+        if domain != self.domain {
+            return None;
+        }
+        let (before, after) = self.name.split_once("{n}").unwrap_or((&self.name, ""));
+        let digits = local.strip_prefix(before)?.strip_suffix(after)?;
+        if digits.is_empty() {
+            return Some(0);
+        }
+        let number: u32 = digits.parse::<u32>().ok()?.checked_sub(self.first)?;
+        (number < self.count).then_some(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::{prop_assert, prop_assert_eq, prop_assume, proptest};
+
+    fn people(count: u32, contacts: u32) -> Result<People, String> {
+        People::new(count, contacts, 5, ("user{n}", "secret{n}"), "example.test")
+    }
+
+    proptest! {
+        #[test]
+        fn friendship_is_mutual_and_with_others(count in 2u32..200, contacts in 0u32..20, user in 0u32..200) {
+            prop_assume!(user < count);
+            let Ok(people) = people(count, contacts) else { return Ok(()) };
+            let mut friends = Vec::new();
+            for place in 0..contacts {
+                let friend = people.contact(user, place);
+                prop_assert!(friend != user && friend < count);
+                prop_assert!(people.place(friend, user).is_some());
+                prop_assert_eq!(people.contact(user, people.place(user, friend).unwrap()), friend);
+                friends.push(friend);
+            }
+            friends.sort_unstable();
+            friends.dedup();
+            prop_assert_eq!(friends.len(), contacts as usize);
+            let places = (0..count).filter(|other| people.place(user, *other).is_some()).count();
+            prop_assert_eq!(places, contacts as usize);
+        }
+    }
+
+    #[test]
+    fn names_tell_who_it_is() {
+        let people = people(10, 2).unwrap();
+        assert_eq!((people.name(3).as_str(), people.password(3).as_str()), ("user8", "secret8"));
+        assert_eq!(people.number("user8@example.test/ringer"), Some(3));
+        for stranger in
+            ["user8@other.test", "user4@example.test", "user15@example.test", "userx@example.test", "x"]
+        {
+            assert_eq!(people.number(stranger), None, "{stranger}");
+        }
+    }
+
+    #[test]
+    fn who_cannot_be_is_told() {
+        for (count, contacts, says) in [(0, 0, "at least one"), (5, 5, "fewer"), (5, 3, "must be even")] {
+            assert!(people(count, contacts).unwrap_err().contains(says));
+        }
+        let one_name = People::new(2, 0, 0, ("user", "x"), "d").unwrap_err();
+        assert!(one_name.contains("{n}"), "{one_name}");
+    }
+}

@@ -1,0 +1,184 @@
+//! What users hear.
+
+use std::sync::atomic::Ordering;
+
+use stdx::time::Instant;
+use xmpp::{Element, ns};
+
+use super::crowd::{Crowd, HOLES, Turn};
+use super::lines;
+use super::model::Timed;
+use super::note::Note;
+use crate::stats::Count;
+
+impl Crowd {
+    pub(super) fn hear(&mut self, slot: u32, stanza: &Element, turn: &mut Turn<'_>) {
+        match stanza.name() {
+            "message" => self.hear_message(slot, stanza, turn),
+            "presence" => self.hear_presence(slot, stanza, turn),
+            "iq" => self.hear_iq(slot, stanza, turn),
+            _ => {}
+        }
+    }
+
+    fn hear_message(&mut self, slot: u32, message: &Element, turn: &mut Turn<'_>) {
+        let is_mine = message.attr("id").is_some_and(|id| id.starts_with('m'));
+        match message.attr("type") {
+            Some("error") if is_mine => {
+                turn.stats.count(Count::ChatRefused);
+                self.shared.open_messages.fetch_sub(1, Ordering::AcqRel);
+            }
+            Some("groupchat") => {
+                let number = self.slot(slot).map(|user| user.number);
+                if let Some(note) = Note::of(message).filter(|note| Some(note.from) == number) {
+                    turn.time(Timed::Room, note.due, note.sent);
+                }
+            }
+            _ => {
+                if let Some(note) = Note::of(message) {
+                    let has_waited = message.get("delay", ns::DELAY).is_some();
+                    self.account(slot, &note, has_waited, turn);
+                }
+            }
+        }
+    }
+
+    /// Once, and in order.
+    fn account(&mut self, slot: u32, note: &Note, has_waited: bool, turn: &mut Turn<'_>) {
+        let me = self.users[slot as usize].number;
+        let Some(place) = self.chat.people.place(me, note.from) else {
+            return turn.stats.count(Count::ChatMisdelivered);
+        };
+        let contact = &mut self.users[slot as usize].contacts[place as usize];
+        if note.number > contact.came {
+            let skipped = contact.came + 1..note.number;
+            contact.came = note.number;
+            let room = HOLES.saturating_sub(self.holes.len());
+            self.holes.extend(skipped.take(room).map(|number| (me, place, number)));
+        } else if self.holes.remove(&(me, place, note.number)) {
+            turn.stats.count(Count::ChatReordered);
+        } else {
+            return turn.stats.count(Count::ChatDuplicated);
+        }
+        turn.stats.count(Count::ChatReceived);
+        self.shared.open_messages.fetch_sub(1, Ordering::AcqRel);
+        if has_waited {
+            turn.stats.count(Count::ChatStored);
+        } else {
+            turn.time(Timed::Message, note.due, note.sent);
+        }
+    }
+
+    fn hear_presence(&mut self, slot: u32, presence: &Element, turn: &mut Turn<'_>) {
+        let from = presence.attr("from").unwrap_or_default();
+        let Some(from) = self.chat.people.number(from) else {
+            return self.hear_from_room(slot, from, presence, turn);
+        };
+        match presence.attr("type") {
+            Some("subscribe") => self.accept(slot, from, turn),
+            None | Some("unavailable") => {
+                let me = self.users[slot as usize].number;
+                let Some(note) = Note::of(presence).filter(|note| note.from == from) else { return };
+                let Some(place) = self.chat.people.place(me, from) else { return };
+                let contact = &mut self.users[slot as usize].contacts[place as usize];
+                // What was seen before is told again to who comes later.
+                if note.number <= contact.seen {
+                    return;
+                }
+                contact.seen = note.number;
+                let mine = self.chat.people.place(from, me).filter(|place| *place < u64::BITS);
+                if mine.is_some_and(|mine| note.seen_by >> mine & 1 == 1) {
+                    turn.stats.count(Count::PresenceSeen);
+                    turn.time(Timed::Presence, note.due, note.sent);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Who makes the room unlocks it; who came while it was locked comes again.
+    fn hear_from_room(&mut self, slot: u32, from: &str, presence: &Element, turn: &mut Turn<'_>) {
+        let Some(room) = from.split('/').next().filter(|room| room.ends_with(&self.chat.rooms_domain)) else {
+            return;
+        };
+        let status = |code: &str| {
+            let user = presence.get("x", ns::MUC_USER);
+            user.is_some_and(|user| user.elements().any(|status| status.attr("code") == Some(code)))
+        };
+        if status("201") {
+            turn.write(slot, |out| lines::unlock(out, room));
+        }
+        let is_locked =
+            || presence.elements().any(|error| error.get("item-not-found", ns::STANZA_ERRORS).is_some());
+        if presence.attr("type") == Some("error") && is_locked() {
+            self.enter_room(slot, turn);
+        }
+    }
+
+    /// Yes, and the same of him, unless it is he who answers.
+    fn accept(&mut self, slot: u32, from: u32, turn: &mut Turn<'_>) {
+        let people = &self.chat.people;
+        let me = self.users[slot as usize].number;
+        let to = format!("{}@{}", people.name(from), people.domain());
+        turn.write(slot, |out| lines::subscription(out, "subscribed", &to));
+        if from < me {
+            turn.write(slot, |out| lines::subscription(out, "subscribe", &to));
+        }
+    }
+
+    fn hear_iq(&mut self, slot: u32, iq: &Element, turn: &mut Turn<'_>) {
+        let id = iq.attr("id").unwrap_or_default();
+        match iq.attr("type") {
+            Some("result" | "error") => self.hear_answer(slot, iq, id, turn),
+            Some("set") if iq.get("query", ns::ROSTER).is_some() => {
+                let items = iq.get("query", ns::ROSTER).map(|query| query.elements().cloned().collect());
+                let items: Vec<Element> = items.unwrap_or_default();
+                for item in &items {
+                    self.learn(slot, item);
+                }
+                turn.write(slot, |out| lines::answer(out, (id, iq.attr("from")), true));
+            }
+            _ => {
+                let is_ping = iq.get("ping", ns::PING).is_some();
+                turn.write(slot, |out| lines::answer(out, (id, iq.attr("from")), is_ping));
+            }
+        }
+    }
+
+    fn hear_answer(&mut self, slot: u32, iq: &Element, id: &str, turn: &mut Turn<'_>) {
+        let user = &mut self.users[slot as usize];
+        let number = id.strip_prefix('i').and_then(|id| id.parse::<u32>().ok());
+        let Some(asked) = user.asked.filter(|asked| Some(asked.id) == number) else { return };
+        user.asked = None;
+        user.patience = Instant::FAR_FUTURE;
+        // Nobody has a card before he sets one.
+        let is_absent = iq.elements().any(|error| error.get("item-not-found", ns::STANZA_ERRORS).is_some());
+        if iq.attr("type") == Some("result") || is_absent {
+            turn.stats.count(Count::SuccessfulCall);
+            turn.time(asked.timed, asked.due, asked.sent);
+        } else {
+            turn.stats.count(Count::FailedCall);
+            turn.stats.count(Count::FailedCallRejected);
+        }
+    }
+
+    /// One entry of the roster.
+    pub(super) fn learn(&mut self, slot: u32, item: &Element) {
+        let me = self.users[slot as usize].number;
+        let other = item.attr("jid").and_then(|jid| self.chat.people.number(jid));
+        let Some(place) = other.and_then(|other| self.chat.people.place(me, other)) else { return };
+        let user = &mut self.users[slot as usize];
+        let contact = &mut user.contacts[place as usize];
+        let is_friend = item.attr("subscription") == Some("both");
+        match (contact.is_friend, is_friend) {
+            (false, true) => user.friends += 1,
+            (true, false) => user.friends -= 1,
+            _ => {}
+        }
+        contact.is_friend = is_friend;
+        if user.friends == self.chat.people.contacts() && !user.is_befriended {
+            user.is_befriended = true;
+            self.shared.befriend();
+        }
+    }
+}

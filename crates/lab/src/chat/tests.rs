@@ -1,0 +1,392 @@
+//! A crowd and a server on one table, in virtual time. The server loses, repeats and swaps when it is told to: the
+//! accounts must show each.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use stdx::rng::Rng;
+use stdx::time::Instant;
+use xmpp::xml::{Frame, Framer, Prefixes, parse, parse_header};
+use xmpp::{Element, ns};
+
+use super::crowd::{Crowd, Outbox, Turn, Wanted};
+use super::model::{Chat, Mechanism, Security, TIMERS, Think};
+use super::stage::{Shared, Stage};
+use super::{Mix, People};
+use crate::stats::{Count, Stats};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fault {
+    None,
+    LoseMessage,
+    RepeatMessage,
+    SwapMessages,
+    LosePresence,
+    Misdeliver,
+    Refuse,
+    NoMechanism,
+    WrongPassword,
+    Nonsense,
+    CloseOnce,
+    SeeOtherHost,
+    Silent,
+}
+
+#[derive(Default)]
+struct Conn {
+    framer: Framer,
+    prefixes: Prefixes,
+    name: Option<String>,
+    is_bound: bool,
+}
+
+/// Everybody is everybody's friend from the start; nobody's messages wait longer than he is away.
+struct Server {
+    fault: Fault,
+    done: u32,
+    conns: HashMap<u32, Conn>,
+    online: HashMap<String, u32>,
+    presences: HashMap<String, String>,
+    stored: HashMap<String, Vec<String>>,
+    held: Option<(u32, String)>,
+}
+
+const START: Instant = Instant::from_unix_seconds(1_700_000_000);
+
+impl Server {
+    /// The next of the fault's kind: some of the first are right.
+    fn strikes(&mut self, fault: Fault) -> bool {
+        if self.fault != fault {
+            return false;
+        }
+        self.done += 1;
+        // Presences of the sign-in are seen by whoever is there by chance.
+        self.done == if fault == Fault::LosePresence { 150 } else { 5 }
+    }
+
+    fn read(&mut self, slot: u32, bytes: &[u8]) -> Vec<(u32, String)> {
+        let mut out = Vec::new();
+        let mut frames = Vec::new();
+        let Some(conn) = self.conns.get_mut(&slot) else { return out };
+        conn.framer.put(bytes);
+        loop {
+            match conn.framer.next(1 << 20).unwrap() {
+                None => break,
+                Some(Frame::Whitespace) => {}
+                Some(Frame::Close) => frames.push(None),
+                Some(Frame::Header(range)) => {
+                    let (header, prefixes) = parse_header(conn.framer.bytes(range)).unwrap();
+                    conn.prefixes = prefixes;
+                    frames.push(Some(header));
+                }
+                Some(Frame::Stanza(range)) => {
+                    let element = parse(conn.framer.bytes(range), &conn.prefixes).unwrap();
+                    let is_auth = element.is("auth", ns::SASL);
+                    frames.push(Some(element));
+                    if is_auth {
+                        conn.framer.restart();
+                    }
+                }
+            }
+        }
+        for frame in frames {
+            match frame {
+                Some(element) => self.handle(slot, &element, &mut out),
+                None => self.gone(slot, &mut out),
+            }
+        }
+        out
+    }
+
+    fn gone(&mut self, slot: u32, out: &mut Vec<(u32, String)>) {
+        let Some(conn) = self.conns.remove(&slot) else { return };
+        if let Some(name) = conn.name {
+            self.online.remove(&name);
+            self.presences.remove(&name);
+            for other in self.online.values() {
+                out.push((*other, format!("<presence type='unavailable' from='{name}@d/ringer'/>")));
+            }
+        }
+    }
+
+    fn handle(&mut self, slot: u32, element: &Element, out: &mut Vec<(u32, String)>) {
+        let name = self.conns[&slot].name.clone();
+        match element.name() {
+            "stream" => self.open(slot, name.is_some(), out),
+            "auth" => {
+                if self.fault == Fault::WrongPassword {
+                    let text = format!("<failure xmlns='{}'><not-authorized/></failure>", ns::SASL);
+                    return out.push((slot, text));
+                }
+                let plain = STANDARD.decode(element.content().trim()).unwrap();
+                let plain = String::from_utf8(plain).unwrap();
+                let name = plain.split('\0').nth(1).unwrap().to_owned();
+                assert_eq!(plain.split('\0').nth(2), Some("secret"));
+                self.conns.get_mut(&slot).unwrap().name = Some(name);
+                out.push((slot, format!("<success xmlns='{}'/>", ns::SASL)));
+            }
+            "iq" => self.answer(slot, element, out),
+            "presence" => self.spread(slot, &name.unwrap(), element, out),
+            "message" => self.pass(slot, &name.unwrap(), element, out),
+            _ => panic!("{element}"),
+        }
+    }
+
+    fn open(&mut self, slot: u32, is_authenticated: bool, out: &mut Vec<(u32, String)>) {
+        let mut text = format!(
+            "<stream:stream xmlns='{}' xmlns:stream='{}' id='1' version='1.0'>",
+            ns::CLIENT,
+            ns::STREAM
+        );
+        text += &match (self.fault, is_authenticated) {
+            (Fault::Nonsense, false) => "<<<".to_owned(),
+            (Fault::Silent, false) => String::new(),
+            (Fault::SeeOtherHost, false) => format!(
+                "<stream:error><see-other-host xmlns='{}'>other</see-other-host></stream:error></stream:stream>",
+                ns::STREAM_ERRORS
+            ),
+            (_, true) => format!("<stream:features><bind xmlns='{}'/></stream:features>", ns::BIND),
+            (fault, false) => {
+                let mechanism = if fault == Fault::NoMechanism { "GSSAPI" } else { "PLAIN" };
+                format!(
+                    "<stream:features><mechanisms xmlns='{}'><mechanism>{mechanism}</mechanism></mechanisms></stream:features>",
+                    ns::SASL
+                )
+            }
+        };
+        out.push((slot, text));
+    }
+
+    fn answer(&mut self, slot: u32, iq: &Element, out: &mut Vec<(u32, String)>) {
+        let id = iq.attr("id").unwrap().to_owned();
+        let name = self.conns[&slot].name.clone().unwrap();
+        if id == "roster" {
+            let items: String =
+                (0..10).map(|number| format!("<item jid='user{number}@d' subscription='both'/>")).collect();
+            out.push((
+                slot,
+                format!("<iq type='result' id='{id}'><query xmlns='{}'>{items}</query></iq>", ns::ROSTER),
+            ));
+            self.conns.get_mut(&slot).unwrap().is_bound = true;
+            self.online.insert(name, slot);
+        } else if self.fault == Fault::Refuse && id.starts_with('i') {
+            out.push((slot, format!("<iq type='error' id='{id}'><error type='cancel'/></iq>")));
+        } else {
+            out.push((slot, format!("<iq type='result' id='{id}'/>")));
+        }
+    }
+
+    fn spread(&mut self, slot: u32, name: &str, presence: &Element, out: &mut Vec<(u32, String)>) {
+        if presence.attr("type") == Some("unavailable") {
+            return;
+        }
+        let is_first = !self.presences.contains_key(name);
+        let mut presence = presence.clone();
+        presence.set("from", format!("{name}@d/ringer"));
+        let text = presence.to_string();
+        self.presences.insert(name.to_owned(), text.clone());
+        let others: Vec<u32> = self.online.values().copied().filter(|other| *other != slot).collect();
+        for other in others {
+            if !self.strikes(Fault::LosePresence) {
+                out.push((other, text.clone()));
+            }
+        }
+        if is_first {
+            for (other, presence) in &self.presences {
+                if other != name {
+                    out.push((slot, presence.clone()));
+                }
+            }
+            for message in self.stored.remove(name).unwrap_or_default() {
+                out.push((slot, message));
+            }
+        }
+    }
+
+    fn pass(&mut self, slot: u32, from: &str, message: &Element, out: &mut Vec<(u32, String)>) {
+        let to = message.attr("to").unwrap().split('@').next().unwrap().to_owned();
+        let mut message = message.clone();
+        message.set("from", format!("{from}@d/ringer"));
+        if self.fault == Fault::Refuse {
+            let id = message.attr("id").unwrap();
+            return out.push((slot, format!("<message type='error' id='{id}' from='{to}@d'/>")));
+        }
+        if self.strikes(Fault::LoseMessage) {
+            return;
+        }
+        let Some(target) = self.online.get(&to).copied() else {
+            message.push(Element::new("delay", ns::DELAY));
+            return self.stored.entry(to).or_default().push(message.to_string());
+        };
+        let text = message.to_string();
+        if self.strikes(Fault::CloseOnce) {
+            out.push((target, text));
+            return out.push((target, "</stream:stream>".to_owned()));
+        }
+        if self.strikes(Fault::Misdeliver) {
+            // Number 7 is nobody's friend of those that 0 to 3 write to.
+            out.extend(self.online.values().map(|other| (*other, text.clone())));
+            return;
+        }
+        if self.strikes(Fault::RepeatMessage) {
+            out.push((target, text.clone()));
+        }
+        // The first of two from one to one is held until the second has passed it.
+        if self.fault == Fault::SwapMessages {
+            match self.held.take() {
+                Some((held_for, held)) if held_for == target => {
+                    out.push((target, text));
+                    out.push((target, held));
+                    self.fault = Fault::None;
+                    return;
+                }
+                Some((held_for, held)) => out.push((held_for, held)),
+                None => {}
+            }
+            self.held = Some((target, text));
+            return;
+        }
+        out.push((target, text));
+    }
+}
+
+fn chat(mix: &str) -> Chat {
+    Chat {
+        target: "127.0.0.1:5222".parse().unwrap(),
+        people: People::new(10, 3, 0, ("user{n}", "secret"), "d").unwrap(),
+        mechanism: Mechanism::Plain,
+        security: Security::None,
+        websocket: None,
+        logins: 10.0,
+        mix: Mix::parse(mix).unwrap(),
+        think: Think::Exponential(Duration::from_secs(1)),
+        body: 10,
+        befriend: false,
+        rooms: 0,
+        rooms_domain: "conference.d".to_owned(),
+        length: Duration::from_secs(60),
+        settle: Duration::from_secs(10),
+        patience: Duration::from_secs(5),
+    }
+}
+
+/// Runs a load to its end, or for at most so many seconds, and gives what was counted.
+fn run(mix: &str, fault: Fault, seed: u64, seconds: u64) -> (Stats, Stage) {
+    let chat = Arc::new(chat(mix));
+    let shared = Arc::new(Shared::new(10, START));
+    let mut crowd = Crowd::new(chat, Arc::clone(&shared), (0, 1), START, Rng::seeded(seed));
+    let mut server = Server {
+        fault,
+        done: 0,
+        conns: HashMap::new(),
+        online: HashMap::new(),
+        presences: HashMap::new(),
+        stored: HashMap::new(),
+        held: None,
+    };
+    let mut stats = Stats::sized(0, 0, 0, TIMERS.len(), 0);
+    let mut now = START;
+    let mut out = Outbox::default();
+    while !crowd.is_over() && now < START + Duration::from_secs(seconds) {
+        now = crowd.deadline().max(now);
+        crowd.expire(&mut Turn { now, stats: &mut stats, out: &mut out });
+        perform(&mut crowd, &mut server, now, &mut stats, &mut out);
+    }
+    (stats, shared.stage())
+}
+
+fn perform(crowd: &mut Crowd, server: &mut Server, now: Instant, stats: &mut Stats, out: &mut Outbox) {
+    while !out.wants.is_empty() {
+        let done = std::mem::take(out);
+        for (slot, wanted) in done.wants {
+            let mut answers = Vec::new();
+            match wanted {
+                Wanted::Connect => {
+                    server.conns.insert(slot, Conn::default());
+                    crowd.handle_connected(slot, &mut Turn { now, stats, out });
+                }
+                Wanted::Write(range) => answers = server.read(slot, &done.bytes[range]),
+                Wanted::StartTls => panic!("nobody asked for TLS"),
+                Wanted::Close => server.gone(slot, &mut answers),
+            }
+            for (slot, text) in answers {
+                crowd.handle_bytes(slot, text.as_bytes(), &mut Turn { now, stats, out });
+            }
+        }
+    }
+}
+
+fn lost(stats: &Stats) -> i64 {
+    let count = |count| i64::try_from(stats.counts[count]).unwrap();
+    count(Count::ChatSent) - count(Count::ChatReceived) - count(Count::ChatRefused)
+}
+
+fn unseen(stats: &Stats) -> i64 {
+    let count = |count| i64::try_from(stats.counts[count]).unwrap();
+    count(Count::PresenceExpected) - count(Count::PresenceSeen)
+}
+
+const SEED_MIX: &str =
+    "message=60,presence=20,logout=10,roster-add=4,roster-remove=2,vcard-get=2,vcard-set=1,archive=1";
+
+#[test]
+fn with_a_good_server_all_accounts_are_even() {
+    for seed in 0..20 {
+        let (stats, stage) = run(SEED_MIX, Fault::None, seed, 600);
+        let counts = &stats.counts;
+        assert_eq!(stage, Stage::Leaving);
+        assert_eq!((lost(&stats), unseen(&stats)), (0, 0), "seed {seed}");
+        for zero in [Count::ChatDuplicated, Count::ChatReordered, Count::ChatMisdelivered, Count::FailedCall]
+        {
+            assert_eq!(counts[zero], 0, "{zero:?}, seed {seed}, {counts:?}");
+        }
+        assert!(counts[Count::ChatSent] > 100 && counts[Count::PresenceSeen] > 50, "{counts:?}");
+        assert!(counts[Count::ChatStored] > 0, "somebody was away, seed {seed}");
+        assert_eq!(counts[Count::Due], counts[Count::OutgoingCall] + counts[Count::Blocked]);
+        assert_eq!(counts[Count::OutgoingCall], counts[Count::SuccessfulCall]);
+        assert_eq!(stats.rtds[0].service.n, counts[Count::ChatReceived] - counts[Count::ChatStored]);
+    }
+}
+
+#[test]
+fn what_a_bad_server_does_is_noticed() {
+    let mix = "message=80,presence=20";
+    let noticed = |fault| run(mix, fault, 3, 600).0;
+    assert_eq!(lost(&noticed(Fault::LoseMessage)), 1);
+    assert_eq!(unseen(&noticed(Fault::LosePresence)), 1);
+    let repeated = noticed(Fault::RepeatMessage);
+    assert_eq!((repeated.counts[Count::ChatDuplicated], lost(&repeated)), (1, 0));
+    assert!(noticed(Fault::Misdeliver).counts[Count::ChatMisdelivered] > 0);
+    let swapped = (0..20).map(|seed| run(mix, Fault::SwapMessages, seed, 600).0);
+    let reordered: Vec<u64> = swapped.map(|stats| stats.counts[Count::ChatReordered]).collect();
+    assert!(reordered.iter().any(|count| *count > 0), "{reordered:?}");
+    let refused = run("message=50,vcard-set=50", Fault::Refuse, 3, 600).0;
+    assert!(refused.counts[Count::ChatRefused] > 0 && lost(&refused) == 0);
+    assert!(refused.counts[Count::FailedCallRejected] > 0);
+}
+
+#[test]
+fn who_cannot_sign_in_is_counted_by_cause_and_tries_again() {
+    for (fault, count) in [
+        (Fault::NoMechanism, Count::FailedNotOffered),
+        (Fault::WrongPassword, Count::FailedNotAuthorized),
+        (Fault::Nonsense, Count::FailedUnexpectedMessage),
+        (Fault::SeeOtherHost, Count::FailedSeeOtherHost),
+        (Fault::Silent, Count::FailedTimeoutOnRecv),
+    ] {
+        let (stats, _) = run("message=1", fault, 1, 30);
+        let failed = stats.counts[count];
+        assert!(failed > 15, "{fault:?}: ten users, some attempts each: {failed}");
+        assert_eq!(stats.counts[Count::FailedCall], failed, "{fault:?}");
+    }
+}
+
+#[test]
+fn who_is_thrown_out_comes_back() {
+    let (stats, stage) = run("message=1", Fault::CloseOnce, 1, 600);
+    assert_eq!(stats.counts[Count::FailedTcpClosed], 1);
+    assert_eq!((stage, lost(&stats)), (Stage::Leaving, 0));
+}

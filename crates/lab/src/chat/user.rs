@@ -1,0 +1,116 @@
+//! One user.
+
+use std::sync::Arc;
+
+use stdx::time::Instant;
+use xmpp::sasl::ClientKeys;
+use xmpp::xml::{Framer, Prefixes};
+
+use super::login::Login;
+use super::model::Timed;
+
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// Signs in when due.
+    Away,
+    Connecting,
+    SigningIn(Box<Login>),
+    In,
+    /// Signs out when due; nobody counts on him any more.
+    Leaving,
+    /// For good.
+    Gone,
+}
+
+/// A question that has no answer yet.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked {
+    pub(super) id: u32,
+    pub(super) timed: Timed,
+    pub(super) due: Instant,
+    pub(super) sent: Instant,
+}
+
+/// What is known of a contact, at his place.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Contact {
+    /// Messages sent to him.
+    pub(super) sent: u32,
+    /// The highest number that came from him, and of his presences.
+    pub(super) came: u32,
+    pub(super) seen: u32,
+    pub(super) is_friend: bool,
+}
+
+/// Some 400 bytes with seven contacts; a roster of the server's is not kept.
+#[derive(Debug)]
+pub(super) struct User {
+    pub(super) number: u32,
+    pub(super) phase: Phase,
+    pub(super) framer: Framer,
+    /// Of the server's stream; all users of a shard share what is the same.
+    pub(super) prefixes: Option<Arc<Prefixes>>,
+    pub(super) kept: Option<Box<ClientKeys>>,
+    /// Of what comes next: sign-in, action, sign-out.
+    pub(super) due: Instant,
+    /// When the sign-in in hand was due, and when it began.
+    pub(super) sign_in: (Instant, Instant),
+    /// Until then an answer must be here.
+    pub(super) patience: Instant,
+    pub(super) asked: Option<Asked>,
+    pub(super) contacts: Box<[Contact]>,
+    pub(super) friends: u32,
+    pub(super) ids: u32,
+    pub(super) presences: u32,
+    pub(super) room_messages: u32,
+    pub(super) has_extra: bool,
+    /// He has been counted as one who has all his friends.
+    pub(super) is_befriended: bool,
+}
+
+impl User {
+    pub(super) fn new(number: u32, contacts: u32, due: Instant) -> User {
+        User {
+            number,
+            phase: Phase::Away,
+            framer: Framer::new(),
+            prefixes: None,
+            kept: None,
+            due,
+            sign_in: (due, due),
+            patience: Instant::FAR_FUTURE,
+            asked: None,
+            contacts: vec![Contact::default(); contacts as usize].into(),
+            friends: 0,
+            ids: 0,
+            presences: 0,
+            room_messages: 0,
+            has_extra: false,
+            is_befriended: false,
+        }
+    }
+
+    pub(super) fn is_in(&self) -> bool {
+        matches!(self.phase, Phase::In | Phase::Leaving)
+    }
+
+    pub(super) fn has_connection(&self) -> bool {
+        !matches!(self.phase, Phase::Away | Phase::Gone)
+    }
+
+    pub(super) fn next_id(&mut self) -> u32 {
+        self.ids += 1;
+        self.ids
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_small() {
+        let contacts = 7 * size_of::<Contact>();
+        assert!(size_of::<User>() + contacts <= 512, "{} + {contacts}", size_of::<User>());
+    }
+}

@@ -1,0 +1,325 @@
+//! `ringer xmpp`: users from flags, the rest as `ringer sip`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::flags::{Live, Outputs};
+use super::value;
+use super::{ExitCode, sip};
+use crate::chat::{ACTIONS, Chat, Mechanism, Mix, People, Security, TIMERS, Think};
+use crate::engine::Setup;
+use crate::options::{Options, Remote};
+use crate::scenario::model::Source;
+use crate::scenario::{Scenario, compile_text};
+
+/// One flag: its name, what it is given, what it is for.
+pub(super) struct Flag {
+    pub(super) name: &'static str,
+    pub(super) value: &'static str,
+    pub(super) about: &'static str,
+    set: fn(&mut Words, String) -> Result<(), String>,
+}
+
+/// What the flags say; defaults are those of the published tests where they say one.
+struct Words {
+    title: String,
+    target: Option<String>,
+    domain: Option<String>,
+    users: u32,
+    first: u32,
+    name: String,
+    password: String,
+    logins: f64,
+    mechanism: Mechanism,
+    security: Security,
+    websocket: Option<String>,
+    contacts: u32,
+    befriend: bool,
+    mix: Mix,
+    think: Think,
+    body: usize,
+    rooms: u32,
+    rooms_domain: Option<String>,
+    length: Duration,
+    settle: Duration,
+    patience: Duration,
+    options: Options,
+    outputs: Outputs,
+}
+
+/// Of the published test: 83.5 % messages, 13.5 % presence, 2.5 % signing out and in, 0.5 % rosters.
+const MIX: &str = "message=83.5,presence=13.5,logout=2.5,roster-add=0.2,roster-rename=0.2,roster-remove=0.1";
+
+impl Words {
+    fn new() -> Result<Words, String> {
+        Ok(Words {
+            title: "users".to_owned(),
+            target: None,
+            domain: None,
+            users: 100,
+            first: 0,
+            name: "user{n}".to_owned(),
+            password: "secret".to_owned(),
+            logins: 120.0,
+            mechanism: Mechanism::Scram(xmpp::sasl::Hash::Sha1),
+            security: Security::StartTls,
+            websocket: None,
+            contacts: 7,
+            befriend: false,
+            mix: Mix::parse(MIX)?,
+            think: Think::Exponential(Duration::from_secs(120)),
+            body: 64,
+            rooms: 10,
+            rooms_domain: None,
+            length: Duration::from_secs(60),
+            settle: Duration::from_secs(30),
+            patience: Duration::from_secs(30),
+            options: Options::default(),
+            outputs: Outputs::default(),
+        })
+    }
+}
+
+fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("{text:?}: expected a number"))
+}
+
+/// `90`, `1.5s`, `500ms`, `30m`, `2h`.
+fn time(text: &str) -> Result<Duration, String> {
+    let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3_600.0)];
+    let found = units.into_iter().find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, scale)));
+    let (digits, scale) = found.unwrap_or((text, 1.0));
+    let seconds: Option<f64> = digits.trim().parse().ok();
+    let seconds = seconds.map(|seconds| seconds * scale).filter(|seconds| (0.0..=1e8).contains(seconds));
+    seconds
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| format!("{text:?}: expected a time, as 90, 500ms or 30m"))
+}
+
+macro_rules! flags {
+    ($($name:literal $value:literal $about:literal |$words:ident, $given:ident| $set:expr;)*) => {
+        /// In the order of the help.
+        pub(super) const FLAGS: &[Flag] = &[
+            $(Flag { name: $name, value: $value, about: $about, set: |$words, $given| { $set; Ok(()) } },)*
+        ];
+    };
+}
+
+flags! {
+    "--users" "N" "users of the load (100)" |w, v| w.users = number(&v)?;
+    "--domain" "NAME" "their domain (the target's name)" |w, v| w.domain = Some(v);
+    "--name" "PATTERN" "their accounts; {n} is the number (user{n})" |w, v| w.name = v;
+    "--password" "PATTERN" "their passwords (secret)" |w, v| w.password = v;
+    "--first" "N" "number of the first (0)" |w, v| w.first = number(&v)?;
+    "--logins" "RATE" "sign-ins a second (120)" |w, v| w.logins = number(&v)?;
+    "--mechanism" "NAME" "PLAIN, SCRAM-SHA-1, SCRAM-SHA-256, SCRAM-SHA-512 (SCRAM-SHA-1)" |w, v| w.mechanism = Mechanism::parse(&v)?;
+    "--tls" "HOW" "none, starttls, direct (starttls)" |w, v| w.security = Security::parse(&v)?;
+    "--websocket" "PATH" "by WebSocket at this path, as /ws; with --tls none or direct" |w, v| w.websocket = Some(v);
+    "--tls-ca" "FILE" "authority of the server's certificate; without one any certificate will do" |w, v| w.options.network.tls.ca = Some(v.into());
+    "--contacts" "N" "contacts of each user among the users (7)" |w, v| w.contacts = number(&v)?;
+    "--befriend" "yes|no" "the users make the rosters themselves, before the load (no)" |w, v| w.befriend = yes(&v)?;
+    "--mix" "SHARES" "what users do, as message=83.5,presence=13.5 (the published test's); ringer xmpp --actions lists all" |w, v| w.mix = Mix::parse(&v)?;
+    "--think" "TIME" "mean time from one action of a user to the next, exponential (120)" |w, v| w.think = Think::Exponential(time(&v)?);
+    "--think-fixed" "TIME" "the same, always this long" |w, v| w.think = Think::Fixed(time(&v)?);
+    "--body" "BYTES" "of a message (64)" |w, v| w.body = number(&v)?;
+    "--rooms" "N" "rooms, when the mix has them; each user is in one (10)" |w, v| w.rooms = number(&v)?;
+    "--rooms-domain" "NAME" "their domain (conference.DOMAIN)" |w, v| w.rooms_domain = Some(v);
+    "--for" "TIME" "how long the load lasts once everybody is in (60)" |w, v| w.length = time(&v)?;
+    "--settle" "TIME" "how long what is under way may take at the end (30)" |w, v| w.settle = time(&v)?;
+    "--timeout" "TIME" "for an answer, or to sign in (30)" |w, v| w.patience = time(&v)?;
+    "--threads" "N" "(one a core)" |w, v| w.options.threads = Some(number(&v)?);
+    "--threshold" "RULE" "what the run must keep, as response.message.p99 < 2s; may be given again" |w, v| w.outputs.thresholds.push(v);
+    "--watch" "PID|NAME" "processes whose processor time and memory are measured; may be given again" |w, v| w.outputs.watch.push(v);
+    "--report" "FILE.html" "the report as a page" |w, v| w.outputs.report = Some(v.into());
+    "--json" "FILE" "the report as data" |w, v| w.outputs.json = Some(v.into());
+    "--junit" "FILE" "the thresholds as tests" |w, v| w.outputs.junit = Some(v.into());
+    "--prometheus" "ADDRESS" "figures while it runs" |w, v| w.outputs.prometheus = Some(v);
+    "--title" "TEXT" "of the report (users)" |w, v| w.title = v;
+}
+
+fn yes(text: &str) -> Result<bool, String> {
+    match text {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err(format!("{text:?}: expected yes or no")),
+    }
+}
+
+/// What every run must keep: nothing lost, nothing twice.
+const ALWAYS: [&str; 5] =
+    ["lost == 0", "duplicated == 0", "reordered == 0", "misdelivered == 0", "unseen == 0"];
+
+pub(super) fn main(program: &str, arguments: &[String]) -> ExitCode {
+    match arguments.first().map(String::as_str) {
+        None => {
+            eprint!("{}", help(program));
+            return ExitCode::Fatal;
+        }
+        Some("--help" | "-h") => {
+            print!("{}", help(program));
+            return ExitCode::Success;
+        }
+        Some("--actions") => {
+            for (name, _) in ACTIONS {
+                println!("{name}");
+            }
+            return ExitCode::Success;
+        }
+        Some(_) => {}
+    }
+    match build(arguments) {
+        Ok((setup, outputs)) => sip::run(setup, &outputs),
+        Err(mistake) => {
+            eprintln!("{program}: {mistake}");
+            ExitCode::Fatal
+        }
+    }
+}
+
+fn help(program: &str) -> String {
+    let mut text = format!(
+        "usage: {program} HOST[:PORT] [FLAG VALUE ...]\n\nUsers sign in, talk, and account for every message and presence.\n\n"
+    );
+    for flag in FLAGS {
+        let head = format!("{} {}", flag.name, flag.value);
+        text += &format!("  {head:<24} {}\n", flag.about);
+    }
+    text
+}
+
+/// From words to a load, for this command and for plans.
+///
+/// # Errors
+/// What is wrong, and what was expected.
+pub(crate) fn build(words: &[String]) -> Result<(Setup, Outputs), String> {
+    let mut told = Words::new()?;
+    told.options.command_line = words.to_vec();
+    told.outputs.live = Live::Auto;
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match FLAGS.iter().find(|flag| flag.name == word) {
+            Some(flag) => {
+                let given =
+                    words.next().cloned().ok_or_else(|| format!("{word}: expected {}", flag.value))?;
+                (flag.set)(&mut told, given).map_err(|error| format!("{word} {error}"))?;
+            }
+            None if word.starts_with('-') => {
+                return Err(format!("unknown flag {word}: ringer xmpp --help lists them all"));
+            }
+            None if told.target.is_none() => told.target = Some(word.clone()),
+            None => return Err(format!("{word:?} is one target too many")),
+        }
+    }
+    setup(told)
+}
+
+fn setup(told: Words) -> Result<(Setup, Outputs), String> {
+    let target = told.target.ok_or("no target: expected HOST or HOST:PORT")?;
+    let port = match (told.security, &told.websocket) {
+        (Security::StartTls, Some(_)) => {
+            return Err("--websocket with --tls starttls: expected --tls none or --tls direct".to_owned());
+        }
+        (Security::Tls, Some(_)) => 5443,
+        (_, Some(_)) => 5280,
+        (Security::Tls, None) => 5223,
+        (_, None) => 5222,
+    };
+    let (host, _) = value::host_port(&target)?;
+    let address = value::address(&target, port, None)?;
+    let domain = told.domain.unwrap_or_else(|| host.clone());
+    let names = (told.name.as_str(), told.password.as_str());
+    let people = People::new(told.users, told.contacts, told.first, names, &domain)?;
+    if told.logins <= 0.0 {
+        return Err(format!("--logins {}: expected more than 0", told.logins));
+    }
+    let rooms_domain = told.rooms_domain.unwrap_or_else(|| format!("conference.{domain}"));
+    let mut options = told.options;
+    options.remote = Some(Remote { host, address });
+    options.rate.calls = told.logins;
+    options.behaviour.no_stdin = true;
+    let mut outputs = told.outputs;
+    outputs.thresholds.extend(ALWAYS.map(str::to_owned));
+    let chat = Chat {
+        target: address,
+        people,
+        mechanism: told.mechanism,
+        security: told.security,
+        websocket: told.websocket,
+        logins: told.logins,
+        mix: told.mix,
+        think: told.think,
+        body: told.body,
+        befriend: told.befriend,
+        rooms: told.rooms,
+        rooms_domain,
+        length: told.length,
+        settle: told.settle,
+        patience: told.patience,
+    };
+    let setup = Setup {
+        scenario: Arc::new(scenario(&told.title, &options.command_line)?),
+        options: Arc::new(options),
+        receive: None,
+        out_of_call: None,
+        files: Arc::default(),
+        receive_files: None,
+        tracer: crate::trace::Tracer::default(),
+        chat: Some(Arc::new(chat)),
+    };
+    Ok((setup, outputs))
+}
+
+/// What stands for a scenario in screens and reports: a name, and the names of what is timed.
+fn scenario(title: &str, command_line: &[String]) -> Result<Scenario, String> {
+    let compiled = compile_text(b"<scenario><recv request=\"INVITE\"/></scenario>", Source::BuiltIn("users"));
+    let scenario = compiled.map_err(|errors| format!("{errors:?}"))?.scenario;
+    Ok(Scenario {
+        name: title.to_owned(),
+        steps: Vec::new(),
+        rtds: TIMERS.map(str::to_owned).to_vec(),
+        text: format!("ringer xmpp {}", command_line.join(" ")),
+        ..scenario
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn words_make_a_load() {
+        let (setup, outputs) =
+            build(&words("127.0.0.1 --users 10 --contacts 2 --tls direct --mix message=1 --think 500ms"))
+                .unwrap();
+        let chat = setup.chat.unwrap();
+        assert_eq!((chat.target.port(), chat.people.count(), chat.people.domain()), (5223, 10, "127.0.0.1"));
+        assert_eq!(chat.think, Think::Exponential(Duration::from_millis(500)));
+        assert_eq!(setup.scenario.rtds, TIMERS);
+        assert!(outputs.thresholds.iter().any(|threshold| threshold == "lost == 0"));
+    }
+
+    #[test]
+    fn mistakes_say_what_was_expected() {
+        for (text, says) in [
+            ("", "no target"),
+            ("127.0.0.1 --user 3", "unknown flag --user"),
+            ("127.0.0.1 --users", "--users: expected N"),
+            ("127.0.0.1 --users many", "--users \"many\": expected a number"),
+            ("127.0.0.1 --users 5 --contacts 3", "even"),
+            ("127.0.0.1 --tls maybe", "starttls"),
+            ("127.0.0.1 --mix talk=1", "expected one of message"),
+            ("127.0.0.1 --websocket /ws", "--tls none"),
+            ("127.0.0.1 --for ever", "expected a time"),
+            ("127.0.0.1 --logins 0", "more than 0"),
+            ("127.0.0.1 other", "one target too many"),
+            ("no.such.host.invalid", "no such host"),
+        ] {
+            let error = build(&words(text)).expect_err(text);
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! Users of chat on a shard's thread: their connections, and the loop.
+
+use std::io::{self, Read as _, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+use rustls::ClientConnection;
+use rustls_pki_types::ServerName;
+use stdx::time::Instant;
+
+use super::clock::Clock;
+use super::hub::{Hub, Phase};
+use super::limits::LATE;
+use super::report::{Counted, Report, Reporter};
+use super::tls::Tls;
+use super::token::WAKER;
+use super::wire::{Io, Opening, Secured, Wire};
+use crate::chat::{Chat, Crowd, Outbox, Security, Shared, Turn, Wanted};
+use crate::stats::{Count, Stats};
+
+/// One shard of a load of users.
+pub(super) struct ChatShard {
+    pub(super) index: u16,
+    pub(super) hub: Arc<Hub>,
+    pub(super) clock: Clock,
+    pub(super) shared: Arc<Shared>,
+    pub(super) crowd: Crowd,
+    pub(super) lines: Lines,
+    pub(super) stats: Stats,
+    pub(super) reporter: Reporter,
+    pub(super) reports: SyncSender<Report>,
+}
+
+/// A user's connection, by his place in the crowd.
+#[derive(Default)]
+struct Line {
+    link: Option<Link>,
+    is_connecting: bool,
+    /// What the kernel did not take.
+    waiting: Vec<u8>,
+}
+
+pub(super) struct Lines {
+    lines: Vec<Line>,
+    chat: Arc<Chat>,
+    tls: Option<Tls>,
+    poll: Poll,
+    scratch: Box<[u8]>,
+    open: u64,
+}
+
+/// A stream of bytes, or a WebSocket.
+enum Link {
+    Bytes(Io),
+    Web(Wire),
+}
+
+/// What a connection has to say.
+enum Heard {
+    Connected,
+    Bytes(usize),
+    Messages(Vec<Vec<u8>>),
+    Nothing,
+    Closed,
+}
+
+/// Read from a connection at once.
+const SCRATCH: usize = 16 << 10;
+/// A shard looks whether the run ends at least as often.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long the last words may take.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+impl ChatShard {
+    /// Turns until everybody has left.
+    pub(super) fn run(mut self) {
+        let mut events = Events::with_capacity(1_024);
+        let is_documents = self.lines.chat.websocket.is_some();
+        let mut out = Outbox { is_documents, ..Outbox::default() };
+        let mut hard_since = None;
+        loop {
+            let planned = self.rest(&mut events);
+            let now = self.clock.now();
+            if now.since(planned) > LATE {
+                self.stats.count(Count::LateTurns);
+            }
+            match self.hub.phase() {
+                Phase::Running => {}
+                Phase::Soft => self.crowd.end(now, false),
+                Phase::Hard => self.crowd.end(now, true),
+                Phase::Gone => break,
+            }
+            for event in &events {
+                if event.token() != WAKER {
+                    self.handle_event(event, &mut out);
+                }
+            }
+            self.crowd.expire(&mut Turn { now, stats: &mut self.stats, out: &mut out });
+            self.perform(&mut out);
+            self.tell_gauges(now);
+            if now >= self.reporter.next() {
+                self.report(now, false);
+            }
+            let is_late = *hard_since.get_or_insert(now) + LAST_WORDS <= now;
+            if self.hub.phase() < Phase::Hard {
+                hard_since = None;
+            }
+            if self.crowd.is_over() || (is_late && self.hub.phase() >= Phase::Hard) {
+                break;
+            }
+        }
+        let now = self.clock.now();
+        self.tell_gauges(now);
+        self.report(now, true);
+    }
+
+    /// Until something is due or comes; when that should have been.
+    fn rest(&mut self, events: &mut Events) -> Instant {
+        let now = self.clock.now();
+        let planned = self.crowd.deadline().min(self.reporter.next()).min(now + LOOK).max(now);
+        if self.lines.poll.poll(events, Some(planned.since(now))).is_err() {
+            // Interrupted by a signal: an empty turn.
+            events.clear();
+        }
+        planned
+    }
+
+    fn handle_event(&mut self, event: &mio::event::Event, out: &mut Outbox) {
+        let Ok(slot) = u32::try_from(event.token().0 - 1) else { return };
+        if event.is_writable() && self.lines.flush(slot).is_err() {
+            return self.close(slot, out);
+        }
+        loop {
+            let heard = self.lines.hear(slot);
+            let mut turn = Turn { now: self.clock.now(), stats: &mut self.stats, out };
+            match heard {
+                Heard::Connected => self.crowd.handle_connected(slot, &mut turn),
+                Heard::Bytes(count) => {
+                    turn.stats.add(Count::BytesReceived, count as u64);
+                    self.crowd.handle_bytes(slot, &self.lines.scratch[..count], &mut turn);
+                }
+                Heard::Messages(messages) => {
+                    for message in messages {
+                        turn.stats.add(Count::BytesReceived, message.len() as u64);
+                        self.crowd.handle_message(slot, &message, &mut turn);
+                    }
+                }
+                Heard::Nothing => break,
+                Heard::Closed => return self.close(slot, out),
+            }
+            self.perform(out);
+        }
+    }
+
+    fn close(&mut self, slot: u32, out: &mut Outbox) {
+        self.lines.drop(slot);
+        let mut turn = Turn { now: self.clock.now(), stats: &mut self.stats, out };
+        self.crowd.handle_closed(slot, &mut turn);
+    }
+
+    fn perform(&mut self, out: &mut Outbox) {
+        while !out.wants.is_empty() {
+            let is_documents = out.is_documents;
+            let mut done = std::mem::replace(out, Outbox { is_documents, ..Outbox::default() });
+            for (slot, wanted) in done.wants.drain(..) {
+                let result = match wanted {
+                    Wanted::Connect => self.lines.connect(slot),
+                    Wanted::Write(range) => {
+                        self.stats.add(Count::BytesSent, range.len() as u64);
+                        self.lines.write(slot, &done.bytes[range])
+                    }
+                    Wanted::StartTls => self.lines.secure(slot).map(|()| {
+                        let mut turn = Turn { now: self.clock.now(), stats: &mut self.stats, out };
+                        self.crowd.handle_secured(slot, &mut turn);
+                    }),
+                    Wanted::Close => {
+                        self.lines.drop(slot);
+                        Ok(())
+                    }
+                };
+                if let Err(error) = result {
+                    self.reporter.keep_error(format!("user {slot} of shard {}: {error}", self.index));
+                    self.close(slot, out);
+                }
+            }
+            // The memory of both is used again.
+            if out.wants.is_empty() && out.bytes.is_empty() {
+                done.bytes.clear();
+                *out = done;
+            }
+        }
+    }
+
+    fn tell_gauges(&self, now: Instant) {
+        let open = u64::from(self.shared.signed_in());
+        self.hub.open.store(open, Ordering::Relaxed);
+        if self.hub.peak.fetch_max(open, Ordering::Relaxed) < open {
+            self.hub.peak_at.store(now.as_micros(), Ordering::Relaxed);
+        }
+    }
+
+    fn report(&mut self, now: Instant, last: bool) {
+        let counted = Counted {
+            shard: self.index,
+            stats: &mut self.stats,
+            open_sockets: self.lines.open,
+            reports: &self.reports,
+        };
+        self.reporter.hand_over(counted, now, last);
+    }
+}
+
+impl Lines {
+    pub(super) fn new(users: usize, chat: Arc<Chat>, tls: Option<Tls>, poll: Poll) -> Lines {
+        let lines = (0..users).map(|_| Line::default()).collect();
+        Lines { lines, chat, tls, poll, scratch: vec![0; SCRATCH].into(), open: 0 }
+    }
+
+    fn connect(&mut self, slot: u32) -> io::Result<()> {
+        let mut tcp = TcpStream::connect(self.chat.target)?;
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        self.poll.registry().register(&mut tcp, Token(slot as usize + 1), interest)?;
+        tcp.set_nodelay(true)?;
+        self.open += 1;
+        self.lines[slot as usize] =
+            Line { link: Some(Link::Bytes(Io::Plain(tcp))), is_connecting: true, waiting: Vec::new() };
+        Ok(())
+    }
+
+    /// From here on through TLS.
+    fn secure(&mut self, slot: u32) -> io::Result<()> {
+        let tls = self.tls.as_ref().ok_or_else(|| io::Error::other("no TLS was prepared"))?;
+        let name = ServerName::try_from(self.chat.people.domain().to_owned()).map_err(io::Error::other)?;
+        let connection = ClientConnection::new(Arc::clone(&tls.client), name).map_err(io::Error::other)?;
+        let line = &mut self.lines[slot as usize];
+        line.link = match line.link.take() {
+            Some(Link::Bytes(Io::Plain(tcp))) => {
+                Some(Link::Bytes(Io::Tls(Secured { tls: Box::new(connection.into()), tcp })))
+            }
+            other => other,
+        };
+        Ok(())
+    }
+
+    fn write(&mut self, slot: u32, bytes: &[u8]) -> io::Result<()> {
+        let line = &mut self.lines[slot as usize];
+        let io = match &mut line.link {
+            Some(Link::Bytes(io)) => io,
+            // It keeps what the kernel does not take.
+            Some(Link::Web(wire)) => return wire.write(bytes, &[bytes.len()]).map(drop),
+            None => return Ok(()),
+        };
+        let done = if line.waiting.is_empty() { push(io, bytes)? } else { 0 };
+        line.waiting.extend_from_slice(&bytes[done..]);
+        Ok(())
+    }
+
+    fn flush(&mut self, slot: u32) -> io::Result<()> {
+        let line = &mut self.lines[slot as usize];
+        let io = match &mut line.link {
+            _ if line.is_connecting => return Ok(()),
+            Some(Link::Bytes(io)) => io,
+            Some(Link::Web(wire)) if wire.is_open() => return wire.write(&[], &[]).map(drop),
+            Some(Link::Web(_)) | None => return Ok(()),
+        };
+        let done = push(io, &line.waiting)?;
+        if done == line.waiting.len() {
+            line.waiting = Vec::new();
+        } else {
+            line.waiting.drain(..done);
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, slot: u32) -> Heard {
+        if self.lines[slot as usize].is_connecting {
+            return self.finish_connecting(slot);
+        }
+        match &mut self.lines[slot as usize].link {
+            None => Heard::Nothing,
+            Some(Link::Bytes(io)) => loop {
+                match io.read(&mut self.scratch) {
+                    Ok(0) => return Heard::Closed,
+                    Ok(count) => return Heard::Bytes(count),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Heard::Nothing,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(_) => return Heard::Closed,
+                }
+            },
+            Some(Link::Web(wire)) => {
+                let was_open = wire.is_open();
+                let mut messages = Vec::new();
+                match wire.read(&mut self.scratch, |message, _| messages.push(message.to_vec())) {
+                    Ok(_) if !was_open && wire.is_open() => Heard::Connected,
+                    // The close comes again with the next look.
+                    Ok(_) if !messages.is_empty() => Heard::Messages(messages),
+                    Ok(false) => Heard::Nothing,
+                    Ok(true) | Err(_) => Heard::Closed,
+                }
+            }
+        }
+    }
+
+    /// The kernel's handshake is over, well or not.
+    fn finish_connecting(&mut self, slot: u32) -> Heard {
+        let line = &mut self.lines[slot as usize];
+        let Some(Link::Bytes(Io::Plain(tcp))) = &line.link else { return Heard::Nothing };
+        match (tcp.take_error(), tcp.peer_addr()) {
+            (Ok(None), Ok(_)) => {}
+            (Ok(None), Err(error)) if error.kind() == io::ErrorKind::NotConnected => return Heard::Nothing,
+            _ => return Heard::Closed,
+        }
+        line.is_connecting = false;
+        let Some(path) = &self.chat.websocket else {
+            let is_secured = self.chat.security != Security::Tls || self.secure(slot).is_ok();
+            return if is_secured { Heard::Connected } else { Heard::Closed };
+        };
+        let Some(Link::Bytes(Io::Plain(tcp))) = line.link.take() else { return Heard::Closed };
+        let opening = Opening {
+            tls: self.tls.as_ref().filter(|_| self.chat.security == Security::Tls),
+            web: Some((path, "xmpp")),
+            host: self.chat.people.domain(),
+        };
+        match Wire::connected(tcp, &opening) {
+            Ok(wire) => {
+                line.link = Some(Link::Web(wire));
+                Heard::Nothing
+            }
+            Err(_) => {
+                self.open -= 1;
+                Heard::Closed
+            }
+        }
+    }
+
+    fn drop(&mut self, slot: u32) {
+        let line = std::mem::take(&mut self.lines[slot as usize]);
+        self.open -= u64::from(line.link.is_some());
+    }
+}
+
+/// What the kernel takes now.
+fn push(io: &mut Io, bytes: &[u8]) -> io::Result<usize> {
+    let mut done = 0;
+    while done < bytes.len() {
+        match io.write(&bytes[done..]) {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    match io.flush() {
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+        _ => Ok(done),
+    }
+}

@@ -1,0 +1,79 @@
+//! Users of chat, in place of SIPp's screens: what they did, how long it took, whether the accounts are even.
+
+use std::fmt::Write as _;
+
+use crate::engine::{Progress, Setup};
+use crate::stats::{Count, Durations};
+
+/// Writing to a string cannot fail.
+pub(super) fn screen(setup: &Setup, progress: &Progress) -> String {
+    let counts = &progress.total.counts;
+    let gauges = &progress.gauges;
+    let mut text =
+        String::from("------------------------------------ Users ------------------------------------\n");
+    let _ = writeln!(
+        text,
+        "  {}   {:.1} s   {}   {} of {} signed in, at most {}",
+        setup.scenario.name,
+        progress.now.since(progress.started).as_secs_f64(),
+        gauges.stage,
+        gauges.open_calls,
+        gauges.limit,
+        gauges.peak_open_calls,
+    );
+    let _ = writeln!(
+        text,
+        "  actions and sign-ins: {} due, {} done, {} failed, {} could not begin\n",
+        counts[Count::Due],
+        counts[Count::SuccessfulCall],
+        counts[Count::FailedCall],
+        counts[Count::Blocked],
+    );
+    for count in Count::FAILURES.iter().filter(|count| counts[**count] > 0) {
+        let _ = writeln!(text, "    {count:?}: {}", counts[*count]);
+    }
+    let _ = writeln!(
+        text,
+        "  {:<16}{:>10}{:>12}{:>12}{:>12}{:>12}",
+        "milliseconds", "number", "p50", "p99", "p99.9", "max"
+    );
+    for (name, timer) in setup.scenario.rtds.iter().zip(&progress.total.rtds) {
+        if timer.response.n > 0 {
+            times(&mut text, name, &timer.response);
+        }
+    }
+    let _ = writeln!(
+        text,
+        "\n  messages: {} sent = {} received ({} had waited) + {} refused + {} lost",
+        counts[Count::ChatSent],
+        counts[Count::ChatReceived],
+        counts[Count::ChatStored],
+        counts[Count::ChatRefused],
+        progress.total.lost(),
+    );
+    let _ = writeln!(
+        text,
+        "            {} twice, {} out of order, {} to somebody else",
+        counts[Count::ChatDuplicated],
+        counts[Count::ChatReordered],
+        counts[Count::ChatMisdelivered],
+    );
+    let _ = writeln!(
+        text,
+        "  presence: {} to be seen = {} seen + {} not seen",
+        counts[Count::PresenceExpected],
+        counts[Count::PresenceSeen],
+        progress.total.unseen(),
+    );
+    text
+}
+
+/// From the due time: what a user who acts on time waits.
+fn times(text: &mut String, name: &str, durations: &Durations) {
+    let _ = write!(text, "  {name:<16}{:>10}", durations.n);
+    for quantile in [0.5, 0.99, 0.999, 1.0] {
+        let millis = durations.quantile(quantile).map_or(0.0, |time| time.as_secs_f64() * 1e3);
+        let _ = write!(text, "{millis:>12.3}");
+    }
+    text.push('\n');
+}
