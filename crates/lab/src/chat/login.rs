@@ -85,21 +85,21 @@ impl Login {
     pub(super) fn handle(
         &mut self,
         chat: &Chat,
-        who: Who<'_>,
+        mut who: Who<'_>,
         element: &Element,
         out: &mut Vec<u8>,
     ) -> Progress {
         match self.step {
-            Step::Features if element.is("features", ns::STREAM) => self.choose(chat, who, element, out),
+            Step::Features if element.is("features", ns::STREAM) => self.choose(chat, &who, element, out),
             Step::Proceed if element.is("proceed", ns::TLS) => Progress::StartTls,
             Step::Proceed if element.is("failure", ns::TLS) => Progress::Failed(Cause::NotOffered),
-            Step::Proof => self.prove(who, element, out),
+            Step::Proof => self.prove(&mut who, element, out),
             Step::Bind | Step::Session | Step::Roster => self.settle(element, out),
             Step::Features | Step::Proceed => Progress::Failed(Cause::Nonsense),
         }
     }
 
-    fn choose(&mut self, chat: &Chat, who: Who<'_>, features: &Element, out: &mut Vec<u8>) -> Progress {
+    fn choose(&mut self, chat: &Chat, who: &Who<'_>, features: &Element, out: &mut Vec<u8>) -> Progress {
         if chat.security == Security::StartTls && !self.is_secured {
             if features.get("starttls", ns::TLS).is_none() {
                 return Progress::Failed(Cause::NotOffered);
@@ -135,7 +135,7 @@ impl Login {
         Progress::Nothing
     }
 
-    fn prove(&mut self, who: Who<'_>, element: &Element, out: &mut Vec<u8>) -> Progress {
+    fn prove(&mut self, who: &mut Who<'_>, element: &Element, out: &mut Vec<u8>) -> Progress {
         let content = || STANDARD.decode(element.content().trim()).unwrap_or_default();
         match (element.name(), element.ns(), &mut self.scram) {
             ("challenge", ns::SASL, Some(scram)) => match scram.answer(&content(), who.password, who.kept) {

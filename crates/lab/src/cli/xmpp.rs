@@ -316,7 +316,7 @@ mod tests {
             ("127.0.0.1 --for ever", "expected a time"),
             ("127.0.0.1 --logins 0", "more than 0"),
             ("127.0.0.1 other", "one target too many"),
-            ("no.such.host.invalid", "no such host"),
+            ("no.such.host.invalid", "Unknown host"),
         ] {
             let error = build(&words(text)).expect_err(text);
             assert!(error.contains(says), "{text}: {error}");

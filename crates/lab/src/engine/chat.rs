@@ -56,7 +56,7 @@ pub(super) struct Lines {
 /// A stream of bytes, or a WebSocket.
 enum Link {
     Bytes(Io),
-    Web(Wire),
+    Web(Box<Wire>),
 }
 
 /// What a connection has to say.
@@ -204,13 +204,13 @@ impl ChatShard {
     }
 
     fn report(&mut self, now: Instant, last: bool) {
-        let counted = Counted {
+        let mut counted = Counted {
             shard: self.index,
             stats: &mut self.stats,
             open_sockets: self.lines.open,
             reports: &self.reports,
         };
-        self.reporter.hand_over(counted, now, last);
+        self.reporter.hand_over(&mut counted, now, last);
     }
 }
 
@@ -327,7 +327,7 @@ impl Lines {
         };
         match Wire::connected(tcp, &opening) {
             Ok(wire) => {
-                line.link = Some(Link::Web(wire));
+                line.link = Some(Link::Web(Box::new(wire)));
                 Heard::Nothing
             }
             Err(_) => {

@@ -169,7 +169,10 @@ impl std::fmt::Debug for Run {
 impl Run {
     /// Binds everything before the first call is placed.
     pub fn start(setup: Setup) -> Result<Run, StartError> {
-        start::start(setup)
+        match setup.chat.clone() {
+            Some(chat) => start::start_chat(setup, &chat),
+            None => start::start(setup),
+        }
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "a change is handed over")]

@@ -67,7 +67,7 @@ pub(super) struct Counted<'a> {
 
 impl Reporter {
     /// Hands over what was counted since the last time. A collector that is behind gets it with the next.
-    pub(super) fn hand_over(&mut self, counted: Counted<'_>, now: Instant, last: bool) {
+    pub(super) fn hand_over(&mut self, counted: &mut Counted<'_>, now: Instant, last: bool) {
         while self.next <= now {
             self.next = self.next + INTERVAL;
             self.tick += 1;
@@ -98,12 +98,12 @@ impl Reporter {
 
 impl Shard {
     pub(super) fn report(&mut self, now: Instant, last: bool) {
-        let counted = Counted {
+        let mut counted = Counted {
             shard: self.index,
             stats: &mut self.stats,
             open_sockets: self.net.len() as u64,
             reports: &self.reports,
         };
-        self.reporter.hand_over(counted, now, last);
+        self.reporter.hand_over(&mut counted, now, last);
     }
 }

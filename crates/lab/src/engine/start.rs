@@ -40,9 +40,6 @@ use crate::scenario::{Scenario, built_in, compile_text};
 use crate::stats::Stats;
 
 pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
-    if let Some(chat) = setup.chat.clone() {
-        return start_chat(setup, &chat);
-    }
     name_sources(&mut setup)?;
     answer_outside_calls(&mut setup);
     let options = Arc::clone(&setup.options);
@@ -104,7 +101,7 @@ pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
 }
 
 /// Users of chat have connections of their own and nothing to bind.
-fn start_chat(setup: Setup, chat: &Arc<Chat>) -> Result<Run, StartError> {
+pub(super) fn start_chat(setup: Setup, chat: &Arc<Chat>) -> Result<Run, StartError> {
     let options = Arc::clone(&setup.options);
     let users = chat.people.count();
     let shards = threads(&options).min(users as usize);

@@ -42,6 +42,13 @@ pub(super) fn screen(setup: &Setup, progress: &Progress) -> String {
             times(&mut text, name, &timer.response);
         }
     }
+    accounts(&mut text, progress);
+    text
+}
+
+/// Whether what was sent is what came.
+fn accounts(text: &mut String, progress: &Progress) {
+    let counts = &progress.total.counts;
     let _ = writeln!(
         text,
         "\n  messages: {} sent = {} received ({} had waited) + {} refused + {} lost",
@@ -65,7 +72,6 @@ pub(super) fn screen(setup: &Setup, progress: &Progress) -> String {
         counts[Count::PresenceSeen],
         progress.total.unseen(),
     );
-    text
 }
 
 /// From the due time: what a user who acts on time waits.

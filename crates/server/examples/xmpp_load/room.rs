@@ -1,11 +1,12 @@
 //! One room: how long a message takes to everybody in it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use crate::client::Client;
 use crate::{Options, wait};
@@ -21,11 +22,12 @@ pub(crate) async fn measure(mut clients: Vec<Client>, options: &Options) -> anyh
     let count = clients.len();
     let (heard, mut hears) = mpsc::channel(count * 4);
     let mut writers = Vec::with_capacity(count);
+    let mut listeners = JoinSet::new();
     for mut client in clients {
         enter(&mut client, &room).await.with_context(|| format!("user{} enters", client.number))?;
         let (reader, writer) = tokio::io::split(client.io);
         writers.push(writer);
-        tokio::spawn(listen(reader, heard.clone()));
+        listeners.spawn(listen(reader, heard.clone()));
     }
     drop(heard);
     println!("entered {count}");

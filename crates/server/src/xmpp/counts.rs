@@ -1,0 +1,134 @@
+//! What the XMPP of a shard counts.
+
+use xmpp::host;
+
+use super::kinds::{Family, KindCount, Stanzas};
+use super::{Xmpp, servers};
+
+#[derive(Clone, Debug, Default)]
+pub struct XmppCounts {
+    pub connections: u64,
+    /// Those that wait to be resumed among them.
+    pub sessions: u64,
+    pub connections_total: u64,
+    pub refused: u64,
+    pub handshake_failures: u64,
+    pub sign_ins: u64,
+    pub sign_in_failures: u64,
+    /// Accounts that people made for themselves.
+    pub registrations: u64,
+    pub stanzas_in: u64,
+    pub stanzas_out: u64,
+    /// Of phones, for accounts.
+    pub texts_in: u64,
+    /// For phones; those that one has taken.
+    pub texts_out: u64,
+    pub overflows: u64,
+    pub timeouts: u64,
+    pub faults: u64,
+    /// Connections of components.
+    pub components: u64,
+    pub components_refused: u64,
+    pub component_stanzas_in: u64,
+    pub component_stanzas_out: u64,
+    pub component_overflows: u64,
+    pub bosh_sessions: u64,
+    pub bosh_faults: u64,
+    pub http_requests: u64,
+    pub http_refused: u64,
+    pub uploads: u64,
+    pub downloads: u64,
+    /// Of all files; told by the first shard only.
+    pub upload_bytes: u64,
+    /// Clients that sent too much were not read from for a while.
+    pub pauses: u64,
+    pub resumed: u64,
+    /// Messages kept for who is away, and those put into archives.
+    pub kept: u64,
+    pub archived: u64,
+    /// Presence that was passed on, each addressee once.
+    pub fan_out: u64,
+    /// In memory.
+    pub rooms: u64,
+    pub occupants: u64,
+    pub kinds: Vec<KindCount>,
+    /// Other servers.
+    pub servers: ::xmpp::s2s::Counts,
+    pub server_connections_refused: u64,
+    pub server_handshake_failures: u64,
+}
+
+/// What a host's work came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counted {
+    pub(super) sent: Stanzas,
+    pub(super) kept: u64,
+    pub(super) archived: u64,
+    pub(super) fan_out: u64,
+    pub(super) resumed: u64,
+}
+
+impl Counted {
+    pub(super) fn change(&mut self, change: &host::Change) {
+        match change {
+            host::Change::Offline { .. } => self.kept += 1,
+            host::Change::Archive { .. } => self.archived += 1,
+            _ => {}
+        }
+    }
+}
+
+impl Xmpp {
+    pub(crate) fn counts(&self) -> XmppCounts {
+        let (streams, components) = (self.streams.counters(), self.components.counters());
+        let (rooms, occupants) = self.host.rooms();
+        let mut kinds = self.streams.kinds();
+        kinds.extend(streams.stanzas_in.kinds(Family::StanzasReceived));
+        kinds.extend(self.counted.sent.kinds(Family::StanzasSent));
+        let (servers, wires) = self.servers.as_ref().map(servers::Servers::counts).unwrap_or_default();
+        XmppCounts {
+            connections: streams.open,
+            sessions: self.host.sessions() as u64,
+            connections_total: streams.accepted,
+            refused: streams.refused,
+            handshake_failures: streams.handshake_failures,
+            sign_ins: self.sign_ins,
+            sign_in_failures: self.sign_in_failures,
+            registrations: self.registrations,
+            stanzas_in: streams.stanzas_in.total(),
+            stanzas_out: self.counted.sent.total(),
+            texts_in: self.phones.texts_in,
+            texts_out: self.phones.texts_out,
+            overflows: streams.overflows,
+            timeouts: streams.timeouts,
+            faults: streams.faults,
+            components: components.attached,
+            components_refused: components.refused,
+            component_stanzas_in: components.stanzas_in,
+            component_stanzas_out: components.stanzas_out,
+            component_overflows: components.overflows,
+            bosh_sessions: self.streams.bosh_sessions(),
+            bosh_faults: streams.bosh_faults,
+            http_requests: streams.http_requests,
+            http_refused: streams.http_refused,
+            uploads: streams.uploads,
+            downloads: streams.downloads,
+            upload_bytes: self
+                .streams
+                .uploads()
+                .filter(|_| self.shard == 0)
+                .map_or(0, |uploads| uploads.used()),
+            pauses: streams.pauses,
+            resumed: self.counted.resumed,
+            kept: self.counted.kept,
+            archived: self.counted.archived,
+            fan_out: self.counted.fan_out,
+            rooms: rooms as u64,
+            occupants: occupants as u64,
+            kinds,
+            servers,
+            server_connections_refused: wires.refused,
+            server_handshake_failures: wires.handshake_failures,
+        }
+    }
+}
