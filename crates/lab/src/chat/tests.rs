@@ -354,7 +354,8 @@ fn what_a_bad_server_does_is_noticed() {
     let mix = "message=80,presence=20";
     let noticed = |fault| run(mix, fault, 3, 600).0;
     assert_eq!(lost(&noticed(Fault::LoseMessage)), 1);
-    assert_eq!(unseen(&noticed(Fault::LosePresence)), 3, "each user has three friends");
+    let not_seen = unseen(&noticed(Fault::LosePresence));
+    assert!((1..=3).contains(&not_seen), "by those of three friends who were there: {not_seen}");
     let repeated = noticed(Fault::RepeatMessage);
     assert_eq!((repeated.counts[Count::ChatDuplicated], lost(&repeated)), (1, 0));
     assert!(noticed(Fault::Misdeliver).counts[Count::ChatMisdelivered] > 0);
