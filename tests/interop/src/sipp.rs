@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::DOMAIN;
 use crate::peer::Peer;
-use crate::ports::free_port;
+use crate::ports::{Ports, free_port};
 use crate::wait::{lines_in, wait_until};
 
 /// One line of an injection file.
@@ -22,10 +22,14 @@ impl Account {
     }
 }
 
+/// It listens for audio and, two above, for video, and for what comes back of each.
+const MEDIA: u16 = 4;
+
 /// A SIPp that runs one scenario. Drop it to end it.
 pub struct Sipp {
     pub port: u16,
     peer: Peer,
+    _media: Ports,
     folder: TempDir,
 }
 
@@ -113,10 +117,11 @@ impl Sipp {
         arguments.extend(remote.iter().cloned());
         arguments.extend(text.split(' ').map(str::to_owned));
         arguments.extend(["-p".to_owned(), port.to_string(), "-m".to_owned(), calls.to_string()]);
-        arguments.extend(["-mp".to_owned(), free_port().to_string()]);
+        let media = Ports::reserve(MEDIA);
+        arguments.extend(["-mp".to_owned(), media.first().to_string()]);
         arguments.extend(more.iter().cloned());
         let peer = Peer::start("sipp", "sipp", &arguments, folder.path());
-        Sipp { port, peer, folder }
+        Sipp { port, peer, _media: media, folder }
     }
 
     fn wait_until_bound(&self) {

@@ -1,9 +1,9 @@
 //! Two nodes that speak with each other, and what others try at the port for servers.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 
-use interop::Dns;
+use interop::{Dns, free_port};
 use server::clock::Clock;
 use server::node::Node;
 use sip::transport::Transport::Tls;
@@ -19,11 +19,6 @@ use crate::voice::sum;
 
 const ONE: &str = "one.test";
 const TWO: &str = "two.test";
-
-/// A port that nobody listens at now.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
 
 /// A node that serves `domain` for `user`; `federation` is that section.
 fn place(domain: &str, user: &str, federation: &str) -> Place {
