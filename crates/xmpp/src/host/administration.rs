@@ -118,21 +118,21 @@ fn set_password(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
         Ok(user) => user,
         Err(error) => return host.refuse(&form.iq, &error, out),
     };
-    let ask = Accounts::Password { user: user.clone(), password: Secret(text_of(form, "password")) };
-    // Who knows only the old one is out.
-    host.administer(ask, form, out, move |host, _, form, out| host.end_accounts(vec![user], form, out));
+    let ask = Accounts::Password { user, password: Secret(text_of(form, "password")) };
+    // Who knows only the old one is out, as after any change of it.
+    host.administer(ask, form, out, |host, _, form, out| host.answer(&form.iq, Ok(Some(form.done())), out));
 }
 
 fn delete(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.for_each_account(form, out, |user| Accounts::Remove { user }, true);
+    host.for_each_account(form, out, |user| Accounts::Remove { user });
 }
 
 fn disable(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.for_each_account(form, out, |user| Accounts::Disable { user, disabled: true }, true);
+    host.for_each_account(form, out, |user| Accounts::Disable { user, disabled: true });
 }
 
 fn enable(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.for_each_account(form, out, |user| Accounts::Disable { user, disabled: false }, false);
+    host.for_each_account(form, out, |user| Accounts::Disable { user, disabled: false });
 }
 
 fn count_registered(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
@@ -245,15 +245,9 @@ impl Host {
     }
 
     /// One after the other: who comes after one that fails is as before.
-    fn for_each_account(
-        &mut self,
-        form: &Form,
-        out: &mut Outbox,
-        ask: fn(Bare) -> Accounts,
-        ends_sessions: bool,
-    ) {
+    fn for_each_account(&mut self, form: &Form, out: &mut Outbox, ask: fn(Bare) -> Accounts) {
         match many(form) {
-            Ok(users) => self.change_accounts(users, 0, form, out, (ask, ends_sessions)),
+            Ok(users) => self.change_accounts(users, 0, form, out, ask),
             Err(error) => self.refuse(&form.iq, &error, out),
         }
     }
@@ -264,21 +258,15 @@ impl Host {
         done: usize,
         form: &Form,
         out: &mut Outbox,
-        how: (fn(Bare) -> Accounts, bool),
+        ask: fn(Bare) -> Accounts,
     ) {
-        let (ask, ends_sessions) = how;
         match users.get(done).cloned() {
             Some(user) => self.administer(ask(user), form, out, move |host, _, form, out| {
-                host.change_accounts(users, done + 1, form, out, how);
+                host.change_accounts(users, done + 1, form, out, ask);
             }),
-            None if ends_sessions => self.end_accounts(users, form, out),
+            // The sessions of who may no longer sign in end with the write, however it was made.
             None => self.answer(&form.iq, Ok(Some(form.done())), out),
         }
-    }
-
-    fn end_accounts(&mut self, users: Vec<Bare>, form: &Form, out: &mut Outbox) {
-        let who = users.into_iter().map(Bare::into_jid).collect();
-        self.act_everywhere(Act::End { who }, form, out, |form, _| Ok(form.done()));
     }
 
     fn list_accounts(
