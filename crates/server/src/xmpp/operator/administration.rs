@@ -8,6 +8,7 @@ use xmpp::host::{self, RecordError};
 use super::Operator;
 use crate::control::{Change, FailureKind, Secret};
 use crate::limits;
+use crate::rest::ended_by;
 use crate::shard::{Command, Letter};
 use stdx::Instant;
 
@@ -63,6 +64,7 @@ impl Operator {
             }
             _ => return Err(RecordError::Unavailable),
         };
+        let ended = ended_by(&write);
         let (ticket, answer) = self.desk.expect_write();
         self.store.write(write, ticket).map_err(|store::Busy| RecordError::Unavailable)?;
         match answer.await {
@@ -79,6 +81,12 @@ impl Operator {
             for outlet in &self.outlets {
                 let forget = Command::ForgetAccount(Some(address.clone()));
                 outlet.answer_all(&mut vec![Letter::Command(forget)]);
+            }
+        }
+        if let Some((account, ending)) = ended {
+            for outlet in &self.outlets {
+                let end = Command::EndSessions { account: account.clone(), ending };
+                outlet.answer_all(&mut vec![Letter::Command(end)]);
             }
         }
         Ok(Ok(()))
