@@ -327,8 +327,10 @@ impl Lines {
         };
         match Wire::connected(tcp, &opening) {
             Ok(wire) => {
+                // A server may have answered already.
+                let is_open = wire.is_open();
                 line.link = Some(Link::Web(Box::new(wire)));
-                Heard::Nothing
+                if is_open { Heard::Connected } else { Heard::Nothing }
             }
             Err(_) => {
                 self.open -= 1;
