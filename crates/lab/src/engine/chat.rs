@@ -1,6 +1,6 @@
 //! Users of chat on a shard's thread: their connections, and the loop.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
@@ -254,7 +254,7 @@ impl Lines {
             Some(Link::Web(wire)) => return wire.write(bytes, &[bytes.len()]).map(drop),
             None => return Ok(()),
         };
-        let done = if line.waiting.is_empty() { push(io, bytes)? } else { 0 };
+        let done = if line.waiting.is_empty() { io.put(bytes)? } else { 0 };
         line.waiting.extend_from_slice(&bytes[done..]);
         Ok(())
     }
@@ -267,7 +267,7 @@ impl Lines {
             Some(Link::Web(wire)) if wire.is_open() => return wire.write(&[], &[]).map(drop),
             Some(Link::Web(_)) | None => return Ok(()),
         };
-        let done = push(io, &line.waiting)?;
+        let done = io.put(&line.waiting)?;
         if done == line.waiting.len() {
             line.waiting = Vec::new();
         } else {
@@ -342,23 +342,5 @@ impl Lines {
     fn drop(&mut self, slot: u32) {
         let line = std::mem::take(&mut self.lines[slot as usize]);
         self.open -= u64::from(line.link.is_some());
-    }
-}
-
-/// What the kernel takes now.
-fn push(io: &mut Io, bytes: &[u8]) -> io::Result<usize> {
-    let mut done = 0;
-    while done < bytes.len() {
-        match io.write(&bytes[done..]) {
-            Ok(0) => break,
-            Ok(count) => done += count,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    match io.flush() {
-        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
-        _ => Ok(done),
     }
 }

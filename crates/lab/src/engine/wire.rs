@@ -157,22 +157,7 @@ impl Wire {
     /// Writes what fits; how many bytes of `bytes` went. `ends` are the ends of the messages in it.
     pub(super) fn write(&mut self, bytes: &[u8], ends: &[usize]) -> io::Result<usize> {
         match self {
-            Wire::Raw(io, _) => {
-                let mut done = 0;
-                while done < bytes.len() {
-                    match io.write(&bytes[done..]) {
-                        Ok(0) => break,
-                        Ok(count) => done += count,
-                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                        Err(error) => return Err(error),
-                    }
-                }
-                match io.flush() {
-                    Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
-                    _ => Ok(done),
-                }
-            }
+            Wire::Raw(io, _) => io.put(bytes),
             Wire::Web(web) => {
                 let mut done = 0;
                 for end in ends {
@@ -231,6 +216,24 @@ fn speak_sip(request: &Request, mut response: Response) -> Result<Response, Erro
 }
 
 impl Io {
+    /// Writes what the kernel takes now; how many bytes that was.
+    pub(super) fn put(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut done = 0;
+        while done < bytes.len() {
+            match self.write(&bytes[done..]) {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        match self.flush() {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            _ => Ok(done),
+        }
+    }
+
     fn read_stamped(&mut self, buffer: &mut [u8]) -> io::Result<(usize, Option<Duration>)> {
         match self {
             Io::Plain(tcp) => mmsg::receive_stamped(tcp.as_fd(), buffer),
