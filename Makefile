@@ -21,7 +21,7 @@ demo: ## a good minute: Ringer drives the seeds' runs R1 and R4 and the tutorial
 	@tools/setup
 	@bench/demo/run $(ARGS)
 
-test: ## the gate: every test, with real SIPp, Kamailio, baresip, OpenSSL and Twilio's library as peers
+test: ## the gate: every test, with real peers: SIPp, Kamailio, baresip, ejabberd, Prosody, profanity and more
 	@tools/setup
 	$(CARGO) build --workspace --bins --locked
 	$(CARGO) test --workspace --locked

@@ -2,6 +2,7 @@
 //! No domain words.
 
 pub mod cache;
+pub mod draw;
 pub mod hash;
 pub mod hex;
 pub mod ladder;

@@ -37,7 +37,7 @@ const KEEPALIVE_EVERY: Duration = Duration::from_secs(15);
 const UNACKNOWLEDGED: Duration = Duration::from_secs(33);
 
 /// After a failed accept, mostly for want of file descriptors.
-pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = bind_socket(address, Type::STREAM, true)?;
@@ -46,18 +46,26 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Accepts for as long as the handle is not aborted.
-pub(super) fn accept_all(shared: Rc<Shared>, listener: TcpListener, transport: Transport) -> JoinHandle<()> {
+pub(crate) fn accept_each(
+    listener: TcpListener,
+    take: impl Fn(TcpStream, SocketAddr) + 'static,
+) -> JoinHandle<()> {
     spawn_local(async move {
         loop {
             match listener.accept().await {
-                Ok((socket, remote)) => accept(&shared, socket, remote, transport),
+                Ok((socket, remote)) => take(socket, remote),
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
+                    let local = listener.local_addr().ok();
+                    tracing::warn!(?local, %error, "cannot accept a connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
         }
     })
+}
+
+pub(super) fn accept_all(shared: Rc<Shared>, listener: TcpListener, transport: Transport) -> JoinHandle<()> {
+    accept_each(listener, move |socket, remote| accept(&shared, socket, remote, transport))
 }
 
 fn accept(shared: &Rc<Shared>, socket: TcpStream, remote: SocketAddr, transport: Transport) {

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use stdx::rng::Rng;
+use stdx::draw::by_priority_and_weight;
 
 use super::plan::{Service, is_name};
 use crate::dns::{DnsData, DnsRecord};
@@ -53,23 +53,8 @@ fn transport_of(service: &str) -> Option<Transport> {
 
 /// RFC 2782: by priority; inside one, drawn by weight. The same order for the same `random`.
 pub(super) fn srv_in_order(records: &[DnsRecord], random: u64) -> Vec<Srv> {
-    let mut left: Vec<Srv> = records.iter().filter_map(srv).collect();
-    // Zero weights first, so that they have the small chance the RFC gives them.
-    left.sort_by_key(|srv| (srv.priority, srv.weight));
-    let mut rng = Rng::seeded(random);
-    let mut ordered = Vec::with_capacity(left.len());
-    while let Some(first) = left.first() {
-        let group = left.iter().take_while(|srv| srv.priority == first.priority);
-        let total: u64 = group.map(|srv| u64::from(srv.weight)).sum();
-        let drawn = rng.below(total + 1);
-        let mut sum = 0;
-        let chosen = left.iter().position(|srv| {
-            sum += u64::from(srv.weight);
-            sum >= drawn
-        });
-        ordered.push(left.remove(chosen.unwrap_or(0)));
-    }
-    ordered
+    let found = records.iter().filter_map(srv).collect();
+    by_priority_and_weight(found, |srv: &Srv| (srv.priority, srv.weight), random)
 }
 
 fn srv(record: &DnsRecord) -> Option<Srv> {

@@ -1,6 +1,6 @@
 //! Where another server is: RFC 6120 §3.2 and XEP-0368, from what DNS answered.
 
-use stdx::rng::Rng;
+use stdx::draw::by_priority_and_weight;
 
 use crate::limits;
 
@@ -38,7 +38,7 @@ pub fn targets(domain: &str, records: &[Srv], random: u64) -> Vec<Target> {
         return vec![Target { host: literal(domain).into(), port: PORT, is_direct: false }];
     }
     let usable = records.iter().filter(|srv| !srv.target.is_empty()).cloned().collect();
-    let ordered = in_order(usable, random).into_iter();
+    let ordered = by_priority_and_weight(usable, |srv: &Srv| (srv.priority, srv.weight), random).into_iter();
     let target = |srv: Srv| Target { host: srv.target, port: srv.port, is_direct: srv.is_direct };
     ordered.map(target).take(limits::S2S_TARGETS).collect()
 }
@@ -50,26 +50,6 @@ fn literal(domain: &str) -> &str {
 /// It is its own place, and DNS is not asked (RFC 6120 §3.2.1).
 pub fn is_address(domain: &str) -> bool {
     literal(domain).parse::<std::net::IpAddr>().is_ok()
-}
-
-/// RFC 2782: by priority; inside one, drawn by weight.
-fn in_order(mut left: Vec<Srv>, random: u64) -> Vec<Srv> {
-    // Zero weights first, so that they have the small chance the RFC gives them.
-    left.sort_by_key(|srv| (srv.priority, srv.weight));
-    let mut rng = Rng::seeded(random);
-    let mut ordered = Vec::with_capacity(left.len());
-    while let Some(first) = left.first() {
-        let group = left.iter().take_while(|srv| srv.priority == first.priority);
-        let total: u64 = group.map(|srv| u64::from(srv.weight)).sum();
-        let drawn = rng.below(total + 1);
-        let mut sum = 0;
-        let chosen = left.iter().position(|srv| {
-            sum += u64::from(srv.weight);
-            sum >= drawn
-        });
-        ordered.push(left.remove(chosen.unwrap_or(0)));
-    }
-    ordered
 }
 
 #[cfg(test)]

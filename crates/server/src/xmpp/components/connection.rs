@@ -71,19 +71,8 @@ impl Connection {
     }
 }
 
-/// Accepts for as long as the handle is not aborted.
 pub(super) fn accept_all(shared: Rc<Shared>, listener: TcpListener, transport: Transport) -> JoinHandle<()> {
-    spawn_local(async move {
-        loop {
-            match listener.accept().await {
-                Ok((socket, remote)) => accept(&shared, socket, remote.ip(), transport),
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a component's connection");
-                    tokio::time::sleep(tcp::ACCEPT_PAUSE).await;
-                }
-            }
-        }
-    })
+    tcp::accept_each(listener, move |socket, remote| accept(&shared, socket, remote.ip(), transport))
 }
 
 fn accept(shared: &Rc<Shared>, socket: TcpStream, remote: IpAddr, transport: Transport) {

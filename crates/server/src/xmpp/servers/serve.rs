@@ -19,19 +19,8 @@ use super::shared::Shared;
 use crate::limits;
 use crate::net::{dns, handshake, stream as tcp};
 
-/// Accepts for as long as the handle is not aborted.
 pub(super) fn accept_all(shared: Rc<Shared>, listener: TcpListener, transport: Transport) -> JoinHandle<()> {
-    spawn_local(async move {
-        loop {
-            match listener.accept().await {
-                Ok((socket, remote)) => accept(&shared, socket, remote.ip(), transport),
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(tcp::ACCEPT_PAUSE).await;
-                }
-            }
-        }
-    })
+    tcp::accept_each(listener, move |socket, remote| accept(&shared, socket, remote.ip(), transport))
 }
 
 fn accept(shared: &Rc<Shared>, socket: TcpStream, source: IpAddr, transport: Transport) {
