@@ -10,6 +10,7 @@ pub(crate) mod components;
 mod counts;
 pub(crate) mod kinds;
 mod letter;
+mod mailbox;
 pub(crate) mod operator;
 mod phones;
 mod record;

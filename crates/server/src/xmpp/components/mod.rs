@@ -8,11 +8,12 @@ mod directory;
 mod work;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
+use std::future::poll_fn;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use stdx::rate::Limiter;
@@ -24,6 +25,7 @@ use xmpp::component::{self, Component, Effect, Outbox};
 use crate::limits;
 use crate::net::tls::Tls;
 use crate::net::{Listener, NetError, stream as tcp};
+use crate::xmpp::mailbox::Mailbox;
 use connection::Connection;
 use directory::Directory;
 
@@ -63,10 +65,7 @@ pub(crate) struct Counters {
 struct Shared {
     settings: Settings,
     counters: RefCell<Counters>,
-    events: RefCell<VecDeque<Event>>,
-    /// There is room among the events again.
-    room: Notify,
-    waker: RefCell<Option<Waker>>,
+    mailbox: Mailbox<Event>,
     connections: RefCell<HashMap<u64, Rc<Connection>>>,
     /// Connections, those that wait for their end among them.
     open: Cell<usize>,
@@ -82,16 +81,11 @@ impl Shared {
     }
 
     fn event(&self, event: Event) {
-        self.events.borrow_mut().push_back(event);
-        if let Some(waker) = self.waker.borrow().as_ref() {
-            waker.wake_by_ref();
-        }
+        self.mailbox.put(event);
     }
 
     async fn until_there_is_room(&self) {
-        while self.events.borrow().len() >= limits::XMPP_EVENTS {
-            self.room.notified().await;
-        }
+        poll_fn(|cx| if self.mailbox.has_room(cx.waker()) { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 
     fn connection(&self, number: u64) -> Option<Rc<Connection>> {
@@ -171,9 +165,7 @@ impl Components {
         let shared = Rc::new(Shared {
             settings,
             counters: RefCell::default(),
-            events: RefCell::default(),
-            room: Notify::new(),
-            waker: RefCell::default(),
+            mailbox: Mailbox::default(),
             connections: RefCell::default(),
             open: Cell::new(0),
             ended: Notify::new(),
@@ -191,17 +183,13 @@ impl Components {
 
     /// Ready when there is an event.
     pub(super) fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut waker = self.shared.waker.borrow_mut();
-        match waker.as_mut() {
-            Some(old) => old.clone_from(cx.waker()),
-            None => *waker = Some(cx.waker().clone()),
-        }
-        if self.shared.events.borrow().is_empty() { Poll::Pending } else { Poll::Ready(()) }
+        self.shared.mailbox.poll_ready(cx)
     }
 
-    fn take_events(&mut self) -> VecDeque<Event> {
-        self.shared.room.notify_waiters();
-        std::mem::take(&mut self.shared.events.borrow_mut())
+    fn take_events(&mut self) -> Vec<Event> {
+        let mut events = Vec::new();
+        self.shared.mailbox.take(&mut events);
+        events
     }
 
     pub(super) fn is_component(&self, domain: &str) -> bool {

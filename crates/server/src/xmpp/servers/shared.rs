@@ -1,7 +1,7 @@
 //! What the tasks of a shard's connections share. All on one thread.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use super::connection::Connection;
 use super::{Counters, Event, Reload, Settings, connect};
 use crate::limits;
 use crate::net::dns;
+use crate::xmpp::mailbox::Mailbox;
 
 pub(super) struct Shared {
     pub(super) settings: Settings,
@@ -25,10 +26,7 @@ pub(super) struct Shared {
     machine: RefCell<s2s::Servers>,
     connections: RefCell<HashMap<u64, Rc<Connection>>>,
     per_source: RefCell<HashMap<IpAddr, usize>>,
-    events: RefCell<VecDeque<Event>>,
-    /// Tasks that wait for room among the events.
-    starved: RefCell<Vec<Waker>>,
-    waker: RefCell<Option<Waker>>,
+    mailbox: Mailbox<Event>,
     pub(super) handshakes: Arc<Semaphore>,
     pub(super) handshakes_pending: Cell<usize>,
     resolver: RefCell<Option<Rc<TokioResolver>>>,
@@ -64,9 +62,7 @@ impl Shared {
             counters: Cell::default(),
             connections: RefCell::default(),
             per_source: RefCell::default(),
-            events: RefCell::default(),
-            starved: RefCell::default(),
-            waker: RefCell::default(),
+            mailbox: Mailbox::default(),
             handshakes: Arc::new(Semaphore::new(limits::HANDSHAKES)),
             handshakes_pending: Cell::new(0),
             resolver: RefCell::default(),
@@ -224,47 +220,30 @@ impl Shared {
     }
 
     fn event(&self, event: Event) {
-        self.events.borrow_mut().push_back(event);
-        self.wake();
+        self.mailbox.put(event);
     }
 
     fn wake(&self) {
-        if let Some(waker) = self.waker.borrow().as_ref() {
-            waker.wake_by_ref();
-        }
+        self.mailbox.wake();
     }
 
     pub(super) fn poll_ready(&self, cx: &Context<'_>) -> Poll<()> {
-        self.listen(cx);
-        if self.events.borrow().is_empty() { Poll::Pending } else { Poll::Ready(()) }
+        self.mailbox.poll_ready(cx)
     }
 
     /// Ready when there is no connection.
     pub(super) fn poll_empty(&self, cx: &Context<'_>) -> Poll<()> {
-        self.listen(cx);
+        self.mailbox.listen(cx);
         if self.live.get() == 0 { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    fn listen(&self, cx: &Context<'_>) {
-        let mut slot = self.waker.borrow_mut();
-        match slot.as_mut() {
-            Some(old) => old.clone_from(cx.waker()),
-            None => *slot = Some(cx.waker().clone()),
-        }
-    }
-
     pub(super) fn take_events(&self, sink: &mut Vec<Event>) {
-        sink.extend(self.events.borrow_mut().drain(..));
-        self.starved.borrow_mut().drain(..).for_each(Waker::wake);
+        self.mailbox.take(sink);
     }
 
     /// Whether a connection may read on; if not, `waker` is woken when it may.
     pub(super) fn has_room(&self, waker: &Waker) -> bool {
-        let room = self.events.borrow().len() < limits::XMPP_EVENTS;
-        if !room {
-            self.starved.borrow_mut().push(waker.clone());
-        }
-        room
+        self.mailbox.has_room(waker)
     }
 }
 

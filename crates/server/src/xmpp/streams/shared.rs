@@ -19,6 +19,7 @@ use super::http::bosh;
 use super::trace::Tracing;
 use super::{Settings, Stream};
 use crate::limits;
+use crate::xmpp::mailbox::Mailbox;
 
 /// What a stream asks of the shard.
 #[derive(Debug)]
@@ -115,10 +116,7 @@ pub(super) struct Shared {
     pub(super) bosh: RefCell<HashMap<u64, Rc<bosh::Mailbox>>>,
     pub(super) stream_settings: RefCell<Arc<c2s::Settings>>,
     pub(super) counters: RefCell<Counters>,
-    events: RefCell<VecDeque<Event>>,
-    /// Tasks that wait for room among the events.
-    starved: RefCell<Vec<Waker>>,
-    waker: RefCell<Option<Waker>>,
+    mailbox: Mailbox<Event>,
     streams: RefCell<HashMap<u64, Rc<Stream>>>,
     per_source: RefCell<HashMap<IpAddr, u32>>,
     next: Cell<u64>,
@@ -170,9 +168,7 @@ impl Shared {
             ending: Notify::new(),
             bosh: RefCell::default(),
             counters: RefCell::default(),
-            events: RefCell::default(),
-            starved: RefCell::default(),
-            waker: RefCell::default(),
+            mailbox: Mailbox::default(),
             streams: RefCell::default(),
             per_source: RefCell::default(),
             next: Cell::new(1),
@@ -218,9 +214,7 @@ impl Shared {
             }
         }
         self.counters.borrow_mut().open -= 1;
-        if let Some(waker) = self.waker.borrow().as_ref() {
-            waker.wake_by_ref();
-        }
+        self.mailbox.wake();
     }
 
     pub(super) fn count_kind(&self, family: Family, kind: &str) {
@@ -296,43 +290,26 @@ impl Shared {
     }
 
     pub(super) fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
-        self.listen(cx);
-        if self.events.borrow().is_empty() { Poll::Pending } else { Poll::Ready(()) }
+        self.mailbox.poll_ready(cx)
     }
 
     /// Ready when nobody is connected.
     pub(super) fn poll_empty(&self, cx: &mut Context<'_>) -> Poll<()> {
-        self.listen(cx);
+        self.mailbox.listen(cx);
         if self.counters.borrow().open == 0 { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    fn listen(&self, cx: &Context<'_>) {
-        let mut slot = self.waker.borrow_mut();
-        match slot.as_mut() {
-            Some(old) => old.clone_from(cx.waker()),
-            None => *slot = Some(cx.waker().clone()),
-        }
-    }
-
     pub(super) fn take_events(&self, sink: &mut Vec<Event>) {
-        sink.extend(self.events.borrow_mut().drain(..));
-        self.starved.borrow_mut().drain(..).for_each(Waker::wake);
+        self.mailbox.take(sink);
     }
 
     /// Whether a stream may read on; if not, `waker` is woken when it may.
     pub(super) fn has_room(&self, waker: &Waker) -> bool {
-        let room = self.events.borrow().len() < limits::XMPP_EVENTS;
-        if !room {
-            self.starved.borrow_mut().push(waker.clone());
-        }
-        room
+        self.mailbox.has_room(waker)
     }
 
     pub(super) fn event(&self, event: Event) {
-        self.events.borrow_mut().push_back(event);
-        if let Some(waker) = self.waker.borrow().as_ref() {
-            waker.wake_by_ref();
-        }
+        self.mailbox.put(event);
     }
 
     /// Bytes that came.
