@@ -17,6 +17,9 @@ use crate::options::TlsOptions;
 const CERTIFICATE: &str = "cacert.pem";
 const KEY: &str = "cakey.pem";
 
+const AUTHORITY: &str =
+    "name the file of the authority that the server's certificate is of (PEM), or none to take any";
+
 #[derive(Clone)]
 pub(super) struct Tls {
     pub(super) client: Arc<ClientConfig>,
@@ -55,7 +58,7 @@ fn certificate(options: &TlsOptions) -> PathBuf {
 }
 
 fn identity(options: &TlsOptions) -> Result<Identity, String> {
-    let chain = certificates(&certificate(options))?;
+    let chain = certificates(&certificate(options), "set the certificate with -tls_cert")?;
     let file = options.key.clone().unwrap_or_else(|| KEY.into());
     let key = PrivateKeyDer::from_pem_file(&file)
         .map_err(|error| format!("{}: {error}; set the key with -tls_key", file.display()))?;
@@ -98,7 +101,7 @@ fn verifier(
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<WebPkiServerVerifier>, String> {
     let mut roots = RootCertStore::empty();
-    let (added, _) = roots.add_parsable_certificates(certificates(file)?);
+    let (added, _) = roots.add_parsable_certificates(certificates(file, AUTHORITY)?);
     if added == 0 {
         return Err(format!("{}: no usable certificate", file.display()));
     }
@@ -111,12 +114,13 @@ fn verifier(
     builder.build().map_err(|error| format!("{}: {error}", file.display()))
 }
 
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+/// `advice`: what to do when it cannot be read.
+fn certificates(file: &Path, advice: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     let read: Result<Vec<_>, _> = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
     match read {
         Ok(chain) if chain.is_empty() => Err(format!("{}: no certificate in this file", file.display())),
         Ok(chain) => Ok(chain),
-        Err(error) => Err(format!("{}: {error}; set the certificate with -tls_cert", file.display())),
+        Err(error) => Err(format!("{}: {error}; {advice}", file.display())),
     }
 }
 
@@ -170,6 +174,9 @@ mod tests {
         let options = TlsOptions { cert: Some("/nowhere/c.pem".into()), ..TlsOptions::default() };
         let Err(error) = Tls::load(&options, true) else { panic!("loaded nothing") };
         assert!(error.contains("/nowhere/c.pem") && error.contains("-tls_cert"), "{error}");
+        let options = TlsOptions { ca: Some("/nowhere/ca.pem".into()), ..TlsOptions::default() };
+        let Err(error) = Tls::load(&options, false) else { panic!("trusts nobody") };
+        assert!(error.contains("/nowhere/ca.pem") && error.contains("authority"), "{error}");
         assert!(Tls::load(&TlsOptions::default(), false).is_ok_and(|tls| tls.server.is_none()));
         let odd = TlsOptions { version: Some("1.0".to_owned()), ..TlsOptions::default() };
         assert!(Tls::load(&odd, false).is_err());
