@@ -1,4 +1,4 @@
-//! What std lacks: time as a value, timer wheel, slab, bounded containers, keyed hashes, rate limits, ladder drawings.
+//! What std lacks: time as a value, timer wheel, slab, bounded containers, keyed hashes, rate limits, draws by weight, ladder drawings.
 //! No domain words.
 
 pub mod cache;
