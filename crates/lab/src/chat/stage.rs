@@ -47,6 +47,8 @@ pub struct Shared {
     /// How many are signed in, and how many of them have all their friends.
     signed_in: AtomicU32,
     befriended: AtomicU32,
+    /// Who has failed so often that he stays away.
+    given_up: AtomicU32,
     /// Messages sent and arrived or refused, over all shards, so that the end need not wait its whole time.
     pub open_messages: AtomicU64,
 }
@@ -59,6 +61,7 @@ impl Shared {
             there: (0..users).map(|_| AtomicU64::new(0)).collect(),
             signed_in: AtomicU32::new(0),
             befriended: AtomicU32::new(0),
+            given_up: AtomicU32::new(0),
             open_messages: AtomicU64::new(0),
         }
     }
@@ -112,6 +115,15 @@ impl Shared {
 
     pub fn signed_in(&self) -> u32 {
         self.signed_in.load(Ordering::Acquire)
+    }
+
+    pub fn give_up(&self) {
+        self.given_up.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Who is signed in or has given up: nobody else is waited for.
+    pub fn settled(&self) -> u32 {
+        self.signed_in() + self.given_up.load(Ordering::Acquire)
     }
 
     pub fn befriend(&self) {

@@ -34,6 +34,8 @@ const CAUSES: &[(Count, &str)] = &[
     (Count::FailedSeeOtherHost, "see-other-host"),
     (Count::FailedNotAuthorized, "not-authorized"),
     (Count::FailedNotOffered, "not-offered"),
+    (Count::FailedThrottled, "throttled"),
+    (Count::FailedTls, "tls"),
 ];
 
 pub(super) struct ProgressLines {

@@ -1,6 +1,7 @@
 //! Users of chat on a shard's thread: their connections, and the loop.
 
 use std::io::{self, Read as _};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
@@ -15,8 +16,9 @@ use stdx::time::Instant;
 use super::clock::Clock;
 use super::hub::{Hub, Phase};
 use super::limits::LATE;
+use super::names::Names;
 use super::report::{Counted, Report, Reporter};
-use super::tls::Tls;
+use super::tls::{self, Tls};
 use super::token::WAKER;
 use super::wire::{Io, Opening, Secured, Wire};
 use crate::chat::{Chat, Crowd, Outbox, Security, Shared, Turn, Wanted};
@@ -30,6 +32,7 @@ pub(super) struct ChatShard {
     pub(super) shared: Arc<Shared>,
     pub(super) crowd: Crowd,
     pub(super) lines: Lines,
+    pub(super) names: Names,
     pub(super) stats: Stats,
     pub(super) reporter: Reporter,
     pub(super) reports: SyncSender<Report>,
@@ -66,6 +69,14 @@ enum Heard {
     Messages(Vec<Vec<u8>>),
     Nothing,
     Closed,
+    /// TLS has failed, and why.
+    Untrusted(String),
+}
+
+impl Heard {
+    fn end(error: &io::Error) -> Heard {
+        tls::explain(error).map_or(Heard::Closed, Heard::Untrusted)
+    }
 }
 
 /// Read from a connection at once.
@@ -151,6 +162,12 @@ impl ChatShard {
                 }
                 Heard::Nothing => break,
                 Heard::Closed => return self.close(slot, out),
+                Heard::Untrusted(why) => {
+                    self.crowd.handle_untrusted(slot, &mut turn);
+                    self.lines.drop(slot);
+                    self.reporter.keep_error(format!("user {slot} of shard {}: {why}", self.index));
+                    return self.perform(out);
+                }
             }
             self.perform(out);
         }
@@ -168,7 +185,12 @@ impl ChatShard {
             let mut done = std::mem::replace(out, Outbox { is_documents, ..Outbox::default() });
             for (slot, wanted) in done.wants.drain(..) {
                 let result = match wanted {
-                    Wanted::Connect => self.lines.connect(slot),
+                    Wanted::Connect => self.lines.connect(slot, self.lines.chat.target),
+                    Wanted::ConnectElsewhere(named) => {
+                        let target = self.lines.chat.target;
+                        let place = self.names.resolve(&named, target);
+                        place.and_then(|place| self.lines.connect(slot, place))
+                    }
                     Wanted::Write(range) => {
                         self.stats.add(Count::BytesSent, range.len() as u64);
                         self.lines.write(slot, &done.bytes[range])
@@ -220,8 +242,8 @@ impl Lines {
         Lines { lines, chat, tls, poll, scratch: vec![0; SCRATCH].into(), open: 0 }
     }
 
-    fn connect(&mut self, slot: u32) -> io::Result<()> {
-        let mut tcp = TcpStream::connect(self.chat.target)?;
+    fn connect(&mut self, slot: u32, target: SocketAddr) -> io::Result<()> {
+        let mut tcp = TcpStream::connect(target)?;
         let interest = Interest::READABLE | Interest::WRITABLE;
         self.poll.registry().register(&mut tcp, Token(slot as usize + 1), interest)?;
         tcp.set_nodelay(true)?;
@@ -288,7 +310,7 @@ impl Lines {
                     Ok(count) => return Heard::Bytes(count),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Heard::Nothing,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(_) => return Heard::Closed,
+                    Err(error) => return Heard::end(&error),
                 }
             },
             Some(Link::Web(wire)) => {
@@ -299,7 +321,8 @@ impl Lines {
                     // The close comes again with the next look.
                     Ok(_) if !messages.is_empty() => Heard::Messages(messages),
                     Ok(false) => Heard::Nothing,
-                    Ok(true) | Err(_) => Heard::Closed,
+                    Ok(true) => Heard::Closed,
+                    Err(error) => Heard::end(&error),
                 }
             }
         }
@@ -332,9 +355,9 @@ impl Lines {
                 line.link = Some(Link::Web(Box::new(wire)));
                 if is_open { Heard::Connected } else { Heard::Nothing }
             }
-            Err(_) => {
+            Err(error) => {
                 self.open -= 1;
-                Heard::Closed
+                Heard::end(&error)
             }
         }
     }

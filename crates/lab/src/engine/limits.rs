@@ -54,3 +54,6 @@ pub(super) const PORTS_TRIED: u16 = 60;
 
 /// File descriptors beside sockets of calls: traces, screens, timers, the control port, listeners.
 pub(super) const SPARE_DESCRIPTORS: u64 = 64;
+
+/// Hosts a shard looks up because a server sends users to them: more are no cluster, but a server gone wrong.
+pub(super) const NAMES_KEPT: usize = 64;

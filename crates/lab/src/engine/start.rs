@@ -19,6 +19,7 @@ use super::collect::Collector;
 use super::control::Control;
 use super::hub::{Door, Hub, Inbox};
 use super::limits::REPORTS_A_SHARD;
+use super::names::Names;
 use super::net::Net;
 use super::report::Reporter;
 use super::schedule::Arrivals;
@@ -89,6 +90,7 @@ pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
         collector,
         threads: Vec::new(),
         timed_out: false,
+        failed: false,
         users: None,
     };
     setup.tracer.begin(started);
@@ -126,6 +128,7 @@ pub(super) fn start_chat(setup: Setup, chat: &Arc<Chat>) -> Result<Run, StartErr
         collector: Collector::new(receiver, shards, empty.clone()),
         threads: Vec::new(),
         timed_out: false,
+        failed: false,
         users: Some(Arc::clone(&shared)),
         setup,
     };
@@ -137,6 +140,7 @@ pub(super) fn start_chat(setup: Setup, chat: &Arc<Chat>) -> Result<Run, StartErr
             hub: Arc::clone(&hub),
             clock,
             shared: Arc::clone(&shared),
+            names: Names::default(),
             lines: Lines::new(crowd.users(), Arc::clone(chat), tls.clone(), poll),
             crowd,
             stats: empty.clone(),

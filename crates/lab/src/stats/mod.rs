@@ -74,6 +74,14 @@ pub enum Count {
     FailedNotAuthorized,
     /// The server has not the mechanism, or no TLS.
     FailedNotOffered,
+    /// Too much, too fast, the server says: policy-violation, resource-constraint, or to wait.
+    FailedThrottled,
+    /// TLS came to nothing, most of all because a certificate is not trusted.
+    FailedTls,
+    /// How often users went on to another host that the server named.
+    Redirected,
+    /// Users who failed too often in a row and stay away.
+    GaveUp,
     /// Messages between users: sent = received + refused + lost.
     ChatSent,
     ChatReceived,
@@ -117,6 +125,8 @@ impl Count {
         Count::FailedSeeOtherHost,
         Count::FailedNotAuthorized,
         Count::FailedNotOffered,
+        Count::FailedThrottled,
+        Count::FailedTls,
     ];
 }
 
