@@ -8,6 +8,8 @@ use stdx::time::Instant;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Stage {
+    /// Accounts are made; only when that was asked for.
+    Registering,
     /// Users come, at the given rate.
     SigningIn,
     /// They make friends.
@@ -17,20 +19,32 @@ pub enum Stage {
     RollCall,
     /// What is on its way may arrive.
     Settling,
+    /// Accounts are removed; only when that was asked for.
+    Unregistering,
     Leaving,
 }
 
-const STAGES: [Stage; 6] =
-    [Stage::SigningIn, Stage::Befriending, Stage::Load, Stage::RollCall, Stage::Settling, Stage::Leaving];
+const STAGES: [Stage; 8] = [
+    Stage::Registering,
+    Stage::SigningIn,
+    Stage::Befriending,
+    Stage::Load,
+    Stage::RollCall,
+    Stage::Settling,
+    Stage::Unregistering,
+    Stage::Leaving,
+];
 
 impl Stage {
     pub fn name(self) -> &'static str {
         match self {
+            Stage::Registering => "registering",
             Stage::SigningIn => "signing in",
             Stage::Befriending => "making friends",
             Stage::Load => "load",
             Stage::RollCall => "roll-call",
             Stage::Settling => "settling",
+            Stage::Unregistering => "unregistering",
             Stage::Leaving => "leaving",
         }
     }
@@ -42,8 +56,10 @@ pub struct Shared {
     stage: AtomicU8,
     /// When the stage began, microseconds.
     began: AtomicU64,
-    /// Since when each user can be seen; 0: he cannot.
+    /// Since when each user can be seen; 0: he is away, [`LEAVING`]: he goes.
     there: Box<[AtomicU64]>,
+    /// Who has been told that he has an account, or that he gets none.
+    registered: AtomicU32,
     /// How many are signed in, and how many of them have all their friends.
     signed_in: AtomicU32,
     befriended: AtomicU32,
@@ -59,6 +75,7 @@ impl Shared {
             stage: AtomicU8::new(0),
             began: AtomicU64::new(now.as_micros()),
             there: (0..users).map(|_| AtomicU64::new(0)).collect(),
+            registered: AtomicU32::new(0),
             signed_in: AtomicU32::new(0),
             befriended: AtomicU32::new(0),
             given_up: AtomicU32::new(0),
@@ -85,25 +102,23 @@ impl Shared {
 
     pub fn come(&self, user: u32, now: Instant) {
         self.signed_in.fetch_add(1, Ordering::AcqRel);
-        self.appear(user, now);
+        self.mark(user, now.as_micros());
     }
 
     /// The session ended.
     pub fn go(&self, user: u32) {
-        self.vanish(user);
+        self.mark(user, 0);
         self.signed_in.fetch_sub(1, Ordering::AcqRel);
-    }
-
-    fn appear(&self, user: u32, now: Instant) {
-        if let Some(there) = self.there.get(user as usize) {
-            there.store(now.as_micros(), Ordering::Release);
-        }
     }
 
     /// From now on nothing is expected to be seen by him.
     pub fn vanish(&self, user: u32) {
+        self.mark(user, LEAVING);
+    }
+
+    fn mark(&self, user: u32, since: u64) {
         if let Some(there) = self.there.get(user as usize) {
-            there.store(0, Ordering::Release);
+            there.store(since, Ordering::Release);
         }
     }
 
@@ -115,6 +130,19 @@ impl Shared {
 
     pub fn signed_in(&self) -> u32 {
         self.signed_in.load(Ordering::Acquire)
+    }
+
+    /// He has signed out, or never was in.
+    pub fn is_away(&self, user: u32) -> bool {
+        self.there.get(user as usize).is_some_and(|there| there.load(Ordering::Acquire) == 0)
+    }
+
+    pub fn register(&self) {
+        self.registered.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub fn registered(&self) -> u32 {
+        self.registered.load(Ordering::Acquire)
     }
 
     pub fn give_up(&self) {
@@ -134,6 +162,9 @@ impl Shared {
         self.befriended.load(Ordering::Acquire)
     }
 }
+
+/// Later than any time at which somebody came, so that nobody counts on him.
+const LEAVING: u64 = u64::MAX;
 
 /// Microseconds after which who came is there for everybody, and that who leaves stays after he is no longer expected.
 pub(super) const SETTLED: u64 = 2_000_000;

@@ -105,7 +105,7 @@ pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
 /// Users of chat have connections of their own and nothing to bind.
 pub(super) fn start_chat(setup: Setup, chat: &Arc<Chat>) -> Result<Run, StartError> {
     let options = Arc::clone(&setup.options);
-    let users = chat.people.count();
+    let users = chat.people.all();
     let shards = threads(&options).min(users as usize);
     bind::check_descriptors(&options, u64::from(users), shards)?;
     let tls = (chat.security != Security::None).then(|| Tls::load(&options.network.tls, false));
