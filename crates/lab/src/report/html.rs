@@ -230,6 +230,18 @@ fn chat(out: &mut String, report: &Report) {
     ] {
         let _ = write!(out, "<tr><td>{name}</td><td>{value}</td></tr>");
     }
+    for (name, value) in [
+        ("times that users were sent to another host", chat.redirected),
+        ("users who gave up", chat.gave_up),
+        ("accounts made", chat.registered),
+        ("accounts that were there already", chat.already_registered),
+        ("accounts removed", chat.unregistered),
+    ] {
+        if value > 0 {
+            let _ = write!(out, "<tr><td>{name}</td><td>{value}</td></tr>");
+        }
+    }
+    let _ = write!(out, "<tr><td>certificate</td><td>{}</td></tr>", escape(&chat.certificate));
     out.push_str("</table>\n");
     if report.stages.iter().all(|stage| stage.processes.is_empty()) {
         return;

@@ -170,7 +170,7 @@ fn finish(report: &mut Report, setup: &Setup, outcome: &Outcome) {
     let codes = stats.error_codes.iter();
     report.error_codes = codes.map(|(code, count)| Named { name: code.to_string(), count: *count }).collect();
     report.media = media(stats);
-    report.chat = setup.chat.is_some().then(|| chat(stats));
+    report.chat = setup.chat.as_ref().map(|load| chat(stats, certificate(setup, load)));
     report.steps = steps(&setup.scenario, stats);
     report.errors.clone_from(&progress.errors);
 }
@@ -232,7 +232,7 @@ pub(super) fn failures(stats: &Stats) -> Vec<Named> {
     failures
 }
 
-fn chat(stats: &Stats) -> model::Chat {
+fn chat(stats: &Stats, certificate: String) -> model::Chat {
     let counts = &stats.counts;
     model::Chat {
         sent: counts[Count::ChatSent],
@@ -246,6 +246,20 @@ fn chat(stats: &Stats) -> model::Chat {
         expected: counts[Count::PresenceExpected],
         seen: counts[Count::PresenceSeen],
         unseen: stats.unseen(),
+        redirected: counts[Count::Redirected],
+        gave_up: counts[Count::GaveUp],
+        registered: counts[Count::Registered],
+        already_registered: counts[Count::AlreadyRegistered],
+        unregistered: counts[Count::Unregistered],
+        certificate,
+    }
+}
+
+fn certificate(setup: &Setup, load: &crate::chat::Chat) -> String {
+    match &setup.options.network.tls.ca {
+        _ if load.security == crate::chat::Security::None => "not asked for: no TLS".to_owned(),
+        Some(file) => format!("verified by {}", file.display()),
+        None => "not verified: any will do without --tls-ca".to_owned(),
     }
 }
 

@@ -26,7 +26,7 @@ impl Stages {
         let (name, is_due) = match (self.taken, progress.gauges.stage) {
             (_, "") => return None,
             // The first interval: few are in yet.
-            (0, _) => ("initial", true),
+            (0, stage) => ("initial", stage != "registering"),
             (1, stage) => ("login", stage != "signing in" && stage != "making friends"),
             (2, stage) => ("final", stage != "load"),
             _ => return None,
