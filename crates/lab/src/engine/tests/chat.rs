@@ -1,0 +1,90 @@
+//! Users of chat at sockets that are no server: where they are sent, whom they trust, and when a run has had enough.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::thread::JoinHandle;
+
+use super::*;
+use crate::cli::build_xmpp;
+
+const ELSEWHERE: &str = "<stream:stream xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' id='1' \
+    version='1.0'><stream:error><see-other-host xmlns='urn:ietf:params:xml:ns:xmpp-streams'>";
+
+fn listener() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    (listener, address)
+}
+
+fn peer_thread<T: Send + 'static>(serve: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    std::thread::Builder::new().name("peer".to_owned()).spawn(serve).expect("a thread")
+}
+
+fn users(target: SocketAddr, more: &str) -> Run {
+    let line = format!("{target} --domain d --contacts 0 --threads 1 --timeout 2 --for 1 {more}");
+    let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+    Run::start(build_xmpp(&words).expect("right words").0).expect("it starts")
+}
+
+#[test]
+fn who_is_sent_elsewhere_connects_there() {
+    let (first, target) = listener();
+    let (second, other) = listener();
+    let sends_away = peer_thread(move || {
+        let (mut client, _) = first.accept().expect("a user");
+        let text =
+            format!("{ELSEWHERE}localhost:{}</see-other-host></stream:error></stream:stream>", other.port());
+        client.write_all(text.as_bytes()).expect("he listens");
+    });
+    let run = users(target, "--users 1 --tls none");
+    let (mut client, _) = second.accept().expect("he was sent here");
+    let mut header = [0; 64];
+    let count = client.read(&mut header).expect("he speaks first");
+    assert!(header[..count].starts_with(b"<?xml"), "a stream of his own begins");
+    sends_away.join().expect("it did");
+    drop(run);
+}
+
+#[test]
+fn a_run_with_too_many_failures_ends_early() {
+    let (listener, target) = listener();
+    drop(listener);
+    let mut run = users(target, "--users 5 --tls none --for 600 --retry 1s --give-up 2 --max-failures 4");
+    let outcome = end(&mut run);
+    let counts = &outcome.progress.total.counts;
+    assert_eq!(outcome.end, End::Failures);
+    assert_eq!((counts[Count::FailedTcpConnect], counts[Count::GaveUp]), (10, 5));
+}
+
+#[test]
+fn a_certificate_of_an_unknown_authority_is_a_cause_of_its_own() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (ours, theirs) = (folder.path().join("ours"), folder.path().join("theirs"));
+    let [_, theirs] = [&ours, &theirs].map(|place| {
+        std::fs::create_dir(place).expect("a folder");
+        certified(options("127.0.0.1", Protocol::Tls, Sockets::Shared, 1), place)
+    });
+    let (listener, target) = listener();
+    let server = crate::engine::tls::Tls::load(&theirs.network.tls, true).expect("a certificate");
+    let server = server.server.expect("its own");
+    let serves = peer_thread(move || {
+        let (client, _) = listener.accept().expect("a user");
+        let tls = rustls::ServerConnection::new(server).expect("a server");
+        rustls::StreamOwned::new(tls, client).read(&mut [0; 64]).is_ok_and(|count| count > 0)
+    });
+    let ca = ours.join("c.pem");
+    let mut run = users(target, &format!("--users 1 --tls direct --give-up 1 --tls-ca {}", ca.display()));
+    let (mut errors, mut outcome) = (Vec::new(), None);
+    while outcome.is_none() {
+        match run.next(Duration::from_secs(1)) {
+            Event::Nothing => {}
+            Event::Progress(progress) => errors.extend(progress.errors),
+            Event::Ended(ended) => outcome = Some(ended),
+        }
+    }
+    let outcome = outcome.expect("it ended");
+    errors.extend(outcome.progress.errors.clone());
+    assert_eq!(outcome.progress.total.counts[Count::FailedTls], 1);
+    assert!(errors.iter().any(|error| error.contains("--tls-ca FILE")), "{errors:?}");
+    assert!(!serves.join().expect("it served"), "he says nothing to whom he does not trust");
+}
