@@ -221,35 +221,31 @@ impl Crowd {
                 turn.write(slot, |out| lines::vcard_get(out, id, &address(other)));
                 Timed::Vcard
             }
-            Action::Archive => {
-                turn.write(slot, |out| lines::archive(out, id));
-                Timed::Archive
-            }
-            Action::Ping => {
-                turn.write(slot, |out| lines::ping(out, id, domain));
-                Timed::Ping
-            }
-            Action::Disco => {
-                turn.write(slot, |out| lines::disco(out, id, domain, ns::DISCO_INFO));
-                Timed::Disco
-            }
-            Action::DiscoItems => {
-                turn.write(slot, |out| lines::disco(out, id, domain, ns::DISCO_ITEMS));
-                Timed::Disco
-            }
-            Action::PepPublish => {
-                turn.write(slot, |out| lines::pep_publish(out, id));
-                Timed::Pep
-            }
-            Action::PepGet => {
-                turn.write(slot, |out| lines::pep_get(out, id));
-                Timed::Pep
-            }
-            _ => {
+            Action::VcardGet => {
                 turn.write(slot, |out| lines::vcard_get(out, id, &address(number)));
                 Timed::Vcard
             }
+            other => self.ask_server(slot, other, id, turn),
         })
+    }
+
+    /// What concerns nobody else.
+    fn ask_server(&self, slot: u32, action: Action, id: u32, turn: &mut Turn<'_>) -> Timed {
+        let domain = self.chat.people.domain();
+        turn.write(slot, |out| match action {
+            Action::Ping => lines::ping(out, id, domain),
+            Action::Disco => lines::disco(out, id, domain, ns::DISCO_INFO),
+            Action::DiscoItems => lines::disco(out, id, domain, ns::DISCO_ITEMS),
+            Action::PepPublish => lines::pep_publish(out, id),
+            Action::PepGet => lines::pep_get(out, id),
+            _ => lines::archive(out, id),
+        });
+        match action {
+            Action::Ping => Timed::Ping,
+            Action::Disco | Action::DiscoItems => Timed::Disco,
+            Action::PepPublish | Action::PepGet => Timed::Pep,
+            _ => Timed::Archive,
+        }
     }
 
     /// An entry for somebody who is no user of the load, so that nobody is asked for anything.

@@ -258,8 +258,23 @@ pub(crate) fn build(words: &[String]) -> Result<(Setup, Outputs), String> {
     setup(told)
 }
 
-/// Who is given a name by the server has none that others know.
-fn anonymous(told: &Words) -> Result<(), String> {
+/// Also of `ringer xmpp accounts`.
+fn people(told: &Words, domain: &str) -> Result<People, String> {
+    let names = (told.name.as_str(), told.password.as_str());
+    let people = People::new(told.users, told.contacts, told.first, names, domain)?;
+    people.with_monitors(told.monitors.pairs)
+}
+
+fn check(told: &Words) -> Result<(), String> {
+    for (name, rate) in [("--logins", told.logins), ("--registrations", told.registrations)] {
+        if rate.is_nan() || rate <= 0.0 {
+            return Err(format!("{name} {rate}: expected more than 0"));
+        }
+    }
+    if told.monitors.every < Duration::from_millis(10) {
+        return Err("--monitor-every: expected 10ms at least".to_owned());
+    }
+    // Who is given a name by the server has none that others know.
     let known = [
         (told.contacts > 0, "--contacts 0"),
         (told.monitors.pairs > 0, "--monitors 0"),
@@ -274,8 +289,8 @@ fn anonymous(told: &Words) -> Result<(), String> {
 }
 
 fn setup(told: Words) -> Result<(Setup, Outputs), String> {
-    anonymous(&told)?;
-    let target = told.target.ok_or("no target: expected HOST or HOST:PORT")?;
+    check(&told)?;
+    let target = told.target.as_deref().ok_or("no target: expected HOST or HOST:PORT")?;
     let port = match (told.security, &told.websocket) {
         (Security::StartTls, Some(_)) => {
             return Err("--websocket with --tls starttls: expected --tls none or --tls direct".to_owned());
@@ -285,20 +300,10 @@ fn setup(told: Words) -> Result<(Setup, Outputs), String> {
         (Security::Tls, None) => 5223,
         (_, None) => 5222,
     };
-    let (host, _) = value::host_port(&target)?;
-    let address = value::address(&target, port, None)?;
-    let domain = told.domain.unwrap_or_else(|| host.clone());
-    let names = (told.name.as_str(), told.password.as_str());
-    let people = People::new(told.users, told.contacts, told.first, names, &domain)?;
-    let people = people.with_monitors(told.monitors.pairs)?;
-    for (name, rate) in [("--logins", told.logins), ("--registrations", told.registrations)] {
-        if rate.is_nan() || rate <= 0.0 {
-            return Err(format!("{name} {rate}: expected more than 0"));
-        }
-    }
-    if told.monitors.every < Duration::from_millis(10) {
-        return Err("--monitor-every: expected 10ms at least".to_owned());
-    }
+    let (host, _) = value::host_port(target)?;
+    let address = value::address(target, port, None)?;
+    let domain = told.domain.clone().unwrap_or_else(|| host.clone());
+    let people = people(&told, &domain)?;
     let rooms_domain = told.rooms_domain.unwrap_or_else(|| format!("conference.{domain}"));
     let mut options = told.options;
     options.remote = Some(Remote { host, address });

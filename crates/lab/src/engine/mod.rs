@@ -158,9 +158,8 @@ pub struct Run {
     control: Mutex<Control>,
     collector: Collector,
     threads: Vec<JoinHandle<()>>,
-    timed_out: bool,
-    /// More calls failed than the run may have.
-    failed: bool,
+    /// Why the run ends before its time: `-timeout`, `--max-failures`.
+    early: Option<End>,
     /// Of chat.
     users: Option<Arc<crate::chat::Shared>>,
 }
@@ -217,7 +216,7 @@ impl Run {
         let options = &self.setup.options;
         let passed = now.since(self.started);
         if options.timers.global.is_some_and(|limit| passed >= limit) && self.hub.phase() == Phase::Running {
-            self.timed_out = true;
+            self.early = Some(End::Timeout);
             // As in SIPp: open calls are let come to their end, unless the time-out is an error.
             self.hub.advance(if options.timers.global_is_error { Phase::Hard } else { Phase::Soft });
         }
@@ -230,10 +229,11 @@ impl Run {
     /// `--max-failures`: the run ends as with a soft quit.
     fn judge(&mut self, progress: &mut Progress) {
         let most = self.setup.chat.as_ref().and_then(|chat| chat.max_failures);
-        let Some(most) = most.filter(|most| !self.failed && most.is_exceeded(&progress.total.counts)) else {
+        let Some(most) = most.filter(|most| self.early.is_none() && most.is_exceeded(&progress.total.counts))
+        else {
             return;
         };
-        self.failed = true;
+        self.early = Some(End::Failures);
         let failed = progress.total.counts[Count::FailedCall];
         progress.errors.push(format!("the run ends early: {failed} failures, --max-failures {most}"));
         self.hub.advance(Phase::Soft);
@@ -269,10 +269,8 @@ impl Run {
         let progress = self.collector.last_progress(gauges, self.started, now);
         let end = if fatal {
             End::Fatal
-        } else if self.timed_out {
-            End::Timeout
-        } else if self.failed {
-            End::Failures
+        } else if let Some(early) = self.early {
+            early
         } else if self.hub.phase() >= Phase::Hard {
             End::Internal
         } else {

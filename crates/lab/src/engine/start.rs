@@ -89,8 +89,7 @@ pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
         control: Mutex::new(control),
         collector,
         threads: Vec::new(),
-        timed_out: false,
-        failed: false,
+        early: None,
         users: None,
     };
     setup.tracer.begin(started);
@@ -127,8 +126,7 @@ pub(super) fn start_chat(setup: Setup, chat: &Arc<Chat>) -> Result<Run, StartErr
         control: Mutex::new(Control::new(&setup, started)),
         collector: Collector::new(receiver, shards, empty.clone()),
         threads: Vec::new(),
-        timed_out: false,
-        failed: false,
+        early: None,
         users: Some(Arc::clone(&shared)),
         setup,
     };

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
-use super::{FLAGS, Words};
+use super::{FLAGS, Words, people};
 use crate::chat::{Format, People};
 
 /// Flags of the load that say who its users are.
@@ -48,10 +48,8 @@ pub(super) fn write(words: &[String]) -> Result<String, String> {
     }
     let format = format.ok_or("no --format: expected belfry, ejabberd or prosody")?;
     let place = place.ok_or("no --out: expected a file, or a folder for prosody")?;
-    let domain = told.domain.ok_or("no --domain: expected that of the accounts")?;
-    let names = (told.name.as_str(), told.password.as_str());
-    let people = People::new(told.users, told.contacts, told.first, names, &domain)?;
-    let people = people.with_monitors(told.monitors.pairs)?;
+    let domain = told.domain.clone().ok_or("no --domain: expected that of the accounts")?;
+    let people = people(&told, &domain)?;
     let shown = place.display();
     write_files(&people, format, &place).map_err(|error| format!("{shown}: {error}"))?;
     let next = match format {
