@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use sip::transport::Transport;
+use toml::de::DeValue;
+use xmpp::host::archive::Archived;
 use xmpp::host::extdisco::Service;
 
 use super::components::Components;
@@ -31,6 +33,8 @@ pub struct Xmpp {
     pub max_stanza: usize,
     pub idle: Duration,
     pub sign_in: Duration,
+    /// Of accounts that never said what they prefer.
+    pub archive: Archived,
     pub archive_keep: Duration,
     /// Empty: any.
     pub websocket_origins: Vec<Box<str>>,
@@ -41,6 +45,18 @@ pub struct Xmpp {
     /// XEP-0215.
     pub services: Vec<Service>,
     pub operating: Operating,
+}
+
+impl Value for Archived {
+    const EXPECTED: &'static str = "\"always\", \"roster\" or \"never\"";
+
+    fn read(value: &DeValue<'_>) -> Option<Self> {
+        Archived::parse(value.as_str()?)
+    }
+
+    fn show(&self) -> String {
+        format!("\"{}\"", self.name())
+    }
 }
 
 impl Xmpp {
@@ -85,6 +101,11 @@ impl Xmpp {
                 Duration::from_secs(30),
                 Duration::from_secs(1)..=HOUR,
                 "Time a client has to sign in.",
+            ),
+            archive: section.key(
+                "archive",
+                Archived::Everybodys,
+                "Whose messages the archives keep, of accounts that never said what they prefer (XEP-0441): everybody's (`always`), those of contacts (`roster`), or nobody's (`never`).",
             ),
             archive_keep: section.key_in(
                 "archive_keep",

@@ -87,6 +87,8 @@ pub struct Settings {
     /// Domains of external components (XEP-0114), for discovery.
     pub components: Vec<Box<str>>,
     pub texts_to_phones: phones::TextsToPhones,
+    /// What the archives keep of accounts that never said what they prefer.
+    pub archive: archive::Archived,
     pub sessions: SessionLimit,
     /// What users may change of their accounts.
     pub accounts: register::Accounts,

@@ -56,6 +56,7 @@ pub(super) fn settings() -> Settings {
         admins: Vec::new(),
         components: Vec::new(),
         texts_to_phones: super::phones::TextsToPhones::default(),
+        archive: super::archive::Archived::default(),
         sessions: SessionLimit { most: 100, ends_oldest: false },
         accounts: super::register::Accounts::default(),
         invitations: super::invite::Invitations::default(),
