@@ -5,7 +5,7 @@ CONFIG ?= belfry.toml
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check tidy deny bench-sip bench-ringer bench-ivr bench-memory bench-xmpp-idle fuzz-short
+.PHONY: help setup run demo test check tidy deny bench-sip bench-ringer bench-ivr bench-memory bench-xmpp bench-xmpp-idle fuzz-short
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,12 @@ bench-ivr: ## RestComm's load test of programmable voice, then raised; ARGS="--h
 	$(CARGO) build --release --package server --bin belfry --example ivr_application --locked
 	$(CARGO) build --release --bin ringer --locked
 	@bench/ivr/run $(ARGS)
+
+bench-xmpp: ## Belfry, ejabberd and Prosody under the same users of Ringer: memory, CPU, latencies; ARGS="--help" lists the parts
+	@tools/setup
+	$(CARGO) build --release --package server --bin belfry --locked
+	$(CARGO) build --release --bin ringer --locked
+	@bench/xmpp/mix $(ARGS)
 
 bench-xmpp-idle: ## Belfry and ejabberd with 8,000 silent chat clients, CPU of a sign-in; ARGS="--help" lists the parts
 	@tools/setup
