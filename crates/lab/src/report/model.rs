@@ -38,6 +38,9 @@ pub struct Report {
     pub stages: Vec<Stage>,
     pub samples: Vec<Sample>,
     pub watched: Vec<Watched>,
+    /// Of the memory of each watched process, over the load.
+    #[serde(default)]
+    pub growth: Vec<Growth>,
     pub thresholds: Vec<Threshold>,
     /// Messages of the scenario, as the scenario screen shows them.
     pub steps: Vec<Step>,
@@ -184,6 +187,23 @@ pub struct Watched {
     /// Seconds of processor time over the run.
     pub cpu_seconds: f64,
     pub peak_memory: u64,
+}
+
+/// Least squares through the memory of a watched process, without the first tenth of the load. Bytes and seconds.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Growth {
+    pub name: String,
+    /// Where the line begins, from the start of the run, and how long it is.
+    pub from: f64,
+    pub seconds: f64,
+    /// Where the line begins.
+    pub memory: f64,
+    pub per_hour: f64,
+    /// The 95 % interval of `per_hour`.
+    pub low: f64,
+    pub high: f64,
+    /// No conclusion can be drawn.
+    pub is_too_short: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

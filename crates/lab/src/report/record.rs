@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use crate::engine::{End, Outcome, Progress, Setup};
+use crate::growth::Series;
 use crate::scenario::model::{Expect, Scenario, SentKind, Source, StepKind};
 use crate::session::Observer;
 use crate::stats::{Count, Durations, Stats, Timer};
@@ -33,6 +34,8 @@ pub struct Recorder<M> {
     meter: M,
     thresholds: Vec<Threshold>,
     stages: Stages,
+    /// Of each watched process, while there is load.
+    memory: Vec<(String, Series)>,
 }
 
 impl<M: Meter> Recorder<M> {
@@ -42,7 +45,7 @@ impl<M: Meter> Recorder<M> {
             title: title.to_owned(),
             ..Report::default()
         };
-        Recorder { report: Arc::new(Mutex::new(report)), meter, thresholds, stages: Stages::default() }
+        Recorder { report: Arc::new(Mutex::new(report)), meter, thresholds, stages: Stages::default(), memory: Vec::new() }
     }
 
     /// Filled in by the end of the run.
@@ -59,6 +62,7 @@ impl<M: Meter> Recorder<M> {
         if let Some(stage) = self.stages.read(progress, &watched) {
             self.with(|report| report.stages.push(stage));
         }
+        self.keep_memory(progress, &watched);
         self.with(|report| {
             let span = progress.span.as_secs_f64();
             report.samples.push(sample(progress));
@@ -82,6 +86,21 @@ impl<M: Meter> Recorder<M> {
             }
         });
     }
+
+    /// Users sign in before the load and out after it; calls are load from the first to the last that is placed.
+    fn keep_memory(&mut self, progress: &Progress, watched: &[(String, u64, u64)]) {
+        let is_load = match progress.gauges.stage {
+            "" => !progress.gauges.quitting,
+            stage => stage == "load",
+        };
+        let at = progress.now.since(progress.started).as_secs_f64();
+        for (index, (name, _, memory)) in watched.iter().enumerate().filter(|_| is_load) {
+            if self.memory.len() <= index {
+                self.memory.push((name.clone(), Series::default()));
+            }
+            self.memory[index].1.push(at, *memory);
+        }
+    }
 }
 
 impl<M: Meter> Observer for Recorder<M> {
@@ -93,10 +112,12 @@ impl<M: Meter> Observer for Recorder<M> {
         if !outcome.progress.span.is_zero() {
             self.record(&outcome.progress);
         }
+        let growth: Vec<model::Growth> =
+            self.memory.iter().filter_map(|(name, series)| series.growth(name)).collect();
         let verdicts: Vec<model::Threshold> = self
             .thresholds
             .iter()
-            .map(|threshold| threshold.judge(&outcome.progress, &setup.scenario.rtds))
+            .map(|threshold| threshold.judge(&outcome.progress, &setup.scenario.rtds, &growth))
             .map(|verdict| model::Threshold {
                 text: verdict.threshold,
                 measured: verdict.measured,
@@ -105,6 +126,7 @@ impl<M: Meter> Observer for Recorder<M> {
             .collect();
         self.with(|report| {
             report.thresholds = verdicts;
+            report.growth = growth;
             finish(report, setup, outcome);
             report.thin(MAX_SAMPLES);
         });
