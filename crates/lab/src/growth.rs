@@ -139,8 +139,7 @@ pub enum Limit {
     Bytes(f64),
 }
 
-const UNITS: [(&str, f64); 4] =
-    [("KiB", 1024.0), ("MiB", 1_048_576.0), ("GiB", 1_073_741_824.0), ("B", 1.0)];
+const UNITS: [(&str, f64); 4] = [("KiB", 1024.0), ("MiB", 1_048_576.0), ("GiB", 1_073_741_824.0), ("B", 1.0)];
 
 impl Limit {
     /// What stands right of `growth <`.
@@ -203,7 +202,10 @@ impl Growth {
     }
 
     fn too_short(&self) -> String {
-        format!("too short to tell: {:.0} s after the warm-up, expected at least {SHORTEST:.0} s", self.seconds)
+        format!(
+            "too short to tell: {:.0} s after the warm-up, expected at least {SHORTEST:.0} s",
+            self.seconds
+        )
     }
 }
 

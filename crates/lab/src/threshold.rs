@@ -57,6 +57,8 @@ enum Figure {
 enum Timed {
     /// The counter's name; the first one without.
     Response(Option<String>),
+    /// The worst of all counters that counted.
+    EveryResponse,
     CallLength,
     MediaDelay,
     Jitter,
@@ -95,7 +97,7 @@ pub const FIGURES: &[(&str, &str)] = &[
     ("retransmissions", "messages sent again; with a bound in %, of all sent"),
     (
         "response",
-        "first response-time counter: .mean, .p50, .p90, .p95, .p99, .p999, .max; response.NAME.p99 for another",
+        "first response-time counter: .mean, .p50, .p90, .p95, .p99, .p999, .max; response.NAME.p99 for another, response.*.p99 for the worst of all",
     ),
     ("length", "call length, the same quantiles"),
     ("pacing", "how late media packets left, the same quantiles"),
@@ -215,6 +217,7 @@ fn figure(text: &str, share: bool) -> Result<Figure, String> {
         ("duplicated", []) => Ok(Figure::Chat(Count::ChatDuplicated)),
         ("reordered", []) => Ok(Figure::Chat(Count::ChatReordered)),
         ("misdelivered", []) => Ok(Figure::Chat(Count::ChatMisdelivered)),
+        ("response", ["*", _]) => timed(Timed::EveryResponse),
         ("response", [name, _]) => timed(Timed::Response(Some((*name).to_owned()))),
         ("response", [_]) => timed(Timed::Response(None)),
         ("length", [_]) => timed(Timed::CallLength),
@@ -321,6 +324,10 @@ impl Quantile {
                 };
                 &stats.rtds.get(index)?.service
             }
+            Timed::EveryResponse => {
+                let all = stats.rtds.iter().filter_map(|timer| self.of_durations(&timer.service));
+                return all.max_by(f64::total_cmp);
+            }
             Timed::CallLength => &stats.call_length,
             Timed::MediaDelay => &stats.media_delay,
             Timed::Jitter => return self.of_histogram(&stats.media.jitter),
@@ -390,6 +397,8 @@ mod tests {
             ("response.setup.mean <= 0.0505s", true),
             ("response.setup.max < 101 ms", true),
             ("blocked == 0", true),
+            ("response.*.max < 101ms", true),
+            ("response.*.mean < 50ms", false),
         ] {
             assert_eq!(judge(text).kept, kept, "{text}: {}", judge(text));
         }

@@ -41,6 +41,9 @@ pub struct Report {
     /// Of the memory of each watched process, over the load.
     #[serde(default)]
     pub growth: Vec<Growth>,
+    /// Published figures beside those of the run, stages, growth: the same as above, for people.
+    #[serde(default)]
+    pub tables: Vec<Table>,
     pub thresholds: Vec<Threshold>,
     /// Messages of the scenario, as the scenario screen shows them.
     pub steps: Vec<Step>,
@@ -149,6 +152,9 @@ pub struct Reading {
     pub memory: u64,
     /// Share of one core since the reading before.
     pub cpu: f64,
+    /// At the end: bytes that came since the first reading, by the users that there were at most.
+    #[serde(default)]
+    pub a_user: Option<f64>,
 }
 
 /// One interval. Rates are per second, times milliseconds, CPU a share of one core.
@@ -187,6 +193,16 @@ pub struct Watched {
     /// Seconds of processor time over the run.
     pub cpu_seconds: f64,
     pub peak_memory: u64,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Table {
+    pub title: String,
+    pub head: Vec<String>,
+    /// As published; or label, published, measured.
+    pub rows: Vec<Vec<String>>,
+    /// Of this run.
+    pub measured: Vec<Vec<String>>,
 }
 
 /// Least squares through the memory of a watched process, without the first tenth of the load. Bytes and seconds.

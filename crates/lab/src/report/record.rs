@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use stdx::time::Instant;
+
 use crate::engine::{End, Outcome, Progress, Setup};
 use crate::growth::Series;
 use crate::scenario::model::{Expect, Scenario, SentKind, Source, StepKind};
@@ -11,6 +13,7 @@ use crate::threshold::Threshold;
 
 use super::model::{self, Named, Report, Sample, Times, Totals};
 use super::stages::Stages;
+use super::tables;
 
 /// A page stays a page: a run of days is thinned to this many samples.
 const MAX_SAMPLES: usize = 1_200;
@@ -18,12 +21,12 @@ const MAX_SAMPLES: usize = 1_200;
 /// What the processes under test used, one entry a process name, in an order that stays.
 pub trait Meter {
     /// Name, microseconds of processor time since the last call, resident bytes now.
-    fn sample(&mut self, at: stdx::time::Instant) -> Vec<(String, u64, u64)>;
+    fn sample(&mut self, at: Instant) -> Vec<(String, u64, u64)>;
 }
 
 /// Nothing is watched.
 impl Meter for () {
-    fn sample(&mut self, _at: stdx::time::Instant) -> Vec<(String, u64, u64)> {
+    fn sample(&mut self, _at: Instant) -> Vec<(String, u64, u64)> {
         Vec::new()
     }
 }
@@ -39,13 +42,15 @@ pub struct Recorder<M> {
 }
 
 impl<M: Meter> Recorder<M> {
-    pub fn new(title: &str, thresholds: Vec<Threshold>, meter: M) -> Self {
+    /// Before the run begins: what the processes have then is not of it.
+    pub fn new(title: &str, thresholds: Vec<Threshold>, mut meter: M) -> Self {
+        let stages = Stages::new(&meter.sample(Instant::default()));
         let report = Report {
             tool: format!("ringer {}", env!("CARGO_PKG_VERSION")),
             title: title.to_owned(),
             ..Report::default()
         };
-        Recorder { report: Arc::new(Mutex::new(report)), meter, thresholds, stages: Stages::default(), memory: Vec::new() }
+        Recorder { report: Arc::new(Mutex::new(report)), meter, thresholds, stages, memory: Vec::new() }
     }
 
     /// Filled in by the end of the run.
@@ -59,9 +64,8 @@ impl<M: Meter> Recorder<M> {
 
     fn record(&mut self, progress: &Progress) {
         let watched = self.meter.sample(progress.now);
-        if let Some(stage) = self.stages.read(progress, &watched) {
-            self.with(|report| report.stages.push(stage));
-        }
+        let stages = self.stages.read(progress, &watched);
+        self.with(|report| report.stages.extend(stages));
         self.keep_memory(progress, &watched);
         self.with(|report| {
             let span = progress.span.as_secs_f64();
@@ -128,6 +132,7 @@ impl<M: Meter> Observer for Recorder<M> {
             report.thresholds = verdicts;
             report.growth = growth;
             finish(report, setup, outcome);
+            report.tables = tables::of(report);
             report.thin(MAX_SAMPLES);
         });
     }
