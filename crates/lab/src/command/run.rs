@@ -8,9 +8,8 @@ use super::{parse_load, stop_on_interrupt};
 use crate::cli::ExitCode;
 use crate::cli::flags::Outputs;
 use crate::engine::{Progress, Setup};
-use crate::plan::model::Seed;
 use crate::plan::{self, Finished, Plan, Prepared, SHIPPED};
-use crate::report::Report;
+use crate::report::{Report, tables};
 use crate::stats::Count;
 use crate::watch::Watch;
 
@@ -144,7 +143,7 @@ fn work(words: &[String]) -> Result<ExitCode, String> {
     let meter = || Watch::new(&words.watch);
     let finished =
         plan::run(&prepared, &meter, &stop, &mut |name, setup, progress| line(name, setup, progress))?;
-    print_results(&finished, prepared.plan.seed.as_ref());
+    print_results(&finished);
     let reports: Vec<Report> = finished.reports.iter().map(|(_, report)| report.clone()).collect();
     for path in write_reports(&words.files, &about, &reports)? {
         println!("report: {}", path.display());
@@ -176,12 +175,9 @@ fn line(name: &str, _setup: &Setup, progress: &Progress) {
     );
 }
 
-fn print_results(finished: &Finished, seed: Option<&Seed>) {
-    if let Some(seed) = seed.filter(|seed| !seed.row.is_empty()) {
-        println!("{:<32} {:>18} {:>18}", seed.title, "published", "measured");
-        for [label, theirs, ours] in finished.beside(seed) {
-            println!("{label:<32} {theirs:>18} {ours:>18}");
-        }
+fn print_results(finished: &Finished) {
+    for (_, report) in &finished.reports {
+        report.tables.iter().for_each(|table| print!("{}", tables::text(table)));
     }
     for (name, report) in &finished.reports {
         for threshold in &report.thresholds {
