@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use stdx::rng::Rng;
@@ -228,7 +227,7 @@ impl Crowd {
         let (shared, chat) = (&self.shared, &self.chat);
         let passed = now.since(shared.began());
         let all = chat.people.count();
-        let is_quiet = shared.open_messages.load(Ordering::Acquire) == 0;
+        let is_quiet = shared.is_quiet();
         let is_done = match shared.stage() {
             Stage::SigningIn => {
                 let ramp = Duration::from_secs(1).div_f64(chat.logins.max(1e-6)).mul_f64(f64::from(all));

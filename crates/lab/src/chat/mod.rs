@@ -22,4 +22,4 @@ pub use login::Cause;
 pub use mix::{ACTIONS, Action, Mix};
 pub use model::{Chat, Mechanism, Security, TIMERS, Think, Timed};
 pub use people::People;
-pub use stage::{Shared, Stage};
+pub use stage::{Shared, Stage, Words};
