@@ -5,6 +5,7 @@
 
 mod act;
 mod crowd;
+mod lead;
 mod lines;
 mod login;
 mod mix;

@@ -59,6 +59,8 @@ const BEGAN: usize = 1;
 /// How many are signed in, and how many of them have all their friends.
 const SIGNED_IN: usize = 2;
 const BEFRIENDED: usize = 3;
+/// How many have been there at some time.
+const MET: usize = 4;
 /// Messages sent that have not arrived and were not refused, over all shards, so that the end need not wait its whole
 /// time.
 const OPEN_MESSAGES: usize = 8;
@@ -147,6 +149,15 @@ impl Shared {
 
     pub fn signed_in(&self) -> u32 {
         u32::try_from(self.word(SIGNED_IN).load(Ordering::Acquire)).unwrap_or(u32::MAX)
+    }
+
+    /// Somebody is there for the first time.
+    pub fn meet(&self) {
+        self.word(MET).fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub fn met(&self) -> u32 {
+        u32::try_from(self.word(MET).load(Ordering::Acquire)).unwrap_or(u32::MAX)
     }
 
     pub fn befriend(&self) {

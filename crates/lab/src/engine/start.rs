@@ -58,7 +58,6 @@ pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
     hub.limit.store(control.limit(), Ordering::Relaxed);
     hub.users.store(control.users(), Ordering::Relaxed);
     let (sender, receiver) = sync_channel(REPORTS_A_SHARD * shards);
-    let addresses = addresses(&setup, bound.local);
     let common = Common {
         setup: &setup,
         hub: &hub,
@@ -68,7 +67,7 @@ pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
         globals,
         tls,
         media,
-        addresses,
+        addresses: addresses(&setup, bound.local),
         shared_local: Arc::default(),
     };
     let mut built = Vec::new();
