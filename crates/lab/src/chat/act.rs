@@ -1,6 +1,5 @@
 //! What users do.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use stdx::time::Instant;
@@ -68,7 +67,7 @@ impl Crowd {
         turn.write(slot, |out| lines::message(out, (&to, "chat"), &body, &note));
         turn.stats.count(Count::ChatSent);
         turn.stats.count(Count::MessagesSent);
-        self.shared.open_messages.fetch_add(1, Ordering::AcqRel);
+        self.shared.sent();
         true
     }
 

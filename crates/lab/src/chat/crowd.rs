@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use stdx::rng::Rng;
@@ -13,10 +12,11 @@ use xmpp::limits::STANZA;
 use xmpp::xml::{Frame, Framer, Prefixes, parse, parse_header};
 use xmpp::{Element, ns};
 
+use super::lead::LOOK;
 use super::lines;
 use super::login::{Cause, Login, Progress, Who};
 use super::model::{Chat, Timed};
-use super::stage::{SETTLED, Shared, Stage};
+use super::stage::{Shared, Stage};
 use super::user::{Phase, User};
 use crate::stats::{Count, Stats};
 
@@ -120,13 +120,8 @@ pub struct Crowd {
     fired: Vec<u64>,
 }
 
-/// How often the leader looks.
-const LOOK: Duration = Duration::from_millis(100);
 /// Users who fail sign in again after this, and up to as much again.
 const RETRY: Duration = Duration::from_secs(2);
-/// Stages that wait for everybody wait no longer.
-const BEFRIENDING: Duration = Duration::from_secs(120);
-const ROLL_CALL: Duration = Duration::from_secs(60);
 /// Holes that are remembered: more is loss, not disorder.
 pub(super) const HOLES: usize = 100_000;
 
@@ -223,48 +218,6 @@ impl Crowd {
         self.fired = fired;
     }
 
-    /// When the next stage begins.
-    fn lead(&mut self, now: Instant) {
-        let (shared, chat) = (&self.shared, &self.chat);
-        let passed = now.since(shared.began());
-        let all = chat.people.count();
-        let is_quiet = shared.open_messages.load(Ordering::Acquire) == 0;
-        let is_done = match shared.stage() {
-            Stage::SigningIn => {
-                let ramp = Duration::from_secs(1).div_f64(chat.logins.max(1e-6)).mul_f64(f64::from(all));
-                // Who cannot get in does not keep the others from working.
-                shared.signed_in() >= all || passed >= ramp + 2 * chat.patience
-            }
-            Stage::Befriending => !chat.befriend || shared.befriended() >= all || passed >= BEFRIENDING,
-            Stage::Load => passed >= chat.length,
-            Stage::RollCall => {
-                let is_settled = passed >= Duration::from_micros(SETTLED) + Duration::from_secs(1);
-                (is_settled && shared.signed_in() >= all) || passed >= ROLL_CALL
-            }
-            Stage::Settling => {
-                (is_quiet && passed >= Duration::from_micros(SETTLED)) || passed >= chat.settle
-            }
-            Stage::Leaving => false,
-        };
-        if is_done {
-            let next = match shared.stage() {
-                // A load of nobody tells nothing.
-                Stage::SigningIn if shared.signed_in() == 0 => Stage::Leaving,
-                Stage::SigningIn => Stage::Befriending,
-                Stage::Befriending => Stage::Load,
-                Stage::Load => Stage::RollCall,
-                Stage::RollCall => Stage::Settling,
-                Stage::Settling | Stage::Leaving => Stage::Leaving,
-            };
-            shared.advance(now, next);
-        }
-    }
-
-    /// Ends the load early: with a roll-call (`SoftQuit`) or without.
-    pub fn end(&self, now: Instant, hard: bool) {
-        self.shared.advance(now, if hard { Stage::Leaving } else { Stage::RollCall });
-    }
-
     fn enter(&mut self, stage: Stage, turn: &mut Turn<'_>) {
         for slot in 0..u32::try_from(self.users.len()).unwrap_or_default() {
             let user = &self.users[slot as usize];
@@ -276,9 +229,7 @@ impl Crowd {
                 }
                 // No faster than they came.
                 (Stage::RollCall, Phase::Away) => {
-                    let all = f64::from(self.chat.people.count());
-                    let span = Duration::from_secs_f64((all / self.chat.logins.max(1e-6)).min(20.0));
-                    let within = u64::try_from(span.as_micros()).unwrap_or_default();
+                    let within = u64::try_from(self.return_span().as_micros()).unwrap_or_default();
                     let due = turn.now + Duration::from_micros(self.rng.below(within));
                     if user.due > due {
                         self.wake_at(slot, due);
@@ -514,6 +465,9 @@ impl Crowd {
         let number = user.number;
         turn.stats.count(Count::SuccessfulCall);
         turn.time(Timed::SignIn, due, began);
+        if !std::mem::replace(&mut user.has_been_in, true) {
+            self.shared.meet();
+        }
         self.shared.come(number, turn.now);
         for item in roster.elements() {
             self.learn(slot, item);

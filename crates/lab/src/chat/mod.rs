@@ -5,6 +5,7 @@
 
 mod act;
 mod crowd;
+mod lead;
 mod lines;
 mod login;
 mod mix;
@@ -22,4 +23,4 @@ pub use login::Cause;
 pub use mix::{ACTIONS, Action, Mix};
 pub use model::{Chat, Mechanism, Security, TIMERS, Think, Timed};
 pub use people::People;
-pub use stage::{Shared, Stage};
+pub use stage::{Shared, Stage, Words};

@@ -1,7 +1,5 @@
 //! What users hear.
 
-use std::sync::atomic::Ordering;
-
 use stdx::time::Instant;
 use xmpp::{Element, ns};
 
@@ -26,7 +24,7 @@ impl Crowd {
         match message.attr("type") {
             Some("error") if is_mine => {
                 turn.stats.count(Count::ChatRefused);
-                self.shared.open_messages.fetch_sub(1, Ordering::AcqRel);
+                self.shared.arrived();
             }
             Some("groupchat") => {
                 let number = self.slot(slot).map(|user| user.number);
@@ -61,7 +59,7 @@ impl Crowd {
             return turn.stats.count(Count::ChatDuplicated);
         }
         turn.stats.count(Count::ChatReceived);
-        self.shared.open_messages.fetch_sub(1, Ordering::AcqRel);
+        self.shared.arrived();
         if has_waited {
             turn.stats.count(Count::ChatStored);
         } else {

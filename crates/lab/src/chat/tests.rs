@@ -33,6 +33,8 @@ enum Fault {
     CloseOnce,
     SeeOtherHost,
     Silent,
+    /// Gone for good when the load is told to end.
+    Gone,
 }
 
 #[derive(Default)]
@@ -273,6 +275,12 @@ fn chat(mix: &str) -> Chat {
 
 /// Runs a load to its end, or for at most so many seconds, and gives what was counted.
 fn run(mix: &str, fault: Fault, seed: u64, seconds: u64) -> (Stats, Stage) {
+    let (stats, stage, _) = run_quitting(mix, fault, seed, (seconds, u64::MAX));
+    (stats, stage)
+}
+
+/// The same, told to end after `.1` seconds; and how long it lasted.
+fn run_quitting(mix: &str, fault: Fault, seed: u64, (seconds, quit): (u64, u64)) -> (Stats, Stage, Duration) {
     let chat = Arc::new(chat(mix));
     let shared = Arc::new(Shared::new(10, START));
     let mut crowd = Crowd::new(chat, Arc::clone(&shared), (0, 1), START, Rng::seeded(seed));
@@ -290,10 +298,21 @@ fn run(mix: &str, fault: Fault, seed: u64, seconds: u64) -> (Stats, Stage) {
     let mut out = Outbox::default();
     while !crowd.is_over() && now < START + Duration::from_secs(seconds) {
         now = crowd.deadline().max(now);
+        if now.since(START) >= Duration::from_secs(quit) {
+            crowd.end(now, false);
+            let gone = if fault == Fault::Gone { std::mem::take(&mut server.conns) } else { BTreeMap::new() };
+            for slot in gone.into_keys() {
+                crowd.handle_closed(slot, &mut Turn { now, stats: &mut stats, out: &mut out });
+            }
+        }
         crowd.expire(&mut Turn { now, stats: &mut stats, out: &mut out });
         perform(&mut crowd, &mut server, now, &mut stats, &mut out);
     }
-    (stats, shared.stage())
+    (stats, shared.stage(), now.since(START))
+}
+
+fn crowd_ends(crowd: &Crowd) -> bool {
+    crowd.shared.stage() >= Stage::RollCall
 }
 
 fn perform(crowd: &mut Crowd, server: &mut Server, now: Instant, stats: &mut Stats, out: &mut Outbox) {
@@ -302,6 +321,9 @@ fn perform(crowd: &mut Crowd, server: &mut Server, now: Instant, stats: &mut Sta
         for (slot, wanted) in done.wants {
             let mut answers = Vec::new();
             match wanted {
+                Wanted::Connect if server.fault == Fault::Gone && crowd_ends(crowd) => {
+                    crowd.handle_closed(slot, &mut Turn { now, stats, out });
+                }
                 Wanted::Connect => {
                     server.conns.insert(slot, Conn::default());
                     crowd.handle_connected(slot, &mut Turn { now, stats, out });
@@ -389,4 +411,15 @@ fn who_is_thrown_out_comes_back() {
     let (stats, stage) = run("message=1", Fault::CloseOnce, 1, 600);
     assert_eq!(stats.counts[Count::FailedTcpClosed], 1);
     assert_eq!((stage, lost(&stats)), (Stage::Leaving, 0));
+}
+
+#[test]
+fn a_load_that_is_told_to_end_waits_for_nobody_who_cannot_come() {
+    let (_, stage, lasted) = run_quitting("message=1", Fault::Silent, 1, (600, 5));
+    assert_eq!(stage, Stage::Leaving);
+    assert!(lasted < Duration::from_secs(6), "nobody ever was there: {lasted:?}");
+    let (stats, stage, lasted) = run_quitting("message=1", Fault::Gone, 1, (600, 20));
+    assert_eq!(stage, Stage::Leaving);
+    assert!(stats.counts[Count::ChatSent] > 0, "all were there");
+    assert!(lasted < Duration::from_secs(35), "nobody comes back: {lasted:?}");
 }

@@ -64,6 +64,8 @@ pub(super) struct User {
     pub(super) presences: u32,
     pub(super) room_messages: u32,
     pub(super) has_extra: bool,
+    /// He has been counted as one who was there.
+    pub(super) has_been_in: bool,
     /// He has been counted as one who has all his friends.
     pub(super) is_befriended: bool,
 }
@@ -86,6 +88,7 @@ impl User {
             presences: 0,
             room_messages: 0,
             has_extra: false,
+            has_been_in: false,
             is_befriended: false,
         }
     }

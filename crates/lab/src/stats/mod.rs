@@ -7,6 +7,8 @@ pub use histogram::{Durations, Histogram};
 
 use std::ops::{Index, IndexMut};
 
+use serde::{Deserialize, Deserializer, Serialize};
+
 use crate::call::Which;
 
 /// Counters of calls, named as SIPp's CSV names them where it has them.
@@ -74,6 +76,8 @@ pub enum Count {
     FailedNotAuthorized,
     /// The server has not the mechanism, or no TLS.
     FailedNotOffered,
+    /// One of Ringer's own worker processes ended, and its users with it.
+    FailedWorker,
     /// Messages between users: sent = received + refused + lost.
     ChatSent,
     ChatReceived,
@@ -117,11 +121,23 @@ impl Count {
         Count::FailedSeeOtherHost,
         Count::FailedNotAuthorized,
         Count::FailedNotOffered,
+        Count::FailedWorker,
     ];
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Counts([u64; Count::N]);
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Counts(#[serde(serialize_with = "<[u64]>::serialize")] [u64; Count::N]);
+
+impl<'de> Deserialize<'de> for Counts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let counts = Vec::<u64>::deserialize(deserializer)?;
+        let length = counts.len();
+        let counts = counts
+            .try_into()
+            .map_err(|_| serde::de::Error::invalid_length(length, &"as many counters as this program has"))?;
+        Ok(Counts(counts))
+    }
+}
 
 impl Default for Counts {
     fn default() -> Self {
@@ -144,7 +160,7 @@ impl IndexMut<Count> for Counts {
 }
 
 /// Per step of a scenario, for the scenario screen and `-trace_counts`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepCounts {
     /// Sent, received, or (pause) entered.
     pub messages: u64,
@@ -158,7 +174,7 @@ pub struct StepCounts {
 }
 
 /// One response-time counter, or the length of calls.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Timer {
     /// From the start of the counter as the scenario has it: SIPp's figure, and percentiles.
     pub service: Durations,
@@ -167,7 +183,7 @@ pub struct Timer {
 }
 
 /// What one shard, or all, counted in one interval, or from the start.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Stats {
     pub counts: Counts,
     /// By step of the main scenario.
@@ -194,14 +210,14 @@ pub struct Stats {
 }
 
 /// Response times and counters of a scenario beside the main one, by their index in that scenario.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Extra {
     pub rtds: Vec<Timer>,
     pub counters: Vec<u64>,
 }
 
 /// Sums over received streams that ended.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct MediaTotals {
     pub streams: u64,
     pub packets: u64,
