@@ -12,9 +12,11 @@ use xmpp::limits::STANZA;
 use xmpp::xml::{Frame, Framer, Prefixes, parse, parse_header};
 use xmpp::{Element, ns};
 
+use super::elsewhere::Elsewhere;
+use super::failure::Cause;
 use super::lead::LOOK;
 use super::lines;
-use super::login::{Cause, Login, Progress, Who};
+use super::login::{Login, Progress, Who};
 use super::model::{Chat, Timed};
 use super::stage::{Shared, Stage};
 use super::user::{Phase, User};
@@ -25,6 +27,8 @@ use crate::stats::{Count, Stats};
 pub enum Wanted {
     /// Answered by `handle_connected` or `handle_closed`.
     Connect,
+    /// The same, to where the server sent the user.
+    ConnectElsewhere(Elsewhere),
     /// Bytes of `Outbox::bytes`.
     Write(Range<usize>),
     /// Answered by `handle_secured` or `handle_closed`.
@@ -86,21 +90,6 @@ impl Turn<'_> {
             timer.response.record(self.now.since(due));
         }
     }
-
-    fn fail(&mut self, cause: Cause) {
-        self.stats.count(Count::FailedCall);
-        self.stats.count(match cause {
-            Cause::Connect => Count::FailedTcpConnect,
-            Cause::Closed => Count::FailedTcpClosed,
-            Cause::StreamError => Count::FailedStreamError,
-            Cause::SeeOtherHost => Count::FailedSeeOtherHost,
-            Cause::NotAuthorized => Count::FailedNotAuthorized,
-            Cause::NotOffered => Count::FailedNotOffered,
-            Cause::Nonsense => Count::FailedUnexpectedMessage,
-            Cause::Refused => Count::FailedCallRejected,
-            Cause::Timeout => Count::FailedTimeoutOnRecv,
-        });
-    }
 }
 
 /// Users whose number is the shard's, modulo the shards.
@@ -120,8 +109,6 @@ pub struct Crowd {
     fired: Vec<u64>,
 }
 
-/// Users who fail sign in again after this, and up to as much again.
-const RETRY: Duration = Duration::from_secs(2);
 /// Holes that are remembered: more is loss, not disorder.
 pub(super) const HOLES: usize = 100_000;
 
@@ -266,7 +253,14 @@ impl Crowd {
                 turn.stats.count(Count::Due);
                 turn.stats.count(Count::OutgoingCall);
                 turn.stats.start_delay.record(turn.now.since(user.due));
-                turn.want(slot, Wanted::Connect);
+                let wanted = match user.elsewhere.take() {
+                    Some(named) => Wanted::ConnectElsewhere(*named),
+                    None => {
+                        user.hops = 0;
+                        Wanted::Connect
+                    }
+                };
+                turn.want(slot, wanted);
                 self.wait_until(slot, turn.now + self.chat.patience);
             }
             Phase::Leaving => {
@@ -298,26 +292,6 @@ impl Crowd {
             Phase::In | Phase::Leaving if user.asked.take().is_some() => turn.fail(Cause::Timeout),
             _ => {}
         }
-    }
-
-    /// The session, or the attempt at one, is over; there will be another.
-    pub(super) fn fail(&mut self, slot: u32, cause: Cause, turn: &mut Turn<'_>) {
-        let user = &mut self.users[slot as usize];
-        if matches!(user.phase, Phase::Gone | Phase::Away) {
-            return;
-        }
-        if user.is_in() {
-            self.shared.go(user.number);
-        }
-        turn.fail(cause);
-        turn.want(slot, Wanted::Close);
-        user.phase = Phase::Away;
-        user.asked = None;
-        user.patience = Instant::FAR_FUTURE;
-        user.framer = Framer::new();
-        let jitter =
-            Duration::from_micros(self.rng.below(u64::try_from(RETRY.as_micros()).unwrap_or_default()));
-        self.wake_at(slot, turn.now + RETRY + jitter);
     }
 
     pub fn handle_connected(&mut self, slot: u32, turn: &mut Turn<'_>) {
@@ -357,7 +331,7 @@ impl Crowd {
         }
         match parse(message.trim_ascii(), &Prefixes::default()) {
             Ok(element) if element.is("open", ns::FRAMING) => {}
-            Ok(element) if element.is("close", ns::FRAMING) => self.fail(slot, Cause::Closed, turn),
+            Ok(element) if element.is("close", ns::FRAMING) => self.hear_close(slot, &element, turn),
             Ok(element) => self.handle_element(slot, &element, turn),
             Err(_) => {
                 turn.stats.count(Count::Malformed);
@@ -374,6 +348,11 @@ impl Crowd {
         };
         // There is nothing to close any more, which the driver knows.
         self.fail(slot, cause, turn);
+    }
+
+    /// TLS failed: with the server's certificate, most often.
+    pub fn handle_untrusted(&mut self, slot: u32, turn: &mut Turn<'_>) {
+        self.fail(slot, Cause::Tls, turn);
     }
 
     pub fn handle_bytes(&mut self, slot: u32, bytes: &[u8], turn: &mut Turn<'_>) {
@@ -430,9 +409,7 @@ impl Crowd {
     fn handle_element(&mut self, slot: u32, element: &Element, turn: &mut Turn<'_>) {
         turn.stats.count(Count::MessagesReceived);
         if element.is("error", ns::STREAM) {
-            let elsewhere = element.get("see-other-host", ns::STREAM_ERRORS).is_some();
-            let cause = if elsewhere { Cause::SeeOtherHost } else { Cause::StreamError };
-            return self.fail(slot, cause, turn);
+            return self.hear_stream_error(slot, element, turn);
         }
         let (chat, nonce) = (Arc::clone(&self.chat), self.rng.token(20));
         let user = &mut self.users[slot as usize];
@@ -461,6 +438,7 @@ impl Crowd {
         let user = &mut self.users[slot as usize];
         user.phase = Phase::In;
         user.patience = Instant::FAR_FUTURE;
+        user.failures = 0;
         let (due, began) = user.sign_in;
         let number = user.number;
         turn.stats.count(Count::SuccessfulCall);

@@ -25,7 +25,7 @@ impl Crowd {
             Stage::SigningIn => {
                 let ramp = Duration::from_secs(1).div_f64(chat.logins.max(1e-6)).mul_f64(f64::from(all));
                 // Who cannot get in does not keep the others from working.
-                present >= all || passed >= ramp + 2 * chat.patience
+                shared.settled() >= all || passed >= ramp + 2 * chat.patience
             }
             Stage::Befriending => !chat.befriend || shared.befriended() >= all || passed >= BEFRIENDING,
             Stage::Load => passed >= chat.length,
@@ -58,7 +58,7 @@ impl Crowd {
             0 if wanted == 0 => passed >= 2 * LOOK,
             // The server is gone, it seems.
             0 if passed >= self.return_span() + NOBODY => true,
-            present => (is_settled && present >= wanted) || passed >= ROLL_CALL,
+            _ => (is_settled && shared.settled() >= wanted) || passed >= ROLL_CALL,
         }
     }
 

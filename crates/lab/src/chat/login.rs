@@ -5,26 +5,9 @@ use base64::engine::general_purpose::STANDARD;
 use xmpp::sasl::{ClientKeys, ScramClient};
 use xmpp::{Element, ns};
 
+use super::failure::Cause;
 use super::lines;
 use super::model::{Chat, Mechanism, Security};
-
-/// Why a user is not in, or no longer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
-    Connect,
-    Closed,
-    StreamError,
-    /// RFC 6120 §4.9.3.19: another host is named.
-    SeeOtherHost,
-    NotAuthorized,
-    /// The server has not the mechanism of the load, or no TLS.
-    NotOffered,
-    /// No XML, no XMPP, or a server that proves to be another.
-    Nonsense,
-    /// An error for an answer.
-    Refused,
-    Timeout,
-}
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Progress {
@@ -157,7 +140,7 @@ impl Login {
             ("failure", ns::SASL, _) => {
                 // Keys of an old password are of no use.
                 *who.kept = None;
-                Progress::Failed(Cause::NotAuthorized)
+                Progress::Failed(Cause::of_sasl_failure(element))
             }
             _ => Progress::Failed(Cause::Nonsense),
         }
@@ -172,7 +155,7 @@ impl Login {
         let is_answer = element.name() == "iq" && element.attr("id") == Some(wanted);
         match (is_answer, element.attr("type")) {
             (true, Some("result")) => {}
-            (true, _) => return Progress::Failed(Cause::Refused),
+            (true, _) => return Progress::Failed(Cause::of_stanza_error(element)),
             // Something for the account that could not wait.
             (false, _) => return Progress::Nothing,
         }

@@ -5,6 +5,8 @@
 
 mod act;
 mod crowd;
+mod elsewhere;
+mod failure;
 mod lead;
 mod lines;
 mod login;
@@ -19,8 +21,9 @@ mod tests;
 mod user;
 
 pub use crowd::{Crowd, Outbox, Turn, Wanted};
-pub use login::Cause;
+pub use elsewhere::Elsewhere;
+pub use failure::{Cause, MaxFailures, RETRY_MOST, Retry};
 pub use mix::{ACTIONS, Action, Mix};
-pub use model::{Chat, Mechanism, Security, TIMERS, Think, Timed};
+pub use model::{Chat, Mechanism, Redirect, Security, TIMERS, Think, Timed};
 pub use people::People;
 pub use stage::{Shared, Stage, Words};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use stdx::rng::Rng;
 use xmpp::sasl::Hash;
 
-use super::{Mix, People};
+use super::{MaxFailures, Mix, People, Retry};
 
 #[derive(Debug, Clone)]
 pub struct Chat {
@@ -33,6 +33,10 @@ pub struct Chat {
     pub settle: Duration,
     /// For an answer, or for signing in.
     pub patience: Duration,
+    pub redirect: Redirect,
+    pub retry: Retry,
+    /// With more failures than these the run ends early.
+    pub max_failures: Option<MaxFailures>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +85,24 @@ impl Security {
             "starttls" => Security::StartTls,
             "direct" => Security::Tls,
             _ => return Err(format!("tls {name:?}: expected none, starttls or direct")),
+        })
+    }
+}
+
+/// What users do when the server names another host (RFC 6120 §4.9.3.19).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Redirect {
+    Follow,
+    /// It is a failure, counted as such.
+    Count,
+}
+
+impl Redirect {
+    pub fn parse(name: &str) -> Result<Redirect, String> {
+        Ok(match name {
+            "follow" => Redirect::Follow,
+            "count" => Redirect::Count,
+            _ => return Err(format!("{name:?}: expected follow or count")),
         })
     }
 }

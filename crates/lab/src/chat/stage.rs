@@ -61,6 +61,8 @@ const SIGNED_IN: usize = 2;
 const BEFRIENDED: usize = 3;
 /// How many have been there at some time.
 const MET: usize = 4;
+/// Who has failed so often that he stays away.
+const GIVEN_UP: usize = 5;
 /// Messages sent that have not arrived and were not refused, over all shards, so that the end need not wait its whole
 /// time.
 const OPEN_MESSAGES: usize = 8;
@@ -158,6 +160,16 @@ impl Shared {
 
     pub fn met(&self) -> u32 {
         u32::try_from(self.word(MET).load(Ordering::Acquire)).unwrap_or(u32::MAX)
+    }
+
+    pub fn give_up(&self) {
+        self.word(GIVEN_UP).fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Who is signed in or has given up: nobody else is waited for.
+    pub fn settled(&self) -> u32 {
+        let given_up = self.word(GIVEN_UP).load(Ordering::Acquire);
+        self.signed_in() + u32::try_from(given_up).unwrap_or(u32::MAX / 2)
     }
 
     pub fn befriend(&self) {

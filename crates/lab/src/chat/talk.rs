@@ -4,6 +4,7 @@ use stdx::time::Instant;
 use xmpp::{Element, ns};
 
 use super::crowd::{Crowd, HOLES, Turn};
+use super::failure::Cause;
 use super::lines;
 use super::model::Timed;
 use super::note::Note;
@@ -155,8 +156,7 @@ impl Crowd {
             turn.stats.count(Count::SuccessfulCall);
             turn.time(asked.timed, asked.due, asked.sent);
         } else {
-            turn.stats.count(Count::FailedCall);
-            turn.stats.count(Count::FailedCallRejected);
+            turn.fail(Cause::of_stanza_error(iq));
         }
     }
 

@@ -1,6 +1,8 @@
 //! A crowd and a server on one table, in virtual time. The server loses, repeats and swaps when it is told to: the
 //! accounts must show each.
 
+mod failures;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +15,10 @@ use xmpp::xml::{Frame, Framer, Prefixes, parse, parse_header};
 use xmpp::{Element, ns};
 
 use super::crowd::{Crowd, Outbox, Turn, Wanted};
-use super::model::{Chat, Mechanism, Security, TIMERS, Think};
+use super::elsewhere::Elsewhere;
+use super::model::{Chat, Mechanism, Redirect, Security, TIMERS, Think};
 use super::stage::{Shared, Stage};
-use super::{Mix, People};
+use super::{Mix, People, Retry};
 use crate::stats::{Count, Stats};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +34,12 @@ enum Fault {
     WrongPassword,
     Nonsense,
     CloseOnce,
-    SeeOtherHost,
+    SeeOtherHost(&'static str),
+    /// Only at the target.
+    SeeOtherHostOnce,
+    /// Of those who are in.
+    SendAway,
+    Throttle,
     Silent,
     /// Gone for good when the load is told to end.
     Gone,
@@ -43,6 +51,7 @@ struct Conn {
     prefixes: Prefixes,
     name: Option<String>,
     is_bound: bool,
+    is_elsewhere: bool,
 }
 
 /// Everybody is everybody's friend from the start; nobody's messages wait longer than he is away.
@@ -54,11 +63,26 @@ struct Server {
     presences: BTreeMap<String, String>,
     stored: BTreeMap<String, Vec<String>>,
     held: Option<(u32, String)>,
+    /// Where users went who were sent elsewhere.
+    elsewhere: Vec<Elsewhere>,
 }
 
 const START: Instant = Instant::from_unix_seconds(1_700_000_000);
 
 impl Server {
+    fn new(fault: Fault) -> Server {
+        Server {
+            fault,
+            done: 0,
+            conns: BTreeMap::new(),
+            online: BTreeMap::new(),
+            presences: BTreeMap::new(),
+            stored: BTreeMap::new(),
+            held: None,
+            elsewhere: Vec::new(),
+        }
+    }
+
     /// The next of the fault's kind: some of the first are right.
     fn strikes(&mut self, fault: Fault) -> bool {
         if self.fault != fault {
@@ -145,10 +169,11 @@ impl Server {
         text += &match (self.fault, is_authenticated) {
             (Fault::Nonsense, false) => "<<<".to_owned(),
             (Fault::Silent, false) => String::new(),
-            (Fault::SeeOtherHost, false) => format!(
-                "<stream:error><see-other-host xmlns='{}'>other</see-other-host></stream:error></stream:stream>",
-                ns::STREAM_ERRORS
-            ),
+            (Fault::SeeOtherHost(host), false) => see_other_host(host),
+            (Fault::SeeOtherHostOnce, false) if !self.conns[&slot].is_elsewhere => {
+                see_other_host("other:5333")
+            }
+            (Fault::Throttle, false) => stream_error("policy-violation", ""),
             (_, true) => format!("<stream:features><bind xmlns='{}'/></stream:features>", ns::BIND),
             (fault, false) => {
                 let mechanism = if fault == Fault::NoMechanism { "GSSAPI" } else { "PLAIN" };
@@ -222,6 +247,10 @@ impl Server {
             return self.stored.entry(to).or_default().push(message.to_string());
         };
         let text = message.to_string();
+        if self.strikes(Fault::SendAway) {
+            out.push((target, text));
+            return out.push((target, see_other_host("[2001:db8::1]")));
+        }
         if self.strikes(Fault::CloseOnce) {
             out.push((target, text));
             return out.push((target, "</stream:stream>".to_owned()));
@@ -253,6 +282,15 @@ impl Server {
     }
 }
 
+fn stream_error(condition: &str, text: &str) -> String {
+    let error = format!("<{condition} xmlns='{}'>{text}</{condition}>", ns::STREAM_ERRORS);
+    format!("<stream:error>{error}</stream:error></stream:stream>")
+}
+
+fn see_other_host(host: &str) -> String {
+    stream_error("see-other-host", host)
+}
+
 fn chat(mix: &str) -> Chat {
     Chat {
         target: "127.0.0.1:5222".parse().unwrap(),
@@ -270,29 +308,33 @@ fn chat(mix: &str) -> Chat {
         length: Duration::from_secs(60),
         settle: Duration::from_secs(10),
         patience: Duration::from_secs(5),
+        redirect: Redirect::Follow,
+        retry: Retry { first: Duration::from_secs(2), give_up: 0 },
+        max_failures: None,
     }
 }
 
 /// Runs a load to its end, or for at most so many seconds, and gives what was counted.
 fn run(mix: &str, fault: Fault, seed: u64, seconds: u64) -> (Stats, Stage) {
-    let (stats, stage, _) = run_quitting(mix, fault, seed, (seconds, u64::MAX));
+    let (stats, stage, _) = run_load(chat(mix), fault, seed, seconds);
     (stats, stage)
 }
 
+fn run_load(chat: Chat, fault: Fault, seed: u64, seconds: u64) -> (Stats, Stage, Server) {
+    let (stats, stage, server, _) = run_quitting(chat, fault, seed, (seconds, u64::MAX));
+    (stats, stage, server)
+}
+
 /// The same, told to end after `.1` seconds; and how long it lasted.
-fn run_quitting(mix: &str, fault: Fault, seed: u64, (seconds, quit): (u64, u64)) -> (Stats, Stage, Duration) {
-    let chat = Arc::new(chat(mix));
-    let shared = Arc::new(Shared::new(10, START));
-    let mut crowd = Crowd::new(chat, Arc::clone(&shared), (0, 1), START, Rng::seeded(seed));
-    let mut server = Server {
-        fault,
-        done: 0,
-        conns: BTreeMap::new(),
-        online: BTreeMap::new(),
-        presences: BTreeMap::new(),
-        stored: BTreeMap::new(),
-        held: None,
-    };
+fn run_quitting(
+    chat: Chat,
+    fault: Fault,
+    seed: u64,
+    (seconds, quit): (u64, u64),
+) -> (Stats, Stage, Server, Duration) {
+    let shared = Arc::new(Shared::new(chat.people.count(), START));
+    let mut crowd = Crowd::new(Arc::new(chat), Arc::clone(&shared), (0, 1), START, Rng::seeded(seed));
+    let mut server = Server::new(fault);
     let mut stats = Stats::sized(0, 0, 0, TIMERS.len(), 0);
     let mut now = START;
     let mut out = Outbox::default();
@@ -308,7 +350,7 @@ fn run_quitting(mix: &str, fault: Fault, seed: u64, (seconds, quit): (u64, u64))
         crowd.expire(&mut Turn { now, stats: &mut stats, out: &mut out });
         perform(&mut crowd, &mut server, now, &mut stats, &mut out);
     }
-    (stats, shared.stage(), now.since(START))
+    (stats, shared.stage(), server, now.since(START))
 }
 
 fn crowd_ends(crowd: &Crowd) -> bool {
@@ -326,6 +368,11 @@ fn perform(crowd: &mut Crowd, server: &mut Server, now: Instant, stats: &mut Sta
                 }
                 Wanted::Connect => {
                     server.conns.insert(slot, Conn::default());
+                    crowd.handle_connected(slot, &mut Turn { now, stats, out });
+                }
+                Wanted::ConnectElsewhere(named) => {
+                    server.elsewhere.push(named);
+                    server.conns.insert(slot, Conn { is_elsewhere: true, ..Conn::default() });
                     crowd.handle_connected(slot, &mut Turn { now, stats, out });
                 }
                 Wanted::Write(range) => answers = server.read(slot, &done.bytes[range]),
@@ -395,7 +442,9 @@ fn who_cannot_sign_in_is_counted_by_cause_and_tries_again() {
         (Fault::NoMechanism, Count::FailedNotOffered),
         (Fault::WrongPassword, Count::FailedNotAuthorized),
         (Fault::Nonsense, Count::FailedUnexpectedMessage),
-        (Fault::SeeOtherHost, Count::FailedSeeOtherHost),
+        (Fault::SeeOtherHost("other"), Count::FailedSeeOtherHost),
+        (Fault::SeeOtherHost("no place:x"), Count::FailedUnexpectedMessage),
+        (Fault::Throttle, Count::FailedThrottled),
         (Fault::Silent, Count::FailedTimeoutOnRecv),
     ] {
         let (stats, stage) = run("message=1", fault, 1, 30);
@@ -415,10 +464,10 @@ fn who_is_thrown_out_comes_back() {
 
 #[test]
 fn a_load_that_is_told_to_end_waits_for_nobody_who_cannot_come() {
-    let (_, stage, lasted) = run_quitting("message=1", Fault::Silent, 1, (600, 5));
+    let (_, stage, _, lasted) = run_quitting(chat("message=1"), Fault::Silent, 1, (600, 5));
     assert_eq!(stage, Stage::Leaving);
     assert!(lasted < Duration::from_secs(6), "nobody ever was there: {lasted:?}");
-    let (stats, stage, lasted) = run_quitting("message=1", Fault::Gone, 1, (600, 20));
+    let (stats, stage, _, lasted) = run_quitting(chat("message=1"), Fault::Gone, 1, (600, 20));
     assert_eq!(stage, Stage::Leaving);
     assert!(stats.counts[Count::ChatSent] > 0, "all were there");
     assert!(lasted < Duration::from_secs(35), "nobody comes back: {lasted:?}");

@@ -6,6 +6,7 @@ use stdx::time::Instant;
 use xmpp::sasl::ClientKeys;
 use xmpp::xml::{Framer, Prefixes};
 
+use super::elsewhere::Elsewhere;
 use super::login::Login;
 use super::model::Timed;
 
@@ -66,6 +67,11 @@ pub(super) struct User {
     pub(super) has_extra: bool,
     /// He has been counted as one who was there.
     pub(super) has_been_in: bool,
+    /// Failures in a row.
+    pub(super) failures: u8,
+    /// How often he was sent elsewhere since he last went to the target, and where he goes next.
+    pub(super) hops: u8,
+    pub(super) elsewhere: Option<Box<Elsewhere>>,
     /// He has been counted as one who has all his friends.
     pub(super) is_befriended: bool,
 }
@@ -89,6 +95,9 @@ impl User {
             room_messages: 0,
             has_extra: false,
             has_been_in: false,
+            failures: 0,
+            hops: 0,
+            elsewhere: None,
             is_befriended: false,
         }
     }

@@ -35,6 +35,8 @@ const CAUSES: &[(Count, &str)] = &[
     (Count::FailedNotAuthorized, "not-authorized"),
     (Count::FailedNotOffered, "not-offered"),
     (Count::FailedWorker, "worker"),
+    (Count::FailedThrottled, "throttled"),
+    (Count::FailedTls, "tls"),
 ];
 
 pub(super) struct ProgressLines {

@@ -6,7 +6,9 @@ use std::time::Duration;
 use super::flags::{Live, Outputs};
 use super::value;
 use super::{ExitCode, sip};
-use crate::chat::{ACTIONS, Chat, Mechanism, Mix, People, Security, TIMERS, Think};
+use crate::chat::{
+    ACTIONS, Chat, MaxFailures, Mechanism, Mix, People, Redirect, Retry, Security, TIMERS, Think,
+};
 use crate::engine::Setup;
 use crate::options::{Options, Remote};
 use crate::scenario::model::Source;
@@ -43,6 +45,9 @@ struct Words {
     length: Duration,
     settle: Duration,
     patience: Duration,
+    redirect: Redirect,
+    retry: Retry,
+    max_failures: Option<MaxFailures>,
     options: Options,
     outputs: Outputs,
 }
@@ -74,6 +79,9 @@ impl Words {
             length: Duration::from_secs(60),
             settle: Duration::from_secs(30),
             patience: Duration::from_secs(30),
+            redirect: Redirect::Follow,
+            retry: Retry { first: Duration::from_secs(2), give_up: 0 },
+            max_failures: None,
             options: Options::default(),
             outputs: Outputs::default(),
         })
@@ -132,6 +140,10 @@ flags! {
     "--for" "TIME" "how long the load lasts once everybody is in (60)" |w, v| w.length = time(&v)?;
     "--settle" "TIME" "how long what is under way may take at the end (30)" |w, v| w.settle = time(&v)?;
     "--timeout" "TIME" "for an answer, or to sign in (30)" |w, v| w.patience = time(&v)?;
+    "--redirect" "follow|count" "when the server names another host (see-other-host): connect there, or count a failure (follow)" |w, v| w.redirect = Redirect::parse(&v)?;
+    "--retry" "TIME" "until who failed signs in again, and up to as much again; twice that with each failure in a row, a minute at most (2)" |w, v| w.retry.first = time(&v)?;
+    "--give-up" "N" "who failed so often in a row stays away; 0 for never (0)" |w, v| w.retry.give_up = number(&v)?;
+    "--max-failures" "N|P%" "with more failures, or a larger share of all that ended, the run ends early (it goes on)" |w, v| w.max_failures = Some(MaxFailures::parse(&v)?);
     "--threads" "N" "(one a core)" |w, v| w.options.threads = Some(number(&v)?);
     "--workers" "N" "processes that have the users (as many as the limit on open files makes needed)" |w, v| w.options.workers = Some(at_least_one(&v)?);
     "--threshold" "RULE" "what the run must keep, as response.message.p99 < 2s; may be given again" |w, v| w.outputs.thresholds.push(v);
@@ -261,6 +273,9 @@ fn setup(told: Words) -> Result<(Setup, Outputs), String> {
         length: told.length,
         settle: told.settle,
         patience: told.patience,
+        redirect: told.redirect,
+        retry: told.retry,
+        max_failures: told.max_failures,
     };
     let setup = Setup {
         scenario: Arc::new(scenario(&told.title, &options.command_line)?),
@@ -322,6 +337,9 @@ mod tests {
             ("127.0.0.1 --for ever", "expected a time"),
             ("127.0.0.1 --workers 0", "at least 1"),
             ("127.0.0.1 --logins 0", "more than 0"),
+            ("127.0.0.1 --redirect yes", "follow or count"),
+            ("127.0.0.1 --retry soon", "expected a time"),
+            ("127.0.0.1 --max-failures few", "--max-failures \"few\": expected a number, or a share"),
             ("127.0.0.1 other", "one target too many"),
             ("no.such.host.invalid", "Unknown host"),
         ] {

@@ -23,8 +23,9 @@ use super::bind;
 use super::clock::Clock;
 use super::hub::{Hub, Phase};
 use super::limits::LATE;
+use super::names::Names;
 use super::report::{Counted, Report, Reporter};
-use super::tls::Tls;
+use super::tls::{self, Tls};
 use super::token::WAKER;
 use super::wire::{Io, Opening, Secured, Wire};
 use crate::chat::{Chat, Crowd, Outbox, Security, Shared, Turn, Wanted};
@@ -38,6 +39,7 @@ pub(super) struct ChatShard {
     pub(super) shared: Arc<Shared>,
     pub(super) crowd: Crowd,
     pub(super) lines: Lines,
+    pub(super) names: Names,
     pub(super) stats: Stats,
     pub(super) reporter: Reporter,
     pub(super) reports: SyncSender<Report>,
@@ -76,6 +78,14 @@ enum Heard {
     Messages(Vec<Vec<u8>>),
     Nothing,
     Closed,
+    /// TLS has failed, and why.
+    Untrusted(String),
+}
+
+impl Heard {
+    fn end(error: &io::Error) -> Heard {
+        tls::explain(error).map_or(Heard::Closed, Heard::Untrusted)
+    }
 }
 
 /// Read from a connection at once.
@@ -161,6 +171,12 @@ impl ChatShard {
                 }
                 Heard::Nothing => break,
                 Heard::Closed => return self.close(slot, out),
+                Heard::Untrusted(why) => {
+                    self.crowd.handle_untrusted(slot, &mut turn);
+                    self.lines.drop(slot);
+                    self.reporter.keep_error(format!("user {slot} of shard {}: {why}", self.index));
+                    return self.perform(out);
+                }
             }
             self.perform(out);
         }
@@ -178,7 +194,12 @@ impl ChatShard {
             let mut done = std::mem::replace(out, Outbox { is_documents, ..Outbox::default() });
             for (slot, wanted) in done.wants.drain(..) {
                 let result = match wanted {
-                    Wanted::Connect => self.lines.connect(slot),
+                    Wanted::Connect => self.lines.connect(slot, self.lines.chat.target),
+                    Wanted::ConnectElsewhere(named) => {
+                        let target = self.lines.chat.target;
+                        let place = self.names.resolve(&named, target);
+                        place.and_then(|place| self.lines.connect(slot, place))
+                    }
                     Wanted::Write(range) => {
                         self.stats.add(Count::BytesSent, range.len() as u64);
                         self.lines.write(slot, &done.bytes[range])
@@ -237,10 +258,10 @@ impl Lines {
         Lines { lines, place, chat, tls, poll, scratch: vec![0; SCRATCH].into(), open: 0 }
     }
 
-    fn connect(&mut self, slot: u32) -> io::Result<()> {
+    fn connect(&mut self, slot: u32, target: SocketAddr) -> io::Result<()> {
         let number = self.place.0 + slot * self.place.1;
-        let mut tcp = sources::connect(self.chat.target, self.chat.people.count(), number)
-            .map_err(|error| io::Error::other(explain(&error, self.chat.target)))?;
+        let mut tcp = sources::connect(target, self.chat.people.count(), number)
+            .map_err(|error| io::Error::other(explain(&error, target)))?;
         let interest = Interest::READABLE | Interest::WRITABLE;
         self.poll.registry().register(&mut tcp, Token(slot as usize + 1), interest)?;
         tcp.set_nodelay(true)?;
@@ -307,7 +328,7 @@ impl Lines {
                     Ok(count) => return Heard::Bytes(count),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Heard::Nothing,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(_) => return Heard::Closed,
+                    Err(error) => return Heard::end(&error),
                 }
             },
             Some(Link::Web(wire)) => {
@@ -318,7 +339,8 @@ impl Lines {
                     // The close comes again with the next look.
                     Ok(_) if !messages.is_empty() => Heard::Messages(messages),
                     Ok(false) => Heard::Nothing,
-                    Ok(true) | Err(_) => Heard::Closed,
+                    Ok(true) => Heard::Closed,
+                    Err(error) => Heard::end(&error),
                 }
             }
         }
@@ -351,9 +373,9 @@ impl Lines {
                 line.link = Some(Link::Web(Box::new(wire)));
                 if is_open { Heard::Connected } else { Heard::Nothing }
             }
-            Err(_) => {
+            Err(error) => {
                 self.open -= 1;
-                Heard::Closed
+                Heard::end(&error)
             }
         }
     }

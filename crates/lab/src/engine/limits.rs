@@ -67,3 +67,6 @@ pub(super) const WORKER_LINE: u64 = 16 << 20;
 
 /// How long a worker process may take to be ready.
 pub(super) const WORKER_START: Duration = Duration::from_secs(30);
+
+/// Hosts a shard looks up because a server sends users to them: more are no cluster, but a server gone wrong.
+pub(super) const NAMES_KEPT: usize = 64;

@@ -10,6 +10,7 @@ mod cutter;
 mod hub;
 mod kernel;
 mod limits;
+mod names;
 mod net;
 mod report;
 mod runs;
@@ -47,7 +48,7 @@ use hub::{Hub, Phase};
 use crate::inject::Files;
 use crate::options::Options;
 use crate::scenario::Scenario;
-use crate::stats::Stats;
+use crate::stats::{Count, Stats};
 
 /// Everything compiled and checked; nothing bound yet.
 #[derive(Debug, Clone)]
@@ -136,6 +137,8 @@ pub enum End {
     Internal,
     /// `-timeout`: no call was started after it.
     Timeout,
+    /// `--max-failures`: no call was started after it.
+    Failures,
     Fatal,
 }
 
@@ -158,6 +161,8 @@ pub struct Run {
     collector: Collector,
     threads: Vec<JoinHandle<()>>,
     timed_out: bool,
+    /// More calls failed than the run may have.
+    failed: bool,
     /// Of chat.
     users: Option<Arc<crate::chat::Shared>>,
     /// Of chat with more users than this process may have connections.
@@ -194,7 +199,8 @@ impl Run {
                 return self.end(now);
             }
             let gauges = self.gauges();
-            if let Some(progress) = self.collector.progress(gauges, self.started) {
+            if let Some(mut progress) = self.collector.progress(gauges, self.started) {
+                self.judge(&mut progress);
                 return Event::Progress(Box::new(progress));
             }
             if now >= until {
@@ -229,6 +235,18 @@ impl Run {
         }
     }
 
+    /// `--max-failures`: the run ends as with a soft quit.
+    fn judge(&mut self, progress: &mut Progress) {
+        let most = self.setup.chat.as_ref().and_then(|chat| chat.max_failures);
+        let Some(most) = most.filter(|most| !self.failed && most.is_exceeded(&progress.total.counts)) else {
+            return;
+        };
+        self.failed = true;
+        let failed = progress.total.counts[Count::FailedCall];
+        progress.errors.push(format!("the run ends early: {failed} failures, --max-failures {most}"));
+        self.hub.advance(Phase::Soft);
+    }
+
     fn gauges(&self) -> Gauges {
         let control = self.control.lock();
         let load = |of: &std::sync::atomic::AtomicU64| of.load(Ordering::Relaxed);
@@ -261,6 +279,8 @@ impl Run {
             End::Fatal
         } else if self.timed_out {
             End::Timeout
+        } else if self.failed {
+            End::Failures
         } else if self.hub.phase() >= Phase::Hard {
             End::Internal
         } else {

@@ -86,6 +86,7 @@ pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
         collector,
         threads: Vec::new(),
         timed_out: false,
+        failed: false,
         users: None,
         crew: None,
     };

@@ -14,7 +14,7 @@ pub struct Report {
     pub started: String,
     pub seconds: f64,
     pub threads: usize,
-    /// `normal`, `internal`, `timeout`, `fatal`.
+    /// `normal`, `internal`, `timeout`, `failures`, `fatal`.
     pub end: String,
     /// Why the figures are Ringer's own limit and not the server's; empty when it kept up.
     pub limited_by_ringer: Vec<String>,

@@ -78,6 +78,14 @@ pub enum Count {
     FailedNotOffered,
     /// One of Ringer's own worker processes ended, and its users with it.
     FailedWorker,
+    /// Too much, too fast, the server says: policy-violation, resource-constraint, or to wait.
+    FailedThrottled,
+    /// TLS came to nothing, most of all because a certificate is not trusted.
+    FailedTls,
+    /// How often users went on to another host that the server named.
+    Redirected,
+    /// Users who failed too often in a row and stay away.
+    GaveUp,
     /// Messages between users: sent = received + refused + lost.
     ChatSent,
     ChatReceived,
@@ -122,6 +130,8 @@ impl Count {
         Count::FailedNotAuthorized,
         Count::FailedNotOffered,
         Count::FailedWorker,
+        Count::FailedThrottled,
+        Count::FailedTls,
     ];
 }
 

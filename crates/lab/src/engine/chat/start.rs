@@ -16,6 +16,7 @@ use super::super::collect::Collector;
 use super::super::control::Control;
 use super::super::hub::Hub;
 use super::super::limits::REPORTS_A_SHARD;
+use super::super::names::Names;
 use super::super::report::{Report, Reporter};
 use super::super::start::{self, fatal};
 use super::super::tls::Tls;
@@ -139,6 +140,7 @@ impl Load {
             collector,
             threads: Vec::new(),
             timed_out: false,
+            failed: false,
             users: Some(Arc::clone(&self.shared)),
             crew,
             setup,
@@ -162,6 +164,7 @@ impl Load {
                 hub: Arc::clone(&self.hub),
                 clock: self.clock,
                 shared: Arc::clone(&self.shared),
+                names: Names::default(),
                 lines: Lines::new(&crowd, place, Arc::clone(&self.chat), self.tls.clone(), poll),
                 crowd,
                 stats: self.empty.clone(),
