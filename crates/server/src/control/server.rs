@@ -187,6 +187,11 @@ impl<C: Control> Connection<C> {
                 self.control.accounts_changed();
                 Response::Done { rows: 0 }
             }
+            Request::PasswordsChanged(accounts) => {
+                let rows = accounts.len() as u64;
+                self.control.passwords_changed(accounts);
+                Response::Done { rows }
+            }
             Request::Trace { .. } => {
                 return Err(Failure::new(FailureKind::Protocol, "a trace is on already"));
             }
@@ -252,6 +257,8 @@ fn late() -> Failure {
 fn rows(done: store::WriteDone) -> u64 {
     match done {
         store::WriteDone::Changed { rows } => rows,
-        store::WriteDone::Added { .. } | store::WriteDone::Logged { .. } => 1,
+        store::WriteDone::Added { .. }
+        | store::WriteDone::Logged { .. }
+        | store::WriteDone::Removed { .. } => 1,
     }
 }
