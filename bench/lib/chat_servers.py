@@ -2,6 +2,7 @@
 with configurations that are fair to each: no shapers, no debug logs, the same iteration counts, the same certificate,
 everything that is durable on the same disk, archives for all of them or for none."""
 
+import base64
 import hashlib
 import hmac
 import os
@@ -138,11 +139,13 @@ class Ejabberd(Server):
 
     def accounts(self):
         count, clear, sha1 = self.ranges.counts
+        # The server's own function makes the configured kind only.
+        old = ", ".join(f'<<"{base64.b64encode(key).decode()}">>' for key in keys("sha1"))
         return f"""
             {{ok, _}} = application:ensure_all_started(ejabberd),
             Keys = ejabberd_auth:password_to_scram(<<"{DOMAIN}">>, <<"{PASSWORD}">>),
             {ITERATIONS} = element(6, Keys),
-            Old = ejabberd_auth:password_to_scram(<<"{DOMAIN}">>, <<"{PASSWORD}">>, sha, {ITERATIONS}),
+            Old = {{scram, {old}, sha, {ITERATIONS}}},
             Add = fun(First, Last, Secret) ->
                 [mnesia:dirty_write(passwd, {{passwd, {{<<"user", (integer_to_binary(N))/binary>>, <<"{DOMAIN}">>}}, Secret}})
                  || N <- lists:seq(First, Last - 1)]
@@ -174,7 +177,8 @@ class Prosody(Server):
         words = {"FOLDER": folder, "CERTIFICATES": shared, "DOMAIN": DOMAIN, "TCP": self.tcp, "TLS": self.tls,
                  "ARCHIVE": '"mam";' if archive else ""}  # fmt: skip
         fill("prosody.cfg.lua", self.config, words)
-        for mechanism, secret in (("SCRAM-SHA-256", keys("sha256")), ("SCRAM-SHA-1", keys("sha1")), ("PLAIN", f'["password"] = "{PASSWORD}";')):
+        clear = f'["password"] = "{PASSWORD}";'
+        for mechanism, secret in (("SCRAM-SHA-256", hashed("sha256")), ("SCRAM-SHA-1", hashed("sha1")), ("PLAIN", clear)):
             place = f"{folder}/data/{self.HOSTS[mechanism].replace('.', '%2e')}/accounts"
             os.makedirs(place)
             first = self.ranges.first(mechanism)
@@ -192,13 +196,23 @@ class Prosody(Server):
         return f"Prosody {packaged('prosody')}"
 
 
+SALT = b"5d3c1f00-bench"
+
+
 def keys(name):
-    """A SCRAM verifier as Prosody has it (RFC 5802 §3)."""
-    salt = "5d3c1f00-bench"
-    salted = hashlib.pbkdf2_hmac(name, PASSWORD.encode(), salt.encode(), ITERATIONS)
+    """The stored key, the server's and the salt (RFC 5802 §3)."""
+    salted = hashlib.pbkdf2_hmac(name, PASSWORD.encode(), SALT, ITERATIONS)
     client, server = (hmac.new(salted, label, name).digest() for label in (b"Client Key", b"Server Key"))
-    stored = hashlib.new(name, client).hexdigest()
-    return f'["salt"] = "{salt}"; ["iteration_count"] = {ITERATIONS}; ["stored_key"] = "{stored}"; ["server_key"] = "{server.hex()}";'
+    return hashlib.new(name, client).digest(), server, SALT
+
+
+def hashed(name):
+    """A verifier as Prosody has it."""
+    stored, server, salt = keys(name)
+    return (
+        f'["salt"] = "{salt.decode()}"; ["iteration_count"] = {ITERATIONS}; '
+        f'["stored_key"] = "{stored.hex()}"; ["server_key"] = "{server.hex()}";'
+    )
 
 
 SERVERS = {"belfry": Node, "ejabberd": Ejabberd, "prosody": Prosody}
