@@ -5,6 +5,7 @@
 
 mod act;
 mod crowd;
+mod limits;
 mod lines;
 mod login;
 mod mix;
@@ -16,6 +17,7 @@ mod talk;
 #[cfg(test)]
 mod tests;
 mod user;
+mod waiting;
 
 pub use crowd::{Crowd, Outbox, Turn, Wanted};
 pub use login::Cause;

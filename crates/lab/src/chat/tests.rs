@@ -16,6 +16,8 @@ use super::crowd::{Crowd, Outbox, Turn, Wanted};
 use super::model::{Chat, Mechanism, Security, TIMERS, Think};
 use super::stage::{Shared, Stage};
 use super::{Mix, People};
+
+mod accounts;
 use crate::stats::{Count, Stats};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +35,8 @@ enum Fault {
     CloseOnce,
     SeeOtherHost,
     Silent,
+    /// One user is let in once.
+    LockOut,
 }
 
 #[derive(Default)]
@@ -124,6 +128,13 @@ impl Server {
                 let plain = String::from_utf8(plain).unwrap();
                 let name = plain.split('\0').nth(1).unwrap().to_owned();
                 assert_eq!(plain.split('\0').nth(2), Some("secret"));
+                if name == "user3" && self.fault == Fault::LockOut {
+                    self.done += 1;
+                    if self.done > 1 {
+                        let text = format!("<failure xmlns='{}'><not-authorized/></failure>", ns::SASL);
+                        return out.push((slot, text));
+                    }
+                }
                 self.conns.get_mut(&slot).unwrap().name = Some(name);
                 out.push((slot, format!("<success xmlns='{}'/>", ns::SASL)));
             }
@@ -273,7 +284,11 @@ fn chat(mix: &str) -> Chat {
 
 /// Runs a load to its end, or for at most so many seconds, and gives what was counted.
 fn run(mix: &str, fault: Fault, seed: u64, seconds: u64) -> (Stats, Stage) {
-    let chat = Arc::new(chat(mix));
+    run_chat(chat(mix), fault, seed, seconds)
+}
+
+fn run_chat(chat: Chat, fault: Fault, seed: u64, seconds: u64) -> (Stats, Stage) {
+    let chat = Arc::new(chat);
     let shared = Arc::new(Shared::new(10, START));
     let mut crowd = Crowd::new(chat, Arc::clone(&shared), (0, 1), START, Rng::seeded(seed));
     let mut server = Server {
@@ -319,6 +334,7 @@ fn perform(crowd: &mut Crowd, server: &mut Server, now: Instant, stats: &mut Sta
 
 fn lost(stats: &Stats) -> i64 {
     let count = |count| i64::try_from(stats.counts[count]).unwrap();
+    assert_eq!(stats.waiting(), 0, "everybody came back");
     count(Count::ChatSent) - count(Count::ChatReceived) - count(Count::ChatRefused)
 }
 
