@@ -65,7 +65,7 @@ impl People {
     /// Whether the user looks for the presences of his contacts, so that all can be accounted for. By his number alone, so that
     /// every sender knows it.
     pub fn looks_for_presence(&self, user: u32) -> bool {
-        user % self.looks == 0
+        user.is_multiple_of(self.looks)
     }
 
     /// Of all presences to contacts, how many are accounted for: 1.0 unless there are very many.
