@@ -17,7 +17,7 @@ run: ## build and start one node on loopback with the example configuration
 	@tools/setup run
 	$(CARGO) run --release --package server --bin belfry -- serve --config $(CONFIG)
 
-demo: ## a good minute: Ringer drives the seeds' runs R1 and R4 and the tutorial's calls through a node, tables and reports
+demo: ## two good minutes: Ringer drives the seeds' runs R1 and R4, their users of chat and the tutorial's calls through a node, tables and reports
 	@tools/setup
 	@bench/demo/run $(ARGS)
 

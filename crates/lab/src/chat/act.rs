@@ -5,6 +5,7 @@ use std::time::Duration;
 use stdx::time::Instant;
 
 use super::crowd::{Crowd, Turn};
+use super::limits::PRESENCE_PLACES;
 use super::lines;
 use super::mix::Action;
 use super::model::Timed;
@@ -78,7 +79,8 @@ impl Crowd {
         let mut seen_by = 0_u64;
         for (place, contact) in (0_u32..).zip(&user.contacts) {
             let other = people.contact(user.number, place);
-            if contact.is_friend && place < u64::BITS && self.shared.sees(other, turn.now) {
+            let is_looked_for = place < PRESENCE_PLACES && people.looks_for_presence(other);
+            if contact.is_friend && is_looked_for && self.shared.sees(other, turn.now) {
                 seen_by |= 1 << place;
             }
         }

@@ -1,6 +1,6 @@
 //! The users of one shard: their timers, their connections, the stages of the load.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,6 +101,8 @@ pub struct Crowd {
     pub(super) rng: Rng,
     /// Messages that others overtook: receiver, place of the sender, number.
     pub(super) holes: HashSet<(u32, u32, u32)>,
+    /// How many messages were refused: sender, place of the receiver.
+    pub(super) refused: HashMap<(u32, u32), u32>,
     stage: Stage,
     /// The first shard leads: it says when the next stage begins.
     leads: bool,
@@ -127,7 +129,7 @@ impl Crowd {
         let mut wheel = Wheel::new(start);
         let numbers = (0..chat.people.count()).filter(|number| number % shards == index);
         let users: Vec<User> = numbers
-            .map(|number| User::new(number, chat.people.contacts(), start + gap.mul_f64(f64::from(number))))
+            .map(|number| User::new(number, &chat.people, start + gap.mul_f64(f64::from(number))))
             .collect();
         for (slot, user) in (0_u64..).zip(&users) {
             wheel.insert(user.due, slot << 1 | DUE);
@@ -137,6 +139,7 @@ impl Crowd {
             wheel,
             rng,
             holes: HashSet::new(),
+            refused: HashMap::new(),
             stage: Stage::SigningIn,
             leads: index == 0,
             leading: start,
@@ -206,6 +209,11 @@ impl Crowd {
     }
 
     fn enter(&mut self, stage: Stage, turn: &mut Turn<'_>) {
+        match stage {
+            Stage::Settling => self.miss_absent(),
+            Stage::Leaving => self.count_waiting(turn),
+            _ => {}
+        }
         for slot in 0..u32::try_from(self.users.len()).unwrap_or_default() {
             let user = &self.users[slot as usize];
             match (stage, &user.phase) {

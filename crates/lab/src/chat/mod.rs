@@ -8,6 +8,7 @@ mod crowd;
 mod elsewhere;
 mod failure;
 mod lead;
+mod limits;
 mod lines;
 mod login;
 mod mix;
@@ -19,6 +20,7 @@ mod talk;
 #[cfg(test)]
 mod tests;
 mod user;
+mod waiting;
 
 pub use crowd::{Crowd, Outbox, Turn, Wanted};
 pub use elsewhere::Elsewhere;

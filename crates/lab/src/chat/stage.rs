@@ -131,16 +131,29 @@ impl Shared {
     }
 
     fn appear(&self, user: u32, now: Instant) {
-        if let Some(there) = self.there(user) {
-            there.store(now.as_micros(), Ordering::Release);
-        }
+        self.put_there(user, now.as_micros());
     }
 
     /// From now on nothing is expected to be seen by him.
     pub fn vanish(&self, user: u32) {
+        self.put_there(user, 0);
+    }
+
+    /// Who is missed stays so.
+    fn put_there(&self, user: u32, value: u64) {
         if let Some(there) = self.there(user) {
-            there.store(0, Ordering::Release);
+            let unless_missed = |old| (old != MISSED).then_some(value);
+            let _ = there.fetch_update(Ordering::AcqRel, Ordering::Acquire, unless_missed);
         }
+    }
+
+    /// He did not come to the roll-call.
+    pub fn miss(&self, user: u32) {
+        self.put_there(user, MISSED);
+    }
+
+    pub fn is_missed(&self, user: u32) -> bool {
+        self.there(user).is_some_and(|there| there.load(Ordering::Acquire) == MISSED)
     }
 
     /// Whether he has been there for so long that what is sent now reaches him.
@@ -205,6 +218,9 @@ impl std::fmt::Debug for Shared {
 /// Microseconds after which who came is there for everybody, and that who leaves stays after he is no longer expected.
 pub(super) const SETTLED: u64 = 2_000_000;
 
+/// In place of the time since when a user is there. No time is that late.
+const MISSED: u64 = u64::MAX;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,5 +247,17 @@ mod tests {
         assert!(!shared.sees(1, start + Duration::from_secs(9)));
         shared.go(1);
         assert_eq!(shared.signed_in(), 0);
+    }
+
+    #[test]
+    fn who_is_missed_stays_so() {
+        let start = Instant::from_unix_seconds(1);
+        let shared = Shared::new(2, start);
+        shared.miss(1);
+        shared.come(1, start);
+        assert!(shared.is_missed(1) && !shared.is_missed(0) && !shared.is_missed(7));
+        assert!(!shared.sees(1, start + Duration::from_secs(9)), "nothing is expected of him");
+        shared.vanish(1);
+        assert!(shared.is_missed(1));
     }
 }

@@ -5,6 +5,7 @@ use xmpp::{Element, ns};
 
 use super::crowd::{Crowd, HOLES, Turn};
 use super::failure::Cause;
+use super::limits::PRESENCE_PLACES;
 use super::lines;
 use super::model::Timed;
 use super::note::Note;
@@ -25,6 +26,7 @@ impl Crowd {
         match message.attr("type") {
             Some("error") if is_mine => {
                 turn.stats.count(Count::ChatRefused);
+                self.keep_refused(slot, message.attr("from"));
                 self.shared.arrived();
             }
             Some("groupchat") => {
@@ -79,13 +81,13 @@ impl Crowd {
                 let me = self.users[slot as usize].number;
                 let Some(note) = Note::of(presence).filter(|note| note.from == from) else { return };
                 let Some(place) = self.chat.people.place(me, from) else { return };
-                let contact = &mut self.users[slot as usize].contacts[place as usize];
+                let Some(seen) = self.users[slot as usize].seen.get_mut(place as usize) else { return };
                 // What was seen before is told again to who comes later.
-                if note.number <= contact.seen {
+                if note.number <= *seen {
                     return;
                 }
-                contact.seen = note.number;
-                let mine = self.chat.people.place(from, me).filter(|place| *place < u64::BITS);
+                *seen = note.number;
+                let mine = self.chat.people.place(from, me).filter(|place| *place < PRESENCE_PLACES);
                 if mine.is_some_and(|mine| note.seen_by >> mine & 1 == 1) {
                     turn.stats.count(Count::PresenceSeen);
                     turn.time(Timed::Presence, note.due, note.sent);

@@ -21,6 +21,8 @@ use super::stage::{Shared, Stage};
 use super::{Mix, People, Retry};
 use crate::stats::{Count, Stats};
 
+mod accounts;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
     None,
@@ -43,6 +45,8 @@ enum Fault {
     Silent,
     /// Gone for good when the load is told to end.
     Gone,
+    /// One user is let in once.
+    LockOut,
 }
 
 #[derive(Default)]
@@ -150,6 +154,13 @@ impl Server {
                 let plain = String::from_utf8(plain).unwrap();
                 let name = plain.split('\0').nth(1).unwrap().to_owned();
                 assert_eq!(plain.split('\0').nth(2), Some("secret"));
+                if name == "user3" && self.fault == Fault::LockOut {
+                    self.done += 1;
+                    if self.done > 1 {
+                        let text = format!("<failure xmlns='{}'><not-authorized/></failure>", ns::SASL);
+                        return out.push((slot, text));
+                    }
+                }
                 self.conns.get_mut(&slot).unwrap().name = Some(name);
                 out.push((slot, format!("<success xmlns='{}'/>", ns::SASL)));
             }
@@ -316,7 +327,11 @@ fn chat(mix: &str) -> Chat {
 
 /// Runs a load to its end, or for at most so many seconds, and gives what was counted.
 fn run(mix: &str, fault: Fault, seed: u64, seconds: u64) -> (Stats, Stage) {
-    let (stats, stage, _) = run_load(chat(mix), fault, seed, seconds);
+    run_chat(chat(mix), fault, seed, seconds)
+}
+
+fn run_chat(chat: Chat, fault: Fault, seed: u64, seconds: u64) -> (Stats, Stage) {
+    let (stats, stage, _) = run_load(chat, fault, seed, seconds);
     (stats, stage)
 }
 
@@ -388,6 +403,7 @@ fn perform(crowd: &mut Crowd, server: &mut Server, now: Instant, stats: &mut Sta
 
 fn lost(stats: &Stats) -> i64 {
     let count = |count| i64::try_from(stats.counts[count]).unwrap();
+    assert_eq!(stats.waiting(), 0, "everybody came back");
     count(Count::ChatSent) - count(Count::ChatReceived) - count(Count::ChatRefused)
 }
 

@@ -9,6 +9,7 @@ use xmpp::xml::{Framer, Prefixes};
 use super::elsewhere::Elsewhere;
 use super::login::Login;
 use super::model::Timed;
+use super::people::People;
 
 #[derive(Debug)]
 pub(super) enum Phase {
@@ -37,9 +38,8 @@ pub(super) struct Asked {
 pub(super) struct Contact {
     /// Messages sent to him.
     pub(super) sent: u32,
-    /// The highest number that came from him, and of his presences.
+    /// The highest number that came from him.
     pub(super) came: u32,
-    pub(super) seen: u32,
     pub(super) is_friend: bool,
 }
 
@@ -60,6 +60,8 @@ pub(super) struct User {
     pub(super) patience: Instant,
     pub(super) asked: Option<Asked>,
     pub(super) contacts: Box<[Contact]>,
+    /// The highest number of each contact's presences, by place; empty when this user's are not accounted for.
+    pub(super) seen: Box<[u32]>,
     pub(super) friends: u32,
     pub(super) ids: u32,
     pub(super) presences: u32,
@@ -77,7 +79,9 @@ pub(super) struct User {
 }
 
 impl User {
-    pub(super) fn new(number: u32, contacts: u32, due: Instant) -> User {
+    pub(super) fn new(number: u32, people: &People, due: Instant) -> User {
+        let contacts = people.contacts() as usize;
+        let seen = if people.looks_for_presence(number) { contacts } else { 0 };
         User {
             number,
             phase: Phase::Away,
@@ -88,7 +92,8 @@ impl User {
             sign_in: (due, due),
             patience: Instant::FAR_FUTURE,
             asked: None,
-            contacts: vec![Contact::default(); contacts as usize].into(),
+            contacts: vec![Contact::default(); contacts].into(),
+            seen: vec![0; seen].into(),
             friends: 0,
             ids: 0,
             presences: 0,
@@ -122,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_user_is_small() {
-        let contacts = 7 * size_of::<Contact>();
+        let contacts = 7 * (size_of::<Contact>() + size_of::<u32>());
         assert!(size_of::<User>() + contacts <= 512, "{} + {contacts}", size_of::<User>());
     }
 }

@@ -8,6 +8,7 @@ use super::{parse_load, stop_on_interrupt};
 use crate::cli::ExitCode;
 use crate::cli::flags::Outputs;
 use crate::engine::{Progress, Setup};
+use crate::plan::model::Seed;
 use crate::plan::{self, Finished, Plan, Prepared, SHIPPED};
 use crate::report::{Report, tables};
 use crate::stats::Count;
@@ -143,7 +144,7 @@ fn work(words: &[String]) -> Result<ExitCode, String> {
     let meter = || Watch::new(&words.watch);
     let finished =
         plan::run(&prepared, &meter, &stop, &mut |name, setup, progress| line(name, setup, progress))?;
-    print_results(&finished);
+    print_results(&finished, prepared.plan.seed.as_ref());
     let reports: Vec<Report> = finished.reports.iter().map(|(_, report)| report.clone()).collect();
     for path in write_reports(&words.files, &about, &reports)? {
         println!("report: {}", path.display());
@@ -175,8 +176,10 @@ fn line(name: &str, _setup: &Setup, progress: &Progress) {
     );
 }
 
-fn print_results(finished: &Finished) {
-    for (_, report) in &finished.reports {
+fn print_results(finished: &Finished, seed: Option<&Seed>) {
+    // The loads of a plan watch the same processes: once is enough.
+    let shown = |name: &str| seed.is_none_or(|seed| seed.generator == name);
+    for (_, report) in finished.reports.iter().filter(|(name, _)| shown(name)) {
         report.tables.iter().for_each(|table| print!("{}", tables::text(table)));
     }
     for (name, report) in &finished.reports {

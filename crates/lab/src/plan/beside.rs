@@ -3,9 +3,9 @@
 use super::model::{Measured, Seed, SeedTable};
 use crate::report::Report;
 use crate::report::model::{Stage, Table};
-use crate::report::tables::{cpu, dash, footprint, growth, memory, reading};
+use crate::report::tables::{accounts, cpu, dash, footprint, growth, memory, reading};
 
-/// The seed's tables with the run's figures, then how the run's processes grew.
+/// The seed's tables with the run's figures, then what every report has.
 pub(super) fn tables(seed: &Seed, report: &Report) -> Vec<Table> {
     let mut tables: Vec<Table> = Vec::new();
     if !seed.row.is_empty() {
@@ -21,6 +21,7 @@ pub(super) fn tables(seed: &Seed, report: &Report) -> Vec<Table> {
     }
     tables.extend(seed.table.iter().map(|table| filled(table, report)));
     tables.extend(growth(report));
+    tables.extend(accounts(report));
     tables
 }
 

@@ -26,7 +26,6 @@ pub fn page(title: &str, reports: &[Report]) -> String {
         times(&mut out, report);
         failures(&mut out, report);
         media(&mut out, report);
-        chat(&mut out, report);
         steps(&mut out, report);
         sources(&mut out, report);
     }
@@ -224,27 +223,6 @@ fn failures(out: &mut String, report: &Report) {
         out.push_str("</table>\n");
     }
     list(out, "Last errors", &report.errors);
-}
-
-fn chat(out: &mut String, report: &Report) {
-    let Some(chat) = &report.chat else { return };
-    out.push_str("<h2>Messages and presence</h2><table>");
-    for (name, value) in [
-        ("messages sent", chat.sent),
-        ("received", chat.received),
-        ("of these, had waited for their receiver", chat.stored),
-        ("refused", chat.refused),
-        ("lost", chat.lost),
-        ("received twice", chat.duplicated),
-        ("received out of order", chat.reordered),
-        ("came to somebody else", chat.misdelivered),
-        ("presences that were to be seen", chat.expected),
-        ("seen", chat.seen),
-        ("not seen", chat.unseen),
-    ] {
-        let _ = write!(out, "<tr><td>{name}</td><td>{value}</td></tr>");
-    }
-    out.push_str("</table>\n");
 }
 
 fn media(out: &mut String, report: &Report) {

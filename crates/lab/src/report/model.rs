@@ -118,14 +118,17 @@ pub struct Media {
     pub mos_p1: f64,
 }
 
-/// Messages: sent = received + refused + lost. Presences: expected = seen + unseen.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Messages: sent = received + refused + waiting + lost. Presences: expected = seen + unseen.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Chat {
     pub sent: u64,
     pub received: u64,
     /// Of those received.
     pub stored: u64,
     pub refused: u64,
+    /// For users who did not come back at the end: stored by the server.
+    #[serde(default)]
+    pub waiting: u64,
     pub lost: u64,
     pub duplicated: u64,
     pub reordered: u64,
@@ -133,6 +136,9 @@ pub struct Chat {
     pub expected: u64,
     pub seen: u64,
     pub unseen: u64,
+    /// Of all presences to contacts, how many these are of: less than 1.0 when there are so many that they are sampled.
+    #[serde(default)]
+    pub presence_share: f64,
 }
 
 /// One of the published tests' readings.

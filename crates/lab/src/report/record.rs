@@ -197,7 +197,7 @@ fn finish(report: &mut Report, setup: &Setup, outcome: &Outcome) {
     let codes = stats.error_codes.iter();
     report.error_codes = codes.map(|(code, count)| Named { name: code.to_string(), count: *count }).collect();
     report.media = media(stats);
-    report.chat = setup.chat.is_some().then(|| chat(stats));
+    report.chat = setup.chat.as_ref().map(|users| chat(stats, users.people.presence_share()));
     report.steps = steps(&setup.scenario, stats);
     report.errors.clone_from(&progress.errors);
 }
@@ -259,13 +259,14 @@ pub(super) fn failures(stats: &Stats) -> Vec<Named> {
     failures
 }
 
-fn chat(stats: &Stats) -> model::Chat {
+fn chat(stats: &Stats, presence_share: f64) -> model::Chat {
     let counts = &stats.counts;
     model::Chat {
         sent: counts[Count::ChatSent],
         received: counts[Count::ChatReceived],
         stored: counts[Count::ChatStored],
         refused: counts[Count::ChatRefused],
+        waiting: stats.waiting(),
         lost: stats.lost(),
         duplicated: counts[Count::ChatDuplicated],
         reordered: counts[Count::ChatReordered],
@@ -273,6 +274,7 @@ fn chat(stats: &Stats) -> model::Chat {
         expected: counts[Count::PresenceExpected],
         seen: counts[Count::PresenceSeen],
         unseen: stats.unseen(),
+        presence_share,
     }
 }
 

@@ -12,7 +12,37 @@ const STAGES: [&str; 3] = ["initial", "login", "final"];
 pub(super) fn of(report: &Report) -> Vec<Table> {
     let mut tables = stages(report);
     tables.extend(growth(report));
+    tables.extend(accounts(report));
     tables
+}
+
+/// Of users of chat: what became of messages and presences.
+pub(crate) fn accounts(report: &Report) -> Option<Table> {
+    let chat = report.chat.as_ref()?;
+    let share = match chat.presence_share {
+        share if share < 1.0 => format!(" (a sample: {:.1} % of all)", share * 100.0),
+        _ => String::new(),
+    };
+    let rows = [
+        ("messages sent".to_owned(), chat.sent),
+        ("received".to_owned(), chat.received),
+        ("of these, had waited for their receiver".to_owned(), chat.stored),
+        ("still stored for who did not come back".to_owned(), chat.waiting),
+        ("refused".to_owned(), chat.refused),
+        ("lost".to_owned(), chat.lost),
+        ("received twice".to_owned(), chat.duplicated),
+        ("received out of order".to_owned(), chat.reordered),
+        ("came to somebody else".to_owned(), chat.misdelivered),
+        (format!("presences that were to be seen{share}"), chat.expected),
+        ("seen".to_owned(), chat.seen),
+        ("not seen".to_owned(), chat.unseen),
+    ];
+    Some(Table {
+        title: "Messages and presence".to_owned(),
+        head: ["", "number"].map(str::to_owned).to_vec(),
+        measured: rows.into_iter().map(|(name, count)| vec![name, count.to_string()]).collect(),
+        ..Table::default()
+    })
 }
 
 /// Memory and processor time, a row a process; nothing when no process was watched.

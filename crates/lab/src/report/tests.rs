@@ -156,8 +156,7 @@ fn watched(a_second: u64, seconds: u64) -> Report {
     }
     progress.span = Duration::ZERO;
     recorder.ended(&setup, &Outcome { progress, end: End::Normal, limited_by_ringer: Vec::new() });
-    let report = report.lock().expect("nobody panicked").clone();
-    report
+    report.lock().expect("nobody panicked").clone()
 }
 
 #[test]

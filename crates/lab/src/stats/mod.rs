@@ -86,12 +86,15 @@ pub enum Count {
     Redirected,
     /// Users who failed too often in a row and stay away.
     GaveUp,
-    /// Messages between users: sent = received + refused + lost.
+    /// Messages between users: sent = received + refused + waiting + lost.
     ChatSent,
     ChatReceived,
     /// Of those received, they waited for their receiver.
     ChatStored,
     ChatRefused,
+    /// To users who did not come back at the end, without those refused; and what had come to them.
+    ChatToMissed,
+    ChatCameToMissed,
     ChatReordered,
     ChatDuplicated,
     /// Came to somebody who is no contact of the sender's.
@@ -287,10 +290,16 @@ impl Stats {
         }
     }
 
-    /// Messages between users that neither arrived nor were refused; those under way among them while a run goes on.
+    /// Messages between users that neither arrived nor were refused, nor wait for somebody who is away; those under way among
+    /// them while a run goes on.
     pub fn lost(&self) -> u64 {
-        let arrived = self.counts[Count::ChatReceived] + self.counts[Count::ChatRefused];
-        self.counts[Count::ChatSent].saturating_sub(arrived)
+        let accounted = self.counts[Count::ChatReceived] + self.counts[Count::ChatRefused] + self.waiting();
+        self.counts[Count::ChatSent].saturating_sub(accounted)
+    }
+
+    /// Messages that the server still keeps at the end, for users who did not come back. 0 before.
+    pub fn waiting(&self) -> u64 {
+        self.counts[Count::ChatToMissed].saturating_sub(self.counts[Count::ChatCameToMissed])
     }
 
     /// Presences that somebody who was there did not see.
