@@ -112,6 +112,8 @@ pub struct Crowd {
     pub(super) rng: Rng,
     /// Messages that others overtook: receiver, place of the sender, number.
     pub(super) holes: HashSet<(u32, u32, u32)>,
+    /// What was sent before is of another run.
+    pub(super) began: Instant,
     stage: Stage,
     /// The first shard leads: it says when the next stage begins.
     leads: bool,
@@ -150,6 +152,7 @@ impl Crowd {
             wheel,
             rng,
             holes: HashSet::new(),
+            began: start,
             stage: Stage::SigningIn,
             leads: index == 0,
             leading: start,

@@ -59,6 +59,18 @@ struct Server {
 const START: Instant = Instant::from_unix_seconds(1_700_000_000);
 
 impl Server {
+    fn good() -> Server {
+        Server {
+            fault: Fault::None,
+            done: 0,
+            conns: BTreeMap::new(),
+            online: BTreeMap::new(),
+            presences: BTreeMap::new(),
+            stored: BTreeMap::new(),
+            held: None,
+        }
+    }
+
     /// The next of the fault's kind: some of the first are right.
     fn strikes(&mut self, fault: Fault) -> bool {
         if self.fault != fault {
@@ -281,18 +293,13 @@ fn run(mix: &str, fault: Fault, seed: u64, seconds: u64) -> (Stats, Stage) {
 
 /// The same, told to end after `.1` seconds; and how long it lasted.
 fn run_quitting(mix: &str, fault: Fault, seed: u64, (seconds, quit): (u64, u64)) -> (Stats, Stage, Duration) {
+    run_at(Server { fault, ..Server::good() }, mix, seed, (seconds, quit))
+}
+
+fn run_at(mut server: Server, mix: &str, seed: u64, (seconds, quit): (u64, u64)) -> (Stats, Stage, Duration) {
     let chat = Arc::new(chat(mix));
     let shared = Arc::new(Shared::new(10, START));
     let mut crowd = Crowd::new(chat, Arc::clone(&shared), (0, 1), START, Rng::seeded(seed));
-    let mut server = Server {
-        fault,
-        done: 0,
-        conns: BTreeMap::new(),
-        online: BTreeMap::new(),
-        presences: BTreeMap::new(),
-        stored: BTreeMap::new(),
-        held: None,
-    };
     let mut stats = Stats::sized(0, 0, 0, TIMERS.len(), 0);
     let mut now = START;
     let mut out = Outbox::default();
@@ -300,7 +307,8 @@ fn run_quitting(mix: &str, fault: Fault, seed: u64, (seconds, quit): (u64, u64))
         now = crowd.deadline().max(now);
         if now.since(START) >= Duration::from_secs(quit) {
             crowd.end(now, false);
-            let gone = if fault == Fault::Gone { std::mem::take(&mut server.conns) } else { BTreeMap::new() };
+            let gone =
+                if server.fault == Fault::Gone { std::mem::take(&mut server.conns) } else { BTreeMap::new() };
             for slot in gone.into_keys() {
                 crowd.handle_closed(slot, &mut Turn { now, stats: &mut stats, out: &mut out });
             }
@@ -422,4 +430,18 @@ fn a_load_that_is_told_to_end_waits_for_nobody_who_cannot_come() {
     assert_eq!(stage, Stage::Leaving);
     assert!(stats.counts[Count::ChatSent] > 0, "all were there");
     assert!(lasted < Duration::from_secs(35), "nobody comes back: {lasted:?}");
+}
+
+/// A server keeps what its user never came for.
+#[test]
+fn what_an_earlier_run_left_is_not_of_this_one() {
+    let mut server = Server::good();
+    let note = "<n xmlns='urn:x-ringer:note:1' f='1' s='9' d='1' t='1' v='0'/>";
+    let left = format!("<message from='user1@d/ringer'>{note}<delay xmlns='{}'/></message>", ns::DELAY);
+    server.stored.insert("user0".to_owned(), vec![left]);
+    let (stats, _, _) = run_at(server, "message=100", 5, (600, u64::MAX));
+    assert_eq!(lost(&stats), 0);
+    for zero in [Count::ChatDuplicated, Count::ChatReordered, Count::ChatMisdelivered] {
+        assert_eq!(stats.counts[zero], 0, "{zero:?}");
+    }
 }
