@@ -103,6 +103,8 @@ pub struct Crowd {
     pub(super) holes: HashSet<(u32, u32, u32)>,
     /// How many messages were refused: sender, place of the receiver.
     pub(super) refused: HashMap<(u32, u32), u32>,
+    /// What was sent before is of another run.
+    pub(super) began: Instant,
     stage: Stage,
     /// The first shard leads: it says when the next stage begins.
     leads: bool,
@@ -140,6 +142,7 @@ impl Crowd {
             rng,
             holes: HashSet::new(),
             refused: HashMap::new(),
+            began: start,
             stage: Stage::SigningIn,
             leads: index == 0,
             leading: start,

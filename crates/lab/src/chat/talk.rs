@@ -46,6 +46,10 @@ impl Crowd {
 
     /// Once, and in order.
     fn account(&mut self, slot: u32, note: &Note, has_waited: bool, turn: &mut Turn<'_>) {
+        // The server kept it from an earlier run, which has told of it.
+        if note.sent < self.began {
+            return;
+        }
         let me = self.users[slot as usize].number;
         let Some(place) = self.chat.people.place(me, note.from) else {
             return turn.stats.count(Count::ChatMisdelivered);

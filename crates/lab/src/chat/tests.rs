@@ -341,15 +341,18 @@ fn run_load(chat: Chat, fault: Fault, seed: u64, seconds: u64) -> (Stats, Stage,
 }
 
 /// The same, told to end after `.1` seconds; and how long it lasted.
-fn run_quitting(
+fn run_quitting(chat: Chat, fault: Fault, seed: u64, limits: (u64, u64)) -> (Stats, Stage, Server, Duration) {
+    run_at(Server::new(fault), chat, seed, limits)
+}
+
+fn run_at(
+    mut server: Server,
     chat: Chat,
-    fault: Fault,
     seed: u64,
     (seconds, quit): (u64, u64),
 ) -> (Stats, Stage, Server, Duration) {
     let shared = Arc::new(Shared::new(chat.people.count(), START));
     let mut crowd = Crowd::new(Arc::new(chat), Arc::clone(&shared), (0, 1), START, Rng::seeded(seed));
-    let mut server = Server::new(fault);
     let mut stats = Stats::sized(0, 0, 0, TIMERS.len(), 0);
     let mut now = START;
     let mut out = Outbox::default();
@@ -357,7 +360,8 @@ fn run_quitting(
         now = crowd.deadline().max(now);
         if now.since(START) >= Duration::from_secs(quit) {
             crowd.end(now, false);
-            let gone = if fault == Fault::Gone { std::mem::take(&mut server.conns) } else { BTreeMap::new() };
+            let gone =
+                if server.fault == Fault::Gone { std::mem::take(&mut server.conns) } else { BTreeMap::new() };
             for slot in gone.into_keys() {
                 crowd.handle_closed(slot, &mut Turn { now, stats: &mut stats, out: &mut out });
             }
@@ -487,4 +491,18 @@ fn a_load_that_is_told_to_end_waits_for_nobody_who_cannot_come() {
     assert_eq!(stage, Stage::Leaving);
     assert!(stats.counts[Count::ChatSent] > 0, "all were there");
     assert!(lasted < Duration::from_secs(35), "nobody comes back: {lasted:?}");
+}
+
+/// A server keeps what its user never came for.
+#[test]
+fn what_an_earlier_run_left_is_not_of_this_one() {
+    let mut server = Server::new(Fault::None);
+    let note = "<n xmlns='urn:x-ringer:note:1' f='1' s='9' d='1' t='1' v='0'/>";
+    let left = format!("<message from='user1@d/ringer'>{note}<delay xmlns='{}'/></message>", ns::DELAY);
+    server.stored.insert("user0".to_owned(), vec![left]);
+    let (stats, ..) = run_at(server, chat("message=100"), 5, (600, u64::MAX));
+    assert_eq!(lost(&stats), 0);
+    for zero in [Count::ChatDuplicated, Count::ChatReordered, Count::ChatMisdelivered] {
+        assert_eq!(stats.counts[zero], 0, "{zero:?}");
+    }
 }

@@ -18,8 +18,8 @@ pub struct Settings {
     pub repeats: u32,
     /// Confirmations that may fail, each lowering the value by a tenth, before the search gives up.
     pub confirmations: u32,
-    /// Values are whole numbers (open calls).
-    pub whole: bool,
+    /// Values are multiples of this: 1 for open calls, 0 for a rate.
+    pub unit: f64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,12 +166,12 @@ impl Search {
 impl Settings {
     fn fit(&self, value: f64) -> f64 {
         let value = value.min(self.to);
-        if self.whole { value.floor() } else { value }
+        if self.unit > 0.0 { (value / self.unit).floor() * self.unit } else { value }
     }
 
     fn above(&self, value: f64, factor: f64) -> f64 {
         let next = self.fit(value * factor);
-        if next > value { next } else { self.fit(value + 1.0).max(value) }
+        if next > value { next } else { self.fit(value + self.unit.max(1.0)).max(value) }
     }
 }
 
@@ -188,7 +188,7 @@ mod tests {
             precision: 0.02,
             repeats: 2,
             confirmations: 5,
-            whole: false,
+            unit: 0.0,
         }
     }
 
@@ -281,10 +281,12 @@ mod tests {
 
     #[test]
     fn whole_numbers_stay_whole() {
-        let whole = Settings { from: 1.0, to: 500.0, whole: true, ..settings() };
-        let (found, trials) = run(whole, limit(150.0));
-        assert!(trials.iter().all(|trial| trial.value.fract() == 0.0), "{trials:?}");
-        let Found::Highest(value) = found else { panic!("{found:?}") };
-        assert!((146.0..=150.0).contains(&value), "{value}");
+        for (from, unit) in [(1.0, 1.0), (2.0, 2.0)] {
+            let whole = Settings { from, to: 500.0, unit, ..settings() };
+            let (found, trials) = run(whole, limit(150.0));
+            assert!(trials.iter().all(|trial| trial.value % unit == 0.0), "{trials:?}");
+            let Found::Highest(value) = found else { panic!("{found:?}") };
+            assert!((146.0..=150.0).contains(&value), "{value}");
+        }
     }
 }

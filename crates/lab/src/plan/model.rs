@@ -112,6 +112,19 @@ pub enum Vary {
     Rate,
     /// `-l`.
     Open,
+    /// `--users` of `ringer xmpp`.
+    Users,
+    /// What they do in a second: `--think`.
+    Actions,
+    /// How many of them sign in in a second.
+    Logins,
+}
+
+impl Vary {
+    /// Of `ringer xmpp`.
+    pub fn is_of_users(self) -> bool {
+        matches!(self, Vary::Users | Vary::Actions | Vary::Logins)
+    }
 }
 
 /// The published test the plan repeats.
