@@ -218,8 +218,9 @@ fn figure(text: &str, share: bool) -> Result<Figure, String> {
         ("reordered", []) => Ok(Figure::Chat(Count::ChatReordered)),
         ("misdelivered", []) => Ok(Figure::Chat(Count::ChatMisdelivered)),
         ("response", ["*", _]) => timed(Timed::EveryResponse),
-        ("response", [name, _]) => timed(Timed::Response(Some((*name).to_owned()))),
         ("response", [_]) => timed(Timed::Response(None)),
+        // A name may have points in it, as `monitor.message`.
+        ("response", [name @ .., _]) if !name.is_empty() => timed(Timed::Response(Some(name.join(".")))),
         ("length", [_]) => timed(Timed::CallLength),
         ("pacing", [_]) => timed(Timed::MediaDelay),
         ("jitter", [_]) => timed(Timed::Jitter),
@@ -377,7 +378,7 @@ mod tests {
     }
 
     fn judge(text: &str) -> Verdict {
-        let rtds = ["1".to_owned(), "setup".to_owned()];
+        let rtds = ["1".to_owned(), "monitor.setup".to_owned()];
         Threshold::parse(text).expect(text).judge(&progress(), &rtds, &[])
     }
 
@@ -392,10 +393,10 @@ mod tests {
             ("rate>99", false),
             ("retransmissions < 0.2%", true),
             ("retransmissions <= 3", true),
-            ("response.setup.p99 < 100ms", true),
-            ("response.setup.p99 < 98000us", false),
-            ("response.setup.mean <= 0.0505s", true),
-            ("response.setup.max < 101 ms", true),
+            ("response.monitor.setup.p99 < 100ms", true),
+            ("response.monitor.setup.p99 < 98000us", false),
+            ("response.monitor.setup.mean <= 0.0505s", true),
+            ("response.monitor.setup.max < 101 ms", true),
             ("blocked == 0", true),
             ("response.*.max < 101ms", true),
             ("response.*.mean < 50ms", false),

@@ -58,6 +58,9 @@ impl Elsewhere {
 impl Crowd {
     /// A stream error, whatever the stream was for.
     pub(super) fn hear_stream_error(&mut self, slot: u32, error: &Element, turn: &mut Turn<'_>) {
+        if self.hear_unregistered(slot, error, turn) {
+            return;
+        }
         match error.get("see-other-host", ns::STREAM_ERRORS) {
             Some(named) => self.go_elsewhere(slot, Elsewhere::parse(&named.content()), turn),
             None => self.fail(slot, Cause::of_stream_error(error), turn),

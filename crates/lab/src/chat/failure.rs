@@ -168,6 +168,7 @@ impl Crowd {
         user.hops = 0;
         let failures = user.failures;
         self.end_session(slot, turn);
+        self.break_step(slot, turn.now);
         if self.chat.retry.is_enough(failures) {
             self.users[slot as usize].phase = Phase::Gone;
             self.shared.give_up();

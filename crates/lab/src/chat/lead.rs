@@ -22,6 +22,10 @@ impl Crowd {
         let (all, present) = (chat.people.count(), shared.signed_in());
         let is_settled = passed >= Duration::from_micros(SETTLED);
         let is_done = match shared.stage() {
+            Stage::Registering => {
+                let told = shared.registered() + shared.settled();
+                told >= chat.people.all() || passed >= self.registering_may_last()
+            }
             Stage::SigningIn => {
                 let ramp = Duration::from_secs(1).div_f64(chat.logins.max(1e-6)).mul_f64(f64::from(all));
                 // Who cannot get in does not keep the others from working.
@@ -31,17 +35,20 @@ impl Crowd {
             Stage::Load => passed >= chat.length,
             Stage::RollCall => self.is_called(passed),
             Stage::Settling => present == 0 || (shared.is_quiet() && is_settled) || passed >= chat.settle,
+            Stage::Unregistering => present == 0 || passed >= self.registering_may_last(),
             Stage::Leaving => false,
         };
         if is_done {
             let next = match shared.stage() {
+                Stage::Registering => Stage::SigningIn,
                 // A load of nobody tells nothing.
                 Stage::SigningIn if present == 0 => Stage::Leaving,
                 Stage::SigningIn => Stage::Befriending,
                 Stage::Befriending => Stage::Load,
                 Stage::Load => Stage::RollCall,
                 Stage::RollCall => Stage::Settling,
-                Stage::Settling | Stage::Leaving => Stage::Leaving,
+                Stage::Settling if chat.unregister => Stage::Unregistering,
+                Stage::Settling | Stage::Unregistering | Stage::Leaving => Stage::Leaving,
             };
             shared.advance(now, next);
         }
@@ -51,7 +58,7 @@ impl Crowd {
     fn is_called(&self, passed: Duration) -> bool {
         let shared = &self.shared;
         // For who never was there nothing waits, unless something was sent to him.
-        let wanted = if shared.is_quiet() { shared.met() } else { self.chat.people.count() };
+        let wanted = if shared.is_quiet() { shared.met() } else { self.chat.people.all() };
         let is_settled = passed >= Duration::from_micros(SETTLED) + Duration::from_secs(1);
         match shared.signed_in() {
             // Nobody ever was.

@@ -10,6 +10,8 @@ use super::limits::{PRESENCE_PAIRS, PRESENCE_PLACES};
 pub struct People {
     count: u32,
     contacts: u32,
+    /// Two users each, after the others, who know each other and nobody else.
+    pairs: u32,
     /// Number of the first in names.
     first: u32,
     /// `{n}` is the number.
@@ -46,6 +48,7 @@ impl People {
         let people = People {
             count,
             contacts,
+            pairs: 0,
             first,
             name: name.to_owned(),
             password: password.to_owned(),
@@ -74,8 +77,37 @@ impl People {
         looking * f64::from(self.contacts.min(PRESENCE_PLACES)) / f64::from(self.contacts.max(1))
     }
 
+    /// With so many pairs of monitors beside them.
+    pub fn with_monitors(mut self, pairs: u32) -> Result<People, String> {
+        self.pairs = pairs;
+        if pairs > 0 && !self.name.contains("{n}") {
+            return Err(format!("name {:?} of a user and of monitors: expected {{n}} in it", self.name));
+        }
+        Ok(self)
+    }
+
+    /// Without monitors.
     pub fn count(&self) -> u32 {
         self.count
+    }
+
+    /// With monitors, whose numbers follow those of the others.
+    pub fn all(&self) -> u32 {
+        self.count.saturating_add(self.pairs.saturating_mul(2))
+    }
+
+    pub fn is_monitor(&self, user: u32) -> bool {
+        user >= self.count
+    }
+
+    /// How many contacts one has.
+    pub fn contacts_of(&self, user: u32) -> u32 {
+        if self.is_monitor(user) { 1 } else { self.contacts }
+    }
+
+    /// The other of a pair.
+    fn partner(&self, monitor: u32) -> u32 {
+        self.count + ((monitor - self.count) ^ 1)
     }
 
     /// Of each user.
@@ -85,6 +117,9 @@ impl People {
 
     /// Who is the contact of a user at this place.
     pub fn contact(&self, user: u32, place: u32) -> u32 {
+        if self.is_monitor(user) {
+            return self.partner(user);
+        }
         let (user, count) = (u64::from(user), u64::from(self.count));
         let place = u64::from(place);
         let sides = u64::from(self.contacts / 2) * 2;
@@ -100,7 +135,10 @@ impl People {
 
     /// At which place of a user's contacts another stands.
     pub fn place(&self, user: u32, other: u32) -> Option<u32> {
-        if other >= self.count || user >= self.count || other == user {
+        if self.is_monitor(user) {
+            return (other == self.partner(user)).then_some(0);
+        }
+        if self.is_monitor(other) || other == user {
             return None;
         }
         let forward = (u64::from(other) + u64::from(self.count) - u64::from(user)) % u64::from(self.count);
@@ -143,7 +181,7 @@ impl People {
             return Some(0);
         }
         let number: u32 = digits.parse::<u32>().ok()?.checked_sub(self.first)?;
-        (number < self.count).then_some(number)
+        (number < self.all()).then_some(number)
     }
 }
 
@@ -207,6 +245,21 @@ mod tests {
         {
             assert_eq!(people.number(stranger), None, "{stranger}");
         }
+    }
+
+    #[test]
+    fn monitors_know_each_other_and_nobody_else() {
+        let people = people(10, 2).unwrap().with_monitors(2).unwrap();
+        assert_eq!(
+            (people.count(), people.all(), people.contacts_of(10), people.contacts_of(9)),
+            (10, 14, 1, 2)
+        );
+        for (monitor, partner) in [(10, 11), (11, 10), (12, 13), (13, 12)] {
+            assert_eq!((people.contact(monitor, 0), people.place(monitor, partner)), (partner, Some(0)));
+        }
+        assert_eq!((people.place(10, 12), people.place(10, 9), people.place(9, 10)), (None, None, None));
+        assert_eq!(people.number("user18@example.test"), Some(13));
+        assert_eq!(people.number("user19@example.test"), None);
     }
 
     #[test]

@@ -8,6 +8,8 @@ use stdx::time::Instant;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Stage {
+    /// Accounts are made; only when that was asked for.
+    Registering,
     /// Users come, at the given rate.
     SigningIn,
     /// They make friends.
@@ -17,20 +19,32 @@ pub enum Stage {
     RollCall,
     /// What is on its way may arrive.
     Settling,
+    /// Accounts are removed; only when that was asked for.
+    Unregistering,
     Leaving,
 }
 
-const STAGES: [Stage; 6] =
-    [Stage::SigningIn, Stage::Befriending, Stage::Load, Stage::RollCall, Stage::Settling, Stage::Leaving];
+const STAGES: [Stage; 8] = [
+    Stage::Registering,
+    Stage::SigningIn,
+    Stage::Befriending,
+    Stage::Load,
+    Stage::RollCall,
+    Stage::Settling,
+    Stage::Unregistering,
+    Stage::Leaving,
+];
 
 impl Stage {
     pub fn name(self) -> &'static str {
         match self {
+            Stage::Registering => "registering",
             Stage::SigningIn => "signing in",
             Stage::Befriending => "making friends",
             Stage::Load => "load",
             Stage::RollCall => "roll-call",
             Stage::Settling => "settling",
+            Stage::Unregistering => "unregistering",
             Stage::Leaving => "leaving",
         }
     }
@@ -63,10 +77,12 @@ const BEFRIENDED: usize = 3;
 const MET: usize = 4;
 /// Who has failed so often that he stays away.
 const GIVEN_UP: usize = 5;
+/// Who has been told that he has an account, or that he gets none.
+const REGISTERED: usize = 6;
 /// Messages sent that have not arrived and were not refused, over all shards, so that the end need not wait its whole
 /// time.
 const OPEN_MESSAGES: usize = 8;
-/// From here on, since when each user can be seen; 0: he cannot.
+/// From here on, since when each user can be seen; 0: he is away, [`LEAVING`]: he goes, [`MISSED`].
 const THERE: usize = 16;
 
 impl Shared {
@@ -121,22 +137,18 @@ impl Shared {
 
     pub fn come(&self, user: u32, now: Instant) {
         self.word(SIGNED_IN).fetch_add(1, Ordering::AcqRel);
-        self.appear(user, now);
+        self.put_there(user, now.as_micros());
     }
 
     /// The session ended.
     pub fn go(&self, user: u32) {
-        self.vanish(user);
+        self.put_there(user, 0);
         self.word(SIGNED_IN).fetch_sub(1, Ordering::AcqRel);
-    }
-
-    fn appear(&self, user: u32, now: Instant) {
-        self.put_there(user, now.as_micros());
     }
 
     /// From now on nothing is expected to be seen by him.
     pub fn vanish(&self, user: u32) {
-        self.put_there(user, 0);
+        self.put_there(user, LEAVING);
     }
 
     /// Who is missed stays so.
@@ -173,6 +185,19 @@ impl Shared {
 
     pub fn met(&self) -> u32 {
         u32::try_from(self.word(MET).load(Ordering::Acquire)).unwrap_or(u32::MAX)
+    }
+
+    /// He has signed out, or never was in.
+    pub fn is_away(&self, user: u32) -> bool {
+        self.there(user).is_some_and(|there| there.load(Ordering::Acquire) == 0)
+    }
+
+    pub fn register(&self) {
+        self.word(REGISTERED).fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub fn registered(&self) -> u32 {
+        u32::try_from(self.word(REGISTERED).load(Ordering::Acquire)).unwrap_or(u32::MAX)
     }
 
     pub fn give_up(&self) {
@@ -215,11 +240,14 @@ impl std::fmt::Debug for Shared {
     }
 }
 
+/// Later than any time at which somebody came, so that nobody counts on him.
+const LEAVING: u64 = u64::MAX;
+
 /// Microseconds after which who came is there for everybody, and that who leaves stays after he is no longer expected.
 pub(super) const SETTLED: u64 = 2_000_000;
 
 /// In place of the time since when a user is there. No time is that late.
-const MISSED: u64 = u64::MAX;
+const MISSED: u64 = u64::MAX - 1;
 
 #[cfg(test)]
 mod tests {

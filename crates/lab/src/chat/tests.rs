@@ -1,9 +1,12 @@
 //! A crowd and a server on one table, in virtual time. The server loses, repeats and swaps when it is told to: the
 //! accounts must show each.
 
+mod actions;
 mod failures;
+mod monitors;
+mod registration;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,9 +19,9 @@ use xmpp::{Element, ns};
 
 use super::crowd::{Crowd, Outbox, Turn, Wanted};
 use super::elsewhere::Elsewhere;
-use super::model::{Chat, Mechanism, Redirect, Security, TIMERS, Think};
+use super::model::{Chat, Mechanism, Redirect, Security, TIMERS, Think, Timed};
 use super::stage::{Shared, Stage};
-use super::{Mix, People, Retry};
+use super::{Mix, Monitors, People, Retry};
 use crate::stats::{Count, Stats};
 
 mod accounts;
@@ -42,6 +45,8 @@ enum Fault {
     /// Of those who are in.
     SendAway,
     Throttle,
+    RefuseRegistration,
+    ThrottleRegistration,
     Silent,
     /// Gone for good when the load is told to end.
     Gone,
@@ -69,6 +74,8 @@ struct Server {
     held: Option<(u32, String)>,
     /// Where users went who were sent elsewhere.
     elsewhere: Vec<Elsewhere>,
+    /// `None`: everybody has one.
+    accounts: Option<BTreeSet<String>>,
 }
 
 const START: Instant = Instant::from_unix_seconds(1_700_000_000);
@@ -84,6 +91,7 @@ impl Server {
             stored: BTreeMap::new(),
             held: None,
             elsewhere: Vec::new(),
+            accounts: None,
         }
     }
 
@@ -154,12 +162,14 @@ impl Server {
                 let plain = String::from_utf8(plain).unwrap();
                 let name = plain.split('\0').nth(1).unwrap().to_owned();
                 assert_eq!(plain.split('\0').nth(2), Some("secret"));
-                if name == "user3" && self.fault == Fault::LockOut {
+                let is_locked_out = name == "user3" && self.fault == Fault::LockOut && {
                     self.done += 1;
-                    if self.done > 1 {
-                        let text = format!("<failure xmlns='{}'><not-authorized/></failure>", ns::SASL);
-                        return out.push((slot, text));
-                    }
+                    self.done > 1
+                };
+                let is_unknown = self.accounts.as_ref().is_some_and(|accounts| !accounts.contains(&name));
+                if is_locked_out || is_unknown {
+                    let text = format!("<failure xmlns='{}'><not-authorized/></failure>", ns::SASL);
+                    return out.push((slot, text));
                 }
                 self.conns.get_mut(&slot).unwrap().name = Some(name);
                 out.push((slot, format!("<success xmlns='{}'/>", ns::SASL)));
@@ -199,10 +209,13 @@ impl Server {
 
     fn answer(&mut self, slot: u32, iq: &Element, out: &mut Vec<(u32, String)>) {
         let id = iq.attr("id").unwrap().to_owned();
+        if let Some(query) = iq.get("query", ns::REGISTER) {
+            return self.register(slot, &id, query, out);
+        }
         let name = self.conns[&slot].name.clone().unwrap();
         if id == "roster" {
             let items: String =
-                (0..10).map(|number| format!("<item jid='user{number}@d' subscription='both'/>")).collect();
+                (0..14).map(|number| format!("<item jid='user{number}@d' subscription='both'/>")).collect();
             out.push((
                 slot,
                 format!("<iq type='result' id='{id}'><query xmlns='{}'>{items}</query></iq>", ns::ROSTER),
@@ -216,9 +229,38 @@ impl Server {
         }
     }
 
+    fn register(&mut self, slot: u32, id: &str, query: &Element, out: &mut Vec<(u32, String)>) {
+        let refused = |kind: &str, condition: &str| {
+            let error = format!("<{condition} xmlns='{}'/>", ns::STANZA_ERRORS);
+            format!("<iq type='error' id='{id}'><error type='{kind}'>{error}</error></iq>")
+        };
+        let done = format!("<iq type='result' id='{id}'/>");
+        if self.strikes(Fault::ThrottleRegistration) {
+            return out.push((slot, refused("wait", "resource-constraint")));
+        }
+        let accounts = self.accounts.get_or_insert_default();
+        let Some(username) = query.get("username", ns::REGISTER) else {
+            assert!(query.get("remove", ns::REGISTER).is_some());
+            let name = self.conns[&slot].name.clone().unwrap();
+            assert!(accounts.remove(&name));
+            out.push((slot, done));
+            return out.push((slot, stream_error("not-authorized", "")));
+        };
+        assert_eq!(query.get("password", ns::REGISTER).unwrap().content(), "secret");
+        let answer = match self.fault {
+            Fault::RefuseRegistration => refused("cancel", "not-allowed"),
+            _ if accounts.insert(username.content().into_owned()) => done,
+            _ => refused("cancel", "conflict"),
+        };
+        out.push((slot, answer));
+    }
+
     fn spread(&mut self, slot: u32, name: &str, presence: &Element, out: &mut Vec<(u32, String)>) {
         if presence.attr("type") == Some("unavailable") {
             return;
+        }
+        if let Some(to) = presence.attr("to") {
+            return self.direct(slot, name, to, presence, out);
         }
         let is_first = !self.presences.contains_key(name);
         let mut presence = presence.clone();
@@ -242,9 +284,31 @@ impl Server {
         }
     }
 
+    /// To one user, or to a room where whoever comes is let in.
+    fn direct(&mut self, slot: u32, name: &str, to: &str, presence: &Element, out: &mut Vec<(u32, String)>) {
+        let mut presence = presence.clone();
+        if to.contains("@conference.") {
+            presence.set("from", to.to_owned());
+            presence.push(
+                Element::new("x", ns::MUC_USER)
+                    .child(Element::new("status", ns::MUC_USER).with("code", "110")),
+            );
+            return out.push((slot, presence.to_string()));
+        }
+        presence.set("from", format!("{name}@d/ringer"));
+        let target = to.split('@').next().and_then(|to| self.online.get(to));
+        if let Some(target) = target.copied().filter(|_| !self.strikes(Fault::LosePresence)) {
+            out.push((target, presence.to_string()));
+        }
+    }
+
     fn pass(&mut self, slot: u32, from: &str, message: &Element, out: &mut Vec<(u32, String)>) {
         let to = message.attr("to").unwrap().split('@').next().unwrap().to_owned();
         let mut message = message.clone();
+        if message.attr("type") == Some("groupchat") {
+            message.set("from", format!("{to}@conference.d/{from}"));
+            return out.push((slot, message.to_string()));
+        }
         message.set("from", format!("{from}@d/ringer"));
         if self.fault == Fault::Refuse {
             let id = message.attr("id").unwrap();
@@ -319,6 +383,10 @@ fn chat(mix: &str) -> Chat {
         length: Duration::from_secs(60),
         settle: Duration::from_secs(10),
         patience: Duration::from_secs(5),
+        register: false,
+        unregister: false,
+        registrations: 10.0,
+        monitors: Monitors { pairs: 0, every: Duration::from_secs(1) },
         redirect: Redirect::Follow,
         retry: Retry { first: Duration::from_secs(2), give_up: 0 },
         max_failures: None,
@@ -336,7 +404,11 @@ fn run_chat(chat: Chat, fault: Fault, seed: u64, seconds: u64) -> (Stats, Stage)
 }
 
 fn run_load(chat: Chat, fault: Fault, seed: u64, seconds: u64) -> (Stats, Stage, Server) {
-    let (stats, stage, server, _) = run_quitting(chat, fault, seed, (seconds, u64::MAX));
+    run_against(Server::new(fault), chat, seed, seconds)
+}
+
+fn run_against(server: Server, chat: Chat, seed: u64, seconds: u64) -> (Stats, Stage, Server) {
+    let (stats, stage, server, _) = run_at(server, chat, seed, (seconds, u64::MAX));
     (stats, stage, server)
 }
 
@@ -351,7 +423,7 @@ fn run_at(
     seed: u64,
     (seconds, quit): (u64, u64),
 ) -> (Stats, Stage, Server, Duration) {
-    let shared = Arc::new(Shared::new(chat.people.count(), START));
+    let shared = Arc::new(Shared::new(chat.people.all(), START));
     let mut crowd = Crowd::new(Arc::new(chat), Arc::clone(&shared), (0, 1), START, Rng::seeded(seed));
     let mut stats = Stats::sized(0, 0, 0, TIMERS.len(), 0);
     let mut now = START;

@@ -80,7 +80,7 @@ pub(super) struct User {
 
 impl User {
     pub(super) fn new(number: u32, people: &People, due: Instant) -> User {
-        let contacts = people.contacts() as usize;
+        let contacts = people.contacts_of(number) as usize;
         let seen = if people.looks_for_presence(number) { contacts } else { 0 };
         User {
             number,

@@ -162,7 +162,7 @@ fn code(finished: &Finished) -> ExitCode {
     }
 }
 
-fn line(name: &str, _setup: &Setup, progress: &Progress) {
+fn line(name: &str, setup: &Setup, progress: &Progress) {
     let (now, all) = (&progress.interval.counts, &progress.total.counts);
     let p99 = progress.interval.rtds.first().and_then(|timer| timer.service.quantile(0.99));
     let p99 = p99.map_or_else(String::new, |p99| format!("  p99 {:.2} ms", p99.as_secs_f64() * 1e3));
@@ -174,6 +174,9 @@ fn line(name: &str, _setup: &Setup, progress: &Progress) {
         all[Count::FailedCall],
         progress.gauges.open_calls,
     );
+    if let Some(error) = progress.errors.last().filter(|_| setup.chat.is_some()) {
+        eprintln!("        {error}");
+    }
 }
 
 fn print_results(finished: &Finished, seed: Option<&Seed>) {

@@ -121,9 +121,17 @@ fn cpu_at(report: &Report, name: &str) -> String {
     stage(report, name).map_or_else(dash, |stage| format!("{:.1} %", sum(stage) * 100.0))
 }
 
+/// Of the users' own; beside it that of the monitors, which the published figures are of, if there were any.
 fn latency(report: &Report, timer: &str) -> String {
-    let found = report.response_from_due.iter().find(|times| times.name == timer);
-    found.map_or_else(dash, |times| format!("{:.5} s", times.mean / 1e3))
+    let mean = |name: &str| {
+        let found = report.response_from_due.iter().find(|times| times.name == name && times.n > 0);
+        found.map(|times| format!("{:.5} s", times.mean / 1e3))
+    };
+    let own = mean(timer).unwrap_or_else(dash);
+    match mean(&format!("monitor.{timer}")) {
+        Some(monitors) => format!("{own}, monitors {monitors}"),
+        None => own,
+    }
 }
 
 #[cfg(test)]

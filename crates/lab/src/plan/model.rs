@@ -11,6 +11,9 @@ use super::Command;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
+    /// Its name or path, for messages.
+    #[serde(skip)]
+    pub file: String,
     /// One line for `ringer run --list`.
     pub about: String,
     /// What the server must have or do before the plan is run, for people.
@@ -74,6 +77,9 @@ pub struct Generator {
     pub sip: Vec<String>,
     #[serde(default)]
     pub xmpp: Vec<String>,
+    /// The line of each argument in the plan's file, from 1.
+    #[serde(skip)]
+    pub lines: Vec<usize>,
     /// Thresholds of this load.
     #[serde(default)]
     pub thresholds: Vec<String>,
@@ -82,6 +88,15 @@ pub struct Generator {
 impl Generator {
     pub(super) fn words(&self) -> (Command, &[String]) {
         if self.xmpp.is_empty() { (Command::Sip, &self.sip) } else { (Command::Xmpp, &self.xmpp) }
+    }
+
+    /// Where a mistake is: the line of the longest argument that the message has in it, which is a flag mostly.
+    pub(super) fn line_of(&self, message: &str) -> usize {
+        let (_, words) = self.words();
+        let named =
+            words.iter().enumerate().filter(|(_, word)| word.starts_with('-') && message.contains(*word));
+        let index = named.max_by_key(|(_, word)| word.len()).map_or(0, |(index, _)| index);
+        self.lines.get(index).copied().unwrap_or_default()
     }
 }
 
@@ -233,6 +248,20 @@ pub struct SeedCase {
     pub failed: u64,
 }
 
+/// A plan's arguments with their places.
+#[derive(Deserialize)]
+struct Spanned {
+    generator: Vec<Places>,
+}
+
+#[derive(Deserialize)]
+struct Places {
+    #[serde(default)]
+    sip: Vec<toml::Spanned<String>>,
+    #[serde(default)]
+    xmpp: Vec<toml::Spanned<String>>,
+}
+
 /// Where a plan is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanError {
@@ -266,12 +295,20 @@ impl fmt::Display for Setting {
 
 impl Plan {
     pub fn parse(text: &str, file: &str) -> Result<Plan, PlanError> {
-        let plan: Plan = toml::from_str(text).map_err(|error| {
-            let line =
-                error.span().map_or(0, |span| 1 + text[..span.start.min(text.len())].matches('\n').count());
+        let line_at = |at: usize| 1 + text[..at.min(text.len())].matches('\n').count();
+        let mut plan: Plan = toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(0, |span| line_at(span.start));
             PlanError { file: file.to_owned(), line, message: error.message().to_owned() }
         })?;
         plan.check(text, file)?;
+        file.clone_into(&mut plan.file);
+        // The same text once more, for the places of the arguments.
+        if let Ok(spanned) = toml::from_str::<Spanned>(text) {
+            for (generator, places) in plan.generators.iter_mut().zip(spanned.generator) {
+                let words = places.sip.iter().chain(&places.xmpp);
+                generator.lines = words.map(|word| line_at(word.span().start)).collect();
+            }
+        }
         Ok(plan)
     }
 

@@ -139,6 +139,21 @@ pub struct Chat {
     /// Of all presences to contacts, how many these are of: less than 1.0 when there are so many that they are sampled.
     #[serde(default)]
     pub presence_share: f64,
+    /// Times that users went on to another host, and users who failed too often and stayed away.
+    #[serde(default)]
+    pub redirected: u64,
+    #[serde(default)]
+    pub gave_up: u64,
+    /// Accounts made by the run, there before it, and removed by it.
+    #[serde(default)]
+    pub registered: u64,
+    #[serde(default)]
+    pub already_registered: u64,
+    #[serde(default)]
+    pub unregistered: u64,
+    /// Whether the server had to prove who it is, and how.
+    #[serde(default)]
+    pub certificate: String,
 }
 
 /// One of the published tests' readings.

@@ -197,7 +197,8 @@ fn finish(report: &mut Report, setup: &Setup, outcome: &Outcome) {
     let codes = stats.error_codes.iter();
     report.error_codes = codes.map(|(code, count)| Named { name: code.to_string(), count: *count }).collect();
     report.media = media(stats);
-    report.chat = setup.chat.as_ref().map(|users| chat(stats, users.people.presence_share()));
+    report.chat =
+        setup.chat.as_ref().map(|load| chat(stats, load.people.presence_share(), certificate(setup, load)));
     report.steps = steps(&setup.scenario, stats);
     report.errors.clone_from(&progress.errors);
 }
@@ -259,7 +260,7 @@ pub(super) fn failures(stats: &Stats) -> Vec<Named> {
     failures
 }
 
-fn chat(stats: &Stats, presence_share: f64) -> model::Chat {
+fn chat(stats: &Stats, presence_share: f64, certificate: String) -> model::Chat {
     let counts = &stats.counts;
     model::Chat {
         sent: counts[Count::ChatSent],
@@ -275,6 +276,20 @@ fn chat(stats: &Stats, presence_share: f64) -> model::Chat {
         seen: counts[Count::PresenceSeen],
         unseen: stats.unseen(),
         presence_share,
+        redirected: counts[Count::Redirected],
+        gave_up: counts[Count::GaveUp],
+        registered: counts[Count::Registered],
+        already_registered: counts[Count::AlreadyRegistered],
+        unregistered: counts[Count::Unregistered],
+        certificate,
+    }
+}
+
+fn certificate(setup: &Setup, load: &crate::chat::Chat) -> String {
+    match &setup.options.network.tls.ca {
+        _ if load.security == crate::chat::Security::None => "not asked for: no TLS".to_owned(),
+        Some(file) => format!("verified by {}", file.display()),
+        None => "not verified: any will do without --tls-ca".to_owned(),
     }
 }
 

@@ -37,10 +37,22 @@ pub(crate) fn accounts(report: &Report) -> Option<Table> {
         ("seen".to_owned(), chat.seen),
         ("not seen".to_owned(), chat.unseen),
     ];
+    // What most runs have nothing of.
+    let others = [
+        ("times that users were sent to another host", chat.redirected),
+        ("users who gave up", chat.gave_up),
+        ("accounts made", chat.registered),
+        ("accounts that were there already", chat.already_registered),
+        ("accounts removed", chat.unregistered),
+    ];
+    let others = others.into_iter().filter(|(_, count)| *count > 0);
+    let others = others.map(|(name, count)| vec![name.to_owned(), count.to_string()]);
+    let rows = rows.into_iter().map(|(name, count)| vec![name, count.to_string()]);
+    let certificate = vec!["certificate".to_owned(), chat.certificate.clone()];
     Some(Table {
         title: "Messages and presence".to_owned(),
         head: ["", "number"].map(str::to_owned).to_vec(),
-        measured: rows.into_iter().map(|(name, count)| vec![name, count.to_string()]).collect(),
+        measured: rows.chain(others).chain([certificate]).collect(),
         ..Table::default()
     })
 }

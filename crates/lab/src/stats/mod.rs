@@ -82,6 +82,10 @@ pub enum Count {
     FailedThrottled,
     /// TLS came to nothing, most of all because a certificate is not trusted.
     FailedTls,
+    /// Accounts made in band, those that were there already, and those removed.
+    Registered,
+    AlreadyRegistered,
+    Unregistered,
     /// How often users went on to another host that the server named.
     Redirected,
     /// Users who failed too often in a row and stay away.

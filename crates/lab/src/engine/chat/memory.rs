@@ -92,7 +92,7 @@ mod tests {
         let (mine, file) = Mapping::create(Shared::size(3)).unwrap();
         let theirs = Mapping::open(file.into_raw_fd(), Shared::size(3)).unwrap();
         let (mine, theirs) = (Shared::over(Box::new(mine)), Shared::over(Box::new(theirs)));
-        assert_eq!((theirs.stage(), theirs.signed_in()), (Stage::SigningIn, 0));
+        assert_eq!((theirs.stage(), theirs.signed_in()), (Stage::Registering, 0));
         mine.begin(now);
         mine.come(2, now);
         theirs.advance(now, Stage::Load);

@@ -32,7 +32,7 @@ use crate::stats::Stats;
 /// Users of chat have connections of their own and nothing to bind.
 pub(in crate::engine) fn start(setup: Setup, chat: &Arc<Chat>) -> Result<Run, StartError> {
     let options = &setup.options;
-    let users = chat.people.count();
+    let users = chat.people.all();
     let threads = start::threads(options).min(users as usize);
     let parts = parts(users, threads, options.workers, fd::raise(false)).map_err(fatal)?;
     match &parts[..] {
@@ -50,7 +50,7 @@ fn start_here(setup: Setup, chat: &Arc<Chat>, part: &Part) -> Result<Run, StartE
     let clock = Clock::new();
     let started = clock.now();
     let (sender, collector) = reports(&setup, part);
-    let shared = Arc::new(Shared::new(chat.people.count(), started));
+    let shared = Arc::new(Shared::new(chat.people.all(), started));
     let load = Load {
         part: part.clone(),
         hub: Arc::clone(&hub),
@@ -69,7 +69,7 @@ fn start_here(setup: Setup, chat: &Arc<Chat>, part: &Part) -> Result<Run, StartE
 fn start_workers(setup: Setup, chat: &Arc<Chat>, parts: &[Part]) -> Result<Run, StartError> {
     // A mistake in them is told here, once.
     tls(&setup, chat)?;
-    let users = chat.people.count();
+    let users = chat.people.all();
     let clock = Clock::new();
     let memory = Mapping::create(Shared::size(users));
     let (memory, file) =
@@ -130,7 +130,7 @@ impl Load {
 
     /// The run that its observers see.
     fn run(&self, setup: Setup, collector: Collector, crew: Option<Crew>) -> Run {
-        self.hub.limit.store(u64::from(self.chat.people.count()), Ordering::Relaxed);
+        self.hub.limit.store(u64::from(self.chat.people.all()), Ordering::Relaxed);
         Run {
             hub: Arc::clone(&self.hub),
             clock: self.clock,
