@@ -43,6 +43,8 @@ pub struct Outbox {
     pub bytes: Vec<u8>,
     /// By the user's place in the crowd.
     pub wants: Vec<(u32, Wanted)>,
+    /// What servers said when they refused something, for people.
+    pub errors: Vec<String>,
     /// Each write is one document, and says its namespace itself (RFC 7395 §3.3.3).
     pub is_documents: bool,
 }

@@ -63,7 +63,10 @@ impl Crowd {
         }
         match error.get("see-other-host", ns::STREAM_ERRORS) {
             Some(named) => self.go_elsewhere(slot, Elsewhere::parse(&named.content()), turn),
-            None => self.fail(slot, Cause::of_stream_error(error), turn),
+            None => {
+                self.quote(slot, error, turn);
+                self.fail(slot, Cause::of_stream_error(error), turn);
+            }
         }
     }
 

@@ -155,7 +155,24 @@ impl Turn<'_> {
     }
 }
 
+/// Refusals that are kept word by word until the driver takes them: they are mostly the same.
+const QUOTES: usize = 4;
+
 impl Crowd {
+    /// The server's own words: condition and text of a stanza's, stream's or SASL's error.
+    pub(super) fn quote(&self, slot: u32, refusal: &Element, turn: &mut Turn<'_>) {
+        if turn.out.errors.len() >= QUOTES {
+            return;
+        }
+        let name = self.chat.people.name(self.users[slot as usize].number);
+        let error = refusal.elements().find(|inner| inner.name() == "error").unwrap_or(refusal);
+        let condition = error.elements().find(|inner| inner.name() != "text");
+        let condition = condition.map_or("no condition", Element::name);
+        let text = error.elements().find(|inner| inner.name() == "text");
+        let text = text.map_or_else(String::new, |text| format!(": {}", text.content()));
+        turn.out.errors.push(format!("{name} is refused, {condition}{text}"));
+    }
+
     /// The session, or the attempt at one, is over; there will be another unless he gives up.
     pub(super) fn fail(&mut self, slot: u32, cause: Cause, turn: &mut Turn<'_>) {
         let user = &mut self.users[slot as usize];

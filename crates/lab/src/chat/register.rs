@@ -124,6 +124,7 @@ impl Crowd {
             turn.stats.count(Count::Unregistered);
             turn.time(Timed::Registration, asked.due, asked.sent);
         } else {
+            self.quote(slot, answer, turn);
             turn.fail(Cause::of_stanza_error(answer));
         }
         self.end_session(slot, turn);

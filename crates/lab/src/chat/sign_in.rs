@@ -6,8 +6,10 @@ use stdx::time::Instant;
 use xmpp::{Element, ns};
 
 use super::crowd::{Crowd, Turn, Wanted};
+use super::failure::Cause;
 use super::login::{Progress, Who};
 use super::model::Timed;
+use super::register::Registered;
 use super::stage::Stage;
 use super::user::Phase;
 use crate::stats::Count;
@@ -39,8 +41,18 @@ impl Crowd {
                 self.open(slot, turn);
             }
             Progress::SignedIn(roster) => self.signed_in(slot, &roster, turn),
-            Progress::Registered(how) => self.registered(slot, how, turn),
-            Progress::Failed(cause) => self.fail(slot, cause, turn),
+            Progress::Registered(how) => {
+                if how == Registered::Refused {
+                    self.quote(slot, element, turn);
+                }
+                self.registered(slot, how, turn);
+            }
+            Progress::Failed(cause) => {
+                if matches!(cause, Cause::NotAuthorized | Cause::Refused | Cause::Throttled) {
+                    self.quote(slot, element, turn);
+                }
+                self.fail(slot, cause, turn);
+            }
         }
     }
 

@@ -136,6 +136,7 @@ impl Crowd {
         if presence.attr("type") == Some("error") && is_locked() {
             self.enter_room(slot, turn);
         } else if presence.attr("type") == Some("error") && self.take_join(slot).is_some() {
+            self.quote(slot, presence, turn);
             turn.fail(Cause::of_stanza_error(presence));
         }
     }
@@ -205,6 +206,7 @@ impl Crowd {
             turn.stats.count(Count::SuccessfulCall);
             turn.time(asked.timed, asked.due, asked.sent);
         } else {
+            self.quote(slot, iq, turn);
             turn.fail(Cause::of_stanza_error(iq));
         }
     }

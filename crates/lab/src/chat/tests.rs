@@ -74,6 +74,8 @@ struct Server {
     held: Option<(u32, String)>,
     /// Where users went who were sent elsewhere.
     elsewhere: Vec<Elsewhere>,
+    /// What the users were told.
+    errors: Vec<String>,
     /// `None`: everybody has one.
     accounts: Option<BTreeSet<String>>,
 }
@@ -91,6 +93,7 @@ impl Server {
             stored: BTreeMap::new(),
             held: None,
             elsewhere: Vec::new(),
+            errors: Vec::new(),
             accounts: None,
         }
     }
@@ -231,7 +234,8 @@ impl Server {
 
     fn register(&mut self, slot: u32, id: &str, query: &Element, out: &mut Vec<(u32, String)>) {
         let refused = |kind: &str, condition: &str| {
-            let error = format!("<{condition} xmlns='{}'/>", ns::STANZA_ERRORS);
+            let error =
+                format!("<{condition} xmlns='{0}'/><text xmlns='{0}'>not here</text>", ns::STANZA_ERRORS);
             format!("<iq type='error' id='{id}'><error type='{kind}'>{error}</error></iq>")
         };
         let done = format!("<iq type='result' id='{id}'/>");
@@ -451,6 +455,7 @@ fn crowd_ends(crowd: &Crowd) -> bool {
 fn perform(crowd: &mut Crowd, server: &mut Server, now: Instant, stats: &mut Stats, out: &mut Outbox) {
     while !out.wants.is_empty() {
         let done = std::mem::take(out);
+        server.errors.extend(done.errors);
         for (slot, wanted) in done.wants {
             let mut answers = Vec::new();
             match wanted {

@@ -189,6 +189,7 @@ impl ChatShard {
     }
 
     fn perform(&mut self, out: &mut Outbox) {
+        out.errors.drain(..).for_each(|error| self.reporter.keep_error(error));
         while !out.wants.is_empty() {
             let is_documents = out.is_documents;
             let mut done = std::mem::replace(out, Outbox { is_documents, ..Outbox::default() });

@@ -18,8 +18,7 @@ use crate::options::TlsOptions;
 const CERTIFICATE: &str = "cacert.pem";
 const KEY: &str = "cakey.pem";
 
-const AUTHORITY: &str =
-    "name the file of the authority that the server's certificate is of (PEM), or none to take any";
+const AUTHORITY: &str = "name the authority of the server's certificate with --tls-ca FILE (ringer sip: -tls_ca; PEM), or leave it out to take any";
 
 #[derive(Clone)]
 pub(super) struct Tls {

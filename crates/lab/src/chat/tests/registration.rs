@@ -43,7 +43,8 @@ fn who_has_an_account_is_fine() {
 #[test]
 fn a_refusal_is_not_asked_again_and_throttling_is() {
     let chat = Chat { retry: Retry { first: Duration::from_secs(1), give_up: 1 }, ..registering() };
-    let (stats, stage, _) = run_against(with_accounts(Fault::RefuseRegistration, &[]), chat, 1, 60);
+    let (stats, stage, server) = run_against(with_accounts(Fault::RefuseRegistration, &[]), chat, 1, 60);
+    assert_eq!(server.errors[0], "user0 is refused, not-allowed: not here");
     let counts = &stats.counts;
     assert_eq!((counts[Count::FailedCallRejected], counts[Count::Registered]), (10, 0));
     assert_eq!((counts[Count::FailedNotAuthorized], stage), (10, Stage::Leaving), "nobody has an account");
