@@ -224,7 +224,8 @@ pub const FILE_NAME: usize = 255;
 /// Bytes that a slot costs at least of what a user may upload in a day, so that slots have a number too.
 pub const FILE_COST: u64 = 4 << 10;
 
-/// Users whose uploads of today are counted. Beyond: the one counted least recently begins anew.
+/// Users whose uploads of today are counted in memory. Beyond: the record is asked again for the one counted least
+/// recently.
 pub const UPLOADERS: usize = 100_000;
 
 /// Commands whose form is being filled in. Beyond: the oldest has to be started again.

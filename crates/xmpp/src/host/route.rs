@@ -37,6 +37,10 @@ impl Host {
         if let Some(old) = self.session_of(&jid) {
             self.close_session(now, old, "conflict", out);
         }
+        let agent = request.agent.as_ref().and_then(|agent| agent.id.as_deref()).filter(|_| request.is_bind2);
+        if let Some(agent) = agent {
+            self.end_sessions_of_agent(now, &jid.bare(), agent, out);
+        }
         if !self.make_room_for_session(now, &jid.bare(), out) {
             let error = StanzaError::new(
                 Condition::ResourceConstraint,
@@ -53,7 +57,6 @@ impl Host {
         }
         let inline = request.inline.iter().filter_map(|child| self.inline(now, key, child, out)).collect();
         if request.is_bind2 {
-            let agent = request.agent.as_ref().and_then(|agent| agent.id.as_deref());
             return self.bind2(now, key, agent, inline, out);
         }
         out.push(Effect::Bound { edge, bound: Bound::Session { jid, inline } });

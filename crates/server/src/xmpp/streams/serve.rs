@@ -71,6 +71,14 @@ impl Place {
         &self.shared
     }
 
+    /// It is counted as who speaks through the proxy.
+    fn speak_for(&mut self, source: IpAddr) {
+        if source != self.remote {
+            self.shared.is_of(self.remote, source);
+            self.remote = source;
+        }
+    }
+
     pub(super) fn open(&mut self, framing: Framing, security: Security) -> Rc<Stream> {
         let stream = self.shared.add((self.remote, self.transport), framing, security);
         self.stream = Some(Rc::clone(&stream));
@@ -122,7 +130,8 @@ async fn serve_tls(mut place: Place, socket: TcpStream) {
 async fn serve_ws(mut place: Place, socket: TcpStream) {
     let shared = Rc::clone(&place.shared);
     let asked = Box::pin(http::documents(&shared, place.remote, socket, false)).await;
-    let Some(mut wire) = asked else { return };
+    let Some((mut wire, source)) = asked else { return };
+    place.speak_for(source);
     let stream = place.open(Framing::Messages, Security::default());
     drive(&shared, &stream, &mut *wire).await;
 }
@@ -135,7 +144,9 @@ async fn serve_wss(mut place: Place, socket: TcpStream) {
         Ok(Box::new(handshake::accept_as(&shared.handshakes, config, socket).await?))
     };
     let Some(tls) = shake(&shared, Box::pin(tls)).await else { return };
-    let Some(mut wire) = Box::pin(http::documents(&shared, place.remote, tls, true)).await else { return };
+    let asked = Box::pin(http::documents(&shared, place.remote, tls, true)).await;
+    let Some((mut wire, source)) = asked else { return };
+    place.speak_for(source);
     // What binds a channel is not said to scripts of a page.
     let security = Security { encrypted: true, ..Security::default() };
     let stream = place.open(Framing::Messages, security);
