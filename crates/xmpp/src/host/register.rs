@@ -156,6 +156,7 @@ impl Host {
         }
         // What is written of it from now on would be of the next of that name.
         let Record::Ready(record) = std::mem::replace(&mut known.record, Record::Nobody) else { return };
+        self.weigh(user);
         let roster: Vec<(Bare, RosterItem)> = record.roster;
         for (contact, item) in roster {
             self.contact_removed(user, &contact, &item, out);
