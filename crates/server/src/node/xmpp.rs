@@ -136,6 +136,7 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
             most: xmpp.operating.sessions as usize,
             ends_oldest: xmpp.operating.ends_oldest,
         },
+        rosters: xmpp.rosters,
         accounts: accounts_of(&config.registration),
         invitations: invitations_of(&config.registration),
     };
