@@ -71,6 +71,9 @@ pub const DNS_CACHE: u64 = 4096;
 /// and closed.
 pub const CONTROL_REQUEST: usize = 128 * 1024;
 
+/// Accounts that one request on the control socket names: so many of the longest addresses fit.
+pub const CONTROL_ACCOUNTS: usize = 200;
+
 /// Bytes of one answer a command reads: 1,000 accounts, or a status of 256 shards, with room to spare.
 pub const CONTROL_ANSWER: usize = 32 * 1024 * 1024;
 

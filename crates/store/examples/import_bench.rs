@@ -54,7 +54,7 @@ fn main() {
     let start = Instant::now();
     let mut last = start;
     let imported = admin
-        .import(input, &options, &mut |progress| {
+        .import(input, &options, &mut |progress, _| {
             if progress.imported.total() % 1_000_000 == 0 {
                 println!(
                     "{:>10} accounts, last million {:.1} s",

@@ -141,12 +141,13 @@ impl Admin {
         self.writer.secret(name, fresh)
     }
 
-    /// See [`crate::import`]. Stops at the first line it cannot read; what came before it is on disk.
+    /// See [`crate::import`]. Stops at the first line it cannot read; what came before it is on disk. `progress` is
+    /// told after each batch, and which of its accounts had another password.
     pub fn import(
         &mut self,
         csv: impl io::Read + Send,
         options: &ImportOptions,
-        progress: &mut dyn FnMut(Progress),
+        progress: &mut dyn FnMut(Progress, &[Address]),
     ) -> Result<Imported, StoreError> {
         import::run(&mut *self.writer, csv, options, progress)
     }

@@ -81,7 +81,7 @@ pub(crate) fn run(
     writer: &mut dyn Writer,
     input: impl io::Read + Send,
     options: &ImportOptions,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(Progress, &[Address]),
 ) -> Result<Imported, StoreError> {
     // One batch being written, one ready: the reader is never more than that ahead.
     let (send, receive) = sync_channel(1);
@@ -99,17 +99,17 @@ fn write_all(
     writer: &mut dyn Writer,
     batches: &Receiver<Result<Batch, StoreError>>,
     existing: Existing,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(Progress, &[Address]),
 ) -> Result<Imported, StoreError> {
     let mut so_far = Progress::default();
     while let Ok(batch) = batches.recv() {
         let batch = batch?;
-        let imported = writer.import(&batch.accounts, existing)?;
+        let (imported, changed) = writer.import(&batch.accounts, existing)?;
         so_far.imported.added += imported.added;
         so_far.imported.updated += imported.updated;
         so_far.imported.skipped += imported.skipped;
         so_far.bytes = batch.bytes;
-        progress(so_far);
+        progress(so_far, &changed);
     }
     Ok(so_far.imported)
 }

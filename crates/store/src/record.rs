@@ -13,7 +13,7 @@ use crate::types::{
     NewAccount, Route,
 };
 use crate::verifiers::{ScramHash, ScramKeys, Verifiers};
-use crate::xmpp::{XmppLoaded, XmppRead, XmppWrite};
+use crate::xmpp::{RosterRow, XmppLoaded, XmppRead, XmppWrite};
 
 /// One change. All of a group are on disk together, or those that failed say so.
 #[derive(Clone, Debug, PartialEq)]
@@ -100,7 +100,7 @@ pub enum Write {
 }
 
 /// What came of a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteDone {
     /// The binding's place in the log; numbers grow.
     Logged { seq: i64 },
@@ -108,6 +108,8 @@ pub enum WriteDone {
     Added { id: i64 },
     /// Rows changed or deleted. For the cleaning writes: `limits::CLEAN_CHUNK` means ask again.
     Changed { rows: u64 },
+    /// The account is gone, and with it the contacts that it had.
+    Removed { roster: Vec<(Box<str>, RosterRow)> },
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -186,6 +188,10 @@ pub trait Writer: Send {
     /// A named secret, made once: `fresh` becomes it when there is none yet. Returns the one that counts.
     fn secret(&mut self, name: &str, fresh: [u8; 32]) -> Result<[u8; 32], StoreError>;
 
-    /// Writes many accounts in one transaction; makes domains that are not there.
-    fn import(&mut self, accounts: &[NewAccount], existing: Existing) -> Result<Imported, StoreError>;
+    /// Writes many accounts in one transaction; makes domains that are not there. Also those that had another password.
+    fn import(
+        &mut self,
+        accounts: &[NewAccount],
+        existing: Existing,
+    ) -> Result<(Imported, Vec<Address>), StoreError>;
 }

@@ -47,6 +47,11 @@ impl Verifiers {
         }
     }
 
+    /// Whether somebody who knew the password has made any.
+    pub fn has_scram(&self) -> bool {
+        [ScramHash::Sha1, ScramHash::Sha256].into_iter().any(|hash| self.scram(hash).is_some())
+    }
+
     /// The keys of SCRAM with that hash.
     pub fn scram(&self, hash: ScramHash) -> Option<ScramKeys> {
         let mut bytes = &self.other[..];

@@ -20,7 +20,7 @@ fn options() -> ImportOptions {
 }
 
 fn import(admin: &mut Admin, csv: impl AsRef<[u8]>) -> Result<Imported, StoreError> {
-    admin.import(csv.as_ref(), &options(), &mut |_| ())
+    admin.import(csv.as_ref(), &options(), &mut |_, _| ())
 }
 
 fn added(added: u64) -> Result<Imported, StoreError> {
@@ -53,7 +53,7 @@ fn keys_are_made_where_they_are_asked_for() {
         [(store::ScramHash::Sha1, store::ScramKeys { salt: bytes, iterations: 1, stored, server })].into()
     };
     let options = ImportOptions { keys: Some(keys), ..options() };
-    admin.import(&b"alice,one"[..], &options, &mut |_| ()).unwrap();
+    admin.import(&b"alice,one"[..], &options, &mut |_, _| ()).unwrap();
     let verifiers = Verifiers::from_password("alice", "example.org", "one").with_scram(&keys("one"));
     assert_eq!(admin.account(&address("alice")).unwrap().verifiers, verifiers);
 }
@@ -70,9 +70,32 @@ fn accounts_that_are_there_are_updated_or_skipped() {
     let bob = admin.account(&address("bob")).unwrap();
     assert_eq!(bob.verifiers, Verifiers::from_password("bob", "example.org", "y"), "the later line counts");
     let skip = ImportOptions { existing: Existing::Skip, ..options() };
-    let skipped = admin.import(&b"alice,three,X"[..], &skip, &mut |_| ()).unwrap();
+    let skipped = admin.import(&b"alice,three,X"[..], &skip, &mut |_, _| ()).unwrap();
     assert_eq!(skipped, Imported { added: 0, updated: 0, skipped: 1 });
     assert_eq!(admin.account(&address("alice")).unwrap(), alice);
+}
+
+#[test]
+fn who_had_another_password_is_told_and_the_same_one_keeps_its_keys() {
+    let (_dir, mut admin) = admin();
+    import(&mut admin, "alice,one\nbob,one\ncarol,one").unwrap();
+    let keys: store::MakeKeys = |password| {
+        let bytes: Box<[u8]> = password.as_bytes().into();
+        let (stored, server) = (bytes.clone(), bytes.clone());
+        [(store::ScramHash::Sha1, store::ScramKeys { salt: bytes, iterations: 1, stored, server })].into()
+    };
+    let with_keys = ImportOptions { keys: Some(keys), ..options() };
+    let mut import_and_tell = |csv: &str, options: &ImportOptions| {
+        let mut told = Vec::new();
+        admin.import(csv.as_bytes(), options, &mut |_, changed| told.extend_from_slice(changed)).unwrap();
+        (told, admin.account(&address("bob")).unwrap().verifiers.has_scram())
+    };
+    assert_eq!(import_and_tell("bob,one", &with_keys), (vec![], true));
+    let again = import_and_tell("alice,two\nbob,one,Bob\ndave,one", &options());
+    assert_eq!(again, (vec![address("alice")], true));
+    let skip = ImportOptions { existing: Existing::Skip, ..options() };
+    assert_eq!(import_and_tell("bob,two", &skip), (vec![], true));
+    assert_eq!(import_and_tell("bob,two", &options()), (vec![address("bob")], false));
 }
 
 #[test]
@@ -99,7 +122,7 @@ fn a_bad_line_is_named_with_what_was_expected() {
     }
     let (_dir, mut admin) = admin();
     let none = ImportOptions::new(None, Instant::from_micros(1));
-    let error = admin.import(&b"alice,x"[..], &none, &mut |_| ()).unwrap_err();
+    let error = admin.import(&b"alice,x"[..], &none, &mut |_, _| ()).unwrap_err();
     assert_eq!(error.to_string(), "line 1: account \"alice\"; expected user@domain");
 }
 
@@ -117,7 +140,7 @@ fn progress_grows_to_the_size_of_the_input() {
     let csv: String = (0..25).map(|n| format!("user{n},x\n")).collect();
     let small = ImportOptions { batch: 10, ..options() };
     let mut seen: Vec<Progress> = Vec::new();
-    admin.import(csv.as_bytes(), &small, &mut |progress| seen.push(progress)).unwrap();
+    admin.import(csv.as_bytes(), &small, &mut |progress, _| seen.push(progress)).unwrap();
     assert_eq!(seen.iter().map(|progress| progress.imported.added).collect::<Vec<_>>(), [10, 20, 25]);
     assert!(seen.is_sorted_by_key(|progress| progress.bytes));
     assert_eq!(seen[2].bytes, csv.len() as u64);

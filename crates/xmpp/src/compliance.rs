@@ -126,7 +126,7 @@ const STREAMS: &[Specification] = &[
         "crates/xmpp/src/compliance.rs",
         "`belfry.doap`",
     ),
-    of("XEP-0474", "SASL SCRAM Downgrade Protection", "0.4.0", Level::Complete, SASL, ""),
+    of("XEP-0474", "SASL SCRAM Downgrade Protection", "0.5.0", Level::Complete, SASL, ""),
     of(
         "XEP-0478",
         "Stream Limits Advertisement",
@@ -179,7 +179,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("XEP-0012", &["last.rs"]),
     ("XEP-0013", &["offline.rs"]),
     ("XEP-0030", &["disco.rs"]),
-    ("XEP-0045", &["muc/mod.rs"]),
+    ("XEP-0045", &["muc/table/mod.rs"]),
     ("XEP-0048", &["private.rs"]),
     ("XEP-0049", &["private.rs"]),
     ("XEP-0050", &["commands.rs"]),

@@ -1,12 +1,12 @@
 //! What users do.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use stdx::time::Instant;
 use xmpp::ns;
 
 use super::crowd::{Crowd, Turn};
+use super::limits::PRESENCE_PLACES;
 use super::lines;
 use super::mix::Action;
 use super::model::Timed;
@@ -98,7 +98,7 @@ impl Crowd {
         turn.write(slot, |out| lines::message(out, (&to, "chat"), &body, &note));
         turn.stats.count(Count::ChatSent);
         turn.stats.count(Count::MessagesSent);
-        self.shared.open_messages.fetch_add(1, Ordering::AcqRel);
+        self.shared.sent();
     }
 
     /// Of a monitor, with the times of what he answers.
@@ -130,7 +130,8 @@ impl Crowd {
         let mut seen_by = 0_u64;
         for (place, contact) in (0_u32..).zip(&user.contacts) {
             let other = people.contact(user.number, place);
-            if contact.is_friend && place < u64::BITS && self.shared.sees(other, turn.now) {
+            let is_looked_for = place < PRESENCE_PLACES && people.looks_for_presence(other);
+            if contact.is_friend && is_looked_for && self.shared.sees(other, turn.now) {
                 seen_by |= 1 << place;
             }
         }

@@ -1,9 +1,8 @@
 //! The users of one shard: their timers, their connections, the stages of the load.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use stdx::rng::Rng;
@@ -15,11 +14,12 @@ use xmpp::xml::{Frame, Framer, Prefixes, parse, parse_header};
 
 use super::elsewhere::Elsewhere;
 use super::failure::Cause;
+use super::lead::LOOK;
 use super::lines;
 use super::login::{Login, Purpose};
 use super::model::{Chat, Timed};
 use super::monitor::Pair;
-use super::stage::{SETTLED, Shared, Stage};
+use super::stage::{Shared, Stage};
 use super::user::{Phase, User};
 use crate::stats::{Count, Stats};
 
@@ -106,6 +106,10 @@ pub struct Crowd {
     pub(super) rng: Rng,
     /// Messages that others overtook: receiver, place of the sender, number.
     pub(super) holes: HashSet<(u32, u32, u32)>,
+    /// How many messages were refused: sender, place of the receiver.
+    pub(super) refused: HashMap<(u32, u32), u32>,
+    /// What was sent before is of another run.
+    pub(super) began: Instant,
     pub(super) stage: Stage,
     /// The first shard leads: it says when the next stage begins.
     leads: bool,
@@ -114,11 +118,6 @@ pub struct Crowd {
     fired: Vec<u64>,
 }
 
-/// How often the leader looks.
-const LOOK: Duration = Duration::from_millis(100);
-/// Stages that wait for everybody wait no longer.
-const BEFRIENDING: Duration = Duration::from_secs(120);
-const ROLL_CALL: Duration = Duration::from_secs(60);
 /// Holes that are remembered: more is loss, not disorder.
 pub(super) const HOLES: usize = 100_000;
 
@@ -143,7 +142,7 @@ impl Crowd {
         let made = |number: u32| {
             let is_first = chat.register || !people.is_monitor(number);
             let due = if is_first { start + gap.mul_f64(f64::from(number)) } else { Instant::FAR_FUTURE };
-            User::new(number, people.contacts_of(number), due)
+            User::new(number, people, due)
         };
         let mut users: Vec<User> =
             (0..people.count()).filter(|number| number % shards == index).map(made).collect();
@@ -166,6 +165,8 @@ impl Crowd {
             wheel,
             rng,
             holes: HashSet::new(),
+            refused: HashMap::new(),
+            began: start,
             stage: if chat.register { Stage::Registering } else { Stage::SigningIn },
             leads: index == 0,
             leading: start,
@@ -247,60 +248,13 @@ impl Crowd {
         self.fired = fired;
     }
 
-    /// When the next stage begins.
-    fn lead(&mut self, now: Instant) {
-        let (shared, chat) = (&self.shared, &self.chat);
-        let passed = now.since(shared.began());
-        let all = chat.people.count();
-        let is_quiet = shared.open_messages.load(Ordering::Acquire) == 0;
-        let is_done = match shared.stage() {
-            Stage::Registering => {
-                let all = chat.people.all();
-                shared.registered() + shared.settled() >= all || passed >= self.registering_may_last()
-            }
-            Stage::SigningIn => {
-                let ramp = Duration::from_secs(1).div_f64(chat.logins.max(1e-6)).mul_f64(f64::from(all));
-                // Who cannot get in does not keep the others from working.
-                shared.settled() >= all || passed >= ramp + 2 * chat.patience
-            }
-            Stage::Befriending => !chat.befriend || shared.befriended() >= all || passed >= BEFRIENDING,
-            Stage::Load => passed >= chat.length,
-            Stage::RollCall => {
-                let is_settled = passed >= Duration::from_micros(SETTLED) + Duration::from_secs(1);
-                (is_settled && shared.settled() >= chat.people.all()) || passed >= ROLL_CALL
-            }
-            Stage::Settling => {
-                (is_quiet && passed >= Duration::from_micros(SETTLED)) || passed >= chat.settle
-            }
-            Stage::Unregistering => shared.signed_in() == 0 || passed >= self.registering_may_last(),
-            Stage::Leaving => false,
-        };
-        if is_done {
-            let next = match shared.stage() {
-                Stage::Registering => Stage::SigningIn,
-                // A load of nobody tells nothing.
-                Stage::SigningIn if shared.signed_in() == 0 => Stage::Leaving,
-                Stage::SigningIn => Stage::Befriending,
-                Stage::Befriending => Stage::Load,
-                Stage::Load => Stage::RollCall,
-                Stage::RollCall => Stage::Settling,
-                Stage::Settling if chat.unregister => Stage::Unregistering,
-                Stage::Settling | Stage::Unregistering | Stage::Leaving => Stage::Leaving,
-            };
-            shared.advance(now, next);
-        }
-    }
-
-    /// Ends the load early: with a roll-call (`SoftQuit`) or without.
-    pub fn end(&self, now: Instant, hard: bool) {
-        self.shared.advance(now, if hard { Stage::Leaving } else { Stage::RollCall });
-    }
-
     fn enter(&mut self, stage: Stage, turn: &mut Turn<'_>) {
         match stage {
             Stage::SigningIn => self.begin_signing_in(),
             Stage::Load => self.begin_monitoring(turn.now),
+            Stage::Settling => self.miss_absent(),
             Stage::Unregistering => self.begin_unregistering(),
+            Stage::Leaving => self.count_waiting(turn),
             _ => {}
         }
         for slot in self.slots() {
@@ -313,9 +267,7 @@ impl Crowd {
                 }
                 // No faster than they came.
                 (Stage::RollCall, Phase::Away) => {
-                    let all = f64::from(self.chat.people.count());
-                    let span = Duration::from_secs_f64((all / self.chat.logins.max(1e-6)).min(20.0));
-                    let within = u64::try_from(span.as_micros()).unwrap_or_default();
+                    let within = u64::try_from(self.return_span().as_micros()).unwrap_or_default();
                     let due = turn.now + Duration::from_micros(self.rng.below(within));
                     if user.due > due {
                         self.wake_at(slot, due);

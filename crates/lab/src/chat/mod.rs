@@ -7,6 +7,8 @@ mod act;
 mod crowd;
 mod elsewhere;
 mod failure;
+mod lead;
+mod limits;
 mod lines;
 mod login;
 mod mix;
@@ -22,6 +24,7 @@ mod talk;
 #[cfg(test)]
 mod tests;
 mod user;
+mod waiting;
 
 pub use crowd::{Crowd, Outbox, Turn, Wanted};
 pub use elsewhere::Elsewhere;
@@ -31,4 +34,4 @@ pub use model::{Chat, Mechanism, Redirect, Security, TIMERS, Think, Timed};
 pub use monitor::Monitors;
 pub use people::People;
 pub use prepare::Format;
-pub use stage::{Shared, Stage};
+pub use stage::{Shared, Stage, Words};

@@ -3,6 +3,8 @@
 //! Users of the load stand in a ring: each knows the same number of neighbours on either side and, when the number is
 //! odd, who stands opposite. So friendship is mutual, and who knows whom need not be stored.
 
+use super::limits::{PRESENCE_PAIRS, PRESENCE_PLACES};
+
 /// The users of one load.
 #[derive(Debug, Clone)]
 pub struct People {
@@ -16,6 +18,8 @@ pub struct People {
     name: String,
     password: String,
     domain: String,
+    /// Of so many users one looks for the presences that he should see.
+    looks: u32,
 }
 
 impl People {
@@ -41,7 +45,7 @@ impl People {
         if !name.contains("{n}") && count > 1 {
             return Err(format!("name {name:?} of {count} users: expected {{n}} in it"));
         }
-        Ok(People {
+        let people = People {
             count,
             contacts,
             pairs: 0,
@@ -49,7 +53,28 @@ impl People {
             name: name.to_owned(),
             password: password.to_owned(),
             domain: domain.to_owned(),
-        })
+            looks: 1,
+        };
+        Ok(people.with_presences_of(PRESENCE_PAIRS))
+    }
+
+    /// At most so many pairs of users whose presences are accounted for.
+    pub(super) fn with_presences_of(self, pairs: u64) -> People {
+        let all = u64::from(self.count) * u64::from(self.contacts.min(PRESENCE_PLACES));
+        let looks = u32::try_from(all.div_ceil(pairs.max(1))).unwrap_or(u32::MAX).max(1);
+        People { looks, ..self }
+    }
+
+    /// Whether the user looks for the presences of his contacts, so that all can be accounted for. By his number alone, so that
+    /// every sender knows it.
+    pub fn looks_for_presence(&self, user: u32) -> bool {
+        user.is_multiple_of(self.looks)
+    }
+
+    /// Of all presences to contacts, how many are accounted for: 1.0 unless there are very many.
+    pub fn presence_share(&self) -> f64 {
+        let looking = f64::from(self.count.div_ceil(self.looks)) / f64::from(self.count);
+        looking * f64::from(self.contacts.min(PRESENCE_PLACES)) / f64::from(self.contacts.max(1))
     }
 
     /// With so many pairs of monitors beside them.
@@ -188,6 +213,26 @@ mod tests {
             let places = (0..count).filter(|other| people.place(user, *other).is_some()).count();
             prop_assert_eq!(places, contacts as usize);
         }
+    }
+
+    #[test]
+    fn presences_of_very_many_are_sampled() {
+        for (count, contacts, pairs, looks) in [
+            (100_000, 20, PRESENCE_PAIRS, 1),
+            (1_020_000, 30, PRESENCE_PAIRS, 4),
+            (10, 3, 10, 3),
+            (10, 3, 30, 1),
+        ] {
+            let people = people(count, contacts).unwrap().with_presences_of(pairs);
+            let looking = (0..count).filter(|user| people.looks_for_presence(*user)).count();
+            assert_eq!(looking, count.div_ceil(looks) as usize, "{count} users");
+            assert!((looking as u64 - 1) * u64::from(contacts) <= pairs);
+            assert!(
+                (people.presence_share() - f64::from(count.div_ceil(looks)) / f64::from(count)).abs() < 1e-9
+            );
+        }
+        let many = people(200, 128).unwrap();
+        assert!((many.presence_share() - 0.5).abs() < 1e-9, "a presence names the first 64");
     }
 
     #[test]

@@ -68,6 +68,9 @@ impl Crowd {
         if !is_monitor {
             turn.time(Timed::SignIn, due, began);
         }
+        if !std::mem::replace(&mut self.users[slot as usize].has_been_in, true) {
+            self.shared.meet();
+        }
         self.shared.come(number, turn.now);
         for item in roster.elements() {
             self.learn(slot, item);

@@ -1,12 +1,11 @@
 //! What users hear.
 
-use std::sync::atomic::Ordering;
-
 use stdx::time::Instant;
 use xmpp::{Element, ns};
 
 use super::crowd::{Crowd, HOLES, Turn};
 use super::failure::Cause;
+use super::limits::PRESENCE_PLACES;
 use super::lines;
 use super::model::Timed;
 use super::note::{DIRECTED, Note};
@@ -31,7 +30,8 @@ impl Crowd {
         match message.attr("type") {
             Some("error") if is_mine => {
                 turn.stats.count(Count::ChatRefused);
-                self.shared.open_messages.fetch_sub(1, Ordering::AcqRel);
+                self.keep_refused(slot, message.attr("from"));
+                self.shared.arrived();
             }
             Some("groupchat") => {
                 let number = self.slot(slot).map(|user| user.number);
@@ -50,6 +50,10 @@ impl Crowd {
 
     /// Once, and in order.
     fn account(&mut self, slot: u32, note: &Note, has_waited: bool, turn: &mut Turn<'_>) {
+        // The server kept it from an earlier run, which has told of it.
+        if note.sent < self.began {
+            return;
+        }
         let me = self.users[slot as usize].number;
         let Some(place) = self.chat.people.place(me, note.from) else {
             return turn.stats.count(Count::ChatMisdelivered);
@@ -66,7 +70,7 @@ impl Crowd {
             return turn.stats.count(Count::ChatDuplicated);
         }
         turn.stats.count(Count::ChatReceived);
-        self.shared.open_messages.fetch_sub(1, Ordering::AcqRel);
+        self.shared.arrived();
         if has_waited {
             turn.stats.count(Count::ChatStored);
         } else if self.is_monitor(slot) {
@@ -91,13 +95,13 @@ impl Crowd {
                     return turn.time(Timed::Presence, note.due, note.sent);
                 }
                 let Some(place) = self.chat.people.place(me, from) else { return };
-                let contact = &mut self.users[slot as usize].contacts[place as usize];
+                let Some(seen) = self.users[slot as usize].seen.get_mut(place as usize) else { return };
                 // What was seen before is told again to who comes later.
-                if note.number <= contact.seen {
+                if note.number <= *seen {
                     return;
                 }
-                contact.seen = note.number;
-                let mine = self.chat.people.place(from, me).filter(|place| *place < u64::BITS);
+                *seen = note.number;
+                let mine = self.chat.people.place(from, me).filter(|place| *place < PRESENCE_PLACES);
                 if mine.is_some_and(|mine| note.seen_by >> mine & 1 == 1) {
                     turn.stats.count(Count::PresenceSeen);
                     if self.is_monitor(slot) {

@@ -24,6 +24,8 @@ use super::stage::{Shared, Stage};
 use super::{Mix, Monitors, People, Retry};
 use crate::stats::{Count, Stats};
 
+mod accounts;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
     None,
@@ -46,6 +48,10 @@ enum Fault {
     RefuseRegistration,
     ThrottleRegistration,
     Silent,
+    /// Gone for good when the load is told to end.
+    Gone,
+    /// One user is let in once.
+    LockOut,
 }
 
 #[derive(Default)]
@@ -159,7 +165,12 @@ impl Server {
                 let plain = String::from_utf8(plain).unwrap();
                 let name = plain.split('\0').nth(1).unwrap().to_owned();
                 assert_eq!(plain.split('\0').nth(2), Some("secret"));
-                if self.accounts.as_ref().is_some_and(|accounts| !accounts.contains(&name)) {
+                let is_locked_out = name == "user3" && self.fault == Fault::LockOut && {
+                    self.done += 1;
+                    self.done > 1
+                };
+                let is_unknown = self.accounts.as_ref().is_some_and(|accounts| !accounts.contains(&name));
+                if is_locked_out || is_unknown {
                     let text = format!("<failure xmlns='{}'><not-authorized/></failure>", ns::SASL);
                     return out.push((slot, text));
                 }
@@ -388,7 +399,11 @@ fn chat(mix: &str) -> Chat {
 
 /// Runs a load to its end, or for at most so many seconds, and gives what was counted.
 fn run(mix: &str, fault: Fault, seed: u64, seconds: u64) -> (Stats, Stage) {
-    let (stats, stage, _) = run_load(chat(mix), fault, seed, seconds);
+    run_chat(chat(mix), fault, seed, seconds)
+}
+
+fn run_chat(chat: Chat, fault: Fault, seed: u64, seconds: u64) -> (Stats, Stage) {
+    let (stats, stage, _) = run_load(chat, fault, seed, seconds);
     (stats, stage)
 }
 
@@ -396,7 +411,22 @@ fn run_load(chat: Chat, fault: Fault, seed: u64, seconds: u64) -> (Stats, Stage,
     run_against(Server::new(fault), chat, seed, seconds)
 }
 
-fn run_against(mut server: Server, chat: Chat, seed: u64, seconds: u64) -> (Stats, Stage, Server) {
+fn run_against(server: Server, chat: Chat, seed: u64, seconds: u64) -> (Stats, Stage, Server) {
+    let (stats, stage, server, _) = run_at(server, chat, seed, (seconds, u64::MAX));
+    (stats, stage, server)
+}
+
+/// The same, told to end after `.1` seconds; and how long it lasted.
+fn run_quitting(chat: Chat, fault: Fault, seed: u64, limits: (u64, u64)) -> (Stats, Stage, Server, Duration) {
+    run_at(Server::new(fault), chat, seed, limits)
+}
+
+fn run_at(
+    mut server: Server,
+    chat: Chat,
+    seed: u64,
+    (seconds, quit): (u64, u64),
+) -> (Stats, Stage, Server, Duration) {
     let shared = Arc::new(Shared::new(chat.people.all(), START));
     let mut crowd = Crowd::new(Arc::new(chat), Arc::clone(&shared), (0, 1), START, Rng::seeded(seed));
     let mut stats = Stats::sized(0, 0, 0, TIMERS.len(), 0);
@@ -404,10 +434,22 @@ fn run_against(mut server: Server, chat: Chat, seed: u64, seconds: u64) -> (Stat
     let mut out = Outbox::default();
     while !crowd.is_over() && now < START + Duration::from_secs(seconds) {
         now = crowd.deadline().max(now);
+        if now.since(START) >= Duration::from_secs(quit) {
+            crowd.end(now, false);
+            let gone =
+                if server.fault == Fault::Gone { std::mem::take(&mut server.conns) } else { BTreeMap::new() };
+            for slot in gone.into_keys() {
+                crowd.handle_closed(slot, &mut Turn { now, stats: &mut stats, out: &mut out });
+            }
+        }
         crowd.expire(&mut Turn { now, stats: &mut stats, out: &mut out });
         perform(&mut crowd, &mut server, now, &mut stats, &mut out);
     }
-    (stats, shared.stage(), server)
+    (stats, shared.stage(), server, now.since(START))
+}
+
+fn crowd_ends(crowd: &Crowd) -> bool {
+    crowd.shared.stage() >= Stage::RollCall
 }
 
 fn perform(crowd: &mut Crowd, server: &mut Server, now: Instant, stats: &mut Stats, out: &mut Outbox) {
@@ -417,6 +459,9 @@ fn perform(crowd: &mut Crowd, server: &mut Server, now: Instant, stats: &mut Sta
         for (slot, wanted) in done.wants {
             let mut answers = Vec::new();
             match wanted {
+                Wanted::Connect if server.fault == Fault::Gone && crowd_ends(crowd) => {
+                    crowd.handle_closed(slot, &mut Turn { now, stats, out });
+                }
                 Wanted::Connect => {
                     server.conns.insert(slot, Conn::default());
                     crowd.handle_connected(slot, &mut Turn { now, stats, out });
@@ -439,6 +484,7 @@ fn perform(crowd: &mut Crowd, server: &mut Server, now: Instant, stats: &mut Sta
 
 fn lost(stats: &Stats) -> i64 {
     let count = |count| i64::try_from(stats.counts[count]).unwrap();
+    assert_eq!(stats.waiting(), 0, "everybody came back");
     count(Count::ChatSent) - count(Count::ChatReceived) - count(Count::ChatRefused)
 }
 
@@ -511,4 +557,29 @@ fn who_is_thrown_out_comes_back() {
     let (stats, stage) = run("message=1", Fault::CloseOnce, 1, 600);
     assert_eq!(stats.counts[Count::FailedTcpClosed], 1);
     assert_eq!((stage, lost(&stats)), (Stage::Leaving, 0));
+}
+
+#[test]
+fn a_load_that_is_told_to_end_waits_for_nobody_who_cannot_come() {
+    let (_, stage, _, lasted) = run_quitting(chat("message=1"), Fault::Silent, 1, (600, 5));
+    assert_eq!(stage, Stage::Leaving);
+    assert!(lasted < Duration::from_secs(6), "nobody ever was there: {lasted:?}");
+    let (stats, stage, _, lasted) = run_quitting(chat("message=1"), Fault::Gone, 1, (600, 20));
+    assert_eq!(stage, Stage::Leaving);
+    assert!(stats.counts[Count::ChatSent] > 0, "all were there");
+    assert!(lasted < Duration::from_secs(35), "nobody comes back: {lasted:?}");
+}
+
+/// A server keeps what its user never came for.
+#[test]
+fn what_an_earlier_run_left_is_not_of_this_one() {
+    let mut server = Server::new(Fault::None);
+    let note = "<n xmlns='urn:x-ringer:note:1' f='1' s='9' d='1' t='1' v='0'/>";
+    let left = format!("<message from='user1@d/ringer'>{note}<delay xmlns='{}'/></message>", ns::DELAY);
+    server.stored.insert("user0".to_owned(), vec![left]);
+    let (stats, ..) = run_at(server, chat("message=100"), 5, (600, u64::MAX));
+    assert_eq!(lost(&stats), 0);
+    for zero in [Count::ChatDuplicated, Count::ChatReordered, Count::ChatMisdelivered] {
+        assert_eq!(stats.counts[zero], 0, "{zero:?}");
+    }
 }

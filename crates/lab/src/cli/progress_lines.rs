@@ -34,6 +34,7 @@ const CAUSES: &[(Count, &str)] = &[
     (Count::FailedSeeOtherHost, "see-other-host"),
     (Count::FailedNotAuthorized, "not-authorized"),
     (Count::FailedNotOffered, "not-offered"),
+    (Count::FailedWorker, "worker"),
     (Count::FailedThrottled, "throttled"),
     (Count::FailedTls, "tls"),
 ];

@@ -102,6 +102,11 @@ fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("{text:?}: expected a number"))
 }
 
+fn at_least_one(text: &str) -> Result<usize, String> {
+    let number = number(text)?;
+    if number == 0 { Err(format!("{text}: expected at least 1")) } else { Ok(number) }
+}
+
 /// `90`, `1.5s`, `500ms`, `30m`, `2h`.
 fn time(text: &str) -> Result<Duration, String> {
     let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3_600.0)];
@@ -155,6 +160,7 @@ flags! {
     "--give-up" "N" "who failed so often in a row stays away; 0 for never (0)" |w, v| w.retry.give_up = number(&v)?;
     "--max-failures" "N|P%" "with more failures, or a larger share of all that ended, the run ends early (it goes on)" |w, v| w.max_failures = Some(MaxFailures::parse(&v)?);
     "--threads" "N" "(one a core)" |w, v| w.options.threads = Some(number(&v)?);
+    "--workers" "N" "processes that have the users (as many as the limit on open files makes needed)" |w, v| w.options.workers = Some(at_least_one(&v)?);
     "--threshold" "RULE" "what the run must keep, as response.message.p99 < 2s; may be given again" |w, v| w.outputs.thresholds.push(v);
     "--watch" "PID|NAME" "processes whose processor time and memory are measured; may be given again" |w, v| w.outputs.watch.push(v);
     "--report" "FILE.html" "the report as a page" |w, v| w.outputs.report = Some(v.into());
@@ -393,6 +399,7 @@ mod tests {
             ("127.0.0.1 --mix talk=1", "expected one of message"),
             ("127.0.0.1 --websocket /ws", "--tls none"),
             ("127.0.0.1 --for ever", "expected a time"),
+            ("127.0.0.1 --workers 0", "at least 1"),
             ("127.0.0.1 --logins 0", "more than 0"),
             ("127.0.0.1 --registrations 0", "--registrations 0: expected more than 0"),
             ("127.0.0.1 --register 1", "--register \"1\": expected yes or no"),

@@ -1,18 +1,25 @@
-//! Users of chat on a shard's thread: their connections, and the loop.
+//! Users of chat on a shard's thread: their connections, and the loop. The shards of a load are of one process or of
+//! several ([`crew`]).
+
+pub(super) mod crew;
+mod memory;
+mod orders;
+mod sources;
+pub(super) mod start;
+pub(super) mod worker;
 
 use std::io::{self, Read as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use rustls::ClientConnection;
 use rustls_pki_types::ServerName;
 use stdx::time::Instant;
 
+use super::bind;
 use super::clock::Clock;
 use super::hub::{Hub, Phase};
 use super::limits::LATE;
@@ -49,6 +56,8 @@ struct Line {
 
 pub(super) struct Lines {
     lines: Vec<Line>,
+    /// The shard, and how many there are: the user of a line is every `.1`-th, from `.0`.
+    place: (u32, u32),
     chat: Arc<Chat>,
     tls: Option<Tls>,
     poll: Poll,
@@ -219,11 +228,7 @@ impl ChatShard {
     }
 
     fn tell_gauges(&self, now: Instant) {
-        let open = u64::from(self.shared.signed_in());
-        self.hub.open.store(open, Ordering::Relaxed);
-        if self.hub.peak.fetch_max(open, Ordering::Relaxed) < open {
-            self.hub.peak_at.store(now.as_micros(), Ordering::Relaxed);
-        }
+        self.hub.tell_open(u64::from(self.shared.signed_in()), now);
     }
 
     fn report(&mut self, now: Instant, last: bool) {
@@ -237,14 +242,27 @@ impl ChatShard {
     }
 }
 
+/// Why a connection could not even begin.
+fn explain(error: &io::Error, target: SocketAddr) -> String {
+    match error.raw_os_error() {
+        Some(libc::EADDRINUSE | libc::EADDRNOTAVAIL) => format!(
+            "out of local ports towards {target}: widen net.ipv4.ip_local_port_range (sysctl), or let the server listen at \
+             more addresses and give each a run"
+        ),
+        _ => bind::explain_socket(error),
+    }
+}
+
 impl Lines {
-    pub(super) fn new(users: usize, chat: Arc<Chat>, tls: Option<Tls>, poll: Poll) -> Lines {
-        let lines = (0..users).map(|_| Line::default()).collect();
-        Lines { lines, chat, tls, poll, scratch: vec![0; SCRATCH].into(), open: 0 }
+    fn new(crowd: &Crowd, place: (u32, u32), chat: Arc<Chat>, tls: Option<Tls>, poll: Poll) -> Lines {
+        let lines = (0..crowd.users()).map(|_| Line::default()).collect();
+        Lines { lines, place, chat, tls, poll, scratch: vec![0; SCRATCH].into(), open: 0 }
     }
 
     fn connect(&mut self, slot: u32, target: SocketAddr) -> io::Result<()> {
-        let mut tcp = TcpStream::connect(target)?;
+        let number = self.place.0 + slot * self.place.1;
+        let mut tcp = sources::connect(target, self.chat.people.count(), number)
+            .map_err(|error| io::Error::other(explain(&error, target)))?;
         let interest = Interest::READABLE | Interest::WRITABLE;
         self.poll.registry().register(&mut tcp, Token(slot as usize + 1), interest)?;
         tcp.set_nodelay(true)?;
@@ -366,5 +384,16 @@ impl Lines {
     fn drop(&mut self, slot: u32) {
         let line = std::mem::take(&mut self.lines[slot as usize]);
         self.open -= u64::from(line.link.is_some());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Beside his `User`: a thousand bytes of a user are here and in the allocator (`bench/xmpp/run ringer`).
+    #[test]
+    fn a_line_is_small() {
+        assert!(size_of::<Line>() <= 56, "{}", size_of::<Line>());
     }
 }

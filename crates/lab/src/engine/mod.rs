@@ -38,6 +38,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use stdx::time::Instant;
 
+use chat::crew::Crew;
+pub use chat::worker::Worker;
 use clock::Clock;
 use collect::Collector;
 use control::Control;
@@ -162,6 +164,8 @@ pub struct Run {
     early: Option<End>,
     /// Of chat.
     users: Option<Arc<crate::chat::Shared>>,
+    /// Of chat with more users than this process may have connections.
+    crew: Option<Crew>,
 }
 
 impl std::fmt::Debug for Run {
@@ -174,7 +178,7 @@ impl Run {
     /// Binds everything before the first call is placed.
     pub fn start(setup: Setup) -> Result<Run, StartError> {
         match setup.chat.clone() {
-            Some(chat) => start::start_chat(setup, &chat),
+            Some(chat) => chat::start::start(setup, &chat),
             None => start::start(setup),
         }
     }
@@ -224,6 +228,10 @@ impl Run {
         if length.is_some_and(|length| passed >= length) {
             self.hub.advance(Phase::Soft);
         }
+        if let (Some(crew), Some(users)) = (&mut self.crew, &self.users) {
+            crew.follow(self.hub.phase());
+            self.hub.tell_open(u64::from(users.signed_in()), now);
+        }
     }
 
     /// `--max-failures`: the run ends as with a soft quit.
@@ -252,7 +260,7 @@ impl Run {
             paused: control.paused,
             quitting: self.hub.phase() != Phase::Running,
             open_sockets: self.collector.open_sockets(),
-            threads: self.hub.doors.len(),
+            threads: self.crew.as_ref().map_or(self.hub.doors.len(), Crew::threads),
             last_call_number: load(&self.hub.started),
             local: Some(self.local),
             stage: self.users.as_ref().map_or("", |users| users.stage().name()),
@@ -285,6 +293,8 @@ impl Drop for Run {
     fn drop(&mut self) {
         self.hub.advance(Phase::Gone);
         self.collector.close();
+        // Their listeners hear that they are gone.
+        self.crew = None;
         for thread in self.threads.drain(..) {
             // It has told its end to nobody; a panic was shown by its hook.
             let _ = thread.join();

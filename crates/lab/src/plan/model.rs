@@ -127,6 +127,19 @@ pub enum Vary {
     Rate,
     /// `-l`.
     Open,
+    /// `--users` of `ringer xmpp`.
+    Users,
+    /// What they do in a second: `--think`.
+    Actions,
+    /// How many of them sign in in a second.
+    Logins,
+}
+
+impl Vary {
+    /// Of `ringer xmpp`.
+    pub fn is_of_users(self) -> bool {
+        matches!(self, Vary::Users | Vary::Actions | Vary::Logins)
+    }
 }
 
 /// The published test the plan repeats.
@@ -138,6 +151,9 @@ pub struct Seed {
     pub generator: String,
     #[serde(default)]
     pub row: Vec<SeedRow>,
+    /// Tables as they were published, each with a row of ours for each watched process.
+    #[serde(default)]
+    pub table: Vec<SeedTable>,
     /// The tutorial's cases, printed above the search's own.
     #[serde(default)]
     pub case: Vec<SeedCase>,
@@ -152,6 +168,17 @@ pub struct SeedRow {
     pub measured: Measured,
 }
 
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SeedTable {
+    pub title: String,
+    pub head: Vec<String>,
+    /// Published, a cell a word of the head.
+    pub rows: Vec<Vec<String>>,
+    /// What of ours stands in each column.
+    pub measured: Vec<Measured>,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measured {
@@ -163,15 +190,22 @@ pub enum Measured {
     Retransmissions,
     MeanResponse,
     PeakOpenCalls,
-    /// Of the processes under `--watch`: per cent of one core.
+    /// Of the processes under `--watch`: per cent of one core, over the run and in its highest second.
     Cpu,
+    CpuPeak,
+    /// The highest.
     Memory,
     /// The same when users of chat had not begun to sign in, when all were in, and at the end.
     MemoryInitial,
     MemoryLogin,
     MemoryFinal,
+    CpuInitial,
     CpuLogin,
     CpuFinal,
+    /// Memory at the end without what was there before the first sign-in, by the users.
+    Footprint,
+    /// The name of the process, in a table.
+    Process,
     /// Means, from the due time.
     MessageLatency,
     PresenceLatency,
@@ -179,6 +213,25 @@ pub enum Measured {
     LostMessages,
     /// Ringer has nothing to put there.
     Nothing,
+}
+
+impl Measured {
+    /// Without `--watch` there is nothing.
+    pub(super) fn is_of_processes(self) -> bool {
+        matches!(
+            self,
+            Measured::Cpu
+                | Measured::CpuPeak
+                | Measured::Memory
+                | Measured::MemoryInitial
+                | Measured::MemoryLogin
+                | Measured::MemoryFinal
+                | Measured::CpuInitial
+                | Measured::CpuLogin
+                | Measured::CpuFinal
+                | Measured::Footprint
+        )
+    }
 }
 
 /// One line of the RestComm tutorial's table.
@@ -315,6 +368,15 @@ impl Plan {
                 return fault(
                     wanted,
                     format!("no generator is called {wanted:?}: expected one of {}", names()),
+                );
+            }
+        }
+        for table in self.seed.iter().flat_map(|seed| &seed.table) {
+            let width = table.head.len();
+            if table.measured.len() != width || table.rows.iter().any(|row| row.len() != width) {
+                return fault(
+                    &table.title,
+                    format!("table {:?}: expected {width} cells in each row and in measured", table.title),
                 );
             }
         }

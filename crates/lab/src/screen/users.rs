@@ -51,11 +51,12 @@ fn accounts(text: &mut String, progress: &Progress) {
     let counts = &progress.total.counts;
     let _ = writeln!(
         text,
-        "\n  messages: {} sent = {} received ({} had waited) + {} refused + {} lost",
+        "\n  messages: {} sent = {} received ({} had waited) + {} refused + {} stored + {} lost",
         counts[Count::ChatSent],
         counts[Count::ChatReceived],
         counts[Count::ChatStored],
         counts[Count::ChatRefused],
+        progress.total.waiting(),
         progress.total.lost(),
     );
     let _ = writeln!(

@@ -54,10 +54,18 @@ impl ImportArgs {
         }
         let mut report = Report::new(size, clock);
         let input = Stoppable { input, stop: stop.clone() };
-        let result = admin.import(input, &options, &mut |progress| report.update(progress));
+        let mut changed = Vec::new();
+        let result = admin.import(input, &options, &mut |progress, others| {
+            changed.extend_from_slice(others);
+            report.update(progress);
+        });
         report.finish();
         if let Some(mut node) = node {
             node.ask(&Request::AccountsChanged)?;
+            // Who signed in by an old password is out.
+            for some in changed.chunks(limits::CONTROL_ACCOUNTS) {
+                node.ask(&Request::PasswordsChanged(some.to_vec()))?;
+            }
         }
         let interrupted = stop.load(Ordering::Relaxed);
         conclude(result, report.last.imported, report.seconds(), interrupted)

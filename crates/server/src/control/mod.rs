@@ -57,6 +57,9 @@ pub trait Control {
 
     /// A command wrote accounts past the node: forget all that are cached.
     fn accounts_changed(&self);
+
+    /// Past the node, these got another password: who signed in by the old one is out.
+    fn passwords_changed(&self, accounts: Vec<Address>);
 }
 
 /// What came of a reload.

@@ -48,6 +48,8 @@ pub enum Request {
     Chat(admin::chat::Ask),
     /// Accounts were written to the record past the node.
     AccountsChanged,
+    /// And of these, the passwords; after `AccountsChanged`.
+    PasswordsChanged(Vec<Address>),
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

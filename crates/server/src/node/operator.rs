@@ -14,6 +14,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, broadcast, oneshot};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{MissedTickBehavior, interval};
+use xmpp::host::Ending;
 
 use super::{DRAIN_PATIENCE, Node, build, greeting};
 use crate::config::{Config, listener_text};
@@ -24,7 +25,7 @@ use crate::limits;
 use crate::logging::{self, Logging};
 use crate::operate::Doors;
 use crate::rest::{Touched, ended_by};
-use crate::shard::{Command, Letter};
+use crate::shard::{Command, Ended, Letter};
 use crate::xmpp::streams::ChatTrace;
 
 /// How often the end of a drain is looked for.
@@ -331,8 +332,8 @@ impl Control for Operator {
             let address: Box<str> = address.to_string().into();
             self.node.borrow().tell(|| Command::ForgetAccount(Some(address.clone())));
         }
-        if let Some((account, ending)) = ended {
-            self.node.borrow().tell(|| Command::EndSessions { account: account.clone(), ending });
+        if let Some(ended) = ended.map(|ended| ended.after(&done)) {
+            self.node.borrow().tell(|| Command::EndSessions(Arc::clone(&ended)));
         }
         if changes_plan && let Err(error) = self.node.borrow_mut().replan() {
             return Err(StoreError::Internal {
@@ -345,6 +346,12 @@ impl Control for Operator {
     async fn chat(&self, ask: admin::chat::Ask) -> Result<admin::chat::Answer, admin::ControlError> {
         let chat = self.node.borrow().chat();
         chat.perform(self.now(), ask).await
+    }
+
+    fn passwords_changed(&self, accounts: Vec<Address>) {
+        let accounts = accounts.iter().map(|account| account.to_string().into()).collect();
+        let ended = Arc::new(Ended { accounts, ending: Ending::Changed, roster: Vec::new() });
+        self.node.borrow().tell(|| Command::EndSessions(Arc::clone(&ended)));
     }
 
     fn accounts_changed(&self) {

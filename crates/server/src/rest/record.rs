@@ -10,7 +10,7 @@ use store::{Address, Loaded, Read, Service, StoreError, Write, WriteDone};
 
 use crate::config;
 use crate::node::{Desk, Node};
-use crate::shard::{Command, Letter};
+use crate::shard::{Command, Ended, Letter};
 use crate::voice::{Numbers, VoiceLetter};
 
 /// Whose cached data a write makes void.
@@ -38,14 +38,25 @@ impl Touched<'_> {
 }
 
 /// Whose chat sessions a write ends, and why.
-pub(crate) fn ended_by(write: &Write) -> Option<(Box<str>, Ending)> {
+pub(crate) fn ended_by(write: &Write) -> Option<Ended> {
     let (account, ending) = match write {
         Write::SetVerifiers { account, .. } => (account, Ending::Changed),
         Write::SetDisabled { account, disabled: true } => (account, Ending::Disabled),
         Write::RemoveAccount { account } => (account, Ending::Removed),
         _ => return None,
     };
-    Some((account.to_string().into(), ending))
+    Some(Ended { accounts: vec![account.to_string().into()], ending, roster: Vec::new() })
+}
+
+impl Ended {
+    /// With what the record had of it until now.
+    pub(crate) fn after(self, done: &WriteDone) -> Arc<Ended> {
+        let roster = match done {
+            WriteDone::Removed { roster } => roster.clone(),
+            _ => Vec::new(),
+        };
+        Arc::new(Ended { roster, ..self })
+    }
 }
 
 pub(crate) struct Record {
@@ -136,9 +147,9 @@ impl Repository for Record {
                 outlet.answer_all(&mut vec![Letter::Command(command)]);
             }
         }
-        if let Some((account, ending)) = ended {
+        if let Some(ended) = ended.map(|ended| ended.after(&done)) {
             for outlet in &self.outlets {
-                let command = Command::EndSessions { account: account.clone(), ending };
+                let command = Command::EndSessions(Arc::clone(&ended));
                 outlet.answer_all(&mut vec![Letter::Command(command)]);
             }
         }

@@ -6,6 +6,7 @@ use ::xmpp::host::Ending;
 use call::{DownTargets, Plan};
 use router::{Answer, AskId, Edge, Push, Query};
 use sip::transport::{Packet, Transmit, TransmitId};
+use store::xmpp::RosterRow;
 use store::{Loaded, StoreError, WriteDone};
 
 use crate::voice::VoiceLetter;
@@ -47,16 +48,21 @@ pub enum Letter {
     Command(Command),
 }
 
+/// Accounts whose chat sessions end, and why.
+#[derive(Debug)]
+pub struct Ended {
+    pub accounts: Vec<Box<str>>,
+    pub ending: Ending,
+    /// The contacts of one that is no more, who are to know.
+    pub roster: Vec<(Box<str>, RosterRow)>,
+}
+
 /// From the control socket and the signals.
 #[derive(Debug)]
 pub enum Command {
     /// An account changed: what the cache knows of it is void. `None`: of everybody.
     ForgetAccount(Option<Box<str>>),
-    /// Its chat sessions end.
-    EndSessions {
-        account: Box<str>,
-        ending: Ending,
-    },
+    EndSessions(Arc<Ended>),
     /// No new calls; when the last transaction is over, `Leave` may come.
     Drain,
     /// End now: what is open is written down.

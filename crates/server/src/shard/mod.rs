@@ -32,7 +32,7 @@ use sip::transport::{Packet, Transmit};
 use stdx::Instant;
 use store::Service;
 
-pub use letter::{Command, Letter};
+pub use letter::{Command, Ended, Letter};
 pub use planning::CallerProof;
 pub use status::{ShardStatus, StatusBoard};
 
@@ -314,7 +314,7 @@ impl Shard {
                 self.accounts.forget(address.as_deref());
                 self.forget_xmpp_account(address.as_deref());
             }
-            Command::EndSessions { account, ending } => self.end_sessions(&account, ending),
+            Command::EndSessions(ended) => self.end_sessions(&ended),
             Command::Drain => {
                 self.load.drain();
                 self.io.stop_accepting();

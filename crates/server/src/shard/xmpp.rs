@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use ::xmpp::host::Ending;
 use ::xmpp::sasl::Secret;
 use router::AskId;
 use stdx::Instant;
@@ -12,7 +11,7 @@ use tokio::sync::Semaphore;
 
 use super::accounts::Known;
 use super::asker::of_xmpp;
-use super::{Command, Letter, Shard};
+use super::{Command, Ended, Letter, Shard};
 use crate::limits;
 use crate::xmpp::access::NewAccount;
 use crate::xmpp::{Unavailable, Wish, Xmpp, XmppCounts, XmppLetter, make_keys};
@@ -102,6 +101,7 @@ impl Shard {
                     outlet.answer_all(&mut vec![Letter::Xmpp(vec![XmppLetter::Administered { id, result }])]);
                 });
             }
+            Wish::LetGo { address } => self.accounts.let_go(&address),
             Wish::Forget { address } => {
                 // Here at once: what is wished next may ask for it.
                 self.accounts.forget(Some(&address));
@@ -227,9 +227,9 @@ impl Shard {
         }
     }
 
-    pub(super) fn end_sessions(&mut self, account: &str, ending: Ending) {
+    pub(super) fn end_sessions(&mut self, ended: &Ended) {
         let now = self.parts.clock.now();
-        self.with_xmpp(now, |xmpp, wishes| xmpp.end_sessions(now, account, ending, wishes));
+        self.with_xmpp(now, |xmpp, wishes| xmpp.end_sessions(now, ended, wishes));
     }
 
     /// Tells everybody who is connected that the node ends.

@@ -160,15 +160,19 @@ fn page_of(page: ArchivePage) -> Page {
 }
 
 fn user_of(row: UserRow) -> UserRecord {
-    let contact = |(contact, row): (Box<str>, RosterRow)| Some((Bare::parse(&contact).ok()?, item_of(row)));
     UserRecord {
-        roster: row.roster.into_iter().filter_map(contact).collect(),
+        roster: contacts_of(row.roster),
         roster_version: row.roster_version,
         blocked: row.blocked.iter().filter_map(|jid| Jid::parse(jid).ok()).collect(),
         last_seen: row.last_seen,
         offline: row.offline,
         items: row.items.into_iter().filter_map(|(node, item)| Some((node, element(&item)?))).collect(),
     }
+}
+
+pub(super) fn contacts_of(roster: Vec<(Box<str>, RosterRow)>) -> Vec<(Bare, RosterItem)> {
+    let contact = |(contact, row): (Box<str>, RosterRow)| Some((Bare::parse(&contact).ok()?, item_of(row)));
+    roster.into_iter().filter_map(contact).collect()
 }
 
 pub(super) fn done_of(done: Result<WriteDone, StoreError>) -> Result<Loaded, RecordError> {

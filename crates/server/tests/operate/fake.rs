@@ -130,6 +130,8 @@ impl Control for Fake {
         })
     }
 
+    fn passwords_changed(&self, _accounts: Vec<store::Address>) {}
+
     fn accounts_changed(&self) {
         self.events.send(Event::AccountsChanged).unwrap();
     }

@@ -147,10 +147,13 @@ pub(super) fn set_limits(
 
 pub(super) fn remove(conn: &Connection, account: &Address) -> Result<WriteDone, Failure> {
     let id = account_id(conn, account)?;
-    let rows = conn.prepare_cached("DELETE FROM account WHERE id = ?1")?.execute([id])?;
+    conn.prepare_cached("DELETE FROM account WHERE id = ?1")?.execute([id])?;
+    let user = account.to_string();
+    // Those are still to be told of it.
+    let roster = xmpp::roster_of(conn, &user)?;
     // Else the next account of that name would have its contacts and its messages.
-    xmpp::forget_user(conn, &account.to_string())?;
-    changed(rows)
+    xmpp::forget_user(conn, &user)?;
+    Ok(WriteDone::Removed { roster })
 }
 
 pub(super) fn add_domain(conn: &Connection, name: &str, created_at: i64) -> Result<WriteDone, Failure> {
@@ -203,7 +206,7 @@ pub(super) fn import(
     conn: &Connection,
     accounts: &[NewAccount],
     existing: Existing,
-) -> Result<Imported, Failure> {
+) -> Result<(Imported, Vec<Address>), Failure> {
     let mut order: Vec<&NewAccount> = accounts.iter().collect();
     // Stable: of two lines for one account, the later one comes second.
     order.sort_by(|a, b| {
@@ -211,10 +214,7 @@ pub(super) fn import(
     });
     let or_ignore = INSERT.replacen("INSERT INTO", "INSERT OR IGNORE INTO", 1);
     let mut add = conn.prepare_cached(&or_ignore)?;
-    let mut update = conn.prepare_cached(
-        "UPDATE account SET verifiers = ?3, display_name = coalesce(nullif(?4, ''), display_name) \
-         WHERE domain_id = ?1 AND name = ?2",
-    )?;
+    let mut changed = Vec::new();
     let mut imported = Imported::default();
     let mut domain: (&str, i64) = ("", 0);
     for account in order {
@@ -224,14 +224,29 @@ pub(super) fn import(
         if insert(&mut add, domain.1, account)? == 1 {
             imported.added += 1;
         } else if existing == Existing::Update {
-            let verifiers = account.verifiers.encode();
-            update.execute(params![domain.1, account.address.user, verifiers, account.display_name])?;
+            if update(conn, domain.1, account)? {
+                changed.push(account.address.clone());
+            }
             imported.updated += 1;
         } else {
             imported.skipped += 1;
         }
     }
-    Ok(imported)
+    Ok((imported, changed))
+}
+
+/// True: it had another password.
+fn update(conn: &Connection, domain: i64, account: &NewAccount) -> Result<bool, Failure> {
+    let user = &account.address.user;
+    let sql = "SELECT verifiers FROM account WHERE domain_id = ?1 AND name = ?2";
+    let old: Vec<u8> = conn.prepare_cached(sql)?.query_row(params![domain, user], |row| row.get(0))?;
+    let is_new = Verifiers::decode(&old)?.sha256 != account.verifiers.sha256;
+    // The keys that were made of the same password since are as good as ever.
+    let verifiers = if is_new || account.verifiers.has_scram() { account.verifiers.encode() } else { old };
+    let sql = "UPDATE account SET verifiers = ?3, display_name = coalesce(nullif(?4, ''), display_name) \
+               WHERE domain_id = ?1 AND name = ?2";
+    conn.prepare_cached(sql)?.execute(params![domain, user, verifiers, account.display_name])?;
+    Ok(is_new)
 }
 
 fn domain_or_new(conn: &Connection, account: &NewAccount) -> Result<i64, Failure> {

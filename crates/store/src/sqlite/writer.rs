@@ -6,7 +6,7 @@ use crate::error::StoreError;
 use crate::import::{Existing, Imported};
 use crate::limits;
 use crate::record::{Write, WriteDone, Writer};
-use crate::types::{NewAccount, check_length};
+use crate::types::{Address, NewAccount, check_length};
 
 use super::routes::Old;
 use super::{Failure, Sqlite, access, accounts, micros, rest, routes, seconds, xmpp};
@@ -95,7 +95,11 @@ impl Writer for SqliteWriter {
         })
     }
 
-    fn import(&mut self, new: &[NewAccount], existing: Existing) -> Result<Imported, StoreError> {
+    fn import(
+        &mut self,
+        new: &[NewAccount],
+        existing: Existing,
+    ) -> Result<(Imported, Vec<Address>), StoreError> {
         self.in_transaction(|conn| accounts::import(conn, new, existing))
     }
 }

@@ -242,6 +242,18 @@ fn item(row: &rusqlite::Row<'_>) -> rusqlite::Result<Item> {
     Ok((row.get::<_, String>(0)?.into(), from_micros(row.get(1)?), row.get::<_, String>(2)?.into()))
 }
 
+pub(super) fn roster_of(conn: &Connection, user: &str) -> Result<Vec<(Box<str>, RosterRow)>, Failure> {
+    let sql = "SELECT contact, item FROM xmpp_roster WHERE user = ?1 ORDER BY contact";
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut rows = statement.query([user])?;
+    let mut roster = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (contact, item): (String, String) = (row.get(0)?, row.get(1)?);
+        roster.push((contact.into(), serde_json::from_str(&item).map_err(|error| damaged(&error))?));
+    }
+    Ok(roster)
+}
+
 fn user_row(conn: &Connection, user: &str, nodes: &[&str]) -> Result<UserRow, Failure> {
     let sql = "SELECT roster_version, blocked, last_at, last_status FROM xmpp_user WHERE user = ?1";
     let head: Option<(i64, String, Option<i64>, Option<String>)> = conn
@@ -254,13 +266,7 @@ fn user_row(conn: &Connection, user: &str, nodes: &[&str]) -> Result<UserRow, Fa
         found.blocked = serde_json::from_str(&blocked).map_err(|error| damaged(&error))?;
         found.last_seen = last_at.map(|at| (from_micros(at), status.unwrap_or_default().into()));
     }
-    let sql = "SELECT contact, item FROM xmpp_roster WHERE user = ?1 ORDER BY contact";
-    let mut statement = conn.prepare_cached(sql)?;
-    let mut rows = statement.query([user])?;
-    while let Some(row) = rows.next()? {
-        let (contact, item): (String, String) = (row.get(0)?, row.get(1)?);
-        found.roster.push((contact.into(), serde_json::from_str(&item).map_err(|error| damaged(&error))?));
-    }
+    found.roster = roster_of(conn, user)?;
     let sql = "SELECT count(*) FROM xmpp_offline WHERE user = ?1";
     found.offline = conn.prepare_cached(sql)?.query_row([user], |row| row.get(0))?;
     let sql = "SELECT item FROM xmpp_item WHERE owner = ?1 AND node = ?2 ORDER BY seq DESC LIMIT 1";

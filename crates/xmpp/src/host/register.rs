@@ -134,31 +134,40 @@ impl Host {
                 return host.refuse(&iq, &not_written(error), out);
             }
             host.deliver(now, key, stanza::result(&iq, None), out);
-            host.end_account(now, &user, Ending::Removed, out);
+            host.end_account(now, &user, Ending::Removed, &[], out);
         });
     }
 
-    /// Its sessions end, those that wait to be resumed too; the contacts of one that is no more are told.
-    pub fn end_account(&mut self, now: Instant, user: &Bare, ending: Ending, out: &mut Outbox) {
+    /// Its sessions end, those that wait to be resumed too; the contacts of one that is no more are told: those it has
+    /// here, or `kept`, if nobody of it has been here.
+    pub fn end_account(
+        &mut self,
+        now: Instant,
+        user: &Bare,
+        ending: Ending,
+        kept: &[(Bare, RosterItem)],
+        out: &mut Outbox,
+    ) {
         let keys = self.keys_of(user, |_| true);
         if ending == Ending::Removed {
-            self.unfriend_all(user, out);
+            self.unfriend_all(user, kept, out);
         }
         for key in keys {
             self.close_session(now, key, ending.condition(), out);
         }
     }
 
-    fn unfriend_all(&mut self, user: &Bare, out: &mut Outbox) {
-        let Some(known) = self.users.get_mut(user) else { return };
-        if !matches!(known.record, Record::Ready(_)) {
-            return;
-        }
+    fn unfriend_all(&mut self, user: &Bare, kept: &[(Bare, RosterItem)], out: &mut Outbox) {
+        let known = self.users.get_mut(user).filter(|known| matches!(known.record, Record::Ready(_)));
         // What is written of it from now on would be of the next of that name.
-        let Record::Ready(record) = std::mem::replace(&mut known.record, Record::Nobody) else { return };
-        let roster: Vec<(Bare, RosterItem)> = record.roster;
+        let here = known.map(|known| std::mem::replace(&mut known.record, Record::Nobody));
+        self.weigh(user);
+        let roster = match &here {
+            Some(Record::Ready(record)) => &record.roster[..],
+            _ => kept,
+        };
         for (contact, item) in roster {
-            self.contact_removed(user, &contact, &item, out);
+            self.contact_removed(user, contact, item, out);
         }
     }
 }

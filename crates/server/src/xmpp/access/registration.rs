@@ -1,16 +1,19 @@
 //! Accounts that people make for themselves, and what they change of them (XEP-0077, XEP-0445).
 
+use std::collections::HashSet;
+
 use sha2::{Digest, Sha256};
 use stdx::Instant;
 use store::access::{AccessLoaded, AccessRead, Invitation};
 use store::{Account, Address, StoreError, Write, WriteDone};
+use xmpp::Bare;
 use xmpp::c2s::{Invited, Registration};
 use xmpp::host;
 use xmpp::sasl::Secret;
 use xmpp::stanza::{Condition, StanzaError};
-use xmpp::{Bare, Jid};
 
 use super::super::{Asked, Unavailable, Wish, Xmpp, XmppLetter};
+use crate::shard::Ended;
 
 /// An account that the shard makes: keys and all, off its thread.
 #[derive(Debug)]
@@ -232,18 +235,18 @@ impl Xmpp {
         self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, done, out));
     }
 
-    /// What becomes of a session when its account is another's, or nobody's.
-    pub(crate) fn end_sessions(
-        &mut self,
-        now: Instant,
-        account: &str,
-        ending: host::Ending,
-        wishes: &mut Vec<Wish>,
-    ) {
-        let Ok(bare) = Bare::parse(account) else { return };
-        self.tell_host(now, wishes, |host, out| host.end_account(now, &bare, ending, out));
-        // Those that have signed in and have no session yet.
-        let is_it = |jid: &Jid| jid.bare_str() == bare.as_str();
-        self.streams.close_where(is_it, ending.condition());
+    /// What becomes of sessions when their account is another's, or nobody's.
+    pub(crate) fn end_sessions(&mut self, now: Instant, ended: &Ended, wishes: &mut Vec<Wish>) {
+        let own = ended.accounts.iter().filter(|account| self.owner(account) == self.shard);
+        let own: Vec<Bare> = own.filter_map(|account| Bare::parse(account).ok()).collect();
+        let contacts = super::super::record::contacts_of(ended.roster.clone());
+        self.tell_host(now, wishes, |host, out| {
+            for user in &own {
+                host.end_account(now, user, ended.ending, &contacts, out);
+            }
+        });
+        // Those that have signed in and have no session yet, at whichever shard.
+        let accounts: HashSet<&str> = ended.accounts.iter().map(|account| &**account).collect();
+        self.streams.close_where(|jid| accounts.contains(jid.bare_str()), ended.ending.condition());
     }
 }

@@ -1,5 +1,7 @@
 //! What administrators do to accounts from their clients (XEP-0133): as the commands of the same names.
 
+use std::sync::Arc;
+
 use store::{Account, AccountFilter, Address, Loaded, Read, StoreError};
 use xmpp::Bare;
 use xmpp::host::effect::{Accounts, Listed, NotDone};
@@ -67,15 +69,15 @@ impl Operator {
         let ended = ended_by(&write);
         let (ticket, answer) = self.desk.expect_write();
         self.store.write(write, ticket).map_err(|store::Busy| RecordError::Unavailable)?;
-        match answer.await {
-            Ok(Ok(_)) => {}
+        let done = match answer.await {
+            Ok(Ok(done)) => done,
             Ok(Err(StoreError::Exists { .. })) => return Ok(Err(NotDone::Exists)),
             Ok(Err(StoreError::NotFound { .. })) => return Err(RecordError::NotFound),
             Ok(Err(StoreError::Invalid { what, expected })) => {
                 return Ok(Err(NotDone::Invalid(format!("{what}: expected {expected}").into())));
             }
             _ => return Err(RecordError::Unavailable),
-        }
+        };
         for address in std::iter::once(account).chain(aliases) {
             let address: Box<str> = address.to_string().into();
             for outlet in &self.outlets {
@@ -83,9 +85,9 @@ impl Operator {
                 outlet.answer_all(&mut vec![Letter::Command(forget)]);
             }
         }
-        if let Some((account, ending)) = ended {
+        if let Some(ended) = ended.map(|ended| ended.after(&done)) {
             for outlet in &self.outlets {
-                let end = Command::EndSessions { account: account.clone(), ending };
+                let end = Command::EndSessions(Arc::clone(&ended));
                 outlet.answer_all(&mut vec![Letter::Command(end)]);
             }
         }

@@ -14,14 +14,14 @@ use crate::until;
 use crate::voice::sum;
 
 /// A client that has a new connection for each request, so that they come to all shards.
-struct Bosh<'a> {
+pub(super) struct Bosh<'a> {
     place: &'a Place,
     transport: Transport,
     sid: String,
     rid: u64,
 }
 
-fn body(attributes: &str, payload: &str) -> String {
+pub(super) fn body(attributes: &str, payload: &str) -> String {
     format!(
         "<body xmlns='http://jabber.org/protocol/httpbind' xmlns:xmpp='urn:xmpp:xbosh' {attributes}>{payload}</body>"
     )
@@ -41,7 +41,7 @@ fn read(http: &mut Http) -> Element {
 }
 
 #[track_caller]
-fn condition(body: &Element) -> &str {
+pub(super) fn condition(body: &Element) -> &str {
     assert_eq!(body.attr("type"), Some("terminate"), "{body}");
     body.attr("condition").unwrap_or_default()
 }
@@ -68,11 +68,11 @@ impl<'a> Bosh<'a> {
         self.send_with("", payload)
     }
 
-    fn ask(&mut self, payload: &str) -> Element {
+    pub(super) fn ask(&mut self, payload: &str) -> Element {
         read(&mut self.send(payload))
     }
 
-    fn sign_in(place: &'a Place, user: &str, resource: &str) -> Bosh<'a> {
+    pub(super) fn sign_in(place: &'a Place, user: &str, resource: &str) -> Bosh<'a> {
         let (mut bosh, answer) = Bosh::open(place, Wss, "");
         let features = answer.get("features", ns::STREAM).unwrap_or_else(|| panic!("{answer}"));
         assert!(features.get("mechanisms", ns::SASL).is_some(), "{features}");

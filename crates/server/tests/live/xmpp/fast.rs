@@ -29,7 +29,7 @@ fn authenticate(client: &mut Client, mechanism: &str, initial: &[u8], agent: &st
 const BIND: &str = "<bind xmlns='urn:xmpp:bind:0'><tag>T</tag></bind>";
 
 /// A token of that kind, by the password.
-fn token(place: &Place, mechanism: &str) -> String {
+pub(super) fn token(place: &Place, mechanism: &str) -> String {
     let (mut client, _) = begin(place);
     let request = format!("<request-token xmlns='urn:xmpp:fast:0' mechanism='{mechanism}'/>{BIND}");
     let plain = format!("\0alice\0{PASSWORD}");
@@ -48,7 +48,13 @@ fn mac(token: &str, who: &[u8], data: &[u8]) -> Vec<u8> {
 }
 
 /// By a token, on a connection of its own. `data`: instead of the connection's own.
-fn by_token(place: &Place, mechanism: &str, token: &str, data: Option<&[u8]>, fast: &str) -> Element {
+pub(super) fn by_token(
+    place: &Place,
+    mechanism: &str,
+    token: &str,
+    data: Option<&[u8]>,
+    fast: &str,
+) -> Element {
     by_token_of(place, PHONE, (mechanism, token), data, fast)
 }
 

@@ -7,6 +7,7 @@ use server::node::Node;
 use sip::transport::Transport::{Tcp, Tls, Wss};
 use xmpp::ns;
 
+use super::bosh::Bosh;
 use super::client::Client;
 use crate::place::Place;
 use crate::voice::sum;
@@ -66,6 +67,47 @@ fn many_bytes_are_read_slowly_too() {
         assert_eq!(alice.hear().attr("type"), Some("error"));
     }
     until("she had to wait", || (sum(&node, |shard| shard.xmpp.pauses) > 0).then_some(()));
+    node.stop();
+}
+
+#[test]
+fn in_bodies_of_http_too_who_floods_waits_and_nobody_else() {
+    let place =
+        Place::with_shards(1, "").with_accounts(&["alice", "bob"]).with_xmpp("stanzas_per_second = 100");
+    let mut node = place.start();
+    let mut alice = Bosh::sign_in(&place, "alice", "web");
+    let mut bob = Client::sign_in(&place, Tls, "bob", "b");
+    let hundred = PING.repeat(100);
+    let begun = Deadline::after(Duration::from_secs(60));
+    let mut heard = 0;
+    for _ in 0..7 {
+        heard += alice.ask(&hundred).elements().count();
+    }
+    while heard < 700 {
+        heard += alice.ask("").elements().count();
+    }
+    let took = Duration::from_secs(60) - begun.left().unwrap_or_default();
+    assert!(heard == 700 && took > Duration::from_millis(1_500), "{heard} in {took:?}");
+    assert!(sum(&node, |shard| shard.xmpp.pauses) > 0);
+    bob.say(PING);
+    assert_eq!(bob.hear().attr("type"), Some("result"));
+    assert_eq!(sum(&node, |shard| shard.xmpp.faults + shard.xmpp.bosh_faults), 0, "it is no fault");
+    node.stop();
+}
+
+#[test]
+fn bytes_in_bodies_are_counted_too() {
+    let place = Place::with_shards(1, "").with_accounts(&["alice"]).with_xmpp("bytes_per_second = \"20KiB\"");
+    let mut node = place.start();
+    let mut alice = Bosh::sign_in(&place, "alice", "web");
+    let body = "x".repeat(30_000);
+    for _ in 0..5 {
+        let answer = alice.ask(&format!(
+            "<message xmlns='jabber:client' type='groupchat' to='alice@example.test/none'><body>{body}</body></message>"
+        ));
+        assert_eq!(answer.first().and_then(|stanza| stanza.attr("type")), Some("error"), "{answer}");
+    }
+    assert!(sum(&node, |shard| shard.xmpp.pauses) > 0);
     node.stop();
 }
 

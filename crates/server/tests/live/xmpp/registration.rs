@@ -173,6 +173,72 @@ fn sessions_end_with_what_let_them_in() {
 }
 
 #[test]
+fn an_import_ends_sessions_of_those_who_get_another_password() {
+    let users = ["alice", "bob", "carol"];
+    let place = Place::new("").with_accounts(&users).with_xmpp("");
+    let node = place.spawn();
+    let mut clients = users.map(|user| Client::sign_in(&place, Tls, user, "x"));
+    let token = super::fast::token(&place, "HT-SHA-256-NONE");
+    let file = place.path("accounts.csv");
+    std::fs::write(&file, format!("alice,another one\nbob,{PASSWORD},Bob\ndave,new\n")).unwrap();
+    operate(&place, &["account", "import", file.to_str().unwrap()]);
+    assert_eq!(clients[0].end(), "reset");
+    for client in &mut clients[1..] {
+        is_done(&ask(client, "get", DOMAIN, "<ping xmlns='urn:xmpp:ping'/>"));
+    }
+    let answer = super::fast::by_token(&place, "HT-SHA-256-NONE", &token, None, "");
+    assert!(answer.is("failure", ns::SASL2), "{answer}");
+    let (mut client, _) = before_signing_in(&place);
+    assert!(client.plain("alice", PASSWORD).is("failure", ns::SASL));
+    assert!(client.plain("alice", "another one").is("success", ns::SASL));
+    node.kill();
+}
+
+#[test]
+fn contacts_of_an_account_that_is_removed_are_told_though_nobody_of_it_is_there() {
+    let place = Place::new("").with_accounts(&["alice", "bob"]).with_xmpp("");
+    let presence =
+        |kind: &str, to: &str| format!("<presence xmlns='jabber:client' type='{kind}' to='{to}@{DOMAIN}'/>");
+    // Nor has been since the node began.
+    let node = place.spawn();
+    let mut bob = Client::sign_in(&place, Tls, "bob", "x");
+    let mut alice = Client::sign_in(&place, Tls, "alice", "x");
+    for (client, user) in [(&mut alice, "alice"), (&mut bob, "bob")] {
+        is_done(&ask(client, "get", &format!("{user}@{DOMAIN}"), "<query xmlns='jabber:iq:roster'/>"));
+        client.say("<presence xmlns='jabber:client'/>");
+    }
+    let is = |kind: &'static str, from: &'static str| {
+        move |stanza: &Element| {
+            let sender = stanza.attr("from").and_then(|from| from.split('@').next());
+            stanza.attr("type") == Some(kind) && sender == Some(from)
+        }
+    };
+    alice.say(&presence("subscribe", "bob"));
+    until_heard(&mut bob, is("subscribe", "alice"));
+    bob.say(&presence("subscribed", "alice"));
+    until_heard(&mut alice, is("subscribed", "bob"));
+    node.kill();
+    let node = place.spawn();
+    let mut bob = Client::sign_in(&place, Tls, "bob", "x");
+    is_done(&ask(&mut bob, "get", &format!("bob@{DOMAIN}"), "<query xmlns='jabber:iq:roster'/>"));
+    bob.say("<presence xmlns='jabber:client'/>");
+    operate(&place, &["account", "remove", "alice"]);
+    let is_told = is("unsubscribe", "alice");
+    let (mut is_asked, mut is_pushed) = (false, false);
+    while !(is_asked && is_pushed) {
+        let heard = bob.hear();
+        is_asked |= is_told(&heard);
+        is_pushed |= heard.to_string().contains("subscription='none'");
+    }
+    node.kill();
+}
+
+#[track_caller]
+fn until_heard(client: &mut Client, is_it: impl Fn(&Element) -> bool) {
+    while !is_it(&client.hear()) {}
+}
+
+#[test]
 fn a_node_that_drains_sends_its_clients_elsewhere() {
     let place = Place::new("")
         .with_accounts(&["alice"])

@@ -143,6 +143,48 @@ fn an_account_that_is_removed_leaves_no_session_and_no_contact() {
     assert!(!world.record.changes.iter().any(is_hers), "nothing is written of who is no more");
 }
 
+/// Each kind of contact is told what ends, by what the record had, when its user has not been here.
+#[test]
+fn contacts_of_who_was_not_here_are_told_too() {
+    let mut world = world(|_| {});
+    let contact = |user: &str, subscription, ask| {
+        let item = RosterItem { subscription, ask, is_listed: true, ..RosterItem::default() };
+        (Bare::parse(&format!("{user}@elsewhere.example")).unwrap(), item)
+    };
+    let kept = [
+        contact("to", Subscription::To, false),
+        contact("from", Subscription::From, false),
+        contact("both", Subscription::Both, false),
+        contact("asked", Subscription::None, true),
+        contact("none", Subscription::None, false),
+    ];
+    let user = Bare::parse("ghost@example.org").unwrap();
+    for (ending, expected) in [
+        (Ending::Changed, &[][..]),
+        (
+            Ending::Removed,
+            &[
+                "unsubscribe to",
+                "unsubscribed from",
+                "unsubscribe both",
+                "unsubscribed both",
+                "unsubscribe asked",
+            ],
+        ),
+    ] {
+        world.tell(|host, now, out| host.end_account(now, &user, ending, &kept, out));
+        let told = world.abroad.drain(..).filter(|stanza| stanza.attr("type") != Some("unavailable"));
+        let told: Vec<String> = told
+            .map(|stanza| {
+                assert_eq!(stanza.attr("from"), Some("ghost@example.org"));
+                let to = stanza.attr("to").unwrap().split('@').next().unwrap().to_owned();
+                format!("{} {to}", stanza.attr("type").unwrap())
+            })
+            .collect();
+        assert_eq!(told, expected, "{ending:?}");
+    }
+}
+
 #[test]
 fn a_session_that_waits_for_its_client_ends_with_the_others() {
     let mut world = world(|_| {});
@@ -154,7 +196,7 @@ fn a_session_that_waits_for_its_client_ends_with_the_others() {
     world.tell(|host, now, out| host.handle_gone(now, edge(alice), false, out));
     assert_eq!(world.host.sessions(), 1, "it sleeps");
     let user = Bare::parse("alice@example.org").unwrap();
-    world.tell(|host, now, out| host.end_account(now, &user, Ending::Changed, out));
+    world.tell(|host, now, out| host.end_account(now, &user, Ending::Changed, &[], out));
     assert_eq!(world.host.sessions(), 0);
     world.tell(|host, now, out| host.handle_resume(now, edge(9), (user.as_jid(), &id, 0), out));
     assert!(matches!(world.bound[&9], Bound::NotResumed { .. }), "nor is it to be had again");

@@ -62,7 +62,7 @@ impl Call {
 pub(in crate::xmpp::streams) struct Mailbox {
     sid: Box<str>,
     is_secure: bool,
-    calls: RefCell<VecDeque<(Request, oneshot::Sender<Reply>)>>,
+    calls: RefCell<VecDeque<Call>>,
     stream: Rc<Stream>,
 }
 
@@ -77,7 +77,7 @@ pub(super) async fn post(front: &Rc<Front>, body: &[u8]) -> Result<Reply, Status
     match request.sid.as_deref().map(parse_sid) {
         None if body.len() > STANZA_BEFORE_AUTH => return Ok(refused(shared, Condition::PolicyViolation)),
         None => {
-            if let Err(condition) = begin(front, request, reply) {
+            if let Err(condition) = begin(front, request, body.len(), reply) {
                 return Ok(refused(shared, condition));
             }
         }
@@ -121,7 +121,12 @@ fn parse_sid(sid: &str) -> Option<(u16, u64)> {
     Some((shard, u64::from_str_radix(parts.next()?, 16).ok()?))
 }
 
-fn begin(front: &Front, request: Request, reply: oneshot::Sender<Reply>) -> Result<(), Condition> {
+fn begin(
+    front: &Front,
+    request: Request,
+    size: usize,
+    reply: oneshot::Sender<Reply>,
+) -> Result<(), Condition> {
     let shared = &front.shared;
     if shared.is_leaving.get() {
         return Err(Condition::SystemShutdown);
@@ -136,7 +141,7 @@ fn begin(front: &Front, request: Request, reply: oneshot::Sender<Reply>) -> Resu
     let mut secret = [0; 16];
     getrandom::fill(&mut secret).map_err(|_| Condition::InternalServerError)?;
     let transport = if front.is_secure { Transport::Wss } else { Transport::Ws };
-    let Some(mut place) = Place::enter(shared, front.remote, transport) else {
+    let Some(mut place) = Place::enter(shared, front.source.get(), transport) else {
         return Err(Condition::PolicyViolation);
     };
     let security = Security { encrypted: front.is_secure, ..Security::default() };
@@ -149,7 +154,8 @@ fn begin(front: &Front, request: Request, reply: oneshot::Sender<Reply>) -> Resu
         stream: Rc::clone(&stream),
     });
     shared.bosh.borrow_mut().insert(stream.number, Rc::clone(&mailbox));
-    let mut wire = Bodies::new(Rc::clone(shared), mailbox, request, reply);
+    let call = Call { number: stream.number, request, size, is_secure: front.is_secure, reply };
+    let mut wire = Bodies::new(Rc::clone(shared), mailbox, call);
     spawn_local(async move {
         // It ends before its place is left.
         let place = place;
@@ -175,7 +181,7 @@ impl Shared {
                 call.refuse_as(Condition::PolicyViolation);
             }
             Some(mailbox) => {
-                mailbox.calls.borrow_mut().push_back((call.request, call.reply));
+                mailbox.calls.borrow_mut().push_back(call);
                 mailbox.stream.wake();
             }
             None => call.refuse(),
@@ -194,17 +200,15 @@ struct Bodies {
     last_ticket: u64,
     /// For the stream, as soon as it listens.
     inputs: VecDeque<Input>,
+    /// Bytes of requests that are not yet counted against what the client may send.
+    uncounted: usize,
     out: Outbox,
     alarm: Option<(Instant, Pin<Box<Sleep>>)>,
 }
 
 impl Bodies {
-    fn new(
-        shared: Rc<Shared>,
-        mailbox: Rc<Mailbox>,
-        request: Request,
-        reply: oneshot::Sender<Reply>,
-    ) -> Bodies {
+    fn new(shared: Rc<Shared>, mailbox: Rc<Mailbox>, call: Call) -> Bodies {
+        let Call { request, size, reply, .. } = call;
         let (clock, mut out) = (shared.settings.http.clock, Outbox::default());
         let session = Session::begin(clock.now(), Settings::default(), &mailbox.sid, request, 0, &mut out);
         Bodies {
@@ -215,6 +219,7 @@ impl Bodies {
             waiting: vec![(0, reply)],
             last_ticket: 0,
             inputs: out.inputs.drain(..).collect(),
+            uncounted: size,
             out,
             alarm: None,
         }
@@ -222,8 +227,9 @@ impl Bodies {
 
     /// Requests that came, and those whose connection went.
     fn receive(&mut self, now: Instant, cx: &mut Context<'_>) {
-        while let Some((request, reply)) = self.next_call() {
+        while let Some(Call { request, size, reply, .. }) = self.next_call() {
             self.last_ticket += 1;
+            self.uncounted += size;
             self.waiting.push((self.last_ticket, reply));
             self.mailbox.stream.heard.set(self.shared.tick.get());
             self.mailbox.stream.probed.set(false);
@@ -239,7 +245,7 @@ impl Bodies {
         });
     }
 
-    fn next_call(&self) -> Option<(Request, oneshot::Sender<Reply>)> {
+    fn next_call(&self) -> Option<Call> {
         self.mailbox.calls.borrow_mut().pop_front()
     }
 
@@ -305,6 +311,7 @@ impl Wire for Bodies {
             Input::Open(payload) | Input::Payload(payload) => c2s.handle_payload(payload, out),
             Input::Close => c2s.handle_close(out),
         });
+        shared.pace(stream, std::mem::take(&mut self.uncounted));
         Poll::Ready(Ok(()))
     }
 
@@ -318,13 +325,15 @@ impl Wire for Bodies {
                 self.finish(stream);
                 return Poll::Ready(Ok(()));
             }
-            while stream.has_queued() && self.session.is_held() {
+            // Who sent too much waits for his answers, and without them sends nothing.
+            let is_paused = stream.paused.get();
+            while !is_paused && stream.has_queued() && self.session.is_held() {
                 let documents = take_documents(stream, BOSH_ANSWER);
                 self.session.write(now, &documents, &mut self.out);
                 self.send_answers();
             }
             // What the stream has not taken holds its client back.
-            if self.inputs.is_empty() && !stream.c2s.borrow().is_waiting() {
+            if !is_paused && self.inputs.is_empty() && !stream.c2s.borrow().is_waiting() {
                 self.session.relax(now, &mut self.out);
             }
             self.send_answers();

@@ -1,16 +1,28 @@
 //! Roles and affiliations: lists of them, and changes (XEP-0045 §8.2 to §8.5, §9, §10.3 to §10.8).
 
-use super::notice::listed;
+use std::collections::BTreeMap;
+
+use super::notice::{listed, status};
 use super::rules::{Affiliation, Role, may_list, may_list_role, may_set_affiliation, may_set_role};
 use super::{Entry, FULL, Out, Room, refuse};
-use crate::limits::{AFFILIATIONS, ROOM_TEXT};
+use crate::limits::{AFFILIATIONS, OCCUPANTS, ROOM_TEXT};
 use crate::stanza::{self, Condition};
 use crate::{Bare, Element, Jid, ns};
 
 /// One item of a request, as it was found to be possible.
 enum Wish {
-    Role { key: u64, role: Role, reason: Option<Box<str>> },
-    Affiliation { user: Bare, affiliation: Affiliation, reason: Option<Box<str>> },
+    Role {
+        key: u64,
+        role: Role,
+        reason: Option<Box<str>>,
+    },
+    /// `nick` is reserved for the new member.
+    Affiliation {
+        user: Bare,
+        affiliation: Affiliation,
+        nick: Option<Box<str>>,
+        reason: Option<Box<str>>,
+    },
 }
 
 impl Room {
@@ -83,9 +95,17 @@ impl Room {
                 Wish::Role { key, role, reason } => {
                     self.set_role(key, role, by.as_deref(), reason.as_deref(), out);
                 }
-                Wish::Affiliation { user, affiliation, reason } => {
+                Wish::Affiliation { user, affiliation, nick, reason } => {
                     has_changed = true;
+                    let is_told = user == from.bare() || self.by_user.contains_key(&user);
+                    let old = self.affiliation(&user);
                     self.set_affiliation(&user, affiliation, by.as_deref(), reason.as_deref(), out);
+                    if let Some(nick) = nick {
+                        self.set_entry(&user, |entry| entry.nick = Some(nick));
+                    }
+                    if !is_told && old != affiliation {
+                        self.tell_absent(&user, affiliation, out);
+                    }
                 }
             }
         }
@@ -99,6 +119,10 @@ impl Room {
         let reason = item.content_of("reason", ns::MUC_ADMIN).map(|reason| head(&reason));
         let nick = item.attr("nick");
         if let Some(role) = item.attr("role") {
+            // §5.2: "a MUC client MUST send only the 'affiliation' attribute or the 'role' attribute".
+            if item.attr("affiliation").is_some() {
+                return Err(Condition::BadRequest);
+            }
             let role = Role::parse(role).ok_or(Condition::BadRequest)?;
             let nick = nick.ok_or(Condition::BadRequest)?;
             let actor = self.standing(from);
@@ -126,15 +150,24 @@ impl Room {
             return Err(Condition::NotAcceptable);
         }
         may_set_affiliation(actor, self.affiliation(&user), affiliation, user == from.bare())?;
-        Ok(Wish::Affiliation { user, affiliation, reason })
+        let nick = nick.filter(|_| affiliation == Affiliation::Member && item.attr("jid").is_some());
+        let nick = nick.map(|nick| self.reservable(&user, nick)).transpose()?;
+        Ok(Wish::Affiliation { user, affiliation, nick, reason })
     }
 
     /// What no single one of them tells: an owner remains (§10.4), and the list stays short enough.
     fn may_be_all(&self, wishes: &[Wish]) -> Result<(), Condition> {
-        let mut after = std::collections::BTreeMap::new();
+        let mut after = BTreeMap::new();
+        let mut nicks = BTreeMap::new();
         for wish in wishes {
-            if let Wish::Affiliation { user, affiliation, .. } = wish {
+            if let Wish::Affiliation { user, affiliation, nick, .. } = wish {
                 after.insert(user, *affiliation);
+                if nick
+                    .as_ref()
+                    .is_some_and(|nick| nicks.insert(nick, user).is_some_and(|other| other != user))
+                {
+                    return Err(Condition::Conflict);
+                }
             }
         }
         let stored = |user: &Bare| self.entries.get(user).map(|entry| entry.affiliation).unwrap_or_default();
@@ -158,6 +191,7 @@ impl Room {
         reason: Option<&str>,
         out: &mut Vec<Out>,
     ) {
+        self.keep_voice(key, role);
         if role == Role::None {
             return self.expel(key, &[307], by, reason, out);
         }
@@ -165,6 +199,18 @@ impl Room {
             occupant.role = role;
         }
         self.announce(key, by, reason, out);
+    }
+
+    /// §5.1: roles last over visits of a moderated room, so that who was silenced has no voice when he comes again.
+    fn keep_voice(&mut self, key: u64, role: Role) {
+        let Some(occupant) = self.occupants.get(&key) else { return };
+        let user = occupant.user.clone();
+        let is_usual = role == self.affiliation(&user).role(self.config.is_moderated);
+        if is_usual || !self.config.is_moderated || matches!(role, Role::None | Role::Moderator) {
+            self.voices.remove(&user);
+        } else if self.voices.len() < OCCUPANTS {
+            self.voices.insert(user, role);
+        }
     }
 
     /// With what it does to those who are here.
@@ -177,6 +223,7 @@ impl Room {
         out: &mut Vec<Out>,
     ) {
         let old = self.affiliation(user);
+        let was_here = self.by_user.contains_key(user);
         let kept = reason.filter(|_| affiliation == Affiliation::Outcast).map(Box::from);
         self.set_entry(user, |entry| {
             entry.affiliation = affiliation;
@@ -185,6 +232,7 @@ impl Room {
                 entry.nick = None;
             }
         });
+        self.voices.remove(user);
         let here: Vec<u64> = if user.local().is_some() {
             self.by_user.get(user).cloned().unwrap_or_default()
         } else {
@@ -205,7 +253,7 @@ impl Room {
                 self.announce(key, by, reason, out);
             }
         }
-        if new != old && !self.by_user.contains_key(user) && user.local().is_some() {
+        if new != old && !was_here && user.local().is_some() {
             self.tell_of_absent(user, new, out);
         }
     }
@@ -218,6 +266,19 @@ impl Room {
         if is_about_admins || (new != old && occupant.role != Role::Moderator) {
             occupant.role = new.role(is_moderated);
         }
+    }
+
+    /// Code 101 of the registry: somebody is told what became of him while he was not here.
+    fn tell_absent(&self, user: &Bare, affiliation: Affiliation, out: &mut Vec<Out>) {
+        if user.local().is_none() {
+            return;
+        }
+        let item = listed(ns::MUC_USER, Some(user.as_str()), None, (affiliation, Some(Role::None)));
+        let message = Element::new("message", ns::CLIENT)
+            .with("from", self.address.as_str())
+            .with("to", user.as_str())
+            .child(Element::new("x", ns::MUC_USER).child(item).child(status(101)));
+        out.push(Out::Send(message));
     }
 
     /// §9.3: those who see addresses anyway learn that somebody who is not here became something.

@@ -9,6 +9,7 @@ use crate::{Element, Jid, ns};
 
 const ROOM_INFO: &str = "http://jabber.org/protocol/muc#roominfo";
 const OWN_ITEM: &str = "x-roomuser-item";
+const TRAFFIC: &str = "http://jabber.org/protocol/muc#traffic";
 
 const FEATURES: [&str; 11] = [
     ns::DISCO_INFO,
@@ -45,6 +46,8 @@ impl Room {
                 let nick = entry.and_then(|entry| entry.nick.as_deref());
                 answer.children(nick.map(|nick| identity("conference", "text", nick)))
             }
+            // §17.1.1: everything may be said here, so there is no list of it.
+            Some(TRAFFIC) => return refuse(iq, Condition::FeatureNotImplemented, out),
             Some(_) => return refuse(iq, Condition::ItemNotFound, out),
         };
         out.push(Out::Send(stanza::result(iq, Some(answer))));

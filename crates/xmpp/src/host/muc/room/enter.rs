@@ -85,10 +85,7 @@ impl Room {
             return Err(Condition::RegistrationRequired);
         }
         let password = request.content_of("password", ns::MUC).unwrap_or_default();
-        if !self.config.password.is_empty()
-            && affiliation != Affiliation::Owner
-            && !same(password.as_bytes(), self.config.password.as_bytes())
-        {
+        if !self.config.password.is_empty() && !same(password.as_bytes(), self.config.password.as_bytes()) {
             return Err(Condition::NotAuthorized);
         }
         self.may_be_called(&user, nick)?;
@@ -128,7 +125,9 @@ impl Room {
         request: &Element,
         out: &mut Vec<Out>,
     ) {
-        let role = self.affiliation(&from.bare()).role(self.config.is_moderated);
+        let user = from.bare();
+        let usual = self.affiliation(&user).role(self.config.is_moderated);
+        let role = self.voices.get(&user).copied().unwrap_or(usual);
         let presence = Arc::new(shown(self, stanza));
         // §7.2.10: one more client of the same user.
         let key = match self.by_nick.get(nick) {

@@ -14,6 +14,8 @@ struct Past {
     /// With its id and the time it came.
     message: Arc<Element>,
     bytes: usize,
+    /// Of the whole stanza: what `maxchars` counts (§7.2.13).
+    chars: usize,
 }
 
 #[derive(Clone, Default)]
@@ -55,9 +57,12 @@ impl History {
         let delay =
             Element::new("delay", ns::DELAY).with("from", room).with("stamp", crate::time::stamp(now));
         message.push(delay);
-        let bytes = message.to_bytes(ns::CLIENT).len();
+        let wire = message.to_bytes(ns::CLIENT);
+        let bytes = wire.len();
+        // Every character has one byte that does not continue another.
+        let chars = wire.iter().filter(|byte| **byte & 0xc0 != 0x80).count();
         self.bytes += bytes;
-        self.past.push_back(Past { at: now, message: Arc::new(message), bytes });
+        self.past.push_back(Past { at: now, message: Arc::new(message), bytes, chars });
         while self.past.len() > HISTORY || self.bytes > HISTORY_BYTES {
             let Some(oldest) = self.past.pop_front() else { break };
             self.bytes -= oldest.bytes;
@@ -74,7 +79,7 @@ impl History {
         let mut chars = wanted.max_chars;
         let fits = |past: &&Past| {
             let is_late = earliest.is_none_or(|earliest| past.at >= earliest);
-            let left = chars.checked_sub(past.bytes);
+            let left = chars.checked_sub(past.chars);
             chars = left.unwrap_or(0);
             is_late && left.is_some()
         };

@@ -104,6 +104,8 @@ pub(super) struct Room {
     by_session: HashMap<Jid, u64>,
     by_user: HashMap<Bare, Vec<u64>>,
     last_occupant: u64,
+    /// Voice that was granted or revoked, for when its user comes again.
+    voices: BTreeMap<Bare, Role>,
     history: History,
     /// Who may all in this room, whatever it says of him: an administrator of the server, while he asks.
     above: Option<Bare>,
@@ -123,6 +125,7 @@ impl Room {
             by_session: HashMap::new(),
             by_user: HashMap::new(),
             last_occupant: 0,
+            voices: BTreeMap::new(),
             history: History::default(),
             above: None,
         }

@@ -58,6 +58,7 @@ impl Room {
             self.expel_strangers(322, out);
         }
         if self.config.is_moderated != old.is_moderated {
+            self.voices.clear();
             self.voices_follow(out);
         }
         out.push(Out::Send(stanza::result(iq, None)));

@@ -5,7 +5,7 @@ use super::rules::Affiliation;
 use super::{FULL, Out, Room, refuse};
 use crate::limits::AFFILIATIONS;
 use crate::stanza::{self, Condition};
-use crate::{Element, Jid, ns};
+use crate::{Bare, Element, Jid, ns};
 
 const REGISTER_FORM: &str = "http://jabber.org/protocol/muc#register";
 
@@ -57,15 +57,10 @@ impl Room {
         let Some(nick) = form.and_then(|form| value(form, "muc#register_roomnick")) else {
             return refuse(iq, Condition::BadRequest, out);
         };
-        // As the nickname will be in an address.
-        let Some(nick) =
-            self.address.with_resource(&nick).ok().and_then(|jid| jid.resource().map(Box::<str>::from))
-        else {
-            return refuse(iq, Condition::JidMalformed, out);
+        let nick = match self.reservable(&user, &nick) {
+            Ok(nick) => nick,
+            Err(condition) => return refuse(iq, condition, out),
         };
-        if let Err(condition) = self.may_be_called(&user, &nick) {
-            return refuse(iq, condition, out);
-        }
         if !self.entries.contains_key(&user) && self.entries.len() >= AFFILIATIONS {
             return refuse(iq, FULL, out);
         }
@@ -75,6 +70,14 @@ impl Room {
             self.set_affiliation(&user, Affiliation::Member, None, None, out);
         }
         self.registered(iq, out);
+    }
+
+    /// As the nickname will be in an address, if it is free.
+    pub(super) fn reservable(&self, user: &Bare, nick: &str) -> Result<Box<str>, Condition> {
+        let address = self.address.with_resource(nick).map_err(|_| Condition::JidMalformed)?;
+        let nick = address.resource().unwrap_or_default();
+        self.may_be_called(user, nick)?;
+        Ok(nick.into())
     }
 
     fn registered(&self, iq: &Element, out: &mut Vec<Out>) {

@@ -9,6 +9,7 @@ mod operate;
 mod own;
 mod privileges;
 mod rule;
+mod table;
 mod talk;
 
 use std::collections::{HashMap, VecDeque};
