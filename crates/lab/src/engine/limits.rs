@@ -68,3 +68,6 @@ pub(super) const WORKER_LINE: u64 = 16 << 20;
 
 /// How long a worker process may take to be ready.
 pub(super) const WORKER_START: Duration = Duration::from_secs(30);
+
+/// How long worker processes may take to end a load at once, which is five seconds of last words, before they are killed.
+pub(super) const WORKER_END: Duration = Duration::from_secs(10);
