@@ -68,6 +68,7 @@ bench-xmpp: ## Belfry, ejabberd and Prosody under the same users of Ringer: memo
 bench-xmpp-idle: ## Belfry and ejabberd with 8,000 silent chat clients, CPU of a sign-in; ARGS="--help" lists the parts
 	@tools/setup
 	$(CARGO) build --release --package server --bin belfry --example xmpp_load --locked
+	$(CARGO) build --release --bin ringer --locked
 	@bench/xmpp/run $(ARGS)
 
 fuzz-short: ## every fuzz target for a minute (needs nightly and cargo-fuzz)

@@ -126,7 +126,7 @@ const STREAMS: &[Specification] = &[
         "crates/xmpp/src/compliance.rs",
         "`belfry.doap`",
     ),
-    of("XEP-0474", "SASL SCRAM Downgrade Protection", "0.4.0", Level::Complete, SASL, ""),
+    of("XEP-0474", "SASL SCRAM Downgrade Protection", "0.5.0", Level::Complete, SASL, ""),
     of(
         "XEP-0478",
         "Stream Limits Advertisement",

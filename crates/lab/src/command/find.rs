@@ -172,7 +172,7 @@ fn conclusion(searched: &Searched, vary: Vary) -> (String, ExitCode) {
             ("not found: Ringer was the limit at the lowest value".to_owned(), ExitCode::RingerWasTheLimit)
         }
         Some(Found::Nothing) => (
-            format!("not found: the lowest value already failed; try a lower {unit}"),
+            format!("not found: the lowest value already failed; try a lower number of {unit}"),
             ExitCode::ThresholdMissed,
         ),
         Some(Found::NotConfirmed(value)) => {

@@ -386,3 +386,14 @@ impl Lines {
         self.open -= u64::from(line.link.is_some());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Beside his `User`: a thousand bytes of a user are here and in the allocator (`bench/xmpp/run ringer`).
+    #[test]
+    fn a_line_is_small() {
+        assert!(size_of::<Line>() <= 56, "{}", size_of::<Line>());
+    }
+}

@@ -43,6 +43,13 @@ pub(super) fn take_port_late(socket: &impl AsFd) -> io::Result<()> {
     if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// From here on memory comes in pages of 4 KB, in processes that this one starts too. The allocator asks for pages of
+/// 2 MB, and what many small things leave free in them counts as used: three of four bytes, with 8,000 users.
+pub(super) fn use_small_pages() {
+    // SAFETY: it only sets an attribute of this process. A kernel that knows no other pages refuses.
+    unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
+}
+
 /// This process is killed when the one that started it ends, however it ends.
 pub(super) fn die_with(parent: u32) -> io::Result<()> {
     // SAFETY: it only sets an attribute of this process.

@@ -43,6 +43,10 @@ pub struct Searcher<'a, M> {
 impl<M: Meter + 'static> Searcher<'_, M> {
     pub fn run(&mut self) -> Result<Searched, String> {
         let mut search = Search::new(self.arguments.search.clone());
+        if let Some(chat) = &self.setup.chat {
+            // Said before the first run rather than before the last.
+            asked(self.arguments, chat, Trial { value: self.arguments.search.to, phase: Phase::Ramp })?;
+        }
         let mut runs = Vec::new();
         (self.print)(&table::head(self.arguments.vary));
         while let Some(trial) = search.next() {

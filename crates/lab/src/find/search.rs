@@ -78,8 +78,10 @@ enum State {
 }
 
 impl Search {
-    pub fn new(settings: Settings) -> Search {
-        let state = State::Trying { value: settings.from.min(settings.to), phase: Phase::Ramp };
+    pub fn new(mut settings: Settings) -> Search {
+        settings.to = settings.fit(settings.to).max(settings.unit);
+        settings.from = settings.fit(settings.from).max(settings.unit);
+        let state = State::Trying { value: settings.from, phase: Phase::Ramp };
         Search { settings, state, good: None, bad: None, goods_in_a_row: 0, confirmations: 0 }
     }
 
@@ -287,6 +289,9 @@ mod tests {
             assert!(trials.iter().all(|trial| trial.value % unit == 0.0), "{trials:?}");
             let Found::Highest(value) = found else { panic!("{found:?}") };
             assert!((146.0..=150.0).contains(&value), "{value}");
+            // The ends of the range are brought to such numbers too.
+            let odd = Settings { from: 0.7, to: 501.5, unit, ..settings() };
+            assert_eq!(run(odd, limit(1e9)).0, Found::AtLeast((501.5 / unit).floor() * unit));
         }
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn asked(arguments: &Arguments, chat: &Chat, trial: Trial) -> Result<
             if pause < LEAST_PAUSE {
                 let users = value * (AWAY + 2.0 * LEAST_PAUSE);
                 return Err(format!(
-                    "{fixed} users cannot sign in {value:.1} times a second: expected --users {users:.0} or more"
+                    "{fixed} users cannot sign in {value:.1} times a second: expected --users {users:.0} or more, or a lower --to"
                 ));
             }
             let words = ["--logins", &value.to_string(), "--mix", "logout=1", flag, &millis(pause)];
@@ -100,6 +100,6 @@ mod tests {
         let asked = of("logins", "--users 1000", 100.0, Phase::Ramp).unwrap();
         assert_eq!(asked.words.join(" "), "--logins 100 --mix logout=1 --think 4000.000ms --for 7000.000ms");
         let error = of("logins", "--users 1000", 400.0, Phase::Ramp).unwrap_err();
-        assert!(error.contains("expected --users 1200 or more"), "{error}");
+        assert!(error.contains("expected --users 1200 or more, or a lower --to"), "{error}");
     }
 }

@@ -7,6 +7,7 @@ use toml::de::DeValue;
 
 use super::reader::Reader;
 use super::value::{Size, Value};
+use crate::net::Network;
 
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
@@ -16,6 +17,8 @@ const DAY: Duration = Duration::from_hours(24);
 pub struct Web {
     /// Without a slash at its end. `None`: the first of these addresses.
     pub public_url: Option<Box<str>>,
+    /// Whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<Network>,
 }
 
 /// Files of users (XEP-0363).
@@ -40,8 +43,13 @@ impl Web {
                 "Where clients find WebSocket (`/ws`), BOSH (`/bosh`) and files (`/upload`), when something stands before this server: told in `/.well-known/host-meta`, and in the addresses of files. The first `wss:` or `ws:` address when not given.",
             )
             .map(|Base(url)| url);
+        let trusted_proxies = section.list(
+            "trusted_proxies",
+            Vec::new(),
+            "Reverse proxies before the `ws:` and `wss:` addresses. Of what they pass on the client is who they say in `X-Forwarded-For`, to limits per source, registration and lists of sessions; their own connections are not counted per source. Nobody is believed when empty.",
+        );
         section.finish();
-        Web { public_url }
+        Web { public_url, trusted_proxies }
     }
 }
 
@@ -130,6 +138,8 @@ mod tests {
         for (text, what) in [
             ("[xmpp.web]\npublic_url = \"ftp://a\"\n", "public_url"),
             ("[xmpp.web]\npublic_url = \"https://a/<b>\"\n", "public_url"),
+            ("[xmpp.web]\ntrusted_proxies = [\"nginx\"]\n", "expected an address"),
+            ("[xmpp.web]\ntrusted_proxies = [\"10.0.0.0/33\"]\n", "trusted_proxies"),
             ("[xmpp.uploads]\nmax_size = \"2GiB\"\n", "`max_size` is more than `per_day`"),
             ("[xmpp.uploads]\nkeep = \"1s\"\n", "keep"),
             ("[xmpp.uploads]\nsize = \"1KiB\"\n", "unknown key `size`"),

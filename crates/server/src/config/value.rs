@@ -7,7 +7,7 @@ use std::time::Duration;
 use sip::transport::Transport;
 use toml::de::DeValue;
 
-use crate::net::Listener;
+use crate::net::{Listener, Network};
 
 /// One kind of value.
 pub(super) trait Value: Sized {
@@ -98,6 +98,18 @@ impl Value for Nameserver {
 
     fn show(&self) -> String {
         quoted(&self.0.to_string())
+    }
+}
+
+impl Value for Network {
+    const EXPECTED: &'static str = "an address, as \"192.0.2.7\", or a network, as \"10.0.0.0/8\"";
+
+    fn read(value: &DeValue<'_>) -> Option<Self> {
+        value.as_str()?.parse().ok()
+    }
+
+    fn show(&self) -> String {
+        quoted(&self.to_string())
     }
 }
 

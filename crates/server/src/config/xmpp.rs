@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sip::transport::Transport;
 use toml::de::DeValue;
+use xmpp::host::RosterMemory;
 use xmpp::host::archive::Archived;
 use xmpp::host::extdisco::Service;
 
@@ -31,6 +32,8 @@ pub struct Xmpp {
     pub resume_for: Duration,
     /// Bytes.
     pub max_stanza: usize,
+    /// Of each shard.
+    pub rosters: RosterMemory,
     pub idle: Duration,
     pub sign_in: Duration,
     /// Of accounts that never said what they prefer.
@@ -69,6 +72,7 @@ impl Xmpp {
         let mut section = reader.section("xmpp");
         let listen = read_listen(&mut section);
         let max_stanza = read_max_stanza(&mut section);
+        let rosters = read_rosters(&mut section);
         let (rooms, pubsub) = read_services(&mut section);
         let xmpp = Xmpp {
             require_tls: section.key(
@@ -90,6 +94,7 @@ impl Xmpp {
                 "How long a session that lost its connection waits for its client.",
             ),
             max_stanza,
+            rosters,
             idle: section.key_in(
                 "idle",
                 Duration::from_secs(600),
@@ -168,6 +173,16 @@ fn read_max_stanza(section: &mut Section<'_, '_>) -> usize {
         "Longest stanza of a client. The stream of one that sends a longer one ends.",
     );
     size.0
+}
+
+fn read_rosters(section: &mut Section<'_, '_>) -> RosterMemory {
+    let size = section.key_in(
+        "rosters",
+        Size(xmpp::limits::ROSTERS),
+        Size(1 << 20)..=Size(1 << 40),
+        "Memory of one shard for the contacts of users who are signed in, some 200 bytes each. Beyond it, those that were not needed lately are read again from the record when they are.",
+    );
+    RosterMemory(size.0)
 }
 
 /// Names of rooms' and nodes' services.

@@ -180,7 +180,7 @@ impl<C: Control> Connection<C> {
             Request::Ask(ask) => Response::Listing(Listing::try_from(self.control.read(ask.into()).await?)?),
             Request::Change(change) => {
                 let done = self.control.write(change.into_write(self.clock.now())?).await?;
-                Response::Done { rows: rows(done) }
+                Response::Done { rows: rows(&done) }
             }
             Request::Chat(ask) => Response::Chat(self.control.chat(ask).await?),
             Request::AccountsChanged => {
@@ -254,9 +254,9 @@ fn late() -> Failure {
     Failure::new(FailureKind::Busy, "the node did not answer in time; its log may say why")
 }
 
-fn rows(done: store::WriteDone) -> u64 {
+fn rows(done: &store::WriteDone) -> u64 {
     match done {
-        store::WriteDone::Changed { rows } => rows,
+        store::WriteDone::Changed { rows } => *rows,
         store::WriteDone::Added { .. }
         | store::WriteDone::Logged { .. }
         | store::WriteDone::Removed { .. } => 1,

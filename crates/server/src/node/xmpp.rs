@@ -16,6 +16,7 @@ use crate::config::{Config, Inviting, Registration, listener_text};
 use crate::limits;
 use crate::net::Listener;
 use crate::net::certified::ClientAuthorities;
+use crate::net::proxies::Proxies;
 use crate::net::tls::Tls;
 use crate::xmpp::access::Access;
 use crate::xmpp::streams::{ChatTrace, http};
@@ -44,6 +45,7 @@ pub(super) fn settings(
         tls,
         client_authorities,
         origins: config.xmpp.websocket_origins.clone(),
+        proxies: Proxies(config.web.trusted_proxies.clone()),
         max_streams: config.limits.connections as usize,
         max_streams_per_source: config.limits.connections_per_source as usize,
         idle: config.xmpp.idle,
@@ -134,6 +136,7 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
             most: xmpp.operating.sessions as usize,
             ends_oldest: xmpp.operating.ends_oldest,
         },
+        rosters: xmpp.rosters,
         accounts: accounts_of(&config.registration),
         invitations: invitations_of(&config.registration),
     };

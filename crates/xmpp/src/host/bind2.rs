@@ -21,12 +21,6 @@ impl Host {
         session.agent = agent.map(Box::from);
         session.waits = Some(Vec::new());
         let (user, is_anonymous) = (session.jid.bare(), session.is_anonymous);
-        // §4.2: the same client has no other.
-        for other in self.keys_of(&user, |other| other.agent.is_some() && other.agent.as_deref() == agent) {
-            if other != key {
-                self.close_session(now, other, "conflict", out);
-            }
-        }
         if is_anonymous {
             return self.bound2(now, key, inline, None, out);
         }
@@ -34,6 +28,13 @@ impl Host {
         self.archive_ends(&user, out, move |host, now, metadata, out| {
             host.bound2(now, key, inline, metadata.ok(), out);
         });
+    }
+
+    /// §4.2: the same client has no other. It goes first, so that it takes no place from the new one.
+    pub(super) fn end_sessions_of_agent(&mut self, now: Instant, user: &Bare, agent: &str, out: &mut Outbox) {
+        for other in self.keys_of(user, |other| other.agent.as_deref() == Some(agent)) {
+            self.close_session(now, other, "conflict", out);
+        }
     }
 
     fn bound2(

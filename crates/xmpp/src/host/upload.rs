@@ -3,7 +3,7 @@
 use stdx::Instant;
 use stdx::cache::Cache;
 
-use super::effect::{Load, Loaded, Slot};
+use super::effect::{Change, Load, Loaded, Slot};
 use super::feature::{Answer, At, Feature, Handle, Iq, Level, Specification};
 use super::{Host, Outbox, Settings};
 use crate::stanza::{Condition, StanzaError};
@@ -34,9 +34,30 @@ pub struct Uploads {
 
 const DAY: u64 = 86_400;
 
-/// Bytes that each user has asked for today.
+/// Where a user's item of it is: nothing that users could publish to.
+const NODE: &str = "quota:uploads";
+
+/// Bytes that somebody asked for in a day, counted from the epoch.
+#[derive(Clone, Copy, Default)]
+struct Used {
+    day: u64,
+    bytes: u64,
+}
+
+impl Used {
+    fn to_item(self) -> Element {
+        Element::new("used", NODE).with("day", self.day.to_string()).with("bytes", self.bytes.to_string())
+    }
+
+    fn read(item: &Element) -> Option<Used> {
+        let number = |name| item.attr(name)?.parse().ok();
+        Some(Used { day: number("day")?, bytes: number("bytes")? })
+    }
+}
+
+/// What each user has asked for today.
 pub(super) struct Upload {
-    used: Cache<Bare, (u64, u64)>,
+    used: Cache<Bare, Used>,
 }
 
 impl Default for Upload {
@@ -122,22 +143,62 @@ fn request(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answ
     if file.size > uploads.max_size {
         return Answer::Error(too_large(uploads.max_size));
     }
-    // One of no size costs something too: each is a file.
-    let cost = file.size.max(limits::FILE_COST);
-    if let Err(error) = host.upload.take(now, &user, cost, uploads.per_day) {
-        return Answer::Error(error);
-    }
     let question = iq.iq.clone();
-    let load = Load::Slot { user: user.clone(), name: file.name, size: file.size, kind: file.kind };
-    host.load(load, out, move |host, _, result, out| match result {
-        Ok(Loaded::Slot(slot)) => host.answer(&question, Ok(Some(element(&slot))), out),
-        _ => {
-            host.upload.give_back(&user, cost);
-            let text = "no place for the file now: try again later";
-            host.refuse(&question, &StanzaError::new(Condition::ResourceConstraint, text), out);
+    if host.upload.used.get(&user).is_some() {
+        host.grant(now, &question, user, file, out);
+        return Answer::Later;
+    }
+    // A restart forgets nothing that was used today.
+    let load = Load::Items { owner: user.clone(), node: NODE.into() };
+    host.load(load, out, move |host, now, result, out| match result {
+        Ok(Loaded::Items(items)) => {
+            let kept = items.last().and_then(|(_, _, item)| Used::read(item)).unwrap_or_default();
+            // Another question may have been quicker.
+            if host.upload.used.get(&user).is_none() {
+                host.upload.used.insert(user.clone(), kept);
+            }
+            host.grant(now, &question, user, file, out);
         }
+        _ => host.refuse(&question, &no_place(), out),
     });
     Answer::Later
+}
+
+impl Host {
+    fn grant(&mut self, now: Instant, question: &Element, user: Bare, file: File, out: &mut Outbox) {
+        let Some(uploads) = self.settings.uploads else {
+            return self.refuse(question, &Condition::ServiceUnavailable.into(), out);
+        };
+        // One of no size costs something too: each is a file.
+        let cost = file.size.max(limits::FILE_COST);
+        if let Err(error) = self.upload.take(now, &user, cost, uploads.per_day) {
+            return self.refuse(question, &error, out);
+        }
+        let question = question.clone();
+        let load = Load::Slot { user: user.clone(), name: file.name, size: file.size, kind: file.kind };
+        self.load(load, out, move |host, now, result, out| match result {
+            Ok(Loaded::Slot(slot)) => {
+                host.keep_used(now, user, out);
+                host.answer(&question, Ok(Some(element(&slot))), out);
+            }
+            _ => {
+                host.upload.give_back(&user, cost);
+                host.refuse(&question, &no_place(), out);
+            }
+        });
+    }
+
+    /// Nobody waits for it: what a crash takes with it is a moment's.
+    fn keep_used(&mut self, now: Instant, owner: Bare, out: &mut Outbox) {
+        let Some(used) = self.upload.used.get(&owner) else { return };
+        let item = Some(Box::new(used.to_item()));
+        let change = Change::Item { owner, node: NODE.into(), id: "today".into(), item, at: now, keep: 1 };
+        self.change(change, out, |_, _, _, _| {});
+    }
+}
+
+fn no_place() -> StanzaError {
+    StanzaError::new(Condition::ResourceConstraint, "no place for the file now: try again later")
 }
 
 fn too_large(max_size: u64) -> StanzaError {
@@ -158,20 +219,20 @@ fn element(slot: &Slot) -> Element {
 impl Upload {
     fn take(&mut self, now: Instant, user: &Bare, cost: u64, per_day: u64) -> Result<(), StanzaError> {
         let today = now.unix_seconds() / DAY;
-        let used = self.used.get(user).filter(|(day, _)| *day == today).map_or(0, |(_, used)| *used);
+        let used = self.used.get(user).filter(|used| used.day == today).map_or(0, |used| used.bytes);
         if used.saturating_add(cost) > per_day {
             let tomorrow = Instant::from_unix_seconds((today + 1) * DAY);
             let retry = Element::new("retry", ns::UPLOAD).with("stamp", crate::time::stamp(tomorrow));
             let text = "that is more than one user may upload in a day";
             return Err(StanzaError::new(Condition::ResourceConstraint, text).with(retry));
         }
-        self.used.insert(user.clone(), (today, used + cost));
+        self.used.insert(user.clone(), Used { day: today, bytes: used + cost });
         Ok(())
     }
 
     fn give_back(&mut self, user: &Bare, cost: u64) {
-        if let Some((_, used)) = self.used.get_mut(user) {
-            *used = used.saturating_sub(cost);
+        if let Some(used) = self.used.get_mut(user) {
+            used.bytes = used.bytes.saturating_sub(cost);
         }
     }
 }

@@ -20,7 +20,7 @@ use super::super::names::Names;
 use super::super::report::{Report, Reporter};
 use super::super::start::{self, fatal};
 use super::super::tls::Tls;
-use super::super::{Run, Setup, StartError, bind};
+use super::super::{Run, Setup, StartError, bind, kernel};
 use super::crew::{Base, Crew, Errand, parts};
 use super::memory::Mapping;
 use super::orders::Part;
@@ -31,6 +31,7 @@ use crate::stats::Stats;
 
 /// Users of chat have connections of their own and nothing to bind.
 pub(in crate::engine) fn start(setup: Setup, chat: &Arc<Chat>) -> Result<Run, StartError> {
+    kernel::use_small_pages();
     let options = &setup.options;
     let users = chat.people.all();
     let threads = start::threads(options).min(users as usize);

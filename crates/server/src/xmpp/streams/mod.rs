@@ -30,6 +30,7 @@ pub(crate) use trace::ChatTrace;
 use super::kinds::KindCount;
 use crate::limits;
 use crate::net::certified::ClientAuthorities;
+use crate::net::proxies::Proxies;
 use crate::net::tls::Tls;
 use crate::net::{Listener, NetError, stream as tcp};
 use shared::Shared;
@@ -42,6 +43,7 @@ pub(crate) struct Settings {
     /// Clients may show certificates of these (XEP-0178).
     pub(crate) client_authorities: Option<Arc<ClientAuthorities>>,
     pub(crate) origins: Vec<Box<str>>,
+    pub(crate) proxies: Proxies,
     pub(crate) max_streams: usize,
     pub(crate) max_streams_per_source: usize,
     pub(crate) idle: Duration,

@@ -191,8 +191,11 @@ impl Shared {
         let mut per_source = self.per_source.borrow_mut();
         let of_source = per_source.get(&source).copied().unwrap_or(0) as usize;
         let mut counters = self.counters.borrow_mut();
+        // A proxy's connections are many people's.
+        let is_web = matches!(transport, Transport::Ws | Transport::Wss);
+        let is_proxy = is_web && self.settings.proxies.trust(source);
         let fits = counters.open < self.settings.max_streams as u64
-            && of_source < self.settings.max_streams_per_source;
+            && (is_proxy || of_source < self.settings.max_streams_per_source);
         if fits {
             *per_source.entry(source).or_default() += 1;
             counters.open += 1;
@@ -204,8 +207,21 @@ impl Shared {
         fits
     }
 
-    pub(super) fn leave(&self, source: IpAddr, transport: Transport) {
-        self.discount(transport);
+    /// Whether one more would fit that comes through a proxy; its connection is counted already.
+    pub(super) fn has_place_behind_proxy(&self, source: IpAddr) -> bool {
+        let of_source = self.per_source.borrow().get(&source).copied().unwrap_or(0) as usize;
+        let fits = self.settings.proxies.trust(source) || of_source < self.settings.max_streams_per_source;
+        self.count(|counters| counters.refused += u64::from(!fits));
+        fits
+    }
+
+    /// A connection turned out to be somebody's behind a proxy.
+    pub(super) fn is_of(&self, proxy: IpAddr, source: IpAddr) {
+        self.leave_source(proxy);
+        *self.per_source.borrow_mut().entry(source).or_default() += 1;
+    }
+
+    fn leave_source(&self, source: IpAddr) {
         let mut per_source = self.per_source.borrow_mut();
         if let Some(count) = per_source.get_mut(&source) {
             *count -= 1;
@@ -213,6 +229,11 @@ impl Shared {
                 per_source.remove(&source);
             }
         }
+    }
+
+    pub(super) fn leave(&self, source: IpAddr, transport: Transport) {
+        self.discount(transport);
+        self.leave_source(source);
         self.counters.borrow_mut().open -= 1;
         self.mailbox.wake();
     }

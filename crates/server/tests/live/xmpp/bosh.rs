@@ -21,7 +21,7 @@ pub(super) struct Bosh<'a> {
     rid: u64,
 }
 
-fn body(attributes: &str, payload: &str) -> String {
+pub(super) fn body(attributes: &str, payload: &str) -> String {
     format!(
         "<body xmlns='http://jabber.org/protocol/httpbind' xmlns:xmpp='urn:xmpp:xbosh' {attributes}>{payload}</body>"
     )
@@ -41,7 +41,7 @@ fn read(http: &mut Http) -> Element {
 }
 
 #[track_caller]
-fn condition(body: &Element) -> &str {
+pub(super) fn condition(body: &Element) -> &str {
     assert_eq!(body.attr("type"), Some("terminate"), "{body}");
     body.attr("condition").unwrap_or_default()
 }

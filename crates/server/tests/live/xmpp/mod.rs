@@ -12,6 +12,7 @@ mod invitations;
 mod limits;
 mod operate;
 mod phones;
+mod proxies;
 mod registration;
 mod servers;
 mod services;

@@ -12,8 +12,8 @@ use super::{Asked, Outcome, Reply, Rows, fault, items_of, node_of, unsupported};
 use crate::stanza::{Condition, StanzaError};
 use crate::{Bare, Element, limits, ns};
 
-/// Nodes that are kept like items but are none of these: private data and vCards.
-const RESERVED: [&str; 2] = ["private:", "vcard-temp"];
+/// Nodes that are kept like items but are none of these: private data, what of a quota is used, and vCards.
+const RESERVED: [&str; 3] = ["private:", "quota:", "vcard-temp"];
 
 pub(super) fn name_is_free(name: &str) -> Result<(), StanzaError> {
     if name.len() > limits::NODE_NAME || RESERVED.iter().any(|reserved| name.starts_with(reserved)) {

@@ -29,6 +29,25 @@ fn bound(world: &mut World, connection: u64) -> String {
     }
 }
 
+/// A client that comes back after its connection was lost is one session, not two.
+#[test]
+fn at_the_limit_a_client_takes_its_own_place_again() {
+    let mut world = World::new(&USERS);
+    let sessions = SessionLimit { most: 2, ends_oldest: false };
+    world.host = Host::new(Arc::new(Settings { sessions, ..settings() }), [1; 32]);
+    let other = world.sign_in("alice@example.org/x");
+    let old = bind(&mut world, 90, Some("phone"));
+    let new = bind(&mut world, 91, Some("phone"));
+    bound(&mut world, new);
+    assert_eq!(world.closed, [(old, "conflict")]);
+    // Nobody else has it.
+    bind(&mut world, 92, Some("tablet"));
+    assert!(
+        matches!(&world.bound[&92], Bound::Refused(error) if error.condition == crate::stanza::Condition::ResourceConstraint)
+    );
+    assert!(world.host.session_of(&Jid::parse("alice@example.org/x").unwrap()).is_some(), "{other} stays");
+}
+
 const USERS: [&str; 2] = ["alice@example.org", "bob@example.org"];
 
 #[test]

@@ -90,6 +90,33 @@ fn a_day_has_a_bound() {
 }
 
 #[test]
+fn a_restart_forgets_nothing_that_was_used_today() {
+    let uploads = Some(Uploads { max_size: 10_000, per_day: 20_000 });
+    let (mut world, alice) = world(|settings| settings.uploads = uploads);
+    let full = "filename='a' size='10000'";
+    assert!(slot(&mut world, alice, full).contains("<put"));
+    world.host = Host::new(Arc::new(Settings { uploads, ..settings() }), [1; 32]);
+    let alice = world.sign_in("alice@example.org/desk");
+    assert!(slot(&mut world, alice, full).contains("<put"));
+    assert!(slot(&mut world, alice, full).contains("<retry"));
+    // Nor does anybody write that he has used less.
+    let item = "<item id='today'><used xmlns='quota:uploads' day='0' bytes='0'/></item>";
+    for node in ["quota:uploads", "private:quota:uploads"] {
+        let publish = format!(
+            "<pubsub xmlns='http://jabber.org/protocol/pubsub'><publish node='{node}'>{item}</publish></pubsub>"
+        );
+        assert!(ask(&mut world, alice, "set", ALICE, &publish).contains("type='error'"), "{node}");
+    }
+    let store = "<query xmlns='jabber:iq:private'><used xmlns='quota:uploads' day='0' bytes='0'/></query>";
+    ask(&mut world, alice, "set", ALICE, store);
+    world.host = Host::new(Arc::new(Settings { uploads, ..settings() }), [1; 32]);
+    let alice = world.sign_in("alice@example.org/desk");
+    assert!(slot(&mut world, alice, full).contains("<retry"));
+    world.now = world.now + Duration::from_secs(86_400);
+    assert!(slot(&mut world, alice, full).contains("<put"));
+}
+
+#[test]
 fn what_is_not_configured_is_not_offered() {
     let (mut world, alice) = world(|_| {});
     assert!(slot(&mut world, alice, "filename='a' size='1'").contains("service-unavailable"));

@@ -141,7 +141,7 @@ fn begin(
     let mut secret = [0; 16];
     getrandom::fill(&mut secret).map_err(|_| Condition::InternalServerError)?;
     let transport = if front.is_secure { Transport::Wss } else { Transport::Ws };
-    let Some(mut place) = Place::enter(shared, front.remote, transport) else {
+    let Some(mut place) = Place::enter(shared, front.source.get(), transport) else {
         return Err(Condition::PolicyViolation);
     };
     let security = Security { encrypted: front.is_secure, ..Security::default() };

@@ -50,24 +50,28 @@ pub(crate) struct Settings {
 struct Front {
     shared: Rc<Shared>,
     remote: IpAddr,
+    /// Who the latest request is of: not the same behind a proxy.
+    source: Cell<IpAddr>,
     is_secure: bool,
     /// It is a WebSocket once the answer is out.
     is_upgraded: Cell<bool>,
     has_asked: Cell<bool>,
 }
 
-/// Answers requests until the connection ends, or is a WebSocket: that one, on the heap, as what TLS makes.
+/// Answers requests until the connection ends, or is a WebSocket: that one, on the heap, as what TLS makes, and whose it is.
 pub(super) async fn documents<S>(
     shared: &Rc<Shared>,
     remote: IpAddr,
     io: S,
     is_secure: bool,
-) -> Option<Box<Documents<S>>>
+) -> Option<(Box<Documents<S>>, IpAddr)>
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
     let (is_upgraded, has_asked) = (Cell::new(false), Cell::new(false));
-    let front = Rc::new(Front { shared: Rc::clone(shared), remote, is_secure, is_upgraded, has_asked });
+    let source = Cell::new(remote);
+    let front =
+        Rc::new(Front { shared: Rc::clone(shared), remote, source, is_secure, is_upgraded, has_asked });
     let asked = Rc::clone(&front);
     let service = service_fn(move |request| Box::pin(route::answer(Rc::clone(&asked), request)));
     let mut connection = http1::Builder::new()
@@ -101,7 +105,8 @@ where
     let largest = shared.stream_settings.borrow().max_stanza;
     let config = Some(ws::config(largest));
     let first = Vec::from(parts.read_buf);
-    Some(Box::new(Documents(WebSocketStream::from_partially_read(io, first, Role::Server, config).await)))
+    let documents = Documents(WebSocketStream::from_partially_read(io, first, Role::Server, config).await);
+    Some((Box::new(documents), front.source.get()))
 }
 
 /// Reads on for a moment: closing with unread bytes would reset the connection and take the last answer with it.

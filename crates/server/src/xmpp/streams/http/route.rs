@@ -29,6 +29,7 @@ pub(super) async fn answer(
 ) -> Result<Response<Body>, Infallible> {
     front.has_asked.set(true);
     front.shared.count(|counters| counters.http_requests += 1);
+    front.source.set(front.shared.settings.proxies.source(front.remote, request.headers()));
     let origin = request.headers().get(ORIGIN).cloned();
     // Others are offers, as of a newer HTTP, which need not be taken.
     let wanted = request.headers().get(UPGRADE).filter(|_| request.method() == Method::GET);
@@ -81,6 +82,10 @@ impl Front {
 }
 
 fn websocket(front: &Front, request: &Request<Incoming>) -> Response<Body> {
+    let source = front.source.get();
+    if source != front.remote && !front.shared.has_place_behind_proxy(source) {
+        return text(StatusCode::SERVICE_UNAVAILABLE, "too many connections from your address");
+    }
     match ws::answer("xmpp", &front.shared.settings.origins, request) {
         Ok(response) => {
             front.is_upgraded.set(true);
