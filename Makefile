@@ -5,7 +5,7 @@ CONFIG ?= belfry.toml
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check tidy deny bench-sip bench-ringer bench-ivr bench-memory bench-xmpp-idle fuzz-short
+.PHONY: help setup run demo test check tidy deny bench-sip bench-ringer bench-ivr bench-memory bench-xmpp bench-xmpp-idle fuzz-short
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,7 +17,7 @@ run: ## build and start one node on loopback with the example configuration
 	@tools/setup run
 	$(CARGO) run --release --package server --bin belfry -- serve --config $(CONFIG)
 
-demo: ## a good minute: Ringer drives the seeds' runs R1 and R4 and the tutorial's calls through a node, tables and reports
+demo: ## two good minutes: Ringer drives the seeds' runs R1 and R4, their users of chat and the tutorial's calls through a node, tables and reports
 	@tools/setup
 	@bench/demo/run $(ARGS)
 
@@ -59,9 +59,16 @@ bench-ivr: ## RestComm's load test of programmable voice, then raised; ARGS="--h
 	$(CARGO) build --release --bin ringer --locked
 	@bench/ivr/run $(ARGS)
 
+bench-xmpp: ## Belfry, ejabberd and Prosody under the same users of Ringer: memory, CPU, latencies; ARGS="--help" lists the parts
+	@tools/setup
+	$(CARGO) build --release --package server --bin belfry --locked
+	$(CARGO) build --release --bin ringer --locked
+	@bench/xmpp/mix $(ARGS)
+
 bench-xmpp-idle: ## Belfry and ejabberd with 8,000 silent chat clients, CPU of a sign-in; ARGS="--help" lists the parts
 	@tools/setup
 	$(CARGO) build --release --package server --bin belfry --example xmpp_load --locked
+	$(CARGO) build --release --bin ringer --locked
 	@bench/xmpp/run $(ARGS)
 
 fuzz-short: ## every fuzz target for a minute (needs nightly and cargo-fuzz)

@@ -64,6 +64,8 @@ class KamailioFast(Kamailio):
 
 class Belfry(Server):
     name = "belfry"
+    # Of `belfry account import`.
+    import_flags = ()
 
     def __init__(self, processes, folder, target=None, users=0, cores=None):
         self.port = free_port()
@@ -100,7 +102,7 @@ listen = "127.0.0.1:{self.http}"
         with open(path, "w") as table:
             table.write("account,password,name\n")
             table.writelines(f"user{n}@{DOMAIN},{password(n)},User {n}\n" for n in range(users))
-        self.run("account", "import", path)
+        self.run("account", "import", path, *self.import_flags)
 
     def run(self, *arguments):
         """A command of the CLI; it works on the store when no node runs."""

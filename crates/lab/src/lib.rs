@@ -10,6 +10,7 @@ pub mod distribution;
 pub mod engine;
 pub mod fd;
 pub mod find;
+pub mod growth;
 pub mod inject;
 pub mod live;
 mod local_time;

@@ -20,6 +20,8 @@ pub struct Options {
     pub files: TraceFiles,
     /// `--threads`; `None`: one a core.
     pub threads: Option<usize>,
+    /// `--workers`, of users: processes that have them; `None`: as many as the limit on open files makes needed.
+    pub workers: Option<usize>,
     /// The command line as given, for the report.
     pub command_line: Vec<String>,
 }

@@ -4,16 +4,27 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::engine::Progress;
+use crate::growth::Limit;
+use crate::report::model::Growth;
 use crate::stats::{Count, Durations};
 
 /// `figure comparison bound`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Threshold {
     text: String,
-    figure: Figure,
-    compare: Compare,
-    /// Plain number; seconds for times; a fraction for `%`.
-    bound: f64,
+    rule: Rule,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Rule {
+    Figure {
+        figure: Figure,
+        compare: Compare,
+        /// Plain number; seconds for times; a fraction for `%`.
+        bound: f64,
+    },
+    /// No watched process may surely grow by more.
+    Growth(Limit),
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -46,6 +57,8 @@ enum Figure {
 enum Timed {
     /// The counter's name; the first one without.
     Response(Option<String>),
+    /// The worst of all counters that counted.
+    EveryResponse,
     CallLength,
     MediaDelay,
     Jitter,
@@ -84,7 +97,7 @@ pub const FIGURES: &[(&str, &str)] = &[
     ("retransmissions", "messages sent again; with a bound in %, of all sent"),
     (
         "response",
-        "first response-time counter: .mean, .p50, .p90, .p95, .p99, .p999, .max; response.NAME.p99 for another",
+        "first response-time counter: .mean, .p50, .p90, .p95, .p99, .p999, .max; response.NAME.p99 for another, response.*.p99 for the worst of all",
     ),
     ("length", "call length, the same quantiles"),
     ("pacing", "how late media packets left, the same quantiles"),
@@ -97,15 +110,28 @@ pub const FIGURES: &[(&str, &str)] = &[
     ("reordered", "messages that another of the same sender overtook"),
     ("misdelivered", "messages that came to somebody else"),
     ("unseen", "presences that a contact who was there did not see"),
+    ("growth", "of a watched process's memory, an hour: 1%/h, 2MiB/h; missed when it surely grew by more"),
 ];
 
 impl Threshold {
     /// `Err` says what was expected.
     pub fn parse(text: &str) -> Result<Threshold, String> {
         let (left, compare, right) = split(text)?;
-        let (bound, share) = bound(right)?;
-        let figure = figure(left, share)?;
-        Ok(Threshold { text: text.trim().to_owned(), figure, compare, bound })
+        let rule = if left == "growth" {
+            if !matches!(compare, Compare::Below | Compare::AtMost) {
+                return Err(format!("threshold {text:?}: expected growth < BOUND"));
+            }
+            Rule::Growth(Limit::parse(right)?)
+        } else {
+            let (bound, share) = bound(right)?;
+            Rule::Figure { figure: figure(left, share)?, compare, bound }
+        };
+        Ok(Threshold { text: text.trim().to_owned(), rule })
+    }
+
+    /// Whether it needs processes that are watched.
+    pub fn is_of_growth(&self) -> bool {
+        matches!(self.rule, Rule::Growth(_))
     }
 
     pub fn as_str(&self) -> &str {
@@ -113,13 +139,19 @@ impl Threshold {
     }
 
     /// `rtds` are the scenario's counters by index.
-    pub fn judge(&self, progress: &Progress, rtds: &[String]) -> Verdict {
-        let measured = self.figure.measure(progress, rtds);
-        Verdict {
-            threshold: self.text.clone(),
-            measured: measured.map(|value| self.figure.show(value)),
-            kept: measured.is_some_and(|value| self.compare.holds(value, self.bound)),
-        }
+    pub fn judge(&self, progress: &Progress, rtds: &[String], growth: &[Growth]) -> Verdict {
+        let (measured, kept) = match &self.rule {
+            Rule::Figure { figure, compare, bound } => {
+                let measured = figure.measure(progress, rtds);
+                let kept = measured.is_some_and(|value| compare.holds(value, *bound));
+                (measured.map(|value| figure.show(value)), kept)
+            }
+            Rule::Growth(limit) => {
+                let (measured, kept) = limit.judge(growth);
+                (Some(measured), kept)
+            }
+        };
+        Verdict { threshold: self.text.clone(), measured, kept }
     }
 }
 
@@ -185,8 +217,10 @@ fn figure(text: &str, share: bool) -> Result<Figure, String> {
         ("duplicated", []) => Ok(Figure::Chat(Count::ChatDuplicated)),
         ("reordered", []) => Ok(Figure::Chat(Count::ChatReordered)),
         ("misdelivered", []) => Ok(Figure::Chat(Count::ChatMisdelivered)),
-        ("response", [name, _]) => timed(Timed::Response(Some((*name).to_owned()))),
+        ("response", ["*", _]) => timed(Timed::EveryResponse),
         ("response", [_]) => timed(Timed::Response(None)),
+        // A name may have points in it, as `monitor.message`.
+        ("response", [name @ .., _]) if !name.is_empty() => timed(Timed::Response(Some(name.join(".")))),
         ("length", [_]) => timed(Timed::CallLength),
         ("pacing", [_]) => timed(Timed::MediaDelay),
         ("jitter", [_]) => timed(Timed::Jitter),
@@ -291,6 +325,10 @@ impl Quantile {
                 };
                 &stats.rtds.get(index)?.service
             }
+            Timed::EveryResponse => {
+                let all = stats.rtds.iter().filter_map(|timer| self.of_durations(&timer.service));
+                return all.max_by(f64::total_cmp);
+            }
             Timed::CallLength => &stats.call_length,
             Timed::MediaDelay => &stats.media_delay,
             Timed::Jitter => return self.of_histogram(&stats.media.jitter),
@@ -340,8 +378,8 @@ mod tests {
     }
 
     fn judge(text: &str) -> Verdict {
-        let rtds = ["1".to_owned(), "setup".to_owned()];
-        Threshold::parse(text).expect(text).judge(&progress(), &rtds)
+        let rtds = ["1".to_owned(), "monitor.setup".to_owned()];
+        Threshold::parse(text).expect(text).judge(&progress(), &rtds, &[])
     }
 
     #[test]
@@ -355,11 +393,13 @@ mod tests {
             ("rate>99", false),
             ("retransmissions < 0.2%", true),
             ("retransmissions <= 3", true),
-            ("response.setup.p99 < 100ms", true),
-            ("response.setup.p99 < 98000us", false),
-            ("response.setup.mean <= 0.0505s", true),
-            ("response.setup.max < 101 ms", true),
+            ("response.monitor.setup.p99 < 100ms", true),
+            ("response.monitor.setup.p99 < 98000us", false),
+            ("response.monitor.setup.mean <= 0.0505s", true),
+            ("response.monitor.setup.max < 101 ms", true),
             ("blocked == 0", true),
+            ("response.*.max < 101ms", true),
+            ("response.*.mean < 50ms", false),
         ] {
             assert_eq!(judge(text).kept, kept, "{text}: {}", judge(text));
         }
@@ -382,6 +422,8 @@ mod tests {
             ("response.q99 < 1s", "expected mean, max, p50"),
             ("response < 1s", "expected one of"),
             ("failed < nan", "not finite"),
+            ("growth < 1", "expected 1%/h"),
+            ("growth == 0%/h", "expected growth < BOUND"),
         ] {
             let error = Threshold::parse(text).expect_err(text);
             assert!(error.contains(says), "{text}: {error}");

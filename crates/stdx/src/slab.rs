@@ -114,6 +114,17 @@ impl<T> Slab<T> {
         })
     }
 
+    /// The key of the first value at this place or behind it.
+    pub fn key_from(&self, index: u32) -> Option<Key> {
+        let first = index as usize / SLAB_CHUNK;
+        let places = self.chunks.iter().enumerate().skip(first).flat_map(|(at, chunk)| {
+            let before = if at == first { index as usize % SLAB_CHUNK } else { 0 };
+            chunk.iter().enumerate().skip(before).map(move |(place, value)| (at * SLAB_CHUNK + place, value))
+        });
+        let mut taken = places.filter(|(_, place)| place.value.is_some());
+        taken.next().map(|(index, place)| Key { index: index as u32, generation: place.generation })
+    }
+
     fn place(&mut self, key: Key) -> Option<&mut Place<T>> {
         let chunk = self.chunks.get_mut(key.index as usize / SLAB_CHUNK)?;
         chunk.get_mut(key.index as usize % SLAB_CHUNK).filter(|place| place.generation == key.generation)
@@ -202,6 +213,11 @@ mod tests {
             for key in given {
                 prop_assert_eq!(slab.get(key), model.get(&key));
             }
+            let mut walked = Vec::new();
+            while let Some(key) = slab.key_from(walked.last().map_or(0, |last: &Key| last.index() + 1)) {
+                walked.push(key);
+            }
+            prop_assert_eq!(walked, slab.iter().map(|(key, _)| key).collect::<Vec<_>>());
             let seen: HashMap<_, _> = slab.iter().map(|(key, value)| (key, *value)).collect();
             prop_assert_eq!(seen, model);
         }

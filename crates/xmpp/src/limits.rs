@@ -92,6 +92,13 @@ pub const RESTING: usize = 4_096;
 pub const RESTING_CONTACTS: usize = 100_000;
 pub const RESTING_FOR: std::time::Duration = std::time::Duration::from_secs(600);
 
+/// Bytes of the rosters of who is signed in, in one host, estimated: some 600,000 contacts. Beyond: rosters that nobody needed
+/// lately are let go of, and read again for who needs them.
+pub const ROSTERS: usize = 128 << 20;
+
+/// Sessions that are looked at at a time for rosters that may go: some 100 µs.
+pub const ROSTERS_LOOKED_AT: usize = 1_000;
+
 /// Bytes of a session's presence, which is kept and copied for every contact. Beyond: `policy-violation`. Clients send a
 /// few hundred.
 pub const PRESENCE: usize = 16 << 10;

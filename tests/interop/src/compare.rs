@@ -349,7 +349,7 @@ impl End {
         }
         let program = match tool {
             Tool::Sipp => "sipp".to_owned(),
-            Tool::Ringer => ringer().display().to_string(),
+            Tool::Ringer => crate::ringer::binary().display().to_string(),
         };
         if tool == Tool::Ringer {
             arguments.insert(0, "sip".to_owned());
@@ -423,15 +423,6 @@ fn has_number(text: &str, number: u32) -> bool {
 fn is_root() -> bool {
     // The shell's own `id`: std has no user ids.
     Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
-}
-
-/// The program under test, beside this test's own.
-fn ringer() -> PathBuf {
-    let own = std::env::current_exe().expect("a running program has a path");
-    let folder = own.ancestors().nth(2).expect("target/PROFILE/deps/test");
-    let path = folder.join("ringer");
-    assert!(path.is_file(), "{} is not built: run `cargo build --workspace --bins`", path.display());
-    path
 }
 
 /// Whether `sipp` speaks: for an error that says what to install.

@@ -55,20 +55,8 @@ impl Ejabberd {
                 format!("ok = ejabberd_auth:try_register(<<\"{user}\">>, <<\"{domain}\">>, <<\"secret\">>), ")
             })
             .collect();
-        let begin = format!("{{ok, _}} = application:ensure_all_started(ejabberd), {register} ok.");
-        let text = |path: &Path| path.display().to_string();
-        let assignments = [
-            "ERL_LIBS=/usr/lib/x86_64-linux-gnu".to_owned(),
-            format!("ERL_INETRC={}", text(&place.join("inetrc"))),
-            format!("EJABBERD_CONFIG_PATH={}", text(&config)),
-            format!("EJABBERD_LOG_PATH={}", text(&place.join("ejabberd.log"))),
-            format!("ERL_CRASH_DUMP={}", text(&place.join("crash.dump"))),
-            format!("HOME={}", text(place)),
-        ];
-        let erl = ["erl", "-noinput", "+S", "2", "+P", "50000", "-mnesia", "dir"].map(str::to_owned);
-        let rest = [format!("\"{}\"", text(&place.join("mnesia"))), "-eval".to_owned(), begin];
-        let arguments: Vec<String> = assignments.into_iter().chain(erl).chain(rest).collect();
-        let peer = Peer::start("erl", "env", &arguments, place);
+        let inetrc = format!("ERL_INETRC={}", place.join("inetrc").display());
+        let peer = start(place, &config, &[inetrc], &format!("{register} ok"));
         wait_for_port(client, &peer);
         wait_for_port(server, &peer);
         Ejabberd { client, server, peer, folder, _dns: dns }
@@ -80,6 +68,28 @@ impl Ejabberd {
         let lines: Vec<&str> = log.lines().collect();
         format!("{}\n{}", self.peer.tail(), lines[lines.len().saturating_sub(60)..].join("\n"))
     }
+}
+
+/// What it prints once the last expression is evaluated.
+pub(crate) const READY: &str = "ejabberd is ready";
+
+/// Two schedulers, no distribution. `then`: Erlang that is evaluated when it runs.
+pub(crate) fn start(place: &Path, config: &Path, more: &[String], then: &str) -> Peer {
+    let begin =
+        format!("{{ok, _}} = application:ensure_all_started(ejabberd), {then}, io:format(\"{READY}~n\").");
+    let text = |path: &Path| path.display().to_string();
+    let assignments = [
+        "ERL_LIBS=/usr/lib/x86_64-linux-gnu".to_owned(),
+        format!("EJABBERD_CONFIG_PATH={}", text(config)),
+        format!("EJABBERD_LOG_PATH={}", text(&place.join("ejabberd.log"))),
+        format!("ERL_CRASH_DUMP={}", text(&place.join("crash.dump"))),
+        format!("HOME={}", text(place)),
+    ];
+    let erl = ["erl", "-noinput", "+S", "2", "+P", "50000", "-mnesia", "dir"].map(str::to_owned);
+    let rest = [format!("\"{}\"", text(&place.join("mnesia"))), "-eval".to_owned(), begin];
+    let arguments: Vec<String> =
+        assignments.into_iter().chain(more.iter().cloned()).chain(erl).chain(rest).collect();
+    Peer::start("erl", "env", &arguments, place)
 }
 
 /// The test's DNS and no other.

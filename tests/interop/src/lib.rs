@@ -7,15 +7,18 @@
 mod administrator;
 mod baresip;
 mod certificates;
+mod chat_servers;
 pub mod compare;
 mod dns;
 mod ejabberd;
+mod faulty;
 mod kamailio;
 mod node;
 mod peer;
 pub mod play;
 mod ports;
 mod prosody;
+mod ringer;
 mod sipp;
 mod slixmpp;
 mod strophe;
@@ -27,13 +30,16 @@ mod xmppjs;
 pub use administrator::administer_with_slixmpp;
 pub use baresip::Baresip;
 pub use certificates::{Authority, Certified};
+pub use chat_servers::ChatServer;
 pub use dns::Dns;
 pub use ejabberd::Ejabberd;
+pub use faulty::{Fault, FaultyProxy};
 pub use kamailio::Kamailio;
 pub use node::Node;
 pub use peer::{Peer, python};
 pub use ports::{Ports, free_port};
 pub use prosody::Prosody;
+pub use ringer::{Said, ringer};
 pub use sipp::{Account, Sipp};
 pub use slixmpp::{
     chat_with_profanity, chat_with_slixmpp, echo_with_slixmpp, meet_with_slixmpp, share_with_slixmpp,

@@ -62,11 +62,21 @@ listen = "127.0.0.1:{http}"
 
     /// `user0`, `user1`, … all with the password `secret`.
     pub fn with_users(self, count: usize) -> Node {
+        self.import(count, &[])
+    }
+
+    /// The same with keys of SCRAM, so that nobody has to send his password.
+    pub fn with_chat_users(self, count: usize) -> Node {
+        self.import(count, &["--scram"])
+    }
+
+    fn import(self, count: usize, flags: &[&str]) -> Node {
         let rows: String = (0..count).map(|n| format!("user{n}@{DOMAIN},secret,User {n}\n")).collect();
         let path = self.folder.path().join("accounts.csv");
         std::fs::write(&path, format!("account,password,name\n{rows}"))
             .expect("the test's folder is writable");
-        self.run(&["account", "import", &path.display().to_string()]);
+        let path = path.display().to_string();
+        self.run(&[&["account", "import", &path], flags].concat());
         self
     }
 
@@ -120,6 +130,11 @@ listen = "127.0.0.1:{http}"
     /// That the node made for itself.
     pub fn certificate(&self) -> PathBuf {
         self.folder.path().join("data/cert.pem")
+    }
+
+    /// The process id; 0 unless it runs.
+    pub fn id(&self) -> u32 {
+        self.peer.as_ref().map_or(0, Peer::id)
     }
 
     /// The end of what the node printed.

@@ -1,18 +1,22 @@
 //! What users do.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use stdx::time::Instant;
+use xmpp::ns;
 
 use super::crowd::{Crowd, Turn};
+use super::limits::PRESENCE_PLACES;
 use super::lines;
 use super::mix::Action;
 use super::model::Timed;
-use super::note::Note;
+use super::note::{DIRECTED, Note};
 use super::stage::SETTLED;
 use super::user::{Asked, Phase};
 use crate::stats::Count;
+
+/// How often a user of the load is drawn who must be there.
+const DRAWS: usize = 8;
 
 /// In their order for a user's changes.
 const SHOWS: [&str; 4] = ["away", "", "dnd", "chat"];
@@ -27,12 +31,15 @@ impl Crowd {
         let next = due + self.chat.think.draw(&mut self.rng).max(Duration::from_millis(1));
         self.wake_at(slot, next);
         let done = match action {
-            Action::Message => self.say_message(slot, due, turn),
+            Action::Message | Action::MessageOnline | Action::MessageOffline => {
+                self.say_message(slot, action, due, turn)
+            }
             Action::Presence => {
                 let show = SHOWS[self.users[slot as usize].presences as usize % SHOWS.len()];
                 self.say_presence(slot, show, due, turn);
                 true
             }
+            Action::PresenceDirected => self.say_directed(slot, due, turn),
             Action::Logout => {
                 let user = &mut self.users[slot as usize];
                 user.phase = Phase::Leaving;
@@ -50,25 +57,69 @@ impl Crowd {
         }
     }
 
-    /// `false`: he knows nobody.
-    fn say_message(&mut self, slot: u32, due: Instant, turn: &mut Turn<'_>) -> bool {
-        let chat = &self.chat;
-        let user = &mut self.users[slot as usize];
-        let places = u64::from(chat.people.contacts());
+    /// `false`: he knows nobody of whom it is true.
+    pub(super) fn say_message(
+        &mut self,
+        slot: u32,
+        action: Action,
+        due: Instant,
+        turn: &mut Turn<'_>,
+    ) -> bool {
+        let user = &self.users[slot as usize];
+        let places = u32::try_from(user.contacts.len()).unwrap_or_default();
         if places == 0 {
             return false;
         }
-        let place = u32::try_from(self.rng.below(places)).unwrap_or_default();
+        let first = u32::try_from(self.rng.below(u64::from(places))).unwrap_or_default();
+        let place = (first..first + places).map(|place| place % places).find(|place| {
+            let contact = self.chat.people.contact(user.number, *place);
+            match action {
+                Action::MessageOnline => self.shared.sees(contact, turn.now),
+                Action::MessageOffline => self.shared.is_away(contact),
+                _ => true,
+            }
+        });
+        let Some(place) = place else { return false };
+        self.say_to(slot, place, (due, turn.now), turn);
+        true
+    }
+
+    /// `times`: when it was due and sent, of what the message is part of.
+    fn say_to(&mut self, slot: u32, place: u32, times: (Instant, Instant), turn: &mut Turn<'_>) {
+        let chat = &self.chat;
+        let user = &mut self.users[slot as usize];
         let to = chat.people.contact(user.number, place);
         let contact = &mut user.contacts[place as usize];
         contact.sent += 1;
-        let note = Note { from: user.number, number: contact.sent, due, sent: turn.now, ..Note::default() };
+        let (due, sent) = times;
+        let note = Note { from: user.number, number: contact.sent, due, sent, ..Note::default() };
         let to = format!("{}@{}", chat.people.name(to), chat.people.domain());
         let body = "x".repeat(chat.body);
         turn.write(slot, |out| lines::message(out, (&to, "chat"), &body, &note));
         turn.stats.count(Count::ChatSent);
         turn.stats.count(Count::MessagesSent);
-        self.shared.open_messages.fetch_add(1, Ordering::AcqRel);
+        self.shared.sent();
+    }
+
+    /// Of a monitor, with the times of what he answers.
+    pub(super) fn answer_partner(&mut self, slot: u32, note: &Note, turn: &mut Turn<'_>) {
+        self.say_to(slot, 0, (note.due, note.sent), turn);
+    }
+
+    /// To one of the load who is there; `false` when a few that were drawn are not.
+    fn say_directed(&mut self, slot: u32, due: Instant, turn: &mut Turn<'_>) -> bool {
+        let people = &self.chat.people;
+        let me = self.users[slot as usize].number;
+        let drawn = std::iter::repeat_with(|| self.rng.below(u64::from(people.count()))).take(DRAWS);
+        let mut drawn = drawn.filter_map(|number| u32::try_from(number).ok());
+        let there = drawn.find(|other| *other != me && self.shared.sees(*other, turn.now));
+        let Some(to) = there.map(|other| format!("{}@{}", people.name(other), people.domain())) else {
+            return false;
+        };
+        let note = Note { from: me, number: DIRECTED, due, sent: turn.now, seen_by: 1 };
+        turn.write(slot, |out| lines::directed(out, &to, &note));
+        turn.stats.count(Count::PresenceExpected);
+        turn.stats.count(Count::MessagesSent);
         true
     }
 
@@ -79,7 +130,8 @@ impl Crowd {
         let mut seen_by = 0_u64;
         for (place, contact) in (0_u32..).zip(&user.contacts) {
             let other = people.contact(user.number, place);
-            if contact.is_friend && place < u64::BITS && self.shared.sees(other, turn.now) {
+            let is_looked_for = place < PRESENCE_PLACES && people.looks_for_presence(other);
+            if contact.is_friend && is_looked_for && self.shared.sees(other, turn.now) {
                 seen_by |= 1 << place;
             }
         }
@@ -119,60 +171,101 @@ impl Crowd {
 
     /// A question; while another one of the user waits for its answer this one cannot be asked.
     fn ask(&mut self, slot: u32, action: Action, due: Instant, turn: &mut Turn<'_>) {
-        let people = &self.chat.people;
         let user = &mut self.users[slot as usize];
         if user.asked.is_some() {
             return turn.stats.count(Count::Blocked);
         }
         let id = user.next_id();
-        let address = |number| format!("{}@{}", people.name(number), people.domain());
-        // Somebody who is no user of the load, so that nobody is asked for anything.
-        let extra = format!("ringer-extra@{}", people.domain());
-        let timed = match action {
-            Action::RosterAdd | Action::RosterRename => {
-                let name = format!("Extra {id}");
-                user.has_extra = true;
-                turn.write(slot, |out| lines::roster_set(out, id, &extra, Some(&name)));
+        let Some(timed) = self.put_question(slot, action, id, turn) else {
+            return turn.stats.count(Count::Blocked);
+        };
+        self.users[slot as usize].asked = Some(Asked { id, timed, due, sent: turn.now });
+        turn.stats.count(Count::OutgoingCall);
+        turn.stats.count(Count::MessagesSent);
+        self.wait_until(slot, turn.now + self.chat.patience);
+    }
+
+    /// What its answer is timed as; `None`: it needs a room, and the load has none.
+    fn put_question(&mut self, slot: u32, action: Action, id: u32, turn: &mut Turn<'_>) -> Option<Timed> {
+        let people = &self.chat.people;
+        let number = self.users[slot as usize].number;
+        let domain = people.domain();
+        let address = |number| format!("{}@{domain}", people.name(number));
+        Some(match action {
+            Action::RosterGet => {
+                turn.write(slot, |out| lines::roster_get(out, format_args!("i{id}")));
                 Timed::Roster
             }
-            // To remove what is not there is an error.
-            Action::RosterRemove if !user.has_extra => {
-                user.has_extra = true;
-                turn.write(slot, |out| lines::roster_set(out, id, &extra, Some("Extra")));
+            Action::RosterAdd | Action::RosterRename | Action::RosterRemove => {
+                self.change_roster(slot, action, id, turn);
                 Timed::Roster
             }
-            Action::RosterRemove => {
-                user.has_extra = false;
-                turn.write(slot, |out| lines::roster_set(out, id, &extra, None));
-                Timed::Roster
+            Action::RoomNick | Action::RoomRejoin => {
+                let room = self.room(number)?;
+                let nick = people.name(number);
+                turn.write(slot, |out| match action {
+                    Action::RoomNick => lines::change_nick(out, &room, &format!("{nick}-{id}")),
+                    _ => {
+                        lines::leave_room(out, &room, &nick);
+                        lines::join(out, &room, &nick);
+                    }
+                });
+                Timed::RoomJoin
             }
             Action::VcardSet => {
-                let name = people.name(user.number);
+                let name = people.name(number);
                 turn.write(slot, |out| lines::vcard_set(out, id, &name));
+                Timed::Vcard
+            }
+            Action::VcardLookup => {
+                let other = u32::try_from(self.rng.below(u64::from(people.count()))).unwrap_or_default();
+                turn.write(slot, |out| lines::vcard_get(out, id, &address(other)));
                 Timed::Vcard
             }
             Action::Archive => {
                 turn.write(slot, |out| lines::archive(out, id));
                 Timed::Archive
             }
+            Action::Ping => {
+                turn.write(slot, |out| lines::ping(out, id, domain));
+                Timed::Ping
+            }
+            Action::Disco => {
+                turn.write(slot, |out| lines::disco(out, id, domain, ns::DISCO_INFO));
+                Timed::Disco
+            }
+            Action::DiscoItems => {
+                turn.write(slot, |out| lines::disco(out, id, domain, ns::DISCO_ITEMS));
+                Timed::Disco
+            }
+            Action::PepPublish => {
+                turn.write(slot, |out| lines::pep_publish(out, id));
+                Timed::Pep
+            }
+            Action::PepGet => {
+                turn.write(slot, |out| lines::pep_get(out, id));
+                Timed::Pep
+            }
             _ => {
-                // His own: another's may not be there yet, which is an error.
-                let of = address(user.number);
-                turn.write(slot, |out| lines::vcard_get(out, id, &of));
+                turn.write(slot, |out| lines::vcard_get(out, id, &address(number)));
                 Timed::Vcard
             }
-        };
-        user.asked = Some(Asked { id, timed, due, sent: turn.now });
-        turn.stats.count(Count::OutgoingCall);
-        turn.stats.count(Count::MessagesSent);
-        self.wait_until(slot, turn.now + self.chat.patience);
+        })
+    }
+
+    /// An entry for somebody who is no user of the load, so that nobody is asked for anything.
+    fn change_roster(&mut self, slot: u32, action: Action, id: u32, turn: &mut Turn<'_>) {
+        let extra = format!("ringer-extra@{}", self.chat.people.domain());
+        let user = &mut self.users[slot as usize];
+        // To remove what is not there is an error.
+        let removes = action == Action::RosterRemove && user.has_extra;
+        user.has_extra = !removes;
+        let name = format!("Extra {id}");
+        turn.write(slot, |out| lines::roster_set(out, id, &extra, (!removes).then_some(&*name)));
     }
 
     /// Asks everybody who is no friend yet and whose number is higher: the others ask us.
-    pub(super) fn befriend(&mut self, slot: u32, turn: &mut Turn<'_>) {
-        if !self.chat.befriend {
-            return;
-        }
+    pub(super) fn ask_for_friendship(&mut self, slot: u32, turn: &mut Turn<'_>) {
         let people = &self.chat.people;
         let user = &self.users[slot as usize];
         for (place, contact) in (0_u32..).zip(&user.contacts) {

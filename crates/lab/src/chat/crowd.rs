@@ -1,22 +1,25 @@
 //! The users of one shard: their timers, their connections, the stages of the load.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use stdx::rng::Rng;
 use stdx::time::Instant;
 use stdx::wheel::Wheel;
 use xmpp::limits::STANZA;
+use xmpp::ns;
 use xmpp::xml::{Frame, Framer, Prefixes, parse, parse_header};
-use xmpp::{Element, ns};
 
+use super::elsewhere::Elsewhere;
+use super::failure::Cause;
+use super::lead::LOOK;
 use super::lines;
-use super::login::{Cause, Login, Progress, Who};
+use super::login::{Login, Purpose};
 use super::model::{Chat, Timed};
-use super::stage::{SETTLED, Shared, Stage};
+use super::monitor::Pair;
+use super::stage::{Shared, Stage};
 use super::user::{Phase, User};
 use crate::stats::{Count, Stats};
 
@@ -25,6 +28,8 @@ use crate::stats::{Count, Stats};
 pub enum Wanted {
     /// Answered by `handle_connected` or `handle_closed`.
     Connect,
+    /// The same, to where the server sent the user.
+    ConnectElsewhere(Elsewhere),
     /// Bytes of `Outbox::bytes`.
     Write(Range<usize>),
     /// Answered by `handle_secured` or `handle_closed`.
@@ -38,6 +43,8 @@ pub struct Outbox {
     pub bytes: Vec<u8>,
     /// By the user's place in the crowd.
     pub wants: Vec<(u32, Wanted)>,
+    /// What servers said when they refused something, for people.
+    pub errors: Vec<String>,
     /// Each write is one document, and says its namespace itself (RFC 7395 §3.3.3).
     pub is_documents: bool,
 }
@@ -86,21 +93,6 @@ impl Turn<'_> {
             timer.response.record(self.now.since(due));
         }
     }
-
-    fn fail(&mut self, cause: Cause) {
-        self.stats.count(Count::FailedCall);
-        self.stats.count(match cause {
-            Cause::Connect => Count::FailedTcpConnect,
-            Cause::Closed => Count::FailedTcpClosed,
-            Cause::StreamError => Count::FailedStreamError,
-            Cause::SeeOtherHost => Count::FailedSeeOtherHost,
-            Cause::NotAuthorized => Count::FailedNotAuthorized,
-            Cause::NotOffered => Count::FailedNotOffered,
-            Cause::Nonsense => Count::FailedUnexpectedMessage,
-            Cause::Refused => Count::FailedCallRejected,
-            Cause::Timeout => Count::FailedTimeoutOnRecv,
-        });
-    }
 }
 
 /// Users whose number is the shard's, modulo the shards.
@@ -108,11 +100,17 @@ pub struct Crowd {
     pub(super) chat: Arc<Chat>,
     pub(super) shared: Arc<Shared>,
     pub(super) users: Vec<User>,
+    /// Monitors, whose users come last.
+    pub(super) pairs: Vec<Pair>,
     wheel: Wheel<u64>,
     pub(super) rng: Rng,
     /// Messages that others overtook: receiver, place of the sender, number.
     pub(super) holes: HashSet<(u32, u32, u32)>,
-    stage: Stage,
+    /// How many messages were refused: sender, place of the receiver.
+    pub(super) refused: HashMap<(u32, u32), u32>,
+    /// What was sent before is of another run.
+    pub(super) began: Instant,
+    pub(super) stage: Stage,
     /// The first shard leads: it says when the next stage begins.
     leads: bool,
     leading: Instant,
@@ -120,18 +118,14 @@ pub struct Crowd {
     fired: Vec<u64>,
 }
 
-/// How often the leader looks.
-const LOOK: Duration = Duration::from_millis(100);
-/// Users who fail sign in again after this, and up to as much again.
-const RETRY: Duration = Duration::from_secs(2);
-/// Stages that wait for everybody wait no longer.
-const BEFRIENDING: Duration = Duration::from_secs(120);
-const ROLL_CALL: Duration = Duration::from_secs(60);
 /// Holes that are remembered: more is loss, not disorder.
 pub(super) const HOLES: usize = 100_000;
 
+/// What a timer is for: a user by his slot, or a pair of monitors by its place.
 const DUE: u64 = 0;
 const PATIENCE: u64 = 1;
+const PAIR: u64 = 2;
+const KINDS: u32 = 2;
 
 impl Crowd {
     pub fn new(
@@ -141,21 +135,39 @@ impl Crowd {
         start: Instant,
         rng: Rng,
     ) -> Crowd {
-        let gap = Duration::from_secs(1).div_f64(chat.logins.max(1e-6));
+        // First accounts are made, if they are; monitors sign in after the others.
+        let rate = if chat.register { chat.registrations } else { chat.logins };
+        let gap = Duration::from_secs(1).div_f64(rate.max(1e-6));
+        let people = &chat.people;
+        let made = |number: u32| {
+            let is_first = chat.register || !people.is_monitor(number);
+            let due = if is_first { start + gap.mul_f64(f64::from(number)) } else { Instant::FAR_FUTURE };
+            User::new(number, people, due)
+        };
+        let mut users: Vec<User> =
+            (0..people.count()).filter(|number| number % shards == index).map(made).collect();
+        let mut pairs = Vec::new();
+        for pair in (0..chat.monitors.pairs).filter(|pair| pair % shards == index) {
+            pairs.push(Pair::new(u32::try_from(users.len()).unwrap_or(u32::MAX)));
+            let first = people.count() + 2 * pair;
+            users.extend([made(first), made(first + 1)]);
+        }
         let mut wheel = Wheel::new(start);
-        let numbers = (0..chat.people.count()).filter(|number| number % shards == index);
-        let users: Vec<User> = numbers
-            .map(|number| User::new(number, chat.people.contacts(), start + gap.mul_f64(f64::from(number))))
-            .collect();
-        for (slot, user) in (0_u64..).zip(&users) {
-            wheel.insert(user.due, slot << 1 | DUE);
+        for (slot, user) in (0_u64..).zip(&users).filter(|(_, user)| user.due < Instant::FAR_FUTURE) {
+            wheel.insert(user.due, slot << KINDS | DUE);
+        }
+        if !chat.register {
+            shared.advance(start, Stage::SigningIn);
         }
         Crowd {
             users,
+            pairs,
             wheel,
             rng,
             holes: HashSet::new(),
-            stage: Stage::SigningIn,
+            refused: HashMap::new(),
+            began: start,
+            stage: if chat.register { Stage::Registering } else { Stage::SigningIn },
             leads: index == 0,
             leading: start,
             prefixes: None,
@@ -187,12 +199,20 @@ impl Crowd {
 
     pub(super) fn wake_at(&mut self, slot: u32, due: Instant) {
         self.users[slot as usize].due = due;
-        self.wheel.insert(due, u64::from(slot) << 1 | DUE);
+        self.wheel.insert(due, u64::from(slot) << KINDS | DUE);
     }
 
     pub(super) fn wait_until(&mut self, slot: u32, patience: Instant) {
         self.users[slot as usize].patience = patience;
-        self.wheel.insert(patience, u64::from(slot) << 1 | PATIENCE);
+        self.wheel.insert(patience, u64::from(slot) << KINDS | PATIENCE);
+    }
+
+    pub(super) fn wake_pair_at(&mut self, pair: usize, due: Instant) {
+        self.wheel.insert(due, (pair as u64) << KINDS | PAIR);
+    }
+
+    pub(super) fn slots(&self) -> Range<u32> {
+        0..u32::try_from(self.users.len()).unwrap_or_default()
     }
 
     /// What is due.
@@ -203,7 +223,7 @@ impl Crowd {
                 self.lead(turn.now);
             }
             let stage = self.shared.stage();
-            if stage != self.stage {
+            if stage > self.stage {
                 self.stage = stage;
                 self.enter(stage, turn);
             }
@@ -211,9 +231,14 @@ impl Crowd {
         let mut fired = std::mem::take(&mut self.fired);
         self.wheel.expire(turn.now, &mut fired);
         for token in fired.drain(..) {
-            let slot = u32::try_from(token >> 1).unwrap_or_default();
+            let slot = u32::try_from(token >> KINDS).unwrap_or_default();
+            let kind = token & ((1 << KINDS) - 1);
+            if kind == PAIR {
+                self.turn_pair(slot as usize, turn);
+                continue;
+            }
             let user = &self.users[slot as usize];
-            match token & 1 {
+            match kind {
                 DUE if user.due <= turn.now => self.act(slot, turn),
                 PATIENCE if user.patience <= turn.now => self.lose_patience(slot, turn),
                 // It was put off, and has another timer.
@@ -223,62 +248,26 @@ impl Crowd {
         self.fired = fired;
     }
 
-    /// When the next stage begins.
-    fn lead(&mut self, now: Instant) {
-        let (shared, chat) = (&self.shared, &self.chat);
-        let passed = now.since(shared.began());
-        let all = chat.people.count();
-        let is_quiet = shared.open_messages.load(Ordering::Acquire) == 0;
-        let is_done = match shared.stage() {
-            Stage::SigningIn => {
-                let ramp = Duration::from_secs(1).div_f64(chat.logins.max(1e-6)).mul_f64(f64::from(all));
-                // Who cannot get in does not keep the others from working.
-                shared.signed_in() >= all || passed >= ramp + 2 * chat.patience
-            }
-            Stage::Befriending => !chat.befriend || shared.befriended() >= all || passed >= BEFRIENDING,
-            Stage::Load => passed >= chat.length,
-            Stage::RollCall => {
-                let is_settled = passed >= Duration::from_micros(SETTLED) + Duration::from_secs(1);
-                (is_settled && shared.signed_in() >= all) || passed >= ROLL_CALL
-            }
-            Stage::Settling => {
-                (is_quiet && passed >= Duration::from_micros(SETTLED)) || passed >= chat.settle
-            }
-            Stage::Leaving => false,
-        };
-        if is_done {
-            let next = match shared.stage() {
-                // A load of nobody tells nothing.
-                Stage::SigningIn if shared.signed_in() == 0 => Stage::Leaving,
-                Stage::SigningIn => Stage::Befriending,
-                Stage::Befriending => Stage::Load,
-                Stage::Load => Stage::RollCall,
-                Stage::RollCall => Stage::Settling,
-                Stage::Settling | Stage::Leaving => Stage::Leaving,
-            };
-            shared.advance(now, next);
-        }
-    }
-
-    /// Ends the load early: with a roll-call (`SoftQuit`) or without.
-    pub fn end(&self, now: Instant, hard: bool) {
-        self.shared.advance(now, if hard { Stage::Leaving } else { Stage::RollCall });
-    }
-
     fn enter(&mut self, stage: Stage, turn: &mut Turn<'_>) {
-        for slot in 0..u32::try_from(self.users.len()).unwrap_or_default() {
+        match stage {
+            Stage::SigningIn => self.begin_signing_in(),
+            Stage::Load => self.begin_monitoring(turn.now),
+            Stage::Settling => self.miss_absent(),
+            Stage::Unregistering => self.begin_unregistering(),
+            Stage::Leaving => self.count_waiting(turn),
+            _ => {}
+        }
+        for slot in self.slots() {
             let user = &self.users[slot as usize];
             match (stage, &user.phase) {
-                (Stage::Befriending, Phase::In) => self.befriend(slot, turn),
+                (Stage::Befriending, Phase::In) if self.chat.befriend => self.ask_for_friendship(slot, turn),
                 (Stage::Load, Phase::In) => {
                     let due = self.shared.began() + self.chat.think.draw(&mut self.rng);
                     self.wake_at(slot, due);
                 }
                 // No faster than they came.
                 (Stage::RollCall, Phase::Away) => {
-                    let all = f64::from(self.chat.people.count());
-                    let span = Duration::from_secs_f64((all / self.chat.logins.max(1e-6)).min(20.0));
-                    let within = u64::try_from(span.as_micros()).unwrap_or_default();
+                    let within = u64::try_from(self.return_span().as_micros()).unwrap_or_default();
                     let due = turn.now + Duration::from_micros(self.rng.below(within));
                     if user.due > due {
                         self.wake_at(slot, due);
@@ -306,7 +295,8 @@ impl Crowd {
     }
 
     /// The time of whoever it is has come.
-    fn act(&mut self, slot: u32, turn: &mut Turn<'_>) {
+    pub(super) fn act(&mut self, slot: u32, turn: &mut Turn<'_>) {
+        let is_monitor = self.is_monitor(slot);
         let user = &mut self.users[slot as usize];
         match user.phase {
             Phase::Away => {
@@ -315,7 +305,14 @@ impl Crowd {
                 turn.stats.count(Count::Due);
                 turn.stats.count(Count::OutgoingCall);
                 turn.stats.start_delay.record(turn.now.since(user.due));
-                turn.want(slot, Wanted::Connect);
+                let wanted = match user.elsewhere.take() {
+                    Some(named) => Wanted::ConnectElsewhere(*named),
+                    None => {
+                        user.hops = 0;
+                        Wanted::Connect
+                    }
+                };
+                turn.want(slot, wanted);
                 self.wait_until(slot, turn.now + self.chat.patience);
             }
             Phase::Leaving => {
@@ -334,45 +331,29 @@ impl Crowd {
                 };
                 self.wake_at(slot, due);
             }
-            Phase::In if self.stage == Stage::Load => self.do_something(slot, turn),
+            Phase::In if self.stage == Stage::Load && !is_monitor => self.do_something(slot, turn),
+            Phase::In if self.stage == Stage::Unregistering => self.unregister(slot, turn),
             Phase::In | Phase::Connecting | Phase::SigningIn(_) | Phase::Gone => {}
         }
     }
 
     fn lose_patience(&mut self, slot: u32, turn: &mut Turn<'_>) {
+        let is_monitoring = self.is_monitor(slot) && self.stage == Stage::Load;
         let user = &mut self.users[slot as usize];
         user.patience = Instant::FAR_FUTURE;
         match user.phase {
             Phase::Connecting | Phase::SigningIn(_) => self.fail(slot, Cause::Timeout, turn),
+            Phase::In if is_monitoring => self.lose_patience_with_partner(slot, turn),
             Phase::In | Phase::Leaving if user.asked.take().is_some() => turn.fail(Cause::Timeout),
             _ => {}
         }
     }
 
-    /// The session, or the attempt at one, is over; there will be another.
-    pub(super) fn fail(&mut self, slot: u32, cause: Cause, turn: &mut Turn<'_>) {
-        let user = &mut self.users[slot as usize];
-        if matches!(user.phase, Phase::Gone | Phase::Away) {
-            return;
-        }
-        if user.is_in() {
-            self.shared.go(user.number);
-        }
-        turn.fail(cause);
-        turn.want(slot, Wanted::Close);
-        user.phase = Phase::Away;
-        user.asked = None;
-        user.patience = Instant::FAR_FUTURE;
-        user.framer = Framer::new();
-        let jitter =
-            Duration::from_micros(self.rng.below(u64::try_from(RETRY.as_micros()).unwrap_or_default()));
-        self.wake_at(slot, turn.now + RETRY + jitter);
-    }
-
     pub fn handle_connected(&mut self, slot: u32, turn: &mut Turn<'_>) {
         let user = &mut self.users[slot as usize];
         if matches!(user.phase, Phase::Connecting) {
-            user.phase = Phase::SigningIn(Box::new(Login::new(&self.chat)));
+            let purpose = if self.stage == Stage::Registering { Purpose::Register } else { Purpose::SignIn };
+            user.phase = Phase::SigningIn(Box::new(Login::new(&self.chat, purpose)));
             self.open(slot, turn);
         }
     }
@@ -385,7 +366,7 @@ impl Crowd {
     }
 
     /// The stream begins, anew perhaps.
-    fn open(&mut self, slot: u32, turn: &mut Turn<'_>) {
+    pub(super) fn open(&mut self, slot: u32, turn: &mut Turn<'_>) {
         self.users[slot as usize].framer.restart();
         let domain = self.chat.people.domain();
         turn.write(slot, |out| match self.chat.websocket {
@@ -394,7 +375,7 @@ impl Crowd {
         });
     }
 
-    fn say_goodbye(&self, slot: u32, turn: &mut Turn<'_>) {
+    pub(super) fn say_goodbye(&self, slot: u32, turn: &mut Turn<'_>) {
         turn.write(slot, lines::unavailable);
         turn.write(slot, |out| lines::close(out, self.chat.websocket.is_some()));
     }
@@ -406,7 +387,7 @@ impl Crowd {
         }
         match parse(message.trim_ascii(), &Prefixes::default()) {
             Ok(element) if element.is("open", ns::FRAMING) => {}
-            Ok(element) if element.is("close", ns::FRAMING) => self.fail(slot, Cause::Closed, turn),
+            Ok(element) if element.is("close", ns::FRAMING) => self.hear_close(slot, &element, turn),
             Ok(element) => self.handle_element(slot, &element, turn),
             Err(_) => {
                 turn.stats.count(Count::Malformed);
@@ -425,10 +406,15 @@ impl Crowd {
         self.fail(slot, cause, turn);
     }
 
+    /// TLS failed: with the server's certificate, most often.
+    pub fn handle_untrusted(&mut self, slot: u32, turn: &mut Turn<'_>) {
+        self.fail(slot, Cause::Tls, turn);
+    }
+
     pub fn handle_bytes(&mut self, slot: u32, bytes: &[u8], turn: &mut Turn<'_>) {
         let user = &mut self.users[slot as usize];
-        // What was on its way to a session that is over belongs to none.
-        if user.has_connection() {
+        // What was on its way to a session that is over belongs to none, nor to the connection that follows it.
+        if user.has_connection() && !matches!(user.phase, Phase::Connecting) {
             user.framer.put(bytes);
         }
         loop {
@@ -474,59 +460,5 @@ impl Crowd {
             _ => Arc::clone(self.prefixes.insert(Arc::new(prefixes))),
         };
         self.users[slot as usize].prefixes = Some(shared);
-    }
-
-    fn handle_element(&mut self, slot: u32, element: &Element, turn: &mut Turn<'_>) {
-        turn.stats.count(Count::MessagesReceived);
-        if element.is("error", ns::STREAM) {
-            let elsewhere = element.get("see-other-host", ns::STREAM_ERRORS).is_some();
-            let cause = if elsewhere { Cause::SeeOtherHost } else { Cause::StreamError };
-            return self.fail(slot, cause, turn);
-        }
-        let (chat, nonce) = (Arc::clone(&self.chat), self.rng.token(20));
-        let user = &mut self.users[slot as usize];
-        let Phase::SigningIn(login) = &mut user.phase else { return self.hear(slot, element, turn) };
-        let mut kept = user.kept.take().map(|kept| *kept);
-        let (name, password) = (chat.people.name(user.number), chat.people.password(user.number));
-        let who = Who { name: &name, password: &password, nonce, kept: &mut kept };
-        let mut written = Vec::new();
-        let progress = login.handle(&chat, who, element, &mut written);
-        user.kept = kept.map(Box::new);
-        let sign_in = user.sign_in;
-        turn.write(slot, |out| out.append(&mut written));
-        match progress {
-            Progress::Nothing => {}
-            Progress::StartTls => turn.want(slot, Wanted::StartTls),
-            Progress::Authenticated => {
-                turn.time(Timed::Authentication, sign_in.0, sign_in.1);
-                self.open(slot, turn);
-            }
-            Progress::SignedIn(roster) => self.signed_in(slot, &roster, turn),
-            Progress::Failed(cause) => self.fail(slot, cause, turn),
-        }
-    }
-
-    fn signed_in(&mut self, slot: u32, roster: &Element, turn: &mut Turn<'_>) {
-        let user = &mut self.users[slot as usize];
-        user.phase = Phase::In;
-        user.patience = Instant::FAR_FUTURE;
-        let (due, began) = user.sign_in;
-        let number = user.number;
-        turn.stats.count(Count::SuccessfulCall);
-        turn.time(Timed::SignIn, due, began);
-        self.shared.come(number, turn.now);
-        for item in roster.elements() {
-            self.learn(slot, item);
-        }
-        self.say_presence(slot, "", turn.now, turn);
-        self.enter_room(slot, turn);
-        match self.stage {
-            Stage::Befriending => self.befriend(slot, turn),
-            Stage::Load => {
-                let due = turn.now + self.chat.think.draw(&mut self.rng);
-                self.wake_at(slot, due);
-            }
-            _ => {}
-        }
     }
 }

@@ -39,6 +39,20 @@ pub(super) fn response(out: &mut Vec<u8>, text: &str) {
     put!(out, "<response xmlns='{}'>{text}</response>", ns::SASL);
 }
 
+/// The names are the lab's, but passwords are whatever the operator says.
+pub(super) fn register(out: &mut Vec<u8>, name: &str, password: &str) {
+    let password = xmpp::xml::escape(password);
+    put!(
+        out,
+        "<iq type='set' id='register'><query xmlns='{}'><username>{name}</username><password>{password}</password></query></iq>",
+        ns::REGISTER
+    );
+}
+
+pub(super) fn unregister(out: &mut Vec<u8>, id: u32) {
+    put!(out, "<iq type='set' id='i{id}'><query xmlns='{}'><remove/></query></iq>", ns::REGISTER);
+}
+
 pub(super) fn bind(out: &mut Vec<u8>) {
     put!(out, "<iq type='set' id='bind'><bind xmlns='{}'><resource>ringer</resource></bind></iq>", ns::BIND);
 }
@@ -47,7 +61,7 @@ pub(super) fn session(out: &mut Vec<u8>) {
     put!(out, "<iq type='set' id='session'><session xmlns='{}'/></iq>", ns::SESSION);
 }
 
-pub(super) fn roster_get(out: &mut Vec<u8>, id: &str) {
+pub(super) fn roster_get(out: &mut Vec<u8>, id: impl std::fmt::Display) {
     put!(out, "<iq type='get' id='{id}'><query xmlns='{}'/></iq>", ns::ROSTER);
 }
 
@@ -73,6 +87,34 @@ pub(super) fn vcard_set(out: &mut Vec<u8>, id: u32, name: &str) {
         out,
         "<iq type='set' id='i{id}'><vCard xmlns='{}'><FN>{name}</FN><DESC>changed {id} times</DESC></vCard></iq>",
         ns::VCARD
+    );
+}
+
+pub(super) fn ping(out: &mut Vec<u8>, id: u32, to: &str) {
+    put!(out, "<iq type='get' id='i{id}' to='{to}'><ping xmlns='{}'/></iq>", ns::PING);
+}
+
+/// `what`: one of the two namespaces of XEP-0030.
+pub(super) fn disco(out: &mut Vec<u8>, id: u32, to: &str, what: &str) {
+    put!(out, "<iq type='get' id='i{id}' to='{to}'><query xmlns='{what}'/></iq>");
+}
+
+/// XEP-0118.
+const TUNE: &str = "http://jabber.org/protocol/tune";
+
+pub(super) fn pep_publish(out: &mut Vec<u8>, id: u32) {
+    put!(
+        out,
+        "<iq type='set' id='i{id}'><pubsub xmlns='{}'><publish node='{TUNE}'><item id='current'><tune xmlns='{TUNE}'><title>Tune {id}</title></tune></item></publish></pubsub></iq>",
+        ns::PUBSUB
+    );
+}
+
+pub(super) fn pep_get(out: &mut Vec<u8>, id: u32) {
+    put!(
+        out,
+        "<iq type='get' id='i{id}'><pubsub xmlns='{}'><items node='{TUNE}'/></pubsub></iq>",
+        ns::PUBSUB
     );
 }
 
@@ -104,12 +146,28 @@ pub(super) fn presence(out: &mut Vec<u8>, show: &str, note: &Note) {
     put!(out, "</presence>");
 }
 
+/// To one, whoever he is.
+pub(super) fn directed(out: &mut Vec<u8>, to: &str, note: &Note) {
+    put!(out, "<presence to='{to}'><status>for you</status>");
+    note.write(out);
+    put!(out, "</presence>");
+}
+
 pub(super) fn subscription(out: &mut Vec<u8>, kind: &str, to: &str) {
     put!(out, "<presence type='{kind}' to='{to}'/>");
 }
 
 pub(super) fn join(out: &mut Vec<u8>, room: &str, nick: &str) {
     put!(out, "<presence to='{room}/{nick}'><x xmlns='{}'><history maxstanzas='0'/></x></presence>", ns::MUC);
+}
+
+pub(super) fn leave_room(out: &mut Vec<u8>, room: &str, nick: &str) {
+    put!(out, "<presence to='{room}/{nick}' type='unavailable'/>");
+}
+
+/// Of somebody who is in the room.
+pub(super) fn change_nick(out: &mut Vec<u8>, room: &str, nick: &str) {
+    put!(out, "<presence to='{room}/{nick}'/>");
 }
 
 /// A room that was made by coming is locked until its owner says that it may be as it is (XEP-0045 §10.1.2).

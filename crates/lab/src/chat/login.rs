@@ -5,26 +5,10 @@ use base64::engine::general_purpose::STANDARD;
 use xmpp::sasl::{ClientKeys, ScramClient};
 use xmpp::{Element, ns};
 
+use super::failure::Cause;
 use super::lines;
 use super::model::{Chat, Mechanism, Security};
-
-/// Why a user is not in, or no longer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
-    Connect,
-    Closed,
-    StreamError,
-    /// RFC 6120 §4.9.3.19: another host is named.
-    SeeOtherHost,
-    NotAuthorized,
-    /// The server has not the mechanism of the load, or no TLS.
-    NotOffered,
-    /// No XML, no XMPP, or a server that proves to be another.
-    Nonsense,
-    /// An error for an answer.
-    Refused,
-    Timeout,
-}
+use super::register::Registered;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Progress {
@@ -34,6 +18,7 @@ pub(super) enum Progress {
     /// The stream begins anew.
     Authenticated,
     SignedIn(Element),
+    Registered(Registered),
     Failed(Cause),
 }
 
@@ -41,15 +26,25 @@ pub(super) enum Progress {
 enum Step {
     Features,
     Proceed,
+    Register,
     Proof,
     Bind,
     Session,
     Roster,
 }
 
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    SignIn,
+    /// An account, and no more.
+    Register,
+}
+
 /// Boxed: only while signing in.
 #[derive(Debug)]
 pub(super) struct Login {
+    purpose: Purpose,
     step: Step,
     is_secured: bool,
     is_authenticated: bool,
@@ -67,8 +62,9 @@ pub(super) struct Who<'a> {
 }
 
 impl Login {
-    pub(super) fn new(chat: &Chat) -> Login {
+    pub(super) fn new(chat: &Chat, purpose: Purpose) -> Login {
         Login {
+            purpose,
             step: Step::Features,
             is_secured: chat.security == Security::Tls,
             is_authenticated: false,
@@ -93,6 +89,11 @@ impl Login {
             Step::Features if element.is("features", ns::STREAM) => self.choose(chat, &who, element, out),
             Step::Proceed if element.is("proceed", ns::TLS) => Progress::StartTls,
             Step::Proceed if element.is("failure", ns::TLS) => Progress::Failed(Cause::NotOffered),
+            Step::Register => match Registered::of(element) {
+                _ if element.attr("id") != Some("register") => Progress::Nothing,
+                Ok(registered) => Progress::Registered(registered),
+                Err(cause) => Progress::Failed(cause),
+            },
             Step::Proof => self.prove(&mut who, element, out),
             Step::Bind | Step::Session | Step::Roster => self.settle(element, out),
             Step::Features | Step::Proceed => Progress::Failed(Cause::Nonsense),
@@ -116,6 +117,12 @@ impl Login {
             self.step = Step::Bind;
             return Progress::Nothing;
         }
+        // Whether it is announced or not: not every server that takes it does so.
+        if self.purpose == Purpose::Register {
+            lines::register(out, who.name, who.password);
+            self.step = Step::Register;
+            return Progress::Nothing;
+        }
         let offered = features.get("mechanisms", ns::SASL);
         let wanted = chat.mechanism.name();
         let is_offered =
@@ -125,6 +132,7 @@ impl Login {
         }
         let initial = match chat.mechanism {
             Mechanism::Plain => format!("\0{}\0{}", who.name, who.password),
+            Mechanism::Anonymous => "ringer".to_owned(),
             Mechanism::Scram(hash) => {
                 let scram = ScramClient::new(hash, who.name, &who.nonce);
                 self.scram.insert(scram).first()
@@ -157,7 +165,7 @@ impl Login {
             ("failure", ns::SASL, _) => {
                 // Keys of an old password are of no use.
                 *who.kept = None;
-                Progress::Failed(Cause::NotAuthorized)
+                Progress::Failed(Cause::of_sasl_failure(element))
             }
             _ => Progress::Failed(Cause::Nonsense),
         }
@@ -172,7 +180,7 @@ impl Login {
         let is_answer = element.name() == "iq" && element.attr("id") == Some(wanted);
         match (is_answer, element.attr("type")) {
             (true, Some("result")) => {}
-            (true, _) => return Progress::Failed(Cause::Refused),
+            (true, _) => return Progress::Failed(Cause::of_stanza_error(element)),
             // Something for the account that could not wait.
             (false, _) => return Progress::Nothing,
         }

@@ -5,34 +5,58 @@ use stdx::rng::Rng;
 /// One thing a user does at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// To a contact who is in the load.
     Message,
+    MessageOnline,
+    MessageOffline,
     Presence,
-    /// Signs out, and in again after a while.
+    PresenceDirected,
     Logout,
+    RosterGet,
     RosterAdd,
     RosterRename,
     RosterRemove,
     VcardGet,
+    VcardLookup,
     VcardSet,
-    /// To the room that the user is in.
     Room,
-    /// The newest page of the user's archive.
+    RoomNick,
+    RoomRejoin,
     Archive,
+    Ping,
+    Disco,
+    DiscoItems,
+    PepPublish,
+    PepGet,
 }
 
-/// Their names in `--mix`.
-pub const ACTIONS: &[(&str, Action)] = &[
-    ("message", Action::Message),
-    ("presence", Action::Presence),
-    ("logout", Action::Logout),
-    ("roster-add", Action::RosterAdd),
-    ("roster-rename", Action::RosterRename),
-    ("roster-remove", Action::RosterRemove),
-    ("vcard-get", Action::VcardGet),
-    ("vcard-set", Action::VcardSet),
-    ("room", Action::Room),
-    ("archive", Action::Archive),
+/// Their names in `--mix`, and what is done.
+pub const ACTIONS: &[(&str, Action, &str)] = &[
+    ("message", Action::Message, "to a contact, who may be there or not"),
+    ("message-online", Action::MessageOnline, "to a contact who is there"),
+    (
+        "message-offline",
+        Action::MessageOffline,
+        "to a contact who has signed out: it must wait for him, and come",
+    ),
+    ("presence", Action::Presence, "another show and status, to all contacts"),
+    ("presence-directed", Action::PresenceDirected, "to one user who is there, contact or stranger"),
+    ("logout", Action::Logout, "signs out, and in again after a while"),
+    ("roster-get", Action::RosterGet, "reads the whole roster"),
+    ("roster-add", Action::RosterAdd, "adds an entry"),
+    ("roster-rename", Action::RosterRename, "gives it another name"),
+    ("roster-remove", Action::RosterRemove, "removes it"),
+    ("vcard-get", Action::VcardGet, "reads his own vCard"),
+    ("vcard-lookup", Action::VcardLookup, "reads that of another user, contact or stranger"),
+    ("vcard-set", Action::VcardSet, "changes his own vCard"),
+    ("room", Action::Room, "says something in the room he is in"),
+    ("room-nick", Action::RoomNick, "takes another nick there"),
+    ("room-rejoin", Action::RoomRejoin, "leaves the room and comes again"),
+    ("archive", Action::Archive, "reads the newest page of his archive"),
+    ("ping", Action::Ping, "pings the server (XEP-0199)"),
+    ("disco", Action::Disco, "asks what the server can do (XEP-0030)"),
+    ("disco-items", Action::DiscoItems, "asks what services the server has"),
+    ("pep-publish", Action::PepPublish, "publishes the tune he hears (XEP-0163)"),
+    ("pep-get", Action::PepGet, "reads what he published"),
 ];
 
 /// Shares of a hundred, or any other weights.
@@ -53,9 +77,9 @@ impl Mix {
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let (name, weight) =
                 part.split_once('=').ok_or_else(|| format!("{part:?}: expected ACTION=SHARE"))?;
-            let known = ACTIONS.iter().find(|(known, _)| *known == name.trim());
-            let (_, action) = known.ok_or_else(|| {
-                let names: Vec<&str> = ACTIONS.iter().map(|(name, _)| *name).collect();
+            let known = ACTIONS.iter().find(|(known, ..)| *known == name.trim());
+            let (_, action, _) = known.ok_or_else(|| {
+                let names: Vec<&str> = ACTIONS.iter().map(|(name, ..)| *name).collect();
                 format!("{name:?}: expected one of {}", names.join(", "))
             })?;
             let weight: f64 = weight
@@ -121,7 +145,7 @@ mod tests {
     fn mistakes_say_what_was_expected() {
         for (text, says) in [
             ("message", "ACTION=SHARE"),
-            ("mesage=1", "expected one of message, presence"),
+            ("mesage=1", "expected one of message, message-online"),
             ("message=-1", "from 0"),
             ("message=0", "above 0"),
             ("", "above 0"),

@@ -5,21 +5,33 @@
 
 mod act;
 mod crowd;
+mod elsewhere;
+mod failure;
+mod lead;
+mod limits;
 mod lines;
 mod login;
 mod mix;
 mod model;
+mod monitor;
 mod note;
 mod people;
+mod prepare;
+mod register;
+mod sign_in;
 mod stage;
 mod talk;
 #[cfg(test)]
 mod tests;
 mod user;
+mod waiting;
 
 pub use crowd::{Crowd, Outbox, Turn, Wanted};
-pub use login::Cause;
+pub use elsewhere::Elsewhere;
+pub use failure::{Cause, MaxFailures, RETRY_MOST, Retry};
 pub use mix::{ACTIONS, Action, Mix};
-pub use model::{Chat, Mechanism, Security, TIMERS, Think, Timed};
+pub use model::{Chat, Mechanism, Redirect, Security, TIMERS, Think, Timed};
+pub use monitor::Monitors;
 pub use people::People;
-pub use stage::{Shared, Stage};
+pub use prepare::Format;
+pub use stage::{Shared, Stage, Words};

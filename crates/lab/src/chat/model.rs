@@ -6,7 +6,7 @@ use std::time::Duration;
 use stdx::rng::Rng;
 use xmpp::sasl::Hash;
 
-use super::{Mix, People};
+use super::{MaxFailures, Mix, Monitors, People, Retry};
 
 #[derive(Debug, Clone)]
 pub struct Chat {
@@ -33,24 +33,36 @@ pub struct Chat {
     pub settle: Duration,
     /// For an answer, or for signing in.
     pub patience: Duration,
+    /// Accounts are made before the load, and removed after it (XEP-0077), so many a second.
+    pub register: bool,
+    pub unregister: bool,
+    pub registrations: f64,
+    pub monitors: Monitors,
+    pub redirect: Redirect,
+    pub retry: Retry,
+    /// With more failures than these the run ends early.
+    pub max_failures: Option<MaxFailures>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mechanism {
     Plain,
     Scram(Hash),
+    /// RFC 4505: the server makes up who it is, so nobody knows anybody.
+    Anonymous,
 }
 
 impl Mechanism {
     pub fn parse(name: &str) -> Result<Mechanism, String> {
         Ok(match name {
             "PLAIN" => Mechanism::Plain,
+            "ANONYMOUS" => Mechanism::Anonymous,
             "SCRAM-SHA-1" => Mechanism::Scram(Hash::Sha1),
             "SCRAM-SHA-256" => Mechanism::Scram(Hash::Sha256),
             "SCRAM-SHA-512" => Mechanism::Scram(Hash::Sha512),
             _ => {
                 return Err(format!(
-                    "mechanism {name:?}: expected PLAIN, SCRAM-SHA-1, SCRAM-SHA-256 or SCRAM-SHA-512"
+                    "mechanism {name:?}: expected PLAIN, SCRAM-SHA-1, SCRAM-SHA-256, SCRAM-SHA-512 or ANONYMOUS"
                 ));
             }
         })
@@ -59,6 +71,7 @@ impl Mechanism {
     pub fn name(self) -> &'static str {
         match self {
             Mechanism::Plain => "PLAIN",
+            Mechanism::Anonymous => "ANONYMOUS",
             Mechanism::Scram(Hash::Sha1) => "SCRAM-SHA-1",
             Mechanism::Scram(Hash::Sha256) => "SCRAM-SHA-256",
             Mechanism::Scram(Hash::Sha512) => "SCRAM-SHA-512",
@@ -81,6 +94,24 @@ impl Security {
             "starttls" => Security::StartTls,
             "direct" => Security::Tls,
             _ => return Err(format!("tls {name:?}: expected none, starttls or direct")),
+        })
+    }
+}
+
+/// What users do when the server names another host (RFC 6120 §4.9.3.19).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Redirect {
+    Follow,
+    /// It is a failure, counted as such.
+    Count,
+}
+
+impl Redirect {
+    pub fn parse(name: &str) -> Result<Redirect, String> {
+        Ok(match name {
+            "follow" => Redirect::Follow,
+            "count" => Redirect::Count,
+            _ => return Err(format!("{name:?}: expected follow or count")),
         })
     }
 }
@@ -124,11 +155,40 @@ pub enum Timed {
     Archive,
     /// To the room and back.
     Room,
+    /// From the wish to enter, or for another nick, to the room's word that it is so.
+    RoomJoin,
+    Ping,
+    Disco,
+    Pep,
+    /// An account made or removed, from the connection or the question.
+    Registration,
+    /// To the partner and back.
+    MonitorMessage,
+    /// To the partner.
+    MonitorPresence,
+    /// As `Authentication`.
+    MonitorAuthentication,
 }
 
 /// Their names in reports and thresholds (`response.presence.p99`).
-pub const TIMERS: [&str; 8] =
-    ["message", "presence", "authentication", "sign-in", "roster", "vcard", "archive", "room"];
+pub const TIMERS: [&str; 16] = [
+    "message",
+    "presence",
+    "authentication",
+    "sign-in",
+    "roster",
+    "vcard",
+    "archive",
+    "room",
+    "room-join",
+    "ping",
+    "disco",
+    "pep",
+    "registration",
+    "monitor.message",
+    "monitor.presence",
+    "monitor.authentication",
+];
 
 #[cfg(test)]
 mod tests {
@@ -146,7 +206,7 @@ mod tests {
 
     #[test]
     fn words_are_understood() {
-        for name in ["PLAIN", "SCRAM-SHA-1", "SCRAM-SHA-256", "SCRAM-SHA-512"] {
+        for name in ["PLAIN", "SCRAM-SHA-1", "SCRAM-SHA-256", "SCRAM-SHA-512", "ANONYMOUS"] {
             assert_eq!(Mechanism::parse(name).unwrap().name(), name);
         }
         assert!(Mechanism::parse("GSSAPI").unwrap_err().contains("expected PLAIN"));

@@ -8,6 +8,9 @@ use xmpp::Element;
 /// The namespace of `<n/>`. Servers pass on what they do not know.
 pub(super) const NS: &str = "urn:x-ringer:note:1";
 
+/// Number of a presence that is for one user, who is no contact perhaps.
+pub(super) const DIRECTED: u32 = 0;
+
 /// From whom, the how many-th to this contact (or of all presences), when it was due and when it was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Note {

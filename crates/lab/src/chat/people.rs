@@ -3,17 +3,23 @@
 //! Users of the load stand in a ring: each knows the same number of neighbours on either side and, when the number is
 //! odd, who stands opposite. So friendship is mutual, and who knows whom need not be stored.
 
+use super::limits::{PRESENCE_PAIRS, PRESENCE_PLACES};
+
 /// The users of one load.
 #[derive(Debug, Clone)]
 pub struct People {
     count: u32,
     contacts: u32,
+    /// Two users each, after the others, who know each other and nobody else.
+    pairs: u32,
     /// Number of the first in names.
     first: u32,
     /// `{n}` is the number.
     name: String,
     password: String,
     domain: String,
+    /// Of so many users one looks for the presences that he should see.
+    looks: u32,
 }
 
 impl People {
@@ -39,18 +45,69 @@ impl People {
         if !name.contains("{n}") && count > 1 {
             return Err(format!("name {name:?} of {count} users: expected {{n}} in it"));
         }
-        Ok(People {
+        let people = People {
             count,
             contacts,
+            pairs: 0,
             first,
             name: name.to_owned(),
             password: password.to_owned(),
             domain: domain.to_owned(),
-        })
+            looks: 1,
+        };
+        Ok(people.with_presences_of(PRESENCE_PAIRS))
     }
 
+    /// At most so many pairs of users whose presences are accounted for.
+    pub(super) fn with_presences_of(self, pairs: u64) -> People {
+        let all = u64::from(self.count) * u64::from(self.contacts.min(PRESENCE_PLACES));
+        let looks = u32::try_from(all.div_ceil(pairs.max(1))).unwrap_or(u32::MAX).max(1);
+        People { looks, ..self }
+    }
+
+    /// Whether the user looks for the presences of his contacts, so that all can be accounted for. By his number alone, so that
+    /// every sender knows it.
+    pub fn looks_for_presence(&self, user: u32) -> bool {
+        user.is_multiple_of(self.looks)
+    }
+
+    /// Of all presences to contacts, how many are accounted for: 1.0 unless there are very many.
+    pub fn presence_share(&self) -> f64 {
+        let looking = f64::from(self.count.div_ceil(self.looks)) / f64::from(self.count);
+        looking * f64::from(self.contacts.min(PRESENCE_PLACES)) / f64::from(self.contacts.max(1))
+    }
+
+    /// With so many pairs of monitors beside them.
+    pub fn with_monitors(mut self, pairs: u32) -> Result<People, String> {
+        self.pairs = pairs;
+        if pairs > 0 && !self.name.contains("{n}") {
+            return Err(format!("name {:?} of a user and of monitors: expected {{n}} in it", self.name));
+        }
+        Ok(self)
+    }
+
+    /// Without monitors.
     pub fn count(&self) -> u32 {
         self.count
+    }
+
+    /// With monitors, whose numbers follow those of the others.
+    pub fn all(&self) -> u32 {
+        self.count.saturating_add(self.pairs.saturating_mul(2))
+    }
+
+    pub fn is_monitor(&self, user: u32) -> bool {
+        user >= self.count
+    }
+
+    /// How many contacts one has.
+    pub fn contacts_of(&self, user: u32) -> u32 {
+        if self.is_monitor(user) { 1 } else { self.contacts }
+    }
+
+    /// The other of a pair.
+    fn partner(&self, monitor: u32) -> u32 {
+        self.count + ((monitor - self.count) ^ 1)
     }
 
     /// Of each user.
@@ -60,6 +117,9 @@ impl People {
 
     /// Who is the contact of a user at this place.
     pub fn contact(&self, user: u32, place: u32) -> u32 {
+        if self.is_monitor(user) {
+            return self.partner(user);
+        }
         let (user, count) = (u64::from(user), u64::from(self.count));
         let place = u64::from(place);
         let sides = u64::from(self.contacts / 2) * 2;
@@ -75,7 +135,10 @@ impl People {
 
     /// At which place of a user's contacts another stands.
     pub fn place(&self, user: u32, other: u32) -> Option<u32> {
-        if other >= self.count || user >= self.count || other == user {
+        if self.is_monitor(user) {
+            return (other == self.partner(user)).then_some(0);
+        }
+        if self.is_monitor(other) || other == user {
             return None;
         }
         let forward = (u64::from(other) + u64::from(self.count) - u64::from(user)) % u64::from(self.count);
@@ -118,7 +181,7 @@ impl People {
             return Some(0);
         }
         let number: u32 = digits.parse::<u32>().ok()?.checked_sub(self.first)?;
-        (number < self.count).then_some(number)
+        (number < self.all()).then_some(number)
     }
 }
 
@@ -153,6 +216,26 @@ mod tests {
     }
 
     #[test]
+    fn presences_of_very_many_are_sampled() {
+        for (count, contacts, pairs, looks) in [
+            (100_000, 20, PRESENCE_PAIRS, 1),
+            (1_020_000, 30, PRESENCE_PAIRS, 4),
+            (10, 3, 10, 3),
+            (10, 3, 30, 1),
+        ] {
+            let people = people(count, contacts).unwrap().with_presences_of(pairs);
+            let looking = (0..count).filter(|user| people.looks_for_presence(*user)).count();
+            assert_eq!(looking, count.div_ceil(looks) as usize, "{count} users");
+            assert!((looking as u64 - 1) * u64::from(contacts) <= pairs);
+            assert!(
+                (people.presence_share() - f64::from(count.div_ceil(looks)) / f64::from(count)).abs() < 1e-9
+            );
+        }
+        let many = people(200, 128).unwrap();
+        assert!((many.presence_share() - 0.5).abs() < 1e-9, "a presence names the first 64");
+    }
+
+    #[test]
     fn names_tell_who_it_is() {
         let people = people(10, 2).unwrap();
         assert_eq!((people.name(3).as_str(), people.password(3).as_str()), ("user8", "secret8"));
@@ -162,6 +245,21 @@ mod tests {
         {
             assert_eq!(people.number(stranger), None, "{stranger}");
         }
+    }
+
+    #[test]
+    fn monitors_know_each_other_and_nobody_else() {
+        let people = people(10, 2).unwrap().with_monitors(2).unwrap();
+        assert_eq!(
+            (people.count(), people.all(), people.contacts_of(10), people.contacts_of(9)),
+            (10, 14, 1, 2)
+        );
+        for (monitor, partner) in [(10, 11), (11, 10), (12, 13), (13, 12)] {
+            assert_eq!((people.contact(monitor, 0), people.place(monitor, partner)), (partner, Some(0)));
+        }
+        assert_eq!((people.place(10, 12), people.place(10, 9), people.place(9, 10)), (None, None, None));
+        assert_eq!(people.number("user18@example.test"), Some(13));
+        assert_eq!(people.number("user19@example.test"), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What all shards of a load know of each other: who is there, and how far the load is.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use stdx::time::Instant;
 
@@ -8,6 +8,8 @@ use stdx::time::Instant;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Stage {
+    /// Accounts are made; only when that was asked for.
+    Registering,
     /// Users come, at the given rate.
     SigningIn,
     /// They make friends.
@@ -17,114 +19,235 @@ pub enum Stage {
     RollCall,
     /// What is on its way may arrive.
     Settling,
+    /// Accounts are removed; only when that was asked for.
+    Unregistering,
     Leaving,
 }
 
-const STAGES: [Stage; 6] =
-    [Stage::SigningIn, Stage::Befriending, Stage::Load, Stage::RollCall, Stage::Settling, Stage::Leaving];
+const STAGES: [Stage; 8] = [
+    Stage::Registering,
+    Stage::SigningIn,
+    Stage::Befriending,
+    Stage::Load,
+    Stage::RollCall,
+    Stage::Settling,
+    Stage::Unregistering,
+    Stage::Leaving,
+];
 
 impl Stage {
     pub fn name(self) -> &'static str {
         match self {
+            Stage::Registering => "registering",
             Stage::SigningIn => "signing in",
             Stage::Befriending => "making friends",
             Stage::Load => "load",
             Stage::RollCall => "roll-call",
             Stage::Settling => "settling",
+            Stage::Unregistering => "unregistering",
             Stage::Leaving => "leaving",
         }
     }
 }
 
-/// One for all shards.
-#[derive(Debug)]
-pub struct Shared {
-    stage: AtomicU8,
-    /// When the stage began, microseconds.
-    began: AtomicU64,
-    /// Since when each user can be seen; 0: he cannot.
-    there: Box<[AtomicU64]>,
-    /// How many are signed in, and how many of them have all their friends.
-    signed_in: AtomicU32,
-    befriended: AtomicU32,
-    /// Messages sent and arrived or refused, over all shards, so that the end need not wait its whole time.
-    pub open_messages: AtomicU64,
+/// Where the numbers of a [`Shared`] are: memory of this process, or of several.
+pub trait Words: Send + Sync {
+    fn words(&self) -> &[AtomicU64];
 }
 
+impl Words for Box<[AtomicU64]> {
+    fn words(&self) -> &[AtomicU64] {
+        self
+    }
+}
+
+/// One for all shards. All of it is atomic words at fixed places, so that it may lie in memory that processes share.
+pub struct Shared {
+    words: Box<dyn Words>,
+}
+
+/// Places among the words. What each message changes is a cache line away from what everybody reads.
+const STAGE: usize = 0;
+/// When the stage began, microseconds.
+const BEGAN: usize = 1;
+/// How many are signed in, and how many of them have all their friends.
+const SIGNED_IN: usize = 2;
+const BEFRIENDED: usize = 3;
+/// How many have been there at some time.
+const MET: usize = 4;
+/// Who has failed so often that he stays away.
+const GIVEN_UP: usize = 5;
+/// Who has been told that he has an account, or that he gets none.
+const REGISTERED: usize = 6;
+/// Messages sent that have not arrived and were not refused, over all shards, so that the end need not wait its whole
+/// time.
+const OPEN_MESSAGES: usize = 8;
+/// From here on, since when each user can be seen; 0: he is away, [`LEAVING`]: he goes, [`MISSED`].
+const THERE: usize = 16;
+
 impl Shared {
+    /// In this process's memory.
     pub fn new(users: u32, now: Instant) -> Shared {
-        Shared {
-            stage: AtomicU8::new(0),
-            began: AtomicU64::new(now.as_micros()),
-            there: (0..users).map(|_| AtomicU64::new(0)).collect(),
-            signed_in: AtomicU32::new(0),
-            befriended: AtomicU32::new(0),
-            open_messages: AtomicU64::new(0),
-        }
+        let words: Box<[AtomicU64]> = (0..Shared::size(users)).map(|_| AtomicU64::new(0)).collect();
+        let shared = Shared::over(Box::new(words));
+        shared.begin(now);
+        shared
+    }
+
+    /// Over words that begin as zeros, at least [`Shared::size`] of them.
+    pub fn over(words: Box<dyn Words>) -> Shared {
+        assert!(words.words().len() >= THERE, "as many words as were asked for");
+        Shared { words }
+    }
+
+    /// How many words so many users take.
+    pub fn size(users: u32) -> usize {
+        THERE + users as usize
+    }
+
+    /// The load begins now.
+    pub fn begin(&self, now: Instant) {
+        self.word(BEGAN).store(now.as_micros(), Ordering::Release);
+    }
+
+    fn word(&self, place: usize) -> &AtomicU64 {
+        &self.words.words()[place]
+    }
+
+    fn there(&self, user: u32) -> Option<&AtomicU64> {
+        self.words.words().get(THERE + user as usize)
     }
 
     pub fn stage(&self) -> Stage {
-        let stage = usize::from(self.stage.load(Ordering::Acquire));
+        let stage = usize::try_from(self.word(STAGE).load(Ordering::Acquire)).unwrap_or(usize::MAX);
         STAGES.get(stage).copied().unwrap_or(Stage::Leaving)
     }
 
     pub fn began(&self) -> Instant {
-        Instant::from_micros(self.began.load(Ordering::Acquire))
+        Instant::from_micros(self.word(BEGAN).load(Ordering::Acquire))
     }
 
     /// Stages never go back.
     pub fn advance(&self, now: Instant, stage: Stage) {
         if self.stage() < stage {
-            self.began.store(now.as_micros(), Ordering::Release);
-            self.stage.fetch_max(stage as u8, Ordering::AcqRel);
+            self.begin(now);
+            self.word(STAGE).fetch_max(stage as u64, Ordering::AcqRel);
         }
     }
 
     pub fn come(&self, user: u32, now: Instant) {
-        self.signed_in.fetch_add(1, Ordering::AcqRel);
-        self.appear(user, now);
+        self.word(SIGNED_IN).fetch_add(1, Ordering::AcqRel);
+        self.put_there(user, now.as_micros());
     }
 
     /// The session ended.
     pub fn go(&self, user: u32) {
-        self.vanish(user);
-        self.signed_in.fetch_sub(1, Ordering::AcqRel);
-    }
-
-    fn appear(&self, user: u32, now: Instant) {
-        if let Some(there) = self.there.get(user as usize) {
-            there.store(now.as_micros(), Ordering::Release);
-        }
+        self.put_there(user, 0);
+        self.word(SIGNED_IN).fetch_sub(1, Ordering::AcqRel);
     }
 
     /// From now on nothing is expected to be seen by him.
     pub fn vanish(&self, user: u32) {
-        if let Some(there) = self.there.get(user as usize) {
-            there.store(0, Ordering::Release);
+        self.put_there(user, LEAVING);
+    }
+
+    /// Who is missed stays so.
+    fn put_there(&self, user: u32, value: u64) {
+        if let Some(there) = self.there(user) {
+            let unless_missed = |old| (old != MISSED).then_some(value);
+            let _ = there.fetch_update(Ordering::AcqRel, Ordering::Acquire, unless_missed);
         }
+    }
+
+    /// He did not come to the roll-call.
+    pub fn miss(&self, user: u32) {
+        self.put_there(user, MISSED);
+    }
+
+    pub fn is_missed(&self, user: u32) -> bool {
+        self.there(user).is_some_and(|there| there.load(Ordering::Acquire) == MISSED)
     }
 
     /// Whether he has been there for so long that what is sent now reaches him.
     pub fn sees(&self, user: u32, now: Instant) -> bool {
-        let since = self.there.get(user as usize).map_or(0, |there| there.load(Ordering::Acquire));
+        let since = self.there(user).map_or(0, |there| there.load(Ordering::Acquire));
         since > 0 && since.saturating_add(SETTLED) <= now.as_micros()
     }
 
     pub fn signed_in(&self) -> u32 {
-        self.signed_in.load(Ordering::Acquire)
+        u32::try_from(self.word(SIGNED_IN).load(Ordering::Acquire)).unwrap_or(u32::MAX)
+    }
+
+    /// Somebody is there for the first time.
+    pub fn meet(&self) {
+        self.word(MET).fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub fn met(&self) -> u32 {
+        u32::try_from(self.word(MET).load(Ordering::Acquire)).unwrap_or(u32::MAX)
+    }
+
+    /// He has signed out, or never was in.
+    pub fn is_away(&self, user: u32) -> bool {
+        self.there(user).is_some_and(|there| there.load(Ordering::Acquire) == 0)
+    }
+
+    pub fn register(&self) {
+        self.word(REGISTERED).fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub fn registered(&self) -> u32 {
+        u32::try_from(self.word(REGISTERED).load(Ordering::Acquire)).unwrap_or(u32::MAX)
+    }
+
+    pub fn give_up(&self) {
+        self.word(GIVEN_UP).fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Who is signed in or has given up: nobody else is waited for.
+    pub fn settled(&self) -> u32 {
+        let given_up = self.word(GIVEN_UP).load(Ordering::Acquire);
+        self.signed_in() + u32::try_from(given_up).unwrap_or(u32::MAX / 2)
     }
 
     pub fn befriend(&self) {
-        self.befriended.fetch_add(1, Ordering::AcqRel);
+        self.word(BEFRIENDED).fetch_add(1, Ordering::AcqRel);
     }
 
     pub fn befriended(&self) -> u32 {
-        self.befriended.load(Ordering::Acquire)
+        u32::try_from(self.word(BEFRIENDED).load(Ordering::Acquire)).unwrap_or(u32::MAX)
+    }
+
+    /// A message is on its way.
+    pub fn sent(&self) {
+        self.word(OPEN_MESSAGES).fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// It arrived, or was refused.
+    pub fn arrived(&self) {
+        self.word(OPEN_MESSAGES).fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Nothing is on its way.
+    pub fn is_quiet(&self) -> bool {
+        self.word(OPEN_MESSAGES).load(Ordering::Acquire) == 0
     }
 }
 
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Shared({} users in, {})", self.signed_in(), self.stage().name())
+    }
+}
+
+/// Later than any time at which somebody came, so that nobody counts on him.
+const LEAVING: u64 = u64::MAX;
+
 /// Microseconds after which who came is there for everybody, and that who leaves stays after he is no longer expected.
 pub(super) const SETTLED: u64 = 2_000_000;
+
+/// In place of the time since when a user is there. No time is that late.
+const MISSED: u64 = u64::MAX - 1;
 
 #[cfg(test)]
 mod tests {
@@ -152,5 +275,17 @@ mod tests {
         assert!(!shared.sees(1, start + Duration::from_secs(9)));
         shared.go(1);
         assert_eq!(shared.signed_in(), 0);
+    }
+
+    #[test]
+    fn who_is_missed_stays_so() {
+        let start = Instant::from_unix_seconds(1);
+        let shared = Shared::new(2, start);
+        shared.miss(1);
+        shared.come(1, start);
+        assert!(shared.is_missed(1) && !shared.is_missed(0) && !shared.is_missed(7));
+        assert!(!shared.sees(1, start + Duration::from_secs(9)), "nothing is expected of him");
+        shared.vanish(1);
+        assert!(shared.is_missed(1));
     }
 }

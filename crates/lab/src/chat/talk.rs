@@ -1,15 +1,19 @@
 //! What users hear.
 
-use std::sync::atomic::Ordering;
-
 use stdx::time::Instant;
 use xmpp::{Element, ns};
 
 use super::crowd::{Crowd, HOLES, Turn};
+use super::failure::Cause;
+use super::limits::PRESENCE_PLACES;
 use super::lines;
 use super::model::Timed;
-use super::note::Note;
+use super::note::{DIRECTED, Note};
+use super::user::Asked;
 use crate::stats::Count;
+
+/// That there is no such thing; the second of a vCard only (XEP-0054 §3.3).
+const ABSENT: [&str; 2] = ["item-not-found", "service-unavailable"];
 
 impl Crowd {
     pub(super) fn hear(&mut self, slot: u32, stanza: &Element, turn: &mut Turn<'_>) {
@@ -26,7 +30,8 @@ impl Crowd {
         match message.attr("type") {
             Some("error") if is_mine => {
                 turn.stats.count(Count::ChatRefused);
-                self.shared.open_messages.fetch_sub(1, Ordering::AcqRel);
+                self.keep_refused(slot, message.attr("from"));
+                self.shared.arrived();
             }
             Some("groupchat") => {
                 let number = self.slot(slot).map(|user| user.number);
@@ -45,6 +50,10 @@ impl Crowd {
 
     /// Once, and in order.
     fn account(&mut self, slot: u32, note: &Note, has_waited: bool, turn: &mut Turn<'_>) {
+        // The server kept it from an earlier run, which has told of it.
+        if note.sent < self.began {
+            return;
+        }
         let me = self.users[slot as usize].number;
         let Some(place) = self.chat.people.place(me, note.from) else {
             return turn.stats.count(Count::ChatMisdelivered);
@@ -61,9 +70,11 @@ impl Crowd {
             return turn.stats.count(Count::ChatDuplicated);
         }
         turn.stats.count(Count::ChatReceived);
-        self.shared.open_messages.fetch_sub(1, Ordering::AcqRel);
+        self.shared.arrived();
         if has_waited {
             turn.stats.count(Count::ChatStored);
+        } else if self.is_monitor(slot) {
+            self.monitor_message(slot, note, turn);
         } else {
             turn.time(Timed::Message, note.due, note.sent);
         }
@@ -79,17 +90,25 @@ impl Crowd {
             None | Some("unavailable") => {
                 let me = self.users[slot as usize].number;
                 let Some(note) = Note::of(presence).filter(|note| note.from == from) else { return };
+                if note.number == DIRECTED {
+                    turn.stats.count(Count::PresenceSeen);
+                    return turn.time(Timed::Presence, note.due, note.sent);
+                }
                 let Some(place) = self.chat.people.place(me, from) else { return };
-                let contact = &mut self.users[slot as usize].contacts[place as usize];
+                let Some(seen) = self.users[slot as usize].seen.get_mut(place as usize) else { return };
                 // What was seen before is told again to who comes later.
-                if note.number <= contact.seen {
+                if note.number <= *seen {
                     return;
                 }
-                contact.seen = note.number;
-                let mine = self.chat.people.place(from, me).filter(|place| *place < u64::BITS);
+                *seen = note.number;
+                let mine = self.chat.people.place(from, me).filter(|place| *place < PRESENCE_PLACES);
                 if mine.is_some_and(|mine| note.seen_by >> mine & 1 == 1) {
                     turn.stats.count(Count::PresenceSeen);
-                    turn.time(Timed::Presence, note.due, note.sent);
+                    if self.is_monitor(slot) {
+                        self.monitor_presence(slot, &note, turn);
+                    } else {
+                        turn.time(Timed::Presence, note.due, note.sent);
+                    }
                 }
             }
             _ => {}
@@ -105,6 +124,10 @@ impl Crowd {
             let user = presence.get("x", ns::MUC_USER);
             user.is_some_and(|user| user.elements().any(|status| status.attr("code") == Some(code)))
         };
+        // §7.6, §7.2.2: this is about the one who hears it.
+        if status("110") && presence.attr("type").is_none() {
+            self.hear_own_nick(slot, turn);
+        }
         if status("201") {
             turn.write(slot, |out| lines::unlock(out, room));
         }
@@ -112,7 +135,25 @@ impl Crowd {
             || presence.elements().any(|error| error.get("item-not-found", ns::STANZA_ERRORS).is_some());
         if presence.attr("type") == Some("error") && is_locked() {
             self.enter_room(slot, turn);
+        } else if presence.attr("type") == Some("error") && self.take_join(slot).is_some() {
+            self.quote(slot, presence, turn);
+            turn.fail(Cause::of_stanza_error(presence));
         }
+    }
+
+    fn hear_own_nick(&mut self, slot: u32, turn: &mut Turn<'_>) {
+        if let Some(asked) = self.take_join(slot) {
+            turn.stats.count(Count::SuccessfulCall);
+            turn.time(Timed::RoomJoin, asked.due, asked.sent);
+        }
+    }
+
+    /// The wish to enter or for another nick, if there is one that waits.
+    fn take_join(&mut self, slot: u32) -> Option<Asked> {
+        let user = &mut self.users[slot as usize];
+        let asked = user.asked.take_if(|asked| asked.timed == Timed::RoomJoin)?;
+        user.patience = Instant::FAR_FUTURE;
+        Some(asked)
     }
 
     /// Yes, and the same of him, unless it is he who answers.
@@ -136,6 +177,7 @@ impl Crowd {
                 for item in &items {
                     self.learn(slot, item);
                 }
+                self.look_after_pair(slot, turn);
                 turn.write(slot, |out| lines::answer(out, (id, iq.attr("from")), true));
             }
             _ => {
@@ -149,16 +191,23 @@ impl Crowd {
         let user = &mut self.users[slot as usize];
         let number = id.strip_prefix('i').and_then(|id| id.parse::<u32>().ok());
         let Some(asked) = user.asked.filter(|asked| Some(asked.id) == number) else { return };
+        if self.hear_unregistered(slot, iq, turn) {
+            return;
+        }
+        let user = &mut self.users[slot as usize];
         user.asked = None;
         user.patience = Instant::FAR_FUTURE;
         // Nobody has a card before he sets one.
-        let is_absent = iq.elements().any(|error| error.get("item-not-found", ns::STANZA_ERRORS).is_some());
+        let is_absent = ABSENT.iter().any(|name| {
+            let is_other = *name == "item-not-found" || asked.timed == Timed::Vcard;
+            is_other && iq.elements().any(|error| error.get(name, ns::STANZA_ERRORS).is_some())
+        });
         if iq.attr("type") == Some("result") || is_absent {
             turn.stats.count(Count::SuccessfulCall);
             turn.time(asked.timed, asked.due, asked.sent);
         } else {
-            turn.stats.count(Count::FailedCall);
-            turn.stats.count(Count::FailedCallRejected);
+            self.quote(slot, iq, turn);
+            turn.fail(Cause::of_stanza_error(iq));
         }
     }
 
@@ -176,7 +225,8 @@ impl Crowd {
             _ => {}
         }
         contact.is_friend = is_friend;
-        if user.friends == self.chat.people.contacts() && !user.is_befriended {
+        let is_monitor = self.chat.people.is_monitor(me);
+        if user.friends == self.chat.people.contacts() && !user.is_befriended && !is_monitor {
             user.is_befriended = true;
             self.shared.befriend();
         }

@@ -1,7 +1,12 @@
 //! A crowd and a server on one table, in virtual time. The server loses, repeats and swaps when it is told to: the
 //! accounts must show each.
 
-use std::collections::BTreeMap;
+mod actions;
+mod failures;
+mod monitors;
+mod registration;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,10 +18,13 @@ use xmpp::xml::{Frame, Framer, Prefixes, parse, parse_header};
 use xmpp::{Element, ns};
 
 use super::crowd::{Crowd, Outbox, Turn, Wanted};
-use super::model::{Chat, Mechanism, Security, TIMERS, Think};
+use super::elsewhere::Elsewhere;
+use super::model::{Chat, Mechanism, Redirect, Security, TIMERS, Think, Timed};
 use super::stage::{Shared, Stage};
-use super::{Mix, People};
+use super::{Mix, Monitors, People, Retry};
 use crate::stats::{Count, Stats};
+
+mod accounts;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
@@ -31,8 +39,19 @@ enum Fault {
     WrongPassword,
     Nonsense,
     CloseOnce,
-    SeeOtherHost,
+    SeeOtherHost(&'static str),
+    /// Only at the target.
+    SeeOtherHostOnce,
+    /// Of those who are in.
+    SendAway,
+    Throttle,
+    RefuseRegistration,
+    ThrottleRegistration,
     Silent,
+    /// Gone for good when the load is told to end.
+    Gone,
+    /// One user is let in once.
+    LockOut,
 }
 
 #[derive(Default)]
@@ -41,6 +60,7 @@ struct Conn {
     prefixes: Prefixes,
     name: Option<String>,
     is_bound: bool,
+    is_elsewhere: bool,
 }
 
 /// Everybody is everybody's friend from the start; nobody's messages wait longer than he is away.
@@ -52,11 +72,32 @@ struct Server {
     presences: BTreeMap<String, String>,
     stored: BTreeMap<String, Vec<String>>,
     held: Option<(u32, String)>,
+    /// Where users went who were sent elsewhere.
+    elsewhere: Vec<Elsewhere>,
+    /// What the users were told.
+    errors: Vec<String>,
+    /// `None`: everybody has one.
+    accounts: Option<BTreeSet<String>>,
 }
 
 const START: Instant = Instant::from_unix_seconds(1_700_000_000);
 
 impl Server {
+    fn new(fault: Fault) -> Server {
+        Server {
+            fault,
+            done: 0,
+            conns: BTreeMap::new(),
+            online: BTreeMap::new(),
+            presences: BTreeMap::new(),
+            stored: BTreeMap::new(),
+            held: None,
+            elsewhere: Vec::new(),
+            errors: Vec::new(),
+            accounts: None,
+        }
+    }
+
     /// The next of the fault's kind: some of the first are right.
     fn strikes(&mut self, fault: Fault) -> bool {
         if self.fault != fault {
@@ -124,6 +165,15 @@ impl Server {
                 let plain = String::from_utf8(plain).unwrap();
                 let name = plain.split('\0').nth(1).unwrap().to_owned();
                 assert_eq!(plain.split('\0').nth(2), Some("secret"));
+                let is_locked_out = name == "user3" && self.fault == Fault::LockOut && {
+                    self.done += 1;
+                    self.done > 1
+                };
+                let is_unknown = self.accounts.as_ref().is_some_and(|accounts| !accounts.contains(&name));
+                if is_locked_out || is_unknown {
+                    let text = format!("<failure xmlns='{}'><not-authorized/></failure>", ns::SASL);
+                    return out.push((slot, text));
+                }
                 self.conns.get_mut(&slot).unwrap().name = Some(name);
                 out.push((slot, format!("<success xmlns='{}'/>", ns::SASL)));
             }
@@ -143,10 +193,11 @@ impl Server {
         text += &match (self.fault, is_authenticated) {
             (Fault::Nonsense, false) => "<<<".to_owned(),
             (Fault::Silent, false) => String::new(),
-            (Fault::SeeOtherHost, false) => format!(
-                "<stream:error><see-other-host xmlns='{}'>other</see-other-host></stream:error></stream:stream>",
-                ns::STREAM_ERRORS
-            ),
+            (Fault::SeeOtherHost(host), false) => see_other_host(host),
+            (Fault::SeeOtherHostOnce, false) if !self.conns[&slot].is_elsewhere => {
+                see_other_host("other:5333")
+            }
+            (Fault::Throttle, false) => stream_error("policy-violation", ""),
             (_, true) => format!("<stream:features><bind xmlns='{}'/></stream:features>", ns::BIND),
             (fault, false) => {
                 let mechanism = if fault == Fault::NoMechanism { "GSSAPI" } else { "PLAIN" };
@@ -161,10 +212,13 @@ impl Server {
 
     fn answer(&mut self, slot: u32, iq: &Element, out: &mut Vec<(u32, String)>) {
         let id = iq.attr("id").unwrap().to_owned();
+        if let Some(query) = iq.get("query", ns::REGISTER) {
+            return self.register(slot, &id, query, out);
+        }
         let name = self.conns[&slot].name.clone().unwrap();
         if id == "roster" {
             let items: String =
-                (0..10).map(|number| format!("<item jid='user{number}@d' subscription='both'/>")).collect();
+                (0..14).map(|number| format!("<item jid='user{number}@d' subscription='both'/>")).collect();
             out.push((
                 slot,
                 format!("<iq type='result' id='{id}'><query xmlns='{}'>{items}</query></iq>", ns::ROSTER),
@@ -178,9 +232,39 @@ impl Server {
         }
     }
 
+    fn register(&mut self, slot: u32, id: &str, query: &Element, out: &mut Vec<(u32, String)>) {
+        let refused = |kind: &str, condition: &str| {
+            let error =
+                format!("<{condition} xmlns='{0}'/><text xmlns='{0}'>not here</text>", ns::STANZA_ERRORS);
+            format!("<iq type='error' id='{id}'><error type='{kind}'>{error}</error></iq>")
+        };
+        let done = format!("<iq type='result' id='{id}'/>");
+        if self.strikes(Fault::ThrottleRegistration) {
+            return out.push((slot, refused("wait", "resource-constraint")));
+        }
+        let accounts = self.accounts.get_or_insert_default();
+        let Some(username) = query.get("username", ns::REGISTER) else {
+            assert!(query.get("remove", ns::REGISTER).is_some());
+            let name = self.conns[&slot].name.clone().unwrap();
+            assert!(accounts.remove(&name));
+            out.push((slot, done));
+            return out.push((slot, stream_error("not-authorized", "")));
+        };
+        assert_eq!(query.get("password", ns::REGISTER).unwrap().content(), "secret");
+        let answer = match self.fault {
+            Fault::RefuseRegistration => refused("cancel", "not-allowed"),
+            _ if accounts.insert(username.content().into_owned()) => done,
+            _ => refused("cancel", "conflict"),
+        };
+        out.push((slot, answer));
+    }
+
     fn spread(&mut self, slot: u32, name: &str, presence: &Element, out: &mut Vec<(u32, String)>) {
         if presence.attr("type") == Some("unavailable") {
             return;
+        }
+        if let Some(to) = presence.attr("to") {
+            return self.direct(slot, name, to, presence, out);
         }
         let is_first = !self.presences.contains_key(name);
         let mut presence = presence.clone();
@@ -204,9 +288,31 @@ impl Server {
         }
     }
 
+    /// To one user, or to a room where whoever comes is let in.
+    fn direct(&mut self, slot: u32, name: &str, to: &str, presence: &Element, out: &mut Vec<(u32, String)>) {
+        let mut presence = presence.clone();
+        if to.contains("@conference.") {
+            presence.set("from", to.to_owned());
+            presence.push(
+                Element::new("x", ns::MUC_USER)
+                    .child(Element::new("status", ns::MUC_USER).with("code", "110")),
+            );
+            return out.push((slot, presence.to_string()));
+        }
+        presence.set("from", format!("{name}@d/ringer"));
+        let target = to.split('@').next().and_then(|to| self.online.get(to));
+        if let Some(target) = target.copied().filter(|_| !self.strikes(Fault::LosePresence)) {
+            out.push((target, presence.to_string()));
+        }
+    }
+
     fn pass(&mut self, slot: u32, from: &str, message: &Element, out: &mut Vec<(u32, String)>) {
         let to = message.attr("to").unwrap().split('@').next().unwrap().to_owned();
         let mut message = message.clone();
+        if message.attr("type") == Some("groupchat") {
+            message.set("from", format!("{to}@conference.d/{from}"));
+            return out.push((slot, message.to_string()));
+        }
         message.set("from", format!("{from}@d/ringer"));
         if self.fault == Fault::Refuse {
             let id = message.attr("id").unwrap();
@@ -220,6 +326,10 @@ impl Server {
             return self.stored.entry(to).or_default().push(message.to_string());
         };
         let text = message.to_string();
+        if self.strikes(Fault::SendAway) {
+            out.push((target, text));
+            return out.push((target, see_other_host("[2001:db8::1]")));
+        }
         if self.strikes(Fault::CloseOnce) {
             out.push((target, text));
             return out.push((target, "</stream:stream>".to_owned()));
@@ -251,6 +361,15 @@ impl Server {
     }
 }
 
+fn stream_error(condition: &str, text: &str) -> String {
+    let error = format!("<{condition} xmlns='{}'>{text}</{condition}>", ns::STREAM_ERRORS);
+    format!("<stream:error>{error}</stream:error></stream:stream>")
+}
+
+fn see_other_host(host: &str) -> String {
+    stream_error("see-other-host", host)
+}
+
 fn chat(mix: &str) -> Chat {
     Chat {
         target: "127.0.0.1:5222".parse().unwrap(),
@@ -268,42 +387,88 @@ fn chat(mix: &str) -> Chat {
         length: Duration::from_secs(60),
         settle: Duration::from_secs(10),
         patience: Duration::from_secs(5),
+        register: false,
+        unregister: false,
+        registrations: 10.0,
+        monitors: Monitors { pairs: 0, every: Duration::from_secs(1) },
+        redirect: Redirect::Follow,
+        retry: Retry { first: Duration::from_secs(2), give_up: 0 },
+        max_failures: None,
     }
 }
 
 /// Runs a load to its end, or for at most so many seconds, and gives what was counted.
 fn run(mix: &str, fault: Fault, seed: u64, seconds: u64) -> (Stats, Stage) {
-    let chat = Arc::new(chat(mix));
-    let shared = Arc::new(Shared::new(10, START));
-    let mut crowd = Crowd::new(chat, Arc::clone(&shared), (0, 1), START, Rng::seeded(seed));
-    let mut server = Server {
-        fault,
-        done: 0,
-        conns: BTreeMap::new(),
-        online: BTreeMap::new(),
-        presences: BTreeMap::new(),
-        stored: BTreeMap::new(),
-        held: None,
-    };
+    run_chat(chat(mix), fault, seed, seconds)
+}
+
+fn run_chat(chat: Chat, fault: Fault, seed: u64, seconds: u64) -> (Stats, Stage) {
+    let (stats, stage, _) = run_load(chat, fault, seed, seconds);
+    (stats, stage)
+}
+
+fn run_load(chat: Chat, fault: Fault, seed: u64, seconds: u64) -> (Stats, Stage, Server) {
+    run_against(Server::new(fault), chat, seed, seconds)
+}
+
+fn run_against(server: Server, chat: Chat, seed: u64, seconds: u64) -> (Stats, Stage, Server) {
+    let (stats, stage, server, _) = run_at(server, chat, seed, (seconds, u64::MAX));
+    (stats, stage, server)
+}
+
+/// The same, told to end after `.1` seconds; and how long it lasted.
+fn run_quitting(chat: Chat, fault: Fault, seed: u64, limits: (u64, u64)) -> (Stats, Stage, Server, Duration) {
+    run_at(Server::new(fault), chat, seed, limits)
+}
+
+fn run_at(
+    mut server: Server,
+    chat: Chat,
+    seed: u64,
+    (seconds, quit): (u64, u64),
+) -> (Stats, Stage, Server, Duration) {
+    let shared = Arc::new(Shared::new(chat.people.all(), START));
+    let mut crowd = Crowd::new(Arc::new(chat), Arc::clone(&shared), (0, 1), START, Rng::seeded(seed));
     let mut stats = Stats::sized(0, 0, 0, TIMERS.len(), 0);
     let mut now = START;
     let mut out = Outbox::default();
     while !crowd.is_over() && now < START + Duration::from_secs(seconds) {
         now = crowd.deadline().max(now);
+        if now.since(START) >= Duration::from_secs(quit) {
+            crowd.end(now, false);
+            let gone =
+                if server.fault == Fault::Gone { std::mem::take(&mut server.conns) } else { BTreeMap::new() };
+            for slot in gone.into_keys() {
+                crowd.handle_closed(slot, &mut Turn { now, stats: &mut stats, out: &mut out });
+            }
+        }
         crowd.expire(&mut Turn { now, stats: &mut stats, out: &mut out });
         perform(&mut crowd, &mut server, now, &mut stats, &mut out);
     }
-    (stats, shared.stage())
+    (stats, shared.stage(), server, now.since(START))
+}
+
+fn crowd_ends(crowd: &Crowd) -> bool {
+    crowd.shared.stage() >= Stage::RollCall
 }
 
 fn perform(crowd: &mut Crowd, server: &mut Server, now: Instant, stats: &mut Stats, out: &mut Outbox) {
     while !out.wants.is_empty() {
         let done = std::mem::take(out);
+        server.errors.extend(done.errors);
         for (slot, wanted) in done.wants {
             let mut answers = Vec::new();
             match wanted {
+                Wanted::Connect if server.fault == Fault::Gone && crowd_ends(crowd) => {
+                    crowd.handle_closed(slot, &mut Turn { now, stats, out });
+                }
                 Wanted::Connect => {
                     server.conns.insert(slot, Conn::default());
+                    crowd.handle_connected(slot, &mut Turn { now, stats, out });
+                }
+                Wanted::ConnectElsewhere(named) => {
+                    server.elsewhere.push(named);
+                    server.conns.insert(slot, Conn { is_elsewhere: true, ..Conn::default() });
                     crowd.handle_connected(slot, &mut Turn { now, stats, out });
                 }
                 Wanted::Write(range) => answers = server.read(slot, &done.bytes[range]),
@@ -319,6 +484,7 @@ fn perform(crowd: &mut Crowd, server: &mut Server, now: Instant, stats: &mut Sta
 
 fn lost(stats: &Stats) -> i64 {
     let count = |count| i64::try_from(stats.counts[count]).unwrap();
+    assert_eq!(stats.waiting(), 0, "everybody came back");
     count(Count::ChatSent) - count(Count::ChatReceived) - count(Count::ChatRefused)
 }
 
@@ -373,7 +539,9 @@ fn who_cannot_sign_in_is_counted_by_cause_and_tries_again() {
         (Fault::NoMechanism, Count::FailedNotOffered),
         (Fault::WrongPassword, Count::FailedNotAuthorized),
         (Fault::Nonsense, Count::FailedUnexpectedMessage),
-        (Fault::SeeOtherHost, Count::FailedSeeOtherHost),
+        (Fault::SeeOtherHost("other"), Count::FailedSeeOtherHost),
+        (Fault::SeeOtherHost("no place:x"), Count::FailedUnexpectedMessage),
+        (Fault::Throttle, Count::FailedThrottled),
         (Fault::Silent, Count::FailedTimeoutOnRecv),
     ] {
         let (stats, stage) = run("message=1", fault, 1, 30);
@@ -389,4 +557,29 @@ fn who_is_thrown_out_comes_back() {
     let (stats, stage) = run("message=1", Fault::CloseOnce, 1, 600);
     assert_eq!(stats.counts[Count::FailedTcpClosed], 1);
     assert_eq!((stage, lost(&stats)), (Stage::Leaving, 0));
+}
+
+#[test]
+fn a_load_that_is_told_to_end_waits_for_nobody_who_cannot_come() {
+    let (_, stage, _, lasted) = run_quitting(chat("message=1"), Fault::Silent, 1, (600, 5));
+    assert_eq!(stage, Stage::Leaving);
+    assert!(lasted < Duration::from_secs(6), "nobody ever was there: {lasted:?}");
+    let (stats, stage, _, lasted) = run_quitting(chat("message=1"), Fault::Gone, 1, (600, 20));
+    assert_eq!(stage, Stage::Leaving);
+    assert!(stats.counts[Count::ChatSent] > 0, "all were there");
+    assert!(lasted < Duration::from_secs(35), "nobody comes back: {lasted:?}");
+}
+
+/// A server keeps what its user never came for.
+#[test]
+fn what_an_earlier_run_left_is_not_of_this_one() {
+    let mut server = Server::new(Fault::None);
+    let note = "<n xmlns='urn:x-ringer:note:1' f='1' s='9' d='1' t='1' v='0'/>";
+    let left = format!("<message from='user1@d/ringer'>{note}<delay xmlns='{}'/></message>", ns::DELAY);
+    server.stored.insert("user0".to_owned(), vec![left]);
+    let (stats, ..) = run_at(server, chat("message=100"), 5, (600, u64::MAX));
+    assert_eq!(lost(&stats), 0);
+    for zero in [Count::ChatDuplicated, Count::ChatReordered, Count::ChatMisdelivered] {
+        assert_eq!(stats.counts[zero], 0, "{zero:?}");
+    }
 }

@@ -6,8 +6,10 @@ use stdx::time::Instant;
 use xmpp::sasl::ClientKeys;
 use xmpp::xml::{Framer, Prefixes};
 
+use super::elsewhere::Elsewhere;
 use super::login::Login;
 use super::model::Timed;
+use super::people::People;
 
 #[derive(Debug)]
 pub(super) enum Phase {
@@ -36,13 +38,12 @@ pub(super) struct Asked {
 pub(super) struct Contact {
     /// Messages sent to him.
     pub(super) sent: u32,
-    /// The highest number that came from him, and of his presences.
+    /// The highest number that came from him.
     pub(super) came: u32,
-    pub(super) seen: u32,
     pub(super) is_friend: bool,
 }
 
-/// Some 400 bytes with seven contacts; a roster of the server's is not kept.
+/// Some 340 bytes with seven contacts; a roster of the server's is not kept.
 #[derive(Debug)]
 pub(super) struct User {
     pub(super) number: u32,
@@ -59,17 +60,28 @@ pub(super) struct User {
     pub(super) patience: Instant,
     pub(super) asked: Option<Asked>,
     pub(super) contacts: Box<[Contact]>,
+    /// The highest number of each contact's presences, by place; empty when this user's are not accounted for.
+    pub(super) seen: Box<[u32]>,
     pub(super) friends: u32,
     pub(super) ids: u32,
     pub(super) presences: u32,
     pub(super) room_messages: u32,
     pub(super) has_extra: bool,
+    /// He has been counted as one who was there.
+    pub(super) has_been_in: bool,
+    /// Failures in a row.
+    pub(super) failures: u8,
+    /// How often he was sent elsewhere since he last went to the target, and where he goes next.
+    pub(super) hops: u8,
+    pub(super) elsewhere: Option<Box<Elsewhere>>,
     /// He has been counted as one who has all his friends.
     pub(super) is_befriended: bool,
 }
 
 impl User {
-    pub(super) fn new(number: u32, contacts: u32, due: Instant) -> User {
+    pub(super) fn new(number: u32, people: &People, due: Instant) -> User {
+        let contacts = people.contacts_of(number) as usize;
+        let seen = if people.looks_for_presence(number) { contacts } else { 0 };
         User {
             number,
             phase: Phase::Away,
@@ -80,12 +92,17 @@ impl User {
             sign_in: (due, due),
             patience: Instant::FAR_FUTURE,
             asked: None,
-            contacts: vec![Contact::default(); contacts as usize].into(),
+            contacts: vec![Contact::default(); contacts].into(),
+            seen: vec![0; seen].into(),
             friends: 0,
             ids: 0,
             presences: 0,
             room_messages: 0,
             has_extra: false,
+            has_been_in: false,
+            failures: 0,
+            hops: 0,
+            elsewhere: None,
             is_befriended: false,
         }
     }
@@ -110,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_user_is_small() {
-        let contacts = 7 * size_of::<Contact>();
-        assert!(size_of::<User>() + contacts <= 512, "{} + {contacts}", size_of::<User>());
+        let contacts = 7 * (size_of::<Contact>() + size_of::<u32>());
+        assert!(size_of::<User>() + contacts <= 344, "{} + {contacts}", size_of::<User>());
     }
 }

@@ -13,6 +13,7 @@ mod sip;
 #[cfg(test)]
 mod tests;
 pub mod value;
+mod worker;
 mod xmpp;
 
 pub use exit::ExitCode;
@@ -70,6 +71,8 @@ pub fn ringer(arguments: &[String]) -> ExitCode {
             println!("{}", version());
             return ExitCode::Success;
         }
+        // No command: a part of one.
+        "worker" => return worker::main("ringer worker"),
         _ => {}
     }
     match COMMANDS.iter().find(|command| command.name == first) {

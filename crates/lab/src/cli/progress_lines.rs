@@ -34,6 +34,9 @@ const CAUSES: &[(Count, &str)] = &[
     (Count::FailedSeeOtherHost, "see-other-host"),
     (Count::FailedNotAuthorized, "not-authorized"),
     (Count::FailedNotOffered, "not-offered"),
+    (Count::FailedWorker, "worker"),
+    (Count::FailedThrottled, "throttled"),
+    (Count::FailedTls, "tls"),
 ];
 
 pub(super) struct ProgressLines {
@@ -51,11 +54,15 @@ impl ProgressLines {
 }
 
 impl Observer for ProgressLines {
-    fn progress(&mut self, _setup: &Setup, progress: &Progress) {
+    fn progress(&mut self, setup: &Setup, progress: &Progress) {
         if !self.quiet && progress.now >= self.next {
             // Half a tick of slack: intervals are not to the microsecond.
             self.next = progress.now + self.period.saturating_sub(Duration::from_millis(500));
             tell(progress);
+            // Of calls the error log has them; users have none.
+            if let Some(error) = progress.errors.last().filter(|_| setup.chat.is_some()) {
+                let _ = writeln!(std::io::stderr(), "        {error}");
+            }
         }
     }
 

@@ -10,7 +10,7 @@ use super::{ExitCode, background, help, parse, version};
 use crate::command::{ReportFiles, write_reports};
 use crate::engine::{Progress, Run, Setup};
 use crate::prometheus::{DEFAULT_PORT, Exporter};
-use crate::report::{Recorder, Report};
+use crate::report::{Recorder, Report, tables};
 use crate::scenario::built_in;
 use crate::screen::{self, Screens};
 use crate::session::{Control, Observer, drive};
@@ -146,11 +146,21 @@ pub(super) fn run(mut setup: Setup, outputs: &Outputs) -> ExitCode {
 }
 
 fn thresholds(outputs: &Outputs) -> Result<Vec<Threshold>, String> {
-    outputs.thresholds.iter().map(|text| Threshold::parse(text)).collect()
+    let thresholds: Vec<Threshold> =
+        outputs.thresholds.iter().map(|text| Threshold::parse(text)).collect::<Result<_, _>>()?;
+    let of_growth = thresholds.iter().find(|threshold| threshold.is_of_growth());
+    match of_growth.filter(|_| outputs.watch.is_empty()) {
+        Some(threshold) => Err(format!(
+            "threshold {:?} is of processes that are watched: expected --watch PID|NAME as well",
+            threshold.as_str()
+        )),
+        None => Ok(thresholds),
+    }
 }
 
 /// Tells the verdicts and writes the reports; whether every threshold was kept.
 fn conclude(files: &ReportFiles, report: &Report) -> Result<bool, String> {
+    report.tables.iter().for_each(|table| eprint!("{}", tables::text(table)));
     for threshold in &report.thresholds {
         let word = if threshold.kept { "kept" } else { "MISSED" };
         let measured = threshold.measured.as_deref().unwrap_or("nothing");

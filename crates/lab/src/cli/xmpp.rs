@@ -1,12 +1,16 @@
 //! `ringer xmpp`: users from flags, the rest as `ringer sip`.
 
+mod accounts;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::flags::{Live, Outputs};
 use super::value;
 use super::{ExitCode, sip};
-use crate::chat::{ACTIONS, Chat, Mechanism, Mix, People, Security, TIMERS, Think};
+use crate::chat::{
+    ACTIONS, Chat, MaxFailures, Mechanism, Mix, Monitors, People, Redirect, Retry, Security, TIMERS, Think,
+};
 use crate::engine::Setup;
 use crate::options::{Options, Remote};
 use crate::scenario::model::Source;
@@ -43,6 +47,13 @@ struct Words {
     length: Duration,
     settle: Duration,
     patience: Duration,
+    register: bool,
+    unregister: bool,
+    registrations: f64,
+    monitors: Monitors,
+    redirect: Redirect,
+    retry: Retry,
+    max_failures: Option<MaxFailures>,
     options: Options,
     outputs: Outputs,
 }
@@ -74,6 +85,13 @@ impl Words {
             length: Duration::from_secs(60),
             settle: Duration::from_secs(30),
             patience: Duration::from_secs(30),
+            register: false,
+            unregister: false,
+            registrations: 50.0,
+            monitors: Monitors { pairs: 0, every: Duration::from_secs(1) },
+            redirect: Redirect::Follow,
+            retry: Retry { first: Duration::from_secs(2), give_up: 0 },
+            max_failures: None,
             options: Options::default(),
             outputs: Outputs::default(),
         })
@@ -82,6 +100,11 @@ impl Words {
 
 fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("{text:?}: expected a number"))
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    let number = number(text)?;
+    if number == 0 { Err(format!("{text}: expected at least 1")) } else { Ok(number) }
 }
 
 /// `90`, `1.5s`, `500ms`, `30m`, `2h`.
@@ -112,7 +135,7 @@ flags! {
     "--password" "PATTERN" "their passwords (secret)" |w, v| w.password = v;
     "--first" "N" "number of the first (0)" |w, v| w.first = number(&v)?;
     "--logins" "RATE" "sign-ins a second (120)" |w, v| w.logins = number(&v)?;
-    "--mechanism" "NAME" "PLAIN, SCRAM-SHA-1, SCRAM-SHA-256, SCRAM-SHA-512 (SCRAM-SHA-1)" |w, v| w.mechanism = Mechanism::parse(&v)?;
+    "--mechanism" "NAME" "PLAIN, SCRAM-SHA-1, SCRAM-SHA-256, SCRAM-SHA-512, ANONYMOUS (SCRAM-SHA-1)" |w, v| w.mechanism = Mechanism::parse(&v)?;
     "--tls" "HOW" "none, starttls, direct (starttls)" |w, v| w.security = Security::parse(&v)?;
     "--websocket" "PATH" "by WebSocket at this path, as /ws; with --tls none or direct" |w, v| w.websocket = Some(v);
     "--tls-ca" "FILE" "authority of the server's certificate; without one any certificate will do" |w, v| w.options.network.tls.ca = Some(v.into());
@@ -127,7 +150,17 @@ flags! {
     "--for" "TIME" "how long the load lasts once everybody is in (60)" |w, v| w.length = time(&v)?;
     "--settle" "TIME" "how long what is under way may take at the end (30)" |w, v| w.settle = time(&v)?;
     "--timeout" "TIME" "for an answer, or to sign in (30)" |w, v| w.patience = time(&v)?;
+    "--register" "yes|no" "make the accounts before the load, in band (XEP-0077); those that are there already are fine (no)" |w, v| w.register = yes(&v)?;
+    "--unregister" "yes|no" "remove the accounts after it (no)" |w, v| w.unregister = yes(&v)?;
+    "--registrations" "RATE" "accounts made or removed a second (50)" |w, v| w.registrations = number(&v)?;
+    "--monitors" "PAIRS" "pairs of users beside the load, numbered after the others, who sign out and in, send a message and back, and change presence in turn (0)" |w, v| w.monitors.pairs = number(&v)?;
+    "--monitor-every" "TIME" "from one step of a pair to the next (1)" |w, v| w.monitors.every = time(&v)?;
+    "--redirect" "follow|count" "when the server names another host (see-other-host): connect there, or count a failure (follow)" |w, v| w.redirect = Redirect::parse(&v)?;
+    "--retry" "TIME" "until who failed signs in again, and up to as much again; twice that with each failure in a row, a minute at most (2)" |w, v| w.retry.first = time(&v)?;
+    "--give-up" "N" "who failed so often in a row stays away; 0 for never (0)" |w, v| w.retry.give_up = number(&v)?;
+    "--max-failures" "N|P%" "with more failures, or a larger share of all that ended, the run ends early (it goes on)" |w, v| w.max_failures = Some(MaxFailures::parse(&v)?);
     "--threads" "N" "(one a core)" |w, v| w.options.threads = Some(number(&v)?);
+    "--workers" "N" "processes that have the users (as many as the limit on open files makes needed)" |w, v| w.options.workers = Some(at_least_one(&v)?);
     "--threshold" "RULE" "what the run must keep, as response.message.p99 < 2s; may be given again" |w, v| w.outputs.thresholds.push(v);
     "--watch" "PID|NAME" "processes whose processor time and memory are measured; may be given again" |w, v| w.outputs.watch.push(v);
     "--report" "FILE.html" "the report as a page" |w, v| w.outputs.report = Some(v.into());
@@ -160,11 +193,12 @@ pub(super) fn main(program: &str, arguments: &[String]) -> ExitCode {
             return ExitCode::Success;
         }
         Some("--actions") => {
-            for (name, _) in ACTIONS {
-                println!("{name}");
+            for (name, _, about) in ACTIONS {
+                println!("  {name:<18} {about}");
             }
             return ExitCode::Success;
         }
+        Some("accounts") => return make_accounts(program, &arguments[1..]),
         Some(_) => {}
     }
     match build(arguments) {
@@ -176,9 +210,26 @@ pub(super) fn main(program: &str, arguments: &[String]) -> ExitCode {
     }
 }
 
+fn make_accounts(program: &str, words: &[String]) -> ExitCode {
+    if words.is_empty() || words.iter().any(|word| word == "--help" || word == "-h") {
+        print!("{}", accounts::help(program));
+        return if words.is_empty() { ExitCode::Fatal } else { ExitCode::Success };
+    }
+    match accounts::write(words) {
+        Ok(said) => {
+            println!("{said}");
+            ExitCode::Success
+        }
+        Err(mistake) => {
+            eprintln!("{program} accounts: {mistake}");
+            ExitCode::Fatal
+        }
+    }
+}
+
 fn help(program: &str) -> String {
     let mut text = format!(
-        "usage: {program} HOST[:PORT] [FLAG VALUE ...]\n\nUsers sign in, talk, and account for every message and presence.\n\n"
+        "usage: {program} HOST[:PORT] [FLAG VALUE ...]\n       {program} accounts ...    write accounts and rosters for a server to import\n       {program} --actions       what users can do\n\nUsers sign in, talk, and account for every message and presence.\n\n"
     );
     for flag in FLAGS {
         let head = format!("{} {}", flag.name, flag.value);
@@ -213,7 +264,23 @@ pub(crate) fn build(words: &[String]) -> Result<(Setup, Outputs), String> {
     setup(told)
 }
 
+/// Who is given a name by the server has none that others know.
+fn anonymous(told: &Words) -> Result<(), String> {
+    let known = [
+        (told.contacts > 0, "--contacts 0"),
+        (told.monitors.pairs > 0, "--monitors 0"),
+        (told.register || told.unregister, "no registration"),
+    ];
+    match known.iter().find(|(is_wrong, _)| *is_wrong && told.mechanism == Mechanism::Anonymous) {
+        Some((_, expected)) => {
+            Err(format!("--mechanism ANONYMOUS: expected {expected}: nobody knows anybody's name"))
+        }
+        None => Ok(()),
+    }
+}
+
 fn setup(told: Words) -> Result<(Setup, Outputs), String> {
+    anonymous(&told)?;
     let target = told.target.ok_or("no target: expected HOST or HOST:PORT")?;
     let port = match (told.security, &told.websocket) {
         (Security::StartTls, Some(_)) => {
@@ -229,8 +296,14 @@ fn setup(told: Words) -> Result<(Setup, Outputs), String> {
     let domain = told.domain.unwrap_or_else(|| host.clone());
     let names = (told.name.as_str(), told.password.as_str());
     let people = People::new(told.users, told.contacts, told.first, names, &domain)?;
-    if told.logins <= 0.0 {
-        return Err(format!("--logins {}: expected more than 0", told.logins));
+    let people = people.with_monitors(told.monitors.pairs)?;
+    for (name, rate) in [("--logins", told.logins), ("--registrations", told.registrations)] {
+        if rate.is_nan() || rate <= 0.0 {
+            return Err(format!("{name} {rate}: expected more than 0"));
+        }
+    }
+    if told.monitors.every < Duration::from_millis(10) {
+        return Err("--monitor-every: expected 10ms at least".to_owned());
     }
     let rooms_domain = told.rooms_domain.unwrap_or_else(|| format!("conference.{domain}"));
     let mut options = told.options;
@@ -255,6 +328,13 @@ fn setup(told: Words) -> Result<(Setup, Outputs), String> {
         length: told.length,
         settle: told.settle,
         patience: told.patience,
+        register: told.register,
+        unregister: told.unregister,
+        registrations: told.registrations,
+        monitors: told.monitors,
+        redirect: told.redirect,
+        retry: told.retry,
+        max_failures: told.max_failures,
     };
     let setup = Setup {
         scenario: Arc::new(scenario(&told.title, &options.command_line)?),
@@ -314,7 +394,17 @@ mod tests {
             ("127.0.0.1 --mix talk=1", "expected one of message"),
             ("127.0.0.1 --websocket /ws", "--tls none"),
             ("127.0.0.1 --for ever", "expected a time"),
+            ("127.0.0.1 --workers 0", "at least 1"),
             ("127.0.0.1 --logins 0", "more than 0"),
+            ("127.0.0.1 --registrations 0", "--registrations 0: expected more than 0"),
+            ("127.0.0.1 --register 1", "--register \"1\": expected yes or no"),
+            ("127.0.0.1 --monitors 1 --monitor-every 0", "10ms at least"),
+            ("127.0.0.1 --monitors 1 --users 1 --contacts 0 --name one", "{n}"),
+            ("127.0.0.1 --mechanism ANONYMOUS", "--contacts 0"),
+            ("127.0.0.1 --mechanism ANONYMOUS --contacts 0 --register yes", "no registration"),
+            ("127.0.0.1 --redirect yes", "follow or count"),
+            ("127.0.0.1 --retry soon", "expected a time"),
+            ("127.0.0.1 --max-failures few", "--max-failures \"few\": expected a number, or a share"),
             ("127.0.0.1 other", "one target too many"),
             ("no.such.host.invalid", "Unknown host"),
         ] {

@@ -4,22 +4,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::output::{ReportFiles, write_reports};
-use super::{parse_sip, run::PlanWords, stop_on_interrupt};
+use super::{parse_load, parse_sip, run::PlanWords, stop_on_interrupt};
 use crate::cli::ExitCode;
 use crate::cli::flags::Outputs;
 use crate::engine::Setup;
 use crate::find::search::{Found, Verdict};
-use crate::find::{Arguments, OPTIONS, Searched, Searcher, table};
-use crate::plan::Plan;
+use crate::find::{Arguments, OPTIONS, Searched, Searcher, USER_OPTIONS, table};
 use crate::plan::model::Vary;
+use crate::plan::{Command, Plan};
 use crate::report::Report;
 use crate::threshold::Threshold;
 use crate::watch::Watch;
 
 const USAGE: &str = "usage: ringer find [flags of ringer sip] TARGET
+       ringer find xmpp TARGET [flags of ringer xmpp]
        ringer find --plan NAME|FILE --target HOST:PORT [--set name=value]
-Searches the highest rate, or number of open calls, with zero failures and every threshold kept: a ramp, bisection with
-repeats, then a confirming run (RFC 7502). Every run is a line of the table; Ctrl-C ends the search.";
+Searches the highest rate, or number of open calls or of users, with zero failures and every threshold kept: a ramp,
+bisection with repeats, then a confirming run (RFC 7502). Every run is a line of the table; Ctrl-C ends the search.";
 
 pub fn find(program: &str, words: &[String]) -> ExitCode {
     if words.is_empty() || words.iter().any(|word| word == "--help" || word == "-h") {
@@ -34,9 +35,12 @@ pub fn find(program: &str, words: &[String]) -> ExitCode {
 
 fn usage() -> String {
     let mut out = format!("{USAGE}\n");
-    for (option, help) in OPTIONS {
-        out.push_str(&format!("  {option:<26} {help}\n"));
-    }
+    let list = |options: &[(&str, &str)]| -> String {
+        options.iter().map(|(option, help)| format!("  {option:<26} {help}\n")).collect()
+    };
+    out.push_str(&list(OPTIONS));
+    out.push_str("with xmpp, in place of -r and -l, and --factor to --confirm-at-most as above:\n");
+    out.push_str(&list(USER_OPTIONS));
     out.push_str("  --report, --json, --junit, --threshold, --watch as for ringer sip");
     out
 }
@@ -52,7 +56,11 @@ struct Wanted {
 }
 
 fn work(words: &[String]) -> Result<ExitCode, String> {
-    let wanted = if words.iter().any(|word| word == "--plan") { of_plan(words)? } else { of_flags(words)? };
+    let wanted = match words.split_first() {
+        Some((first, words)) if first == "xmpp" => of_users(words)?,
+        _ if words.iter().any(|word| word == "--plan") => of_plan(words)?,
+        _ => of_flags(words)?,
+    };
     let texts = wanted.outputs.thresholds.iter();
     let thresholds: Vec<Threshold> = texts.map(|text| Threshold::parse(text)).collect::<Result<_, _>>()?;
     let files = ReportFiles::of(&wanted.outputs);
@@ -60,13 +68,14 @@ fn work(words: &[String]) -> Result<ExitCode, String> {
     let stop = stop_on_interrupt()?;
     if let Some(seed) = &wanted.seed {
         println!("{}", seed.title);
-        println!("{}", table::head());
+        println!("{}", table::head(wanted.arguments.vary));
         seed.case.iter().for_each(|case| println!("{}", table::seed(case)));
         println!();
     }
     let meter = || Watch::new(&wanted.outputs.watch);
     let mut searcher = Searcher {
         setup: &wanted.setup,
+        parse_xmpp: &|words| parse_load(Command::Xmpp, words),
         arguments: &wanted.arguments,
         thresholds: &thresholds,
         meter: &meter,
@@ -86,14 +95,20 @@ fn work(words: &[String]) -> Result<ExitCode, String> {
 
 fn of_flags(words: &[String]) -> Result<Wanted, String> {
     let arguments = Arguments::split(words)?;
-    let (setup, outputs) = parse_sip(&arguments.sip)?;
+    let (setup, outputs) = parse_sip(&arguments.rest)?;
+    Ok(Wanted { arguments, setup, outputs, seed: None, _plan: None })
+}
+
+fn of_users(words: &[String]) -> Result<Wanted, String> {
+    let arguments = Arguments::split_xmpp(words)?;
+    let (setup, outputs) = crate::cli::build_xmpp(&arguments.rest)?;
     Ok(Wanted { arguments, setup, outputs, seed: None, _plan: None })
 }
 
 fn of_plan(words: &[String]) -> Result<Wanted, String> {
     // The search's own options may stand among the plan's words.
     let mut arguments = Arguments::split(words)?;
-    let words = PlanWords::parse(&arguments.sip)?;
+    let words = PlanWords::parse(&arguments.rest)?;
     let plan: Plan = words.plan()?;
     let find = plan
         .find
@@ -111,7 +126,17 @@ fn of_plan(words: &[String]) -> Result<Wanted, String> {
     let outputs = Outputs { thresholds: load.generator.thresholds.clone(), ..words.outputs() };
     arguments.vary = find.vary;
     (arguments.search.from, arguments.search.to) = (find.from, find.to);
-    arguments.search.whole = find.vary == Vary::Open;
+    arguments.search.unit = match find.vary {
+        Vary::Open => 1.0,
+        Vary::Users => 2.0,
+        Vary::Rate | Vary::Actions | Vary::Logins => 0.0,
+    };
+    if find.vary.is_of_users() != setup.chat.is_some() {
+        return Err(format!(
+            "[find] of generator {:?}: expected vary = rate or open for calls, users, actions or logins for users",
+            find.generator
+        ));
+    }
     arguments.step = arguments.step.or(find.seconds.map(Duration::from_secs));
     let seed = prepared.plan.seed.clone();
     Ok(Wanted { arguments, setup, outputs, seed, _plan: Some(prepared) })
@@ -121,16 +146,22 @@ fn conclusion(searched: &Searched, vary: Vary) -> (String, ExitCode) {
     let unit = match vary {
         Vary::Rate => "calls a second",
         Vary::Open => "calls open at once",
+        Vary::Users => "users",
+        Vary::Actions => "actions of users a second",
+        Vary::Logins => "sign-ins a second",
     };
+    let what = if vary.is_of_users() { "actions" } else { "calls" };
     let confirmed = searched.runs.iter().rev().find(|(_, verdict, _)| *verdict == Verdict::Good);
     let calls = confirmed.map_or(0, |(_, _, report)| report.totals.successful);
     match searched.found {
         Some(Found::Highest(value)) => (
-            format!("found: {value:.1} {unit}, confirmed with {calls} calls and no failure"),
+            format!("found: {value:.1} {unit}, confirmed with {calls} {what} and no failure"),
             ExitCode::Success,
         ),
         Some(Found::AtLeast(value)) => (
-            format!("found: at least {value:.1} {unit} (the end of the range), confirmed with {calls} calls"),
+            format!(
+                "found: at least {value:.1} {unit} (the end of the range), confirmed with {calls} {what}"
+            ),
             ExitCode::Success,
         ),
         Some(Found::RingerEndedAt(Some(value))) => (
@@ -141,7 +172,7 @@ fn conclusion(searched: &Searched, vary: Vary) -> (String, ExitCode) {
             ("not found: Ringer was the limit at the lowest value".to_owned(), ExitCode::RingerWasTheLimit)
         }
         Some(Found::Nothing) => (
-            format!("not found: the lowest value already failed; try a lower {unit}"),
+            format!("not found: the lowest value already failed; try a lower number of {unit}"),
             ExitCode::ThresholdMissed,
         ),
         Some(Found::NotConfirmed(value)) => {

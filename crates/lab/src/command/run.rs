@@ -10,7 +10,7 @@ use crate::cli::flags::Outputs;
 use crate::engine::{Progress, Setup};
 use crate::plan::model::Seed;
 use crate::plan::{self, Finished, Plan, Prepared, SHIPPED};
-use crate::report::Report;
+use crate::report::{Report, tables};
 use crate::stats::Count;
 use crate::watch::Watch;
 
@@ -162,7 +162,7 @@ fn code(finished: &Finished) -> ExitCode {
     }
 }
 
-fn line(name: &str, _setup: &Setup, progress: &Progress) {
+fn line(name: &str, setup: &Setup, progress: &Progress) {
     let (now, all) = (&progress.interval.counts, &progress.total.counts);
     let p99 = progress.interval.rtds.first().and_then(|timer| timer.service.quantile(0.99));
     let p99 = p99.map_or_else(String::new, |p99| format!("  p99 {:.2} ms", p99.as_secs_f64() * 1e3));
@@ -174,14 +174,16 @@ fn line(name: &str, _setup: &Setup, progress: &Progress) {
         all[Count::FailedCall],
         progress.gauges.open_calls,
     );
+    if let Some(error) = progress.errors.last().filter(|_| setup.chat.is_some()) {
+        eprintln!("        {error}");
+    }
 }
 
 fn print_results(finished: &Finished, seed: Option<&Seed>) {
-    if let Some(seed) = seed.filter(|seed| !seed.row.is_empty()) {
-        println!("{:<32} {:>18} {:>18}", seed.title, "published", "measured");
-        for [label, theirs, ours] in finished.beside(seed) {
-            println!("{label:<32} {theirs:>18} {ours:>18}");
-        }
+    // The loads of a plan watch the same processes: once is enough.
+    let shown = |name: &str| seed.is_none_or(|seed| seed.generator == name);
+    for (_, report) in finished.reports.iter().filter(|(name, _)| shown(name)) {
+        report.tables.iter().for_each(|table| print!("{}", tables::text(table)));
     }
     for (name, report) in &finished.reports {
         for threshold in &report.thresholds {

@@ -1,22 +1,31 @@
-//! Users of chat on a shard's thread: their connections, and the loop.
+//! Users of chat on a shard's thread: their connections, and the loop. The shards of a load are of one process or of
+//! several ([`crew`]).
+
+pub(super) mod crew;
+mod memory;
+mod orders;
+mod sources;
+pub(super) mod start;
+pub(super) mod worker;
 
 use std::io::{self, Read as _};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use rustls::ClientConnection;
 use rustls_pki_types::ServerName;
 use stdx::time::Instant;
 
+use super::bind;
 use super::clock::Clock;
 use super::hub::{Hub, Phase};
 use super::limits::LATE;
+use super::names::Names;
 use super::report::{Counted, Report, Reporter};
-use super::tls::Tls;
+use super::tls::{self, Tls};
 use super::token::WAKER;
 use super::wire::{Io, Opening, Secured, Wire};
 use crate::chat::{Chat, Crowd, Outbox, Security, Shared, Turn, Wanted};
@@ -30,6 +39,7 @@ pub(super) struct ChatShard {
     pub(super) shared: Arc<Shared>,
     pub(super) crowd: Crowd,
     pub(super) lines: Lines,
+    pub(super) names: Names,
     pub(super) stats: Stats,
     pub(super) reporter: Reporter,
     pub(super) reports: SyncSender<Report>,
@@ -46,6 +56,8 @@ struct Line {
 
 pub(super) struct Lines {
     lines: Vec<Line>,
+    /// The shard, and how many there are: the user of a line is every `.1`-th, from `.0`.
+    place: (u32, u32),
     chat: Arc<Chat>,
     tls: Option<Tls>,
     poll: Poll,
@@ -66,6 +78,14 @@ enum Heard {
     Messages(Vec<Vec<u8>>),
     Nothing,
     Closed,
+    /// TLS has failed, and why.
+    Untrusted(String),
+}
+
+impl Heard {
+    fn end(error: &io::Error) -> Heard {
+        tls::explain(error).map_or(Heard::Closed, Heard::Untrusted)
+    }
 }
 
 /// Read from a connection at once.
@@ -151,6 +171,12 @@ impl ChatShard {
                 }
                 Heard::Nothing => break,
                 Heard::Closed => return self.close(slot, out),
+                Heard::Untrusted(why) => {
+                    self.crowd.handle_untrusted(slot, &mut turn);
+                    self.lines.drop(slot);
+                    self.reporter.keep_error(format!("user {slot} of shard {}: {why}", self.index));
+                    return self.perform(out);
+                }
             }
             self.perform(out);
         }
@@ -163,12 +189,18 @@ impl ChatShard {
     }
 
     fn perform(&mut self, out: &mut Outbox) {
+        out.errors.drain(..).for_each(|error| self.reporter.keep_error(error));
         while !out.wants.is_empty() {
             let is_documents = out.is_documents;
             let mut done = std::mem::replace(out, Outbox { is_documents, ..Outbox::default() });
             for (slot, wanted) in done.wants.drain(..) {
                 let result = match wanted {
-                    Wanted::Connect => self.lines.connect(slot),
+                    Wanted::Connect => self.lines.connect(slot, self.lines.chat.target),
+                    Wanted::ConnectElsewhere(named) => {
+                        let target = self.lines.chat.target;
+                        let place = self.names.resolve(&named, target);
+                        place.and_then(|place| self.lines.connect(slot, place))
+                    }
                     Wanted::Write(range) => {
                         self.stats.add(Count::BytesSent, range.len() as u64);
                         self.lines.write(slot, &done.bytes[range])
@@ -196,11 +228,7 @@ impl ChatShard {
     }
 
     fn tell_gauges(&self, now: Instant) {
-        let open = u64::from(self.shared.signed_in());
-        self.hub.open.store(open, Ordering::Relaxed);
-        if self.hub.peak.fetch_max(open, Ordering::Relaxed) < open {
-            self.hub.peak_at.store(now.as_micros(), Ordering::Relaxed);
-        }
+        self.hub.tell_open(u64::from(self.shared.signed_in()), now);
     }
 
     fn report(&mut self, now: Instant, last: bool) {
@@ -214,14 +242,27 @@ impl ChatShard {
     }
 }
 
+/// Why a connection could not even begin.
+fn explain(error: &io::Error, target: SocketAddr) -> String {
+    match error.raw_os_error() {
+        Some(libc::EADDRINUSE | libc::EADDRNOTAVAIL) => format!(
+            "out of local ports towards {target}: widen net.ipv4.ip_local_port_range (sysctl), or let the server listen at \
+             more addresses and give each a run"
+        ),
+        _ => bind::explain_socket(error),
+    }
+}
+
 impl Lines {
-    pub(super) fn new(users: usize, chat: Arc<Chat>, tls: Option<Tls>, poll: Poll) -> Lines {
-        let lines = (0..users).map(|_| Line::default()).collect();
-        Lines { lines, chat, tls, poll, scratch: vec![0; SCRATCH].into(), open: 0 }
+    fn new(crowd: &Crowd, place: (u32, u32), chat: Arc<Chat>, tls: Option<Tls>, poll: Poll) -> Lines {
+        let lines = (0..crowd.users()).map(|_| Line::default()).collect();
+        Lines { lines, place, chat, tls, poll, scratch: vec![0; SCRATCH].into(), open: 0 }
     }
 
-    fn connect(&mut self, slot: u32) -> io::Result<()> {
-        let mut tcp = TcpStream::connect(self.chat.target)?;
+    fn connect(&mut self, slot: u32, target: SocketAddr) -> io::Result<()> {
+        let number = self.place.0 + slot * self.place.1;
+        let mut tcp = sources::connect(target, self.chat.people.count(), number)
+            .map_err(|error| io::Error::other(explain(&error, target)))?;
         let interest = Interest::READABLE | Interest::WRITABLE;
         self.poll.registry().register(&mut tcp, Token(slot as usize + 1), interest)?;
         tcp.set_nodelay(true)?;
@@ -288,7 +329,7 @@ impl Lines {
                     Ok(count) => return Heard::Bytes(count),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Heard::Nothing,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(_) => return Heard::Closed,
+                    Err(error) => return Heard::end(&error),
                 }
             },
             Some(Link::Web(wire)) => {
@@ -299,7 +340,8 @@ impl Lines {
                     // The close comes again with the next look.
                     Ok(_) if !messages.is_empty() => Heard::Messages(messages),
                     Ok(false) => Heard::Nothing,
-                    Ok(true) | Err(_) => Heard::Closed,
+                    Ok(true) => Heard::Closed,
+                    Err(error) => Heard::end(&error),
                 }
             }
         }
@@ -332,9 +374,9 @@ impl Lines {
                 line.link = Some(Link::Web(Box::new(wire)));
                 if is_open { Heard::Connected } else { Heard::Nothing }
             }
-            Err(_) => {
+            Err(error) => {
                 self.open -= 1;
-                Heard::Closed
+                Heard::end(&error)
             }
         }
     }
@@ -342,5 +384,16 @@ impl Lines {
     fn drop(&mut self, slot: u32) {
         let line = std::mem::take(&mut self.lines[slot as usize]);
         self.open -= u64::from(line.link.is_some());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Beside his `User`: a thousand bytes of a user are here and in the allocator (`bench/xmpp/run ringer`).
+    #[test]
+    fn a_line_is_small() {
+        assert!(size_of::<Line>() <= 56, "{}", size_of::<Line>());
     }
 }

@@ -2,26 +2,29 @@
 
 use std::time::{Duration, SystemTime};
 
+use serde::{Deserialize, Serialize};
 use stdx::time::Instant;
 
-/// Reads the wall clock once and carries it on with the monotonic clock. Copies agree with each other.
-#[derive(Clone, Copy, Debug)]
+use super::kernel;
+
+/// Reads the wall clock once and carries it on with the monotonic clock. Copies agree with each other, in other
+/// processes too.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Clock {
-    started: Instant,
-    origin: std::time::Instant,
+    /// Of the wall clock, since the Unix epoch, when the monotonic one stood at `origin`.
+    started: Duration,
+    origin: Duration,
 }
 
 impl Clock {
     #[expect(clippy::new_without_default, reason = "reading the clock is an act, not a default")]
-    #[expect(clippy::disallowed_methods, reason = "the one place that reads the clock")]
     pub fn new() -> Self {
-        let origin = std::time::Instant::now();
-        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Clock { started: Instant::default() + since_epoch, origin }
+        let origin = kernel::monotonic();
+        Clock { started: Clock::wall(), origin }
     }
 
     pub fn now(&self) -> Instant {
-        self.started + self.origin.elapsed()
+        Instant::default() + (self.started + kernel::monotonic().saturating_sub(self.origin))
     }
 
     /// The wall clock, to compare with the kernel's stamps on datagrams.

@@ -29,6 +29,18 @@ pub(super) enum Phase {
     Gone,
 }
 
+impl Phase {
+    /// As it is counted; what is beyond the last is the last.
+    pub(super) fn of(number: u8) -> Phase {
+        match number {
+            0 => Phase::Running,
+            1 => Phase::Soft,
+            2 => Phase::Hard,
+            _ => Phase::Gone,
+        }
+    }
+}
+
 /// What the run tells its shards.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Command {
@@ -79,12 +91,7 @@ impl Hub {
     }
 
     pub(super) fn phase(&self) -> Phase {
-        match self.phase.load(Ordering::Acquire) {
-            0 => Phase::Running,
-            1 => Phase::Soft,
-            2 => Phase::Hard,
-            _ => Phase::Gone,
-        }
+        Phase::of(self.phase.load(Ordering::Acquire))
     }
 
     /// Ends never go back.
@@ -125,6 +132,14 @@ impl Hub {
             self.peak_at.store(now.as_micros(), Ordering::Relaxed);
         }
         true
+    }
+
+    /// So many are open.
+    pub(super) fn tell_open(&self, open: u64, now: Instant) {
+        self.open.store(open, Ordering::Relaxed);
+        if self.peak.fetch_max(open, Ordering::Relaxed) < open {
+            self.peak_at.store(now.as_micros(), Ordering::Relaxed);
+        }
     }
 
     /// One fewer; the last one of a run that ends tells the others.

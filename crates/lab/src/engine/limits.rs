@@ -54,3 +54,19 @@ pub(super) const PORTS_TRIED: u16 = 60;
 
 /// File descriptors beside sockets of calls: traces, screens, timers, the control port, listeners.
 pub(super) const SPARE_DESCRIPTORS: u64 = 64;
+
+/// Users that connect from one loopback address: the kernel gives 28,232 ports an address unless told otherwise, and those
+/// of who signed out rest for a minute.
+pub(super) const USERS_AN_ADDRESS: u32 = 20_000;
+
+/// Worker processes of a run: five million users at 20,000 open files each.
+pub(super) const WORKERS: u64 = 256;
+
+/// Bytes of one line between a run and a worker process. An interval's histograms of all timers are below a megabyte.
+pub(super) const WORKER_LINE: u64 = 16 << 20;
+
+/// How long a worker process may take to be ready.
+pub(super) const WORKER_START: Duration = Duration::from_secs(30);
+
+/// Hosts a shard looks up because a server sends users to them: more are no cluster, but a server gone wrong.
+pub(super) const NAMES_KEPT: usize = 64;

@@ -10,6 +10,7 @@ mod cutter;
 mod hub;
 mod kernel;
 mod limits;
+mod names;
 mod net;
 mod report;
 mod runs;
@@ -37,6 +38,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use stdx::time::Instant;
 
+use chat::crew::Crew;
+pub use chat::worker::Worker;
 use clock::Clock;
 use collect::Collector;
 use control::Control;
@@ -45,7 +48,7 @@ use hub::{Hub, Phase};
 use crate::inject::Files;
 use crate::options::Options;
 use crate::scenario::Scenario;
-use crate::stats::Stats;
+use crate::stats::{Count, Stats};
 
 /// Everything compiled and checked; nothing bound yet.
 #[derive(Debug, Clone)]
@@ -134,6 +137,8 @@ pub enum End {
     Internal,
     /// `-timeout`: no call was started after it.
     Timeout,
+    /// `--max-failures`: no call was started after it.
+    Failures,
     Fatal,
 }
 
@@ -156,8 +161,12 @@ pub struct Run {
     collector: Collector,
     threads: Vec<JoinHandle<()>>,
     timed_out: bool,
+    /// More calls failed than the run may have.
+    failed: bool,
     /// Of chat.
     users: Option<Arc<crate::chat::Shared>>,
+    /// Of chat with more users than this process may have connections.
+    crew: Option<Crew>,
 }
 
 impl std::fmt::Debug for Run {
@@ -170,7 +179,7 @@ impl Run {
     /// Binds everything before the first call is placed.
     pub fn start(setup: Setup) -> Result<Run, StartError> {
         match setup.chat.clone() {
-            Some(chat) => start::start_chat(setup, &chat),
+            Some(chat) => chat::start::start(setup, &chat),
             None => start::start(setup),
         }
     }
@@ -190,7 +199,8 @@ impl Run {
                 return self.end(now);
             }
             let gauges = self.gauges();
-            if let Some(progress) = self.collector.progress(gauges, self.started) {
+            if let Some(mut progress) = self.collector.progress(gauges, self.started) {
+                self.judge(&mut progress);
                 return Event::Progress(Box::new(progress));
             }
             if now >= until {
@@ -219,6 +229,22 @@ impl Run {
         if length.is_some_and(|length| passed >= length) {
             self.hub.advance(Phase::Soft);
         }
+        if let (Some(crew), Some(users)) = (&mut self.crew, &self.users) {
+            crew.follow(self.hub.phase());
+            self.hub.tell_open(u64::from(users.signed_in()), now);
+        }
+    }
+
+    /// `--max-failures`: the run ends as with a soft quit.
+    fn judge(&mut self, progress: &mut Progress) {
+        let most = self.setup.chat.as_ref().and_then(|chat| chat.max_failures);
+        let Some(most) = most.filter(|most| !self.failed && most.is_exceeded(&progress.total.counts)) else {
+            return;
+        };
+        self.failed = true;
+        let failed = progress.total.counts[Count::FailedCall];
+        progress.errors.push(format!("the run ends early: {failed} failures, --max-failures {most}"));
+        self.hub.advance(Phase::Soft);
     }
 
     fn gauges(&self) -> Gauges {
@@ -234,7 +260,7 @@ impl Run {
             paused: control.paused,
             quitting: self.hub.phase() != Phase::Running,
             open_sockets: self.collector.open_sockets(),
-            threads: self.hub.doors.len(),
+            threads: self.crew.as_ref().map_or(self.hub.doors.len(), Crew::threads),
             last_call_number: load(&self.hub.started),
             local: Some(self.local),
             stage: self.users.as_ref().map_or("", |users| users.stage().name()),
@@ -253,6 +279,8 @@ impl Run {
             End::Fatal
         } else if self.timed_out {
             End::Timeout
+        } else if self.failed {
+            End::Failures
         } else if self.hub.phase() >= Phase::Hard {
             End::Internal
         } else {
@@ -267,6 +295,8 @@ impl Drop for Run {
     fn drop(&mut self) {
         self.hub.advance(Phase::Gone);
         self.collector.close();
+        // Their listeners hear that they are gone.
+        self.crew = None;
         for thread in self.threads.drain(..) {
             // It has told its end to nobody; a panic was shown by its hook.
             let _ = thread.join();

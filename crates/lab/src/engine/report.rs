@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use stdx::time::Instant;
 
 use super::kernel;
@@ -14,7 +15,7 @@ use crate::stats::{Count, Stats};
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// One interval of one shard.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Report {
     pub(super) shard: u16,
     /// Intervals since the start.

@@ -13,7 +13,6 @@ use stdx::time::Instant;
 
 use super::bind::{self, Bound};
 use super::calls::{Calls, Timers};
-use super::chat::{ChatShard, Lines};
 use super::clock::Clock;
 use super::collect::Collector;
 use super::control::Control;
@@ -31,7 +30,6 @@ use super::users::Users;
 use super::{Run, Setup, StartError};
 use crate::call::render::{Addresses, Prepared};
 use crate::call::{Env, Outbox, Value, Which};
-use crate::chat::{Chat, Crowd, Security, Shared};
 use crate::inject::Files;
 use crate::options::{self, Options};
 use crate::rtp;
@@ -60,7 +58,6 @@ pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
     hub.limit.store(control.limit(), Ordering::Relaxed);
     hub.users.store(control.users(), Ordering::Relaxed);
     let (sender, receiver) = sync_channel(REPORTS_A_SHARD * shards);
-    let addresses = addresses(&setup, bound.local);
     let common = Common {
         setup: &setup,
         hub: &hub,
@@ -70,7 +67,7 @@ pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
         globals,
         tls,
         media,
-        addresses,
+        addresses: addresses(&setup, bound.local),
         shared_local: Arc::default(),
     };
     let mut built = Vec::new();
@@ -89,61 +86,13 @@ pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
         collector,
         threads: Vec::new(),
         timed_out: false,
+        failed: false,
         users: None,
+        crew: None,
     };
     setup.tracer.begin(started);
     for shard in built {
         let thread = std::thread::Builder::new().name(format!("shard-{}", shard.index));
-        let thread = thread.spawn(move || shard.run());
-        run.threads.push(thread.map_err(|error| fatal(format!("cannot start a thread: {error}")))?);
-    }
-    Ok(run)
-}
-
-/// Users of chat have connections of their own and nothing to bind.
-pub(super) fn start_chat(setup: Setup, chat: &Arc<Chat>) -> Result<Run, StartError> {
-    let options = Arc::clone(&setup.options);
-    let users = chat.people.count();
-    let shards = threads(&options).min(users as usize);
-    bind::check_descriptors(&options, u64::from(users), shards)?;
-    let tls = (chat.security != Security::None).then(|| Tls::load(&options.network.tls, false));
-    let tls = tls.transpose().map_err(fatal)?;
-    let clock = Clock::new();
-    let (polls, doors) = polls(shards).map_err(|error| fatal(bind::explain_socket(&error)))?;
-    let mut rng = Rng::from_seed(seed());
-    let started = clock.now();
-    let hub = Arc::new(Hub::new(Keyed::new(key(&mut rng)), None, doors));
-    hub.limit.store(u64::from(users), Ordering::Relaxed);
-    let (sender, receiver) = sync_channel(REPORTS_A_SHARD * shards);
-    let shared = Arc::new(Shared::new(users, started));
-    let empty = Stats::sized(0, 0, 0, setup.scenario.rtds.len(), 0);
-    let mut run = Run {
-        hub: Arc::clone(&hub),
-        clock,
-        started,
-        local: chat.target,
-        control: Mutex::new(Control::new(&setup, started)),
-        collector: Collector::new(receiver, shards, empty.clone()),
-        threads: Vec::new(),
-        timed_out: false,
-        users: Some(Arc::clone(&shared)),
-        setup,
-    };
-    for (index, poll) in (0_u16..).zip(polls) {
-        let place = (u32::from(index), u32::try_from(shards).unwrap_or(1));
-        let crowd = Crowd::new(Arc::clone(chat), Arc::clone(&shared), place, started, rng.fork());
-        let shard = ChatShard {
-            index,
-            hub: Arc::clone(&hub),
-            clock,
-            shared: Arc::clone(&shared),
-            lines: Lines::new(crowd.users(), Arc::clone(chat), tls.clone(), poll),
-            crowd,
-            stats: empty.clone(),
-            reporter: Reporter::new(started, empty.clone()),
-            reports: sender.clone(),
-        };
-        let thread = std::thread::Builder::new().name(format!("users-{index}"));
         let thread = thread.spawn(move || shard.run());
         run.threads.push(thread.map_err(|error| fatal(format!("cannot start a thread: {error}")))?);
     }
@@ -221,12 +170,12 @@ fn run_id() -> u32 {
     std::process::id() + earlier * (1 << 22)
 }
 
-fn fatal(message: String) -> StartError {
+pub(super) fn fatal(message: String) -> StartError {
     StartError { message, exit: 255 }
 }
 
 /// One a core; commands between instances (3PCC) go through one place.
-fn threads(options: &Options) -> usize {
+pub(super) fn threads(options: &Options) -> usize {
     let three_pcc = &options.three_pcc;
     if three_pcc.twin.is_some() || three_pcc.master.is_some() || three_pcc.slave.is_some() {
         return 1;
@@ -235,7 +184,7 @@ fn threads(options: &Options) -> usize {
     options.threads.unwrap_or_else(cores).clamp(1, usize::from(u8::MAX))
 }
 
-fn polls(shards: usize) -> std::io::Result<(Vec<Poll>, Vec<Door>)> {
+pub(super) fn polls(shards: usize) -> std::io::Result<(Vec<Poll>, Vec<Door>)> {
     let mut polls = Vec::new();
     let mut doors = Vec::new();
     for _ in 0..shards {
@@ -247,7 +196,7 @@ fn polls(shards: usize) -> std::io::Result<(Vec<Poll>, Vec<Door>)> {
 }
 
 /// From the operating system's randomness, by way of the standard library's hash keys.
-fn seed() -> [u8; 32] {
+pub(super) fn seed() -> [u8; 32] {
     use std::hash::{BuildHasher, RandomState};
     let mut seed = [0; 32];
     for chunk in seed.chunks_mut(8) {
@@ -256,7 +205,7 @@ fn seed() -> [u8; 32] {
     seed
 }
 
-fn key(rng: &mut Rng) -> [u8; 16] {
+pub(super) fn key(rng: &mut Rng) -> [u8; 16] {
     let mut key = [0; 16];
     rng.fill(&mut key);
     key

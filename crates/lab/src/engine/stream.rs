@@ -548,7 +548,7 @@ impl Streams {
 }
 
 /// The rest comes with an event.
-fn start_connecting(socket: Socket, remote: SocketAddr) -> io::Result<TcpStream> {
+pub(super) fn start_connecting(socket: Socket, remote: SocketAddr) -> io::Result<TcpStream> {
     match socket.connect(&remote.into()) {
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
         other => other?,

@@ -1,5 +1,6 @@
 //! Certificates as SIPp has them: a server needs its own, a client looks at the server's only with `-tls_ca`.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,8 +18,7 @@ use crate::options::TlsOptions;
 const CERTIFICATE: &str = "cacert.pem";
 const KEY: &str = "cakey.pem";
 
-const AUTHORITY: &str =
-    "name the file of the authority that the server's certificate is of (PEM), or none to take any";
+const AUTHORITY: &str = "name the authority of the server's certificate with --tls-ca FILE (ringer sip: -tls_ca; PEM), or leave it out to take any";
 
 #[derive(Clone)]
 pub(super) struct Tls {
@@ -114,6 +114,25 @@ fn verifier(
     builder.build().map_err(|error| format!("{}: {error}", file.display()))
 }
 
+/// What a failure of TLS means for who runs the load, and what to do; `None`: it has nothing to do with TLS.
+pub(super) fn explain(error: &io::Error) -> Option<String> {
+    let mut at: Option<&(dyn std::error::Error + 'static)> = error.get_ref().map(|inner| inner as _);
+    while let Some(inner) = at {
+        if let Some(error) = inner.downcast_ref::<Error>() {
+            return Some(match error {
+                Error::InvalidCertificate(_) => {
+                    format!("the server's certificate is not trusted: {error}; {AUTHORITY}")
+                }
+                _ => format!("TLS: {error}"),
+            });
+        }
+        // An io::Error gives as its source that of what is in it, not what is in it.
+        let nested = inner.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        at = nested.map(|inner| inner as _).or_else(|| inner.source());
+    }
+    None
+}
+
 /// `advice`: what to do when it cannot be read.
 fn certificates(file: &Path, advice: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     let read: Result<Vec<_>, _> = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
@@ -168,6 +187,17 @@ impl ServerCertVerifier for Anyone {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_is_not_trusted_is_told_how_he_can_be() {
+        let unknown = || Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+        let said = explain(&io::Error::other(unknown())).unwrap();
+        assert!(said.contains("UnknownIssuer") && said.contains("authority"), "{said}");
+        let nested = tungstenite::Error::Io(io::Error::other(unknown()));
+        assert!(explain(&io::Error::other(nested)).is_some());
+        assert_eq!(explain(&io::Error::other("something else")), None);
+        assert_eq!(explain(&io::ErrorKind::ConnectionReset.into()), None);
+    }
 
     #[test]
     fn a_missing_certificate_is_named() {

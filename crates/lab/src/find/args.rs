@@ -1,4 +1,4 @@
-//! What `ringer find` takes beside `ringer sip`'s flags, and the ranges of `-r` and `-l`.
+//! What `ringer find` takes beside `ringer sip`'s flags and the ranges of `-r` and `-l`, or beside `ringer xmpp`'s.
 
 use std::time::Duration;
 
@@ -15,12 +15,19 @@ pub struct Arguments {
     /// Calls of the confirming run (RFC 7502 §6.1 takes 50,000), and the most time it may take.
     pub confirm_calls: u64,
     pub confirm_at_most: Duration,
-    /// `ringer sip`'s own, without the ranges.
-    pub sip: Vec<String>,
+    /// The words of `ringer sip`, `ringer xmpp` or `ringer run`, without ours.
+    pub rest: Vec<String>,
 }
 
 /// Long enough for the transients of a call's start and end to be a small part.
 pub(super) const STEP: Duration = Duration::from_secs(10);
+
+/// Users are friends mutually, so that an odd number of contacts needs an even number of users.
+const USERS_UNIT: f64 = 2.0;
+
+/// By their names in `--search`, and what their values are multiples of.
+const SEARCHES: [(&str, Vary, f64); 3] =
+    [("users", Vary::Users, USERS_UNIT), ("actions", Vary::Actions, 0.0), ("logins", Vary::Logins, 0.0)];
 
 /// `NAME VALUE` pairs of `ringer find` itself, for its help.
 pub const OPTIONS: &[(&str, &str)] = &[
@@ -34,9 +41,65 @@ pub const OPTIONS: &[(&str, &str)] = &[
     ("--confirm-at-most SECONDS", "and the most time it may take (120)"),
 ];
 
+/// The same of `ringer find xmpp`.
+pub const USER_OPTIONS: &[(&str, &str)] = &[
+    ("--search WHAT", "users, actions (of them in a second) or logins (in a second) (users)"),
+    ("--from N, --to N", "the range (100 to 100000)"),
+    ("--step SECONDS", "how long users act in each run, once they are in (10)"),
+    ("--confirm ACTIONS", "actions of the confirming run (50000)"),
+];
+
 impl Arguments {
+    /// Of `ringer find` without `xmpp`.
     pub fn split(words: &[String]) -> Result<Arguments, String> {
-        let mut arguments = Arguments {
+        let mut arguments = Arguments::new();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let mut value =
+                || words.next().map(String::as_str).ok_or_else(|| format!("{word}: expected a value"));
+            match word.as_str() {
+                "-r" | "-l" => {
+                    let value = value()?;
+                    arguments.range(word, value)?;
+                }
+                _ if arguments.is_ours(word) => arguments.set(word, value()?)?,
+                _ => arguments.rest.push(word.clone()),
+            }
+        }
+        Ok(arguments)
+    }
+
+    /// Of `ringer find xmpp`, without that word.
+    pub fn split_xmpp(words: &[String]) -> Result<Arguments, String> {
+        let mut arguments = Arguments::new();
+        (arguments.vary, arguments.search.unit) = (Vary::Users, USERS_UNIT);
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let mut value =
+                || words.next().map(String::as_str).ok_or_else(|| format!("{word}: expected a value"));
+            match word.as_str() {
+                "--from" => arguments.search.from = number(word, value()?, 0.001)?,
+                "--to" => arguments.search.to = number(word, value()?, 0.001)?,
+                "--search" => {
+                    let wanted = value()?;
+                    let known = SEARCHES.iter().find(|(name, _, _)| *name == wanted);
+                    let (_, vary, unit) = known
+                        .ok_or_else(|| format!("--search {wanted}: expected users, actions or logins"))?;
+                    (arguments.vary, arguments.search.unit) = (*vary, *unit);
+                }
+                _ if arguments.is_ours(word) => arguments.set(word, value()?)?,
+                _ => arguments.rest.push(word.clone()),
+            }
+        }
+        let Settings { from, to, .. } = arguments.search;
+        if from >= to {
+            return Err(format!("--from {from} --to {to}: expected --from below --to"));
+        }
+        Ok(arguments)
+    }
+
+    fn new() -> Arguments {
+        Arguments {
             vary: Vary::Rate,
             search: Settings {
                 from: 100.0,
@@ -45,39 +108,38 @@ impl Arguments {
                 precision: 0.02,
                 repeats: 2,
                 confirmations: 10,
-                whole: false,
+                unit: 0.0,
             },
             step: None,
             confirm_calls: 50_000,
             confirm_at_most: Duration::from_secs(120),
-            sip: Vec::new(),
-        };
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            let mut value =
-                || words.next().map(String::as_str).ok_or_else(|| format!("{word}: expected a value"));
-            match word.as_str() {
-                "--step" => arguments.step = Some(seconds(word, value()?)?),
-                "--factor" => arguments.search.factor = number(word, value()?, 1.01)?,
-                "--precision" => arguments.search.precision = number(word, value()?, 0.01)? / 100.0,
-                "--repeats" => {
-                    arguments.search.repeats = whole(word, value()?)?.try_into().unwrap_or(u32::MAX);
-                }
-                "--confirm" => arguments.confirm_calls = whole(word, value()?)?,
-                "--confirm-at-most" => arguments.confirm_at_most = seconds(word, value()?)?,
-                "-r" | "-l" => {
-                    let value = value()?;
-                    arguments.range(word, value)?;
-                }
-                _ => arguments.sip.push(word.clone()),
-            }
+            rest: Vec::new(),
         }
-        Ok(arguments)
+    }
+
+    /// What every search takes.
+    fn is_ours(&self, word: &str) -> bool {
+        matches!(
+            word,
+            "--step" | "--factor" | "--precision" | "--repeats" | "--confirm" | "--confirm-at-most"
+        )
+    }
+
+    fn set(&mut self, word: &str, value: &str) -> Result<(), String> {
+        match word {
+            "--step" => self.step = Some(seconds(word, value)?),
+            "--factor" => self.search.factor = number(word, value, 1.01)?,
+            "--precision" => self.search.precision = number(word, value, 0.01)? / 100.0,
+            "--repeats" => self.search.repeats = whole(word, value)?.try_into().unwrap_or(u32::MAX),
+            "--confirm" => self.confirm_calls = whole(word, value)?,
+            _ => self.confirm_at_most = seconds(word, value)?,
+        }
+        Ok(())
     }
 
     fn range(&mut self, flag: &str, value: &str) -> Result<(), String> {
         let Some((from, to)) = value.split_once("..") else {
-            self.sip.extend([flag.to_owned(), value.to_owned()]);
+            self.rest.extend([flag.to_owned(), value.to_owned()]);
             return Ok(());
         };
         let (from, to) = (number(flag, from, 0.001)?, number(flag, to, 0.001)?);
@@ -86,7 +148,7 @@ impl Arguments {
         }
         if flag == "-l" {
             self.vary = Vary::Open;
-            self.search.whole = true;
+            self.search.unit = 1.0;
         } else if self.vary == Vary::Open {
             return Err("-r and -l are both ranges: expected one; the other is held".to_owned());
         }
@@ -125,7 +187,7 @@ mod tests {
     fn sipps_flags_pass_through() {
         let arguments =
             split("-sn uac 127.0.0.1:5060 -l 5000 -d 100 --step 2 --confirm 1_000").expect("right");
-        assert_eq!(arguments.sip.join(" "), "-sn uac 127.0.0.1:5060 -l 5000 -d 100");
+        assert_eq!(arguments.rest.join(" "), "-sn uac 127.0.0.1:5060 -l 5000 -d 100");
         assert_eq!(
             (arguments.vary, arguments.step.map(|step| step.as_secs()), arguments.confirm_calls),
             (Vary::Rate, Some(2), 1_000)
@@ -136,9 +198,34 @@ mod tests {
     fn a_range_says_what_is_searched() {
         let arguments = split("-l 50..4000 -r 1000 -sn uac").expect("right");
         assert_eq!((arguments.vary, arguments.search.from, arguments.search.to), (Vary::Open, 50.0, 4_000.0));
-        assert!(arguments.search.whole);
-        assert_eq!(arguments.sip.join(" "), "-r 1000 -sn uac");
+        assert_eq!(arguments.search.unit, 1.0);
+        assert_eq!(arguments.rest.join(" "), "-r 1000 -sn uac");
         assert_eq!(split("-r 10..20").expect("right").search.to, 20.0);
+    }
+
+    #[test]
+    fn users_are_searched_unless_something_else_is_named() {
+        let split = |text: &str| {
+            Arguments::split_xmpp(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        };
+        let arguments = split("127.0.0.1 --from 50 --to 4_000 --contacts 3 --step 5").expect("right");
+        assert_eq!(
+            (arguments.vary, arguments.search.from, arguments.search.to),
+            (Vary::Users, 50.0, 4_000.0)
+        );
+        assert_eq!(
+            (arguments.search.unit, arguments.rest.join(" ").as_str()),
+            (2.0, "127.0.0.1 --contacts 3")
+        );
+        assert_eq!(split("127.0.0.1 --search actions").expect("right").vary, Vary::Actions);
+        for (text, says) in [
+            ("--search calls", "expected users, actions or logins"),
+            ("--from 9 --to 9", "--from below --to"),
+            ("--from many", "expected a number"),
+            ("--to", "expected a value"),
+        ] {
+            assert!(split(text).expect_err(text).contains(says), "{text}");
+        }
     }
 
     #[test]

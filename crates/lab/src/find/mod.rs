@@ -1,9 +1,10 @@
-//! `ringer find`: the highest rate, or number of open calls, that a server carries without a failure.
+//! `ringer find`: the highest rate, or number of open calls or of users, that a server carries without a failure.
 
 mod args;
 mod run;
 pub mod search;
 pub mod table;
+mod users;
 
-pub use args::{Arguments, OPTIONS};
+pub use args::{Arguments, OPTIONS, USER_OPTIONS};
 pub use run::{Searched, Searcher};

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::args::{Arguments, STEP};
 use super::search::{Found, Phase, Search, Trial, Verdict};
 use super::table;
+use super::users::{Asked, asked};
+use crate::chat::Chat;
 use crate::engine::{Change, Run, Setup};
 use crate::plan::model::Vary;
 use crate::report::{Meter, Recorder, Report};
@@ -25,6 +27,8 @@ pub struct Searched {
 /// What a search needs beside its numbers.
 pub struct Searcher<'a, M> {
     pub setup: &'a Setup,
+    /// `ringer xmpp`'s parser: worker processes are told a load by its words, so a run of users is made of them.
+    pub parse_xmpp: &'a dyn Fn(&[String]) -> Result<Setup, String>,
     pub arguments: &'a Arguments,
     pub thresholds: &'a [Threshold],
     pub meter: &'a dyn Fn() -> M,
@@ -39,10 +43,17 @@ pub struct Searcher<'a, M> {
 impl<M: Meter + 'static> Searcher<'_, M> {
     pub fn run(&mut self) -> Result<Searched, String> {
         let mut search = Search::new(self.arguments.search.clone());
+        if let Some(chat) = &self.setup.chat {
+            // Said before the first run rather than before the last.
+            asked(self.arguments, chat, Trial { value: self.arguments.search.to, phase: Phase::Ramp })?;
+        }
         let mut runs = Vec::new();
-        (self.print)(&table::head());
+        (self.print)(&table::head(self.arguments.vary));
         while let Some(trial) = search.next() {
-            let (setup, rate, limit) = self.setup_of(trial);
+            let (setup, rate, limit) = match &self.setup.chat {
+                Some(chat) => self.users_of(chat, trial)?,
+                None => self.setup_of(trial),
+            };
             let report = self.trial(&setup, trial)?;
             if self.stop.load(Ordering::Relaxed) {
                 return Ok(Searched { found: None, runs });
@@ -65,7 +76,7 @@ impl<M: Meter + 'static> Searcher<'_, M> {
                 rate.limit = Some(rate.limit.unwrap_or(NO_LIMIT));
             }
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole and positive")]
-            Vary::Open => rate.limit = Some(trial.value as u64),
+            _ => rate.limit = Some(trial.value as u64),
         }
         let per_second = rate.calls / rate.period.as_secs_f64().max(1e-9);
         if trial.phase == Phase::Confirm {
@@ -77,6 +88,13 @@ impl<M: Meter + 'static> Searcher<'_, M> {
         }
         let limit = rate.limit.unwrap_or(NO_LIMIT);
         (Setup { options: Arc::new(options), ..self.setup.clone() }, per_second, limit)
+    }
+
+    /// The same of users; the limit is how many they are.
+    fn users_of(&self, chat: &Chat, trial: Trial) -> Result<(Setup, f64, u64), String> {
+        let Asked { words, rate, users } = asked(self.arguments, chat, trial)?;
+        let words: Vec<String> = self.setup.options.command_line.iter().cloned().chain(words).collect();
+        Ok(((self.parse_xmpp)(&words)?, rate, users))
     }
 
     fn trial(&self, setup: &Setup, trial: Trial) -> Result<Report, String> {

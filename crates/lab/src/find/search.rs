@@ -18,8 +18,8 @@ pub struct Settings {
     pub repeats: u32,
     /// Confirmations that may fail, each lowering the value by a tenth, before the search gives up.
     pub confirmations: u32,
-    /// Values are whole numbers (open calls).
-    pub whole: bool,
+    /// Values are multiples of this: 1 for open calls, 0 for a rate.
+    pub unit: f64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,8 +78,10 @@ enum State {
 }
 
 impl Search {
-    pub fn new(settings: Settings) -> Search {
-        let state = State::Trying { value: settings.from.min(settings.to), phase: Phase::Ramp };
+    pub fn new(mut settings: Settings) -> Search {
+        settings.to = settings.fit(settings.to).max(settings.unit);
+        settings.from = settings.fit(settings.from).max(settings.unit);
+        let state = State::Trying { value: settings.from, phase: Phase::Ramp };
         Search { settings, state, good: None, bad: None, goods_in_a_row: 0, confirmations: 0 }
     }
 
@@ -166,12 +168,12 @@ impl Search {
 impl Settings {
     fn fit(&self, value: f64) -> f64 {
         let value = value.min(self.to);
-        if self.whole { value.floor() } else { value }
+        if self.unit > 0.0 { (value / self.unit).floor() * self.unit } else { value }
     }
 
     fn above(&self, value: f64, factor: f64) -> f64 {
         let next = self.fit(value * factor);
-        if next > value { next } else { self.fit(value + 1.0).max(value) }
+        if next > value { next } else { self.fit(value + self.unit.max(1.0)).max(value) }
     }
 }
 
@@ -188,7 +190,7 @@ mod tests {
             precision: 0.02,
             repeats: 2,
             confirmations: 5,
-            whole: false,
+            unit: 0.0,
         }
     }
 
@@ -281,10 +283,15 @@ mod tests {
 
     #[test]
     fn whole_numbers_stay_whole() {
-        let whole = Settings { from: 1.0, to: 500.0, whole: true, ..settings() };
-        let (found, trials) = run(whole, limit(150.0));
-        assert!(trials.iter().all(|trial| trial.value.fract() == 0.0), "{trials:?}");
-        let Found::Highest(value) = found else { panic!("{found:?}") };
-        assert!((146.0..=150.0).contains(&value), "{value}");
+        for (from, unit) in [(1.0, 1.0), (2.0, 2.0)] {
+            let whole = Settings { from, to: 500.0, unit, ..settings() };
+            let (found, trials) = run(whole, limit(150.0));
+            assert!(trials.iter().all(|trial| trial.value % unit == 0.0), "{trials:?}");
+            let Found::Highest(value) = found else { panic!("{found:?}") };
+            assert!((146.0..=150.0).contains(&value), "{value}");
+            // The ends of the range are brought to such numbers too.
+            let odd = Settings { from: 0.7, to: 501.5, unit, ..settings() };
+            assert_eq!(run(odd, limit(1e9)).0, Found::AtLeast((501.5 / unit).floor() * unit));
+        }
     }
 }

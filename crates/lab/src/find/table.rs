@@ -1,7 +1,7 @@
 //! The tutorial's table of cases, a line a run, printed as the search goes.
 
 use super::search::{Phase, Verdict};
-use crate::plan::model::SeedCase;
+use crate::plan::model::{SeedCase, Vary};
 use crate::report::Report;
 
 /// Column headings and widths.
@@ -20,8 +20,16 @@ const COLUMNS: &[(&str, usize)] = &[
     ("", 0),
 ];
 
-pub fn head() -> String {
-    line(COLUMNS.iter().map(|(name, _)| (*name).to_owned()))
+/// Of users what calls have other names for.
+const OF_USERS: &[(&str, &str)] =
+    &[("-r", "asked/s"), ("-l", "users"), ("calls", "actions"), ("calls/s", "done/s"), ("open", "at once")];
+
+pub fn head(vary: Vary) -> String {
+    let name = |name: &'static str| {
+        let of_users = OF_USERS.iter().find(|(of_calls, _)| vary.is_of_users() && *of_calls == name);
+        of_users.map_or(name, |(_, of_users)| of_users).to_owned()
+    };
+    line(COLUMNS.iter().map(|(column, _)| name(column)))
 }
 
 /// A published case; what it does not say is a dash.

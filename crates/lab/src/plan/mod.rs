@@ -1,5 +1,6 @@
 //! Plans: several loads against one server, with thresholds and the figures of the test they repeat.
 
+mod beside;
 pub mod model;
 mod prepare;
 mod run;

@@ -11,6 +11,9 @@ use super::Command;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
+    /// Its name or path, for messages.
+    #[serde(skip)]
+    pub file: String,
     /// One line for `ringer run --list`.
     pub about: String,
     /// What the server must have or do before the plan is run, for people.
@@ -74,6 +77,9 @@ pub struct Generator {
     pub sip: Vec<String>,
     #[serde(default)]
     pub xmpp: Vec<String>,
+    /// The line of each argument in the plan's file, from 1.
+    #[serde(skip)]
+    pub lines: Vec<usize>,
     /// Thresholds of this load.
     #[serde(default)]
     pub thresholds: Vec<String>,
@@ -82,6 +88,15 @@ pub struct Generator {
 impl Generator {
     pub(super) fn words(&self) -> (Command, &[String]) {
         if self.xmpp.is_empty() { (Command::Sip, &self.sip) } else { (Command::Xmpp, &self.xmpp) }
+    }
+
+    /// Where a mistake is: the line of the longest argument that the message has in it, which is a flag mostly.
+    pub(super) fn line_of(&self, message: &str) -> usize {
+        let (_, words) = self.words();
+        let named =
+            words.iter().enumerate().filter(|(_, word)| word.starts_with('-') && message.contains(*word));
+        let index = named.max_by_key(|(_, word)| word.len()).map_or(0, |(index, _)| index);
+        self.lines.get(index).copied().unwrap_or_default()
     }
 }
 
@@ -112,6 +127,19 @@ pub enum Vary {
     Rate,
     /// `-l`.
     Open,
+    /// `--users` of `ringer xmpp`.
+    Users,
+    /// What they do in a second: `--think`.
+    Actions,
+    /// How many of them sign in in a second.
+    Logins,
+}
+
+impl Vary {
+    /// Of `ringer xmpp`.
+    pub fn is_of_users(self) -> bool {
+        matches!(self, Vary::Users | Vary::Actions | Vary::Logins)
+    }
 }
 
 /// The published test the plan repeats.
@@ -123,6 +151,9 @@ pub struct Seed {
     pub generator: String,
     #[serde(default)]
     pub row: Vec<SeedRow>,
+    /// Tables as they were published, each with a row of ours for each watched process.
+    #[serde(default)]
+    pub table: Vec<SeedTable>,
     /// The tutorial's cases, printed above the search's own.
     #[serde(default)]
     pub case: Vec<SeedCase>,
@@ -137,6 +168,17 @@ pub struct SeedRow {
     pub measured: Measured,
 }
 
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SeedTable {
+    pub title: String,
+    pub head: Vec<String>,
+    /// Published, a cell a word of the head.
+    pub rows: Vec<Vec<String>>,
+    /// What of ours stands in each column.
+    pub measured: Vec<Measured>,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measured {
@@ -148,15 +190,22 @@ pub enum Measured {
     Retransmissions,
     MeanResponse,
     PeakOpenCalls,
-    /// Of the processes under `--watch`: per cent of one core.
+    /// Of the processes under `--watch`: per cent of one core, over the run and in its highest second.
     Cpu,
+    CpuPeak,
+    /// The highest.
     Memory,
     /// The same when users of chat had not begun to sign in, when all were in, and at the end.
     MemoryInitial,
     MemoryLogin,
     MemoryFinal,
+    CpuInitial,
     CpuLogin,
     CpuFinal,
+    /// Memory at the end without what was there before the first sign-in, by the users.
+    Footprint,
+    /// The name of the process, in a table.
+    Process,
     /// Means, from the due time.
     MessageLatency,
     PresenceLatency,
@@ -164,6 +213,25 @@ pub enum Measured {
     LostMessages,
     /// Ringer has nothing to put there.
     Nothing,
+}
+
+impl Measured {
+    /// Without `--watch` there is nothing.
+    pub(super) fn is_of_processes(self) -> bool {
+        matches!(
+            self,
+            Measured::Cpu
+                | Measured::CpuPeak
+                | Measured::Memory
+                | Measured::MemoryInitial
+                | Measured::MemoryLogin
+                | Measured::MemoryFinal
+                | Measured::CpuInitial
+                | Measured::CpuLogin
+                | Measured::CpuFinal
+                | Measured::Footprint
+        )
+    }
 }
 
 /// One line of the RestComm tutorial's table.
@@ -178,6 +246,20 @@ pub struct SeedCase {
     pub calls_per_second: f64,
     pub ok: u64,
     pub failed: u64,
+}
+
+/// A plan's arguments with their places.
+#[derive(Deserialize)]
+struct Spanned {
+    generator: Vec<Places>,
+}
+
+#[derive(Deserialize)]
+struct Places {
+    #[serde(default)]
+    sip: Vec<toml::Spanned<String>>,
+    #[serde(default)]
+    xmpp: Vec<toml::Spanned<String>>,
 }
 
 /// Where a plan is wrong.
@@ -213,12 +295,20 @@ impl fmt::Display for Setting {
 
 impl Plan {
     pub fn parse(text: &str, file: &str) -> Result<Plan, PlanError> {
-        let plan: Plan = toml::from_str(text).map_err(|error| {
-            let line =
-                error.span().map_or(0, |span| 1 + text[..span.start.min(text.len())].matches('\n').count());
+        let line_at = |at: usize| 1 + text[..at.min(text.len())].matches('\n').count();
+        let mut plan: Plan = toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(0, |span| line_at(span.start));
             PlanError { file: file.to_owned(), line, message: error.message().to_owned() }
         })?;
         plan.check(text, file)?;
+        file.clone_into(&mut plan.file);
+        // The same text once more, for the places of the arguments.
+        if let Ok(spanned) = toml::from_str::<Spanned>(text) {
+            for (generator, places) in plan.generators.iter_mut().zip(spanned.generator) {
+                let words = places.sip.iter().chain(&places.xmpp);
+                generator.lines = words.map(|word| line_at(word.span().start)).collect();
+            }
+        }
         Ok(plan)
     }
 
@@ -278,6 +368,15 @@ impl Plan {
                 return fault(
                     wanted,
                     format!("no generator is called {wanted:?}: expected one of {}", names()),
+                );
+            }
+        }
+        for table in self.seed.iter().flat_map(|seed| &seed.table) {
+            let width = table.head.len();
+            if table.measured.len() != width || table.rows.iter().any(|row| row.len() != width) {
+                return fault(
+                    &table.title,
+                    format!("table {:?}: expected {width} cells in each row and in measured", table.title),
                 );
             }
         }

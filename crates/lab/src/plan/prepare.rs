@@ -6,7 +6,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use super::model::{Generator, Plan};
+use super::model::{Generator, Plan, PlanError};
 use super::{FILES, Values};
 use crate::engine::Setup;
 
@@ -49,19 +49,26 @@ impl Prepared {
             .map_err(|error| format!("the folder for the plan's files cannot be made: {error}"))?;
         let values = values(&plan, target, sets, folder.path())?;
         write_files(&plan, &values, folder.path())?;
-        let loads = plan
-            .generators
-            .iter()
-            .map(|generator| {
-                let (command, words) = generator.words();
-                let words: Result<Vec<String>, String> = words.iter().map(|word| values.fill(word)).collect();
-                let setup = words.and_then(|words| parse(command, &words));
-                let setup = setup.map_err(|error| format!("generator {:?}: {error}", generator.name))?;
-                Ok(Load { generator: generator.clone(), setup })
-            })
-            .collect::<Result<Vec<_>, String>>()?;
+        let loads = plan.generators.iter().map(|generator| {
+            let setup = compile(generator, &values, parse).map_err(|(line, message)| {
+                let message = format!("generator {:?}: {message}", generator.name);
+                PlanError { file: plan.file.clone(), line, message }.to_string()
+            })?;
+            Ok(Load { generator: generator.clone(), setup })
+        });
+        let loads = loads.collect::<Result<Vec<_>, String>>()?;
         Ok(Prepared { plan, loads, _folder: folder })
     }
+}
+
+/// Of a mistake, its line in the plan and what was expected.
+fn compile(generator: &Generator, values: &Values, parse: Parse<'_>) -> Result<Setup, (usize, String)> {
+    let (command, words) = generator.words();
+    let line = |index: usize| generator.lines.get(index).copied().unwrap_or_default();
+    let words = words.iter().enumerate();
+    let words = words.map(|(index, word)| values.fill(word).map_err(|message| (line(index), message)));
+    let words: Vec<String> = words.collect::<Result<_, _>>()?;
+    parse(command, &words).map_err(|message| (generator.line_of(&message), message))
 }
 
 fn values(plan: &Plan, target: &str, sets: &[(String, String)], folder: &Path) -> Result<Values, String> {
@@ -149,6 +156,27 @@ mod tests {
         assert!(prepared.err().expect("the parser refuses").contains("generator \"calls\": seen"));
         assert_eq!(words[0][0], "127.0.0.1:5060");
         assert_eq!(files, ["SEQUENTIAL\nuser0;user2\nuser1;user3\nuser2;user0\nuser3;user1\n"]);
+    }
+
+    #[test]
+    fn mistakes_in_arguments_name_file_and_line() {
+        let plan = "about = \"x\"\n[[generator]]\nname = \"users\"\nxmpp = [\"{target}\",\n  \"--users\", \"many\",\n  \"--user\", \"{x}\"]\n";
+        let refuse = |plan: &str, message: &'static str| {
+            let plan = Plan::parse(plan, "p.toml").expect("a right plan");
+            let prepared = Prepared::new(plan, "127.0.0.1", &[], &|_, _| Err(message.to_owned()));
+            prepared.err().expect("refused")
+        };
+        let filled = plan.replace("{x}", "x");
+        for (message, line) in [
+            ("--users \"many\": expected a number", 5),
+            ("unknown flag --user: ringer xmpp --help lists them all", 6),
+            ("no users: expected at least one", 4),
+        ] {
+            let error = refuse(&filled, message);
+            assert_eq!(error, format!("p.toml:{line}: generator \"users\": {message}"));
+        }
+        let error = refuse(plan, "is not asked");
+        assert!(error.starts_with("p.toml:6: ") && error.contains("{x} is not set"), "{error}");
     }
 
     #[test]

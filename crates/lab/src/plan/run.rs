@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::model::{Generator, Measured, Seed};
+use super::beside;
+use super::model::Generator;
 use super::prepare::{Load, Prepared};
 use crate::engine::{Change, Event, Outcome, Progress, Run, Setup};
-use crate::report::model::Stage;
 use crate::report::{Meter, Recorder, Report};
 use crate::session::Observer;
 use crate::threshold::Threshold;
@@ -65,7 +65,10 @@ pub fn run<M: Meter + 'static>(
     let mut reports: Vec<(String, Report)> = running
         .into_iter()
         .map(|load| {
-            let report = load.report.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+            let mut report = load.report.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+            if let Some(seed) = prepared.plan.seed.as_ref().filter(|seed| seed.generator == load.name) {
+                report.tables = beside::tables(seed, &report);
+            }
             (load.name, report)
         })
         .collect();
@@ -154,74 +157,4 @@ impl Finished {
     pub fn report(&self, generator: &str) -> Option<&Report> {
         self.reports.iter().find(|(name, _)| name == generator).map(|(_, report)| report)
     }
-
-    /// The published figures beside the measured ones: label, theirs, ours.
-    pub fn beside(&self, seed: &Seed) -> Vec<[String; 3]> {
-        let Some(report) = self.report(&seed.generator) else { return Vec::new() };
-        let rows = seed.row.iter();
-        rows.map(|row| [row.label.clone(), row.value.clone(), measured(report, row.measured)]).collect()
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts and bytes for people")]
-fn measured(report: &Report, what: Measured) -> String {
-    let totals = &report.totals;
-    match what {
-        Measured::TotalTime => {
-            format!("{}:{:02} min", report.seconds as u64 / 60, report.seconds as u64 % 60)
-        }
-        Measured::TotalCalls => totals.started.to_string(),
-        Measured::CallsPerSecond => format!("{:.1}", totals.rate),
-        Measured::FailedCalls => totals.failed.to_string(),
-        Measured::Retransmissions => {
-            format!("{:.3} %", totals.retransmissions as f64 / totals.messages_sent.max(1) as f64 * 100.0)
-        }
-        Measured::MeanResponse => {
-            report.response_times.first().map_or_else(dash, |times| format!("{:.2} ms", times.mean))
-        }
-        Measured::PeakOpenCalls => totals.peak_open.to_string(),
-        Measured::Cpu if report.watched.is_empty() => dash(),
-        Measured::Cpu => {
-            let seconds: f64 = report.watched.iter().map(|watched| watched.cpu_seconds).sum();
-            format!("{:.2} %", seconds / report.seconds.max(1e-3) * 100.0)
-        }
-        Measured::Memory if report.watched.is_empty() => dash(),
-        Measured::Memory => {
-            let bytes: u64 = report.watched.iter().map(|watched| watched.peak_memory).sum();
-            format!("{:.1} MiB", bytes as f64 / 1_048_576.0)
-        }
-        Measured::MemoryInitial => memory_at(report, "initial"),
-        Measured::MemoryLogin => memory_at(report, "login"),
-        Measured::MemoryFinal => memory_at(report, "final"),
-        Measured::CpuLogin => cpu_at(report, "login"),
-        Measured::CpuFinal => cpu_at(report, "final"),
-        Measured::MessageLatency => latency(report, "message"),
-        Measured::PresenceLatency => latency(report, "presence"),
-        Measured::AuthenticationLatency => latency(report, "authentication"),
-        Measured::LostMessages => report.chat.as_ref().map_or_else(dash, |chat| chat.lost.to_string()),
-        Measured::Nothing => dash(),
-    }
-}
-
-fn stage<'a>(report: &'a Report, name: &str) -> Option<&'a Stage> {
-    report.stages.iter().find(|stage| stage.name == name && !stage.processes.is_empty())
-}
-
-fn memory_at(report: &Report, name: &str) -> String {
-    let sum = |stage: &Stage| stage.processes.iter().map(|process| process.memory).sum::<u64>();
-    stage(report, name).map_or_else(dash, |stage| format!("{} KB", sum(stage) / 1024))
-}
-
-fn cpu_at(report: &Report, name: &str) -> String {
-    let sum = |stage: &Stage| stage.processes.iter().map(|process| process.cpu).sum::<f64>();
-    stage(report, name).map_or_else(dash, |stage| format!("{:.1} %", sum(stage) * 100.0))
-}
-
-fn latency(report: &Report, timer: &str) -> String {
-    let found = report.response_from_due.iter().find(|times| times.name == timer);
-    found.map_or_else(dash, |times| format!("{:.5} s", times.mean / 1e3))
-}
-
-fn dash() -> String {
-    "–".to_owned()
 }

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use super::chart::{Chart, Line, escape, number};
-use super::model::{Report, Sample, Times};
+use super::model::{Growth, Report, Sample, Times};
+use super::tables;
 
 const STYLE: &str = include_str!("report.css");
 
@@ -21,10 +22,10 @@ pub fn page(title: &str, reports: &[Report]) -> String {
     for report in reports {
         head(&mut out, report);
         charts(&mut out, report);
+        report.tables.iter().for_each(|table| tables::html(&mut out, table));
         times(&mut out, report);
         failures(&mut out, report);
         media(&mut out, report);
-        chat(&mut out, report);
         steps(&mut out, report);
         sources(&mut out, report);
     }
@@ -152,9 +153,21 @@ fn watched(out: &mut String, report: &Report, at: &[f64]) {
         out.push_str(&Chart { title: &title, unit: "share of one core", at, lines: vec![cpu] }.render());
         let title = format!("Memory of {}", process.name);
         let memory = process.memory.iter().map(|bytes| Some(*bytes as f64 / 1_048_576.0)).collect();
-        let memory = Line { name: "resident", class: "b", values: memory };
-        out.push_str(&Chart { title: &title, unit: "MiB", at, lines: vec![memory] }.render());
+        let mut lines = vec![Line { name: "resident", class: "b", values: memory }];
+        let growth = report.growth.iter().find(|growth| growth.name == process.name);
+        lines.extend(growth.map(|growth| trend(growth, at)));
+        out.push_str(&Chart { title: &title, unit: "MiB", at, lines }.render());
     }
+}
+
+/// The line whose slope is the growth, where it was looked for.
+fn trend<'a>(growth: &Growth, at: &[f64]) -> Line<'a> {
+    let value = |at: &f64| {
+        let since = at - growth.from;
+        let is_within = (0.0..=growth.seconds).contains(&since);
+        is_within.then(|| (growth.memory + growth.per_hour * since / 3_600.0) / 1_048_576.0)
+    };
+    Line { name: "trend", class: "d", values: at.iter().map(value).collect() }
 }
 
 fn times(out: &mut String, report: &Report) {
@@ -210,46 +223,6 @@ fn failures(out: &mut String, report: &Report) {
         out.push_str("</table>\n");
     }
     list(out, "Last errors", &report.errors);
-}
-
-fn chat(out: &mut String, report: &Report) {
-    let Some(chat) = &report.chat else { return };
-    out.push_str("<h2>Messages and presence</h2><table>");
-    for (name, value) in [
-        ("messages sent", chat.sent),
-        ("received", chat.received),
-        ("of these, had waited for their receiver", chat.stored),
-        ("refused", chat.refused),
-        ("lost", chat.lost),
-        ("received twice", chat.duplicated),
-        ("received out of order", chat.reordered),
-        ("came to somebody else", chat.misdelivered),
-        ("presences that were to be seen", chat.expected),
-        ("seen", chat.seen),
-        ("not seen", chat.unseen),
-    ] {
-        let _ = write!(out, "<tr><td>{name}</td><td>{value}</td></tr>");
-    }
-    out.push_str("</table>\n");
-    if report.stages.iter().all(|stage| stage.processes.is_empty()) {
-        return;
-    }
-    out.push_str("<h2>Stages</h2><table><tr><th>stage</th><th>at</th><th>users</th><th>process</th><th>resident</th><th>of a core</th></tr>");
-    for stage in &report.stages {
-        for process in &stage.processes {
-            let memory = process.memory / 1024;
-            let _ = write!(
-                out,
-                "<tr><td>{}</td><td>{:.0} s</td><td>{}</td><td>{}</td><td>{memory} KB</td><td>{:.1} %</td></tr>",
-                escape(&stage.name),
-                stage.at,
-                stage.users,
-                escape(&process.name),
-                process.cpu * 100.0,
-            );
-        }
-    }
-    out.push_str("</table>\n");
 }
 
 fn media(out: &mut String, report: &Report) {

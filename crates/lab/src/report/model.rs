@@ -14,7 +14,7 @@ pub struct Report {
     pub started: String,
     pub seconds: f64,
     pub threads: usize,
-    /// `normal`, `internal`, `timeout`, `fatal`.
+    /// `normal`, `internal`, `timeout`, `failures`, `fatal`.
     pub end: String,
     /// Why the figures are Ringer's own limit and not the server's; empty when it kept up.
     pub limited_by_ringer: Vec<String>,
@@ -38,6 +38,12 @@ pub struct Report {
     pub stages: Vec<Stage>,
     pub samples: Vec<Sample>,
     pub watched: Vec<Watched>,
+    /// Of the memory of each watched process, over the load.
+    #[serde(default)]
+    pub growth: Vec<Growth>,
+    /// Published figures beside those of the run, stages, growth: the same as above, for people.
+    #[serde(default)]
+    pub tables: Vec<Table>,
     pub thresholds: Vec<Threshold>,
     /// Messages of the scenario, as the scenario screen shows them.
     pub steps: Vec<Step>,
@@ -112,14 +118,17 @@ pub struct Media {
     pub mos_p1: f64,
 }
 
-/// Messages: sent = received + refused + lost. Presences: expected = seen + unseen.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Messages: sent = received + refused + waiting + lost. Presences: expected = seen + unseen.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Chat {
     pub sent: u64,
     pub received: u64,
     /// Of those received.
     pub stored: u64,
     pub refused: u64,
+    /// For users who did not come back at the end: stored by the server.
+    #[serde(default)]
+    pub waiting: u64,
     pub lost: u64,
     pub duplicated: u64,
     pub reordered: u64,
@@ -127,6 +136,24 @@ pub struct Chat {
     pub expected: u64,
     pub seen: u64,
     pub unseen: u64,
+    /// Of all presences to contacts, how many these are of: less than 1.0 when there are so many that they are sampled.
+    #[serde(default)]
+    pub presence_share: f64,
+    /// Times that users went on to another host, and users who failed too often and stayed away.
+    #[serde(default)]
+    pub redirected: u64,
+    #[serde(default)]
+    pub gave_up: u64,
+    /// Accounts made by the run, there before it, and removed by it.
+    #[serde(default)]
+    pub registered: u64,
+    #[serde(default)]
+    pub already_registered: u64,
+    #[serde(default)]
+    pub unregistered: u64,
+    /// Whether the server had to prove who it is, and how.
+    #[serde(default)]
+    pub certificate: String,
 }
 
 /// One of the published tests' readings.
@@ -146,6 +173,9 @@ pub struct Reading {
     pub memory: u64,
     /// Share of one core since the reading before.
     pub cpu: f64,
+    /// At the end: bytes that came since the first reading, by the users that there were at most.
+    #[serde(default)]
+    pub a_user: Option<f64>,
 }
 
 /// One interval. Rates are per second, times milliseconds, CPU a share of one core.
@@ -184,6 +214,33 @@ pub struct Watched {
     /// Seconds of processor time over the run.
     pub cpu_seconds: f64,
     pub peak_memory: u64,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Table {
+    pub title: String,
+    pub head: Vec<String>,
+    /// As published; or label, published, measured.
+    pub rows: Vec<Vec<String>>,
+    /// Of this run.
+    pub measured: Vec<Vec<String>>,
+}
+
+/// Least squares through the memory of a watched process, without the first tenth of the load. Bytes and seconds.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Growth {
+    pub name: String,
+    /// Where the line begins, from the start of the run, and how long it is.
+    pub from: f64,
+    pub seconds: f64,
+    /// Where the line begins.
+    pub memory: f64,
+    pub per_hour: f64,
+    /// The 95 % interval of `per_hour`.
+    pub low: f64,
+    pub high: f64,
+    /// No conclusion can be drawn.
+    pub is_too_short: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,7 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
+use stdx::time::Instant;
+
 use crate::engine::{End, Outcome, Progress, Setup};
+use crate::growth::Series;
 use crate::scenario::model::{Expect, Scenario, SentKind, Source, StepKind};
 use crate::session::Observer;
 use crate::stats::{Count, Durations, Stats, Timer};
@@ -10,6 +13,7 @@ use crate::threshold::Threshold;
 
 use super::model::{self, Named, Report, Sample, Times, Totals};
 use super::stages::Stages;
+use super::tables;
 
 /// A page stays a page: a run of days is thinned to this many samples.
 const MAX_SAMPLES: usize = 1_200;
@@ -17,12 +21,12 @@ const MAX_SAMPLES: usize = 1_200;
 /// What the processes under test used, one entry a process name, in an order that stays.
 pub trait Meter {
     /// Name, microseconds of processor time since the last call, resident bytes now.
-    fn sample(&mut self, at: stdx::time::Instant) -> Vec<(String, u64, u64)>;
+    fn sample(&mut self, at: Instant) -> Vec<(String, u64, u64)>;
 }
 
 /// Nothing is watched.
 impl Meter for () {
-    fn sample(&mut self, _at: stdx::time::Instant) -> Vec<(String, u64, u64)> {
+    fn sample(&mut self, _at: Instant) -> Vec<(String, u64, u64)> {
         Vec::new()
     }
 }
@@ -33,16 +37,20 @@ pub struct Recorder<M> {
     meter: M,
     thresholds: Vec<Threshold>,
     stages: Stages,
+    /// Of each watched process, while there is load.
+    memory: Vec<(String, Series)>,
 }
 
 impl<M: Meter> Recorder<M> {
-    pub fn new(title: &str, thresholds: Vec<Threshold>, meter: M) -> Self {
+    /// Before the run begins: what the processes have then is not of it.
+    pub fn new(title: &str, thresholds: Vec<Threshold>, mut meter: M) -> Self {
+        let stages = Stages::new(&meter.sample(Instant::default()));
         let report = Report {
             tool: format!("ringer {}", env!("CARGO_PKG_VERSION")),
             title: title.to_owned(),
             ..Report::default()
         };
-        Recorder { report: Arc::new(Mutex::new(report)), meter, thresholds, stages: Stages::default() }
+        Recorder { report: Arc::new(Mutex::new(report)), meter, thresholds, stages, memory: Vec::new() }
     }
 
     /// Filled in by the end of the run.
@@ -56,9 +64,9 @@ impl<M: Meter> Recorder<M> {
 
     fn record(&mut self, progress: &Progress) {
         let watched = self.meter.sample(progress.now);
-        if let Some(stage) = self.stages.read(progress, &watched) {
-            self.with(|report| report.stages.push(stage));
-        }
+        let stages = self.stages.read(progress, &watched);
+        self.with(|report| report.stages.extend(stages));
+        self.keep_memory(progress, &watched);
         self.with(|report| {
             let span = progress.span.as_secs_f64();
             report.samples.push(sample(progress));
@@ -82,6 +90,21 @@ impl<M: Meter> Recorder<M> {
             }
         });
     }
+
+    /// Users sign in before the load and out after it; calls are load from the first to the last that is placed.
+    fn keep_memory(&mut self, progress: &Progress, watched: &[(String, u64, u64)]) {
+        let is_load = match progress.gauges.stage {
+            "" => !progress.gauges.quitting,
+            stage => stage == "load",
+        };
+        let at = progress.now.since(progress.started).as_secs_f64();
+        for (index, (name, _, memory)) in watched.iter().enumerate().filter(|_| is_load) {
+            if self.memory.len() <= index {
+                self.memory.push((name.clone(), Series::default()));
+            }
+            self.memory[index].1.push(at, *memory);
+        }
+    }
 }
 
 impl<M: Meter> Observer for Recorder<M> {
@@ -93,10 +116,12 @@ impl<M: Meter> Observer for Recorder<M> {
         if !outcome.progress.span.is_zero() {
             self.record(&outcome.progress);
         }
+        let growth: Vec<model::Growth> =
+            self.memory.iter().filter_map(|(name, series)| series.growth(name)).collect();
         let verdicts: Vec<model::Threshold> = self
             .thresholds
             .iter()
-            .map(|threshold| threshold.judge(&outcome.progress, &setup.scenario.rtds))
+            .map(|threshold| threshold.judge(&outcome.progress, &setup.scenario.rtds, &growth))
             .map(|verdict| model::Threshold {
                 text: verdict.threshold,
                 measured: verdict.measured,
@@ -105,7 +130,9 @@ impl<M: Meter> Observer for Recorder<M> {
             .collect();
         self.with(|report| {
             report.thresholds = verdicts;
+            report.growth = growth;
             finish(report, setup, outcome);
+            report.tables = tables::of(report);
             report.thin(MAX_SAMPLES);
         });
     }
@@ -151,6 +178,7 @@ fn finish(report: &mut Report, setup: &Setup, outcome: &Outcome) {
         End::Normal => "normal",
         End::Internal => "internal",
         End::Timeout => "timeout",
+        End::Failures => "failures",
         End::Fatal => "fatal",
     }
     .to_owned();
@@ -169,7 +197,8 @@ fn finish(report: &mut Report, setup: &Setup, outcome: &Outcome) {
     let codes = stats.error_codes.iter();
     report.error_codes = codes.map(|(code, count)| Named { name: code.to_string(), count: *count }).collect();
     report.media = media(stats);
-    report.chat = setup.chat.is_some().then(|| chat(stats));
+    report.chat =
+        setup.chat.as_ref().map(|load| chat(stats, load.people.presence_share(), certificate(setup, load)));
     report.steps = steps(&setup.scenario, stats);
     report.errors.clone_from(&progress.errors);
 }
@@ -231,13 +260,14 @@ pub(super) fn failures(stats: &Stats) -> Vec<Named> {
     failures
 }
 
-fn chat(stats: &Stats) -> model::Chat {
+fn chat(stats: &Stats, presence_share: f64, certificate: String) -> model::Chat {
     let counts = &stats.counts;
     model::Chat {
         sent: counts[Count::ChatSent],
         received: counts[Count::ChatReceived],
         stored: counts[Count::ChatStored],
         refused: counts[Count::ChatRefused],
+        waiting: stats.waiting(),
         lost: stats.lost(),
         duplicated: counts[Count::ChatDuplicated],
         reordered: counts[Count::ChatReordered],
@@ -245,6 +275,21 @@ fn chat(stats: &Stats) -> model::Chat {
         expected: counts[Count::PresenceExpected],
         seen: counts[Count::PresenceSeen],
         unseen: stats.unseen(),
+        presence_share,
+        redirected: counts[Count::Redirected],
+        gave_up: counts[Count::GaveUp],
+        registered: counts[Count::Registered],
+        already_registered: counts[Count::AlreadyRegistered],
+        unregistered: counts[Count::Unregistered],
+        certificate,
+    }
+}
+
+fn certificate(setup: &Setup, load: &crate::chat::Chat) -> String {
+    match &setup.options.network.tls.ca {
+        _ if load.security == crate::chat::Security::None => "not asked for: no TLS".to_owned(),
+        Some(file) => format!("verified by {}", file.display()),
+        None => "not verified: any will do without --tls-ca".to_owned(),
     }
 }
 

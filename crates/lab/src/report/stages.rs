@@ -10,6 +10,8 @@ use crate::engine::Progress;
 /// Takes a reading when a stage has passed.
 #[derive(Debug, Default)]
 pub(super) struct Stages {
+    /// Resident bytes before anything began.
+    before: Vec<(String, u64)>,
     /// Readings there are.
     taken: usize,
     last: Option<Instant>,
@@ -18,37 +20,65 @@ pub(super) struct Stages {
 }
 
 impl Stages {
-    /// `watched`: name, microseconds of processor time since the last call, resident bytes.
-    pub(super) fn read(&mut self, progress: &Progress, watched: &[(String, u64, u64)]) -> Option<Stage> {
+    pub(super) fn new(watched: &[(String, u64, u64)]) -> Stages {
+        let before = watched.iter().map(|(name, _, memory)| (name.clone(), *memory)).collect();
+        Stages { before, ..Stages::default() }
+    }
+
+    /// `watched`: name, microseconds of processor time since the last call, resident bytes. Two readings may be due at once: of
+    /// before the first sign-in is known only now that it is a load of users.
+    pub(super) fn read(&mut self, progress: &Progress, watched: &[(String, u64, u64)]) -> Vec<Stage> {
+        let mut stages = Vec::new();
+        if progress.gauges.stage.is_empty() {
+            return stages;
+        }
         for (name, micros, _) in watched {
             *self.used.entry(name.clone()).or_default() += micros;
         }
+        if self.taken == 0 {
+            self.taken = 1;
+            stages.push(self.initial());
+        }
         let (name, is_due) = match (self.taken, progress.gauges.stage) {
-            (_, "") => return None,
-            // The first interval: few are in yet.
-            (0, _) => ("initial", true),
             (1, stage) => ("login", stage != "signing in" && stage != "making friends"),
             (2, stage) => ("final", stage != "load"),
-            _ => return None,
+            _ => return stages,
         };
-        if !is_due {
-            return None;
+        if is_due {
+            self.taken += 1;
+            stages.push(self.reading(name, progress, watched));
         }
-        self.taken += 1;
+        stages
+    }
+
+    fn initial(&self) -> Stage {
+        let processes = self.before.iter().map(|(name, memory)| Reading {
+            name: name.clone(),
+            memory: *memory,
+            ..Reading::default()
+        });
+        Stage { name: "initial".to_owned(), processes: processes.collect(), ..Stage::default() }
+    }
+
+    fn reading(&mut self, name: &str, progress: &Progress, watched: &[(String, u64, u64)]) -> Stage {
         let since = self.last.replace(progress.now).unwrap_or(progress.started);
         let seconds = progress.now.since(since).as_secs_f64().max(1e-3);
-        let processes = watched.iter().map(|(name, _, memory)| {
-            let micros = self.used.remove(name).unwrap_or_default();
-            #[expect(clippy::cast_precision_loss, reason = "microseconds of a run")]
-            let cpu = micros as f64 / 1e6 / seconds;
-            Reading { name: name.clone(), memory: *memory, cpu }
+        let users = progress.gauges.peak_open_calls;
+        let processes = watched.iter().map(|(process, _, memory)| {
+            let micros = self.used.remove(process).unwrap_or_default();
+            let before = self.before.iter().find(|(known, _)| known == process);
+            let came = memory.saturating_sub(before.map_or(0, |(_, memory)| *memory));
+            #[expect(clippy::cast_precision_loss, reason = "microseconds and bytes of a run")]
+            let (cpu, a_user) = (micros as f64 / 1e6 / seconds, came as f64 / users.max(1) as f64);
+            let a_user = (name == "final" && users > 0).then_some(a_user);
+            Reading { name: process.clone(), memory: *memory, cpu, a_user }
         });
-        Some(Stage {
+        Stage {
             name: name.to_owned(),
             at: progress.now.since(progress.started).as_secs_f64(),
             users: progress.gauges.open_calls,
             processes: processes.collect(),
-        })
+        }
     }
 }
 
@@ -59,28 +89,33 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn there_is_a_reading_at_each_turn_of_the_load() {
+    fn there_is_a_reading_before_and_at_each_turn_of_the_load() {
         let start = Instant::from_unix_seconds(1);
-        let mut stages = Stages::default();
+        let mut stages = Stages::new(&[("belfry".to_owned(), 0, 500)]);
         let mut readings = Vec::new();
         let told = ["signing in", "signing in", "making friends", "load", "load", "roll-call", "leaving"];
         for (second, stage) in (1..).zip(told) {
             let progress = Progress {
                 started: start,
                 now: start + Duration::from_secs(second),
-                gauges: Gauges { stage, ..Gauges::default() },
+                gauges: Gauges { stage, open_calls: second, peak_open_calls: 10, ..Gauges::default() },
                 ..Progress::default()
             };
             readings.extend(stages.read(&progress, &[("belfry".to_owned(), 500_000, second * 1_000)]));
         }
         let seen: Vec<_> = readings
             .iter()
-            .map(|stage| (stage.name.as_str(), stage.at, stage.processes[0].memory, stage.processes[0].cpu))
+            .map(|stage| (stage.name.as_str(), stage.at, stage.users, &stage.processes[0]))
+            .map(|(name, at, users, process)| (name, at, users, process.memory, process.cpu, process.a_user))
             .collect();
         assert_eq!(
             seen,
-            [("initial", 1.0, 1_000, 0.5), ("login", 4.0, 4_000, 0.5), ("final", 6.0, 6_000, 0.5)]
+            [
+                ("initial", 0.0, 0, 500, 0.0, None),
+                ("login", 4.0, 4, 4_000, 0.5, None),
+                ("final", 6.0, 6, 6_000, 0.5, Some(550.0))
+            ]
         );
-        assert!(Stages::default().read(&Progress::default(), &[]).is_none(), "calls have no stages");
+        assert!(Stages::default().read(&Progress::default(), &[]).is_empty(), "calls have no stages");
     }
 }

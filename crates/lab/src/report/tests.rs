@@ -6,7 +6,8 @@ use stdx::time::Instant;
 
 use super::record::rfc3339;
 use super::*;
-use crate::engine::{End, Outcome, Progress};
+use crate::engine::{End, Gauges, Outcome, Progress};
+use crate::session::Observer as _;
 use crate::stats::{Count, Stats, Timer};
 
 fn interval(second: u64, calls: u64) -> Progress {
@@ -121,4 +122,66 @@ fn an_ended_run_has_its_totals() {
     assert!((totals.rate - 9.9).abs() < 1e-9);
     let failures = super::record::failures(&progress.total);
     assert_eq!(failures[0].name, "FailedTimeoutOnRecv");
+}
+
+/// A process of 100 MiB that takes so many bytes more each second.
+struct Leaking {
+    bytes: u64,
+    a_second: u64,
+}
+
+impl Meter for Leaking {
+    fn sample(&mut self, _at: Instant) -> Vec<(String, u64, u64)> {
+        self.bytes += self.a_second;
+        vec![("server".to_owned(), 1_000, (100 << 20) + self.bytes)]
+    }
+}
+
+/// Of users, who load for so many seconds.
+fn watched(a_second: u64, seconds: u64) -> Report {
+    let words = ["127.0.0.1".to_owned()];
+    let (setup, _) = crate::cli::build_xmpp(&words).expect("right");
+    let threshold = crate::threshold::Threshold::parse("growth < 1%/h").expect("right");
+    let mut recorder = Recorder::new("soak", vec![threshold], Leaking { bytes: 0, a_second });
+    let report = recorder.report();
+    let mut progress = interval(1, 10);
+    for second in 1..=seconds + 20 {
+        progress = interval(second, 10);
+        let stage = if second <= 10 { "signing in" } else { "load" };
+        progress.gauges = Gauges { stage, peak_open_calls: 10, ..Gauges::default() };
+        if second > seconds + 10 {
+            progress.gauges.stage = "settling";
+        }
+        recorder.progress(&setup, &progress);
+    }
+    progress.span = Duration::ZERO;
+    recorder.ended(&setup, &Outcome { progress, end: End::Normal, limited_by_ringer: Vec::new() });
+    report.lock().expect("nobody panicked").clone()
+}
+
+#[test]
+fn a_process_that_grows_fails_a_long_run_and_is_drawn() {
+    let leaking = watched(1_000, 3_600);
+    assert!(!leaking.passed(), "{:?}", leaking.thresholds);
+    assert!((leaking.growth[0].per_hour - 3_600_000.0).abs() < 1.0, "{:?}", leaking.growth);
+    let page = page("soak", std::slice::from_ref(&leaking));
+    for wanted in
+        ["Growth of memory after the warm-up", "<td>grows</td>", "trend", "Memory usage", "CPU usage"]
+    {
+        assert!(page.contains(wanted), "{wanted} is missing");
+    }
+    // 10 KB a second over the sign-ins and the load, by ten users.
+    assert_eq!(leaking.stages[2].processes[0].a_user, Some(361_100.0));
+    assert!(watched(0, 3_600).passed());
+}
+
+#[test]
+fn a_short_run_says_so_and_does_not_fail() {
+    let short = watched(1_000, 600);
+    assert!(short.passed());
+    let measured = short.thresholds[0].measured.as_deref();
+    assert!(
+        measured.is_some_and(|measured| measured.starts_with("too short to tell: 539 s")),
+        "{measured:?}"
+    );
 }

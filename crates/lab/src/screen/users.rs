@@ -34,7 +34,7 @@ pub(super) fn screen(setup: &Setup, progress: &Progress) -> String {
     }
     let _ = writeln!(
         text,
-        "  {:<16}{:>10}{:>12}{:>12}{:>12}{:>12}",
+        "  {:<22}{:>10}{:>12}{:>12}{:>12}{:>12}",
         "milliseconds", "number", "p50", "p99", "p99.9", "max"
     );
     for (name, timer) in setup.scenario.rtds.iter().zip(&progress.total.rtds) {
@@ -51,11 +51,12 @@ fn accounts(text: &mut String, progress: &Progress) {
     let counts = &progress.total.counts;
     let _ = writeln!(
         text,
-        "\n  messages: {} sent = {} received ({} had waited) + {} refused + {} lost",
+        "\n  messages: {} sent = {} received ({} had waited) + {} refused + {} stored + {} lost",
         counts[Count::ChatSent],
         counts[Count::ChatReceived],
         counts[Count::ChatStored],
         counts[Count::ChatRefused],
+        progress.total.waiting(),
         progress.total.lost(),
     );
     let _ = writeln!(
@@ -72,11 +73,23 @@ fn accounts(text: &mut String, progress: &Progress) {
         counts[Count::PresenceSeen],
         progress.total.unseen(),
     );
+    let beside = [
+        (Count::Registered, "accounts made"),
+        (Count::AlreadyRegistered, "there already"),
+        (Count::Unregistered, "removed"),
+        (Count::Redirected, "redirects followed"),
+        (Count::GaveUp, "users gave up"),
+    ];
+    let beside = beside.iter().filter(|(count, _)| counts[*count] > 0);
+    let beside: Vec<String> = beside.map(|(count, what)| format!("{} {what}", counts[*count])).collect();
+    if !beside.is_empty() {
+        let _ = writeln!(text, "  {}", beside.join(", "));
+    }
 }
 
 /// From the due time: what a user who acts on time waits.
 fn times(text: &mut String, name: &str, durations: &Durations) {
-    let _ = write!(text, "  {name:<16}{:>10}", durations.n);
+    let _ = write!(text, "  {name:<22}{:>10}", durations.n);
     for quantile in [0.5, 0.99, 0.999, 1.0] {
         let millis = durations.quantile(quantile).map_or(0.0, |time| time.as_secs_f64() * 1e3);
         let _ = write!(text, "{millis:>12.3}");

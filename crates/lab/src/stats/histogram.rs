@@ -2,17 +2,23 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 /// Three significant digits; memory grows with the largest value seen and is nothing until the first.
 #[derive(Debug, Clone, Default)]
 pub struct Histogram(Option<Box<hdrhistogram::Histogram<u64>>>);
 
 impl Histogram {
     pub fn record(&mut self, value: u64) {
+        self.record_times(value, 1);
+    }
+
+    fn record_times(&mut self, value: u64, times: u64) {
         let histogram = self.0.get_or_insert_with(|| {
             Box::new(hdrhistogram::Histogram::new(3).expect("three significant digits are within 0 to 5"))
         });
         // Not `saturating_record`: that clamps to what the histogram holds now instead of growing.
-        histogram.record(value).expect("it grows to any u64");
+        histogram.record_n(value, times).expect("it grows to any u64");
     }
 
     pub fn merge(&mut self, other: &Histogram) {
@@ -49,8 +55,26 @@ impl Histogram {
     }
 }
 
+/// As pairs of a value and how often it was recorded: what was never recorded takes no room.
+impl Serialize for Histogram {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let recorded = self.0.iter().flat_map(|h| h.iter_recorded());
+        serializer.collect_seq(recorded.map(|at| (at.value_iterated_to(), at.count_at_value())))
+    }
+}
+
+impl<'de> Deserialize<'de> for Histogram {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut histogram = Histogram::default();
+        for (value, times) in Vec::<(u64, u64)>::deserialize(deserializer)? {
+            histogram.record_times(value, times);
+        }
+        Ok(histogram)
+    }
+}
+
 /// A set of durations, in microseconds.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Durations {
     pub n: u64,
     /// Microseconds.
@@ -119,6 +143,23 @@ mod tests {
         assert_eq!(odd.histogram.count_below(1_001), 1);
         odd.record(Duration::MAX);
         assert_eq!(odd.histogram.len(), 1_001);
+    }
+
+    #[test]
+    fn what_is_carried_to_another_process_is_the_same() {
+        let mut times = Durations::default();
+        for micros in (0..50).chain((1..60).map(|n| n * n * 997_001)) {
+            times.record(Duration::from_micros(micros));
+        }
+        let text = serde_json::to_string(&times).expect("plain data");
+        let carried: Durations = serde_json::from_str(&text).expect("what was written");
+        assert_eq!((carried.n, carried.mean()), (times.n, times.mean()));
+        for quantile in [0.0, 0.1, 0.5, 0.9, 0.99, 1.0] {
+            assert_eq!(carried.quantile(quantile), times.quantile(quantile), "{quantile}");
+        }
+        assert_eq!(carried.histogram.max(), times.histogram.max());
+        let none: Histogram = serde_json::from_str("[]").expect("nothing");
+        assert!(none.is_empty() && none.0.is_none());
     }
 
     #[test]

@@ -7,6 +7,8 @@ pub use histogram::{Durations, Histogram};
 
 use std::ops::{Index, IndexMut};
 
+use serde::{Deserialize, Deserializer, Serialize};
+
 use crate::call::Which;
 
 /// Counters of calls, named as SIPp's CSV names them where it has them.
@@ -74,12 +76,29 @@ pub enum Count {
     FailedNotAuthorized,
     /// The server has not the mechanism, or no TLS.
     FailedNotOffered,
-    /// Messages between users: sent = received + refused + lost.
+    /// One of Ringer's own worker processes ended, and its users with it.
+    FailedWorker,
+    /// Too much, too fast, the server says: policy-violation, resource-constraint, or to wait.
+    FailedThrottled,
+    /// TLS came to nothing, most of all because a certificate is not trusted.
+    FailedTls,
+    /// Accounts made in band, those that were there already, and those removed.
+    Registered,
+    AlreadyRegistered,
+    Unregistered,
+    /// How often users went on to another host that the server named.
+    Redirected,
+    /// Users who failed too often in a row and stay away.
+    GaveUp,
+    /// Messages between users: sent = received + refused + waiting + lost.
     ChatSent,
     ChatReceived,
     /// Of those received, they waited for their receiver.
     ChatStored,
     ChatRefused,
+    /// To users who did not come back at the end, without those refused; and what had come to them.
+    ChatToMissed,
+    ChatCameToMissed,
     ChatReordered,
     ChatDuplicated,
     /// Came to somebody who is no contact of the sender's.
@@ -117,11 +136,25 @@ impl Count {
         Count::FailedSeeOtherHost,
         Count::FailedNotAuthorized,
         Count::FailedNotOffered,
+        Count::FailedWorker,
+        Count::FailedThrottled,
+        Count::FailedTls,
     ];
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Counts([u64; Count::N]);
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Counts(#[serde(serialize_with = "<[u64]>::serialize")] [u64; Count::N]);
+
+impl<'de> Deserialize<'de> for Counts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let counts = Vec::<u64>::deserialize(deserializer)?;
+        let length = counts.len();
+        let counts = counts
+            .try_into()
+            .map_err(|_| serde::de::Error::invalid_length(length, &"as many counters as this program has"))?;
+        Ok(Counts(counts))
+    }
+}
 
 impl Default for Counts {
     fn default() -> Self {
@@ -144,7 +177,7 @@ impl IndexMut<Count> for Counts {
 }
 
 /// Per step of a scenario, for the scenario screen and `-trace_counts`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepCounts {
     /// Sent, received, or (pause) entered.
     pub messages: u64,
@@ -158,7 +191,7 @@ pub struct StepCounts {
 }
 
 /// One response-time counter, or the length of calls.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Timer {
     /// From the start of the counter as the scenario has it: SIPp's figure, and percentiles.
     pub service: Durations,
@@ -167,7 +200,7 @@ pub struct Timer {
 }
 
 /// What one shard, or all, counted in one interval, or from the start.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Stats {
     pub counts: Counts,
     /// By step of the main scenario.
@@ -194,14 +227,14 @@ pub struct Stats {
 }
 
 /// Response times and counters of a scenario beside the main one, by their index in that scenario.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Extra {
     pub rtds: Vec<Timer>,
     pub counters: Vec<u64>,
 }
 
 /// Sums over received streams that ended.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct MediaTotals {
     pub streams: u64,
     pub packets: u64,
@@ -261,10 +294,16 @@ impl Stats {
         }
     }
 
-    /// Messages between users that neither arrived nor were refused; those under way among them while a run goes on.
+    /// Messages between users that neither arrived nor were refused, nor wait for somebody who is away; those under way among
+    /// them while a run goes on.
     pub fn lost(&self) -> u64 {
-        let arrived = self.counts[Count::ChatReceived] + self.counts[Count::ChatRefused];
-        self.counts[Count::ChatSent].saturating_sub(arrived)
+        let accounted = self.counts[Count::ChatReceived] + self.counts[Count::ChatRefused] + self.waiting();
+        self.counts[Count::ChatSent].saturating_sub(accounted)
+    }
+
+    /// Messages that the server still keeps at the end, for users who did not come back. 0 before.
+    pub fn waiting(&self) -> u64 {
+        self.counts[Count::ChatToMissed].saturating_sub(self.counts[Count::ChatCameToMissed])
     }
 
     /// Presences that somebody who was there did not see.

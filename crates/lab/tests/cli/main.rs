@@ -1,7 +1,9 @@
 //! The command line of the built programs: what they print, write and end with.
 
 mod control;
+mod jabber;
 mod program;
+mod workers;
 
 use program::{Place, RINGER, SIPP_RINGER, address};
 

@@ -3,6 +3,9 @@
 use std::time::Duration;
 
 use sip::transport::Transport;
+use toml::de::DeValue;
+use xmpp::host::RosterMemory;
+use xmpp::host::archive::Archived;
 use xmpp::host::extdisco::Service;
 
 use super::components::Components;
@@ -29,8 +32,12 @@ pub struct Xmpp {
     pub resume_for: Duration,
     /// Bytes.
     pub max_stanza: usize,
+    /// Of each shard.
+    pub rosters: RosterMemory,
     pub idle: Duration,
     pub sign_in: Duration,
+    /// Of accounts that never said what they prefer.
+    pub archive: Archived,
     pub archive_keep: Duration,
     /// Empty: any.
     pub websocket_origins: Vec<Box<str>>,
@@ -43,6 +50,18 @@ pub struct Xmpp {
     pub operating: Operating,
 }
 
+impl Value for Archived {
+    const EXPECTED: &'static str = "\"always\", \"roster\" or \"never\"";
+
+    fn read(value: &DeValue<'_>) -> Option<Self> {
+        Archived::parse(value.as_str()?)
+    }
+
+    fn show(&self) -> String {
+        format!("\"{}\"", self.name())
+    }
+}
+
 impl Xmpp {
     pub fn is_on(&self) -> bool {
         !self.listen.is_empty() || !self.components.listen.is_empty()
@@ -53,6 +72,7 @@ impl Xmpp {
         let mut section = reader.section("xmpp");
         let listen = read_listen(&mut section);
         let max_stanza = read_max_stanza(&mut section);
+        let rosters = read_rosters(&mut section);
         let (rooms, pubsub) = read_services(&mut section);
         let xmpp = Xmpp {
             require_tls: section.key(
@@ -74,6 +94,7 @@ impl Xmpp {
                 "How long a session that lost its connection waits for its client.",
             ),
             max_stanza,
+            rosters,
             idle: section.key_in(
                 "idle",
                 Duration::from_secs(600),
@@ -85,6 +106,11 @@ impl Xmpp {
                 Duration::from_secs(30),
                 Duration::from_secs(1)..=HOUR,
                 "Time a client has to sign in.",
+            ),
+            archive: section.key(
+                "archive",
+                Archived::Everybodys,
+                "Whose messages the archives keep, of accounts that never said what they prefer (XEP-0441): everybody's (`always`), those of contacts (`roster`), or nobody's (`never`).",
             ),
             archive_keep: section.key_in(
                 "archive_keep",
@@ -147,6 +173,16 @@ fn read_max_stanza(section: &mut Section<'_, '_>) -> usize {
         "Longest stanza of a client. The stream of one that sends a longer one ends.",
     );
     size.0
+}
+
+fn read_rosters(section: &mut Section<'_, '_>) -> RosterMemory {
+    let size = section.key_in(
+        "rosters",
+        Size(xmpp::limits::ROSTERS),
+        Size(1 << 20)..=Size(1 << 40),
+        "Memory of one shard for the contacts of users who are signed in, some 200 bytes each. Beyond it, those that were not needed lately are read again from the record when they are.",
+    );
+    RosterMemory(size.0)
 }
 
 /// Names of rooms' and nodes' services.

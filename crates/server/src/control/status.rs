@@ -165,6 +165,8 @@ pub struct ShardCounters {
     pub xmpp_kept: u64,
     pub xmpp_archived: u64,
     pub xmpp_presence_fan_out: u64,
+    pub xmpp_roster_bytes: u64,
+    pub xmpp_rosters_dropped: u64,
     /// Also those of the past: connections are of now.
     pub xmpp_kinds: Vec<KindCount>,
     pub xmpp_servers_connections_out: u64,
@@ -302,6 +304,8 @@ impl ShardCounters {
         self.xmpp_kept = xmpp.kept;
         self.xmpp_archived = xmpp.archived;
         self.xmpp_presence_fan_out = xmpp.fan_out;
+        self.xmpp_roster_bytes = xmpp.roster_bytes;
+        self.xmpp_rosters_dropped = xmpp.rosters_dropped;
         self.xmpp_rooms = xmpp.rooms;
         self.xmpp_occupants = xmpp.occupants;
         self.xmpp_kinds.clone_from(&xmpp.kinds);

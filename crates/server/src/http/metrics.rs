@@ -254,6 +254,14 @@ const SHARD: &[ShardMetric] = &[
     counter("belfry_xmpp_presence_fan_out_total", "Presence passed on, once for each addressee", |s| {
         s.xmpp_presence_fan_out
     }),
+    gauge("belfry_xmpp_roster_bytes", "Memory of the contacts of who is signed in, estimated", |s| {
+        s.xmpp_roster_bytes
+    }),
+    counter(
+        "belfry_xmpp_rosters_dropped_total",
+        "Of these, let go of for want of place while signed in",
+        |s| s.xmpp_rosters_dropped,
+    ),
     counter("belfry_xmpp_servers_connections_out_total", "Connections to other chat servers begun", |s| {
         s.xmpp_servers_connections_out
     }),

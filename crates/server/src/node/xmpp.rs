@@ -125,6 +125,7 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         room_creation: host::RoomCreation::default(),
         components: xmpp.components.known.iter().map(|component| component.domain.clone()).collect(),
         texts_to_phones: xmpp.texts_to_phones,
+        archive: xmpp.archive,
         uploads: shared.uploads.is_some().then_some(host::upload::Uploads {
             max_size: shared.config.uploads.max_size,
             per_day: shared.config.uploads.per_day,
@@ -135,6 +136,7 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
             most: xmpp.operating.sessions as usize,
             ends_oldest: xmpp.operating.ends_oldest,
         },
+        rosters: xmpp.rosters,
         accounts: accounts_of(&config.registration),
         invitations: invitations_of(&config.registration),
     };

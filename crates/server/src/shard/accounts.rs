@@ -73,8 +73,12 @@ impl Accounts {
         }
     }
 
-    /// Lets go of accounts that are not believed any more: of who signed in to chat and stays, that is the larger part of
-    /// what he costs. Called twice a second.
+    /// Its user has signed in and stays: nobody asks for it for some time.
+    pub(crate) fn let_go(&mut self, address: &str) {
+        self.cache.remove(address);
+    }
+
+    /// Lets go of accounts that are not believed any more. Called twice a second.
     pub(crate) fn sweep(&mut self, now: Instant) {
         self.cache.sweep(now, SWEEP);
     }
@@ -123,6 +127,16 @@ mod tests {
         assert!(accounts.get(NOW + LIFETIME * 2, "eve@a").is_none());
         accounts.forget(None);
         assert_eq!(accounts.len(), 0);
+    }
+
+    #[test]
+    fn who_has_signed_in_is_let_go_of() {
+        let mut accounts = Accounts::new(8);
+        accounts.wait("bob@a", AskId(1), 1);
+        accounts.loaded(NOW, 1, Some(None));
+        accounts.let_go("bob@a");
+        assert_eq!(accounts.len(), 0);
+        assert!(accounts.wait("bob@a", AskId(2), 2), "the next one asks again");
     }
 
     #[test]

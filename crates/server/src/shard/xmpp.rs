@@ -101,6 +101,7 @@ impl Shard {
                     outlet.answer_all(&mut vec![Letter::Xmpp(vec![XmppLetter::Administered { id, result }])]);
                 });
             }
+            Wish::LetGo { address } => self.accounts.let_go(&address),
             Wish::Forget { address } => {
                 // Here at once: what is wished next may ask for it.
                 self.accounts.forget(Some(&address));

@@ -48,6 +48,9 @@ pub struct XmppCounts {
     pub archived: u64,
     /// Presence that was passed on, each addressee once.
     pub fan_out: u64,
+    /// Bytes of the rosters of who is signed in, and how many were let go of for want of place.
+    pub roster_bytes: u64,
+    pub rosters_dropped: u64,
     /// In memory.
     pub rooms: u64,
     pub occupants: u64,
@@ -123,6 +126,8 @@ impl Xmpp {
             kept: self.counted.kept,
             archived: self.counted.archived,
             fan_out: self.counted.fan_out,
+            roster_bytes: self.host.roster_bytes() as u64,
+            rosters_dropped: self.host.rosters_dropped(),
             rooms: rooms as u64,
             occupants: occupants as u64,
             kinds,

@@ -101,6 +101,10 @@ pub(crate) enum Wish {
     Forget {
         address: Box<str>,
     },
+    /// Its user has signed in here, and nobody asks for it for some time.
+    LetGo {
+        address: Box<str>,
+    },
     Phone(PhoneWish),
     /// Answered by `handle_loaded`.
     Access {
@@ -358,6 +362,9 @@ impl Xmpp {
                 let loaded = match found {
                     Ok(found) if found.filter(is_it).is_some() => {
                         let id = self.ask(Asked::Record { ticket });
+                        if self.host.is_signed_in(&user) {
+                            wishes.push(Wish::LetGo { address: user.as_str().into() });
+                        }
                         let read = record::read_of_user(&user);
                         return wishes.push(Wish::Read { id, read });
                     }

@@ -1,7 +1,7 @@
 //! The last step: a resource, or an old session taken up again (RFC 6120 §7, XEP-0198 §5).
 
 use super::{Binding, C2s, Effect, Outbox, State};
-use crate::{Element, Jid, ns, sasl, stanza};
+use crate::{Element, Jid, ns, stanza};
 
 /// The session that is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,10 +114,7 @@ impl C2s {
         self.jid = Some(jid);
         self.state = State::Bound;
         // What only signing in needs.
-        self.security.bindings = sasl::Bindings::default();
-        self.nonce = Box::default();
-        self.invitation = None;
-        self.found_as = None;
+        self.entry = None;
     }
 
     /// Another node is to be asked (RFC 6120 §4.9.3.19).

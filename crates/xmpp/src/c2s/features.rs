@@ -16,7 +16,7 @@ pub(super) fn of_session(stream: &C2s) -> Element {
 
 /// Those that may be chosen now.
 pub(super) fn mechanisms(stream: &C2s) -> Vec<Mechanism> {
-    let (settings, security) = (&stream.settings, &stream.security);
+    let (settings, security) = (&stream.settings, &stream.entry().security);
     if settings.tls_required && !security.encrypted {
         return Vec::new();
     }
@@ -33,14 +33,14 @@ pub(super) fn mechanisms(stream: &C2s) -> Vec<Mechanism> {
 
 /// What tokens may be for on this connection. In the clear anybody could use them (XEP-0484 §6).
 pub(super) fn tokens(stream: &C2s) -> impl Iterator<Item = TokenBinding> + '_ {
-    let is_on = stream.settings.tokens && stream.security.encrypted;
+    let is_on = stream.settings.tokens && stream.entry().security.encrypted;
     let bindings = is_on.then_some(TokenBinding::ALL).into_iter().flatten();
-    bindings.filter(|binding| binding.data(&stream.security.bindings).is_some())
+    bindings.filter(|binding| binding.data(&stream.entry().security.bindings).is_some())
 }
 
 fn before(stream: &C2s, mut features: Element) -> Element {
     let settings = &stream.settings;
-    if settings.tls && !stream.security.encrypted && stream.framing == Framing::Stream {
+    if settings.tls && !stream.entry().security.encrypted && stream.framing == Framing::Stream {
         let starttls = Element::new("starttls", ns::TLS);
         let required = settings.tls_required.then(|| Element::new("required", ns::TLS));
         features.push(starttls.children(required));
@@ -56,8 +56,8 @@ fn before(stream: &C2s, mut features: Element) -> Element {
                 .children(named(ns::SASL2))
                 .child(super::sasl2::inline(stream)),
         );
-        if !stream.security.bindings.is_empty() {
-            let bindings = stream.security.bindings.names();
+        if !stream.entry().security.bindings.is_empty() {
+            let bindings = stream.entry().security.bindings.names();
             let bindings =
                 bindings.map(|name| Element::new("channel-binding", ns::CHANNEL_BINDINGS).with("type", name));
             features.push(Element::new("sasl-channel-binding", ns::CHANNEL_BINDINGS).children(bindings));

@@ -17,7 +17,7 @@ mod sasl2;
 mod tests;
 mod trace;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 pub use bind::{BindRequest, Bound, UserAgent};
 pub use fast::{NewToken, TokenWork};
@@ -169,7 +169,8 @@ pub struct C2s {
     framer: Framer,
     prefixes: Prefixes,
     state: State,
-    security: Security,
+    /// Until it is bound.
+    entry: Option<Box<Entry>>,
     /// Of the stream the client is on, one of ours.
     domain: Box<str>,
     lang: Option<Box<str>>,
@@ -181,14 +182,23 @@ pub struct C2s {
     has_opened: bool,
     /// The client has closed its stream.
     was_closed: bool,
+    id: u64,
+    seen: trace::Seen,
+}
+
+/// What a stream needs until it is bound, and lets go of then.
+#[derive(Debug, Default)]
+struct Entry {
+    security: Security,
+    nonce: Box<str>,
     /// Whose account it is that the last `handle_found` was about, where the client used another name of it.
     found_as: Option<Box<str>>,
     /// It may make an account by this.
     invitation: Option<Box<register::Invitation>>,
-    id: u64,
-    nonce: Box<str>,
-    seen: trace::Seen,
 }
+
+/// Of who is bound.
+static PAST: LazyLock<Entry> = LazyLock::new(Entry::default);
 
 /// Wrong passwords before the stream ends.
 const FAILURES: u8 = 5;
@@ -209,7 +219,7 @@ impl C2s {
             framer: Framer::new(),
             prefixes: Prefixes::of_default(ns::CLIENT),
             state: State::Opening,
-            security,
+            entry: Some(Box::new(Entry { security, nonce, ..Entry::default() })),
             domain,
             lang: None,
             jid: None,
@@ -217,12 +227,17 @@ impl C2s {
             failures: 0,
             has_opened: false,
             was_closed: false,
-            found_as: None,
-            invitation: None,
             id,
-            nonce,
             seen: trace::Seen::default(),
         }
+    }
+
+    fn entry(&self) -> &Entry {
+        self.entry.as_deref().unwrap_or(&PAST)
+    }
+
+    fn entry_mut(&mut self) -> &mut Entry {
+        self.entry.get_or_insert_default()
     }
 
     /// Who it is, once it is somebody.
@@ -376,7 +391,7 @@ impl C2s {
     fn choose(&mut self, element: &Element, out: &mut Outbox) {
         self.see_mechanism(element);
         if element.is("starttls", ns::TLS) {
-            if !self.settings.tls || self.security.encrypted || self.framing != Framing::Stream {
+            if !self.settings.tls || self.entry().security.encrypted || self.framing != Framing::Stream {
                 self.write(&Element::new("failure", ns::TLS), out);
                 return self.close(out);
             }
@@ -430,14 +445,14 @@ impl C2s {
         }
         // Whatever came in the clear after `<starttls/>` was somebody else's.
         self.framer = Framer::new();
-        self.security = security;
+        self.entry_mut().security = security;
         self.state = State::Opening;
         self.go_on(out);
     }
 
     /// As [`handle_found`](Self::handle_found), of the account whose name is `user`: an alias signs in as that.
     pub fn handle_found_as(&mut self, known: sasl::Known, user: &str, out: &mut Outbox) {
-        self.found_as = Some(user.into());
+        self.entry_mut().found_as = Some(user.into());
         self.handle_found(known, out);
     }
 

@@ -66,10 +66,12 @@ impl C2s {
         }
         let asked = match iq.get("preauth", ns::PARS) {
             Some(preauth) => self.ask_invited(preauth, is_set),
-            None if self.invitation.is_none() && !self.settings.registration => Err(StanzaError::new(
-                Condition::NotAllowed,
-                "accounts are made by the operator, or by invitation",
-            )),
+            None if self.entry().invitation.is_none() && !self.settings.registration => {
+                Err(StanzaError::new(
+                    Condition::NotAllowed,
+                    "accounts are made by the operator, or by invitation",
+                ))
+            }
             None if is_set => self.ask_registered(iq),
             None => {
                 let answer = stanza::result(iq, Some(self.form()));
@@ -119,7 +121,7 @@ impl C2s {
         else {
             return refused("a username is lower case, without spaces and the characters \"&'/:<>@");
         };
-        let invitation = self.invitation.as_deref();
+        let invitation = self.entry().invitation.as_deref();
         if invitation.and_then(|invitation| invitation.user.as_ref()).is_some_and(|invited| *invited != user)
         {
             return refused("this invitation is for another username");
@@ -134,7 +136,7 @@ impl C2s {
 
     /// XEP-0077 §3.1.1 and §4, for clients old and new.
     fn form(&self) -> Element {
-        let invited = self.invitation.as_ref().and_then(|invitation| invitation.user.as_deref());
+        let invited = self.entry().invitation.as_ref().and_then(|invitation| invitation.user.as_deref());
         let old = |name: &'static str| Element::new(name, ns::REGISTER);
         let value = |text: &str| Element::new("value", ns::DATA).text(text);
         let field = |var: &'static str, kind: &'static str, label: &'static str| {
@@ -166,7 +168,7 @@ impl C2s {
             Ok(Invited { user }) => {
                 let token = iq.get("preauth", ns::PARS).and_then(|preauth| preauth.attr("token"));
                 let token = token.unwrap_or_default().into();
-                self.invitation = Some(Box::new(Invitation { token, user }));
+                self.entry_mut().invitation = Some(Box::new(Invitation { token, user }));
                 self.write(&stanza::result(&iq, None), out);
             }
             Err(error) => {
@@ -186,7 +188,7 @@ impl C2s {
         let Some(iq) = self.take_iq() else { return };
         match done {
             Ok(()) => {
-                self.invitation = None;
+                self.entry_mut().invitation = None;
                 self.write(&stanza::result(&iq, None), out);
             }
             Err(error) => self.refuse_iq(&iq, &error, out),

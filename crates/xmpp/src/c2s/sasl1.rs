@@ -32,11 +32,11 @@ impl C2s {
         let mechanism = mechanism.ok_or(Failure::InvalidMechanism)?;
         let offered = features::mechanisms(self);
         let id = self.next_id();
-        let nonce = format!("{}{id:x}", self.nonce).into();
+        let nonce = format!("{}{id:x}", self.entry().nonce).into();
         let context = Context {
-            bindings: self.security.bindings.clone(),
+            bindings: self.entry().security.bindings.clone(),
             offered: offered.iter().map(|mechanism| mechanism.name()).collect(),
-            certified: self.security.certified.as_ref().and_then(Jid::local).map(Box::from),
+            certified: self.entry().security.certified.as_ref().and_then(Jid::local).map(Box::from),
             // A proof of one exchange is none in the next (RFC 5802 §7).
             nonce,
             secret: self.settings.secret,
@@ -94,10 +94,10 @@ impl C2s {
     pub(super) fn identify(&mut self, user: &Identity) -> Option<Jid> {
         let local = match user {
             // Who proved it may have called himself by an alias, and is who the account is.
-            Identity::User(user) => self.found_as.take().unwrap_or_else(|| user.clone()),
+            Identity::User(user) => self.entry_mut().found_as.take().unwrap_or_else(|| user.clone()),
             Identity::Anonymous => {
                 self.is_anonymous = true;
-                format!("{:016x}{}", self.id, self.nonce.to_ascii_lowercase()).into()
+                format!("{:016x}{}", self.id, self.entry().nonce.to_ascii_lowercase()).into()
             }
         };
         Jid::new(Some(&local), &self.domain, None).ok()
@@ -111,7 +111,7 @@ impl C2s {
 
     /// Some tries are free; then the stream ends, and with it the connection that a guesser needs.
     pub(super) fn again(&mut self, failure: Failure, out: &mut Outbox) {
-        self.found_as = None;
+        self.entry_mut().found_as = None;
         self.state = State::Choosing;
         // Neither who gave up, nor who had it right once, nor who was not asked has guessed.
         let is_guess = !matches!(

@@ -193,6 +193,7 @@ impl Host {
             }
             if let Some(record) = host.record_mut(&user) {
                 record.blocked.clone_from(&after);
+                host.weigh(&user);
             }
             host.answer(&iq, Ok(None), out);
             let push = list(name, &jids);

@@ -108,6 +108,44 @@ pub enum Load {
     Rooms { domain: Box<str> },
 }
 
+impl Load {
+    /// Whose sessions may wait for it.
+    pub(super) fn account(&self) -> Option<&Bare> {
+        match self {
+            Load::User { user } | Load::Offline { user } | Load::Slot { user, .. } => Some(user),
+            Load::Items { owner, .. } | Load::Nodes { owner } | Load::Archive { owner, .. } => Some(owner),
+            Load::Room { .. } | Load::Accounts(_) | Load::Act(_) | Load::Waiting | Load::Rooms { .. } => None,
+        }
+    }
+}
+
+impl Change {
+    /// As [`Load::account`].
+    pub(super) fn account(&self) -> Option<&Bare> {
+        match self {
+            Change::Roster { user, .. }
+            | Change::Blocked { user, .. }
+            | Change::LastSeen { user, .. }
+            | Change::Offline { user, .. }
+            | Change::ForgetOffline { user, .. } => Some(user),
+            Change::Archive { owner, .. } | Change::Item { owner, .. } | Change::Node { owner, .. } => {
+                Some(owner)
+            }
+            Change::Room { .. } => None,
+        }
+    }
+}
+
+impl Access {
+    /// As [`Load::account`].
+    pub(super) fn account(&self) -> Option<&Bare> {
+        match self {
+            Access::Password { user, .. } | Access::Remove { user } => Some(user),
+            Access::Invite { .. } | Access::Invitation { .. } | Access::UseInvitation { .. } => None,
+        }
+    }
+}
+
 /// Of an archive (XEP-0313).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {

@@ -238,17 +238,24 @@ impl Host {
             let is_good = matches!(&result, Ok(Loaded::Invitation(Some(found))) if is_good(found));
             if !is_good {
                 // §4.1: the user is asked, as by any other. His client may know more of the token than we.
-                return host.subscription_in(now, &user, contact, Act::Subscribe, presence, out);
+                return host.ask_user(now, user, contact, presence, out);
             }
             host.access(Access::UseInvitation { token }, out, move |host, now, result, out| {
                 if result == Err(RecordError::NotFound) {
                     // Somebody else was first.
-                    return host.subscription_in(now, &user, contact, Act::Subscribe, presence, out);
+                    return host.ask_user(now, user, contact, presence, out);
                 }
                 host.let_in(now, user, contact, presence, out);
             });
         });
         true
+    }
+
+    /// While the token was looked into, the account may have been let go of.
+    fn ask_user(&mut self, now: Instant, user: Bare, contact: Bare, presence: Element, out: &mut Outbox) {
+        self.with_record(now, &user.clone(), out, move |host, now, out| {
+            host.subscription_in(now, &user, contact, Act::Subscribe, presence, out);
+        });
     }
 
     /// §3.5: the request is granted for the user, and answered by one of his own.

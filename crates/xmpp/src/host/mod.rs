@@ -12,6 +12,10 @@ mod route;
 pub mod session;
 #[cfg(test)]
 mod tests;
+/// All of them once more, with no place for rosters: each is read again whenever it is needed.
+#[cfg(test)]
+#[path = "tests/mod.rs"]
+mod tests_without_rosters;
 pub mod user;
 
 pub mod archive;
@@ -39,6 +43,7 @@ pub mod register;
 mod resting;
 mod retract;
 mod roster;
+mod rosters;
 mod sm;
 mod subaddress;
 mod turn;
@@ -57,6 +62,7 @@ pub use feature::{Level, Specification, specifications};
 pub use handled::forget_mark;
 pub use muc::{RoomCreation, stored_room};
 pub use register::Ending;
+pub use rosters::RosterMemory;
 
 use crate::{Bare, Element, Jid};
 use session::Session;
@@ -87,7 +93,10 @@ pub struct Settings {
     /// Domains of external components (XEP-0114), for discovery.
     pub components: Vec<Box<str>>,
     pub texts_to_phones: phones::TextsToPhones,
+    /// What the archives keep of accounts that never said what they prefer.
+    pub archive: archive::Archived,
     pub sessions: SessionLimit,
+    pub rosters: RosterMemory,
     /// What users may change of their accounts.
     pub accounts: register::Accounts,
     pub invitations: invite::Invitations,
@@ -140,7 +149,8 @@ pub struct Host {
     /// Whose record is here just now, with what waited for it: at most one inside another.
     settling: Vec<Bare>,
     resting: resting::Resting,
-    pending: HashMap<Ticket, Pending>,
+    rosters: rosters::Rosters,
+    pending: HashMap<Ticket, (Option<Bare>, Pending)>,
     last_ticket: u64,
     /// Sessions that wait to be resumed, the earliest deadline first.
     sleeping: VecDeque<(Instant, Key)>,
@@ -169,6 +179,7 @@ impl Host {
             users: HashMap::new(),
             settling: Vec::new(),
             resting: resting::Resting::default(),
+            rosters: rosters::Rosters::default(),
             pending: HashMap::new(),
             last_ticket: 0,
             sleeping: VecDeque::new(),
@@ -209,9 +220,7 @@ impl Host {
         out: &mut Outbox,
         then: impl FnOnce(&mut Host, Instant, Result<Loaded, RecordError>, &mut Outbox) + 'static,
     ) {
-        self.last_ticket += 1;
-        let ticket = Ticket(self.last_ticket);
-        self.pending.insert(ticket, Box::new(then));
+        let ticket = self.await_answer(load.account(), Box::new(then));
         out.push(Effect::Load { ticket, load });
     }
 
@@ -222,12 +231,10 @@ impl Host {
         out: &mut Outbox,
         then: impl FnOnce(&mut Host, Instant, Result<(), RecordError>, &mut Outbox) + 'static,
     ) {
-        self.last_ticket += 1;
-        let ticket = Ticket(self.last_ticket);
         let then = move |host: &mut Host, now, result: Result<Loaded, _>, out: &mut Outbox| {
             then(host, now, result.map(drop), out);
         };
-        self.pending.insert(ticket, Box::new(then));
+        let ticket = self.await_answer(change.account(), Box::new(then));
         out.push(Effect::Change { ticket, change });
     }
 
@@ -238,10 +245,16 @@ impl Host {
         out: &mut Outbox,
         then: impl FnOnce(&mut Host, Instant, Result<Loaded, RecordError>, &mut Outbox) + 'static,
     ) {
+        let ticket = self.await_answer(access.account(), Box::new(then));
+        out.push(Effect::Access { ticket, access });
+    }
+
+    fn await_answer(&mut self, about: Option<&Bare>, then: Pending) -> Ticket {
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
-        self.pending.insert(ticket, Box::new(then));
-        out.push(Effect::Access { ticket, access });
+        self.await_record(about);
+        self.pending.insert(ticket, (about.cloned(), then));
+        ticket
     }
 
     /// The answer to `Load`, `Change` or `Access`.
@@ -252,8 +265,10 @@ impl Host {
         result: Result<Loaded, RecordError>,
         out: &mut Outbox,
     ) {
-        if let Some(then) = self.pending.remove(&ticket) {
+        if let Some((about, then)) = self.pending.remove(&ticket) {
+            self.record_answered(about.as_ref());
             then(self, now, result, out);
+            self.drop_rosters();
         }
     }
 

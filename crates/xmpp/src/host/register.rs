@@ -161,6 +161,7 @@ impl Host {
         let known = self.users.get_mut(user).filter(|known| matches!(known.record, Record::Ready(_)));
         // What is written of it from now on would be of the next of that name.
         let here = known.map(|known| std::mem::replace(&mut known.record, Record::Nobody));
+        self.weigh(user);
         let roster = match &here {
             Some(Record::Ready(record)) => &record.roster[..],
             _ => kept,

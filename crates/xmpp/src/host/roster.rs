@@ -245,6 +245,7 @@ impl Host {
         self.change_in_turn(now, (user, change), out, move |host, now, result, out| {
             if let (Ok(()), Some(record)) = (result, host.record_mut(&owner)) {
                 record.set_contact(contact, known, version);
+                host.weigh(&owner);
             }
             then(host, now, result.map_err(not_written), out);
         });

@@ -90,18 +90,29 @@ impl Host {
 
     /// The account, whose record is asked for when nobody has yet.
     pub(super) fn user(&mut self, now: Instant, bare: Bare, out: &mut Outbox) -> &mut User {
-        let known = self.users.contains_key(&bare);
-        let rested = if known { None } else { self.wake(now, &bare) };
-        if !known && rested.is_none() {
+        let known = self.users.get(&bare);
+        let is_away = known.is_some_and(|user| matches!(user.record, Record::Away));
+        let is_known = known.is_some();
+        let rested = if is_known { None } else { self.wake(now, &bare) };
+        let is_stored = rested.is_some();
+        if is_away || (!is_known && !is_stored) {
             let asked = bare.clone();
             self.load(Load::User { user: bare.clone() }, out, move |host, now, result, out| {
                 host.user_loaded(now, &asked, result.ok(), out);
             });
         }
-        let is_stored = rested.is_some();
-        let record = rested.unwrap_or_else(|| Record::Loading(Vec::new()));
-        let fresh = || User { sessions: Vec::with_capacity(1), record, is_stored };
-        self.users.entry(bare).or_insert_with(fresh)
+        if !is_known {
+            let record = rested.unwrap_or_else(|| Record::Loading(Vec::new()));
+            let fresh = User { sessions: Vec::with_capacity(1), record, is_stored, is_used: true, weight: 0 };
+            self.users.insert(bare.clone(), fresh);
+            self.weigh(&bare);
+        }
+        let user = self.users.get_mut(&bare).expect("it was there, or is now");
+        user.is_used = true;
+        if is_away {
+            user.record = Record::Loading(Vec::new());
+        }
+        user
     }
 
     fn user_loaded(&mut self, now: Instant, bare: &Bare, loaded: Option<Loaded>, out: &mut Outbox) {
@@ -127,6 +138,7 @@ impl Host {
             _ => return self.user_unavailable(now, bare, out),
         };
         let Record::Loading(waiting) = std::mem::replace(&mut user.record, record) else { return };
+        self.weigh(bare);
         // The first must not take the record away from the others.
         self.settling.push(bare.clone());
         let newest = |node: &str| items.iter().find(|(known, _)| **known == *node).map(|(_, item)| item);
@@ -143,9 +155,16 @@ impl Host {
         self.forget_user(now, bare);
     }
 
-    /// The record cannot be read: whoever waits is told so, and the next one asks again.
+    /// The record cannot be read: whoever waits is told so, and the next one asks again. Who had it once stays signed in.
     fn user_unavailable(&mut self, now: Instant, bare: &Bare, out: &mut Outbox) {
-        let Some(user) = self.users.remove(bare) else { return };
+        if let Some(user) = self.users.get_mut(bare)
+            && user.is_stored
+            && !user.sessions.is_empty()
+        {
+            let Record::Loading(waiting) = std::mem::replace(&mut user.record, Record::Away) else { return };
+            return self.refuse_all_waiting(now, waiting, out);
+        }
+        let Some(user) = self.remove_user(bare) else { return };
         self.archive.forget(bare);
         self.push.forget(bare);
         self.heard_by_nobody(bare, out);
@@ -156,6 +175,10 @@ impl Host {
             }
         }
         let Record::Loading(waiting) = user.record else { return };
+        self.refuse_all_waiting(now, waiting, out);
+    }
+
+    fn refuse_all_waiting(&mut self, now: Instant, waiting: Vec<Waiting>, out: &mut Outbox) {
         for waiting in waiting {
             self.refuse_waiting(now, waiting, &Condition::ResourceConstraint.into(), out);
         }
@@ -171,7 +194,7 @@ impl Host {
     ) {
         match &self.user(now, bare.clone(), out).record {
             Record::Loading(_) => self.wait_for_record(now, bare, Waiting::Job(Box::new(job)), out),
-            Record::Ready(_) | Record::Nobody => {
+            Record::Ready(_) | Record::Away | Record::Nobody => {
                 job(self, now, out);
                 self.forget_user(now, bare);
             }
@@ -184,7 +207,7 @@ impl Host {
         let is_needed = self.is_changing(bare) || self.is_keeping(bare) || self.settling.contains(bare);
         if self.users.get(bare).is_some_and(is_idle)
             && !is_needed
-            && let Some(user) = self.users.remove(bare)
+            && let Some(user) = self.remove_user(bare)
         {
             self.rest(now, bare, user);
         }
@@ -250,7 +273,7 @@ impl Host {
         let Some(session) = self.sessions.get(key) else { return };
         let (jid, bare) = (session.jid.clone(), session.jid.bare());
         // What it is to others depends on roster and blocking list.
-        if let Some(User { record: Record::Loading(_), .. }) = self.users.get(&bare) {
+        if let Record::Loading(_) = self.user(now, bare.clone(), out).record {
             return self.wait_for_record(now, &bare, Waiting::FromSession(key, Box::new(element)), out);
         }
         let Ok(to) = stanza::to(&element) else {
@@ -346,7 +369,7 @@ impl Host {
         let bare = to.bare();
         match &self.user(now, bare.clone(), out).record {
             Record::Loading(_) => self.wait_for_record(now, &bare, Waiting::Routed(Box::new(element)), out),
-            Record::Ready(_) | Record::Nobody => self.routed_to_account(now, element, out),
+            Record::Ready(_) | Record::Away | Record::Nobody => self.routed_to_account(now, element, out),
         }
     }
 

@@ -345,18 +345,27 @@ impl Host {
     pub(super) fn sm_ended(&mut self, now: Instant, mut session: Session, out: &mut Outbox) {
         let Some(sm) = session.sm.take() else { return };
         let handled = sm.handled();
-        if let Some((id, _)) = sm.resume {
+        if let Some((id, _)) = sm.resume.clone() {
             self.remembered.push(id, session.jid.bare(), handled);
         }
-        for (at, stanza) in sm.queue {
-            match stanza::kind_of(&stanza) {
-                Some(Kind::Message) => self.message_undelivered(now, at, &session.jid, stanza, out),
-                Some(Kind::Iq) if matches!(stanza.attr("type"), Some("get" | "set")) => {
-                    self.refuse(&stanza, &Condition::ServiceUnavailable.into(), out);
-                }
-                // Who sent presence will see that the session is gone.
-                _ => {}
+        if sm.queue.is_empty() {
+            return;
+        }
+        self.owe(now, &session.jid.bare(), out, move |host, now, out| {
+            for (at, stanza) in sm.queue {
+                host.unacknowledged(now, at, &session.jid, stanza, out);
             }
+        });
+    }
+
+    fn unacknowledged(&mut self, now: Instant, at: Instant, of: &Jid, stanza: Element, out: &mut Outbox) {
+        match stanza::kind_of(&stanza) {
+            Some(Kind::Message) => self.message_undelivered(now, at, of, stanza, out),
+            Some(Kind::Iq) if matches!(stanza.attr("type"), Some("get" | "set")) => {
+                self.refuse(&stanza, &Condition::ServiceUnavailable.into(), out);
+            }
+            // Who sent presence will see that the session is gone.
+            _ => {}
         }
     }
 

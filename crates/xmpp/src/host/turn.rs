@@ -89,14 +89,14 @@ impl Host {
     pub(super) fn record_of(&self, user: &Bare) -> Option<&UserRecord> {
         match &self.users.get(user)?.record {
             Record::Ready(record) => Some(record),
-            Record::Loading(_) | Record::Nobody => None,
+            Record::Loading(_) | Record::Away | Record::Nobody => None,
         }
     }
 
     pub(super) fn record_mut(&mut self, user: &Bare) -> Option<&mut UserRecord> {
         match &mut self.users.get_mut(user)?.record {
             Record::Ready(record) => Some(record),
-            Record::Loading(_) | Record::Nobody => None,
+            Record::Loading(_) | Record::Away | Record::Nobody => None,
         }
     }
 }

@@ -17,6 +17,10 @@ pub struct User {
     pub(super) record: Record,
     /// It is an account's, not that of somebody anonymous.
     pub(super) is_stored: bool,
+    /// Since `rosters` came by.
+    pub(super) is_used: bool,
+    /// Of its record in memory, as `rosters` counts it.
+    pub(super) weight: u32,
 }
 
 /// What the record has of it.
@@ -24,6 +28,8 @@ pub(super) enum Record {
     /// Asked for; what waits for it, in order.
     Loading(Vec<Waiting>),
     Ready(Box<UserRecord>),
+    /// Let go of while somebody is signed in: `Host::user` asks for it again.
+    Away,
     /// No such account.
     Nobody,
 }
@@ -34,7 +40,7 @@ pub(super) enum Waiting {
     FromSession(Key, Box<Element>),
     /// From somebody else.
     Routed(Box<Element>),
-    /// Something of a feature, that is not done when the record cannot be read.
+    /// Something of a feature or of a session that has ended, that is not done when the record cannot be read.
     Job(Job),
 }
 

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use stdx::Instant;
 
+pub use self::preferences::Archived;
 pub(super) use self::preferences::NODE as PREFERENCES;
 use self::preferences::Preferences;
 use super::effect::{Change, Load, Loaded, Query, RecordError};

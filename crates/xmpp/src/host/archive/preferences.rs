@@ -11,31 +11,49 @@ use crate::{Bare, Element, Jid, limits, ns};
 /// The node that keeps them. Nobody but its account reads nodes of that prefix.
 pub(in super::super) const NODE: &str = "private:urn:xmpp:mam:2#preferences";
 
+/// Whose messages an account's archive keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Whose {
+pub enum Archived {
     #[default]
-    All,
-    Nobodys,
+    Everybodys,
     Contacts,
+    Nobodys,
+}
+
+impl Archived {
+    /// By the words of XEP-0441.
+    pub fn parse(text: &str) -> Option<Archived> {
+        [Archived::Everybodys, Archived::Contacts, Archived::Nobodys]
+            .into_iter()
+            .find(|archived| archived.name() == text)
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Archived::Everybodys => "always",
+            Archived::Contacts => "roster",
+            Archived::Nobodys => "never",
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Preferences {
-    otherwise: Whose,
+    otherwise: Archived,
     always: Vec<Jid>,
     never: Vec<Jid>,
 }
 
 impl Preferences {
+    /// Of who never said.
+    fn usual(host: &Host) -> Preferences {
+        Preferences { otherwise: host.settings.archive, ..Preferences::default() }
+    }
+
     fn parse(prefs: &Element) -> Result<Preferences, StanzaError> {
-        let otherwise = match prefs.attr("default") {
-            Some("always") => Whose::All,
-            Some("never") => Whose::Nobodys,
-            Some("roster") => Whose::Contacts,
-            _ => {
-                let text = "the default is always, never or roster";
-                return Err(StanzaError::new(Condition::BadRequest, text));
-            }
+        let Some(otherwise) = prefs.attr("default").and_then(Archived::parse) else {
+            let text = "the default is always, never or roster";
+            return Err(StanzaError::new(Condition::BadRequest, text));
         };
         Ok(Preferences { otherwise, always: jids(prefs, "always")?, never: jids(prefs, "never")? })
     }
@@ -45,13 +63,8 @@ impl Preferences {
             let jids = jids.iter().map(|jid| Element::new("jid", ns::MAM).text(jid.as_str()));
             Element::new(name, ns::MAM).children(jids)
         };
-        let otherwise = match self.otherwise {
-            Whose::All => "always",
-            Whose::Nobodys => "never",
-            Whose::Contacts => "roster",
-        };
         Element::new("prefs", ns::MAM)
-            .with("default", otherwise)
+            .with("default", self.otherwise.name())
             .child(list("always", &self.always))
             .child(list("never", &self.never))
     }
@@ -78,7 +91,8 @@ fn names(list: &[Jid], with: &Jid) -> bool {
 pub(super) fn handle(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
     let user = iq.to.bare();
     if !iq.is_set {
-        let preferences = host.archive.preferences.get(&user).cloned().unwrap_or_default();
+        let own = host.archive.preferences.get(&user).cloned();
+        let preferences = own.unwrap_or_else(|| Preferences::usual(host));
         return Answer::Result(Some(preferences.element()));
     }
     if host.is_anonymous(&user) {
@@ -113,25 +127,31 @@ pub(super) fn handle(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbo
 
 impl Host {
     pub(super) fn prefers_archived(&self, user: &Bare, with: &Jid) -> bool {
-        let Some(preferences) = self.archive.preferences.get(user) else { return true };
-        if names(&preferences.never, with) {
-            return false;
-        }
-        names(&preferences.always, with)
-            || match preferences.otherwise {
-                Whose::All => true,
-                Whose::Nobodys => false,
-                Whose::Contacts => {
-                    let contact = self.record_of(user).and_then(|record| record.contact(&with.bare()));
-                    contact.is_some_and(|contact| contact.is_listed)
-                }
+        let own = self.archive.preferences.get(user);
+        if let Some(own) = own {
+            if names(&own.never, with) {
+                return false;
             }
+            if names(&own.always, with) {
+                return true;
+            }
+        }
+        match own.map_or(self.settings.archive, |own| own.otherwise) {
+            Archived::Everybodys => true,
+            Archived::Nobodys => false,
+            Archived::Contacts => {
+                let contact = self.record_of(user).and_then(|record| record.contact(&with.bare()));
+                contact.is_some_and(|contact| contact.is_listed)
+            }
+        }
     }
 
     /// Whoever it is from or to.
     pub(in super::super) fn archives_all(&self, user: &Bare) -> bool {
-        let preferences = self.archive.preferences.get(user);
-        preferences.is_none_or(|known| known.never.is_empty() && matches!(known.otherwise, Whose::All))
+        match self.archive.preferences.get(user) {
+            Some(own) => own.never.is_empty() && own.otherwise == Archived::Everybodys,
+            None => self.settings.archive == Archived::Everybodys,
+        }
     }
 
     /// The account's record was read, and what it prefers with it: its first message finds that.

@@ -57,7 +57,7 @@ impl Host {
     pub fn handle_heard(&mut self, now: Instant, heard: Heard, out: &mut Outbox) {
         let waits = self.users.get(&heard.to).map_or(0, |user| match &user.record {
             Record::Loading(waiting) => waiting.len(),
-            Record::Ready(_) | Record::Nobody => 0,
+            Record::Ready(_) | Record::Away | Record::Nobody => 0,
         });
         // What would not be done would not be answered either.
         if self.phones.heard.0.len() >= limits::HEARD || waits >= limits::USER_WAITING {

@@ -7,7 +7,7 @@ use std::collections::{HashSet, VecDeque};
 
 use stdx::Instant;
 
-use super::super::effect::{Effect, Load, Loaded, RecordError, Ticket};
+use super::super::effect::{Effect, Load, Loaded, RecordError};
 use super::super::handled::Hold;
 use super::super::{Host, Outbox, hints};
 use super::RESOURCE;
@@ -202,9 +202,7 @@ impl Host {
         out: &mut Outbox,
         then: impl FnOnce(&mut Host, Instant, Result<Loaded, RecordError>, &mut Outbox) + 'static,
     ) {
-        self.last_ticket += 1;
-        let ticket = Ticket(self.last_ticket);
-        self.pending.insert(ticket, Box::new(then));
+        let ticket = self.await_answer(Some(&to), Box::new(then));
         out.push(Effect::Text { ticket, from: from.bare(), to, body, at });
     }
 }

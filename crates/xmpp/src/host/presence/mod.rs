@@ -232,13 +232,16 @@ impl Host {
         self.caps_gone(&jid);
         self.show_to_phones(&user, out);
         self.pubsub_presence(now, &user, &jid, &presence, out);
-        self.broadcast(&user, &presence, out);
         let others = self.keys_of(&user, Session::is_available);
-        let words = presence.content_of("status", ns::CLIENT).map(|text| Box::from(&*text));
+        let (told, is_last) = (presence.clone(), others.is_empty());
+        self.owe(now, &user.clone(), out, move |host, now, out| {
+            host.broadcast(&user, &told, out);
+            if is_last {
+                let words = told.content_of("status", ns::CLIENT).map(|text| Box::from(&*text));
+                host.note_last_seen(now, user, words.unwrap_or_default(), out);
+            }
+        });
         self.deliver_to_all(now, &others, presence, out);
-        if others.is_empty() {
-            self.note_last_seen(now, user, words.unwrap_or_default(), out);
-        }
     }
 
     fn note_last_seen(&mut self, now: Instant, user: Bare, status: Box<str>, out: &mut Outbox) {

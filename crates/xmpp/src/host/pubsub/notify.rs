@@ -187,7 +187,13 @@ impl Host {
     /// These abilities are known from now on.
     pub(in crate::host) fn pubsub_caps_known(&mut self, now: Instant, ver: &str, out: &mut Outbox) {
         for (user, client) in self.pubsub.clients.curious.remove(ver).unwrap_or_default() {
-            self.tell_newest(now, &user, &client, ver, out);
+            // Who may see what is in the roster, which may have been let go of since.
+            if self.users.contains_key(&user) {
+                let (of, ver) = (user.clone(), Box::<str>::from(ver));
+                self.with_record(now, &user, out, move |host, now, out| {
+                    host.tell_newest(now, &of, &client, &ver, out);
+                });
+            }
         }
     }
 

@@ -307,6 +307,26 @@ fn everybody_says_what_is_archived_and_that_stays() {
 }
 
 #[test]
+fn who_never_said_has_the_nodes_preference() {
+    use super::super::archive::Archived;
+    for (archive, kept) in [(Archived::Everybodys, 2), (Archived::Contacts, 1), (Archived::Nobodys, 0)] {
+        let mut world = World::new(&["alice@example.org", "bob@example.org"]);
+        let item = RosterItem { is_listed: true, ..Default::default() };
+        let record = world.record.users.get_mut(&Bare::parse("alice@example.org").unwrap()).unwrap();
+        record.roster.push((Bare::parse("eve@x.org").unwrap(), item));
+        world.host.reload(Arc::new(Settings { archive, ..settings() }));
+        let alice = world.sign_in("alice@example.org/desk");
+        arrive(&mut world, "eve@x.org/1", "from a contact");
+        arrive(&mut world, "mallory@x.org/1", "from a stranger");
+        world.hear(alice);
+        world.say(alice, &format!("<iq type='get' id='p'><prefs xmlns='{MAM}'/></iq>"));
+        let answer = world.hear(alice).join("");
+        assert!(answer.contains(&format!("default='{}'", archive.name())), "{answer}");
+        assert_eq!(ask(&mut world, alice, "").0.len(), kept, "{archive:?}");
+    }
+}
+
+#[test]
 fn wrong_preferences_are_refused() {
     let (mut world, alice) = world();
     let many = "<jid>a@x.org</jid>".repeat(crate::limits::ARCHIVE_PREFERENCES + 1);

@@ -108,6 +108,7 @@ fn addresses_match_themselves_and_what_is_below() {
         ("alice@example.org", "alice@example.org/phone", false),
     ] {
         let (mut world, alice) = world(&[]);
+        world.keep_rosters();
         blocked(&mut world, alice, "block", &[entry]);
         let (user, jid) = (Bare::parse(ALICE).unwrap(), Jid::parse(jid).unwrap());
         assert_eq!(world.host.blocks_incoming(&user, &jid), expected, "{entry} and {jid}");

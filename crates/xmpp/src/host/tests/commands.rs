@@ -78,6 +78,7 @@ fn an_announcement_reaches_all_who_are_here() {
 #[test]
 fn a_message_of_the_day_meets_who_comes() {
     let (mut world, admin, bob) = world();
+    world.keep_rosters();
     let come = |world: &mut World, name: &str| {
         let client = world.sign_in(&format!("bob@example.org/{name}"));
         world.say(client, "<presence/>");
@@ -190,6 +191,7 @@ fn commands_are_shown_to_administrators() {
 #[test]
 fn accounts_are_added_changed_and_removed() {
     let (mut world, admin, _) = world();
+    world.keep_rosters();
     let with = |user: &str, first: &str, second: &str| {
         [("accountjid", user), ("password", first), ("password-verify", second), ("given_name", "Ca")]
             .map(|(var, value)| (var.to_owned(), value.to_owned()))

@@ -27,6 +27,7 @@ mod register;
 mod resting;
 mod retract;
 mod roster;
+mod rosters;
 mod sm;
 mod upload;
 mod vcard;
@@ -38,6 +39,9 @@ use super::effect::{Accounts, Listed, NotDone, RecordError, UserRecord};
 use super::*;
 use crate::c2s::{BindRequest, Bound};
 use crate::ns;
+
+/// Whether this is `tests_without_rosters`.
+const HAS_NO_ROSTERS: bool = module_path!().len() > "xmpp::host::tests".len();
 
 pub(super) const START: Instant = Instant::from_unix_seconds(1_800_000_000);
 
@@ -56,7 +60,9 @@ pub(super) fn settings() -> Settings {
         admins: Vec::new(),
         components: Vec::new(),
         texts_to_phones: super::phones::TextsToPhones::default(),
+        archive: super::archive::Archived::default(),
         sessions: SessionLimit { most: 100, ends_oldest: false },
+        rosters: if HAS_NO_ROSTERS { RosterMemory(0) } else { RosterMemory::default() },
         accounts: super::register::Accounts::default(),
         invitations: super::invite::Invitations::default(),
         started: START,
@@ -251,6 +257,12 @@ impl World {
             unread: Default::default(),
             next: 0,
         }
+    }
+
+    /// What is read from now on stays in memory, in `tests_without_rosters` too.
+    pub(super) fn keep_rosters(&mut self) {
+        let settings = self.host.settings().clone();
+        self.host.reload(Arc::new(Settings { rosters: RosterMemory::default(), ..settings }));
     }
 
     /// Performs what comes of it until nothing is left.

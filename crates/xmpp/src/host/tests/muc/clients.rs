@@ -1,6 +1,6 @@
 //! Rooms as signed-in clients have them: presence, archive and the end of a session in one piece.
 
-use crate::host::tests::*;
+use super::super::*;
 
 const ROOM: &str = "coven@conference.example.org";
 

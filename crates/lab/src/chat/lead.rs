@@ -1,0 +1,82 @@
+//! When the next stage of a load begins, which the first shard says for all.
+
+use std::time::Duration;
+
+use stdx::time::Instant;
+
+use super::crowd::Crowd;
+use super::stage::{SETTLED, Stage};
+
+/// How often the leader looks.
+pub(super) const LOOK: Duration = Duration::from_millis(100);
+/// Stages that wait for everybody wait no longer.
+const BEFRIENDING: Duration = Duration::from_secs(120);
+const ROLL_CALL: Duration = Duration::from_secs(60);
+/// In which each of those who come back has tried to twice or more.
+const NOBODY: Duration = Duration::from_secs(10);
+
+impl Crowd {
+    pub(super) fn lead(&mut self, now: Instant) {
+        let (shared, chat) = (&self.shared, &self.chat);
+        let passed = now.since(shared.began());
+        let (all, present) = (chat.people.count(), shared.signed_in());
+        let is_settled = passed >= Duration::from_micros(SETTLED);
+        let is_done = match shared.stage() {
+            Stage::Registering => {
+                let told = shared.registered() + shared.settled();
+                told >= chat.people.all() || passed >= self.registering_may_last()
+            }
+            Stage::SigningIn => {
+                let ramp = Duration::from_secs(1).div_f64(chat.logins.max(1e-6)).mul_f64(f64::from(all));
+                // Who cannot get in does not keep the others from working.
+                shared.settled() >= all || passed >= ramp + 2 * chat.patience
+            }
+            Stage::Befriending => !chat.befriend || shared.befriended() >= all || passed >= BEFRIENDING,
+            Stage::Load => passed >= chat.length,
+            Stage::RollCall => self.is_called(passed),
+            Stage::Settling => present == 0 || (shared.is_quiet() && is_settled) || passed >= chat.settle,
+            Stage::Unregistering => present == 0 || passed >= self.registering_may_last(),
+            Stage::Leaving => false,
+        };
+        if is_done {
+            let next = match shared.stage() {
+                Stage::Registering => Stage::SigningIn,
+                // A load of nobody tells nothing.
+                Stage::SigningIn if present == 0 => Stage::Leaving,
+                Stage::SigningIn => Stage::Befriending,
+                Stage::Befriending => Stage::Load,
+                Stage::Load => Stage::RollCall,
+                Stage::RollCall => Stage::Settling,
+                Stage::Settling if chat.unregister => Stage::Unregistering,
+                Stage::Settling | Stage::Unregistering | Stage::Leaving => Stage::Leaving,
+            };
+            shared.advance(now, next);
+        }
+    }
+
+    /// Whether all are there who can be waited for.
+    fn is_called(&self, passed: Duration) -> bool {
+        let shared = &self.shared;
+        // For who never was there nothing waits, unless something was sent to him.
+        let wanted = if shared.is_quiet() { shared.met() } else { self.chat.people.all() };
+        let is_settled = passed >= Duration::from_micros(SETTLED) + Duration::from_secs(1);
+        match shared.signed_in() {
+            // Nobody ever was.
+            0 if wanted == 0 => passed >= 2 * LOOK,
+            // The server is gone, it seems.
+            0 if passed >= self.return_span() + NOBODY => true,
+            _ => (is_settled && shared.settled() >= wanted) || passed >= ROLL_CALL,
+        }
+    }
+
+    /// In which those who are away come back for the roll-call: no faster than they came.
+    pub(super) fn return_span(&self) -> Duration {
+        let all = f64::from(self.chat.people.count());
+        Duration::from_secs_f64((all / self.chat.logins.max(1e-6)).min(20.0))
+    }
+
+    /// Ends the load early: with a roll-call (`SoftQuit`) or without.
+    pub fn end(&self, now: Instant, hard: bool) {
+        self.shared.advance(now, if hard { Stage::Leaving } else { Stage::RollCall });
+    }
+}

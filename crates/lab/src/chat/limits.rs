@@ -1,0 +1,12 @@
+//! The numbers that bound what a load of users keeps to account for it, each with its reason.
+
+/// Pairs of sender and receiver whose presences are accounted for, over all shards: 4 bytes each, 40 MB in all. When there
+/// are more, every so many-th user looks for all that he should see, and the report says of what share that is.
+/// Messages are always accounted for, all of them, with 12 bytes a pair.
+pub(super) const PRESENCE_PAIRS: u64 = 10_000_000;
+
+/// Contacts of a user whose presences are accounted for: the first ones, as many as a presence has room to name.
+pub(super) const PRESENCE_PLACES: u32 = u64::BITS;
+
+/// Refused messages of a shard, by pair, that are told from those that wait. Beyond them what is missing is lost.
+pub(super) const REFUSED_PAIRS: usize = 100_000;

@@ -1,0 +1,17 @@
+//! `ringer worker`: started by `ringer xmpp` alone, when one process may not open as many files as there are users.
+
+use super::{ExitCode, xmpp};
+use crate::engine::Worker;
+
+pub(super) fn main(program: &str) -> ExitCode {
+    let worker = match Worker::hired() {
+        Ok(worker) => worker,
+        Err(why) => {
+            eprintln!("{program}: {why}");
+            return ExitCode::Fatal;
+        }
+    };
+    let setup = xmpp::build(worker.words()).map(|(setup, _)| setup);
+    // Without the run there is nobody to be told why.
+    if worker.work(setup).is_ok() { ExitCode::Success } else { ExitCode::Fatal }
+}

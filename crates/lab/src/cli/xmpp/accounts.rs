@@ -1,0 +1,131 @@
+//! `ringer xmpp accounts`: files from which a server makes the accounts and rosters of a load.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+use super::{FLAGS, Words};
+use crate::chat::{Format, People};
+
+/// Flags of the load that say who its users are.
+const OF_PEOPLE: [&str; 7] =
+    ["--users", "--domain", "--name", "--password", "--first", "--contacts", "--monitors"];
+
+pub(super) fn help(program: &str) -> String {
+    let mut text = format!(
+        "usage: {program} accounts --domain NAME --format belfry|ejabberd|prosody --out FILE|FOLDER [FLAG VALUE ...]\n\n\
+         belfry    lines for `belfry account import FILE --scram`; rosters are made by --befriend yes\n\
+         ejabberd  one file for `ejabberdctl import_piefxis FILE`, with rosters (XEP-0227)\n\
+         prosody   a folder for the storage \"xep0227\", or for prosody-migrator, with rosters\n\n"
+    );
+    for flag in FLAGS.iter().filter(|flag| OF_PEOPLE.contains(&flag.name)) {
+        text += &format!("  {:<24} {}\n", format!("{} {}", flag.name, flag.value), flag.about);
+    }
+    text
+}
+
+/// Writes the files; what was written, and what to do with it.
+///
+/// # Errors
+/// What is wrong, and what was expected.
+pub(super) fn write(words: &[String]) -> Result<String, String> {
+    let mut told = Words::new()?;
+    let (mut format, mut place) = (None, None);
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let mut value = |what: &str| words.next().cloned().ok_or_else(|| format!("{word}: expected {what}"));
+        match word.as_str() {
+            "--format" => format = Some(Format::parse(&value("belfry, ejabberd or prosody")?)?),
+            "--out" => place = Some(PathBuf::from(value("a file, or a folder for prosody")?)),
+            _ => {
+                let known = FLAGS.iter().find(|flag| flag.name == word && OF_PEOPLE.contains(&flag.name));
+                let flag = known.ok_or_else(|| {
+                    format!("{word:?}: expected --format, --out or one of {}", OF_PEOPLE.join(", "))
+                })?;
+                (flag.set)(&mut told, value(flag.value)?).map_err(|error| format!("{word} {error}"))?;
+            }
+        }
+    }
+    let format = format.ok_or("no --format: expected belfry, ejabberd or prosody")?;
+    let place = place.ok_or("no --out: expected a file, or a folder for prosody")?;
+    let domain = told.domain.ok_or("no --domain: expected that of the accounts")?;
+    let names = (told.name.as_str(), told.password.as_str());
+    let people = People::new(told.users, told.contacts, told.first, names, &domain)?;
+    let people = people.with_monitors(told.monitors.pairs)?;
+    let shown = place.display();
+    write_files(&people, format, &place).map_err(|error| format!("{shown}: {error}"))?;
+    let next = match format {
+        Format::Belfry => {
+            format!("belfry account import {shown} --scram; then --befriend yes makes the rosters")
+        }
+        Format::Ejabberd => format!("ejabberdctl import_piefxis {shown}"),
+        Format::Prosody => format!("with storage = \"xep0227\" copy {shown}/*.xml to the data folder"),
+    };
+    Ok(format!("{} accounts of {domain} in {shown}\nnext: {next}", people.all()))
+}
+
+fn write_files(people: &People, format: Format, place: &Path) -> io::Result<()> {
+    let whole = |path: &Path, write: &dyn Fn(&mut BufWriter<File>) -> io::Result<()>| {
+        let mut file = BufWriter::new(File::create(path)?);
+        write(&mut file)?;
+        file.flush()
+    };
+    match format {
+        Format::Belfry => whole(place, &|out| people.write_csv(out)),
+        Format::Ejabberd => whole(place, &|out| people.write_pie(0..people.all(), out)),
+        Format::Prosody => {
+            fs::create_dir_all(place)?;
+            for user in 0..people.all() {
+                let path = place.join(format!("{}@{}.xml", people.name(user), people.domain()));
+                whole(&path, &|out| people.write_pie(user..=user, out))?;
+            }
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn files_are_written_for_each_server() {
+        let folder = tempfile::tempdir().unwrap();
+        for (format, name, first, files) in [
+            ("belfry", "a.csv", "account,password", 0),
+            ("ejabberd", "a.xml", "<?xml", 0),
+            ("prosody", "many", "<?xml", 6),
+        ] {
+            let place = folder.path().join(name);
+            let line = format!(
+                "--users 4 --contacts 2 --monitors 1 --domain d --format {format} --out {}",
+                place.display()
+            );
+            let said = write(&words(&line)).unwrap();
+            assert!(said.starts_with("6 accounts of d"), "{said}");
+            let file = if files == 0 { place.clone() } else { place.join("user0@d.xml") };
+            assert!(fs::read_to_string(file).unwrap().starts_with(first));
+            assert_eq!(fs::read_dir(&place).map_or(0, Iterator::count), files);
+        }
+    }
+
+    #[test]
+    fn mistakes_say_what_was_expected() {
+        for (text, says) in [
+            ("--domain d --format belfry", "no --out"),
+            ("--domain d --out x", "no --format"),
+            ("--format belfry --out x", "no --domain"),
+            ("--format openfire", "expected belfry, ejabberd or prosody"),
+            ("--logins 3", "expected --format, --out or one of --users"),
+            ("--users", "--users: expected N"),
+            ("--domain d --format belfry --out /nowhere/at/all", "/nowhere/at/all: No such file"),
+        ] {
+            let error = write(&words(text)).expect_err(text);
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The start of a load of users: on threads of this process, or in worker processes.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use mio::Poll;
+use parking_lot::Mutex;
+use stdx::hash::Keyed;
+use stdx::rng::Rng;
+use stdx::time::Instant;
+
+use super::super::clock::Clock;
+use super::super::collect::Collector;
+use super::super::control::Control;
+use super::super::hub::Hub;
+use super::super::limits::REPORTS_A_SHARD;
+use super::super::names::Names;
+use super::super::report::{Report, Reporter};
+use super::super::start::{self, fatal};
+use super::super::tls::Tls;
+use super::super::{Run, Setup, StartError, bind, kernel};
+use super::crew::{Base, Crew, Errand, parts};
+use super::memory::Mapping;
+use super::orders::Part;
+use super::{ChatShard, Lines};
+use crate::chat::{Chat, Crowd, Security, Shared};
+use crate::fd;
+use crate::stats::Stats;
+
+/// Users of chat have connections of their own and nothing to bind.
+pub(in crate::engine) fn start(setup: Setup, chat: &Arc<Chat>) -> Result<Run, StartError> {
+    kernel::use_small_pages();
+    let options = &setup.options;
+    let users = chat.people.all();
+    let threads = start::threads(options).min(users as usize);
+    let parts = parts(users, threads, options.workers, fd::raise(false)).map_err(fatal)?;
+    match &parts[..] {
+        [part] if options.workers.is_none() => start_here(setup, chat, part),
+        parts => start_workers(setup, chat, parts),
+    }
+}
+
+fn start_here(setup: Setup, chat: &Arc<Chat>, part: &Part) -> Result<Run, StartError> {
+    let tls = tls(&setup, chat)?;
+    let (polls, doors) =
+        start::polls(usize::from(part.shards)).map_err(|error| fatal(bind::explain_socket(&error)))?;
+    let mut rng = Rng::from_seed(start::seed());
+    let hub = Arc::new(Hub::new(Keyed::new(start::key(&mut rng)), None, doors));
+    let clock = Clock::new();
+    let started = clock.now();
+    let (sender, collector) = reports(&setup, part);
+    let shared = Arc::new(Shared::new(chat.people.all(), started));
+    let load = Load {
+        part: part.clone(),
+        hub: Arc::clone(&hub),
+        clock,
+        shared: Arc::clone(&shared),
+        chat: Arc::clone(chat),
+        tls,
+        started,
+        empty: Load::empty(&setup),
+    };
+    let mut run = load.run(setup, collector, None);
+    run.threads = load.spawn(polls, &sender, &mut rng)?;
+    Ok(run)
+}
+
+fn start_workers(setup: Setup, chat: &Arc<Chat>, parts: &[Part]) -> Result<Run, StartError> {
+    // A mistake in them is told here, once.
+    tls(&setup, chat)?;
+    let users = chat.people.all();
+    let clock = Clock::new();
+    let memory = Mapping::create(Shared::size(users));
+    let (memory, file) =
+        memory.map_err(|error| fatal(format!("no memory to share with worker processes: {error}")))?;
+    let errand = Errand { clock, memory: &file, words: &setup.options.command_line };
+    let mut crew = Crew::hire(parts, &errand)?;
+    // What takes long is done: the first user is due now, and would be late before.
+    let started = clock.now();
+    let shared = Arc::new(Shared::over(Box::new(memory)));
+    shared.begin(started);
+    let (sender, collector) = reports(&setup, &parts[0]);
+    let load = Load {
+        part: parts[0].clone(),
+        hub: Arc::new(Hub::new(Keyed::new([0; 16]), None, Vec::new())),
+        clock,
+        shared: Arc::clone(&shared),
+        chat: Arc::clone(chat),
+        tls: None,
+        started,
+        empty: Load::empty(&setup),
+    };
+    let base = Base { hub: Arc::clone(&load.hub), shared, clock, users, empty: load.empty.clone() };
+    let threads = crew.start(started, &sender, &base)?;
+    let mut run = load.run(setup, collector, Some(crew));
+    run.threads = threads;
+    Ok(run)
+}
+
+/// Where the shards of all parts leave their reports.
+fn reports(setup: &Setup, part: &Part) -> (SyncSender<Report>, Collector) {
+    let shards = usize::from(part.all_shards);
+    let (sender, receiver) = sync_channel(REPORTS_A_SHARD * shards);
+    (sender, Collector::new(receiver, shards, Load::empty(setup)))
+}
+
+/// Certificates, when the users want TLS.
+pub(super) fn tls(setup: &Setup, chat: &Chat) -> Result<Option<Tls>, StartError> {
+    let wanted = chat.security != Security::None;
+    wanted.then(|| Tls::load(&setup.options.network.tls, false)).transpose().map_err(fatal)
+}
+
+/// What the shards of one process are made of.
+pub(super) struct Load {
+    pub(super) part: Part,
+    pub(super) hub: Arc<Hub>,
+    pub(super) clock: Clock,
+    pub(super) shared: Arc<Shared>,
+    pub(super) chat: Arc<Chat>,
+    pub(super) tls: Option<Tls>,
+    pub(super) started: Instant,
+    pub(super) empty: Stats,
+}
+
+impl Load {
+    pub(super) fn empty(setup: &Setup) -> Stats {
+        Stats::sized(0, 0, 0, setup.scenario.rtds.len(), 0)
+    }
+
+    /// The run that its observers see.
+    fn run(&self, setup: Setup, collector: Collector, crew: Option<Crew>) -> Run {
+        self.hub.limit.store(u64::from(self.chat.people.all()), Ordering::Relaxed);
+        Run {
+            hub: Arc::clone(&self.hub),
+            clock: self.clock,
+            started: self.started,
+            local: self.chat.target,
+            control: Mutex::new(Control::new(&setup, self.started)),
+            collector,
+            threads: Vec::new(),
+            timed_out: false,
+            failed: false,
+            users: Some(Arc::clone(&self.shared)),
+            crew,
+            setup,
+        }
+    }
+
+    /// A thread for each of the part's shards.
+    pub(super) fn spawn(
+        &self,
+        polls: Vec<Poll>,
+        reports: &SyncSender<Report>,
+        rng: &mut Rng,
+    ) -> Result<Vec<JoinHandle<()>>, StartError> {
+        let mut threads = Vec::new();
+        for (index, poll) in (self.part.first_shard..).zip(polls) {
+            let place = (u32::from(index), u32::from(self.part.all_shards));
+            let (chat, shared) = (Arc::clone(&self.chat), Arc::clone(&self.shared));
+            let crowd = Crowd::new(chat, shared, place, self.started, rng.fork());
+            let shard = ChatShard {
+                index,
+                hub: Arc::clone(&self.hub),
+                clock: self.clock,
+                shared: Arc::clone(&self.shared),
+                names: Names::default(),
+                lines: Lines::new(&crowd, place, Arc::clone(&self.chat), self.tls.clone(), poll),
+                crowd,
+                stats: self.empty.clone(),
+                reporter: Reporter::new(self.started, self.empty.clone()),
+                reports: reports.clone(),
+            };
+            let thread = std::thread::Builder::new().name(format!("users-{index}"));
+            let thread = thread.spawn(move || shard.run());
+            threads.push(thread.map_err(|error| fatal(format!("cannot start a thread: {error}")))?);
+        }
+        Ok(threads)
+    }
+}

@@ -1,0 +1,149 @@
+//! One worker process: the shards of its part of a load, on threads as ever. What it counts goes to the run that
+//! started it, line by line; what of the load it shares with the other workers lies in one memory.
+
+use std::io::{self, BufReader};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::thread::JoinHandle;
+
+use mio::Poll;
+use stdx::hash::Keyed;
+use stdx::rng::Rng;
+use stdx::time::Instant;
+
+use super::super::hub::{Hub, Phase};
+use super::super::limits::REPORTS_A_SHARD;
+use super::super::tls::Tls;
+use super::super::{Setup, bind, kernel, start};
+use super::memory::Mapping;
+use super::orders::{Order, Prepare, Said, hear, say};
+use super::start::{Load, tls};
+use crate::chat::{Chat, Shared};
+use crate::fd;
+
+pub struct Worker {
+    prepare: Prepare,
+    from: BufReader<UnixStream>,
+    to: UnixStream,
+}
+
+/// All that can fail before the load begins.
+struct Ready {
+    setup: Setup,
+    chat: Arc<Chat>,
+    tls: Option<Tls>,
+    hub: Arc<Hub>,
+    polls: Vec<Poll>,
+    shared: Shared,
+}
+
+impl Worker {
+    /// By a run, which speaks through standard input.
+    ///
+    /// # Errors
+    /// Nobody speaks there, or it was somebody else.
+    pub fn hired() -> Result<Worker, String> {
+        let by_hand = |_| "ringer xmpp starts this itself, when it needs several processes".to_owned();
+        let socket = || Ok(UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?));
+        let to: UnixStream = socket().map_err(|error: io::Error| by_hand(error))?;
+        let mut from = BufReader::new(to.try_clone().map_err(by_hand)?);
+        match hear(&mut from) {
+            Ok(Some(Order::Prepare(prepare))) => Ok(Worker { prepare, from, to }),
+            Ok(_) => Err(by_hand(io::ErrorKind::UnexpectedEof.into())),
+            Err(error) => Err(by_hand(error)),
+        }
+    }
+
+    /// Of `ringer xmpp`.
+    pub fn words(&self) -> &[String] {
+        &self.prepare.words
+    }
+
+    /// To the end of the load, or of the run.
+    ///
+    /// # Errors
+    /// The run is gone.
+    pub fn work(mut self, setup: Result<Setup, String>) -> io::Result<()> {
+        kernel::die_with(self.prepare.parent)?;
+        // A keyboard's signals reach all processes of the terminal; the run decides what becomes of them.
+        kernel::leave_signals_to_parent();
+        end_with_panics();
+        let ready = match setup.and_then(|setup| self.prepare(setup)) {
+            Ok(ready) => ready,
+            Err(why) => return say(&mut self.to, &Said::Refused(why)),
+        };
+        say(&mut self.to, &Said::Ready)?;
+        let Some(Order::Start(at)) = hear(&mut self.from)? else { return Ok(()) };
+        self.run(ready, Instant::from_micros(at))
+    }
+
+    fn prepare(&self, setup: Setup) -> Result<Ready, String> {
+        let chat = setup.chat.clone().ok_or("a load without users")?;
+        let part = &self.prepare.part;
+        fd::raise(false);
+        let users = chat.people.count();
+        let memory = Mapping::open(self.prepare.memory, Shared::size(users))
+            .map_err(|error| format!("the memory of the load: {error}"))?;
+        let tls = tls(&setup, &chat).map_err(|error| error.message)?;
+        let (polls, doors) =
+            start::polls(usize::from(part.shards)).map_err(|error| bind::explain_socket(&error))?;
+        // Nothing here is looked up by hash: calls are SIP's.
+        let hub = Arc::new(Hub::new(Keyed::new([0; 16]), None, doors));
+        Ok(Ready { setup, chat, tls, hub, polls, shared: Shared::over(Box::new(memory)) })
+    }
+
+    fn run(mut self, ready: Ready, started: Instant) -> io::Result<()> {
+        let shards = usize::from(self.prepare.part.shards);
+        let (sender, receiver) = sync_channel(REPORTS_A_SHARD * shards);
+        let load = Load {
+            part: self.prepare.part,
+            hub: Arc::clone(&ready.hub),
+            clock: self.prepare.clock,
+            shared: Arc::new(ready.shared),
+            chat: ready.chat,
+            tls: ready.tls,
+            started,
+            empty: Load::empty(&ready.setup),
+        };
+        let mut rng = Rng::from_seed(start::seed());
+        let threads = load.spawn(ready.polls, &sender, &mut rng);
+        let threads = threads.map_err(|error| io::Error::other(error.message))?;
+        drop(sender);
+        follow(self.from, &ready.hub)?;
+        for report in receiver {
+            if let Err(gone) = say(&mut self.to, &Said::Report(Box::new(report))) {
+                ready.hub.advance(Phase::Gone);
+                return Err(gone);
+            }
+        }
+        for thread in threads {
+            // A panic has ended the process already.
+            let _ = thread.join();
+        }
+        Ok(())
+    }
+}
+
+/// How far the end is, as the run says; a run that is gone is the end.
+fn follow(mut from: BufReader<UnixStream>, hub: &Arc<Hub>) -> io::Result<JoinHandle<()>> {
+    let hub = Arc::clone(hub);
+    std::thread::Builder::new().name("orders".to_owned()).spawn(move || {
+        while let Ok(Some(order)) = hear(&mut from) {
+            if let Order::End(phase) = order {
+                hub.advance(Phase::of(phase));
+            }
+        }
+        hub.advance(Phase::Gone);
+    })
+}
+
+/// A shard that is gone would leave the others waiting for what it knew.
+fn end_with_panics() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tell(panic);
+        std::process::exit(101);
+    }));
+}

@@ -1,0 +1,204 @@
+//! What was published beside what was measured: the tables of a plan's seed.
+
+use super::model::{Measured, Seed, SeedTable};
+use crate::report::Report;
+use crate::report::model::{Stage, Table};
+use crate::report::tables::{accounts, cpu, dash, footprint, growth, memory, reading};
+
+/// The seed's tables with the run's figures, then what every report has.
+pub(super) fn tables(seed: &Seed, report: &Report) -> Vec<Table> {
+    let mut tables: Vec<Table> = Vec::new();
+    if !seed.row.is_empty() {
+        let row = |row: &super::model::SeedRow| {
+            vec![row.label.clone(), row.value.clone(), measured(report, row.measured)]
+        };
+        tables.push(Table {
+            title: String::new(),
+            head: [&seed.title, "published", "measured"].map(str::to_owned).to_vec(),
+            rows: seed.row.iter().map(row).collect(),
+            measured: Vec::new(),
+        });
+    }
+    tables.extend(seed.table.iter().map(|table| filled(table, report)));
+    tables.extend(growth(report));
+    tables.extend(accounts(report));
+    tables
+}
+
+/// A row of ours for each watched process, or one for the run, below the published ones.
+fn filled(table: &SeedTable, report: &Report) -> Table {
+    let mut processes: Vec<&str> = report.watched.iter().map(|watched| watched.name.as_str()).collect();
+    if processes.is_empty() || !table.measured.contains(&Measured::Process) {
+        processes = vec!["nothing (--watch)"];
+    }
+    let row = |process: &&str| table.measured.iter().map(|what| of_process(report, *what, process)).collect();
+    Table {
+        title: table.title.clone(),
+        head: table.head.clone(),
+        rows: table.rows.clone(),
+        measured: processes.iter().map(row).collect(),
+    }
+}
+
+fn of_process(report: &Report, what: Measured, process: &str) -> String {
+    let at = |stage: &str, cell: fn(&crate::report::model::Reading) -> String| {
+        reading(report, stage, process).map_or_else(dash, cell)
+    };
+    match what {
+        Measured::Process => format!("measured: {process}"),
+        Measured::MemoryInitial => at("initial", memory),
+        Measured::MemoryLogin => at("login", memory),
+        Measured::MemoryFinal => at("final", memory),
+        Measured::CpuInitial => at("initial", cpu),
+        Measured::CpuLogin => at("login", cpu),
+        Measured::CpuFinal => at("final", cpu),
+        Measured::Footprint => footprint(report, process),
+        other => measured(report, other),
+    }
+}
+
+/// Of all watched processes together.
+#[expect(clippy::cast_precision_loss, reason = "counts and bytes for people")]
+fn measured(report: &Report, what: Measured) -> String {
+    let totals = &report.totals;
+    match what {
+        Measured::TotalTime => {
+            format!("{}:{:02} min", report.seconds as u64 / 60, report.seconds as u64 % 60)
+        }
+        Measured::TotalCalls => totals.started.to_string(),
+        Measured::CallsPerSecond => format!("{:.1}", totals.rate),
+        Measured::FailedCalls => totals.failed.to_string(),
+        Measured::Retransmissions => {
+            format!("{:.3} %", totals.retransmissions as f64 / totals.messages_sent.max(1) as f64 * 100.0)
+        }
+        Measured::MeanResponse => {
+            report.response_times.first().map_or_else(dash, |times| format!("{:.2} ms", times.mean))
+        }
+        Measured::PeakOpenCalls => totals.peak_open.to_string(),
+        _ if report.watched.is_empty() && what.is_of_processes() => dash(),
+        Measured::Cpu => {
+            let seconds: f64 = report.watched.iter().map(|watched| watched.cpu_seconds).sum();
+            format!("{:.2} %", seconds / report.seconds.max(1e-3) * 100.0)
+        }
+        Measured::CpuPeak => {
+            let peak = |cpu: &[f64]| cpu.iter().copied().fold(0.0, f64::max);
+            format!("{:.1} %", report.watched.iter().map(|one| peak(&one.cpu)).sum::<f64>() * 100.0)
+        }
+        Measured::Memory => {
+            let bytes: u64 = report.watched.iter().map(|watched| watched.peak_memory).sum();
+            format!("{:.1} MiB", bytes as f64 / 1_048_576.0)
+        }
+        Measured::MemoryInitial => memory_at(report, "initial"),
+        Measured::MemoryLogin => memory_at(report, "login"),
+        Measured::MemoryFinal => memory_at(report, "final"),
+        Measured::CpuInitial => cpu_at(report, "initial"),
+        Measured::CpuLogin => cpu_at(report, "login"),
+        Measured::CpuFinal => cpu_at(report, "final"),
+        Measured::Footprint => {
+            let bytes =
+                stage(report, "final").map(|stage| stage.processes.iter().filter_map(|one| one.a_user));
+            bytes.map_or_else(dash, |bytes| format!("{:.3} KB", bytes.sum::<f64>() / 1024.0))
+        }
+        Measured::MessageLatency => latency(report, "message"),
+        Measured::PresenceLatency => latency(report, "presence"),
+        Measured::AuthenticationLatency => latency(report, "authentication"),
+        Measured::LostMessages => report.chat.as_ref().map_or_else(dash, |chat| chat.lost.to_string()),
+        Measured::Process | Measured::Nothing => dash(),
+    }
+}
+
+fn stage<'a>(report: &'a Report, name: &str) -> Option<&'a Stage> {
+    report.stages.iter().find(|stage| stage.name == name && !stage.processes.is_empty())
+}
+
+fn memory_at(report: &Report, name: &str) -> String {
+    let sum = |stage: &Stage| stage.processes.iter().map(|process| process.memory).sum::<u64>();
+    stage(report, name).map_or_else(dash, |stage| format!("{} KB", sum(stage) / 1024))
+}
+
+fn cpu_at(report: &Report, name: &str) -> String {
+    let sum = |stage: &Stage| stage.processes.iter().map(|process| process.cpu).sum::<f64>();
+    stage(report, name).map_or_else(dash, |stage| format!("{:.1} %", sum(stage) * 100.0))
+}
+
+/// Of the users' own; beside it that of the monitors, which the published figures are of, if there were any.
+fn latency(report: &Report, timer: &str) -> String {
+    let mean = |name: &str| {
+        let found = report.response_from_due.iter().find(|times| times.name == name && times.n > 0);
+        found.map(|times| format!("{:.5} s", times.mean / 1e3))
+    };
+    let own = mean(timer).unwrap_or_else(dash);
+    match mean(&format!("monitor.{timer}")) {
+        Some(monitors) => format!("{own}, monitors {monitors}"),
+        None => own,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Plan, SHIPPED};
+    use crate::report::model::{Reading, Watched};
+    use crate::report::tables::text;
+
+    fn seed(plan: &str) -> Seed {
+        let (_, shipped) = SHIPPED.iter().find(|(name, _)| *name == plan).expect("shipped");
+        Plan::parse(shipped, plan).expect("right").seed.expect("published")
+    }
+
+    fn report() -> Report {
+        let stage = |name: &str, kilobytes: u64| Stage {
+            name: name.to_owned(),
+            processes: vec![Reading {
+                name: "belfry (7)".to_owned(),
+                memory: kilobytes * 1024,
+                cpu: 0.125,
+                a_user: (name == "final").then_some(2_048.0),
+            }],
+            ..Stage::default()
+        };
+        Report {
+            watched: vec![Watched {
+                name: "belfry (7)".to_owned(),
+                cpu: vec![0.5, 0.75],
+                ..Watched::default()
+            }],
+            stages: vec![stage("initial", 100), stage("login", 200), stage("final", 300)],
+            ..Report::default()
+        }
+    }
+
+    #[test]
+    fn both_tables_of_the_first_test_stand_beside_ours() {
+        let tables = tables(&seed("jabber-100k"), &report());
+        let texts: Vec<String> = tables.iter().map(text).collect();
+        let all = texts.concat();
+        for wanted in [
+            "Jabber XCP Router (jabberd)   60928 KB  509952 KB   916480 KB  8.555 KB",
+            "Oracle Server                 10592 KB  537600 KB  1050624 KB         –",
+            "measured: belfry (7)            100 KB     200 KB      300 KB  2.000 KB",
+            "Maximum CPU usage                    72 %    75.0 %",
+        ] {
+            assert!(all.contains(wanted), "{wanted}\n{all}");
+        }
+        let cpu = &tables[2];
+        assert_eq!(cpu.rows.len(), 8);
+        assert_eq!(cpu.measured, [["measured: belfry (7)", "12.5 %", "12.5 %", "12.5 %"]]);
+    }
+
+    #[test]
+    fn the_table_of_the_second_test_stands_beside_ours() {
+        let tables = tables(&seed("jabber-1m"), &report());
+        let table = tables.iter().find(|table| table.rows.len() == 6).expect("six steps");
+        assert_eq!(table.rows[5][0], "1,020,000");
+        assert_eq!(table.measured[0].len(), table.head.len());
+        assert_eq!(table.measured[0][1..4], ["measured: belfry (7)", "300 KB", "12.5 %"]);
+    }
+
+    #[test]
+    fn who_watches_nothing_is_told_how() {
+        let tables = tables(&seed("jabber-100k"), &Report::default());
+        assert_eq!(tables[1].measured[0][0], "measured: nothing (--watch)");
+        assert!(tables[1].measured[0][1..].iter().all(|cell| cell == "–"));
+    }
+}

@@ -1,0 +1,129 @@
+//! Three chat servers as a load finds them: keys of SCRAM-SHA-1 with as many iterations, everything on disk, STARTTLS, no
+//! shaper and no debug log. Their accounts `user0 …` are made as each server makes them; the password is `secret`.
+
+use std::fs::read_to_string;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::certificates::self_signed;
+use crate::node::Node;
+use crate::peer::Peer;
+use crate::ports::free_port;
+use crate::prosody::{fill, wait_for_port};
+use crate::{DOMAIN, ejabberd};
+
+/// PBKDF2 of an account's keys, at all three: what RFC 5802 §5.1 asks for at least.
+const ITERATIONS: u32 = 4096;
+
+/// A chat server for `example.test`.
+pub struct ChatServer {
+    /// TCP, with STARTTLS; without TLS only where that is said.
+    pub client: u16,
+    /// Direct TLS and WebSocket; of Belfry alone.
+    pub web: Option<u16>,
+    /// The process that a load watches.
+    pub pid: u32,
+    program: Program,
+}
+
+enum Program {
+    Belfry(Node),
+    Other { peer: Peer, _folder: TempDir },
+}
+
+impl ChatServer {
+    /// `more` goes into `[xmpp]`.
+    pub fn belfry(users: usize, more: &str) -> ChatServer {
+        let (client, web) = (free_port(), free_port());
+        let listen = format!("listen = [\"tcp:127.0.0.1:{client}\", \"wss:127.0.0.1:{web}\"]");
+        let node = Node::prepare()
+            .with_sections(&format!("[xmpp]\n{listen}\n{more}\n"))
+            .with_chat_users(users)
+            .started();
+        ChatServer { client, web: Some(web), pid: node.id(), program: Program::Belfry(node) }
+    }
+
+    pub fn ejabberd(users: usize) -> ChatServer {
+        let folder = TempDir::new().expect("a temporary folder");
+        let place = folder.path();
+        let client = free_port();
+        let own = self_signed(place, DOMAIN);
+        let both = [&own.certificate, &own.key].map(|file| read_to_string(file).expect("it was made above"));
+        let certificate = place.join("own.pem");
+        std::fs::write(&certificate, both.concat()).expect("the test's folder is writable");
+        let filled = [
+            ("CLIENT", client.to_string()),
+            ("DOMAIN", DOMAIN.to_owned()),
+            ("CERTIFICATE", certificate.display().to_string()),
+        ];
+        let config = fill(&source("ejabberd.yml"), &place.join("ejabberd.yml"), &filled);
+        let register = format!(
+            "[ok = ejabberd_auth:try_register(<<\"user\", (integer_to_binary(N))/binary>>, <<\"{DOMAIN}\">>, \
+             <<\"secret\">>) || N <- lists:seq(0, {users} - 1)]"
+        );
+        let peer = ejabberd::start(place, &config, &[], &register);
+        wait_for_line(&peer, ejabberd::READY);
+        ChatServer { client, web: None, pid: peer.id(), program: Program::Other { peer, _folder: folder } }
+    }
+
+    pub fn prosody(users: usize) -> ChatServer {
+        let folder = TempDir::new().expect("a temporary folder");
+        let place = folder.path();
+        std::fs::create_dir(place.join("certs")).expect("the test's folder is writable");
+        let client = free_port();
+        let own = self_signed(place, DOMAIN);
+        let filled = [
+            ("FOLDER", place.display().to_string()),
+            ("CLIENT", client.to_string()),
+            ("DOMAIN", DOMAIN.to_owned()),
+            ("ITERATIONS", ITERATIONS.to_string()),
+            ("KEY", own.key.display().to_string()),
+            ("CERTIFICATE", own.certificate.display().to_string()),
+        ];
+        let config = fill(&source("prosody.cfg.lua"), &place.join("prosody.cfg.lua"), &filled);
+        register_at_prosody(place, &config, users);
+        let arguments = ["--config".to_owned(), config.display().to_string(), "-F".to_owned()];
+        let peer = Peer::start("prosody", "prosody", &arguments, place);
+        wait_for_port(client, &peer);
+        ChatServer { client, web: None, pid: peer.id(), program: Program::Other { peer, _folder: folder } }
+    }
+
+    /// The end of what it printed.
+    pub fn tail(&self) -> String {
+        match &self.program {
+            Program::Belfry(node) => node.tail(),
+            Program::Other { peer, .. } => peer.tail(),
+        }
+    }
+}
+
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("loads").join(name)
+}
+
+fn wait_for_line(peer: &Peer, line: &str) {
+    let is_there = || peer.lines().iter().any(|printed| printed == line);
+    crate::wait::wait_until(line, std::time::Duration::from_secs(60), is_there, || peer.tail());
+}
+
+/// The first with its own tool, which starts Lua each time; keys do not say whose they are, so all others have the same.
+fn register_at_prosody(place: &Path, config: &Path, users: usize) {
+    let output = Command::new("prosodyctl")
+        .arg("--config")
+        .arg(config)
+        .args(["register", "user0", DOMAIN, "secret"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap_or_else(|error| panic!("prosodyctl: {error}. Install it: apt-get install prosody"));
+    let accounts = place.join("data").join(DOMAIN.replace('.', "%2e")).join("accounts");
+    let first = std::fs::read(accounts.join("user0.dat"));
+    let first = first.unwrap_or_else(|error| {
+        panic!("prosodyctl made no account: {error}\n{}", String::from_utf8_lossy(&output.stderr))
+    });
+    for user in 1..users {
+        std::fs::write(accounts.join(format!("user{user}.dat")), &first)
+            .expect("the test's folder is writable");
+    }
+}

@@ -1,0 +1,130 @@
+//! Users of Ringer's at three chat servers that are as their makers made them: everything that is sent arrives, once and in
+//! order, and every presence is seen by who is there.
+
+use std::path::Path;
+
+use interop::{ChatServer, DOMAIN, Fault, FaultyProxy, Said, ringer};
+use lab::report::Report;
+use lab::report::model::Chat;
+use tempfile::TempDir;
+
+const USERS: usize = 40;
+
+/// What holds of every server: nothing lost, nothing twice. `before` stands before its lines.
+#[track_caller]
+fn is_even(said: &Said, report: &Path, server: &ChatServer, before: &str) {
+    let explain = || format!("{}\n{}", said.text(), server.tail());
+    assert_eq!(said.code, Some(0), "{}", explain());
+    for figure in ["lost", "duplicated", "reordered", "misdelivered", "unseen"] {
+        let kept = format!("{before}kept: {figure} == 0 (measured 0)");
+        assert!(said.has(&kept), "{kept}\n{}", explain());
+    }
+    let text = std::fs::read_to_string(report).expect("it was asked for");
+    let report: Report = serde_json::from_str(&text).expect("a report");
+    let chat: Chat = report.chat.expect("of users");
+    assert!(chat.sent > 50 && chat.seen > 50, "{chat:?}");
+    assert_eq!(chat.sent, chat.received + chat.refused, "{chat:?}");
+    let stages: Vec<&str> = report.stages.iter().map(|stage| stage.name.as_str()).collect();
+    assert_eq!(stages, ["initial", "login", "final"]);
+    assert!(report.stages.iter().all(|stage| stage.processes[0].memory > 1 << 20), "{:?}", report.stages);
+}
+
+/// A published mix, over STARTTLS with SCRAM-SHA-1; users make their rosters themselves and act once a second.
+fn published(server: &ChatServer, plan: &str, users: usize) {
+    let (target, pid) = (format!("127.0.0.1:{}", server.client), server.pid.to_string());
+    let (domain, users) = (format!("domain={DOMAIN}"), format!("users={users}"));
+    let folder = TempDir::new().expect("a temporary folder");
+    let report = folder.path().join("report.json");
+    let json = report.display().to_string();
+    let mut words = vec!["run", plan, "--target", &target, "--watch", &pid, "--json", &json];
+    for set in [&domain, &users, "logins=40", "tls=starttls", "think=1", "seconds=5"] {
+        words.extend(["--set", set]);
+    }
+    let said = ringer(&words);
+    is_even(&said, &report, server, "users: ");
+    for row in ["Jabber XCP, 1", "Memory, initial", "Average message latency"] {
+        assert!(said.has(row), "no line begins with {row:?}\n{}", said.text());
+    }
+}
+
+#[test]
+fn belfry_keeps_the_mix_of_a_hundred_thousand() {
+    published(&ChatServer::belfry(USERS, ""), "jabber-100k", USERS);
+}
+
+#[test]
+fn ejabberd_keeps_the_mix_of_a_hundred_thousand() {
+    published(&ChatServer::ejabberd(USERS), "jabber-100k", USERS);
+}
+
+#[test]
+fn prosody_keeps_the_mix_of_a_hundred_thousand() {
+    published(&ChatServer::prosody(USERS), "jabber-100k", USERS);
+}
+
+/// The published mix of a million, by WebSocket and with rooms and archives beside it.
+#[test]
+fn belfry_keeps_a_mix_over_websockets() {
+    let server = ChatServer::belfry(USERS, "");
+    let (target, pid) =
+        (format!("127.0.0.1:{}", server.web.expect("Belfry has one")), server.pid.to_string());
+    let folder = TempDir::new().expect("a temporary folder");
+    let report = folder.path().join("report.json");
+    let words = "--users 40 --befriend yes --logins 40 --contacts 7 --think 1 --for 5 --tls direct --websocket /ws \
+                 --mix message=70,presence=13.5,logout=2.5,roster-add=0.5,room=10,archive=3.5 --domain";
+    let json = report.display().to_string();
+    let mut all = vec!["xmpp", &target, "--watch", &pid, "--json", &json, "--threshold", "failed == 0"];
+    all.extend(words.split_whitespace().chain([DOMAIN]));
+    is_even(&ringer(&all), &report, &server, "");
+}
+
+/// Two users who write to each other, through somebody who does that to one of their messages.
+fn through(fault: Fault) -> Said {
+    let server = ChatServer::belfry(2, "require_tls = false");
+    let proxy = FaultyProxy::start(server.client, fault);
+    let target = format!("127.0.0.1:{}", proxy.port);
+    let words = "--users 2 --contacts 1 --logins 10 --think-fixed 100ms --for 3 --settle 3 --tls none --mix message=1 \
+                 --threshold failed==0 --domain";
+    let mut all = vec!["xmpp", &target];
+    all.extend(words.split_whitespace().chain([DOMAIN]));
+    ringer(&all)
+}
+
+#[test]
+fn a_message_that_is_lost_is_missed() {
+    noticed(Fault::Lose, &["lost"]);
+}
+
+#[test]
+fn a_message_that_comes_twice_is_noticed() {
+    noticed(Fault::Repeat, &["duplicated"]);
+}
+
+#[test]
+fn a_message_that_is_overtaken_is_noticed() {
+    noticed(Fault::Swap, &["reordered"]);
+}
+
+#[test]
+fn a_message_that_comes_to_another_is_noticed() {
+    noticed(Fault::Misdeliver, &["lost", "misdelivered"]);
+}
+
+#[test]
+fn who_only_passes_on_does_no_wrong() {
+    noticed(Fault::None, &[]);
+}
+
+/// Exit code 99 and these thresholds missed, by one message; all others are kept.
+#[track_caller]
+fn noticed(fault: Fault, missed: &[&str]) {
+    let said = through(fault);
+    assert_eq!(said.code, Some(if missed.is_empty() { 0 } else { 99 }), "{}", said.text());
+    for figure in ["lost", "duplicated", "reordered", "misdelivered", "unseen"] {
+        let wanted = match missed.contains(&figure) {
+            true => format!("MISSED: {figure} == 0 (measured 1)"),
+            false => format!("kept: {figure} == 0 (measured 0)"),
+        };
+        assert!(said.has(&wanted), "{wanted}\n{}", said.text());
+    }
+}
