@@ -261,7 +261,7 @@ impl Lines {
 
     fn connect(&mut self, slot: u32, target: SocketAddr) -> io::Result<()> {
         let number = self.place.0 + slot * self.place.1;
-        let mut tcp = sources::connect(target, self.chat.people.count(), number)
+        let mut tcp = sources::connect(target, self.chat.people.all(), number)
             .map_err(|error| io::Error::other(explain(&error, target)))?;
         let interest = Interest::READABLE | Interest::WRITABLE;
         self.poll.registry().register(&mut tcp, Token(slot as usize + 1), interest)?;
@@ -394,6 +394,8 @@ mod tests {
     /// Beside his `User`: a thousand bytes of a user are here and in the allocator (`bench/xmpp/run ringer`).
     #[test]
     fn a_line_is_small() {
-        assert!(size_of::<Line>() <= 56, "{}", size_of::<Line>());
+        // A socket of mio's knows its poll where assertions are on.
+        let most = if cfg!(debug_assertions) { 64 } else { 56 };
+        assert!(size_of::<Line>() <= most, "{}", size_of::<Line>());
     }
 }
