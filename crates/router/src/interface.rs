@@ -58,7 +58,7 @@ pub enum Query {
     /// A message for an address: its chat clients get it, and when it has no phones either it may be kept. Answered with
     /// `Answer::Offered`. A router has no chat clients; who has takes the question before it gets there.
     Offer(Box<Offer>),
-    /// How the chat clients of this address are; `None`: none is there. Not answered.
+    /// How the chat clients of this address are; `None`: none is there. Only watchers need it. Not answered.
     ChatChanged {
         aor: Aor,
         chat: Option<Chat>,

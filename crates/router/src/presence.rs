@@ -105,7 +105,7 @@ impl Router {
                 Some(_) => self.soft.change(now, aor, |soft| soft.chat = chat),
                 None => drop(self.soft.change_known(now, aor, |soft| soft.chat = None)),
             }
-            self.notify(now, aor, out);
+            self.tell_watchers(now, aor, out);
         }
     }
 

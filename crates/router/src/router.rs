@@ -6,7 +6,7 @@ use stdx::Instant;
 use stdx::hash::Keyed;
 
 use crate::interface::{
-    Answer, Aor, AskId, Binding, Edge, KeepRefused, KeptMessage, Offered, Push, Query, Register,
+    Answer, Aor, AskId, Binding, Edge, KeepRefused, KeptMessage, Offered, Presence, Push, Query, Register,
     RegisterRefused,
 };
 use crate::kept::Kept;
@@ -23,6 +23,8 @@ pub enum Effect {
     Answer { to: Edge, id: AskId, answer: Answer },
     /// To an edge that did not ask.
     Push { to: Edge, push: Push },
+    /// How it is with an address whose presence may have changed, as `RouterSettings::tells_presence` wants it.
+    Presence { aor: Aor, presence: Presence },
     /// Append to the log; `handle_written` with the ticket when the group is on disk, or is not.
     WriteBinding { ticket: u64, record: Box<[u8]> },
     /// Store; `handle_written` with the ticket.
@@ -40,11 +42,14 @@ pub struct WriteFailed;
 pub struct RouterSettings {
     /// Whether messages are kept when nobody is there; otherwise `Keep` is refused with `TooMany`.
     pub keep_messages: bool,
+    /// Whether changes of all addresses are told here, watched or not: chat has to know them of whoever is signed in, and
+    /// a watch of each would be most of what an idle session costs.
+    pub tells_presence: bool,
 }
 
 impl Default for RouterSettings {
     fn default() -> Self {
-        RouterSettings { keep_messages: true }
+        RouterSettings { keep_messages: true, tells_presence: false }
     }
 }
 

@@ -101,7 +101,7 @@ impl Router {
         out: &mut Vec<Effect>,
     ) -> State {
         // First the others: what is told last is one value for all of them.
-        self.notify(now, aor, out);
+        self.tell_watchers(now, aor, out);
         let state = self.state(now, aor, topic);
         if until <= now {
             self.soft.unwatch(now, from, aor, topic, watch);
@@ -113,6 +113,13 @@ impl Router {
 
     /// Something about this address may have changed: whoever would see a difference is told.
     pub(crate) fn notify(&mut self, now: Instant, aor: &str, out: &mut Vec<Effect>) {
+        self.tell_watchers(now, aor, out);
+        if self.settings.tells_presence {
+            out.push(Effect::Presence { aor: aor.into(), presence: self.presence(now, aor) });
+        }
+    }
+
+    pub(crate) fn tell_watchers(&mut self, now: Instant, aor: &str, out: &mut Vec<Effect>) {
         for (topic, state) in self.watched(now, aor) {
             self.soft.change_known(now, aor, |soft| soft.watches.tell(now, topic, state, out));
         }
@@ -121,6 +128,22 @@ impl Router {
     /// The present state counts as told.
     pub(crate) fn settle(&mut self, now: Instant, aor: &str) {
         self.notify(now, aor, &mut Vec::new());
+    }
+
+    /// Whether somebody is told of this address's presence.
+    pub fn is_presence_watched(&self, aor: &str) -> bool {
+        self.soft.get(aor).is_some_and(|soft| soft.watches.topics().any(|topic| topic == Topic::Presence))
+    }
+
+    pub fn presence(&self, now: Instant, aor: &str) -> Presence {
+        let soft = self.soft.get(aor);
+        Presence {
+            open: !self.location.lookup(now, aor).is_empty()
+                || soft.is_some_and(|soft| soft.publications.open()),
+            on_the_phone: soft.is_some_and(|soft| soft.calls.on_the_phone()),
+            chat: soft.and_then(|soft| soft.chat.clone()),
+            documents: soft.map(|soft| soft.publications.documents()).unwrap_or_default(),
+        }
     }
 
     fn watched(&self, now: Instant, aor: &str) -> Vec<(Topic, State)> {
@@ -133,13 +156,7 @@ impl Router {
     fn state(&self, now: Instant, aor: &str, topic: Topic) -> State {
         let soft = self.soft.get(aor);
         match topic {
-            Topic::Presence => State::Presence(Presence {
-                open: !self.location.lookup(now, aor).is_empty()
-                    || soft.is_some_and(|soft| soft.publications.open()),
-                on_the_phone: soft.is_some_and(|soft| soft.calls.on_the_phone()),
-                chat: soft.and_then(|soft| soft.chat.clone()),
-                documents: soft.map(|soft| soft.publications.documents()).unwrap_or_default(),
-            }),
+            Topic::Presence => State::Presence(self.presence(now, aor)),
             Topic::Dialog => State::Dialog(soft.map(|soft| soft.calls.infos()).unwrap_or_default()),
             Topic::MessageSummary => State::MessageSummary { waiting: self.kept.count(aor) },
             Topic::Registration => State::Registration(self.location.lookup(now, aor)),

@@ -249,8 +249,8 @@ pub const COMPONENT_HANDSHAKE: usize = 4 << 10;
 /// with. Beyond: `conflict`.
 pub const COMPONENT_CONNECTIONS: usize = 16;
 
-/// Accounts whose phones a host is told of: those that sign in, and those whose contacts do. Beyond: the phones of others
-/// are shown to nobody.
+/// Accounts whose phones a host keeps in mind: those that have one, and those that are away and seen by somebody. Beyond: the
+/// phones of others are shown to nobody.
 pub const PHONES: usize = 200_000;
 
 /// Characters of a status that go to phones and come from them. Beyond: they are cut off. A NOTIFY has to fit a datagram.

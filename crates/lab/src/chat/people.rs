@@ -65,10 +65,10 @@ impl People {
         People { looks, ..self }
     }
 
-    /// Whether the user looks for the presences of his contacts, so that all can be accounted for. By his number alone, so that
-    /// every sender knows it.
+    /// Whether the user looks for the presences of his contacts, so that all can be accounted for. Monitors do; of others it
+    /// is said by the number alone, so that every sender knows it.
     pub fn looks_for_presence(&self, user: u32) -> bool {
-        user.is_multiple_of(self.looks)
+        self.is_monitor(user) || user.is_multiple_of(self.looks)
     }
 
     /// Of all presences to contacts, how many are accounted for: 1.0 unless there are very many.

@@ -127,6 +127,7 @@ mod tests {
 
     #[test]
     fn a_user_is_small() {
+        assert_eq!(size_of::<Contact>(), 12, "as the manual says");
         let contacts = 7 * (size_of::<Contact>() + size_of::<u32>());
         assert!(size_of::<User>() + contacts <= 344, "{} + {contacts}", size_of::<User>());
     }

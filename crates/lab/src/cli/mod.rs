@@ -41,7 +41,7 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "find",
-        about: "search the highest rate, or number of open calls, without a failure",
+        about: "search the highest rate, or number of open calls or of users, without a failure",
         run: command::find,
     },
     Command {

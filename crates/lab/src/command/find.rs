@@ -181,3 +181,50 @@ fn conclusion(searched: &Searched, vary: Vary) -> (String, ExitCode) {
         None => ("stopped".to_owned(), ExitCode::Internal),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(load: &str, vary: &str) -> Result<Wanted, String> {
+        let text = format!(
+            "about = \"x\"\n[[generator]]\nname = \"a\"\n{load}\n[find]\ngenerator = \"a\"\nvary = \"{vary}\"\nfrom = 10\nto = 100\n"
+        );
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("plan.toml");
+        std::fs::write(&file, text).expect("written");
+        let words = ["--plan", &file.display().to_string(), "--target", "127.0.0.1:5222"].map(str::to_owned);
+        of_plan(&words)
+    }
+
+    #[test]
+    fn a_plan_says_what_is_searched_among_calls_or_users() {
+        let (calls, users) = ("sip = [\"-sn\", \"uac\", \"{target}\"]", "xmpp = [\"{target}\"]");
+        for (load, vary, unit) in [
+            (calls, "rate", 0.0),
+            (calls, "open", 1.0),
+            (users, "users", 2.0),
+            (users, "actions", 0.0),
+            (users, "logins", 0.0),
+        ] {
+            let wanted = plan(load, vary).unwrap_or_else(|error| panic!("{vary}: {error}"));
+            let search = &wanted.arguments.search;
+            assert_eq!((search.from, search.to, search.unit), (10.0, 100.0, unit), "{vary}");
+        }
+        for (load, vary) in [(calls, "users"), (users, "rate")] {
+            let error = plan(load, vary).err().expect(vary);
+            assert!(error.contains("expected vary = rate or open for calls"), "{error}");
+        }
+    }
+
+    #[test]
+    fn users_are_found_by_their_own_flags() {
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let wanted = of_users(&words("127.0.0.1 --search logins --from 5 --to 9 --users 50")).expect("right");
+        assert_eq!(wanted.arguments.vary, Vary::Logins);
+        assert!(wanted.outputs.thresholds.iter().any(|threshold| threshold == "lost == 0"));
+        for (text, says) in [("127.0.0.1 -r 1..2", "unknown flag -r"), ("--from 1", "no target")] {
+            assert!(of_users(&words(text)).err().expect(text).contains(says), "{text}");
+        }
+    }
+}

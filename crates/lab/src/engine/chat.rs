@@ -394,8 +394,6 @@ mod tests {
     /// Beside his `User`: a thousand bytes of a user are here and in the allocator (`bench/xmpp/run ringer`).
     #[test]
     fn a_line_is_small() {
-        // A socket of mio's knows its poll where assertions are on.
-        let most = if cfg!(debug_assertions) { 64 } else { 56 };
-        assert!(size_of::<Line>() <= most, "{}", size_of::<Line>());
+        assert!(size_of::<Line>() <= 64, "{}", size_of::<Line>());
     }
 }

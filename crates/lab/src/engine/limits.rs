@@ -55,9 +55,10 @@ pub(super) const PORTS_TRIED: u16 = 60;
 /// File descriptors beside sockets of calls: traces, screens, timers, the control port, listeners.
 pub(super) const SPARE_DESCRIPTORS: u64 = 64;
 
-/// Users that connect from one loopback address: the kernel gives 28,232 ports an address unless told otherwise, and those
+/// Users that connect from one loopback address. The kernel gives 28,232 ports an address unless told otherwise, those of
+/// one parity first; when they are taken it looks at all of them for each connection, which takes milliseconds. Those
 /// of who signed out rest for a minute.
-pub(super) const USERS_AN_ADDRESS: u32 = 20_000;
+pub(super) const USERS_AN_ADDRESS: u32 = 10_000;
 
 /// Worker processes of a run: five million users at 20,000 open files each.
 pub(super) const WORKERS: u64 = 256;
@@ -67,6 +68,9 @@ pub(super) const WORKER_LINE: u64 = 16 << 20;
 
 /// How long a worker process may take to be ready.
 pub(super) const WORKER_START: Duration = Duration::from_secs(30);
+
+/// How long worker processes may take to end a load at once, which is five seconds of last words, before they are killed.
+pub(super) const WORKER_END: Duration = Duration::from_secs(10);
 
 /// Hosts a shard looks up because a server sends users to them: more are no cluster, but a server gone wrong.
 pub(super) const NAMES_KEPT: usize = 64;

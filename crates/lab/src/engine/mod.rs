@@ -229,7 +229,7 @@ impl Run {
             self.hub.advance(Phase::Soft);
         }
         if let (Some(crew), Some(users)) = (&mut self.crew, &self.users) {
-            crew.follow(self.hub.phase());
+            crew.follow(self.hub.phase(), now);
             self.hub.tell_open(u64::from(users.signed_in()), now);
         }
     }

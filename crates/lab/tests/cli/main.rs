@@ -1,6 +1,7 @@
 //! The command line of the built programs: what they print, write and end with.
 
 mod control;
+mod find;
 mod jabber;
 mod program;
 mod workers;
@@ -42,6 +43,8 @@ fn a_mistake_in_the_flags_is_said_with_what_was_meant() {
         ("sip -sn uac", "Missing remote host parameter. This scenario requires it"),
         ("sipp -sn uac", "'sipp' is no command. Did you mean 'sip'?"),
         ("-sn uac", "'-sn' is a flag of `ringer sip`"),
+        ("sip -sn uac 127.0.0.1 --threshold growth<1%/h", "expected --watch PID|NAME as well"),
+        ("xmpp 127.0.0.1 --watch x --threshold growth<1%", "bound \"1%\": expected 1%/h"),
     ] {
         let said = place.run(words);
         assert_eq!(said.code, Some(255), "{words}: {said:?}");

@@ -82,6 +82,21 @@ fn an_operator_ends_the_workers_load() {
 }
 
 #[test]
+fn a_worker_that_is_stuck_does_not_keep_the_run_from_its_end() {
+    let place = Place::new();
+    let server = Jabber::start(&address());
+    let mut ringer = place.start(&words(&server, "--for 600"));
+    ringer.heard("12 open");
+    let workers = children(ringer.id());
+    signal(workers[0], "STOP");
+    signal(ringer.id(), "INT");
+    signal(ringer.id(), "INT");
+    let said = ringer.end();
+    assert_eq!(said.code, Some(255), "{said:?}");
+    assert!(said.err.contains(&format!("(process {}) ended (signal: 9 (SIGKILL))", workers[0])), "{said:?}");
+}
+
+#[test]
 fn what_a_worker_cannot_do_is_said() {
     let place = Place::new();
     let said = place.run("worker");

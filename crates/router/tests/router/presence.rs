@@ -205,6 +205,31 @@ fn a_refreshed_watch_is_one_watch() {
 }
 
 #[test]
+fn chat_is_told_of_every_address_without_a_watch() {
+    let mut world = World::new();
+    world.router = router::Router::new(
+        router::RouterSettings { tells_presence: true, ..router::RouterSettings::default() },
+        [7; 16],
+        world.now,
+    );
+    let told = |effects: Vec<Effect>| -> Vec<bool> {
+        let open = |effect: Effect| match effect {
+            Effect::Presence { aor, presence } => Some((*aor == *alice()) && presence.open),
+            _ => None,
+        };
+        effects.into_iter().filter_map(open).collect()
+    };
+    let document =
+        |document, expires| Query::Publish(Box::new(Publish { aor: alice(), etag: None, document, expires }));
+    assert_eq!(told(world.do_ask(document(Some(Arc::from(OPEN)), 60))), [true]);
+    assert!(!world.router.is_presence_watched(&alice()));
+    assert_eq!(told(world.pass(61)), [false], "it has ended");
+    assert_eq!(world.router.counts().watches, 0);
+    world.watch(Topic::Presence, 60);
+    assert!(world.router.is_presence_watched(&alice()));
+}
+
+#[test]
 fn chat_is_told_for_as_long_as_it_is_there() {
     let mut world = World::new();
     world.watch(Topic::Presence, 1_000_000);

@@ -147,8 +147,9 @@ pub(crate) fn routers(shared: &Shared, reader: &mut dyn Reader, now: Instant) ->
     let shards = shared.config.server.shards;
     let mut hash_key = [0; 16];
     hash_key.copy_from_slice(&shared.seed[16..]);
+    let settings = RouterSettings { tells_presence: shared.config.xmpp.is_on(), ..RouterSettings::default() };
     let mut routers: Vec<Router> =
-        (0..shards).map(|_| Router::new(RouterSettings::default(), hash_key, now)).collect();
+        (0..shards).map(|_| Router::new(settings.clone(), hash_key, now)).collect();
     let mut damaged = 0_u64;
     let rows = reader.replay(&mut |row| {
         let owner = router::decode_record(row.record).map(|(aor, _)| Bucket::of(&aor).shard(shards));

@@ -181,20 +181,13 @@ impl Shard {
                 // Refused when the store is far behind: the message is then delivered once more, not lost.
                 let _ = self.parts.store.write(Write::ForgetMessage { aor, id }, None);
             }
+            router::Effect::Presence { aor, presence } => self.phones_changed(now, &aor, &presence),
             router::Effect::LoadKept { aor } => self.load_kept(now, aor),
         }
     }
 
     pub(super) fn push(&mut self, now: Instant, push: Push) {
-        match &push {
-            Push::State { watch, state } => match Asker::of(watch.0) {
-                Asker::Xmpp(id) => self.phone_state(now, id, state),
-                Asker::Core | Asker::Voice(_) => {
-                    self.parts.endpoint.handle_push(now, push, &mut self.scratch.effects);
-                }
-            },
-            Push::Deliver { .. } => self.parts.endpoint.handle_push(now, push, &mut self.scratch.effects),
-        }
+        self.parts.endpoint.handle_push(now, push, &mut self.scratch.effects);
     }
 
     fn send_answer(&mut self, to: Edge, letter: Letter) {

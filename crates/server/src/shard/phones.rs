@@ -1,11 +1,11 @@
 //! The shard between chat and phones: what `xmpp::phones` wishes, done by the router and the endpoint of the same shard.
 
-use router::{Answer, AskId, Edge, Offer, Query, State, Topic, WatchId};
+use router::{Answer, AskId, Edge, Offer, Presence, Query, Topic};
 use sip::events::Texted;
 use stdx::Instant;
 
 use super::Shard;
-use super::asker::{Asker, of_xmpp};
+use super::asker::Asker;
 use crate::xmpp::{Offering, PhoneWish, kept_of};
 
 impl Shard {
@@ -20,6 +20,9 @@ impl Shard {
                 (Offering::Keep { edge: from, id, message }, offer)
             }
             query => {
+                if let Query::Watch { aor, topic: Topic::Presence, .. } = &query {
+                    self.refresh_chat(now, aor);
+                }
                 self.parts.router.handle_query(now, from, id, query, &mut self.scratch.router_effects);
                 return;
             }
@@ -27,20 +30,26 @@ impl Shard {
         self.with_xmpp(now, |xmpp, wishes| xmpp.handle_offer(now, to, &offer, wishes));
     }
 
+    /// The router is told of chat for as long as somebody watches: who begins to has to know how it is.
+    fn refresh_chat(&mut self, now: Instant, aor: &str) {
+        if let Some(glue) = &self.xmpp {
+            let chat = Query::ChatChanged { aor: aor.into(), chat: glue.xmpp.chat_of(aor) };
+            let (edge, effects) = (self.parts.edge, &mut self.scratch.router_effects);
+            self.parts.router.handle_query(now, edge, AskId(0), chat, effects);
+        }
+    }
+
     pub(super) fn grant_phone(&mut self, now: Instant, wish: PhoneWish) {
         match wish {
-            PhoneWish::Watch { id, user } => {
-                let query = Query::Watch {
-                    aor: user.as_str().into(),
-                    topic: Topic::Presence,
-                    watch: WatchId(of_xmpp(id)),
-                    until: Instant::FAR_FUTURE,
-                };
-                self.ask(now, AskId(of_xmpp(id)), query);
+            PhoneWish::Ask { user } => {
+                let presence = self.parts.router.presence(now, user.as_str());
+                self.with_xmpp(now, |xmpp, wishes| xmpp.handle_presence(now, &user, &presence, wishes));
             }
             PhoneWish::Show { user, chat } => {
-                // Nobody waits for the answer: there is none.
-                self.ask(now, AskId(0), Query::ChatChanged { aor: user.as_str().into(), chat });
+                if chat.is_none() || self.parts.router.is_presence_watched(user.as_str()) {
+                    // Nobody waits for the answer: there is none.
+                    self.ask(now, AskId(0), Query::ChatChanged { aor: user.as_str().into(), chat });
+                }
             }
             PhoneWish::Text { id, words } => {
                 let bindings = self.bindings(words.aor.clone());
@@ -74,10 +83,12 @@ impl Shard {
         self.with_xmpp(now, |xmpp, wishes| xmpp.handle_texted(now, id, texted, wishes));
     }
 
-    /// What the router says of an account's phones, asked or not.
-    pub(super) fn phone_state(&mut self, now: Instant, id: u64, state: &State) {
-        if let State::Presence(presence) = state {
-            self.with_xmpp(now, |xmpp, wishes| xmpp.handle_presence(now, id, presence, wishes));
-        }
+    /// What the router says of an address's phones.
+    pub(super) fn phones_changed(&mut self, now: Instant, aor: &str, presence: &Presence) {
+        self.with_xmpp(now, |xmpp, wishes| {
+            if let Some(user) = xmpp.account_of(aor) {
+                xmpp.handle_presence(now, &user, presence, wishes);
+            }
+        });
     }
 }

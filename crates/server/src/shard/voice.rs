@@ -120,9 +120,6 @@ impl Shard {
 
     /// A router's answer for the endpoint or a call.
     pub(super) fn give_answer(&mut self, now: Instant, id: AskId, answer: Answer) {
-        if let (Asker::Xmpp(ask), Answer::State(state)) = (Asker::of(id.0), &answer) {
-            return self.phone_state(now, ask, state);
-        }
         let Asker::Voice(ticket) = Asker::of(id.0) else {
             return self.parts.endpoint.handle_answer(now, id, answer, &mut self.scratch.effects);
         };

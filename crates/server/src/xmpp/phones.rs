@@ -15,9 +15,8 @@ use super::{Wish, Xmpp, XmppLetter};
 /// What the host asks of the phones of its accounts, and what it says to who asked it.
 #[derive(Debug)]
 pub(crate) enum PhoneWish {
-    /// Answered by `handle_presence`, and again at each change.
-    Watch {
-        id: u64,
+    /// Answered by `handle_presence`, as changes of all accounts are told.
+    Ask {
         user: Bare,
     },
     Show {
@@ -47,7 +46,6 @@ pub(crate) enum Offering {
 
 #[derive(Default)]
 pub(super) struct Phones {
-    watched: HashMap<u64, Bare>,
     offering: HashMap<u64, Offering>,
     pub(super) texts_in: u64,
     pub(super) texts_out: u64,
@@ -70,16 +68,11 @@ impl Xmpp {
     /// In the host's words, and told to the sender's host.
     fn hear(&mut self, now: Instant, offer: &Offer, wishes: &mut Vec<Wish>) -> Result<Heard, Offered> {
         let message = &offer.message;
-        let is_ours = |bare: &Bare, aor: &str| {
-            // Prepared and stored are the same, or the address is none of XMPP's.
-            bare.as_str() == aor && bare.local().is_some() && self.host.settings().is_local(bare.domain())
-        };
-        let account_of = |aor: &str| Bare::parse(aor).ok().filter(|bare| is_ours(bare, aor));
-        let to = account_of(&message.aor).ok_or(Offered::Nobody)?;
+        let to = self.account_of(&message.aor).ok_or(Offered::Nobody)?;
         let is_missed = !offer.has_phones && self.host.is_signed_in(&to);
         let words = read_words(&message.content_type, &message.body)
             .map_err(|_| if is_missed { Offered::Unsupported } else { Offered::Nobody })?;
-        let from = match offer.sender.as_deref().and_then(account_of) {
+        let from = match offer.sender.as_deref().and_then(|sender| self.account_of(sender)) {
             Some(account) => {
                 self.said(now, &account, &to, &words, wishes);
                 Speaker::Account(account)
@@ -91,27 +84,40 @@ impl Xmpp {
         Ok(Heard { id: self.last_ask, from, to, words, has_phones: offer.has_phones })
     }
 
+    /// Of chat, of which a router knows nothing.
+    pub(crate) fn account_of(&self, aor: &str) -> Option<Bare> {
+        let is_ours = |bare: &Bare| {
+            // Prepared and stored are the same, or the address is none of XMPP's.
+            bare.as_str() == aor && bare.local().is_some() && self.host.settings().is_local(bare.domain())
+        };
+        Bare::parse(aor).ok().filter(is_ours)
+    }
+
+    /// How the account's chat clients are, for phones.
+    pub(crate) fn chat_of(&self, aor: &str) -> Option<router::Chat> {
+        self.host.shown(&self.account_of(aor)?).map(chat_of)
+    }
+
     fn said(&mut self, now: Instant, from: &Bare, to: &Bare, words: &Words, wishes: &mut Vec<Wish>) {
         let owner = self.owner(from.as_str());
         let letter = XmppLetter::Said { from: from.clone(), to: to.clone(), words: words.clone() };
         self.send(now, owner, letter, wishes);
     }
 
-    /// How it is with the phones of an account, since `PhoneWish::Watch`.
+    /// How it is with the phones of an account.
     pub(crate) fn handle_presence(
         &mut self,
         now: Instant,
-        id: u64,
+        user: &Bare,
         presence: &router::Presence,
         wishes: &mut Vec<Wish>,
     ) {
-        let Some(user) = self.phones.watched.get(&id).cloned() else { return };
         let phone = Phone {
             is_there: presence.open,
             is_talking: presence.on_the_phone,
             published: presence.documents.first().cloned(),
         };
-        self.tell_host(now, wishes, |host, out| host.handle_phone(now, &user, phone, out));
+        self.tell_host(now, wishes, |host, out| host.handle_phone(now, user, phone, out));
     }
 
     /// What became of a text. `None`: there was no phone.
@@ -137,11 +143,7 @@ impl Xmpp {
             Effect::Text { ticket, from, to, body, at } => {
                 PhoneWish::Text { id: ticket.0, words: Box::new(text(&from, &to, &body, at)) }
             }
-            Effect::Watch { user } => {
-                self.last_ask += 1;
-                self.phones.watched.insert(self.last_ask, user.clone());
-                PhoneWish::Watch { id: self.last_ask, user }
-            }
+            Effect::AskPhone { user } => PhoneWish::Ask { user },
             Effect::Show { user, shown } => PhoneWish::Show { user, chat: shown.map(chat_of) },
             Effect::Heard { id, outcome } => {
                 let Some(to) = self.phones.offering.remove(&id) else { return };

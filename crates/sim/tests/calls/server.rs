@@ -179,6 +179,8 @@ impl Server {
                     self.store.push(*message);
                     self.router.handle_written(now, ticket, Ok(()), &mut more);
                 }
+                // Nobody chats here.
+                router::Effect::Presence { .. } => {}
                 router::Effect::ForgetMessage { id, .. } => self.store.retain(|message| message.id != id),
                 router::Effect::LoadKept { aor } => {
                     self.router.handle_kept(now, &aor, self.store.clone(), &mut more);

@@ -64,8 +64,8 @@ pub enum Effect {
         body: Box<str>,
         at: Instant,
     },
-    /// From now on `handle_phone` tells of this account's phones: at once, and whenever it changes.
-    Watch {
+    /// `handle_phone` tells how it is with this account's phones, as it does of all accounts when that changes.
+    AskPhone {
         user: Bare,
     },
     /// How the account's phones' watchers see its chat. `None`: nobody is signed in.

@@ -139,7 +139,7 @@ impl Host {
     }
 
     /// Its sessions end, those that wait to be resumed too; the contacts of one that is no more are told: those it has
-    /// here, or `kept`, if nobody of it has been here.
+    /// in memory, else `kept`, which the record had.
     pub fn end_account(
         &mut self,
         now: Instant,

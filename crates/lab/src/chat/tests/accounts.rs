@@ -26,6 +26,17 @@ fn everybody_back_means_that_nothing_waits() {
     assert_eq!(run("message=80,logout=20", Fault::LoseMessage, 1, 900).0.lost(), 1);
 }
 
+/// What they measure must not depend on how many others there are.
+#[test]
+fn monitors_see_each_other_however_few_look() {
+    let mut chat = chat("message=80,presence=20");
+    chat.people = chat.people.with_monitors(2).unwrap().with_presences_of(5);
+    chat.monitors = Monitors { pairs: 2, every: Duration::from_secs(1) };
+    let (stats, _, _) = run_load(chat, Fault::None, 1, 600);
+    assert_eq!((lost(&stats), unseen(&stats), stats.counts[Count::FailedCall]), (0, 0, 0));
+    assert!(stats.rtds[Timed::MonitorPresence as usize].response.n > 30);
+}
+
 /// Of ten users with three friends each.
 fn presences(pairs: u64, fault: Fault, seed: u64) -> Stats {
     let mut chat = chat("message=80,presence=20");

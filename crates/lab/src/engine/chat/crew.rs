@@ -17,7 +17,7 @@ use stdx::time::Instant;
 use super::super::StartError;
 use super::super::clock::Clock;
 use super::super::hub::{Hub, Phase};
-use super::super::limits::WORKER_START;
+use super::super::limits::{WORKER_END, WORKER_START};
 use super::super::report::Report;
 use super::super::start::fatal;
 use super::orders::{Order, Part, Prepare, Said, hear, say};
@@ -28,6 +28,8 @@ use crate::stats::{Count, Stats};
 pub(in crate::engine) struct Crew {
     hands: Vec<Hand>,
     told: Phase,
+    /// When they were told to end at once.
+    hard_since: Option<Instant>,
 }
 
 /// One worker.
@@ -75,7 +77,7 @@ pub(super) struct Base {
 impl Crew {
     /// Starts a worker for each part; returns when all of them are ready.
     pub(super) fn hire(parts: &[Part], errand: &Errand<'_>) -> Result<Crew, StartError> {
-        let mut crew = Crew { hands: Vec::new(), told: Phase::Running };
+        let mut crew = Crew { hands: Vec::new(), told: Phase::Running, hard_since: None };
         for (index, part) in parts.iter().enumerate() {
             let name = format!("worker {} of {}", index + 1, parts.len());
             let hand = Hand::hire(&name, part, errand);
@@ -116,13 +118,19 @@ impl Crew {
         Ok(threads)
     }
 
-    /// Passes on how far the end is.
-    pub(in crate::engine) fn follow(&mut self, phase: Phase) {
+    /// Passes on how far the end is. One that is stuck does not keep the run from it.
+    pub(in crate::engine) fn follow(&mut self, phase: Phase, now: Instant) {
         if phase > self.told {
             self.told = phase;
             for hand in &mut self.hands {
                 // One that is gone has been noticed by its listener.
                 let _ = say(&mut hand.to, &Order::End(phase as u8));
+            }
+        }
+        if phase >= Phase::Hard && now.since(*self.hard_since.get_or_insert(now)) >= WORKER_END {
+            for hand in &self.hands {
+                // One that has ended, and was waited for, is left alone.
+                let _ = hand.child.lock().kill();
             }
         }
     }

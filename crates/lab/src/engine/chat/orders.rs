@@ -70,7 +70,11 @@ pub(super) fn say<T: Serialize>(to: &mut impl Write, what: &T) -> io::Result<()>
 /// The next line; `None` when the other side is gone.
 pub(super) fn hear<T: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<Option<T>> {
     let mut line = Vec::new();
-    from.take(WORKER_LINE).read_until(b'\n', &mut line)?;
+    match from.take(WORKER_LINE).read_until(b'\n', &mut line) {
+        // It ended before it had read all it was told.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+        read => read?,
+    };
     // A line that is cut short was being said when the other side ended, or is beyond the limit.
     match line.last() {
         Some(b'\n') => serde_json::from_slice(&line).map(Some).map_err(io::Error::other),

@@ -73,6 +73,16 @@ impl<'a> Bosh<'a> {
     }
 
     pub(super) fn sign_in(place: &'a Place, user: &str, resource: &str) -> Bosh<'a> {
+        let (bosh, answer) = Bosh::try_sign_in(place, user, resource);
+        assert!(
+            answer.to_string().contains(&format!("<jid>{user}@example.test/{resource}</jid>")),
+            "{answer}"
+        );
+        bosh
+    }
+
+    /// And what came of asking for the resource.
+    pub(super) fn try_sign_in(place: &'a Place, user: &str, resource: &str) -> (Bosh<'a>, Element) {
         let (mut bosh, answer) = Bosh::open(place, Wss, "");
         let features = answer.get("features", ns::STREAM).unwrap_or_else(|| panic!("{answer}"));
         assert!(features.get("mechanisms", ns::SASL).is_some(), "{features}");
@@ -87,11 +97,7 @@ impl<'a> Bosh<'a> {
             "<iq xmlns='jabber:client' type='set' id='b'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'>\
              <resource>{resource}</resource></bind></iq>"
         ));
-        assert!(
-            answer.to_string().contains(&format!("<jid>{user}@example.test/{resource}</jid>")),
-            "{answer}"
-        );
-        bosh
+        (bosh, answer)
     }
 }
 

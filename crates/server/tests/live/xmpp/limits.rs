@@ -136,6 +136,9 @@ fn an_account_has_so_many_sessions() {
     let mut third = signed_in(&place);
     let refused = bind(&mut third, "c");
     assert!(refused.to_string().contains("resource-constraint"), "{refused}");
+    // By way of HTTP no more than otherwise.
+    let (_, refused) = Bosh::try_sign_in(&place, "alice", "c");
+    assert!(refused.to_string().contains("resource-constraint"), "{refused}");
     // In place of one of them he may come.
     assert_eq!(bind(&mut third, "a").attr("type"), Some("result"));
     node.stop();

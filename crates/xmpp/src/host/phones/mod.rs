@@ -137,10 +137,9 @@ impl Show {
 
 #[derive(Default)]
 pub(super) struct Phones {
-    /// Accounts whose phones we are told of.
+    /// Accounts with a phone, and those that nobody is signed in to and somebody is interested in. Of who is signed in and has
+    /// none, as most of a chat server's users, nothing is kept.
     watched: HashMap<Bare, Watched>,
-    /// What phones were told of chat.
-    shown: HashMap<Bare, Shown>,
     texts: texts::Texts,
     heard: heard::Hearing,
 }
@@ -156,17 +155,46 @@ impl Phones {
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.texts.deadline()
     }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.watched.is_empty()
+    }
 }
 
 impl Host {
-    /// From now on we are told of this account's phones. Somebody is interested: itself, or one who sees it.
+    /// Somebody is interested in this account's phones. While it is available, all of them are known.
     pub(super) fn watch_phone(&mut self, user: &Bare, out: &mut Outbox) {
-        let is_full = self.phones.watched.len() >= limits::PHONES;
-        if is_full || self.phones.watched.contains_key(user) || self.is_anonymous(user) {
-            return;
+        if self.available(user).next().is_none() {
+            self.ask_phone(user, out);
         }
-        self.phones.watched.insert(user.clone(), Watched::default());
-        out.push(Effect::Watch { user: user.clone() });
+    }
+
+    /// A session has come, or somebody is interested while none is here.
+    pub(super) fn ask_phone(&mut self, user: &Bare, out: &mut Outbox) {
+        if !self.phones.watched.contains_key(user) && self.keep_phone(user) {
+            out.push(Effect::AskPhone { user: user.clone() });
+        }
+    }
+
+    /// True: there is a place for what is known of them.
+    pub(super) fn keep_phone(&mut self, user: &Bare) -> bool {
+        if self.phones.watched.contains_key(user) {
+            return true;
+        }
+        let is_kept = self.phones.watched.len() < limits::PHONES && !self.is_anonymous(user);
+        if is_kept {
+            self.phones.watched.insert(user.clone(), Watched::default());
+        }
+        is_kept
+    }
+
+    /// Of whom there is nothing to say, and whose changes are told anyway.
+    fn forget_phone(&mut self, user: &Bare) {
+        let is_nothing = |watched: &Watched| watched.phone == Phone::default() && watched.told.is_none();
+        if self.is_signed_in(user) && self.phones.watched.get(user).is_some_and(is_nothing) {
+            self.phones.watched.remove(user);
+        }
     }
 
     /// At the start: accounts with messages that wait, whose phones may come before their clients.
@@ -186,11 +214,14 @@ impl Host {
         self.users.get(user).is_some_and(|user| !user.sessions.is_empty())
     }
 
-    /// How it is with an account's phones, since `Effect::Watch`.
+    /// How it is with an account's phones: the answer to `Effect::AskPhone`, and whenever it changes, of any account.
     pub fn handle_phone(&mut self, now: Instant, user: &Bare, phone: Phone, out: &mut Outbox) {
+        if phone != Phone::default() && self.is_signed_in(user) {
+            self.keep_phone(user);
+        }
         let Some(watched) = self.phones.watched.get_mut(user) else { return };
         if watched.phone == phone {
-            return;
+            return self.forget_phone(user);
         }
         let has_come = phone.is_there && !watched.phone.is_there;
         watched.phone = phone;
@@ -208,7 +239,7 @@ impl Host {
         let Some(watched) = self.phones.watched.get(user) else { return };
         let presence = presence_of(user, &watched.phone);
         if presence.as_ref() == watched.told.as_deref() {
-            return;
+            return self.forget_phone(user);
         }
         let said = match &presence {
             Some(presence) => presence.clone(),
@@ -225,6 +256,7 @@ impl Host {
         if let Some(watched) = self.phones.watched.get_mut(user) {
             watched.told = presence.map(Box::new);
         }
+        self.forget_phone(user);
     }
 
     /// What contacts know of the account's phones.
@@ -236,28 +268,26 @@ impl Host {
         self.phones.watched.get(user).is_some_and(|watched| watched.phone.is_there)
     }
 
-    /// Phones are told how the account's sessions are: the one that is most for messages speaks for all.
-    pub(super) fn show_to_phones(&mut self, user: &Bare, out: &mut Outbox) {
+    /// How the account's sessions are, for phones: the one that is most for messages speaks for all.
+    pub fn shown(&self, user: &Bare) -> Option<Shown> {
         if self.is_anonymous(user) {
-            return;
+            return None;
         }
         let sessions = self.available(user).filter_map(|(key, priority)| {
             let presence = self.sessions.get(key)?.presence.as_ref()?.unpack()?;
             Some((priority, Show::of(&presence), presence))
         });
-        let shown =
-            sessions.max_by_key(|(priority, show, _)| (*priority, *show)).map(|(_, show, presence)| {
-                let status = presence.content_of("status", ns::CLIENT).unwrap_or_default();
-                Shown { show, status: status.chars().take(limits::PHONE_STATUS).collect() }
-            });
-        if self.phones.shown.get(user) == shown.as_ref() {
-            return;
+        let (_, show, presence) = sessions.max_by_key(|(priority, show, _)| (*priority, *show))?;
+        let status = presence.content_of("status", ns::CLIENT).unwrap_or_default();
+        Some(Shown { show, status: status.chars().take(limits::PHONE_STATUS).collect() })
+    }
+
+    /// Phones are told how they are now, if they were told otherwise.
+    pub(super) fn show_to_phones(&mut self, user: &Bare, before: Option<&Shown>, out: &mut Outbox) {
+        let shown = self.shown(user);
+        if shown.as_ref() != before {
+            out.push(Effect::Show { user: user.clone(), shown });
         }
-        match &shown {
-            Some(shown) => drop(self.phones.shown.insert(user.clone(), shown.clone())),
-            None => drop(self.phones.shown.remove(user)),
-        }
-        out.push(Effect::Show { user: user.clone(), shown });
     }
 
     /// A question for an account's phone: what it is, and nothing else. True: it is answered.

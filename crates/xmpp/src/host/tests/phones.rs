@@ -6,11 +6,12 @@ use super::super::phones::{Heard, Outcome, Phone, Show, Shown, Speaker, TextsToP
 use super::effect::{RosterItem, Subscription};
 use super::*;
 
-/// The phones of all accounts, and those who watch them.
+/// The phones of all accounts.
 #[derive(Default)]
 pub(in crate::host) struct Phones {
     state: HashMap<Bare, Phone>,
-    watched: Vec<Bare>,
+    /// Whose phones the host asked about.
+    asked: Vec<Bare>,
     /// From, to, words.
     texts: Vec<(String, String, String)>,
     /// They have not answered these.
@@ -32,9 +33,9 @@ impl Phones {
                     false => host.handle_record(now, ticket, self.answer(), out),
                 }
             }
-            Effect::Watch { user } => {
+            Effect::AskPhone { user } => {
                 let phone = self.state.get(&user).cloned().unwrap_or_default();
-                self.watched.push(user.clone());
+                self.asked.push(user.clone());
                 host.handle_phone(now, &user, phone, out);
             }
             Effect::Show { user, shown } => self.shown.push((user.to_string(), shown)),
@@ -88,9 +89,7 @@ impl World {
     fn phone_is(&mut self, user: &str, phone: Phone) {
         let user = bare(user);
         self.phones.state.insert(user.clone(), phone.clone());
-        if self.phones.watched.contains(&user) {
-            self.tell(|host, now, out| host.handle_phone(now, &user, phone, out));
-        }
+        self.tell(|host, now, out| host.handle_phone(now, &user, phone, out));
     }
 
     fn texts(&mut self) -> Vec<String> {
@@ -180,9 +179,9 @@ mod words_to_phones {
         let alice = world.available("alice@example.org/desk");
         world.chat(alice, BOB, "hello");
         world.host = Host::new(Arc::new(settings()), [2; 32]);
-        world.phones.watched.clear();
+        world.phones.asked.clear();
         world.tell(|host, _, out| host.begin(out));
-        assert_eq!(world.phones.watched, [bare(BOB)]);
+        assert_eq!(world.phones.asked, [bare(BOB)]);
         world.phone_is(BOB, there());
         assert_eq!((world.texts(), kept(&world)), (vec!["hello".to_owned()], 0));
     }
@@ -522,11 +521,28 @@ mod presence {
     fn phones_of_accounts_that_nobody_looks_at_are_not_asked_about() {
         let mut world = world();
         world.phone_is(BOB, there());
-        assert!(world.phones.watched.is_empty());
+        assert!(world.phones.asked.is_empty());
         let carol = world.available("carol@example.org/desk");
         world.say(carol, "<presence type='probe' to='bob@example.org'/>");
-        assert_eq!(world.phones.watched, [bare("carol@example.org")]);
+        assert_eq!(world.phones.asked, [bare("carol@example.org")]);
         assert!(!world.hear(carol).concat().contains("bob@example.org/sip-phone"));
+    }
+
+    #[test]
+    fn of_who_is_here_and_has_no_phone_nothing_is_kept() {
+        let mut world = world();
+        let alice = world.available("alice@example.org/desk");
+        world.available("bob@example.org/desk");
+        assert!(world.host.phones.is_empty());
+        // Changes are told all the same, and then there is something to keep.
+        world.phone_is(BOB, there());
+        assert!(world.hear(alice).concat().contains("from='bob@example.org/sip-phone'"));
+        assert!(!world.host.phones.is_empty());
+        world.phone_is(BOB, Phone::default());
+        assert!(world.hear(alice).concat().contains("type='unavailable'"));
+        assert!(world.host.phones.is_empty());
+        world.phone_is("carol@example.org", there());
+        assert!(world.host.phones.is_empty(), "nobody is interested in her");
     }
 
     #[test]

@@ -60,6 +60,35 @@ fn the_one_that_nobody_needed_lately_goes() {
 }
 
 #[test]
+fn contacts_are_told_of_a_removal_though_the_roster_is_away() {
+    let mut world = world();
+    let [alice, bob] = friends(&mut world);
+    let user = Bare::parse(ALICE).unwrap();
+    let kept = world.record.users[&user].roster.clone();
+    bound(&mut world, 0);
+    for client in [alice, bob] {
+        world.say(
+            client,
+            "<iq type='get' id='1'><query xmlns='jabber:iq:private'><x xmlns='urn:x'/></query></iq>",
+        );
+        world.hear(client);
+    }
+    assert!(!is_here(&world, ALICE), "{} bytes", world.host.roster_bytes());
+    world.record.users.remove(&user);
+    world.record.changes.clear();
+    let ending = crate::host::register::Ending::Removed;
+    world.tell(|host, now, out| host.end_account(now, &user, ending, &kept, out));
+    assert_eq!(world.closed, [(alice, "not-authorized")]);
+    let heard = world.hear(bob).join("\n");
+    assert!(heard.contains("type='unavailable' from='alice@example.org/desk'"), "{heard}");
+    let bobs = &world.record.users[&Bare::parse(BOB).unwrap()].roster;
+    assert_eq!(bobs[0].1.subscription, Subscription::None, "it is ended on his side too");
+    let is_hers =
+        |change: &Change| matches!(change, Change::LastSeen { user, .. } if user.local() == Some("alice"));
+    assert!(!world.record.changes.iter().any(is_hers), "nothing is written of who is no more");
+}
+
+#[test]
 fn an_end_is_told_when_the_roster_is_here_again() {
     let mut world = world();
     let [alice, bob] = friends(&mut world);

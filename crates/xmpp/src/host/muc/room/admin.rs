@@ -203,10 +203,11 @@ impl Room {
 
     /// §5.1: roles last over visits of a moderated room, so that who was silenced has no voice when he comes again.
     fn keep_voice(&mut self, key: u64, role: Role) {
-        let Some(occupant) = self.occupants.get(&key) else { return };
+        // A kick gives nobody his voice back.
+        let Some(occupant) = self.occupants.get(&key).filter(|_| role != Role::None) else { return };
         let user = occupant.user.clone();
         let is_usual = role == self.affiliation(&user).role(self.config.is_moderated);
-        if is_usual || !self.config.is_moderated || matches!(role, Role::None | Role::Moderator) {
+        if is_usual || !self.config.is_moderated || role == Role::Moderator {
             self.voices.remove(&user);
         } else if self.voices.len() < OCCUPANTS {
             self.voices.insert(user, role);
@@ -232,7 +233,6 @@ impl Room {
                 entry.nick = None;
             }
         });
-        self.voices.remove(user);
         let here: Vec<u64> = if user.local().is_some() {
             self.by_user.get(user).cloned().unwrap_or_default()
         } else {
@@ -243,6 +243,9 @@ impl Room {
             self.occupants.iter().filter(|(_, one)| of_domain(one)).map(|(key, _)| *key).collect()
         };
         let new = self.affiliation(user);
+        if new != old {
+            self.voices.remove(user);
+        }
         for key in here {
             if new == Affiliation::Outcast {
                 self.expel(key, &[301], by, reason, out);

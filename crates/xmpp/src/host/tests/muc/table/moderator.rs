@@ -135,6 +135,18 @@ fn voice_lasts() {
             .after("wicca", enter("other"))
             .when("wicca", groupchat(HAIL))
             .told(&["wicca: message error forbidden"]),
+        row("5.1", "nor when he was kicked")
+            .room(MODERATED)
+            .after("crone", set("<item jid='wiccarocks@example.org' affiliation='member'/>"))
+            .after("crone", role("wicca", "visitor"))
+            .after("crone", role("wicca", "none"))
+            .when("wicca", enter("wicca"))
+            .told(&[
+                "crone: wicca here visitor/member =wicca",
+                "wicca: firstwitch here moderator/owner",
+                "wicca: wicca here visitor/member 110 =wicca",
+                "wicca: room subject ()",
+            ]),
         row("5.1", "until he is made a member anew")
             .room(MODERATED)
             .after("crone", role("wicca", "visitor"))
