@@ -261,7 +261,7 @@ impl Lines {
 
     fn connect(&mut self, slot: u32, target: SocketAddr) -> io::Result<()> {
         let number = self.place.0 + slot * self.place.1;
-        let mut tcp = sources::connect(target, self.chat.people.count(), number)
+        let mut tcp = sources::connect(target, self.chat.people.all(), number)
             .map_err(|error| io::Error::other(explain(&error, target)))?;
         let interest = Interest::READABLE | Interest::WRITABLE;
         self.poll.registry().register(&mut tcp, Token(slot as usize + 1), interest)?;

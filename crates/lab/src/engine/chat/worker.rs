@@ -83,7 +83,7 @@ impl Worker {
         let chat = setup.chat.clone().ok_or("a load without users")?;
         let part = &self.prepare.part;
         fd::raise(false);
-        let users = chat.people.count();
+        let users = chat.people.all();
         let memory = Mapping::open(self.prepare.memory, Shared::size(users))
             .map_err(|error| format!("the memory of the load: {error}"))?;
         let tls = tls(&setup, &chat).map_err(|error| error.message)?;
