@@ -9,6 +9,7 @@ use sim::Counting;
 use stdx::Instant;
 use xmpp::c2s::{self, C2s, Framing, Security};
 use xmpp::host::effect::UserRecord;
+use xmpp::host::phones::Phone;
 use xmpp::host::{self, Edge, Effect, Host, Load, Loaded};
 use xmpp::sasl::Known;
 
@@ -116,6 +117,9 @@ impl Shard {
                     self.host.handle_record(START, ticket, Ok(loaded), &mut out);
                 }
                 Effect::Route(element) => self.host.handle_routed(START, *element, &mut out),
+                Effect::AskPhone { user } => {
+                    self.host.handle_phone(START, &user, Phone::default(), &mut out);
+                }
                 _ => {}
             }
             todo.extend(out);

@@ -113,7 +113,7 @@ impl Host {
         if !self.is_elsewhere(bare) {
             return job(self, now, out);
         }
-        if let Record::Loading(waiting) = &mut self.user(now, bare.clone(), out).record {
+        if let Record::Loading(waiting) = &mut self.user(now, bare, out).record {
             waiting.push(Waiting::Job(Box::new(job)));
         }
     }
@@ -121,16 +121,22 @@ impl Host {
     /// The second chance algorithm: who was used since the hand came by stays until it comes again.
     pub(super) fn drop_rosters(&mut self) {
         let most = self.settings.rosters.0;
+        // Twice round, and what was left of the round before: few sessions may be far from each other.
+        let mut rounds = 0;
         for _ in 0..limits::ROSTERS_LOOKED_AT {
-            if self.rosters.bytes <= most {
+            if self.rosters.bytes <= most || rounds > 2 {
                 return;
             }
-            let Some(key) = self.sessions.key_from(self.rosters.hand) else {
-                self.rosters.hand = 0;
-                continue;
-            };
-            self.rosters.hand = key.index() + 1;
-            self.pass_by(key);
+            match self.sessions.key_from(self.rosters.hand) {
+                Some(key) => {
+                    self.rosters.hand = key.index() + 1;
+                    self.pass_by(key);
+                }
+                None => {
+                    self.rosters.hand = 0;
+                    rounds += 1;
+                }
+            }
         }
     }
 

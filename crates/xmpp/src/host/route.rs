@@ -50,7 +50,7 @@ impl Host {
         }
         let key = self.sessions.insert(Session::new(now, jid.clone(), edge, request.is_anonymous));
         self.by_edge.insert(edge, key);
-        let user = self.user(now, jid.bare(), out);
+        let user = self.user(now, &jid.bare(), out);
         user.sessions.push(key);
         if !matches!(user.record, Record::Loading(_)) {
             self.load_avatar(&jid.bare(), out);
@@ -88,12 +88,12 @@ impl Host {
         }
     }
 
-    /// The account, whose record is asked for when nobody has yet.
-    pub(super) fn user(&mut self, now: Instant, bare: Bare, out: &mut Outbox) -> &mut User {
-        let known = self.users.get(&bare);
+    /// The account, whose record is asked for when it is not here.
+    pub(super) fn user(&mut self, now: Instant, bare: &Bare, out: &mut Outbox) -> &mut User {
+        let known = self.users.get(bare);
         let is_away = known.is_some_and(|user| matches!(user.record, Record::Away));
         let is_known = known.is_some();
-        let rested = if is_known { None } else { self.wake(now, &bare) };
+        let rested = if is_known { None } else { self.wake(now, bare) };
         let is_stored = rested.is_some();
         if is_away || (!is_known && !is_stored) {
             let asked = bare.clone();
@@ -105,9 +105,9 @@ impl Host {
             let record = rested.unwrap_or_else(|| Record::Loading(Vec::new()));
             let fresh = User { sessions: Vec::with_capacity(1), record, is_stored, is_used: true, weight: 0 };
             self.users.insert(bare.clone(), fresh);
-            self.weigh(&bare);
+            self.weigh(bare);
         }
-        let user = self.users.get_mut(&bare).expect("it was there, or is now");
+        let user = self.users.get_mut(bare).expect("it was there, or is now");
         user.is_used = true;
         if is_away {
             user.record = Record::Loading(Vec::new());
@@ -192,7 +192,7 @@ impl Host {
         out: &mut Outbox,
         job: impl FnOnce(&mut Host, Instant, &mut Outbox) + 'static,
     ) {
-        match &self.user(now, bare.clone(), out).record {
+        match &self.user(now, bare, out).record {
             Record::Loading(_) => self.wait_for_record(now, bare, Waiting::Job(Box::new(job)), out),
             Record::Ready(_) | Record::Away | Record::Nobody => {
                 job(self, now, out);
@@ -273,7 +273,7 @@ impl Host {
         let Some(session) = self.sessions.get(key) else { return };
         let (jid, bare) = (session.jid.clone(), session.jid.bare());
         // What it is to others depends on roster and blocking list.
-        if let Record::Loading(_) = self.user(now, bare.clone(), out).record {
+        if let Record::Loading(_) = self.user(now, &bare, out).record {
             return self.wait_for_record(now, &bare, Waiting::FromSession(key, Box::new(element)), out);
         }
         let Ok(to) = stanza::to(&element) else {
@@ -367,7 +367,7 @@ impl Host {
             };
         }
         let bare = to.bare();
-        match &self.user(now, bare.clone(), out).record {
+        match &self.user(now, &bare, out).record {
             Record::Loading(_) => self.wait_for_record(now, &bare, Waiting::Routed(Box::new(element)), out),
             Record::Ready(_) | Record::Away | Record::Nobody => self.routed_to_account(now, element, out),
         }

@@ -76,6 +76,8 @@ impl Pair {
                     self.router.handle_written(now, ticket, Ok(()), &mut more);
                 }
                 router::Effect::ForgetMessage { id, .. } => self.store.retain(|message| message.id != id),
+                // Chat's, which is not here.
+                router::Effect::Presence { .. } => {}
                 router::Effect::LoadKept { aor } => {
                     self.router.handle_kept(now, &aor, self.store.clone(), &mut more);
                 }
