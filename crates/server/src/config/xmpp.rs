@@ -73,6 +73,7 @@ impl Xmpp {
         let listen = read_listen(&mut section);
         let max_stanza = read_max_stanza(&mut section);
         let rosters = read_rosters(&mut section);
+        let (archive, archive_keep) = read_archive(&mut section);
         let (rooms, pubsub) = read_services(&mut section);
         let xmpp = Xmpp {
             require_tls: section.key(
@@ -107,17 +108,8 @@ impl Xmpp {
                 Duration::from_secs(1)..=HOUR,
                 "Time a client has to sign in.",
             ),
-            archive: section.key(
-                "archive",
-                Archived::Everybodys,
-                "Whose messages the archives keep, of accounts that never said what they prefer (XEP-0441): everybody's (`always`), those of contacts (`roster`), or nobody's (`never`).",
-            ),
-            archive_keep: section.key_in(
-                "archive_keep",
-                365 * DAY,
-                HOUR..=36_600 * DAY,
-                "Messages older than this are deleted from the archives.",
-            ),
+            archive,
+            archive_keep,
             websocket_origins: read_origins(&mut section),
             texts_to_phones: super::phones::read_texts(&mut section),
             contacts,
@@ -183,6 +175,22 @@ fn read_rosters(section: &mut Section<'_, '_>) -> RosterMemory {
         "Memory of one shard for the contacts of users who are signed in, some 200 bytes each. Beyond it, those that were not needed lately are read again from the record when they are.",
     );
     RosterMemory(size.0)
+}
+
+/// Whose messages, and for how long.
+fn read_archive(section: &mut Section<'_, '_>) -> (Archived, Duration) {
+    let archive = section.key(
+        "archive",
+        Archived::Everybodys,
+        "Whose messages the archives keep, of accounts that never said what they prefer (XEP-0441): everybody's (`always`), those of contacts (`roster`), or nobody's (`never`).",
+    );
+    let keep = section.key_in(
+        "archive_keep",
+        365 * DAY,
+        HOUR..=36_600 * DAY,
+        "Messages older than this are deleted from the archives.",
+    );
+    (archive, keep)
 }
 
 /// Names of rooms' and nodes' services.

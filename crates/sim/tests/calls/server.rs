@@ -182,8 +182,6 @@ impl Server {
                 // Nobody chats here.
                 router::Effect::Presence { .. } => {}
                 router::Effect::ForgetMessage { id, .. } => self.store.retain(|message| message.id != id),
-                // Chat's, which is not here.
-                router::Effect::Presence { .. } => {}
                 router::Effect::LoadKept { aor } => {
                     self.router.handle_kept(now, &aor, self.store.clone(), &mut more);
                 }
