@@ -172,7 +172,9 @@ impl Host {
 
     /// A session has come, or somebody is interested while none is here.
     pub(super) fn ask_phone(&mut self, user: &Bare, out: &mut Outbox) {
-        if !self.phones.watched.contains_key(user) && self.keep_phone(user) {
+        if self.phones.watched.contains_key(user) {
+            self.forget_phone(user);
+        } else if self.keep_phone(user) {
             out.push(Effect::AskPhone { user: user.clone() });
         }
     }
