@@ -315,25 +315,10 @@ impl Crowd {
                 turn.want(slot, wanted);
                 self.wait_until(slot, turn.now + self.chat.patience);
             }
-            Phase::Leaving => {
-                self.shared.go(user.number);
-                user.phase = Phase::Away;
-                user.patience = Instant::FAR_FUTURE;
-                user.asked = None;
-                user.framer = Framer::new();
-                self.say_goodbye(slot, turn);
-                turn.want(slot, Wanted::Close);
-                turn.stats.count(Count::SuccessfulCall);
-                let due = if self.stage <= Stage::Load {
-                    turn.now + self.chat.think.draw(&mut self.rng)
-                } else {
-                    turn.now
-                };
-                self.wake_at(slot, due);
-            }
+            Phase::Leaving => self.say_last_words(slot, turn),
             Phase::In if self.stage == Stage::Load && !is_monitor => self.do_something(slot, turn),
             Phase::In if self.stage == Stage::Unregistering => self.unregister(slot, turn),
-            Phase::In | Phase::Connecting | Phase::SigningIn(_) | Phase::Gone => {}
+            Phase::In | Phase::Connecting | Phase::SigningIn(_) | Phase::Parting | Phase::Gone => {}
         }
     }
 
@@ -343,6 +328,7 @@ impl Crowd {
         user.patience = Instant::FAR_FUTURE;
         match user.phase {
             Phase::Connecting | Phase::SigningIn(_) => self.fail(slot, Cause::Timeout, turn),
+            Phase::Parting => self.part(slot, turn),
             Phase::In if is_monitoring => self.lose_patience_with_partner(slot, turn),
             Phase::In | Phase::Leaving if user.asked.take().is_some() => turn.fail(Cause::Timeout),
             _ => {}

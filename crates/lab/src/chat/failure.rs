@@ -179,6 +179,9 @@ impl Crowd {
         if matches!(user.phase, Phase::Gone | Phase::Away) {
             return;
         }
+        if matches!(user.phase, Phase::Parting) {
+            return self.part(slot, turn);
+        }
         turn.fail(cause);
         user.failures = user.failures.saturating_add(1);
         user.elsewhere = None;

@@ -15,6 +15,7 @@ mod mix;
 mod model;
 mod monitor;
 mod note;
+mod parting;
 mod people;
 mod prepare;
 mod register;

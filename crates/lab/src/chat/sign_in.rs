@@ -22,6 +22,10 @@ impl Crowd {
         }
         let (chat, nonce) = (Arc::clone(&self.chat), self.rng.token(20));
         let user = &mut self.users[slot as usize];
+        // Nothing can be answered any more.
+        if matches!(user.phase, Phase::Parting) && element.name() != "message" {
+            return;
+        }
         let Phase::SigningIn(login) = &mut user.phase else { return self.hear(slot, element, turn) };
         let mut kept = user.kept.take().map(|kept| *kept);
         let (name, password) = (chat.people.name(user.number), chat.people.password(user.number));

@@ -20,6 +20,8 @@ pub(super) enum Phase {
     In,
     /// Signs out when due; nobody counts on him any more.
     Leaving,
+    /// Has signed out; the server has not closed yet.
+    Parting,
     /// For good.
     Gone,
 }
