@@ -26,6 +26,16 @@ fn everybody_back_means_that_nothing_waits() {
     assert_eq!(run("message=80,logout=20", Fault::LoseMessage, 1, 900).0.lost(), 1);
 }
 
+#[test]
+fn what_is_on_its_way_when_its_receiver_signs_out_arrives() {
+    for seed in 0..5 {
+        let (stats, _) = run("message=80,logout=20", Fault::Slow, seed, 900);
+        assert!(stats.counts[Count::ChatSent] > 100);
+        // The last one is on its way for ever.
+        assert!(stats.lost() <= 1, "seed {seed}: {}", stats.lost());
+    }
+}
+
 /// What they measure must not depend on how many others there are.
 #[test]
 fn monitors_see_each_other_however_few_look() {
