@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import time
 
-from .procs import Failure, free_port, tail
+from .procs import Failure, free_port, stop, tail
 from .servers import ROOT, Belfry, Server
 
 DOMAIN = "localhost"
@@ -50,7 +50,14 @@ class Node(Belfry):
         with open(self.config, "w") as config:
             config.write(self.configuration())
         self.import_accounts(accounts + clear + sha1)
-        self.process = processes.start([self.binary(), "serve", "--config", self.config], folder, f"{folder}/log")
+        self.restart(processes)
+
+    def restart(self, processes):
+        """With its record, but without what it holds in memory."""
+        if self.process:
+            stop(self.process)
+        command = [self.binary(), "serve", "--config", self.config]
+        self.process = processes.start(command, self.folder, f"{self.folder}/log")
         wait_for(self.process, self.tcp)
 
     def configuration(self):

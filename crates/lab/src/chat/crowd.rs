@@ -114,6 +114,8 @@ pub struct Crowd {
     /// The first shard leads: it says when the next stage begins.
     leads: bool,
     leading: Instant,
+    /// How many friends had been made, and when that changed last.
+    pub(super) made: (u64, Instant),
     prefixes: Option<Arc<Prefixes>>,
     fired: Vec<u64>,
 }
@@ -170,6 +172,7 @@ impl Crowd {
             stage: if chat.register { Stage::Registering } else { Stage::SigningIn },
             leads: index == 0,
             leading: start,
+            made: (0, start),
             prefixes: None,
             fired: Vec::new(),
             chat,

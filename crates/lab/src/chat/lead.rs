@@ -9,14 +9,18 @@ use super::stage::{SETTLED, Stage};
 
 /// How often the leader looks.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
-/// Stages that wait for everybody wait no longer.
-const BEFRIENDING: Duration = Duration::from_secs(120);
+/// Users make friends for as long as any are made within this.
+const FRIENDLESS: Duration = Duration::from_secs(20);
+/// The roll-call waits no longer.
 const ROLL_CALL: Duration = Duration::from_secs(60);
 /// In which each of those who come back has tried to twice or more.
 const NOBODY: Duration = Duration::from_secs(10);
 
 impl Crowd {
     pub(super) fn lead(&mut self, now: Instant) {
+        if self.made.0 != self.shared.friends() {
+            self.made = (self.shared.friends(), now);
+        }
         let (shared, chat) = (&self.shared, &self.chat);
         let passed = now.since(shared.began());
         let (all, present) = (chat.people.count(), shared.signed_in());
@@ -31,7 +35,10 @@ impl Crowd {
                 // Who cannot get in does not keep the others from working.
                 shared.settled() >= all || passed >= ramp + 2 * chat.patience
             }
-            Stage::Befriending => !chat.befriend || shared.befriended() >= all || passed >= BEFRIENDING,
+            Stage::Befriending => {
+                let is_stuck = now.since(self.made.1).min(passed) >= FRIENDLESS;
+                !chat.befriend || shared.befriended() >= all || is_stuck
+            }
             Stage::Load => passed >= chat.length,
             Stage::RollCall => self.is_called(passed),
             Stage::Settling => present == 0 || (shared.is_quiet() && is_settled) || passed >= chat.settle,

@@ -79,6 +79,8 @@ const MET: usize = 4;
 const GIVEN_UP: usize = 5;
 /// Who has been told that he has an account, or that he gets none.
 const REGISTERED: usize = 6;
+/// Entries of rosters that became mutual: how far the making of friends is.
+const FRIENDS: usize = 7;
 /// Messages sent that have not arrived and were not refused, over all shards, so that the end need not wait its whole
 /// time.
 const OPEN_MESSAGES: usize = 8;
@@ -212,6 +214,14 @@ impl Shared {
 
     pub fn befriend(&self) {
         self.word(BEFRIENDED).fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub fn make_friend(&self) {
+        self.word(FRIENDS).fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub fn friends(&self) -> u64 {
+        self.word(FRIENDS).load(Ordering::Acquire)
     }
 
     pub fn befriended(&self) -> u32 {

@@ -9,6 +9,7 @@ use super::limits::PRESENCE_PLACES;
 use super::lines;
 use super::model::Timed;
 use super::note::{DIRECTED, Note};
+use super::stage::Stage;
 use super::user::Asked;
 use crate::stats::Count;
 
@@ -174,10 +175,14 @@ impl Crowd {
             Some("set") if iq.get("query", ns::ROSTER).is_some() => {
                 let items = iq.get("query", ns::ROSTER).map(|query| query.elements().cloned().collect());
                 let items: Vec<Element> = items.unwrap_or_default();
+                let friends = self.users[slot as usize].friends;
                 for item in &items {
                     self.learn(slot, item);
                 }
                 self.look_after_pair(slot, turn);
+                if self.stage == Stage::Befriending && self.users[slot as usize].friends > friends {
+                    self.ask_for_friendship(slot, turn);
+                }
                 turn.write(slot, |out| lines::answer(out, (id, iq.attr("from")), true));
             }
             _ => {
@@ -220,7 +225,10 @@ impl Crowd {
         let contact = &mut user.contacts[place as usize];
         let is_friend = item.attr("subscription") == Some("both");
         match (contact.is_friend, is_friend) {
-            (false, true) => user.friends += 1,
+            (false, true) => {
+                user.friends += 1;
+                self.shared.make_friend();
+            }
             (true, false) => user.friends -= 1,
             _ => {}
         }

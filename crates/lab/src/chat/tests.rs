@@ -52,6 +52,10 @@ enum Fault {
     Gone,
     /// One user is let in once.
     LockOut,
+    /// Nobody is anybody's friend, until he is asked.
+    Strangers,
+    /// Nor then.
+    Unfriendly,
     /// No fault: a message is on its way until the next one is, or until its receiver signs out.
     Slow,
 }
@@ -74,6 +78,8 @@ struct Server {
     presences: BTreeMap<String, String>,
     stored: BTreeMap<String, Vec<String>>,
     held: Option<(u32, String)>,
+    /// Who asked whom to be a friend.
+    asked: Vec<(String, String)>,
     /// Where users went who were sent elsewhere.
     elsewhere: Vec<Elsewhere>,
     /// What the users were told.
@@ -94,6 +100,7 @@ impl Server {
             presences: BTreeMap::new(),
             stored: BTreeMap::new(),
             held: None,
+            asked: Vec::new(),
             elsewhere: Vec::new(),
             errors: Vec::new(),
             accounts: None,
@@ -225,6 +232,8 @@ impl Server {
         if id == "roster" {
             let items: String =
                 (0..14).map(|number| format!("<item jid='user{number}@d' subscription='both'/>")).collect();
+            let is_lonely = matches!(self.fault, Fault::Strangers | Fault::Unfriendly);
+            let items = if is_lonely { String::new() } else { items };
             out.push((
                 slot,
                 format!("<iq type='result' id='{id}'><query xmlns='{}'>{items}</query></iq>", ns::ROSTER),
@@ -265,9 +274,25 @@ impl Server {
         out.push((slot, answer));
     }
 
+    /// Both are friends at once.
+    fn befriend(&mut self, slot: u32, name: &str, to: &str, out: &mut Vec<(u32, String)>) {
+        self.asked.push((name.to_owned(), to.to_owned()));
+        if self.fault == Fault::Strangers {
+            let push = |other: &str| {
+                let item = format!("<item jid='{other}' subscription='both'/>");
+                format!("<iq type='set' id='r'><query xmlns='{}'>{item}</query></iq>", ns::ROSTER)
+            };
+            out.push((self.online[to.split('@').next().unwrap()], push(&format!("{name}@d"))));
+            out.push((slot, push(to)));
+        }
+    }
+
     fn spread(&mut self, slot: u32, name: &str, presence: &Element, out: &mut Vec<(u32, String)>) {
         if presence.attr("type") == Some("unavailable") {
             return;
+        }
+        if presence.attr("type") == Some("subscribe") {
+            return self.befriend(slot, name, presence.attr("to").unwrap(), out);
         }
         if let Some(to) = presence.attr("to") {
             return self.direct(slot, name, to, presence, out);

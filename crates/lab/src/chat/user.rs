@@ -43,6 +43,8 @@ pub(super) struct Contact {
     /// The highest number that came from him.
     pub(super) came: u32,
     pub(super) is_friend: bool,
+    /// He has been asked to be one.
+    pub(super) is_asked: bool,
 }
 
 /// Some 340 bytes with seven contacts; a roster of the server's is not kept.

@@ -46,3 +46,15 @@ fn presence_for_one_is_accounted_for() {
     assert!(good.counts[Count::PresenceSeen] > 100 && unseen(&good) == 0);
     assert_eq!(unseen(&seen(Fault::LosePresence)), 1);
 }
+
+/// One after another, so that a slow server is not flooded; and one that makes no friends does not hold the load up.
+#[test]
+fn friends_are_made_one_after_another() {
+    let lonely = || Chat { befriend: true, ..chat("message=1") };
+    let (_, stage, server) = run_load(lonely(), Fault::Strangers, 1, 600);
+    let pairs = lonely().people.count() * lonely().people.contacts() / 2;
+    assert_eq!((server.asked.len(), stage), (pairs as usize, Stage::Leaving));
+    let (_, stage, server) = run_load(lonely(), Fault::Unfriendly, 1, 600);
+    let asking: BTreeSet<_> = server.asked.iter().map(|(name, _)| name).collect();
+    assert_eq!((server.asked.len(), stage), (asking.len(), Stage::Leaving), "{:?}", server.asked);
+}
