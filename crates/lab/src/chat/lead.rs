@@ -9,8 +9,8 @@ use super::stage::{SETTLED, Stage};
 
 /// How often the leader looks.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
-/// Users make friends for as long as any are made within this.
-const FRIENDLESS: Duration = Duration::from_secs(20);
+/// Users make friends for as long as any are made within this: a slow server has one of each user to answer before.
+const FRIENDLESS: Duration = Duration::from_secs(120);
 /// The roll-call waits no longer.
 const ROLL_CALL: Duration = Duration::from_secs(60);
 /// In which each of those who come back has tried to twice or more.
