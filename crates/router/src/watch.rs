@@ -46,7 +46,7 @@ impl Watches {
         match self.watches.iter_mut().find(same) {
             Some(watch) => watch.until = until,
             None if full => return,
-            None => push_one(&mut self.watches, Watch { edge, id, topic, until }),
+            None => self.watches.push(Watch { edge, id, topic, until }),
         }
         self.remember(topic, state);
     }
@@ -58,7 +58,7 @@ impl Watches {
     fn remember(&mut self, topic: Topic, state: State) {
         match self.told.iter_mut().find(|(known, _)| *known == topic) {
             Some((_, told)) => *told = state,
-            None => push_one(&mut self.told, (topic, state)),
+            None => self.told.push((topic, state)),
         }
     }
 
@@ -77,14 +77,6 @@ impl Watches {
         let watches = &self.watches;
         self.told.retain(|(topic, _)| watches.iter().any(|watch| watch.topic == *topic));
     }
-}
-
-/// Most addresses have one watch on one topic, their own chat's: a vector's first four places are three too many.
-fn push_one<T>(all: &mut Vec<T>, one: T) {
-    if all.is_empty() {
-        all.reserve_exact(1);
-    }
-    all.push(one);
 }
 
 impl Router {

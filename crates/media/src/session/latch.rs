@@ -57,8 +57,10 @@ impl Latch {
                 None => self.is_peer(source),
                 // A NAT gave it another port, or the peer itself moved back to what it had told.
                 Some(latched) => {
-                    let is_near = source.ip() == latched.ip() || Some(source) == self.expected;
-                    is_near && now.since(self.last) >= SILENT
+                    let (is_near, is_told) = (source.ip() == latched.ip(), Some(source) == self.expected);
+                    // The neighbour was another's then: what an earlier call of that host still sends.
+                    let was_neighbour = is_near && is_told;
+                    was_neighbour || ((is_near || is_told) && now.since(self.last) >= SILENT)
                 }
             };
         if !is_believed {

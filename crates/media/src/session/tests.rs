@@ -298,6 +298,19 @@ fn strangers_are_dropped_and_counted_and_a_nat_is_followed() {
     assert_eq!((out.events.as_slice(), leg.remote()), (&latched[..], Some(address("127.0.0.9:7001"))));
 }
 
+#[test]
+fn who_speaks_from_where_was_told_is_believed_before_its_neighbour() {
+    let (mut out, mut work) = (Out::default(), Work::default());
+    let mut leg = MediaSession::new(negotiated(Codec::Pcma, true), 1, None).unwrap();
+    let told = address(PEER);
+    let neighbour = SocketAddr::new(told.ip(), 1_234);
+    let mut from =
+        |ms: u64, source| leg.handle_packet(time(ms), source, &packet(8, ms as u16), &mut work, &mut out);
+    assert_eq!((from(0, neighbour), from(1, told)), (Handled::Taken, Handled::Taken));
+    assert_eq!((from(2, neighbour), from(3, told)), (Handled::Stranger, Handled::Taken));
+    assert_eq!(leg.remote(), Some(told));
+}
+
 /// A says to B, whose leg passes it to C's.
 fn bridge(from: Codec, to: Codec, loses: fn(usize) -> bool) -> (Out, Out, Vec<i16>) {
     let (mut a, mut b, mut c, mut d) = (leg(from), leg(from), leg(to), leg(to));

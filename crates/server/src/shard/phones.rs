@@ -45,8 +45,11 @@ impl Shard {
                 let presence = self.parts.router.presence(now, user.as_str());
                 self.with_xmpp(now, |xmpp, wishes| xmpp.handle_presence(now, &user, &presence, wishes));
             }
-            PhoneWish::Show { user, chat } => {
-                if chat.is_none() || self.parts.router.is_presence_watched(user.as_str()) {
+            PhoneWish::Show { user } => {
+                let Some(glue) = &self.xmpp else { return };
+                // Who has gone is forgotten, watched or not.
+                if !glue.xmpp.is_available(&user) || self.parts.router.is_presence_watched(user.as_str()) {
+                    let chat = glue.xmpp.chat_of(user.as_str());
                     // Nobody waits for the answer: there is none.
                     self.ask(now, AskId(0), Query::ChatChanged { aor: user.as_str().into(), chat });
                 }

@@ -55,13 +55,11 @@ impl Ports {
         let first = range.start().next_multiple_of(2);
         let pairs = (first..*range.end()).step_by(2).enumerate();
         let own = pairs.filter(|(index, _)| index % usize::from(shards) == usize::from(shard));
-        Ok(Ports {
-            ip,
-            free: own.map(|(_, port)| port).collect(),
-            used: 0,
-            poll: Poll::new()?,
-            events: Events::with_capacity(READY),
-        })
+        let mut free: VecDeque<u16> = own.map(|(_, port)| port).collect();
+        // Phones may still send to the ports that the node had before it was started anew.
+        let start = getrandom::u32().map_err(io::Error::other)? as usize;
+        free.rotate_left(start % free.len().max(1));
+        Ok(Ports { ip, free, used: 0, poll: Poll::new()?, events: Events::with_capacity(READY) })
     }
 
     pub(super) fn used(&self) -> usize {
@@ -128,28 +126,40 @@ fn of_token(Token(token): Token) -> (Key, Wire) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::net::Ipv4Addr;
 
     use super::*;
 
-    fn ports(shard: u16) -> Ports {
-        Ports::new(Ipv4Addr::LOCALHOST.into(), &(30_001..=30_009), shard, 2).unwrap()
+    fn free(shard: u16) -> BTreeSet<u16> {
+        let ports = Ports::new(Ipv4Addr::LOCALHOST.into(), &(30_001..=30_009), shard, 2).unwrap();
+        ports.free.into_iter().collect()
     }
 
     #[test]
     fn shards_share_the_even_ports_that_have_another_above_them() {
-        assert_eq!(ports(0).free, [30_002, 30_006]);
-        assert_eq!(ports(1).free, [30_004, 30_008]);
+        assert_eq!(free(0), BTreeSet::from([30_002, 30_006]));
+        assert_eq!(free(1), BTreeSet::from([30_004, 30_008]));
+    }
+
+    #[test]
+    fn a_node_does_not_begin_where_the_one_before_it_began() {
+        let range = 20_000..=59_999;
+        let first = || Ports::new(Ipv4Addr::LOCALHOST.into(), &range, 0, 1).unwrap().free[0];
+        // Eight of twenty thousand, all the same by chance: never.
+        assert!((0..8).map(|_| first()).collect::<BTreeSet<_>>().len() > 1);
     }
 
     #[test]
     fn a_call_gets_two_ports_and_gives_them_back_at_the_end_of_the_queue() {
         let mut ports = Ports::new(Ipv4Addr::LOCALHOST.into(), &(30_100..=30_103), 0, 1).unwrap();
         let (first, second) = (ports.open(Key::from_u64(1)).unwrap(), ports.open(Key::from_u64(2)).unwrap());
-        assert_eq!((first.port, second.port, ports.used()), (30_100, 30_102, 2));
+        let taken = BTreeSet::from([first.port, second.port]);
+        assert_eq!((taken, ports.used()), (BTreeSet::from([30_100, 30_102]), 2));
+        let back = VecDeque::from([second.port, first.port]);
         assert!(ports.open(Key::from_u64(3)).is_err(), "there are two pairs");
         ports.close(second);
         ports.close(first);
-        assert_eq!((ports.used(), &ports.free), (0, &VecDeque::from([30_102, 30_100])));
+        assert_eq!((ports.used(), &ports.free), (0, &back));
     }
 }

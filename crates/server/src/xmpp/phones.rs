@@ -16,23 +16,13 @@ use super::{Wish, Xmpp, XmppLetter};
 #[derive(Debug)]
 pub(crate) enum PhoneWish {
     /// Answered by `handle_presence`, as changes of all accounts are told.
-    Ask {
-        user: Bare,
-    },
-    Show {
-        user: Bare,
-        chat: Option<router::Chat>,
-    },
+    Ask { user: Bare },
+    /// Its sessions look otherwise, perhaps.
+    Show { user: Bare },
     /// Answered by `handle_texted`.
-    Text {
-        id: u64,
-        words: Box<KeptMessage>,
-    },
+    Text { id: u64, words: Box<KeptMessage> },
     /// The answer to `handle_offer`.
-    Offered {
-        to: Offering,
-        offered: Offered,
-    },
+    Offered { to: Offering, offered: Offered },
 }
 
 /// Who waits for the answer.
@@ -93,6 +83,10 @@ impl Xmpp {
         Bare::parse(aor).ok().filter(is_ours)
     }
 
+    pub(crate) fn is_available(&self, user: &Bare) -> bool {
+        self.host.is_available(user)
+    }
+
     /// How the account's chat clients are, for phones.
     pub(crate) fn chat_of(&self, aor: &str) -> Option<router::Chat> {
         self.host.shown(&self.account_of(aor)?).map(chat_of)
@@ -144,7 +138,7 @@ impl Xmpp {
                 PhoneWish::Text { id: ticket.0, words: Box::new(text(&from, &to, &body, at)) }
             }
             Effect::AskPhone { user } => PhoneWish::Ask { user },
-            Effect::Show { user, shown } => PhoneWish::Show { user, chat: shown.map(chat_of) },
+            Effect::Show { user } => PhoneWish::Show { user },
             Effect::Heard { id, outcome } => {
                 let Some(to) = self.phones.offering.remove(&id) else { return };
                 PhoneWish::Offered { to, offered: offered_of(outcome) }

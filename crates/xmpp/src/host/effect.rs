@@ -2,7 +2,7 @@
 
 use stdx::Instant;
 
-use super::phones::{Outcome, Shown};
+use super::phones::Outcome;
 use crate::c2s::Bound;
 use crate::sasl::Secret;
 use crate::{Bare, Element, Jid};
@@ -68,10 +68,9 @@ pub enum Effect {
     AskPhone {
         user: Bare,
     },
-    /// How the account's phones' watchers see its chat. `None`: nobody is signed in.
+    /// Who watches the account from a phone sees its chat otherwise, perhaps: `shown` says how.
     Show {
         user: Bare,
-        shown: Option<Shown>,
     },
     /// The answer to `handle_heard`.
     Heard {

@@ -239,12 +239,14 @@ impl Xmpp {
     pub(crate) fn end_sessions(&mut self, now: Instant, ended: &Ended, wishes: &mut Vec<Wish>) {
         let own = ended.accounts.iter().filter(|account| self.owner(account) == self.shard);
         let own: Vec<Bare> = own.filter_map(|account| Bare::parse(account).ok()).collect();
-        let contacts = super::super::record::contacts_of(ended.roster.clone());
-        self.tell_host(now, wishes, |host, out| {
-            for user in &own {
-                host.end_account(now, user, ended.ending, &contacts, out);
-            }
-        });
+        if !own.is_empty() {
+            let contacts = super::super::record::contacts_of(ended.roster.clone());
+            self.tell_host(now, wishes, |host, out| {
+                for user in &own {
+                    host.end_account(now, user, ended.ending, &contacts, out);
+                }
+            });
+        }
         // Those that have signed in and have no session yet, at whichever shard.
         let accounts: HashSet<&str> = ended.accounts.iter().map(|account| &**account).collect();
         self.streams.close_where(|jid| accounts.contains(jid.bare_str()), ended.ending.condition());

@@ -115,18 +115,18 @@ async fn secure(place: Place, socket: TcpStream) {
     let Some((tls, security)) = shake(&shared, Box::pin(secured(&shared, socket))).await else { return };
     shared.moved(stream.transport.replace(Transport::Tls), Transport::Tls);
     shared.tell(&stream, |c2s, out| c2s.handle_secured(security, out));
-    spawn_local(Conversation::new(place, Bytes::new(tls), is_secure));
+    spawn_local(Conversation::new(place, Bytes::new(tls), never));
 }
 
 async fn serve_tls(mut place: Place, socket: TcpStream) {
     let shared = Rc::clone(&place.shared);
     let Some((tls, security)) = shake(&shared, Box::pin(secured(&shared, socket))).await else { return };
     place.open(Framing::Stream, security);
-    spawn_local(Conversation::new(place, Bytes::new(tls), is_secure));
+    spawn_local(Conversation::new(place, Bytes::new(tls), never));
 }
 
-/// TLS does not begin twice: a stream that has it offers none.
-fn is_secure<W>(_: Place, _: W) {}
+/// What a conversation over TLS does when it is to become one: nothing, it offers none and takes no `<starttls/>`.
+fn never<W>(_: Place, _: W) {}
 
 async fn serve_ws(mut place: Place, socket: TcpStream) {
     let shared = Rc::clone(&place.shared);

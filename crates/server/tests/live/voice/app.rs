@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::PATIENCE;
@@ -59,8 +60,9 @@ impl App {
     /// The configuration that binds 1234 to the document at `path`.
     pub(crate) fn voice(&self, path: &str, more: &str) -> String {
         format!(
-            "[voice]\nmedia = \"127.0.0.77\"\nmedia_ports = \"20000-29999\"\nopen = true\nallow_private = true\n\
+            "{}open = true\n\
              numbers = [{{ number = \"1234\", url = \"http://{}{path}\" }}]\n{more}",
+            section(),
             self.address
         )
     }
@@ -69,6 +71,14 @@ impl App {
         let asked = self.asked.lock().unwrap();
         asked.iter().find(|(asked, _)| asked == path).map(|(_, form)| form.clone())
     }
+}
+
+/// The section of one node, with an address for its sound that no other node of the tests has: who still talks to another
+/// would be heard.
+pub(crate) fn section() -> String {
+    static NODES: AtomicU16 = AtomicU16::new(1);
+    let [high, low] = NODES.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+    format!("[voice]\nmedia = \"127.77.{high}.{low}\"\nmedia_ports = \"20000-29999\"\nallow_private = true\n")
 }
 
 fn serve(mut stream: TcpStream, documents: &[(&str, &str)], asked: &Mutex<Vec<(String, Form)>>) {

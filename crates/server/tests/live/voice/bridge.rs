@@ -6,7 +6,7 @@ use media::events::EventReceiver;
 use media::rtp::Packet;
 use sip::wire::Header;
 
-use super::app::App;
+use super::app::{App, section};
 use super::callee::Callee;
 use super::caller::Caller;
 use super::dial::Scene;
@@ -232,8 +232,8 @@ fn an_application_may_call_another_number_of_ours_that_is_closed_to_strangers() 
         ("/dialed", WAIT),
     ]);
     let voice = format!(
-        "[voice]\nmedia = \"127.0.0.77\"\nmedia_ports = \"20000-29999\"\nallow_private = true\n\
-         numbers = [{{ number = \"1234\", url = \"http://{0}/\" }}, {{ number = \"5678\", url = \"http://{0}/other\" }}]\n",
+        "{0}numbers = [{{ number = \"1234\", url = \"http://{1}/\" }}, {{ number = \"5678\", url = \"http://{1}/other\" }}]\n",
+        section(),
         app.address
     );
     let place = Place::new(&voice);

@@ -6,6 +6,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use ivr::document::Document;
 
+use super::app::section;
 use super::caller::Caller;
 use super::{nothing_left, sum};
 use crate::place::Place;
@@ -58,8 +59,9 @@ fn every_example_document_parses_without_a_note_and_leads_to_files_that_are_ther
 fn keys_lead_through_documents_of_the_servers_own() {
     let documents = examples().join("documents");
     let place = Place::new(&format!(
-        "[voice]\nmedia = \"127.0.0.77\"\nmedia_ports = \"20000-29999\"\nopen = true\n\
+        "{}open = true\n\
          documents = \"{}\"\nnumbers = [{{ number = \"1234\", url = \"file:ask-digit.xml\" }}]\n",
+        section(),
         documents.display()
     ));
     let mut node = place.start();
@@ -78,8 +80,9 @@ fn keys_lead_through_documents_of_the_servers_own() {
 #[test]
 fn a_document_that_is_not_there_is_an_error_of_the_server() {
     let place = Place::new(&format!(
-        "[voice]\nmedia = \"127.0.0.77\"\nmedia_ports = \"20000-29999\"\nopen = true\n\
+        "{}open = true\n\
          documents = \"{}\"\nnumbers = [{{ number = \"1234\", url = \"file:../apps.py\" }}]\n",
+        section(),
         examples().join("documents").display()
     ));
     let mut node = place.start();

@@ -2,6 +2,7 @@
 
 use server::node::Node;
 
+use super::app::section;
 use super::callee::Callee;
 use super::examples::{Program, examples};
 use super::record::is_recording;
@@ -34,8 +35,8 @@ impl Scene {
         };
         let numbers: Vec<String> = program.urls.iter().enumerate().map(bound).collect();
         let place = Place::new(&format!(
-            "[voice]\nmedia = \"127.0.0.77\"\nmedia_ports = \"20000-29999\"\nopen = true\n\
-             allow_private = true\ndocuments = \"{}\"\nnumbers = [{}]\n",
+            "{}open = true\ndocuments = \"{}\"\nnumbers = [{}]\n",
+            section(),
             examples().join("documents").display(),
             numbers.join(", ")
         ))

@@ -7,7 +7,7 @@ use std::time::Duration;
 use server::node::Node;
 use store::rest::types::RestCall;
 
-use super::app::App;
+use super::app::{App, section};
 use super::callee::Callee;
 use super::caller::Caller;
 use super::dial::{Documents, Scene};
@@ -248,11 +248,7 @@ fn rooms() -> (Place, Node) {
         .zip(paths)
         .map(|(number, path)| format!("{{ number = \"{number}\", url = \"http://{}{path}\" }}", app.address))
         .collect();
-    let place = Place::new(&format!(
-        "[voice]\nmedia = \"127.0.0.77\"\nmedia_ports = \"20000-29999\"\nopen = true\nallow_private = true\n\
-         numbers = [{}]\n",
-        bound.join(", ")
-    ));
+    let place = Place::new(&format!("{}open = true\nnumbers = [{}]\n", section(), bound.join(", ")));
     let node = place.start();
     (place, node)
 }

@@ -14,6 +14,7 @@ use stdx::Instant;
 use stdx::rng::Rng;
 use store::rest::types::RestCall;
 
+use super::app::section;
 use super::callee::Callee;
 use super::caller::Caller;
 use super::record::rows;
@@ -329,8 +330,8 @@ fn stand() -> (Place, Site) {
         })
         .collect();
     let place = Place::new(&format!(
-        "[voice]\nmedia = \"127.0.0.77\"\nmedia_ports = \"20000-29999\"\nopen = true\nallow_private = true\n\
-         prompts = \"prompts\"\nnumbers = [{}]\n",
+        "{}open = true\nprompts = \"prompts\"\nnumbers = [{}]\n",
+        section(),
         bound.join(", ")
     ));
     std::fs::create_dir(place.path("prompts")).unwrap();

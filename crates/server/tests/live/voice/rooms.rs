@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::app::{App, Form};
+use super::app::{App, Form, section};
 use super::nothing_left;
 use super::talker::Talker;
 use crate::place::Place;
@@ -19,10 +19,7 @@ fn place(app: &App, numbers: &[(&str, &str)]) -> Place {
         .map(|(number, path)| format!("{{ number = \"{number}\", url = \"http://{}{path}\" }}", app.address))
         .collect();
     let bound = bound.join(", ");
-    Place::new(&format!(
-        "[voice]\nmedia = \"127.0.0.77\"\nmedia_ports = \"20000-29999\"\nopen = true\nallow_private = true\n\
-         numbers = [{bound}]\n"
-    ))
+    Place::new(&format!("{}open = true\nnumbers = [{bound}]\n", section()))
 }
 
 /// In the order of their numbers: callbacks are under way at once.

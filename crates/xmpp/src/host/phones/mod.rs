@@ -216,6 +216,11 @@ impl Host {
         self.users.get(user).is_some_and(|user| !user.sessions.is_empty())
     }
 
+    /// Whether one of the account's sessions wants messages and is seen.
+    pub fn is_available(&self, user: &Bare) -> bool {
+        self.available(user).next().is_some()
+    }
+
     /// How it is with an account's phones: the answer to `Effect::AskPhone`, and whenever it changes, of any account.
     pub fn handle_phone(&mut self, now: Instant, user: &Bare, phone: Phone, out: &mut Outbox) {
         if phone != Phone::default() && self.is_signed_in(user) {
@@ -270,7 +275,7 @@ impl Host {
         self.phones.watched.get(user).is_some_and(|watched| watched.phone.is_there)
     }
 
-    /// How the account's sessions are, for phones: the one that is most for messages speaks for all.
+    /// How the account's sessions are, for phones: the one that is most for messages speaks for all. `None`: there is none.
     pub fn shown(&self, user: &Bare) -> Option<Shown> {
         if self.is_anonymous(user) {
             return None;
@@ -284,11 +289,10 @@ impl Host {
         Some(Shown { show, status: status.chars().take(limits::PHONE_STATUS).collect() })
     }
 
-    /// Phones are told how they are now, if they were told otherwise.
-    pub(super) fn show_to_phones(&mut self, user: &Bare, before: Option<&Shown>, out: &mut Outbox) {
-        let shown = self.shown(user);
-        if shown.as_ref() != before {
-            out.push(Effect::Show { user: user.clone(), shown });
+    /// Most accounts are watched by no phone: how they are shown is not worked out before somebody asks.
+    pub(super) fn show_to_phones(&self, user: &Bare, out: &mut Outbox) {
+        if !self.is_anonymous(user) {
+            out.push(Effect::Show { user: user.clone() });
         }
     }
 

@@ -143,8 +143,6 @@ impl Host {
         if let Some(session) = self.sessions.get(key) {
             self.stamp_avatar(&session.jid.bare(), &mut presence);
         }
-        let Some(session) = self.sessions.get(key) else { return };
-        let shown = self.shown(&session.jid.bare());
         let Some(session) = self.sessions.get_mut(key) else { return };
         let is_initial = session.presence.replace(Packed::new(&presence)).is_none();
         session.priority = priority;
@@ -157,7 +155,7 @@ impl Host {
         }
         self.broadcast(&user, &presence, out);
         self.deliver_to_all(now, &self.keys_of(&user, Session::is_available), presence, out);
-        self.show_to_phones(&user, shown.as_ref(), out);
+        self.show_to_phones(&user, out);
         if is_initial {
             self.ask_phone(&user, out);
             self.probe_contacts(&user, &jid, out);
@@ -222,8 +220,6 @@ impl Host {
 
     /// RFC 6121 §4.5.2, and §4.6.3 for those who saw it by directed presence only.
     fn unavailable_from(&mut self, now: Instant, key: Key, presence: Element, out: &mut Outbox) {
-        let Some(session) = self.sessions.get(key) else { return };
-        let shown = self.shown(&session.jid.bare());
         let Some(session) = self.sessions.get_mut(key) else { return };
         let was_available = session.presence.take().is_some();
         session.priority = 0;
@@ -234,7 +230,7 @@ impl Host {
             return;
         }
         self.caps_gone(&jid);
-        self.show_to_phones(&user, shown.as_ref(), out);
+        self.show_to_phones(&user, out);
         self.pubsub_presence(now, &user, &jid, &presence, out);
         let others = self.keys_of(&user, Session::is_available);
         let (told, is_last) = (presence.clone(), others.is_empty());

@@ -38,7 +38,13 @@ impl Phones {
                 self.asked.push(user.clone());
                 host.handle_phone(now, &user, phone, out);
             }
-            Effect::Show { user, shown } => self.shown.push((user.to_string(), shown)),
+            Effect::Show { user } => {
+                let shown = (user.to_string(), host.shown(&user));
+                // They hear of what is new.
+                if self.shown.last() != Some(&shown) {
+                    self.shown.push(shown);
+                }
+            }
             Effect::Heard { id, outcome } => self.outcomes.push((id, outcome)),
             other => panic!("{other:?}"),
         }

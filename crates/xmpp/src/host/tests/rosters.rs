@@ -59,21 +59,26 @@ fn the_one_that_nobody_needed_lately_goes() {
     assert!(world.host.roster_bytes() < both);
 }
 
-#[test]
-fn contacts_are_told_of_a_removal_though_the_roster_is_away() {
-    let mut world = world();
-    let [alice, bob] = friends(&mut world);
-    let user = Bare::parse(ALICE).unwrap();
-    let kept = world.record.users[&user].roster.clone();
-    bound(&mut world, 0);
-    for client in [alice, bob] {
+/// There is no place for any roster, and that is seen with the next thing that they say.
+fn let_go(world: &mut World, friends: [u64; 2]) {
+    bound(world, 0);
+    for client in friends {
         world.say(
             client,
             "<iq type='get' id='1'><query xmlns='jabber:iq:private'><x xmlns='urn:x'/></query></iq>",
         );
         world.hear(client);
     }
-    assert!(!is_here(&world, ALICE), "{} bytes", world.host.roster_bytes());
+    assert!(!is_here(world, ALICE), "{} bytes", world.host.roster_bytes());
+}
+
+#[test]
+fn contacts_are_told_of_a_removal_though_the_roster_is_away() {
+    let mut world = world();
+    let [alice, bob] = friends(&mut world);
+    let user = Bare::parse(ALICE).unwrap();
+    let kept = world.record.users[&user].roster.clone();
+    let_go(&mut world, [alice, bob]);
     world.record.users.remove(&user);
     world.record.changes.clear();
     let ending = crate::host::register::Ending::Removed;
@@ -92,15 +97,7 @@ fn contacts_are_told_of_a_removal_though_the_roster_is_away() {
 fn an_end_is_told_when_the_roster_is_here_again() {
     let mut world = world();
     let [alice, bob] = friends(&mut world);
-    bound(&mut world, 0);
-    for client in [alice, bob] {
-        world.say(
-            client,
-            "<iq type='get' id='1'><query xmlns='jabber:iq:private'><x xmlns='urn:x'/></query></iq>",
-        );
-        world.hear(client);
-    }
-    assert!(!is_here(&world, ALICE), "{} bytes", world.host.roster_bytes());
+    let_go(&mut world, [alice, bob]);
     assert_eq!(world.host.roster_bytes(), 0);
     world.reads_slowly = true;
     world.lose(alice);
