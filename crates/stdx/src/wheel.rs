@@ -2,17 +2,20 @@
 //! matters fires and finds a state that ignores it.
 
 use crate::Instant;
-use crate::limits::{TICK_MICROS, WHEEL_SLOT_KEEPS};
+use crate::limits::{TICK_MICROS as USUAL_TICK_MICROS, WHEEL_SLOT_KEEPS};
 
 const BITS: usize = 8;
 const SLOTS: usize = 1 << BITS;
-/// 2^64 microseconds are less than 2^52 ticks: seven digits of eight bits name any of them.
+/// 2^64 microseconds are at most 2^56 ticks of [`FINEST_MICROS`]: seven digits of eight bits name any of them.
 const LEVELS: usize = 7;
+const FINEST_MICROS: u64 = 256;
 
 /// Timers by tick. An entry lies on the level of the highest digit in which its tick differs from the
 /// current one, and falls to a lower level when the wheel gets there: at most `LEVELS - 1` times, once or
 /// twice for anything within nine minutes. Costs 16 to 24 bytes an entry for an eight-byte token.
-pub struct Wheel<T> {
+///
+/// A tick is `TICK_MICROS` long, 256 at least: what is measured wants a finer one than what only times out.
+pub struct Wheel<T, const TICK_MICROS: u64 = USUAL_TICK_MICROS> {
     levels: Box<[Level<T>; LEVELS]>,
     /// Every tick before this one has fired.
     current: u64,
@@ -30,9 +33,11 @@ struct Entry<T> {
     token: T,
 }
 
-impl<T: Copy> Wheel<T> {
+impl<T: Copy, const TICK_MICROS: u64> Wheel<T, TICK_MICROS> {
     pub fn new(now: Instant) -> Self {
-        Wheel { levels: Box::new(std::array::from_fn(|_| Level::new())), current: tick_before(now), len: 0 }
+        const { assert!(TICK_MICROS >= FINEST_MICROS, "a tick is 256 us or longer") };
+        let current = now.as_micros() / TICK_MICROS;
+        Wheel { levels: Box::new(std::array::from_fn(|_| Level::new())), current, len: 0 }
     }
 
     /// Fires at `at` or less than one tick later; in the next `expire` when `at` has passed.
@@ -43,7 +48,7 @@ impl<T: Copy> Wheel<T> {
 
     /// Appends the tokens that are due, earliest tick first.
     pub fn expire(&mut self, now: Instant, out: &mut Vec<T>) {
-        let target = tick_before(now);
+        let target = now.as_micros() / TICK_MICROS;
         while let Some(next) = self.next().filter(|next| next.tick <= target) {
             self.current = self.current.max(next.tick);
             if next.level == 0 {
@@ -147,11 +152,6 @@ fn digit(tick: u64, level: usize) -> usize {
     (tick >> (level * BITS)) as usize % SLOTS
 }
 
-/// The last tick that is not after `now`.
-fn tick_before(now: Instant) -> u64 {
-    now.as_micros() / TICK_MICROS
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -167,7 +167,7 @@ mod tests {
         Instant::from_micros(START + micros)
     }
 
-    fn expired(wheel: &mut Wheel<u64>, now: Instant) -> Vec<u64> {
+    fn expired<const TICK: u64>(wheel: &mut Wheel<u64, TICK>, now: Instant) -> Vec<u64> {
         let mut out = Vec::new();
         wheel.expire(now, &mut out);
         out
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_timer_fires_at_its_tick_and_not_before() {
-        let mut wheel = Wheel::new(at(0));
+        let mut wheel: Wheel<u64> = Wheel::new(at(0));
         wheel.insert(at(20_000), 7);
         assert_eq!(wheel.deadline(), Some(at(24_000)));
         assert!(expired(&mut wheel, at(23_999)).is_empty());
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn what_is_already_past_fires_next() {
-        let mut wheel = Wheel::new(at(5_000_000));
+        let mut wheel: Wheel<u64> = Wheel::new(at(5_000_000));
         wheel.insert(at(0), 1);
         wheel.insert(at(5_000_000), 2);
         assert!(wheel.deadline().is_some_and(|deadline| deadline <= at(5_000_000)));
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn the_end_of_time_is_a_place() {
-        let mut wheel = Wheel::new(at(0));
+        let mut wheel: Wheel<u64> = Wheel::new(at(0));
         wheel.insert(Instant::FAR_FUTURE, 1);
         assert!(expired(&mut wheel, at(0) + Duration::from_secs(10 * 365 * 86_400)).is_empty());
         assert_eq!(wheel.len(), 1);
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn an_entry_costs_at_most_24_bytes_and_nothing_once_it_fired() {
-        let mut wheel = Wheel::new(at(0));
+        let mut wheel: Wheel<u64> = Wheel::new(at(0));
         for token in 0..300_000u64 {
             wheel.insert(at(token * 100), token);
         }
@@ -240,17 +240,17 @@ mod tests {
     }
 
     /// A map from tick to tokens, and what the wheel must agree with after each step.
-    struct Model {
-        wheel: Wheel<u64>,
+    struct Model<const TICK: u64> {
+        wheel: Wheel<u64, TICK>,
         timers: BTreeMap<(u64, u64), u64>,
         now: u64,
         tokens: u64,
     }
 
-    impl Model {
+    impl<const TICK: u64> Model<TICK> {
         fn insert(&mut self, micros: u64) {
             self.tokens += 1;
-            let tick = (START + micros).div_ceil(TICK_MICROS);
+            let tick = (START + micros).div_ceil(TICK);
             self.timers.insert((tick, self.tokens), START + micros);
             self.wheel.insert(at(micros), self.tokens);
         }
@@ -260,7 +260,7 @@ mod tests {
             let mut fired = Vec::new();
             self.wheel.expire(at(micros), &mut fired);
             fired.sort_unstable();
-            let now = (START + micros) / TICK_MICROS;
+            let now = (START + micros) / TICK;
             let later = self.timers.split_off(&(now + 1, 0));
             let mut expected: Vec<u64> =
                 std::mem::replace(&mut self.timers, later).into_keys().map(|(_, token)| token).collect();
@@ -269,11 +269,11 @@ mod tests {
         }
 
         fn check_deadline(&self) {
-            let earliest = self.timers.keys().next().map(|(tick, _)| tick * TICK_MICROS);
+            let earliest = self.timers.keys().next().map(|(tick, _)| tick * TICK);
             match (earliest, self.wheel.deadline()) {
                 (None, None) => {}
                 (Some(earliest), Some(deadline)) => {
-                    let floor = (START + self.now) / TICK_MICROS * TICK_MICROS;
+                    let floor = (START + self.now) / TICK * TICK;
                     assert!(deadline.as_micros() <= earliest.max(floor));
                 }
                 other => panic!("model and wheel disagree: {other:?}"),
@@ -282,24 +282,30 @@ mod tests {
         }
     }
 
+    fn agrees<const TICK: u64>(steps: &[Step]) {
+        let wheel = Wheel::<u64, TICK>::new(at(0));
+        let mut model = Model { wheel, timers: BTreeMap::new(), now: 0, tokens: 0 };
+        for step in steps {
+            match step {
+                Step::Insert(span) => model.insert(model.now + span),
+                Step::Backdate(span) => model.insert(model.now.saturating_sub(*span)),
+                Step::Advance(span) => model.advance(model.now + span),
+                Step::ToDeadline => {
+                    if let Some(deadline) = model.wheel.deadline() {
+                        model.advance((deadline.as_micros().saturating_sub(START)).max(model.now));
+                    }
+                }
+            }
+            model.check_deadline();
+        }
+    }
+
     proptest! {
         #[test]
         fn agrees_with_a_sorted_map(steps in prop::collection::vec(step(), 1..200)) {
-            let wheel = Wheel::new(at(0));
-            let mut model = Model { wheel, timers: BTreeMap::new(), now: 0, tokens: 0 };
-            for step in steps {
-                match step {
-                    Step::Insert(span) => model.insert(model.now + span),
-                    Step::Backdate(span) => model.insert(model.now.saturating_sub(span)),
-                    Step::Advance(span) => model.advance(model.now + span),
-                    Step::ToDeadline => {
-                        if let Some(deadline) = model.wheel.deadline() {
-                            model.advance((deadline.as_micros().saturating_sub(START)).max(model.now));
-                        }
-                    }
-                }
-                model.check_deadline();
-            }
+            agrees::<USUAL_TICK_MICROS>(&steps);
+            agrees::<1_000>(&steps);
+            agrees::<FINEST_MICROS>(&steps);
         }
     }
 }

@@ -15,6 +15,7 @@ use xmpp::xml::{Frame, Framer, Prefixes, parse, parse_header};
 use super::elsewhere::Elsewhere;
 use super::failure::Cause;
 use super::lead::LOOK;
+use super::limits::TICK_MICROS;
 use super::lines;
 use super::login::{Login, Purpose};
 use super::model::{Chat, Timed};
@@ -102,7 +103,7 @@ pub struct Crowd {
     pub(super) users: Vec<User>,
     /// Monitors, whose users come last.
     pub(super) pairs: Vec<Pair>,
-    wheel: Wheel<u64>,
+    wheel: Wheel<u64, TICK_MICROS>,
     pub(super) rng: Rng,
     /// Messages that others overtook: receiver, place of the sender, number.
     pub(super) holes: HashSet<(u32, u32, u32)>,

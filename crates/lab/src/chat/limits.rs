@@ -1,5 +1,9 @@
 //! The numbers that bound what a load of users keeps to account for it, each with its reason.
 
+/// Microseconds. A user acts at the first tick at or after its time, and what is measured counts from that time: this much
+/// is ours at most, and below what the system's own waits are precise to.
+pub(super) const TICK_MICROS: u64 = 500;
+
 /// Pairs of sender and receiver whose presences are accounted for, over all shards: 4 bytes each, 40 MB in all. When there
 /// are more, every so many-th user looks for all that he should see, and the report says of what share that is.
 /// Messages are always accounted for, all of them, with 12 bytes a pair.

@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use hashbrown::HashTable;
 use stdx::slab::{Key, Slab};
 use stdx::time::Instant;
-use stdx::wheel::Wheel;
 
 use crate::call::{Call, Which};
 
@@ -116,52 +115,5 @@ impl Calls {
 
     pub(super) fn with_link(&self, link: Link) -> Vec<Key> {
         self.slab.iter().filter(|(_, entry)| entry.link == link).map(|(key, _)| key).collect()
-    }
-}
-
-/// A wheel whose tick is a millisecond: it is told times eight times as far away as they are.
-pub(super) struct Timers(Wheel<Key>);
-
-const FASTER: u64 = stdx::limits::TICK_MICROS / 1_000;
-
-impl Timers {
-    pub(super) fn new(now: Instant) -> Timers {
-        Timers(Wheel::new(faster(now)))
-    }
-
-    pub(super) fn insert(&mut self, at: Instant, key: Key) {
-        self.0.insert(faster(at), key);
-    }
-
-    pub(super) fn expire(&mut self, now: Instant, out: &mut Vec<Key>) {
-        self.0.expire(faster(now), out);
-    }
-
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        self.0.deadline().map(|at| Instant::from_micros(at.as_micros() / FASTER))
-    }
-}
-
-fn faster(at: Instant) -> Instant {
-    Instant::from_micros(at.as_micros().saturating_mul(FASTER))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    #[test]
-    fn timers_are_a_millisecond_fine() {
-        let start = Instant::from_unix_seconds(1_700_000_000);
-        let mut timers = Timers::new(start);
-        let key = Key::from_u64(1 << 32);
-        timers.insert(start + Duration::from_millis(3), key);
-        let mut fired = Vec::new();
-        timers.expire(start + Duration::from_micros(2_900), &mut fired);
-        assert!(fired.is_empty());
-        timers.expire(start + Duration::from_millis(4), &mut fired);
-        assert_eq!(fired, [key]);
     }
 }

@@ -17,6 +17,9 @@ pub(super) const MEDIA_NAP: Duration = Duration::from_micros(500);
 pub(super) const BUSY: u64 = 20;
 pub(super) const WINDOW: Duration = Duration::from_millis(20);
 
+/// Microseconds. A call acts at the first tick at or after its time: scenarios say times in milliseconds.
+pub(super) const TICK_MICROS: u64 = 1_000;
+
 /// Batches read from one socket before the shard looks at its timers again.
 pub(super) const BATCHES_A_TURN: usize = 8;
 

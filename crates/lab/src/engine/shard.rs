@@ -10,11 +10,12 @@ use mmsg::Receiver;
 use stdx::rng::Rng;
 use stdx::slab::Key;
 use stdx::time::Instant;
+use stdx::wheel::Wheel;
 
-use super::calls::{Calls, Link, Timers};
+use super::calls::{Calls, Link};
 use super::clock::Clock;
 use super::hub::{Command, Far, Hub, Inbox, Phase};
-use super::limits::{BUSY, LATE, MEDIA_NAP, NAP, STARTS_A_TURN, UNSTAMPED_NAP, WINDOW};
+use super::limits::{BUSY, LATE, MEDIA_NAP, NAP, STARTS_A_TURN, TICK_MICROS, UNSTAMPED_NAP, WINDOW};
 use super::net::Net;
 use super::report::{Report, Reporter};
 use super::schedule::Arrivals;
@@ -52,7 +53,7 @@ pub(super) struct Shard {
     pub(super) poll: Poll,
     pub(super) envs: Envs,
     pub(super) calls: Calls,
-    pub(super) timers: Timers,
+    pub(super) timers: Wheel<Key, TICK_MICROS>,
     pub(super) out: Outbox,
     pub(super) rng: Rng,
     pub(super) stats: Stats,

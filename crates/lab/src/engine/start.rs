@@ -10,9 +10,10 @@ use parking_lot::{Mutex, RwLock};
 use stdx::hash::Keyed;
 use stdx::rng::Rng;
 use stdx::time::Instant;
+use stdx::wheel::Wheel;
 
 use super::bind::{self, Bound};
-use super::calls::{Calls, Timers};
+use super::calls::Calls;
 use super::clock::Clock;
 use super::collect::Collector;
 use super::control::Control;
@@ -270,7 +271,7 @@ impl Common<'_> {
             clock: self.clock,
             envs: self.envs()?,
             calls: Calls::new(),
-            timers: Timers::new(self.started),
+            timers: Wheel::new(self.started),
             out: Outbox::default(),
             arrivals: self.arrivals(index, rng.fork()),
             arrivals_end: self.arrivals_end(),

@@ -10,7 +10,6 @@ mod files;
 mod play;
 mod ports;
 mod routes;
-mod schedule;
 mod shared;
 mod sink;
 mod sound;

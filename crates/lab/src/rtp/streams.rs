@@ -12,18 +12,21 @@ use mmsg::{Datagram, Receiver};
 use stdx::rng::Rng;
 use stdx::slab::{Key, Slab};
 use stdx::time::Instant;
+use stdx::wheel::Wheel;
 
 use super::batch::Batch;
 use super::call::CallMedia;
 use super::play::Player;
 use super::ports::Port;
-use super::schedule::Schedule;
 use super::shared::Shared;
 use super::sink::Then;
 use crate::stats::{Count, Stats};
 
 /// How far the kernel's time of arrival may be from ours before it is not believed: the wall clock was set meanwhile.
 const CLOCK_TRUST: Duration = Duration::from_secs(1);
+
+/// Microseconds between looks at who is due: packets of one stream are 20 ms apart, and their jitter is measured.
+const TICK_MICROS: u64 = 500;
 
 /// Batches read from one socket before others have their turn. What is left waits for the next.
 const READ_ROUNDS: usize = 16;
@@ -40,7 +43,7 @@ pub struct Streams {
     unread: Vec<usize>,
     pub(super) calls: HashMap<u64, Box<CallMedia>>,
     pub(super) players: Slab<Player>,
-    pub(super) schedule: Schedule,
+    pub(super) schedule: Wheel<Key, TICK_MICROS>,
     due: Vec<Key>,
     batch: Batch,
     pub(super) rng: Rng,
@@ -70,7 +73,7 @@ impl Streams {
             unread: Vec::new(),
             calls: HashMap::new(),
             players: Slab::new(),
-            schedule: Schedule::new(now),
+            schedule: Wheel::new(now),
             due: Vec::new(),
             batch: Batch::new(),
             rng,
