@@ -93,7 +93,7 @@ impl Crowd {
         contact.sent += 1;
         let (due, sent) = times;
         let note = Note { from: user.number, number: contact.sent, due, sent, ..Note::default() };
-        let to = format!("{}@{}", chat.people.name(to), chat.people.domain());
+        let to = chat.people.address(to);
         let body = "x".repeat(chat.body);
         turn.write(slot, |out| lines::message(out, (&to, "chat"), &body, &note));
         turn.stats.count(Count::ChatSent);
@@ -113,7 +113,7 @@ impl Crowd {
         let drawn = std::iter::repeat_with(|| self.rng.below(u64::from(people.count()))).take(DRAWS);
         let mut drawn = drawn.filter_map(|number| u32::try_from(number).ok());
         let there = drawn.find(|other| *other != me && self.shared.sees(*other, turn.now));
-        let Some(to) = there.map(|other| format!("{}@{}", people.name(other), people.domain())) else {
+        let Some(to) = there.map(|other| people.address(other)) else {
             return false;
         };
         let note = Note { from: me, number: DIRECTED, due, sent: turn.now, seen_by: 1 };
@@ -151,7 +151,7 @@ impl Crowd {
     pub(super) fn enter_room(&mut self, slot: u32, turn: &mut Turn<'_>) {
         let number = self.users[slot as usize].number;
         if let Some(room) = self.room(number) {
-            let nick = self.chat.people.name(number);
+            let nick = self.chat.people.nick(number);
             turn.write(slot, |out| lines::join(out, &room, &nick));
             turn.stats.count(Count::MessagesSent);
         }
@@ -189,8 +189,6 @@ impl Crowd {
     fn put_question(&mut self, slot: u32, action: Action, id: u32, turn: &mut Turn<'_>) -> Option<Timed> {
         let people = &self.chat.people;
         let number = self.users[slot as usize].number;
-        let domain = people.domain();
-        let address = |number| format!("{}@{domain}", people.name(number));
         Some(match action {
             Action::RosterGet => {
                 turn.write(slot, |out| lines::roster_get(out, format_args!("i{id}")));
@@ -202,7 +200,7 @@ impl Crowd {
             }
             Action::RoomNick | Action::RoomRejoin => {
                 let room = self.room(number)?;
-                let nick = people.name(number);
+                let nick = people.nick(number);
                 turn.write(slot, |out| match action {
                     Action::RoomNick => lines::change_nick(out, &room, &format!("{nick}-{id}")),
                     _ => {
@@ -219,11 +217,11 @@ impl Crowd {
             }
             Action::VcardLookup => {
                 let other = u32::try_from(self.rng.below(u64::from(people.count()))).unwrap_or_default();
-                turn.write(slot, |out| lines::vcard_get(out, id, &address(other)));
+                turn.write(slot, |out| lines::vcard_get(out, id, &people.address(other)));
                 Timed::Vcard
             }
             Action::VcardGet => {
-                turn.write(slot, |out| lines::vcard_get(out, id, &address(number)));
+                turn.write(slot, |out| lines::vcard_get(out, id, &people.address(number)));
                 Timed::Vcard
             }
             other => self.ask_server(slot, other, id, turn),
@@ -272,7 +270,7 @@ impl Crowd {
                 continue;
             }
             if !std::mem::replace(&mut contact.is_asked, true) {
-                let to = format!("{}@{}", people.name(other), people.domain());
+                let to = people.address(other);
                 turn.write(slot, |out| lines::subscription(out, "subscribe", &to));
             }
             if !self.shared.is_away(other) {

@@ -157,16 +157,20 @@ pub(super) fn subscription(out: &mut Vec<u8>, kind: &str, to: &str) {
     put!(out, "<presence type='{kind}' to='{to}'/>");
 }
 
+/// Nicks are whatever the operator says.
 pub(super) fn join(out: &mut Vec<u8>, room: &str, nick: &str) {
+    let nick = xmpp::xml::escape(nick);
     put!(out, "<presence to='{room}/{nick}'><x xmlns='{}'><history maxstanzas='0'/></x></presence>", ns::MUC);
 }
 
 pub(super) fn leave_room(out: &mut Vec<u8>, room: &str, nick: &str) {
+    let nick = xmpp::xml::escape(nick);
     put!(out, "<presence to='{room}/{nick}' type='unavailable'/>");
 }
 
 /// Of somebody who is in the room.
 pub(super) fn change_nick(out: &mut Vec<u8>, room: &str, nick: &str) {
+    let nick = xmpp::xml::escape(nick);
     put!(out, "<presence to='{room}/{nick}'/>");
 }
 

@@ -161,7 +161,7 @@ impl Crowd {
     fn accept(&mut self, slot: u32, from: u32, turn: &mut Turn<'_>) {
         let people = &self.chat.people;
         let me = self.users[slot as usize].number;
-        let to = format!("{}@{}", people.name(from), people.domain());
+        let to = people.address(from);
         turn.write(slot, |out| lines::subscription(out, "subscribed", &to));
         if from < me {
             turn.write(slot, |out| lines::subscription(out, "subscribe", &to));

@@ -2,6 +2,7 @@
 
 mod accounts;
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ use super::flags::{Live, Outputs};
 use super::value;
 use super::{ExitCode, sip};
 use crate::chat::{
-    ACTIONS, Chat, MaxFailures, Mechanism, Mix, Monitors, People, Redirect, Retry, Security, TIMERS, Think,
+    ACTIONS, Chat, MaxFailures, Mechanism, Mix, Monitors, People, Redirect, Retry, Roll, Security, TIMERS,
+    Think,
 };
 use crate::engine::Setup;
 use crate::options::{Options, Remote};
@@ -29,10 +31,13 @@ struct Words {
     title: String,
     target: Option<String>,
     domain: Option<String>,
-    users: u32,
+    /// `None`: a hundred, or all of a file.
+    users: Option<u32>,
     first: u32,
-    name: String,
-    password: String,
+    /// Patterns, or a file in place of both.
+    name: Option<String>,
+    password: Option<String>,
+    users_file: Option<PathBuf>,
     logins: f64,
     mechanism: Mechanism,
     security: Security,
@@ -58,6 +63,9 @@ struct Words {
     outputs: Outputs,
 }
 
+/// When nothing says how many.
+const USERS: u32 = 100;
+
 /// Of the published test: 83.5 % messages, 13.5 % presence, 2.5 % signing out and in, 0.5 % rosters.
 const MIX: &str = "message=83.5,presence=13.5,logout=2.5,roster-add=0.2,roster-rename=0.2,roster-remove=0.1";
 
@@ -67,10 +75,11 @@ impl Words {
             title: "users".to_owned(),
             target: None,
             domain: None,
-            users: 100,
+            users: None,
             first: 0,
-            name: "user{n}".to_owned(),
-            password: "secret".to_owned(),
+            name: None,
+            password: None,
+            users_file: None,
             logins: 120.0,
             mechanism: Mechanism::Scram(xmpp::sasl::Hash::Sha1),
             security: Security::StartTls,
@@ -129,11 +138,12 @@ macro_rules! flags {
 }
 
 flags! {
-    "--users" "N" "users of the load (100)" |w, v| w.users = number(&v)?;
+    "--users" "N" "users of the load (100, or as many as the file of --users-file has)" |w, v| w.users = Some(number(&v)?);
     "--domain" "NAME" "their domain (the target's name)" |w, v| w.domain = Some(v);
-    "--name" "PATTERN" "their accounts; {n} is the number (user{n})" |w, v| w.name = v;
-    "--password" "PATTERN" "their passwords (secret)" |w, v| w.password = v;
-    "--first" "N" "number of the first (0)" |w, v| w.first = number(&v)?;
+    "--name" "PATTERN" "their accounts; {n} is the number (user{n})" |w, v| w.name = Some(v);
+    "--password" "PATTERN" "their passwords (secret)" |w, v| w.password = Some(v);
+    "--users-file" "FILE.csv" "their accounts in place of both patterns, a line each: name,password or name;password, and perhaps a nick for rooms" |w, v| w.users_file = Some(v.into());
+    "--first" "N" "number of the first; of a file, so many accounts are passed over (0)" |w, v| w.first = number(&v)?;
     "--logins" "RATE" "sign-ins a second (120)" |w, v| w.logins = number(&v)?;
     "--mechanism" "NAME" "PLAIN, SCRAM-SHA-1, SCRAM-SHA-256, SCRAM-SHA-512, ANONYMOUS (SCRAM-SHA-1)" |w, v| w.mechanism = Mechanism::parse(&v)?;
     "--tls" "HOW" "none, starttls, direct (starttls)" |w, v| w.security = Security::parse(&v)?;
@@ -266,9 +276,32 @@ pub(crate) fn build(words: &[String]) -> Result<(Setup, Outputs), String> {
 
 /// Also of `ringer xmpp accounts`.
 fn people(told: &Words, domain: &str) -> Result<People, String> {
-    let names = (told.name.as_str(), told.password.as_str());
-    let people = People::new(told.users, told.contacts, told.first, names, domain)?;
+    let people = match &told.users_file {
+        Some(file) => listed(told, file, domain)?,
+        None => {
+            let name = told.name.as_deref().unwrap_or("user{n}");
+            let names = (name, told.password.as_deref().unwrap_or("secret"));
+            People::new(told.users.unwrap_or(USERS), told.contacts, told.first, names, domain)?
+        }
+    };
     people.with_monitors(told.monitors.pairs)
+}
+
+/// All of the file are users, those who are monitors left out, unless a number was said.
+fn listed(told: &Words, file: &Path, domain: &str) -> Result<People, String> {
+    if told.name.is_some() || told.password.is_some() {
+        return Err(
+            "--users-file says names and passwords: expected neither --name nor --password".to_owned()
+        );
+    }
+    let shown = file.display().to_string();
+    let text = std::fs::read_to_string(file).map_err(|error| format!("--users-file {shown}: {error}"))?;
+    let roll = Roll::parse(&text, &shown, domain)?;
+    let monitors = told.monitors.pairs.saturating_mul(2);
+    let rest = roll.len().saturating_sub(told.first).saturating_sub(monitors);
+    let people =
+        People::listed(told.users.unwrap_or(rest), told.contacts, told.first, Arc::new(roll), domain);
+    people.map_err(|error| format!("{shown}: {error}"))
 }
 
 fn check(told: &Words) -> Result<(), String> {
@@ -385,6 +418,35 @@ mod tests {
         assert_eq!(chat.think, Think::Exponential(Duration::from_millis(500)));
         assert_eq!(setup.scenario.rtds, TIMERS);
         assert!(outputs.thresholds.iter().any(|threshold| threshold == "lost == 0"));
+    }
+
+    #[test]
+    fn a_file_says_who_the_users_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("users.csv");
+        std::fs::write(&file, "old;x\nzoe;pz\namy;pa\n").unwrap();
+        let line =
+            |more: &str| words(&format!("127.0.0.1 --contacts 0 --users-file {} {more}", file.display()));
+        let chat = |more: &str| build(&line(more)).unwrap().0.chat.unwrap();
+        assert_eq!((chat("").people.count(), chat("--users 1").people.count()), (3, 1));
+        let later = chat("--first 1");
+        assert_eq!(
+            (later.people.count(), later.people.name(1), later.people.password(0)),
+            (2, "amy".into(), "pz".into())
+        );
+        assert_eq!((chat("--monitors 1").people.count(), chat("--monitors 1").people.all()), (1, 3));
+        for (more, says) in [
+            ("--users 4", "users.csv: 4 users after the first 0 of 3 accounts"),
+            ("--first 3", "users.csv: no users"),
+            ("--name bob", "neither --name nor --password"),
+            ("--users-file /nowhere", "--users-file /nowhere: No such file"),
+        ] {
+            let error = build(&line(more)).expect_err(more);
+            assert!(error.contains(says), "{more}: {error}");
+        }
+        std::fs::write(&file, "zoe;pz\namy\n").unwrap();
+        let error = build(&line("")).expect_err("no password");
+        assert!(error.contains("users.csv:2: expected NAME;PASSWORD"), "{error}");
     }
 
     #[test]
