@@ -49,6 +49,7 @@ impl Crowd {
                 return;
             }
             Action::Room => self.say_in_room(slot, due, turn),
+            Action::Raw => return self.send_raw(slot, due, turn),
             other => return self.ask(slot, other, due, turn),
         };
         turn.stats.count(if done { Count::OutgoingCall } else { Count::Blocked });
@@ -65,23 +66,27 @@ impl Crowd {
         due: Instant,
         turn: &mut Turn<'_>,
     ) -> bool {
+        let Some(place) = self.draw_contact(slot, action, turn) else { return false };
+        self.say_to(slot, place, (due, turn.now), turn);
+        true
+    }
+
+    /// The place of one of whom it is true.
+    pub(super) fn draw_contact(&mut self, slot: u32, action: Action, turn: &Turn<'_>) -> Option<u32> {
         let user = &self.users[slot as usize];
         let places = u32::try_from(user.contacts.len()).unwrap_or_default();
         if places == 0 {
-            return false;
+            return None;
         }
         let first = u32::try_from(self.rng.below(u64::from(places))).unwrap_or_default();
-        let place = (first..first + places).map(|place| place % places).find(|place| {
+        (first..first + places).map(|place| place % places).find(|place| {
             let contact = self.chat.people.contact(user.number, *place);
             match action {
                 Action::MessageOnline => self.shared.sees(contact, turn.now),
                 Action::MessageOffline => self.shared.is_away(contact),
                 _ => true,
             }
-        });
-        let Some(place) = place else { return false };
-        self.say_to(slot, place, (due, turn.now), turn);
-        true
+        })
     }
 
     /// `times`: when it was due and sent, of what the message is part of.
@@ -176,10 +181,16 @@ impl Crowd {
             return turn.stats.count(Count::Blocked);
         }
         let id = user.next_id();
-        let Some(timed) = self.put_question(slot, action, id, turn) else {
-            return turn.stats.count(Count::Blocked);
+        let mut then = None;
+        let timed = match action {
+            Action::PubsubPublish | Action::PubsubGet => {
+                then = self.put_to_node(slot, action, id, turn);
+                Some(Timed::Pubsub)
+            }
+            _ => self.put_question(slot, action, id, turn),
         };
-        self.users[slot as usize].asked = Some(Asked { id, timed, due, sent: turn.now });
+        let Some(timed) = timed else { return turn.stats.count(Count::Blocked) };
+        self.users[slot as usize].asked = Some(Asked { id, timed, due, sent: turn.now, then });
         turn.stats.count(Count::OutgoingCall);
         turn.stats.count(Count::MessagesSent);
         self.wait_until(slot, turn.now + self.chat.patience);
@@ -197,6 +208,10 @@ impl Crowd {
             Action::RosterAdd | Action::RosterRename | Action::RosterRemove => {
                 self.change_roster(slot, action, id, turn);
                 Timed::Roster
+            }
+            Action::Block | Action::Unblock => {
+                self.change_blocking(slot, action, id, turn);
+                Timed::Block
             }
             Action::RoomNick | Action::RoomRejoin => {
                 let room = self.room(number)?;
@@ -256,6 +271,17 @@ impl Crowd {
         user.has_extra = !removes;
         let name = format!("Extra {id}");
         turn.write(slot, |out| lines::roster_set(out, id, &extra, (!removes).then_some(&*name)));
+    }
+
+    /// Somebody who is no user of the load, so that nobody is kept from anything.
+    fn change_blocking(&mut self, slot: u32, action: Action, id: u32, turn: &mut Turn<'_>) {
+        let stranger = format!("ringer-blocked@{}", self.chat.people.domain());
+        let user = &mut self.users[slot as usize];
+        // To let somebody again who was not blocked is an error at some servers.
+        let unblocks = action == Action::Unblock && user.has_blocked;
+        user.has_blocked = !unblocks;
+        let wanted = if unblocks { "unblock" } else { "block" };
+        turn.write(slot, |out| lines::blocking(out, id, wanted, &stranger));
     }
 
     /// Asks the next who is no friend yet and whose number is higher: the others ask us. The one after waits until he is a

@@ -117,6 +117,8 @@ pub struct Crowd {
     leading: Instant,
     /// How many friends had been made, and when that changed last.
     pub(super) made: (u64, Instant),
+    /// The node of the load is there, as far as this shard knows.
+    pub(super) has_node: bool,
     prefixes: Option<Arc<Prefixes>>,
     fired: Vec<u64>,
 }
@@ -174,6 +176,7 @@ impl Crowd {
             leads: index == 0,
             leading: start,
             made: (0, start),
+            has_node: false,
             prefixes: None,
             fired: Vec::new(),
             chat,

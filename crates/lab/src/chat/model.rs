@@ -6,7 +6,7 @@ use std::time::Duration;
 use stdx::rng::Rng;
 use xmpp::sasl::Hash;
 
-use super::{MaxFailures, Mix, Monitors, People, Retry};
+use super::{MaxFailures, Mix, Monitors, People, Retry, Stanza};
 
 #[derive(Debug, Clone)]
 pub struct Chat {
@@ -27,6 +27,10 @@ pub struct Chat {
     /// Rooms of the load, each user in one; only when the mix has rooms.
     pub rooms: u32,
     pub rooms_domain: String,
+    /// The service with the node of the load; only when the mix publishes there.
+    pub pubsub_domain: String,
+    /// What `raw` sends.
+    pub stanzas: Vec<Stanza>,
     /// How long actions go on once everybody is in.
     pub length: Duration,
     /// Time that everything has to arrive in at the end; what has not by then is lost.
@@ -160,6 +164,9 @@ pub enum Timed {
     Ping,
     Disco,
     Pep,
+    Block,
+    Pubsub,
+    Raw,
     /// An account made or removed, from the connection or the question.
     Registration,
     /// To the partner and back.
@@ -171,7 +178,7 @@ pub enum Timed {
 }
 
 /// Their names in reports and thresholds (`response.presence.p99`).
-pub const TIMERS: [&str; 16] = [
+pub const TIMERS: [&str; 19] = [
     "message",
     "presence",
     "authentication",
@@ -184,6 +191,9 @@ pub const TIMERS: [&str; 16] = [
     "ping",
     "disco",
     "pep",
+    "block",
+    "pubsub",
+    "raw",
     "registration",
     "monitor.message",
     "monitor.presence",

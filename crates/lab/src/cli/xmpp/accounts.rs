@@ -4,7 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
-use super::{FLAGS, Words, people};
+use super::people;
+use super::words::{FLAGS, Words};
 use crate::chat::{Format, People};
 
 /// Flags of the load that say who its users are.
