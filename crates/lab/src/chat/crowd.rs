@@ -362,7 +362,7 @@ impl Crowd {
     pub(super) fn open(&mut self, slot: u32, turn: &mut Turn<'_>) {
         self.users[slot as usize].framer.restart();
         let domain = self.chat.people.domain();
-        turn.write(slot, |out| match self.chat.websocket {
+        turn.write(slot, |out| match self.chat.web {
             Some(_) => lines::open(out, domain),
             None => lines::header(out, domain),
         });
@@ -370,7 +370,7 @@ impl Crowd {
 
     pub(super) fn say_goodbye(&self, slot: u32, turn: &mut Turn<'_>) {
         turn.write(slot, lines::unavailable);
-        turn.write(slot, |out| lines::close(out, self.chat.websocket.is_some()));
+        turn.write(slot, |out| lines::close(out, self.chat.web.is_some()));
     }
 
     /// One message of a WebSocket: an element that stands for itself (RFC 7395 §3.3).

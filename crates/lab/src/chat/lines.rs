@@ -249,8 +249,8 @@ pub(super) fn unavailable(out: &mut Vec<u8>) {
     put!(out, "<presence type='unavailable'/>");
 }
 
-pub(super) fn close(out: &mut Vec<u8>, is_websocket: bool) {
-    if is_websocket {
+pub(super) fn close(out: &mut Vec<u8>, is_document: bool) {
+    if is_document {
         put!(out, "<close xmlns='{}'/>", ns::FRAMING);
     } else {
         put!(out, "</stream:stream>");

@@ -14,8 +14,8 @@ pub struct Chat {
     pub people: People,
     pub mechanism: Mechanism,
     pub security: Security,
-    /// RFC 7395 at this path, in place of a TCP stream.
-    pub websocket: Option<String>,
+    /// In place of a TCP stream.
+    pub web: Option<Web>,
     /// Sign-ins a second.
     pub logins: f64,
     pub mix: Mix,
@@ -46,6 +46,34 @@ pub struct Chat {
     pub retry: Retry,
     /// With more failures than these the run ends early.
     pub max_failures: Option<MaxFailures>,
+}
+
+/// How users connect over HTTP, and the path there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Web {
+    /// RFC 7395.
+    WebSocket(String),
+    /// XEP-0206.
+    Bosh(String),
+}
+
+impl Chat {
+    /// Over HTTP; empty without.
+    pub fn path(&self) -> &str {
+        match &self.web {
+            Some(Web::WebSocket(path) | Web::Bosh(path)) => path,
+            None => "",
+        }
+    }
+
+    pub fn is_bosh(&self) -> bool {
+        matches!(self.web, Some(Web::Bosh(_)))
+    }
+
+    /// Sockets of each user.
+    pub fn sockets(&self) -> u32 {
+        if self.is_bosh() { 2 } else { 1 }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

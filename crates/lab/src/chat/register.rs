@@ -63,7 +63,7 @@ impl Crowd {
             turn.time(Timed::Registration, due, began);
         }
         self.users[slot as usize].failures = 0;
-        turn.write(slot, |out| lines::close(out, self.chat.websocket.is_some()));
+        turn.write(slot, |out| lines::close(out, self.chat.web.is_some()));
         self.end_session(slot, turn);
         self.shared.register();
         if self.stage == Stage::Registering {

@@ -418,7 +418,7 @@ fn chat(mix: &str) -> Chat {
         people: People::new(10, 3, 0, ("user{n}", "secret"), "d").unwrap(),
         mechanism: Mechanism::Plain,
         security: Security::None,
-        websocket: None,
+        web: None,
         logins: 10.0,
         mix: Mix::parse(mix).unwrap(),
         think: Think::Exponential(Duration::from_secs(1)),

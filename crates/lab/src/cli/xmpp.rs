@@ -13,7 +13,7 @@ use self::words::{USERS, Words};
 use super::flags::{Live, Outputs};
 use super::value;
 use super::{ExitCode, sip};
-use crate::chat::{ACTIONS, Action, Chat, Mechanism, People, Security, TIMERS};
+use crate::chat::{ACTIONS, Action, Chat, Mechanism, People, Security, TIMERS, Web};
 use crate::engine::Setup;
 use crate::options::Remote;
 use crate::scenario::model::Source;
@@ -142,22 +142,36 @@ fn check(told: &Words) -> Result<(), String> {
 }
 
 /// Where servers listen unless they are told otherwise.
-fn port(told: &Words) -> Result<u16, String> {
-    match (told.security, &told.websocket) {
-        (Security::StartTls, Some(_)) => {
-            Err("--websocket with --tls starttls: expected --tls none or --tls direct".to_owned())
-        }
-        (Security::Tls, Some(_)) => Ok(5443),
-        (_, Some(_)) => Ok(5280),
-        (Security::Tls, None) => Ok(5223),
-        (_, None) => Ok(5222),
+fn port(told: &Words, web: Option<&Web>) -> u16 {
+    match (told.security, web) {
+        (Security::Tls, Some(_)) => 5443,
+        (_, Some(_)) => 5280,
+        (Security::Tls, None) => 5223,
+        (_, None) => 5222,
     }
+}
+
+fn web(told: &Words) -> Result<Option<Web>, String> {
+    let (flag, path, web): (_, _, fn(String) -> Web) = match (&told.websocket, &told.bosh) {
+        (None, None) => return Ok(None),
+        (Some(_), Some(_)) => return Err("--websocket and --bosh: expected one of the two".to_owned()),
+        (Some(path), None) => ("--websocket", path, Web::WebSocket),
+        (None, Some(path)) => ("--bosh", path, Web::Bosh),
+    };
+    if told.security == Security::StartTls {
+        return Err(format!("{flag} with --tls starttls: expected --tls none or --tls direct"));
+    }
+    if !path.starts_with('/') {
+        return Err(format!("{flag} {path:?}: expected a path, as /bosh"));
+    }
+    Ok(Some(web(path.clone())))
 }
 
 fn setup(told: Words) -> Result<(Setup, Outputs), String> {
     check(&told)?;
     let target = told.target.as_deref().ok_or("no target: expected HOST or HOST:PORT")?;
-    let port = port(&told)?;
+    let web = web(&told)?;
+    let port = port(&told, web.as_ref());
     let (host, _) = value::host_port(target)?;
     let address = value::address(target, port, None)?;
     let domain = told.domain.clone().unwrap_or_else(|| host.clone());
@@ -179,7 +193,7 @@ fn setup(told: Words) -> Result<(Setup, Outputs), String> {
         people,
         mechanism: told.mechanism,
         security: told.security,
-        websocket: told.websocket,
+        web,
         logins: told.logins,
         mix: told.mix,
         think: told.think,
@@ -289,6 +303,9 @@ mod tests {
             ("127.0.0.1 --mix raw=1", "raw in --mix: expected --stanza FILE"),
             ("127.0.0.1 --stanza /nowhere", "--stanza /nowhere: No such file"),
             ("127.0.0.1 --websocket /ws", "--tls none"),
+            ("127.0.0.1 --bosh /bosh", "--bosh with --tls starttls: expected --tls none"),
+            ("127.0.0.1 --tls none --bosh bosh", "--bosh \"bosh\": expected a path, as /bosh"),
+            ("127.0.0.1 --tls none --bosh /bosh --websocket /ws", "one of the two"),
             ("127.0.0.1 --for ever", "expected a time"),
             ("127.0.0.1 --workers 0", "at least 1"),
             ("127.0.0.1 --logins 0", "more than 0"),

@@ -31,6 +31,7 @@ pub(super) struct Words {
     pub(super) mechanism: Mechanism,
     pub(super) security: Security,
     pub(super) websocket: Option<String>,
+    pub(super) bosh: Option<String>,
     pub(super) contacts: u32,
     pub(super) befriend: bool,
     pub(super) mix: Mix,
@@ -76,6 +77,7 @@ impl Words {
             mechanism: Mechanism::Scram(xmpp::sasl::Hash::Sha1),
             security: Security::StartTls,
             websocket: None,
+            bosh: None,
             contacts: 7,
             befriend: false,
             mix: Mix::parse(MIX)?,
@@ -142,6 +144,7 @@ flags! {
     "--mechanism" "NAME" "PLAIN, SCRAM-SHA-1, SCRAM-SHA-256, SCRAM-SHA-512, ANONYMOUS (SCRAM-SHA-1)" |w, v| w.mechanism = Mechanism::parse(&v)?;
     "--tls" "HOW" "none, starttls, direct (starttls)" |w, v| w.security = Security::parse(&v)?;
     "--websocket" "PATH" "by WebSocket at this path, as /ws; with --tls none or direct" |w, v| w.websocket = Some(v);
+    "--bosh" "PATH" "by HTTP requests at this path, as /bosh (XEP-0206), two connections a user; with --tls none or direct" |w, v| w.bosh = Some(v);
     "--tls-ca" "FILE" "authority of the server's certificate; without one any certificate will do" |w, v| w.options.network.tls.ca = Some(v.into());
     "--contacts" "N" "contacts of each user among the users (7)" |w, v| w.contacts = number(&v)?;
     "--befriend" "yes|no" "the users make the rosters themselves, before the load (no)" |w, v| w.befriend = yes(&v)?;
