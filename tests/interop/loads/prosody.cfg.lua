@@ -27,4 +27,5 @@ VirtualHost "@DOMAIN@"
 	ssl = { key = "@KEY@"; certificate = "@CERTIFICATE@"; }
 
 Component "pubsub.@DOMAIN@" "pubsub"
-	unrestricted_node_creation = true
+	-- Nobody else makes nodes here, and any of the users may be the first.
+	admins = { @USERS@ }

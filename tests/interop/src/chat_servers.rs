@@ -79,11 +79,13 @@ impl ChatServer {
         std::fs::create_dir(place.join("certs")).expect("the test's folder is writable");
         let (client, http) = (free_port(), free_port());
         let own = self_signed(place, DOMAIN);
+        let addresses: String = (0..users).map(|user| format!("\"user{user}@{DOMAIN}\"; ")).collect();
         let filled = [
             ("FOLDER", place.display().to_string()),
             ("CLIENT", client.to_string()),
             ("HTTP", http.to_string()),
             ("DOMAIN", DOMAIN.to_owned()),
+            ("USERS", addresses),
             ("ITERATIONS", ITERATIONS.to_string()),
             ("KEY", own.key.display().to_string()),
             ("CERTIFICATE", own.certificate.display().to_string()),
