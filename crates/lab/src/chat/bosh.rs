@@ -2,7 +2,8 @@
 //!
 //! A [`Session`] is given the documents of a WebSocket, `<open/>` and `<close/>` among them, and makes bodies of them for
 //! two connections: one request waits at the server until there is something to hear, the other is free for what is to
-//! be said. It knows no HTTP.
+//! be said. It knows no HTTP. Requests are sent once: who loses a connection with one under way has failed (§14.3 would let
+//! him send it again).
 
 use xmpp::xml::{Prefixes, escape, parse};
 use xmpp::{Element, ns};
@@ -61,8 +62,10 @@ pub enum End {
     Condition(Box<str>),
     /// Of HTTP, where no condition stands for it.
     Status(u16),
-    /// No body of BOSH.
-    Nonsense,
+    /// The server holds no request until there is something to hear (§12).
+    NotHeld,
+    /// No answer of BOSH, and what it was.
+    Nonsense(&'static str),
 }
 
 impl Session {
@@ -97,6 +100,11 @@ impl Session {
     pub fn waits_at(&self, connection: usize) -> bool {
         let is_here = self.early.as_ref().is_some_and(|(early, _)| *early == connection);
         self.under_way[connection].is_some() && !is_here
+    }
+
+    /// The user has ended it, and the server has not been told.
+    pub fn is_ending(&self) -> bool {
+        self.next == Next::Termination
     }
 
     /// What is to be sent now, and by which connection; until there is nothing more.
@@ -154,7 +162,7 @@ impl Session {
             parse(bytes.trim_ascii(), &Prefixes::default()).ok().filter(|body| body.is("body", ns::BOSH));
         let body = match (status, body) {
             (_, Some(body)) => body,
-            (200, None) => return Said::nonsense(),
+            (200, None) => return Said::nonsense("no body of BOSH"),
             (status, None) => return Said { elements: Vec::new(), end: Some(End::of_status(status)) },
         };
         let is_early = self.under_way.iter().flatten().any(|rid| self.under_way[connection] > Some(*rid));
@@ -175,7 +183,8 @@ impl Session {
         if said.end.is_some() {
             return;
         }
-        if let Some(sid) = body.attr("sid").filter(|_| self.sid.is_none()) {
+        let is_begun = self.sid.is_none();
+        if let Some(sid) = body.attr("sid").filter(|_| is_begun) {
             self.sid = Some(sid.into());
         }
         // COMPAT(old servers): XEP-0206 §2: stanzas that name no namespace of their own are of `jabber:client`.
@@ -187,7 +196,8 @@ impl Session {
             }
             // §16.
             Some("error") => Some(End::Condition("error".into())),
-            _ if self.sid.is_none() => Some(End::Nonsense),
+            _ if self.sid.is_none() => Some(End::Nonsense("a session without sid")),
+            _ if is_begun && holds_nothing(&body) => Some(End::NotHeld),
             _ => is_over.then_some(End::Closed),
         };
         // Of `see-other-uri` (§17.2), which is not followed.
@@ -195,10 +205,18 @@ impl Session {
     }
 }
 
+/// Its attributes at the session's begin (§7.2).
+fn holds_nothing(body: &Element) -> bool {
+    ["hold", "wait", "requests"]
+        .into_iter()
+        .zip(["0", "0", "1"])
+        .any(|(name, least)| body.attr(name) == Some(least))
+}
+
 impl Said {
     /// What was no answer.
-    pub fn nonsense() -> Said {
-        Said { elements: Vec::new(), end: Some(End::Nonsense) }
+    pub fn nonsense(what: &'static str) -> Said {
+        Said { elements: Vec::new(), end: Some(End::Nonsense(what)) }
     }
 }
 
@@ -224,7 +242,8 @@ impl End {
             // RFC 9110 §15.6.4, RFC 6585 §4.
             End::Status(429 | 503) => Cause::Throttled,
             End::Status(_) => Cause::StreamError,
-            End::Nonsense => Cause::Nonsense,
+            End::NotHeld => Cause::NotOffered,
+            End::Nonsense(_) => Cause::Nonsense,
         }
     }
 }
@@ -244,7 +263,13 @@ impl Crowd {
         match end {
             End::Condition(condition) => turn.out.errors.push(format!("{name}'s session ends, {condition}")),
             End::Status(status) => turn.out.errors.push(format!("{name} is answered HTTP {status}")),
-            End::Nonsense => turn.stats.count(Count::Malformed),
+            End::NotHeld => {
+                turn.out.errors.push(format!("{name} may only poll: the server holds no request"))
+            }
+            End::Nonsense(what) => {
+                turn.stats.count(Count::Malformed);
+                turn.out.errors.push(format!("{name} is answered {what}"));
+            }
             End::Closed => {}
         }
         self.fail(slot, end.cause(), turn);
@@ -368,13 +393,27 @@ mod tests {
             ),
             (404, b"not here".to_vec(), End::Condition("item-not-found".into()), Cause::StreamError),
             (503, Vec::new(), End::Status(503), Cause::Throttled),
-            (200, b"<html/>".to_vec(), End::Nonsense, Cause::Nonsense),
+            (200, b"<html/>".to_vec(), End::Nonsense("no body of BOSH"), Cause::Nonsense),
         ] {
             let mut session = begun();
             request(&mut session).unwrap();
             let said = session.answer(1, status, &answer);
             assert_eq!(said.end.as_ref().map(End::cause), Some(cause));
             assert_eq!(said, Said { elements: Vec::new(), end: Some(end) });
+        }
+    }
+
+    #[test]
+    fn a_session_that_cannot_be_is_told() {
+        for (attributes, end) in [
+            ("", End::Nonsense("a session without sid")),
+            ("sid='s' hold='0' requests='1'", End::NotHeld),
+            ("sid='s' wait='0'", End::NotHeld),
+        ] {
+            let mut session = Session::new(7);
+            session.put(OPEN);
+            request(&mut session).unwrap();
+            assert_eq!(session.answer(0, 200, &body(attributes, "")).end, Some(end), "{attributes}");
         }
     }
 

@@ -242,8 +242,7 @@ impl ChatShard {
                         self.crowd.handle_secured(slot, &mut turn);
                     }),
                     Wanted::Close => {
-                        // Last words; who does not take them now goes without.
-                        let _ = self.lines.send_requests(slot);
+                        self.lines.send_last_words(slot);
                         self.lines.drop(slot);
                         Ok(())
                     }

@@ -101,6 +101,13 @@ impl Lines {
         Ok(())
     }
 
+    /// Of somebody who leaves, when there are any; a server that does not take them now goes without.
+    pub(super) fn send_last_words(&mut self, slot: u32) {
+        if self.bosh(slot).is_some_and(|bosh| bosh.session.is_ending()) {
+            let _ = self.send_requests(slot);
+        }
+    }
+
     pub(super) fn flush_wire(&mut self, slot: u32, which: usize) -> io::Result<()> {
         self.bosh(slot).map_or(Ok(()), |bosh| bosh.wires[which].flush())
     }
@@ -160,7 +167,7 @@ impl Lines {
                     }
                     return Ok(Heard::Said(said, answer.body.len()));
                 }
-                Err(_) => return Ok(Heard::Said(Said::nonsense(), 0)),
+                Err(what) => return Ok(Heard::Said(Said::nonsense(what), 0)),
             }
         }
     }
