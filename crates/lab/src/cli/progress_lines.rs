@@ -92,6 +92,9 @@ pub(super) fn line(progress: &Progress) -> String {
         counts[Count::SuccessfulCall],
         counts[Count::FailedCall]
     );
+    if !progress.gauges.stage.is_empty() {
+        text.push_str(&format!("  {}", progress.gauges.stage_told()));
+    }
     let causes: Vec<String> = CAUSES
         .iter()
         .filter(|(count, _)| counts[*count] > 0)
