@@ -92,9 +92,6 @@ pub(super) fn line(progress: &Progress) -> String {
         counts[Count::SuccessfulCall],
         counts[Count::FailedCall]
     );
-    if !progress.gauges.stage.is_empty() {
-        text.push_str(&format!("  {}", progress.gauges.stage_told()));
-    }
     let causes: Vec<String> = CAUSES
         .iter()
         .filter(|(count, _)| counts[*count] > 0)
@@ -105,6 +102,9 @@ pub(super) fn line(progress: &Progress) -> String {
     }
     if counts[Count::Blocked] > 0 {
         text.push_str(&format!("  {} blocked", counts[Count::Blocked]));
+    }
+    if !progress.gauges.stage.is_empty() {
+        text.push_str(&format!("  {}", progress.gauges.stage_told()));
     }
     let first = progress.total.rtds.first().map(|timer| &timer.service);
     for (name, quantile) in [("p50", 0.5), ("p99", 0.99)] {

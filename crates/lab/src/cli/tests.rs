@@ -287,7 +287,7 @@ fn a_progress_line_says_what_matters() {
     progress.gauges.stage = "making friends";
     progress.gauges.friends = Some((1_200, 14_000));
     let line = super::progress_lines::line(&progress);
-    assert!(line.contains("3 failed  making friends, 1200 of 14000 (no-answer 3)"), "{line}");
+    assert!(line.contains("(no-answer 3)  making friends, 1200 of 14000  p50"), "{line}");
 }
 
 #[test]
