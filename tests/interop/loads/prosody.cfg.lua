@@ -20,7 +20,11 @@ authentication = "internal_hashed"
 default_iteration_count = @ITERATIONS@
 storage = "internal"
 
-modules_enabled = { "roster"; "saslauth"; "tls"; "disco"; "ping"; "offline"; "vcard"; "bosh"; "blocklist"; }
+modules_enabled = {
+	"roster"; "saslauth"; "tls"; "disco"; "ping"; "offline"; "vcard"; "bosh"; "blocklist";
+	"register_ibr"; "user_account_management";
+}
+allow_registration = true
 modules_disabled = { "s2s" }
 
 VirtualHost "@DOMAIN@"

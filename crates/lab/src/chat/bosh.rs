@@ -264,7 +264,7 @@ impl Crowd {
             End::Condition(condition) => turn.out.errors.push(format!("{name}'s session ends, {condition}")),
             End::Status(status) => turn.out.errors.push(format!("{name} is answered HTTP {status}")),
             End::NotHeld => {
-                turn.out.errors.push(format!("{name} may only poll: the server holds no request"))
+                turn.out.errors.push(format!("{name} may only poll: the server holds no request"));
             }
             End::Nonsense(what) => {
                 turn.stats.count(Count::Malformed);

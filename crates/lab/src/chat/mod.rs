@@ -8,6 +8,7 @@ mod bosh;
 mod crowd;
 mod elsewhere;
 mod failure;
+mod friends;
 mod lead;
 mod limits;
 mod lines;

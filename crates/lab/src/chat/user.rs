@@ -84,6 +84,8 @@ pub(super) struct User {
     pub(super) elsewhere: Option<Box<Elsewhere>>,
     /// He has been counted as one who has all his friends.
     pub(super) is_befriended: bool,
+    /// He is one of those who ask for friends now.
+    pub(super) is_asking: bool,
 }
 
 impl User {
@@ -113,6 +115,7 @@ impl User {
             hops: 0,
             elsewhere: None,
             is_befriended: false,
+            is_asking: false,
         }
     }
 

@@ -1,6 +1,7 @@
 //! What users do besides talking.
 
 use super::*;
+use crate::chat::limits::ASKING;
 use crate::chat::{ACTIONS, Stanza};
 
 /// One of each kind; the name of the message is one that the load's own could have.
@@ -124,4 +125,15 @@ fn without_a_node_nothing_is_published() {
     assert_eq!(server.creators.len() as u64, counts[Count::FailedCall], "each asks anew");
     assert!(server.errors[0].ends_with("is refused, forbidden"), "{:?}", server.errors);
     assert!(server.errors[1].ends_with("is refused, item-not-found"), "{:?}", server.errors);
+}
+
+#[test]
+fn only_so_many_ask_for_a_friend_at_once() {
+    let people = People::new(300, 3, 0, ("user{n}", "secret"), "d").unwrap();
+    let many = || Chat { befriend: true, logins: 300.0, people: people.clone(), ..chat("message=1") };
+    // Nobody is answered: after their patience of five seconds it is the next ones' turn.
+    let asked = |seconds| run_load(many(), Fault::Unfriendly, 1, seconds).2.asked.len();
+    assert_eq!((asked(5), asked(10)), (ASKING, 2 * ASKING));
+    let (_, stage, server) = run_load(many(), Fault::Strangers, 1, 600);
+    assert_eq!((server.asked.len(), stage), (450, Stage::Leaving), "300 users of three friends each");
 }
