@@ -6,7 +6,7 @@ use stdx::Instant;
 
 use crate::access::{AccessLoaded, AccessRead, AccessWrite};
 use crate::error::StoreError;
-use crate::import::{Existing, Imported};
+use crate::import::{Existing, Imported, NewUser};
 use crate::rest::{RestLoaded, RestRead, RestWrite};
 use crate::types::{
     Account, AccountFilter, AccountLimits, Address, Alias, CallFilter, CallRecord, Domain, KeptMessage,
@@ -188,10 +188,10 @@ pub trait Writer: Send {
     /// A named secret, made once: `fresh` becomes it when there is none yet. Returns the one that counts.
     fn secret(&mut self, name: &str, fresh: [u8; 32]) -> Result<[u8; 32], StoreError>;
 
-    /// Writes many accounts in one transaction; makes domains that are not there. Also those that had another password.
+    /// Writes many users in one transaction; makes domains that are not there. Also those that had another password.
     fn import(
         &mut self,
-        accounts: &[NewAccount],
+        users: &[NewUser],
         existing: Existing,
     ) -> Result<(Imported, Vec<Address>), StoreError>;
 }

@@ -62,7 +62,7 @@ fn query_of(query: Query) -> ArchiveQuery {
     }
 }
 
-pub(super) fn write_of(now: Instant, change: Change) -> XmppWrite {
+pub(crate) fn write_of(now: Instant, change: Change) -> XmppWrite {
     match change {
         Change::Roster { user, contact, item, version } => XmppWrite::Roster {
             user: name(&user),
