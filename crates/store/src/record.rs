@@ -54,6 +54,12 @@ pub enum Write {
         of: [u8; 32],
         keys: Arc<[(ScramHash, ScramKeys)]>,
     },
+    /// The password of an account that had keys of SCRAM only is known now, unless there is another since: `of` as above.
+    LearnPassword {
+        account: Address,
+        of: [u8; 32],
+        verifiers: Verifiers,
+    },
     SetDisplayName {
         account: Address,
         display_name: Box<str>,

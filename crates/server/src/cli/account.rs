@@ -20,7 +20,7 @@ use crate::limits;
 pub(super) enum AccountCommand {
     /// Make an account
     Add(AddArgs),
-    /// Make many, from CSV: account,password,name
+    /// Make many: from CSV, or from XEP-0227 with all that belongs to them
     Import(ImportArgs),
     /// Accounts in order of name
     List(ListArgs),

@@ -107,14 +107,29 @@ pub(super) fn add_scram(
     of: &[u8; 32],
     keys: &[(ScramHash, ScramKeys)],
 ) -> Result<WriteDone, Failure> {
+    match verifiers(conn, account)? {
+        known if known.sha256 == *of => set_verifiers(conn, account, &known.with_scram(keys)),
+        _ => changed(0),
+    }
+}
+
+pub(super) fn learn_password(
+    conn: &Connection,
+    account: &Address,
+    of: &[u8; 32],
+    new: &Verifiers,
+) -> Result<WriteDone, Failure> {
+    match verifiers(conn, account)? {
+        known if known.sha256 == *of => set_verifiers(conn, account, new),
+        _ => changed(0),
+    }
+}
+
+fn verifiers(conn: &Connection, account: &Address) -> Result<Verifiers, Failure> {
     let id = account_id(conn, account)?;
     let sql = "SELECT verifiers FROM account WHERE id = ?1";
     let bytes: Vec<u8> = conn.prepare_cached(sql)?.query_row(params![id], |row| row.get(0))?;
-    let verifiers = Verifiers::decode(&bytes)?;
-    if verifiers.sha256 != *of {
-        return Ok(WriteDone::Changed { rows: 0 });
-    }
-    set_verifiers(conn, account, &verifiers.with_scram(keys))
+    Ok(Verifiers::decode(&bytes)?)
 }
 
 pub(super) fn set_display_name(

@@ -116,6 +116,9 @@ fn apply(conn: &Connection, write: &Write) -> Result<WriteDone, Failure> {
         Write::AddAccount(account) => accounts::add(conn, account),
         Write::SetVerifiers { account, verifiers } => accounts::set_verifiers(conn, account, verifiers),
         Write::AddScram { account, of, keys } => accounts::add_scram(conn, account, of, keys),
+        Write::LearnPassword { account, of, verifiers } => {
+            accounts::learn_password(conn, account, of, verifiers)
+        }
         Write::SetDisplayName { account, display_name } => {
             accounts::set_display_name(conn, account, display_name)
         }
