@@ -160,7 +160,8 @@ impl Shard {
         let (store, outlet) =
             (Arc::clone(&self.parts.store), self.parts.outlets[usize::from(to.sink)].clone());
         let work = move || {
-            let done = make(&password).and_then(|write| store.write(write, to).map_err(|_| StoreError::Closed));
+            let done =
+                make(&password).and_then(|write| store.write(write, to).map_err(|_| StoreError::Closed));
             if let Err(error) = done {
                 outlet.answer_all(&mut vec![Letter::Written(vec![(to.id, Err(error))])]);
             }

@@ -46,10 +46,12 @@ fn is_password(account: &Account, password: &Secret) -> bool {
 
 /// Of an account that came with keys only, by the first of them. Takes milliseconds: not on a shard.
 pub(crate) fn is_password_of_keys(verifiers: &Verifiers, password: &Secret) -> bool {
-    HASHES.iter().find_map(|hash| Some((*hash, verifiers.scram(name_of(*hash))?))).is_some_and(|(hash, known)| {
-        let keys = sasl::derive(hash, &password.0, &known.salt, known.iterations);
-        keys.stored.ct_eq(&known.stored).into()
-    })
+    HASHES.iter().find_map(|hash| Some((*hash, verifiers.scram(name_of(*hash))?))).is_some_and(
+        |(hash, known)| {
+            let keys = sasl::derive(hash, &password.0, &known.salt, known.iterations);
+            keys.stored.ct_eq(&known.stored).into()
+        },
+    )
 }
 
 /// Whether keys of SCRAM are to be made, now that the password is known.

@@ -8,7 +8,9 @@ use super::fake::FakeNode;
 use super::place::Place;
 
 fn data(users: &str) -> String {
-    format!("<?xml version='1.0'?>\n<server-data xmlns='urn:xmpp:pie:0' xmlns:xi='http://www.w3.org/2001/XInclude'>\n<host jid='example.test'>\n{users}\n</host></server-data>\n")
+    format!(
+        "<?xml version='1.0'?>\n<server-data xmlns='urn:xmpp:pie:0' xmlns:xi='http://www.w3.org/2001/XInclude'>\n<host jid='example.test'>\n{users}\n</host></server-data>\n"
+    )
 }
 
 fn user(name: &str, inside: &str) -> String {
@@ -53,15 +55,24 @@ fn a_file_brings_accounts_and_what_belongs_to_them() {
                 <delay xmlns='urn:xmpp:delay' stamp='2020-01-01T00:00:00Z'/></message></offline-messages>\
                 <blocklist xmlns='urn:xmpp:blocking'><item jid='eve@example.test'/></blocklist>\
                 <x xmlns='urn:unknown'/>";
-    place.write("all.xml", &data(&(user("alice", &(roster(&["bob"]) + more)) + &user("bob", &roster(&["alice"])))));
+    place.write(
+        "all.xml",
+        &data(&(user("alice", &(roster(&["bob"]) + more)) + &user("bob", &roster(&["alice"])))),
+    );
     let said = place.belfry(&["account", "import", "all.xml"]).good();
-    assert!(said.starts_with("accounts: 2 in ") && said.contains(": 2 added, 0 updated, 0 skipped\n"), "{said}");
+    assert!(
+        said.starts_with("accounts: 2 in ") && said.contains(": 2 added, 0 updated, 0 skipped\n"),
+        "{said}"
+    );
     assert!(said.ends_with("\npassed over: 1 <x xmlns='urn:unknown'>\n"), "{said}");
     assert_eq!(verifiers(&place, "alice"), Verifiers::from_password("alice", "example.test", "of alice"));
     let alice = record(&place, "alice@example.test");
     let bob = RosterRow { subscription: "both".into(), is_listed: true, version: 1, ..RosterRow::default() };
     assert_eq!(alice.roster, [("bob@example.test".into(), bob)]);
-    assert_eq!((alice.roster_version, &alice.blocked[..], alice.offline), (1, &["eve@example.test".into()][..], 1));
+    assert_eq!(
+        (alice.roster_version, &alice.blocked[..], alice.offline),
+        (1, &["eve@example.test".into()][..], 1)
+    );
 
     // Once more, with another contact: nothing is there twice, and whoever has the older roster gets the new one.
     place.write("more.xml", &data(&user("alice", &(roster(&["bob", "carol"]) + more))));
@@ -92,7 +103,10 @@ fn keys_of_scram_come_in_as_they_are_and_it_is_said_what_they_cannot_do() {
     place.write("keys.xml", &data(&of_alice));
     let said = place.belfry(&["account", "import", "keys.xml"]).good();
     assert!(said.contains("without a password: 1 came with keys of SCRAM only"), "{said}");
-    assert!(said.contains("phones cannot register until it is set") && said.contains("(alice@example.test)"), "{said}");
+    assert!(
+        said.contains("phones cannot register until it is set") && said.contains("(alice@example.test)"),
+        "{said}"
+    );
     let first = verifiers(&place, "alice");
     let kept = first.scram(ScramHash::Sha1).unwrap();
     assert_eq!((kept.iterations, &kept.salt, &kept.stored), (10_000, &keys.salt, &keys.stored));
@@ -115,7 +129,10 @@ fn files_include_others_of_their_folder_and_a_folder_is_read_once() {
     place.write("export/main.xml", &main);
     place.write(
         "export/main_example.test.xml",
-        &format!("<host {xi} jid='example.test'><xi:include href='example.test/alice.xml'/>{}</host>", user("bob", "")),
+        &format!(
+            "<host {xi} jid='example.test'><xi:include href='example.test/alice.xml'/>{}</host>",
+            user("bob", "")
+        ),
     );
     let alice = "<user xmlns='urn:xmpp:pie:0' name='alice' password='x'/>";
     place.write("export/example.test/alice.xml", alice);
@@ -155,7 +172,9 @@ fn includes_that_lead_elsewhere_or_in_circles_end_it() {
     for depth in 0..9 {
         file(&format!("{depth}.xml"), &format!("{}.xml", depth + 1));
     }
-    place.belfry(&["account", "import", "in/0.xml"]).failed(1, "is too deep; expected files of 8 within each other");
+    place
+        .belfry(&["account", "import", "in/0.xml"])
+        .failed(1, "is too deep; expected files of 8 within each other");
     assert_eq!(place.belfry(&["account", "list"]).good(), "no accounts\n");
 }
 
@@ -200,8 +219,14 @@ fn a_file_that_is_no_such_says_where_and_keeps_what_came_before() {
     let cut = whole.split_once("</host>").unwrap().0;
     for (text, says) in [
         (cut, "bad.xml:6: the file ends within <host>; expected a whole file"),
-        ("<!DOCTYPE lolz [<!ENTITY lol 'lol'>]><server-data/>", "bad.xml:1: a document type or another declaration"),
-        ("<accounts/>", "bad.xml:1: <accounts> of namespace \"\"; expected <server-data xmlns='urn:xmpp:pie:0'>"),
+        (
+            "<!DOCTYPE lolz [<!ENTITY lol 'lol'>]><server-data/>",
+            "bad.xml:1: a document type or another declaration",
+        ),
+        (
+            "<accounts/>",
+            "bad.xml:1: <accounts> of namespace \"\"; expected <server-data xmlns='urn:xmpp:pie:0'>",
+        ),
         ("\u{feff} \n<server-data xmlns='urn:xmpp:pie:0'>x", "bad.xml:2: text between elements"),
     ] {
         place.write("bad.xml", text);
@@ -211,7 +236,9 @@ fn a_file_that_is_no_such_says_where_and_keeps_what_came_before() {
     place.belfry(&["account", "import", "bad.xml"]).failed(1, "accounts in before it: 1; mend the file");
     std::fs::create_dir(place.path("empty")).unwrap();
     place.belfry(&["account", "import", "empty"]).failed(1, "empty: no .xml files are in this folder");
-    place.belfry(&["account", "import", "nowhere.xml"]).failed(1, "nowhere.xml: cannot be read: No such file");
+    place
+        .belfry(&["account", "import", "nowhere.xml"])
+        .failed(1, "nowhere.xml: cannot be read: No such file");
 }
 
 #[test]

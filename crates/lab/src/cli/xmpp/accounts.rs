@@ -54,8 +54,12 @@ pub(super) fn write(words: &[String]) -> Result<String, String> {
     let shown = place.display();
     write_files(&people, format, &place).map_err(|error| format!("{shown}: {error}"))?;
     let next = match format {
-        Format::Belfry => format!("belfry account import {shown} --scram, while no node runs; then belfry serve"),
-        Format::Csv => format!("belfry account import {shown} --scram; then --befriend yes makes the rosters"),
+        Format::Belfry => {
+            format!("belfry account import {shown} --scram, while no node runs; then belfry serve")
+        }
+        Format::Csv => {
+            format!("belfry account import {shown} --scram; then --befriend yes makes the rosters")
+        }
         Format::Ejabberd => format!("ejabberdctl import_piefxis {shown}"),
         Format::Prosody => format!("with storage = \"xep0227\" copy {shown}/*.xml to the data folder"),
     };
