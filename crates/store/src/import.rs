@@ -31,7 +31,7 @@ pub struct ImportOptions {
     /// For accounts without `@domain`.
     pub default_domain: Option<Box<str>>,
     pub existing: Existing,
-    /// Rows in one transaction at first; grows up to `limits::MAX_IMPORT_BATCH`.
+    /// Accounts, or what takes as much memory, in one transaction at first; grows up to `limits::MAX_IMPORT_BATCH`.
     pub batch: usize,
     /// Stands as the time the accounts were made.
     pub now: Instant,
@@ -84,7 +84,7 @@ pub struct NewUser {
 }
 
 impl NewUser {
-    /// In rows of an account.
+    /// In accounts that take as much memory.
     fn weight(&self) -> usize {
         let text = |row: &XmppWrite| match row {
             XmppWrite::Offline { stanza, .. } => stanza.len(),
@@ -92,7 +92,8 @@ impl NewUser {
             XmppWrite::Item { item, .. } => item.as_ref().map_or(0, |item| item.len()),
             _ => 0,
         };
-        1 + self.chat.iter().map(|row| 1 + text(row) / limits::IMPORT_ROW).sum::<usize>()
+        let rows = self.chat.iter().map(|row| limits::IMPORT_ROW + text(row) / limits::IMPORT_BYTES);
+        1 + rows.sum::<usize>()
     }
 }
 

@@ -36,6 +36,16 @@ impl Glue {
     }
 }
 
+/// Of an account that came with keys only: what to write, when it is their password.
+fn learned(account: &store::Account, password: &Secret) -> Result<Write, StoreError> {
+    if !is_password_of_keys(&account.verifiers, password) {
+        return Err(StoreError::NotFound { what: "account of that password".into() });
+    }
+    let (address, of) = (account.address(), account.verifiers.sha256);
+    let verifiers = all_verifiers(&address, password);
+    Ok(Write::LearnPassword { account: address, of, verifiers })
+}
+
 /// For phones and for chat clients.
 fn all_verifiers(account: &store::Address, password: &Secret) -> Verifiers {
     let verifiers = Verifiers::from_password(&account.user, &account.domain, &password.0);
@@ -98,14 +108,7 @@ impl Shard {
                 });
             }
             Wish::Prove { id, account, password } => {
-                self.write_with_keys(now, id, password, move |password| {
-                    if !is_password_of_keys(&account.verifiers, password) {
-                        return Err(StoreError::NotFound { what: "account of that password".into() });
-                    }
-                    let (address, of) = (account.address(), account.verifiers.sha256);
-                    let verifiers = all_verifiers(&address, password);
-                    Ok(Write::LearnPassword { account: address, of, verifiers })
-                });
+                self.write_with_keys(now, id, password, move |password| learned(&account, password));
             }
             Wish::Derive { id, account, password } => self.derive(now, id, &account, password),
             Wish::Accounts { id, ask } => {

@@ -105,7 +105,7 @@ impl<R: Read> Document<R> {
     ///
     /// # Errors
     /// What stands there is no XEP-0227, and what follows cannot be told.
-    pub fn next(&mut self) -> Result<Option<Piece>, PieError> {
+    pub fn next_piece(&mut self) -> Result<Option<Piece>, PieError> {
         loop {
             let Some((kind, length)) = self.token()? else {
                 return if self.is_whole { Ok(None) } else { Err(self.cut_short()) };

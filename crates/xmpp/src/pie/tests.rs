@@ -20,7 +20,7 @@ fn pieces_of(input: impl Read) -> Result<Vec<Piece>, String> {
     let mut document = Document::new(input, None);
     let mut all = Vec::new();
     loop {
-        match document.next() {
+        match document.next_piece() {
             Ok(Some(piece)) => all.push(piece),
             Ok(None) => return Ok(all),
             Err(error) => return Err(error.to_string()),
@@ -297,8 +297,8 @@ fn includes_are_told_with_the_host_they_stand_in() {
     // The file of a user: its host is that of the include.
     let mut document =
         Document::new(&b"<user xmlns='urn:xmpp:pie:0' name='juliet' password='x'/>"[..], Some("a.b".into()));
-    let Ok(Some(Piece::User { host, .. })) = document.next() else { panic!("no user") };
-    assert_eq!((&*host, document.next().unwrap().is_none()), ("a.b", true));
+    let Ok(Some(Piece::User { host, .. })) = document.next_piece() else { panic!("no user") };
+    assert_eq!((&*host, document.next_piece().unwrap().is_none()), ("a.b", true));
 }
 
 #[test]
@@ -413,7 +413,7 @@ fn many_users_are_read_one_by_one_and_every_byte_is_counted() {
     for size in [1, 7, 70_000] {
         let mut document = Document::new(Drops(text.as_bytes(), size), None);
         let (mut count, mut last) = (0, 0);
-        while let Some(piece) = document.next().unwrap() {
+        while let Some(piece) = document.next_piece().unwrap() {
             let Piece::User { line, .. } = piece else { panic!("{piece:?}") };
             count += 1;
             last = line;

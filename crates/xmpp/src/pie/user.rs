@@ -133,8 +133,9 @@ impl Reading {
         let groups: BTreeSet<Box<str>> = item
             .elements()
             .filter(|child| child.is("group", ns::ROSTER))
-            .map(|group| group.content().into())
-            .filter(|group: &Box<str>| fits(group))
+            .map(|group| group.content().into_owned())
+            .filter(|group| fits(group))
+            .map(Box::from)
             .take(limits::CONTACT_GROUPS)
             .collect();
         // Who asked may have come before.

@@ -124,7 +124,7 @@ impl Files {
                 }
                 continue;
             };
-            match open.document.next() {
+            match open.document.next_piece() {
                 Ok(Some(Piece::Include { line, host, href })) => self.include(line, host, &href)?,
                 Ok(Some(piece)) => return Ok(Some(piece)),
                 Ok(None) => {

@@ -19,7 +19,7 @@ pub(crate) fn imported(owner: &Bare, user: &Element, at: Instant) -> (Vec<Change
             passed.push("nodes");
             continue;
         }
-        nodes.insert(name, read(parts, &mut passed));
+        nodes.insert(name, read(&parts, &mut passed));
     }
     let mut items = Vec::new();
     for list in parts(user, ns::PUBSUB).filter(|part| part.name() == "items") {
@@ -61,13 +61,13 @@ fn configured(user: &Element) -> BTreeMap<Box<str>, Element> {
     nodes
 }
 
-fn read(parts: Element, passed: &mut Vec<&'static str>) -> Node {
+fn read(parts: &Element, passed: &mut Vec<&'static str>) -> Node {
     let form = parts.get("configure", ns::PUBSUB_OWNER).and_then(|configure| configure.get("x", ns::DATA));
     let config = form.and_then(|form| Config::default().with_form(form, "node_config", false).ok());
     if config.is_none() {
         passed.push("configurations of nodes, which only their owners see now");
     }
-    let mut node = Node::from_element(&parts);
+    let mut node = Node::from_element(parts);
     node.config = config.unwrap_or_else(|| closed().config);
     node.subscriptions.truncate(limits::NODE_SUBSCRIPTIONS);
     node.affiliations.truncate(limits::NODE_SUBSCRIPTIONS);
