@@ -43,7 +43,7 @@ pub use counts::XmppCounts;
 pub use kinds::KindCount;
 pub use letter::XmppLetter;
 pub(crate) use phones::{Offering, PhoneWish, kept_of};
-pub(crate) use record::write_of;
+pub(crate) use record::{contacts_of, element as element_of, write_of};
 pub use servers::Route as ServerRoute;
 pub(crate) use sign_in::{is_password_of_keys, make_keys};
 use streams::{Event, Streams};

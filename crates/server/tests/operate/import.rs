@@ -251,3 +251,42 @@ fn beside_a_running_node_nothing_is_written() {
     drop(node);
     place.belfry(&["account", "import", "all.xml"]).good();
 }
+
+#[test]
+fn what_is_exported_can_be_imported_elsewhere_and_never_has_a_password() {
+    let (here, there) = (Place::new(), Place::new());
+    let more = "<vCard xmlns='vcard-temp'><FN>Alice</FN></vCard>\
+                <query xmlns='jabber:iq:private'><storage xmlns='storage:bookmarks'>\
+                <conference jid='tea@rooms.test'/></storage><a xmlns='urn:a'>x</a></query>\
+                <offline-messages><message xmlns='jabber:client' from='bob@example.test/x'><body>Hi</body></message>\
+                </offline-messages><presence type='subscribe' from='carol@example.test'/>\
+                <blocklist xmlns='urn:xmpp:blocking'><item jid='eve@example.test'/></blocklist>";
+    here.write("all.xml", &data(&(user("alice", &(roster(&["bob"]) + more)) + &user("bob", ""))));
+    here.belfry(&["account", "import", "all.xml", "--scram"]).good();
+    here.belfry_with(&["account", "import", "-"], "dave,of dave\nEve,x\n").good();
+    let said = here.belfry(&["account", "export", "out.xml", "--domain", "Example.test"]).good();
+    assert!(said.starts_with("accounts: 3\nwithout anything to sign in by: 1, "), "{said}");
+    assert!(said.ends_with("\npassed over: 1 accounts whose names no chat client can have\n"), "{said}");
+    here.belfry(&["account", "export", "out.xml"]).failed(1, "out.xml: cannot be written: File exists");
+    here.belfry(&["account", "export", "x.xml", "--domain", "x"]).failed(1, "there is no domain x");
+    let written = std::fs::read_to_string(here.path("out.xml")).unwrap();
+    assert!(!written.contains("of alice") && !written.contains("password="), "{written}");
+    let mode =
+        std::os::unix::fs::PermissionsExt::mode(&here.path("out.xml").metadata().unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+
+    there.write("out.xml", &written);
+    let said = there.belfry(&["account", "import", "out.xml"]);
+    assert!(said.out.contains("2 added") && said.err.contains("user dave: no password"), "{said:?}");
+    assert_eq!(record(&there, "alice@example.test"), record(&here, "alice@example.test"));
+    let kept = |place: &Place| load(place, XmppRead::Kept { owner: "alice@example.test".into() });
+    assert_eq!(kept(&there), kept(&here));
+    for hash in [ScramHash::Sha1, ScramHash::Sha256, ScramHash::Sha512] {
+        assert_eq!(verifiers(&there, "alice").scram(hash), verifiers(&here, "alice").scram(hash));
+    }
+    there.belfry(&["account", "export", "again.xml"]).good();
+    let again = std::fs::read_to_string(there.path("again.xml")).unwrap();
+    let without_dave: String =
+        written.lines().filter(|line| !line.contains("'dave'")).map(|line| format!("{line}\n")).collect();
+    assert_eq!(again, without_dave);
+}

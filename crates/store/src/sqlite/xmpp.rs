@@ -202,6 +202,12 @@ pub(super) fn load(conn: &Connection, read: &XmppRead) -> Result<XmppLoaded, Fai
             let sql = "SELECT id, at, item FROM xmpp_item WHERE owner = ?1 AND node = ?2 ORDER BY seq";
             XmppLoaded::Items(items(conn, sql, params![owner, node])?)
         }
+        XmppRead::Kept { owner } => {
+            let sql = "SELECT node, id, item FROM xmpp_item WHERE owner = ?1 ORDER BY node, seq";
+            let mut statement = conn.prepare_cached(sql)?;
+            let rows = statement.query_map([owner], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+            XmppLoaded::Kept(rows.collect::<rusqlite::Result<_>>()?)
+        }
         XmppRead::Nodes { owner } => {
             let sql = "SELECT node, at, config FROM xmpp_node WHERE owner = ?1 ORDER BY node";
             XmppLoaded::Items(items(conn, sql, params![owner])?)

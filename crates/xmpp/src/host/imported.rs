@@ -5,7 +5,9 @@ use stdx::Instant;
 use super::effect::Change;
 use crate::{Bare, Element, Jid, limits, ns, time};
 
+pub(crate) use super::offline::delayed;
 pub(crate) use super::private::imported as private;
+pub(crate) use super::private::is_private;
 pub(crate) use super::pubsub::imported as nodes;
 pub(crate) use super::vcard::imported as vcard;
 

@@ -15,7 +15,7 @@ pub struct Credentials {
     pub keys: Vec<(Hash, Keys)>,
 }
 
-const MECHANISMS: [(&str, Hash); 3] =
+pub(super) const MECHANISMS: [(&str, Hash); 3] =
     [("SCRAM-SHA-1", Hash::Sha1), ("SCRAM-SHA-256", Hash::Sha256), ("SCRAM-SHA-512", Hash::Sha512)];
 
 const EXPECTED: &str =

@@ -430,3 +430,112 @@ proptest::proptest! {
         let _ = pieces_of(&text[..]);
     }
 }
+
+/// What is kept, once it is written to a file and read from it.
+fn again(kept: &Kept) -> Kept {
+    let bytes = kept.element().to_bytes(ns::PIE);
+    let text = String::from_utf8(bytes).unwrap();
+    let text = format!("<host xmlns='urn:xmpp:pie:0' jid='{}'>{text}</host>", kept.address.domain());
+    let user = users(&text).remove(0).unwrap();
+    assert!(user.passed.is_empty(), "{:?}", user.passed);
+    let mut kept = Kept {
+        address: user.address,
+        credentials: user.credentials,
+        roster: Vec::new(),
+        blocked: Vec::new(),
+        messages: Vec::new(),
+        nodes: Vec::new(),
+        items: Vec::new(),
+    };
+    for change in user.changes {
+        match change {
+            Change::Roster { contact, item: Some(item), .. } => kept.roster.push((contact, item)),
+            Change::Blocked { blocked, .. } => kept.blocked = blocked,
+            Change::Offline { at, stanza, .. } => kept.messages.push((at, *stanza)),
+            Change::Node { node, config: Some(config), .. } => kept.nodes.push((node, *config)),
+            Change::Item { node, id, item: Some(item), .. } => kept.items.push((node, id, *item)),
+            other => panic!("{other:?}"),
+        }
+    }
+    kept
+}
+
+proptest::proptest! {
+    #[test]
+    fn what_is_exported_comes_back_as_it_was(
+        contacts in proptest::collection::btree_map(
+            "[a-z]{1,5}",
+            (0..4_usize, proptest::prelude::any::<[bool; 4]>(), "[ -~]{0,9}", proptest::collection::btree_set("[ -~]{1,9}", 0..3)),
+            0..6,
+        ),
+        blocked in proptest::collection::btree_set("[a-z]{1,5}", 0..4),
+        private in proptest::collection::btree_map("[a-z]{1,5}", "[ -~]{0,9}", 0..3),
+        bodies in proptest::collection::vec("[ -~\u{a0}-\u{d7ff}]{1,9}", 0..3),
+        ids in proptest::collection::btree_set("[a-z]{1,5}", 0..4),
+    ) {
+        let subscriptions = [Subscription::None, Subscription::To, Subscription::From, Subscription::Both];
+        let roster = contacts.into_iter().map(|(name, (subscription, [ask, approved, asks, is_listed], label, groups))| {
+            let contact = bare(&format!("{name}@example.org"));
+            let presence = Element::new("presence", ns::CLIENT)
+                .with("type", "subscribe")
+                .with("from", contact.as_str())
+                .with("to", "romeo@montague.net");
+            // Who is not listed has asked, and nothing else is known of him.
+            let item = if is_listed {
+                RosterItem {
+                    name: (!label.is_empty()).then(|| label.into()),
+                    subscription: subscriptions[subscription],
+                    ask,
+                    approved,
+                    asked: asks.then(|| Box::new(presence)),
+                    is_listed,
+                    groups: groups.into_iter().map(Box::from).collect(),
+                    version: 1,
+                }
+            } else {
+                RosterItem { asked: Some(Box::new(presence)), ..RosterItem::default() }
+            };
+            (contact, item)
+        });
+        let message = |body: &String| {
+            let body = Element::new("body", ns::CLIENT).text(body.as_str());
+            let delay = Element::new("delay", ns::DELAY).with("from", "montague.net").with("stamp", time::stamp(NOW));
+            (NOW, Element::new("message", ns::CLIENT).with("from", "a@b/c").child(body).child(delay))
+        };
+        let data = |(name, text): (String, String)| {
+            let data = format!("<{name} xmlns='urn:private:{name}'/>");
+            let data = crate::xml::parse(data.as_bytes(), &crate::xml::Prefixes::default()).unwrap().text(text);
+            (format!("private:urn:private:{name}").into(), name.into(), data)
+        };
+        let published = |id: String| {
+            let item = Element::new("item", ns::PUBSUB).with("id", id.as_str()).child(Element::new("a", "urn:a"));
+            ("urn:node".into(), id.into(), item)
+        };
+        let node = user(
+            "<pubsub xmlns='http://jabber.org/protocol/pubsub'><items node='urn:node'/></pubsub>"
+        );
+        let nodes = node.changes.into_iter().filter_map(|change| match change {
+            Change::Node { node, config, .. } => Some((node, *config?)),
+            _ => None,
+        });
+        let kept = Kept {
+            address: bare("romeo@montague.net"),
+            credentials: Credentials {
+                password: None,
+                keys: vec![(Hash::Sha1, sasl::derive(Hash::Sha1, "x", b"salt", 1))],
+            },
+            roster: roster.collect(),
+            blocked: blocked.iter().map(|name| crate::Jid::parse(&format!("{name}.org")).unwrap()).collect(),
+            messages: bodies.iter().map(message).collect(),
+            nodes: nodes.collect(),
+            items: private.into_iter().map(data).chain(ids.into_iter().map(published)).collect(),
+        };
+        let read = again(&kept);
+        proptest::prop_assert_eq!(&read.credentials, &kept.credentials);
+        proptest::prop_assert_eq!(&read.roster, &kept.roster);
+        proptest::prop_assert_eq!(&read.blocked, &kept.blocked);
+        proptest::prop_assert_eq!(&read.messages, &kept.messages);
+        proptest::prop_assert_eq!(&read.nodes, &kept.nodes);
+        proptest::prop_assert_eq!(&read.items, &kept.items);
+    }
+}
