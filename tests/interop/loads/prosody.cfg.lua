@@ -16,7 +16,8 @@ authentication = "internal_hashed"
 default_iteration_count = @ITERATIONS@
 storage = "internal"
 
-modules_enabled = { "roster"; "saslauth"; "tls"; "disco"; "ping"; "offline"; "vcard"; }
+modules_enabled = { "roster"; "saslauth"; "tls"; "disco"; "ping"; "offline"; "vcard"; "register_ibr"; "user_account_management"; }
+allow_registration = true
 modules_disabled = { "s2s" }
 
 VirtualHost "@DOMAIN@"

@@ -83,7 +83,9 @@ impl ChatServer {
             ("CERTIFICATE", own.certificate.display().to_string()),
         ];
         let config = fill(&source("prosody.cfg.lua"), &place.join("prosody.cfg.lua"), &filled);
-        register_at_prosody(place, &config, users);
+        if users > 0 {
+            register_at_prosody(place, &config, users);
+        }
         let arguments = ["--config".to_owned(), config.display().to_string(), "-F".to_owned()];
         let peer = Peer::start("prosody", "prosody", &arguments, place);
         wait_for_port(client, &peer);

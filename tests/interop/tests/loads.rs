@@ -12,7 +12,7 @@ const USERS: usize = 40;
 
 /// What holds of every server: nothing lost, nothing twice. `before` stands before its lines.
 #[track_caller]
-fn is_even(said: &Said, report: &Path, server: &ChatServer, before: &str) {
+fn is_even(said: &Said, report: &Path, server: &ChatServer, before: &str) -> Report {
     let explain = || format!("{}\n{}", said.text(), server.tail());
     // How long it takes says more of the machine that runs the tests than of the server.
     let (missed, slow) = (format!("{before}MISSED: "), format!("{before}MISSED: response."));
@@ -25,12 +25,13 @@ fn is_even(said: &Said, report: &Path, server: &ChatServer, before: &str) {
     }
     let text = std::fs::read_to_string(report).expect("it was asked for");
     let report: Report = serde_json::from_str(&text).expect("a report");
-    let chat: Chat = report.chat.expect("of users");
+    let chat: &Chat = report.chat.as_ref().expect("of users");
     assert!(chat.sent > 50 && chat.seen > 50, "{chat:?}");
     assert_eq!(chat.sent, chat.received + chat.refused, "{chat:?}");
     let stages: Vec<&str> = report.stages.iter().map(|stage| stage.name.as_str()).collect();
     assert_eq!(stages, ["initial", "login", "final"]);
     assert!(report.stages.iter().all(|stage| stage.processes[0].memory > 1 << 20), "{:?}", report.stages);
+    report
 }
 
 /// A published mix, over STARTTLS with SCRAM-SHA-1; users make their rosters themselves and act once a second.
@@ -64,6 +65,44 @@ fn ejabberd_keeps_the_mix_of_a_hundred_thousand() {
 #[test]
 fn prosody_keeps_the_mix_of_a_hundred_thousand() {
     published(&ChatServer::prosody(USERS), "jabber-100k", USERS);
+}
+
+/// Users make their accounts in band before the load and remove them after it; beside it the published test's monitors,
+/// ordered pairs of users, sign out and in, write to each other and change their presence.
+fn registered_and_watched(server: &ChatServer) {
+    let (users, monitors) = (12, 4);
+    let (target, pid) = (format!("127.0.0.1:{}", server.client), server.pid.to_string());
+    let folder = TempDir::new().expect("a temporary folder");
+    let report = folder.path().join("report.json");
+    let words = "--users 12 --monitors 2 --monitor-every 200ms --register yes --unregister yes --registrations 20 --logins 20 \
+                 --befriend yes --contacts 5 --think 500ms --for 6 --tls starttls --mix message=60,presence=40 --domain";
+    let json = report.display().to_string();
+    let mut all = vec!["xmpp", &target, "--watch", &pid, "--json", &json, "--threshold", "failed == 0"];
+    all.extend(words.split_whitespace().chain([DOMAIN]));
+    let report = is_even(&ringer(&all), &report, server, "");
+    let chat = report.chat.expect("of users");
+    let accounts = users + monitors;
+    assert_eq!((chat.registered, chat.already_registered, chat.unregistered), (accounts, 0, accounts));
+    for name in ["registration", "monitor.message", "monitor.presence", "monitor.authentication"] {
+        let timed = report.response_from_due.iter().find(|times| times.name == name);
+        assert!(timed.is_some_and(|times| times.n > 2), "{name}: {timed:?}");
+    }
+}
+
+#[test]
+fn belfry_makes_accounts_for_a_load_and_its_monitors() {
+    let open = "[xmpp.registration]\nopen = true\nper_hour = 1000\nmin_password = 1\nremoval = true\n";
+    registered_and_watched(&ChatServer::belfry(0, open));
+}
+
+#[test]
+fn ejabberd_makes_accounts_for_a_load_and_its_monitors() {
+    registered_and_watched(&ChatServer::ejabberd(0));
+}
+
+#[test]
+fn prosody_makes_accounts_for_a_load_and_its_monitors() {
+    registered_and_watched(&ChatServer::prosody(0));
 }
 
 /// The published mix of a million, by WebSocket and with rooms and archives beside it.

@@ -259,25 +259,4 @@ impl Crowd {
         let name = format!("Extra {id}");
         turn.write(slot, |out| lines::roster_set(out, id, &extra, (!removes).then_some(&*name)));
     }
-
-    /// Asks the next who is no friend yet and whose number is higher: the others ask us. The one after waits until he is a
-    /// friend, so that a server gets no more than it does; for who is not there nobody waits.
-    pub(super) fn ask_for_friendship(&mut self, slot: u32, turn: &mut Turn<'_>) {
-        let people = &self.chat.people;
-        let user = &mut self.users[slot as usize];
-        let number = user.number;
-        for (place, contact) in (0_u32..).zip(&mut user.contacts) {
-            let other = people.contact(number, place);
-            if contact.is_friend || other <= number {
-                continue;
-            }
-            if !std::mem::replace(&mut contact.is_asked, true) {
-                let to = format!("{}@{}", people.name(other), people.domain());
-                turn.write(slot, |out| lines::subscription(out, "subscribe", &to));
-            }
-            if !self.shared.is_away(other) {
-                return;
-            }
-        }
-    }
 }

@@ -14,6 +14,7 @@ use xmpp::xml::{Frame, Framer, Prefixes, parse, parse_header};
 
 use super::elsewhere::Elsewhere;
 use super::failure::Cause;
+use super::friends::Asking;
 use super::lead::LOOK;
 use super::limits::TICK_MICROS;
 use super::lines;
@@ -117,6 +118,7 @@ pub struct Crowd {
     leading: Instant,
     /// How many friends had been made, and when that changed last.
     pub(super) made: (u64, Instant),
+    pub(super) asking: Asking,
     prefixes: Option<Arc<Prefixes>>,
     fired: Vec<u64>,
 }
@@ -174,6 +176,7 @@ impl Crowd {
             leads: index == 0,
             leading: start,
             made: (0, start),
+            asking: Asking::default(),
             prefixes: None,
             fired: Vec::new(),
             chat,
@@ -255,6 +258,7 @@ impl Crowd {
     fn enter(&mut self, stage: Stage, turn: &mut Turn<'_>) {
         match stage {
             Stage::SigningIn => self.begin_signing_in(),
+            Stage::Befriending => self.begin_befriending(turn),
             Stage::Load => self.begin_monitoring(turn.now),
             Stage::Settling => self.miss_absent(),
             Stage::Unregistering => self.begin_unregistering(),
@@ -264,7 +268,6 @@ impl Crowd {
         for slot in self.slots() {
             let user = &self.users[slot as usize];
             match (stage, &user.phase) {
-                (Stage::Befriending, Phase::In) if self.chat.befriend => self.ask_for_friendship(slot, turn),
                 (Stage::Load, Phase::In) => {
                     let due = self.shared.began() + self.chat.think.draw(&mut self.rng);
                     self.wake_at(slot, due);
@@ -334,6 +337,7 @@ impl Crowd {
             Phase::Connecting | Phase::SigningIn(_) => self.fail(slot, Cause::Timeout, turn),
             Phase::Parting => self.part(slot, turn),
             Phase::In if is_monitoring => self.lose_patience_with_partner(slot, turn),
+            Phase::In if user.is_asking => self.stop_asking(slot, turn),
             Phase::In | Phase::Leaving if user.asked.take().is_some() => turn.fail(Cause::Timeout),
             _ => {}
         }

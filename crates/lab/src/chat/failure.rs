@@ -208,6 +208,7 @@ impl Crowd {
         user.asked = None;
         user.patience = Instant::FAR_FUTURE;
         user.framer = Framer::new();
+        self.stop_asking(slot, turn);
     }
 
     pub(super) fn come_back(&mut self, slot: u32, failures: u8, turn: &mut Turn<'_>) {

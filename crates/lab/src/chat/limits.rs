@@ -14,3 +14,7 @@ pub(super) const PRESENCE_PLACES: u32 = u64::BITS;
 
 /// Refused messages of a shard, by pair, that are told from those that wait. Beyond them what is missing is lost.
 pub(super) const REFUSED_PAIRS: usize = 100_000;
+
+/// Users of a shard who ask for a friend at once: enough for any server's cores, and a slow one that makes five a second still
+/// answers each within a usual `--timeout`.
+pub(super) const ASKING: usize = 64;

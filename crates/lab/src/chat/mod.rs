@@ -7,6 +7,7 @@ mod act;
 mod crowd;
 mod elsewhere;
 mod failure;
+mod friends;
 mod lead;
 mod limits;
 mod lines;

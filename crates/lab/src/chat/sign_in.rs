@@ -81,13 +81,13 @@ impl Crowd {
         }
         self.say_presence(slot, "", turn.now, turn);
         if is_monitor {
-            self.ask_for_friendship(slot, turn);
+            self.ask_next(slot, turn);
             self.look_after_pair(slot, turn);
         } else {
             self.enter_room(slot, turn);
         }
         match self.stage {
-            Stage::Befriending if self.chat.befriend => self.ask_for_friendship(slot, turn),
+            Stage::Befriending => self.befriend_too(slot, turn),
             Stage::Load if !is_monitor => {
                 let due = turn.now + self.chat.think.draw(&mut self.rng);
                 self.wake_at(slot, due);

@@ -9,7 +9,6 @@ use super::limits::PRESENCE_PLACES;
 use super::lines;
 use super::model::Timed;
 use super::note::{DIRECTED, Note};
-use super::stage::Stage;
 use super::user::Asked;
 use crate::stats::Count;
 
@@ -180,8 +179,8 @@ impl Crowd {
                     self.learn(slot, item);
                 }
                 self.look_after_pair(slot, turn);
-                if self.stage == Stage::Befriending && self.users[slot as usize].friends > friends {
-                    self.ask_for_friendship(slot, turn);
+                if self.users[slot as usize].friends > friends {
+                    self.go_on_asking(slot, turn);
                 }
                 turn.write(slot, |out| lines::answer(out, (id, iq.attr("from")), true));
             }

@@ -80,6 +80,8 @@ pub(super) struct User {
     pub(super) elsewhere: Option<Box<Elsewhere>>,
     /// He has been counted as one who has all his friends.
     pub(super) is_befriended: bool,
+    /// He is one of those who ask for friends now.
+    pub(super) is_asking: bool,
 }
 
 impl User {
@@ -108,6 +110,7 @@ impl User {
             hops: 0,
             elsewhere: None,
             is_befriended: false,
+            is_asking: false,
         }
     }
 

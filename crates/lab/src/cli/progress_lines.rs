@@ -103,6 +103,9 @@ pub(super) fn line(progress: &Progress) -> String {
     if counts[Count::Blocked] > 0 {
         text.push_str(&format!("  {} blocked", counts[Count::Blocked]));
     }
+    if !progress.gauges.stage.is_empty() {
+        text.push_str(&format!("  {}", progress.gauges.stage_told()));
+    }
     let first = progress.total.rtds.first().map(|timer| &timer.service);
     for (name, quantile) in [("p50", 0.5), ("p99", 0.99)] {
         if let Some(value) = first.and_then(|times| times.quantile(quantile)) {

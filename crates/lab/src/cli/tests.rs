@@ -284,6 +284,10 @@ fn a_progress_line_says_what_matters() {
         super::progress_lines::line(&progress),
         "    2s  0.0/10.0 cps  0 open  20 ok  3 failed (no-answer 3)  p50 1.2 ms  p99 1.2 ms"
     );
+    progress.gauges.stage = "making friends";
+    progress.gauges.friends = Some((1_200, 14_000));
+    let line = super::progress_lines::line(&progress);
+    assert!(line.contains("(no-answer 3)  making friends, 1200 of 14000  p50"), "{line}");
 }
 
 #[test]

@@ -166,8 +166,10 @@ fn line(name: &str, setup: &Setup, progress: &Progress) {
     let (now, all) = (&progress.interval.counts, &progress.total.counts);
     let p99 = progress.interval.rtds.first().and_then(|timer| timer.service.quantile(0.99));
     let p99 = p99.map_or_else(String::new, |p99| format!("  p99 {:.2} ms", p99.as_secs_f64() * 1e3));
+    let stage = progress.gauges.stage_told();
+    let stage = if stage.is_empty() { stage } else { format!("  {stage}") };
     eprintln!(
-        "{:>4} s  {name:<10} {:>7} started  {:>7} ok  {:>5} failed  {:>6} open{p99}",
+        "{:>4} s  {name:<10} {:>7} started  {:>7} ok  {:>5} failed  {:>6} open{p99}{stage}",
         progress.now.since(progress.started).as_secs(),
         now[Count::OutgoingCall] + now[Count::IncomingCall],
         now[Count::SuccessfulCall],

@@ -45,6 +45,7 @@ use collect::Collector;
 use control::Control;
 use hub::{Hub, Phase};
 
+use crate::chat::{Shared, Stage};
 use crate::inject::Files;
 use crate::options::Options;
 use crate::scenario::Scenario;
@@ -102,6 +103,18 @@ pub struct Gauges {
     pub local: Option<std::net::SocketAddr>,
     /// Of users of chat: how far the load is; empty for calls.
     pub stage: &'static str,
+    /// Of users who make friends now: how many were made, and of how many.
+    pub friends: Option<(u64, u64)>,
+}
+
+impl Gauges {
+    /// The stage of a load of users, and how far it is where that can be told.
+    pub fn stage_told(&self) -> String {
+        match self.friends {
+            Some((made, all)) => format!("{}, {made} of {all}", self.stage),
+            None => self.stage.to_owned(),
+        }
+    }
 }
 
 /// One interval of a run, and all of it so far.
@@ -163,7 +176,7 @@ pub struct Run {
     /// Why the run ends before its time: `-timeout`, `--max-failures`.
     early: Option<End>,
     /// Of chat.
-    users: Option<Arc<crate::chat::Shared>>,
+    users: Option<Arc<Shared>>,
     /// Of chat with more users than this process may have connections.
     crew: Option<Crew>,
 }
@@ -264,7 +277,14 @@ impl Run {
             last_call_number: load(&self.hub.started),
             local: Some(self.local),
             stage: self.users.as_ref().map_or("", |users| users.stage().name()),
+            friends: self.users.as_ref().and_then(|users| self.friends(users)),
         }
+    }
+
+    fn friends(&self, users: &Shared) -> Option<(u64, u64)> {
+        let people = &self.setup.chat.as_ref()?.people;
+        let all = u64::from(people.count()) * u64::from(people.contacts());
+        (users.stage() == Stage::Befriending).then(|| (users.friends(), all))
     }
 
     fn end(&mut self, now: Instant) -> Event {

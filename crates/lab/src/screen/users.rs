@@ -16,7 +16,7 @@ pub(super) fn screen(setup: &Setup, progress: &Progress) -> String {
         "  {}   {:.1} s   {}   {} of {} signed in, at most {}",
         setup.scenario.name,
         progress.now.since(progress.started).as_secs_f64(),
-        gauges.stage,
+        gauges.stage_told(),
         gauges.open_calls,
         gauges.limit,
         gauges.peak_open_calls,

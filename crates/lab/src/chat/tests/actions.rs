@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::chat::ACTIONS;
+use crate::chat::limits::ASKING;
 
 #[test]
 fn all_actions_at_once_and_all_accounts_are_even() {
@@ -57,4 +58,15 @@ fn friends_are_made_one_after_another() {
     let (_, stage, server) = run_load(lonely(), Fault::Unfriendly, 1, 600);
     let asking: BTreeSet<_> = server.asked.iter().map(|(name, _)| name).collect();
     assert_eq!((server.asked.len(), stage), (asking.len(), Stage::Leaving), "{:?}", server.asked);
+}
+
+#[test]
+fn only_so_many_ask_for_a_friend_at_once() {
+    let people = People::new(300, 3, 0, ("user{n}", "secret"), "d").unwrap();
+    let many = || Chat { befriend: true, logins: 300.0, people: people.clone(), ..chat("message=1") };
+    // Nobody is answered: after their patience of five seconds it is the next ones' turn.
+    let asked = |seconds| run_load(many(), Fault::Unfriendly, 1, seconds).2.asked.len();
+    assert_eq!((asked(5), asked(10)), (ASKING, 2 * ASKING));
+    let (_, stage, server) = run_load(many(), Fault::Strangers, 1, 600);
+    assert_eq!((server.asked.len(), stage), (450, Stage::Leaving), "300 users of three friends each");
 }

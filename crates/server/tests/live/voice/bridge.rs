@@ -42,6 +42,8 @@ fn a_callee_hears_a_document_first_and_is_joined_when_he_accepts() {
         assert_eq!(form[name], value, "{name}");
     }
     assert_eq!(form["ParentCallSid"], scene.app.asked_for("/").unwrap()["CallSid"]);
+    // Keys are for the Gather once it is there.
+    bob.line.hear(3);
     bob.line.press('1', to_bob);
     until("he chooses", || scene.app.asked_for("/choice"));
     scene.caller.is_heard(0x11, to_caller, &bob.line);
