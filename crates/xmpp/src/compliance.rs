@@ -226,6 +226,7 @@ const TESTS: &[(&str, &[&str])] = &[
             "crates/xmpp/src/pie/tests.rs",
             "crates/server/tests/operate/import.rs",
             "crates/server/tests/live/xmpp/import.rs",
+            "tests/interop/tests/loads.rs",
         ],
     ),
     ("XEP-0237", &["roster.rs"]),

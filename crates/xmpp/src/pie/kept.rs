@@ -10,7 +10,7 @@ use crate::host::imported::{delayed, is_private};
 use crate::{Bare, Element, Jid, ns, sasl};
 
 /// All of one account that goes into a file. Archives do not.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
     pub address: Bare,
     pub credentials: Credentials,
