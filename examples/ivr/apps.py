@@ -8,6 +8,7 @@ Belfry serves without any program; here a program decides.
 """
 
 import argparse
+import signal
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -223,6 +224,8 @@ def main():
     server.options = options
     for path in NUMBERS:
         print(f"http://{options.host}:{server.server_address[1]}{path}", flush=True)
+    # A shell ignores it for what it starts in the background.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         server.serve_forever()
     except KeyboardInterrupt:

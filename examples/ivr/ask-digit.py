@@ -8,6 +8,7 @@ the expected one, else `fail` and what came. Afterwards `grep -c pass ask-digit.
 """
 
 import argparse
+import signal
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -102,6 +103,8 @@ def main():
     except OSError as error:
         sys.exit(f"ask-digit.py: {options.log} cannot be written: {error.strerror}; choose another --log")
     print(f"http://{options.host}:{server.server_address[1]}/ask-digit.xml", flush=True)
+    # A shell ignores it for what it starts in the background.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         server.serve_forever()
     except KeyboardInterrupt:

@@ -11,14 +11,25 @@ interfaces = { "127.0.0.1" }
 c2s_ports = { @CLIENT@ }
 c2s_direct_tls_ports = { }
 c2s_require_encryption = true
+http_ports = { @HTTP@ }
+https_ports = { }
+-- On loopback only.
+consider_bosh_secure = true
 authentication = "internal_hashed"
 -- As many as the others.
 default_iteration_count = @ITERATIONS@
 storage = "internal"
 
-modules_enabled = { "roster"; "saslauth"; "tls"; "disco"; "ping"; "offline"; "vcard"; "register_ibr"; "user_account_management"; }
+modules_enabled = {
+	"roster"; "saslauth"; "tls"; "disco"; "ping"; "offline"; "vcard"; "bosh"; "blocklist";
+	"register_ibr"; "user_account_management";
+}
 allow_registration = true
 modules_disabled = { "s2s" }
 
 VirtualHost "@DOMAIN@"
 	ssl = { key = "@KEY@"; certificate = "@CERTIFICATE@"; }
+
+Component "pubsub.@DOMAIN@" "pubsub"
+	-- Nobody else makes nodes here, and any of the users may be the first.
+	admins = { @USERS@ }

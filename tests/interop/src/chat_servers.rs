@@ -23,6 +23,8 @@ pub struct ChatServer {
     pub client: u16,
     /// Direct TLS and WebSocket; of Belfry alone.
     pub web: Option<u16>,
+    /// BOSH, and its path; Belfry's is with TLS.
+    pub bosh: (u16, &'static str),
     /// The process that a load watches.
     pub pid: u32,
     program: Program,
@@ -52,7 +54,8 @@ impl ChatServer {
         let listen = format!("listen = [\"tcp:127.0.0.1:{client}\", \"wss:127.0.0.1:{web}\"]");
         let node = Node::prepare().with_sections(&format!("[xmpp]\n{listen}\n{more}\n"));
         let node = with_accounts(node).started();
-        ChatServer { client, web: Some(web), pid: node.id(), program: Program::Belfry(node) }
+        let bosh = (web, "/bosh");
+        ChatServer { client, web: Some(web), bosh, pid: node.id(), program: Program::Belfry(node) }
     }
 
     pub fn ejabberd(users: usize) -> ChatServer {
@@ -74,32 +77,37 @@ impl ChatServer {
     fn ejabberd_that(then: &str) -> ChatServer {
         let folder = TempDir::new().expect("a temporary folder");
         let place = folder.path();
-        let client = free_port();
+        let (client, http) = (free_port(), free_port());
         let own = self_signed(place, DOMAIN);
         let both = [&own.certificate, &own.key].map(|file| read_to_string(file).expect("it was made above"));
         let certificate = place.join("own.pem");
         std::fs::write(&certificate, both.concat()).expect("the test's folder is writable");
         let filled = [
             ("CLIENT", client.to_string()),
+            ("HTTP", http.to_string()),
             ("DOMAIN", DOMAIN.to_owned()),
             ("CERTIFICATE", certificate.display().to_string()),
         ];
         let config = fill(&source("ejabberd.yml"), &place.join("ejabberd.yml"), &filled);
         let peer = ejabberd::start(place, &config, &[], then);
         wait_for_line(&peer, ejabberd::READY);
-        ChatServer { client, web: None, pid: peer.id(), program: Program::Other { peer, _folder: folder } }
+        let (bosh, pid) = ((http, "/bosh"), peer.id());
+        ChatServer { client, web: None, bosh, pid, program: Program::Other { peer, _folder: folder } }
     }
 
     pub fn prosody(users: usize) -> ChatServer {
         let folder = TempDir::new().expect("a temporary folder");
         let place = folder.path();
         std::fs::create_dir(place.join("certs")).expect("the test's folder is writable");
-        let client = free_port();
+        let (client, http) = (free_port(), free_port());
         let own = self_signed(place, DOMAIN);
+        let addresses: String = (0..users).map(|user| format!("\"user{user}@{DOMAIN}\"; ")).collect();
         let filled = [
             ("FOLDER", place.display().to_string()),
             ("CLIENT", client.to_string()),
+            ("HTTP", http.to_string()),
             ("DOMAIN", DOMAIN.to_owned()),
+            ("USERS", addresses),
             ("ITERATIONS", ITERATIONS.to_string()),
             ("KEY", own.key.display().to_string()),
             ("CERTIFICATE", own.certificate.display().to_string()),
@@ -111,7 +119,9 @@ impl ChatServer {
         let arguments = ["--config".to_owned(), config.display().to_string(), "-F".to_owned()];
         let peer = Peer::start("prosody", "prosody", &arguments, place);
         wait_for_port(client, &peer);
-        ChatServer { client, web: None, pid: peer.id(), program: Program::Other { peer, _folder: folder } }
+        wait_for_port(http, &peer);
+        let (bosh, pid) = ((http, "/http-bind"), peer.id());
+        ChatServer { client, web: None, bosh, pid, program: Program::Other { peer, _folder: folder } }
     }
 
     /// The end of what it printed.

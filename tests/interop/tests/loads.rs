@@ -146,6 +146,45 @@ fn belfry_keeps_a_mix_over_websockets() {
     is_even(&ringer(&all), &report, &server, "");
 }
 
+/// What each has an answer to, and what nobody accounts for.
+const STANZAS: &str =
+    "<iq type='get' to='{domain}'><query xmlns='http://jabber.org/protocol/disco#info'/></iq>
+<message to='{contact}' type='headline' id='news-{n}'><body>{user} says {id}</body></message>
+";
+
+/// Users of a file, by HTTP requests, who do what tsung's do.
+fn over_bosh(server: &ChatServer, tls: &str) {
+    let ((port, path), pid) = (server.bosh, server.pid.to_string());
+    let target = format!("127.0.0.1:{port}");
+    let folder = TempDir::new().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (users, stanzas, json) = (at("users.csv"), at("stanzas.xml"), at("report.json"));
+    let lines: String = (0..USERS).rev().map(|number| format!("user{number};secret\n")).collect();
+    std::fs::write(&users, lines).expect("the test's folder is writable");
+    std::fs::write(&stanzas, STANZAS).expect("the test's folder is writable");
+    let words = "--befriend yes --logins 40 --contacts 7 --think 1 --for 5 --mix message=50,presence=13.5,logout=2.5,\
+                 roster-add=4,block=5,unblock=5,pubsub-publish=5,pubsub-get=5,raw=10 --threshold failed==0 --domain";
+    let mut all = vec!["xmpp", &target, "--bosh", path, "--tls", tls, "--watch", &pid, "--json", &json];
+    all.extend(["--users-file", &users, "--stanza", &stanzas]);
+    all.extend(words.split_whitespace().chain([DOMAIN]));
+    is_even(&ringer(&all), Path::new(&json), server, "");
+}
+
+#[test]
+fn belfry_keeps_a_mix_over_bosh() {
+    over_bosh(&ChatServer::belfry(USERS, ""), "direct");
+}
+
+#[test]
+fn ejabberd_keeps_a_mix_over_bosh() {
+    over_bosh(&ChatServer::ejabberd(USERS), "none");
+}
+
+#[test]
+fn prosody_keeps_a_mix_over_bosh() {
+    over_bosh(&ChatServer::prosody(USERS), "none");
+}
+
 /// Two users who write to each other, through somebody who does that to one of their messages.
 fn through(fault: Fault) -> Said {
     let server = ChatServer::belfry(2, "require_tls = false");

@@ -49,6 +49,7 @@ impl Crowd {
                 return;
             }
             Action::Room => self.say_in_room(slot, due, turn),
+            Action::Raw => return self.send_raw(slot, due, turn),
             other => return self.ask(slot, other, due, turn),
         };
         turn.stats.count(if done { Count::OutgoingCall } else { Count::Blocked });
@@ -65,23 +66,27 @@ impl Crowd {
         due: Instant,
         turn: &mut Turn<'_>,
     ) -> bool {
+        let Some(place) = self.draw_contact(slot, action, turn) else { return false };
+        self.say_to(slot, place, (due, turn.now), turn);
+        true
+    }
+
+    /// The place of one of whom it is true.
+    pub(super) fn draw_contact(&mut self, slot: u32, action: Action, turn: &Turn<'_>) -> Option<u32> {
         let user = &self.users[slot as usize];
         let places = u32::try_from(user.contacts.len()).unwrap_or_default();
         if places == 0 {
-            return false;
+            return None;
         }
         let first = u32::try_from(self.rng.below(u64::from(places))).unwrap_or_default();
-        let place = (first..first + places).map(|place| place % places).find(|place| {
+        (first..first + places).map(|place| place % places).find(|place| {
             let contact = self.chat.people.contact(user.number, *place);
             match action {
                 Action::MessageOnline => self.shared.sees(contact, turn.now),
                 Action::MessageOffline => self.shared.is_away(contact),
                 _ => true,
             }
-        });
-        let Some(place) = place else { return false };
-        self.say_to(slot, place, (due, turn.now), turn);
-        true
+        })
     }
 
     /// `times`: when it was due and sent, of what the message is part of.
@@ -93,7 +98,7 @@ impl Crowd {
         contact.sent += 1;
         let (due, sent) = times;
         let note = Note { from: user.number, number: contact.sent, due, sent, ..Note::default() };
-        let to = format!("{}@{}", chat.people.name(to), chat.people.domain());
+        let to = chat.people.address(to);
         let body = "x".repeat(chat.body);
         turn.write(slot, |out| lines::message(out, (&to, "chat"), &body, &note));
         turn.stats.count(Count::ChatSent);
@@ -113,7 +118,7 @@ impl Crowd {
         let drawn = std::iter::repeat_with(|| self.rng.below(u64::from(people.count()))).take(DRAWS);
         let mut drawn = drawn.filter_map(|number| u32::try_from(number).ok());
         let there = drawn.find(|other| *other != me && self.shared.sees(*other, turn.now));
-        let Some(to) = there.map(|other| format!("{}@{}", people.name(other), people.domain())) else {
+        let Some(to) = there.map(|other| people.address(other)) else {
             return false;
         };
         let note = Note { from: me, number: DIRECTED, due, sent: turn.now, seen_by: 1 };
@@ -151,7 +156,7 @@ impl Crowd {
     pub(super) fn enter_room(&mut self, slot: u32, turn: &mut Turn<'_>) {
         let number = self.users[slot as usize].number;
         if let Some(room) = self.room(number) {
-            let nick = self.chat.people.name(number);
+            let nick = self.chat.people.nick(number);
             turn.write(slot, |out| lines::join(out, &room, &nick));
             turn.stats.count(Count::MessagesSent);
         }
@@ -176,10 +181,16 @@ impl Crowd {
             return turn.stats.count(Count::Blocked);
         }
         let id = user.next_id();
-        let Some(timed) = self.put_question(slot, action, id, turn) else {
-            return turn.stats.count(Count::Blocked);
+        let mut then = None;
+        let timed = match action {
+            Action::PubsubPublish | Action::PubsubGet => {
+                then = self.put_to_node(slot, action, id, turn);
+                Some(Timed::Pubsub)
+            }
+            _ => self.put_question(slot, action, id, turn),
         };
-        self.users[slot as usize].asked = Some(Asked { id, timed, due, sent: turn.now });
+        let Some(timed) = timed else { return turn.stats.count(Count::Blocked) };
+        self.users[slot as usize].asked = Some(Asked { id, timed, due, sent: turn.now, then });
         turn.stats.count(Count::OutgoingCall);
         turn.stats.count(Count::MessagesSent);
         self.wait_until(slot, turn.now + self.chat.patience);
@@ -189,8 +200,6 @@ impl Crowd {
     fn put_question(&mut self, slot: u32, action: Action, id: u32, turn: &mut Turn<'_>) -> Option<Timed> {
         let people = &self.chat.people;
         let number = self.users[slot as usize].number;
-        let domain = people.domain();
-        let address = |number| format!("{}@{domain}", people.name(number));
         Some(match action {
             Action::RosterGet => {
                 turn.write(slot, |out| lines::roster_get(out, format_args!("i{id}")));
@@ -200,9 +209,13 @@ impl Crowd {
                 self.change_roster(slot, action, id, turn);
                 Timed::Roster
             }
+            Action::Block | Action::Unblock => {
+                self.change_blocking(slot, action, id, turn);
+                Timed::Block
+            }
             Action::RoomNick | Action::RoomRejoin => {
                 let room = self.room(number)?;
-                let nick = people.name(number);
+                let nick = people.nick(number);
                 turn.write(slot, |out| match action {
                     Action::RoomNick => lines::change_nick(out, &room, &format!("{nick}-{id}")),
                     _ => {
@@ -219,11 +232,11 @@ impl Crowd {
             }
             Action::VcardLookup => {
                 let other = u32::try_from(self.rng.below(u64::from(people.count()))).unwrap_or_default();
-                turn.write(slot, |out| lines::vcard_get(out, id, &address(other)));
+                turn.write(slot, |out| lines::vcard_get(out, id, &people.address(other)));
                 Timed::Vcard
             }
             Action::VcardGet => {
-                turn.write(slot, |out| lines::vcard_get(out, id, &address(number)));
+                turn.write(slot, |out| lines::vcard_get(out, id, &people.address(number)));
                 Timed::Vcard
             }
             other => self.ask_server(slot, other, id, turn),
@@ -258,5 +271,16 @@ impl Crowd {
         user.has_extra = !removes;
         let name = format!("Extra {id}");
         turn.write(slot, |out| lines::roster_set(out, id, &extra, (!removes).then_some(&*name)));
+    }
+
+    /// Somebody who is no user of the load, so that nobody is kept from anything.
+    fn change_blocking(&mut self, slot: u32, action: Action, id: u32, turn: &mut Turn<'_>) {
+        let stranger = format!("ringer-blocked@{}", self.chat.people.domain());
+        let user = &mut self.users[slot as usize];
+        // To let somebody again who was not blocked is an error at some servers.
+        let unblocks = action == Action::Unblock && user.has_blocked;
+        user.has_blocked = !unblocks;
+        let wanted = if unblocks { "unblock" } else { "block" };
+        turn.write(slot, |out| lines::blocking(out, id, wanted, &stranger));
     }
 }

@@ -118,6 +118,8 @@ pub struct Crowd {
     leading: Instant,
     /// How many friends had been made, and when that changed last.
     pub(super) made: (u64, Instant),
+    /// The node of the load is there, as far as this shard knows.
+    pub(super) has_node: bool,
     pub(super) asking: Asking,
     prefixes: Option<Arc<Prefixes>>,
     fired: Vec<u64>,
@@ -176,6 +178,7 @@ impl Crowd {
             leads: index == 0,
             leading: start,
             made: (0, start),
+            has_node: false,
             asking: Asking::default(),
             prefixes: None,
             fired: Vec::new(),
@@ -363,7 +366,7 @@ impl Crowd {
     pub(super) fn open(&mut self, slot: u32, turn: &mut Turn<'_>) {
         self.users[slot as usize].framer.restart();
         let domain = self.chat.people.domain();
-        turn.write(slot, |out| match self.chat.websocket {
+        turn.write(slot, |out| match self.chat.web {
             Some(_) => lines::open(out, domain),
             None => lines::header(out, domain),
         });
@@ -371,7 +374,7 @@ impl Crowd {
 
     pub(super) fn say_goodbye(&self, slot: u32, turn: &mut Turn<'_>) {
         turn.write(slot, lines::unavailable);
-        turn.write(slot, |out| lines::close(out, self.chat.websocket.is_some()));
+        turn.write(slot, |out| lines::close(out, self.chat.web.is_some()));
     }
 
     /// One message of a WebSocket: an element that stands for itself (RFC 7395 §3.3).

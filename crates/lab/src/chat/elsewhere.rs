@@ -73,8 +73,7 @@ impl Crowd {
     /// The end of a WebSocket, which may name another.
     pub(super) fn hear_close(&mut self, slot: u32, close: &Element, turn: &mut Turn<'_>) {
         let Some(uri) = close.attr("see-other-uri") else { return self.fail(slot, Cause::Closed, turn) };
-        let path = self.chat.websocket.as_deref().unwrap_or_default();
-        let named = Elsewhere::of_uri(uri, path, self.chat.security == super::Security::Tls);
+        let named = Elsewhere::of_uri(uri, self.chat.path(), self.chat.security == super::Security::Tls);
         self.go_elsewhere(slot, named, turn);
     }
 

@@ -72,7 +72,7 @@ impl Crowd {
                 continue;
             }
             if !std::mem::replace(&mut contact.is_asked, true) {
-                let to = format!("{}@{}", people.name(other), people.domain());
+                let to = people.address(other);
                 turn.write(slot, |out| lines::subscription(out, "subscribe", &to));
             }
             if !self.shared.is_away(other) {

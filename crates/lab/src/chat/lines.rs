@@ -118,6 +118,52 @@ pub(super) fn pep_get(out: &mut Vec<u8>, id: u32) {
     );
 }
 
+/// XEP-0191: `block` or `unblock`.
+pub(super) fn blocking(out: &mut Vec<u8>, id: u32, wanted: &str, who: &str) {
+    put!(
+        out,
+        "<iq type='set' id='i{id}'><{wanted} xmlns='{}'><item jid='{who}'/></{wanted}></iq>",
+        ns::BLOCKING
+    );
+}
+
+/// Of a load at a service.
+const NODE: &str = "ringer";
+
+/// XEP-0060 §8.1.3: a node at which everybody may publish, and read.
+pub(super) fn create_node(out: &mut Vec<u8>, id: u32, service: &str) {
+    let field = |name: &str, value: &str| format!("<field var='{name}'><value>{value}</value></field>");
+    let fields = [
+        field("FORM_TYPE", "http://jabber.org/protocol/pubsub#node_config"),
+        field("pubsub#access_model", "open"),
+        field("pubsub#publish_model", "open"),
+    ];
+    put!(
+        out,
+        "<iq type='set' id='i{id}' to='{service}'><pubsub xmlns='{}'><create node='{NODE}'/><configure><x xmlns='{}' type='submit'>{}</x></configure></pubsub></iq>",
+        ns::PUBSUB,
+        ns::DATA,
+        fields.concat()
+    );
+}
+
+/// Each user has one item there.
+pub(super) fn publish(out: &mut Vec<u8>, id: u32, service: &str, item: &str) {
+    put!(
+        out,
+        "<iq type='set' id='i{id}' to='{service}'><pubsub xmlns='{}'><publish node='{NODE}'><item id='{item}'><tune xmlns='{TUNE}'><title>Tune {id}</title></tune></item></publish></pubsub></iq>",
+        ns::PUBSUB
+    );
+}
+
+pub(super) fn items(out: &mut Vec<u8>, id: u32, service: &str) {
+    put!(
+        out,
+        "<iq type='get' id='i{id}' to='{service}'><pubsub xmlns='{}'><items node='{NODE}' max_items='1'/></pubsub></iq>",
+        ns::PUBSUB
+    );
+}
+
 /// The newest page.
 pub(super) fn archive(out: &mut Vec<u8>, id: u32) {
     put!(
@@ -157,16 +203,20 @@ pub(super) fn subscription(out: &mut Vec<u8>, kind: &str, to: &str) {
     put!(out, "<presence type='{kind}' to='{to}'/>");
 }
 
+/// Nicks are whatever the operator says.
 pub(super) fn join(out: &mut Vec<u8>, room: &str, nick: &str) {
+    let nick = xmpp::xml::escape(nick);
     put!(out, "<presence to='{room}/{nick}'><x xmlns='{}'><history maxstanzas='0'/></x></presence>", ns::MUC);
 }
 
 pub(super) fn leave_room(out: &mut Vec<u8>, room: &str, nick: &str) {
+    let nick = xmpp::xml::escape(nick);
     put!(out, "<presence to='{room}/{nick}' type='unavailable'/>");
 }
 
 /// Of somebody who is in the room.
 pub(super) fn change_nick(out: &mut Vec<u8>, room: &str, nick: &str) {
+    let nick = xmpp::xml::escape(nick);
     put!(out, "<presence to='{room}/{nick}'/>");
 }
 
@@ -199,8 +249,8 @@ pub(super) fn unavailable(out: &mut Vec<u8>) {
     put!(out, "<presence type='unavailable'/>");
 }
 
-pub(super) fn close(out: &mut Vec<u8>, is_websocket: bool) {
-    if is_websocket {
+pub(super) fn close(out: &mut Vec<u8>, is_document: bool) {
+    if is_document {
         put!(out, "<close xmlns='{}'/>", ns::FRAMING);
     } else {
         put!(out, "</stream:stream>");

@@ -27,6 +27,11 @@ pub enum Action {
     DiscoItems,
     PepPublish,
     PepGet,
+    Block,
+    Unblock,
+    PubsubPublish,
+    PubsubGet,
+    Raw,
 }
 
 /// Their names in `--mix`, and what is done.
@@ -57,6 +62,15 @@ pub const ACTIONS: &[(&str, Action, &str)] = &[
     ("disco-items", Action::DiscoItems, "asks what services the server has"),
     ("pep-publish", Action::PepPublish, "publishes the tune he hears (XEP-0163)"),
     ("pep-get", Action::PepGet, "reads what he published"),
+    ("block", Action::Block, "blocks somebody who is no user of the load (XEP-0191)"),
+    ("unblock", Action::Unblock, "lets him again"),
+    (
+        "pubsub-publish",
+        Action::PubsubPublish,
+        "publishes at a node of the service that all users share (XEP-0060)",
+    ),
+    ("pubsub-get", Action::PubsubGet, "reads the newest that is published there"),
+    ("raw", Action::Raw, "sends one of the stanzas of --stanza; an iq has an answer, which is awaited"),
 ];
 
 /// Shares of a hundred, or any other weights.

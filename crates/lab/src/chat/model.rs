@@ -6,7 +6,7 @@ use std::time::Duration;
 use stdx::rng::Rng;
 use xmpp::sasl::Hash;
 
-use super::{MaxFailures, Mix, Monitors, People, Retry};
+use super::{MaxFailures, Mix, Monitors, People, Retry, Stanza};
 
 #[derive(Debug, Clone)]
 pub struct Chat {
@@ -14,8 +14,8 @@ pub struct Chat {
     pub people: People,
     pub mechanism: Mechanism,
     pub security: Security,
-    /// RFC 7395 at this path, in place of a TCP stream.
-    pub websocket: Option<String>,
+    /// In place of a TCP stream.
+    pub web: Option<Web>,
     /// Sign-ins a second.
     pub logins: f64,
     pub mix: Mix,
@@ -27,6 +27,10 @@ pub struct Chat {
     /// Rooms of the load, each user in one; only when the mix has rooms.
     pub rooms: u32,
     pub rooms_domain: String,
+    /// The service with the node of the load; only when the mix publishes there.
+    pub pubsub_domain: String,
+    /// What `raw` sends.
+    pub stanzas: Vec<Stanza>,
     /// How long actions go on once everybody is in.
     pub length: Duration,
     /// Time that everything has to arrive in at the end; what has not by then is lost.
@@ -42,6 +46,34 @@ pub struct Chat {
     pub retry: Retry,
     /// With more failures than these the run ends early.
     pub max_failures: Option<MaxFailures>,
+}
+
+/// How users connect over HTTP, and the path there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Web {
+    /// RFC 7395.
+    WebSocket(String),
+    /// XEP-0206.
+    Bosh(String),
+}
+
+impl Chat {
+    /// Over HTTP; empty without.
+    pub fn path(&self) -> &str {
+        match &self.web {
+            Some(Web::WebSocket(path) | Web::Bosh(path)) => path,
+            None => "",
+        }
+    }
+
+    pub fn is_bosh(&self) -> bool {
+        matches!(self.web, Some(Web::Bosh(_)))
+    }
+
+    /// Sockets of each user.
+    pub fn sockets(&self) -> u32 {
+        if self.is_bosh() { 2 } else { 1 }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,6 +192,9 @@ pub enum Timed {
     Ping,
     Disco,
     Pep,
+    Block,
+    Pubsub,
+    Raw,
     /// An account made or removed, from the connection or the question.
     Registration,
     /// To the partner and back.
@@ -171,7 +206,7 @@ pub enum Timed {
 }
 
 /// Their names in reports and thresholds (`response.presence.p99`).
-pub const TIMERS: [&str; 16] = [
+pub const TIMERS: [&str; 19] = [
     "message",
     "presence",
     "authentication",
@@ -184,6 +219,9 @@ pub const TIMERS: [&str; 16] = [
     "ping",
     "disco",
     "pep",
+    "block",
+    "pubsub",
+    "raw",
     "registration",
     "monitor.message",
     "monitor.presence",

@@ -3,7 +3,19 @@
 //! Users of the load stand in a ring: each knows the same number of neighbours on either side and, when the number is
 //! odd, who stands opposite. So friendship is mutual, and who knows whom need not be stored.
 
+use std::sync::Arc;
+
 use super::limits::{PRESENCE_PAIRS, PRESENCE_PLACES};
+use super::roll::Roll;
+
+/// Whose accounts the users have.
+#[derive(Debug, Clone)]
+enum Accounts {
+    /// `{n}` is the number.
+    Pattern { name: String, password: String },
+    /// The number is the place.
+    Listed(Arc<Roll>),
+}
 
 /// The users of one load.
 #[derive(Debug, Clone)]
@@ -14,9 +26,7 @@ pub struct People {
     pairs: u32,
     /// Number of the first in names.
     first: u32,
-    /// `{n}` is the number.
-    name: String,
-    password: String,
+    accounts: Accounts,
     domain: String,
     /// Of so many users one looks for the presences that he should see.
     looks: u32,
@@ -31,6 +41,31 @@ impl People {
         (name, password): (&str, &str),
         domain: &str,
     ) -> Result<People, String> {
+        if !name.contains("{n}") && count > 1 {
+            return Err(format!("name {name:?} of {count} users: expected {{n}} in it"));
+        }
+        let accounts = Accounts::Pattern { name: name.to_owned(), password: password.to_owned() };
+        People::with(accounts, (count, contacts, first), domain)
+    }
+
+    /// So many of the accounts of a file, from the one at place `first` on; the domain is theirs.
+    pub fn listed(
+        count: u32,
+        contacts: u32,
+        first: u32,
+        roll: Arc<Roll>,
+        domain: &str,
+    ) -> Result<People, String> {
+        let people = People::with(Accounts::Listed(roll), (count, contacts, first), domain)?;
+        people.are_all_listed()?;
+        Ok(people)
+    }
+
+    fn with(
+        accounts: Accounts,
+        (count, contacts, first): (u32, u32, u32),
+        domain: &str,
+    ) -> Result<People, String> {
         if count == 0 {
             return Err("no users: expected at least one".to_owned());
         }
@@ -42,20 +77,22 @@ impl People {
                 "{contacts} contacts of {count} users: friendship is mutual, so one of the two numbers must be even"
             ));
         }
-        if !name.contains("{n}") && count > 1 {
-            return Err(format!("name {name:?} of {count} users: expected {{n}} in it"));
-        }
-        let people = People {
-            count,
-            contacts,
-            pairs: 0,
-            first,
-            name: name.to_owned(),
-            password: password.to_owned(),
-            domain: domain.to_owned(),
-            looks: 1,
-        };
+        let people =
+            People { count, contacts, pairs: 0, first, accounts, domain: domain.to_owned(), looks: 1 };
         Ok(people.with_presences_of(PRESENCE_PAIRS))
+    }
+
+    /// Nobody is without an account.
+    fn are_all_listed(&self) -> Result<(), String> {
+        let Accounts::Listed(roll) = &self.accounts else { return Ok(()) };
+        let wanted = u64::from(self.first) + u64::from(self.all());
+        if wanted <= u64::from(roll.len()) {
+            return Ok(());
+        }
+        let (first, all, listed) = (self.first, self.all(), roll.len());
+        Err(format!(
+            "{all} users after the first {first} of {listed} accounts: expected {wanted} accounts or more"
+        ))
     }
 
     /// At most so many pairs of users whose presences are accounted for.
@@ -80,10 +117,13 @@ impl People {
     /// With so many pairs of monitors beside them.
     pub fn with_monitors(mut self, pairs: u32) -> Result<People, String> {
         self.pairs = pairs;
-        if pairs > 0 && !self.name.contains("{n}") {
-            return Err(format!("name {:?} of a user and of monitors: expected {{n}} in it", self.name));
+        self.are_all_listed()?;
+        match &self.accounts {
+            Accounts::Pattern { name, .. } if pairs > 0 && !name.contains("{n}") => {
+                Err(format!("name {name:?} of a user and of monitors: expected {{n}} in it"))
+            }
+            _ => Ok(self),
         }
-        Ok(self)
     }
 
     /// Without monitors.
@@ -157,11 +197,39 @@ impl People {
     }
 
     pub fn name(&self, user: u32) -> String {
-        self.name.replace("{n}", &(u64::from(self.first) + u64::from(user)).to_string())
+        match &self.accounts {
+            Accounts::Pattern { name, .. } => self.numbered(name, user),
+            Accounts::Listed(roll) => roll.name(self.first.saturating_add(user)).to_owned(),
+        }
     }
 
     pub fn password(&self, user: u32) -> String {
-        self.password.replace("{n}", &(u64::from(self.first) + u64::from(user)).to_string())
+        match &self.accounts {
+            Accounts::Pattern { password, .. } => self.numbered(password, user),
+            Accounts::Listed(roll) => roll.password(self.first.saturating_add(user)).to_owned(),
+        }
+    }
+
+    /// What a user is called in rooms: whatever a file says.
+    pub fn nick(&self, user: u32) -> String {
+        match &self.accounts {
+            Accounts::Pattern { name, .. } => self.numbered(name, user),
+            Accounts::Listed(roll) => roll.nick(self.first.saturating_add(user)).to_owned(),
+        }
+    }
+
+    fn numbered(&self, pattern: &str, user: u32) -> String {
+        pattern.replace("{n}", &self.shown(user).to_string())
+    }
+
+    /// Number of a user, as patterns have it.
+    pub fn shown(&self, user: u32) -> u64 {
+        u64::from(self.first) + u64::from(user)
+    }
+
+    /// Bare address of a user.
+    pub fn address(&self, user: u32) -> String {
+        format!("{}@{}", self.name(user), self.domain)
     }
 
     pub fn domain(&self) -> &str {
@@ -175,13 +243,18 @@ impl People {
         if domain != self.domain {
             return None;
         }
-        let (before, after) = self.name.split_once("{n}").unwrap_or((&self.name, ""));
-        let digits = local.strip_prefix(before)?.strip_suffix(after)?;
-        if digits.is_empty() {
-            return Some(0);
-        }
-        let number: u32 = digits.parse::<u32>().ok()?.checked_sub(self.first)?;
-        (number < self.all()).then_some(number)
+        let number = match &self.accounts {
+            Accounts::Pattern { name, .. } => {
+                let (before, after) = name.split_once("{n}").unwrap_or((name, ""));
+                let digits = local.strip_prefix(before)?.strip_suffix(after)?;
+                if digits.is_empty() {
+                    return Some(0);
+                }
+                digits.parse::<u32>().ok()?
+            }
+            Accounts::Listed(roll) => roll.place(local)?,
+        };
+        number.checked_sub(self.first).filter(|number| *number < self.all())
     }
 }
 
@@ -260,6 +333,28 @@ mod tests {
         assert_eq!((people.place(10, 12), people.place(10, 9), people.place(9, 10)), (None, None, None));
         assert_eq!(people.number("user18@example.test"), Some(13));
         assert_eq!(people.number("user19@example.test"), None);
+    }
+
+    #[test]
+    fn a_file_tells_who_it_is() {
+        let text = "old,x\nzoe,pz\namy,pa,Amy A.\nbob,pb\n";
+        let roll = Arc::new(Roll::parse(text, "users.csv", "d").unwrap());
+        let people = People::listed(2, 1, 1, Arc::clone(&roll), "d").unwrap();
+        assert_eq!((people.name(1).as_str(), people.password(0).as_str()), ("amy", "pz"));
+        assert_eq!((people.nick(0).as_str(), people.nick(1).as_str()), ("zoe", "Amy A."));
+        for (address, number) in [
+            ("amy@d/ringer", Some(1)),
+            ("old@d", None),
+            ("bob@d", None),
+            ("amy@other", None),
+            ("eve@d", None),
+        ] {
+            assert_eq!(people.number(address), number, "{address}");
+        }
+        let error = people.with_monitors(1).unwrap_err();
+        assert!(error.contains("4 users after the first 1 of 4 accounts: expected 5 accounts"), "{error}");
+        let error = People::listed(4, 0, 1, roll, "d").unwrap_err();
+        assert!(error.contains("expected 5 accounts or more"), "{error}");
     }
 
     #[test]

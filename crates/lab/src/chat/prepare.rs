@@ -41,7 +41,7 @@ impl People {
     pub fn write_csv(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "account,password")?;
         for user in 0..self.all() {
-            let account = format!("{}@{}", self.name(user), self.domain());
+            let account = self.address(user);
             writeln!(out, "{},{}", quoted(&account), quoted(&self.password(user)))?;
         }
         Ok(())
@@ -56,8 +56,8 @@ impl People {
             writeln!(out, "<user name='{}' password='{}'>", escape(&name), escape(&password))?;
             write!(out, "<query xmlns='jabber:iq:roster'>")?;
             for place in 0..self.contacts_of(user) {
-                let contact = self.name(self.contact(user, place));
-                let jid = format!("{contact}@{}", self.domain());
+                let contact = self.contact(user, place);
+                let (jid, contact) = (self.address(contact), self.name(contact));
                 write!(
                     out,
                     "<item jid='{}' name='{}' subscription='both'/>",

@@ -63,7 +63,7 @@ impl Crowd {
             turn.time(Timed::Registration, due, began);
         }
         self.users[slot as usize].failures = 0;
-        turn.write(slot, |out| lines::close(out, self.chat.websocket.is_some()));
+        turn.write(slot, |out| lines::close(out, self.chat.web.is_some()));
         self.end_session(slot, turn);
         self.shared.register();
         if self.stage == Stage::Registering {
@@ -103,7 +103,8 @@ impl Crowd {
     pub(super) fn unregister(&mut self, slot: u32, turn: &mut Turn<'_>) {
         let user = &mut self.users[slot as usize];
         let id = user.next_id();
-        user.asked = Some(Asked { id, timed: Timed::Registration, due: user.due, sent: turn.now });
+        user.asked =
+            Some(Asked { id, timed: Timed::Registration, due: user.due, sent: turn.now, then: None });
         turn.stats.count(Count::Due);
         turn.stats.count(Count::OutgoingCall);
         turn.stats.count(Count::MessagesSent);

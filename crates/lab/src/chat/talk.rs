@@ -26,7 +26,8 @@ impl Crowd {
     }
 
     fn hear_message(&mut self, slot: u32, message: &Element, turn: &mut Turn<'_>) {
-        let is_mine = message.attr("id").is_some_and(|id| id.starts_with('m'));
+        let id = message.attr("id").and_then(|id| id.strip_prefix('m'));
+        let is_mine = id.is_some_and(|number| number.parse::<u32>().is_ok());
         match message.attr("type") {
             Some("error") if is_mine => {
                 turn.stats.count(Count::ChatRefused);
@@ -160,7 +161,7 @@ impl Crowd {
     fn accept(&mut self, slot: u32, from: u32, turn: &mut Turn<'_>) {
         let people = &self.chat.people;
         let me = self.users[slot as usize].number;
-        let to = format!("{}@{}", people.name(from), people.domain());
+        let to = people.address(from);
         turn.write(slot, |out| lines::subscription(out, "subscribed", &to));
         if from < me {
             turn.write(slot, |out| lines::subscription(out, "subscribe", &to));
@@ -185,8 +186,9 @@ impl Crowd {
                 turn.write(slot, |out| lines::answer(out, (id, iq.attr("from")), true));
             }
             _ => {
-                let is_ping = iq.get("ping", ns::PING).is_some();
-                turn.write(slot, |out| lines::answer(out, (id, iq.attr("from")), is_ping));
+                let known = [("ping", ns::PING), ("block", ns::BLOCKING), ("unblock", ns::BLOCKING)];
+                let is_known = known.iter().any(|(name, ns)| iq.get(name, ns).is_some());
+                turn.write(slot, |out| lines::answer(out, (id, iq.attr("from")), is_known));
             }
         }
     }
@@ -201,12 +203,18 @@ impl Crowd {
         let user = &mut self.users[slot as usize];
         user.asked = None;
         user.patience = Instant::FAR_FUTURE;
-        // Nobody has a card before he sets one.
+        match asked.then {
+            Some(action) => return self.hear_of_node(slot, asked, action, iq, turn),
+            None if asked.timed == Timed::Pubsub => self.notice_lost_node(iq),
+            None => {}
+        }
+        // Nobody has a card before he sets one. A node has been made, and what an operator asks he knows himself.
+        let may_be_absent = !matches!(asked.timed, Timed::Pubsub | Timed::Raw);
         let is_absent = ABSENT.iter().any(|name| {
             let is_other = *name == "item-not-found" || asked.timed == Timed::Vcard;
             is_other && iq.elements().any(|error| error.get(name, ns::STANZA_ERRORS).is_some())
         });
-        if iq.attr("type") == Some("result") || is_absent {
+        if iq.attr("type") == Some("result") || (may_be_absent && is_absent) {
             turn.stats.count(Count::SuccessfulCall);
             turn.time(asked.timed, asked.due, asked.sent);
         } else {

@@ -56,6 +56,8 @@ enum Fault {
     Strangers,
     /// Nor then.
     Unfriendly,
+    /// Nobody may make a node.
+    RefuseNode,
     /// No fault: a message is on its way until the next one is, or until its receiver signs out.
     Slow,
 }
@@ -86,6 +88,8 @@ struct Server {
     errors: Vec<String>,
     /// `None`: everybody has one.
     accounts: Option<BTreeSet<String>>,
+    /// Who wanted to make the node of the load.
+    creators: Vec<String>,
 }
 
 const START: Instant = Instant::from_unix_seconds(1_700_000_000);
@@ -104,6 +108,7 @@ impl Server {
             elsewhere: Vec::new(),
             errors: Vec::new(),
             accounts: None,
+            creators: Vec::new(),
         }
     }
 
@@ -229,6 +234,9 @@ impl Server {
             return self.register(slot, &id, query, out);
         }
         let name = self.conns[&slot].name.clone().unwrap();
+        if let Some(pubsub) = iq.get("pubsub", ns::PUBSUB).filter(|_| iq.attr("to") == Some("pubsub.d")) {
+            return out.push((slot, self.pubsub(&name, &id, pubsub)));
+        }
         if id == "roster" {
             let items: String =
                 (0..14).map(|number| format!("<item jid='user{number}@d' subscription='both'/>")).collect();
@@ -410,7 +418,7 @@ fn chat(mix: &str) -> Chat {
         people: People::new(10, 3, 0, ("user{n}", "secret"), "d").unwrap(),
         mechanism: Mechanism::Plain,
         security: Security::None,
-        websocket: None,
+        web: None,
         logins: 10.0,
         mix: Mix::parse(mix).unwrap(),
         think: Think::Exponential(Duration::from_secs(1)),
@@ -418,6 +426,8 @@ fn chat(mix: &str) -> Chat {
         befriend: false,
         rooms: 0,
         rooms_domain: "conference.d".to_owned(),
+        pubsub_domain: "pubsub.d".to_owned(),
+        stanzas: Vec::new(),
         length: Duration::from_secs(60),
         settle: Duration::from_secs(10),
         patience: Duration::from_secs(5),

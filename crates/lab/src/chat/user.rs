@@ -8,6 +8,7 @@ use xmpp::xml::{Framer, Prefixes};
 
 use super::elsewhere::Elsewhere;
 use super::login::Login;
+use super::mix::Action;
 use super::model::Timed;
 use super::people::People;
 
@@ -33,6 +34,8 @@ pub(super) struct Asked {
     pub(super) timed: Timed,
     pub(super) due: Instant,
     pub(super) sent: Instant,
+    /// What is done after the answer, in the same time.
+    pub(super) then: Option<Action>,
 }
 
 /// What is known of a contact, at his place.
@@ -71,6 +74,7 @@ pub(super) struct User {
     pub(super) presences: u32,
     pub(super) room_messages: u32,
     pub(super) has_extra: bool,
+    pub(super) has_blocked: bool,
     /// He has been counted as one who was there.
     pub(super) has_been_in: bool,
     /// Failures in a row.
@@ -105,6 +109,7 @@ impl User {
             presences: 0,
             room_messages: 0,
             has_extra: false,
+            has_blocked: false,
             has_been_in: false,
             failures: 0,
             hops: 0,

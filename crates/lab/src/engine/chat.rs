@@ -1,7 +1,9 @@
 //! Users of chat on a shard's thread: their connections, and the loop. The shards of a load are of one process or of
 //! several ([`crew`]).
 
+mod bosh;
 pub(super) mod crew;
+mod http;
 mod memory;
 mod orders;
 mod sources;
@@ -14,10 +16,14 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
+use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use rustls::ClientConnection;
 use rustls_pki_types::ServerName;
+use stdx::rng::Rng;
 use stdx::time::Instant;
+
+use self::bosh::Bosh;
 
 use super::bind;
 use super::clock::Clock;
@@ -28,7 +34,7 @@ use super::report::{Counted, Report, Reporter};
 use super::tls::{self, Tls};
 use super::token::WAKER;
 use super::wire::{Io, Opening, Secured, Wire};
-use crate::chat::{Chat, Crowd, Outbox, Security, Shared, Turn, Wanted};
+use crate::chat::{Chat, Crowd, Outbox, Said, Security, Shared, Turn, Wanted, Web};
 use crate::stats::{Count, Stats};
 
 /// One shard of a load of users.
@@ -63,12 +69,16 @@ pub(super) struct Lines {
     poll: Poll,
     scratch: Box<[u8]>,
     open: u64,
+    rng: Rng,
+    /// Users of BOSH who may have something to send.
+    unsent: Vec<u32>,
 }
 
-/// A stream of bytes, or a WebSocket.
+/// A stream of bytes, a WebSocket, or requests.
 enum Link {
     Bytes(Io),
     Web(Box<Wire>),
+    Bosh(Box<Bosh>),
 }
 
 /// What a connection has to say.
@@ -76,6 +86,8 @@ enum Heard {
     Connected,
     Bytes(usize),
     Messages(Vec<Vec<u8>>),
+    /// An answer, of so many bytes.
+    Said(Said, usize),
     Nothing,
     Closed,
     /// TLS has failed, and why.
@@ -99,7 +111,7 @@ impl ChatShard {
     /// Turns until everybody has left.
     pub(super) fn run(mut self) {
         let mut events = Events::with_capacity(1_024);
-        let is_documents = self.lines.chat.websocket.is_some();
+        let is_documents = self.lines.chat.web.is_some();
         let mut out = Outbox { is_documents, ..Outbox::default() };
         let mut hard_since = None;
         loop {
@@ -150,15 +162,18 @@ impl ChatShard {
     }
 
     fn handle_event(&mut self, event: &mio::event::Event, out: &mut Outbox) {
-        let Ok(slot) = u32::try_from(event.token().0 - 1) else { return };
-        if event.is_writable() && self.lines.flush(slot).is_err() {
+        let Some((slot, which)) = self.lines.place_of(event.token()) else { return };
+        if event.is_writable() && self.lines.flush(slot, which).is_err() {
             return self.close(slot, out);
         }
         loop {
-            let heard = self.lines.hear(slot);
+            let heard = self.lines.hear(slot, which);
             let mut turn = Turn { now: self.clock.now(), stats: &mut self.stats, out };
             match heard {
-                Heard::Connected => self.crowd.handle_connected(slot, &mut turn),
+                Heard::Connected => {
+                    self.lines.begin(slot);
+                    self.crowd.handle_connected(slot, &mut turn);
+                }
                 Heard::Bytes(count) => {
                     turn.stats.add(Count::BytesReceived, count as u64);
                     self.crowd.handle_bytes(slot, &self.lines.scratch[..count], &mut turn);
@@ -168,6 +183,11 @@ impl ChatShard {
                         turn.stats.add(Count::BytesReceived, message.len() as u64);
                         self.crowd.handle_message(slot, &message, &mut turn);
                     }
+                }
+                Heard::Said(said, count) => {
+                    turn.stats.add(Count::BytesReceived, count as u64);
+                    self.crowd.handle_said(slot, &said, &mut turn);
+                    self.lines.unsent.push(slot);
                 }
                 Heard::Nothing => break,
                 Heard::Closed => return self.close(slot, out),
@@ -189,6 +209,18 @@ impl ChatShard {
     }
 
     fn perform(&mut self, out: &mut Outbox) {
+        loop {
+            self.perform_wants(out);
+            // Together, what was written at once.
+            let Some(slot) = self.lines.unsent.pop() else { return };
+            if let Err(error) = self.lines.send_requests(slot) {
+                self.reporter.keep_error(format!("user {slot} of shard {}: {error}", self.index));
+                self.close(slot, out);
+            }
+        }
+    }
+
+    fn perform_wants(&mut self, out: &mut Outbox) {
         out.errors.drain(..).for_each(|error| self.reporter.keep_error(error));
         while !out.wants.is_empty() {
             let is_documents = out.is_documents;
@@ -210,6 +242,7 @@ impl ChatShard {
                         self.crowd.handle_secured(slot, &mut turn);
                     }),
                     Wanted::Close => {
+                        self.lines.send_last_words(slot);
                         self.lines.drop(slot);
                         Ok(())
                     }
@@ -253,38 +286,82 @@ fn explain(error: &io::Error, target: SocketAddr) -> String {
     }
 }
 
+/// Whether the kernel's handshake is over; `Err`: it was not well.
+fn is_connected(tcp: &TcpStream) -> io::Result<bool> {
+    match (tcp.take_error()?, tcp.peer_addr()) {
+        (Some(error), _) => Err(error),
+        (None, Ok(_)) => Ok(true),
+        (None, Err(error)) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
+        (None, Err(error)) => Err(error),
+    }
+}
+
 impl Lines {
-    fn new(crowd: &Crowd, place: (u32, u32), chat: Arc<Chat>, tls: Option<Tls>, poll: Poll) -> Lines {
+    fn new(
+        crowd: &Crowd,
+        place: (u32, u32),
+        (chat, tls): (Arc<Chat>, Option<Tls>),
+        poll: Poll,
+        rng: Rng,
+    ) -> Lines {
         let lines = (0..crowd.users()).map(|_| Line::default()).collect();
-        Lines { lines, place, chat, tls, poll, scratch: vec![0; SCRATCH].into(), open: 0 }
+        let scratch = vec![0; SCRATCH].into();
+        Lines { lines, place, chat, tls, poll, scratch, open: 0, rng, unsent: Vec::new() }
     }
 
     fn connect(&mut self, slot: u32, target: SocketAddr) -> io::Result<()> {
-        let number = self.place.0 + slot * self.place.1;
-        let mut tcp = sources::connect(target, self.chat.people.all(), number)
-            .map_err(|error| io::Error::other(explain(&error, target)))?;
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        self.poll.registry().register(&mut tcp, Token(slot as usize + 1), interest)?;
-        tcp.set_nodelay(true)?;
-        self.open += 1;
+        if self.chat.is_bosh() {
+            return self.connect_bosh(slot, target);
+        }
+        let tcp = self.socket(slot, 0, target)?;
         self.lines[slot as usize] =
             Line { link: Some(Link::Bytes(Io::Plain(tcp))), is_connecting: true, waiting: Vec::new() };
         Ok(())
     }
 
+    /// One of the user's sockets, that begins to connect.
+    fn socket(&mut self, slot: u32, which: usize, target: SocketAddr) -> io::Result<TcpStream> {
+        let number = self.place.0 + slot * self.place.1;
+        let sockets = self.chat.sockets();
+        let all = self.chat.people.all().saturating_mul(sockets);
+        let number = number.saturating_mul(sockets).saturating_add(u32::from(which > 0));
+        let mut tcp = sources::connect(target, all, number)
+            .map_err(|error| io::Error::other(explain(&error, target)))?;
+        let token = Token(1 + which * self.lines.len() + slot as usize);
+        self.poll.registry().register(&mut tcp, token, Interest::READABLE | Interest::WRITABLE)?;
+        tcp.set_nodelay(true)?;
+        self.open += 1;
+        Ok(tcp)
+    }
+
+    /// Whose socket it is, and which of his.
+    fn place_of(&self, token: Token) -> Option<(u32, usize)> {
+        let at = token.0.checked_sub(1)?;
+        let which = at.checked_div(self.lines.len())?;
+        Some((u32::try_from(at % self.lines.len()).ok()?, which))
+    }
+
     /// From here on through TLS.
     fn secure(&mut self, slot: u32) -> io::Result<()> {
+        let link = match self.lines[slot as usize].link.take() {
+            Some(Link::Bytes(Io::Plain(tcp))) => match self.secured(tcp) {
+                Ok(io) => Some(Link::Bytes(io)),
+                Err(error) => {
+                    self.open -= 1;
+                    return Err(error);
+                }
+            },
+            other => other,
+        };
+        self.lines[slot as usize].link = link;
+        Ok(())
+    }
+
+    fn secured(&self, tcp: TcpStream) -> io::Result<Io> {
         let tls = self.tls.as_ref().ok_or_else(|| io::Error::other("no TLS was prepared"))?;
         let name = ServerName::try_from(self.chat.people.domain().to_owned()).map_err(io::Error::other)?;
         let connection = ClientConnection::new(Arc::clone(&tls.client), name).map_err(io::Error::other)?;
-        let line = &mut self.lines[slot as usize];
-        line.link = match line.link.take() {
-            Some(Link::Bytes(Io::Plain(tcp))) => {
-                Some(Link::Bytes(Io::Tls(Secured { tls: Box::new(connection.into()), tcp })))
-            }
-            other => other,
-        };
-        Ok(())
+        Ok(Io::Tls(Secured { tls: Box::new(connection.into()), tcp }))
     }
 
     fn write(&mut self, slot: u32, bytes: &[u8]) -> io::Result<()> {
@@ -293,6 +370,13 @@ impl Lines {
             Some(Link::Bytes(io)) => io,
             // It keeps what the kernel does not take.
             Some(Link::Web(wire)) => return wire.write(bytes, &[bytes.len()]).map(drop),
+            Some(Link::Bosh(bosh)) => {
+                bosh.put(bytes);
+                if self.unsent.last() != Some(&slot) {
+                    self.unsent.push(slot);
+                }
+                return Ok(());
+            }
             None => return Ok(()),
         };
         let done = if line.waiting.is_empty() { io.put(bytes)? } else { 0 };
@@ -300,12 +384,13 @@ impl Lines {
         Ok(())
     }
 
-    fn flush(&mut self, slot: u32) -> io::Result<()> {
+    fn flush(&mut self, slot: u32, which: usize) -> io::Result<()> {
         let line = &mut self.lines[slot as usize];
         let io = match &mut line.link {
             _ if line.is_connecting => return Ok(()),
             Some(Link::Bytes(io)) => io,
             Some(Link::Web(wire)) if wire.is_open() => return wire.write(&[], &[]).map(drop),
+            Some(Link::Bosh(_)) => return self.flush_wire(slot, which),
             Some(Link::Web(_)) | None => return Ok(()),
         };
         let done = io.put(&line.waiting)?;
@@ -317,12 +402,13 @@ impl Lines {
         Ok(())
     }
 
-    fn hear(&mut self, slot: u32) -> Heard {
+    fn hear(&mut self, slot: u32, which: usize) -> Heard {
         if self.lines[slot as usize].is_connecting {
             return self.finish_connecting(slot);
         }
         match &mut self.lines[slot as usize].link {
             None => Heard::Nothing,
+            Some(Link::Bosh(_)) => self.hear_wire(slot, which),
             Some(Link::Bytes(io)) => loop {
                 match io.read(&mut self.scratch) {
                     Ok(0) => return Heard::Closed,
@@ -351,13 +437,13 @@ impl Lines {
     fn finish_connecting(&mut self, slot: u32) -> Heard {
         let line = &mut self.lines[slot as usize];
         let Some(Link::Bytes(Io::Plain(tcp))) = &line.link else { return Heard::Nothing };
-        match (tcp.take_error(), tcp.peer_addr()) {
-            (Ok(None), Ok(_)) => {}
-            (Ok(None), Err(error)) if error.kind() == io::ErrorKind::NotConnected => return Heard::Nothing,
-            _ => return Heard::Closed,
+        match is_connected(tcp) {
+            Ok(true) => {}
+            Ok(false) => return Heard::Nothing,
+            Err(_) => return Heard::Closed,
         }
         line.is_connecting = false;
-        let Some(path) = &self.chat.websocket else {
+        let Some(Web::WebSocket(path)) = &self.chat.web else {
             let is_secured = self.chat.security != Security::Tls || self.secure(slot).is_ok();
             return if is_secured { Heard::Connected } else { Heard::Closed };
         };
@@ -383,7 +469,11 @@ impl Lines {
 
     fn drop(&mut self, slot: u32) {
         let line = std::mem::take(&mut self.lines[slot as usize]);
-        self.open -= u64::from(line.link.is_some());
+        self.open -= match &line.link {
+            Some(Link::Bosh(bosh)) => bosh.sockets(),
+            Some(_) => 1,
+            None => 0,
+        };
     }
 }
 

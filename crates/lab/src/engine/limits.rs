@@ -75,5 +75,11 @@ pub(super) const WORKER_START: Duration = Duration::from_secs(30);
 /// How long worker processes may take to end a load at once, which is five seconds of last words, before they are killed.
 pub(super) const WORKER_END: Duration = Duration::from_secs(10);
 
+/// Bytes of the head of an answer to a request of BOSH: several times what servers and proxies write.
+pub(super) const HTTP_HEAD: usize = 16 << 10;
+
+/// Bytes of its body: more than the largest stanza, and than what servers put into one answer.
+pub(super) const HTTP_BODY: usize = 4 << 20;
+
 /// Hosts a shard looks up because a server sends users to them: more are no cluster, but a server gone wrong.
 pub(super) const NAMES_KEPT: usize = 64;

@@ -32,6 +32,30 @@ fn two_processes_account_for_every_message_and_presence() {
     assert_eq!(server.online(), 0);
 }
 
+/// Each process reads it; their users know each other by it.
+#[test]
+fn users_of_a_file_are_shared_by_two_processes() {
+    let place = Place::new();
+    let server = Jabber::start(&address());
+    let lines: String = (0..14).map(|n| format!("user{};secret\n", 97 - 5 * n)).collect();
+    place.write("users.csv", &lines);
+    let words = format!(
+        "xmpp {} --domain d --users-file users.csv --first 2 --contacts 3 --tls none --mechanism PLAIN --logins 100 \
+         --think-fixed 300ms --mix message=70,presence=30 --workers 2 --for 3 --json run.json",
+        server.address
+    );
+    let said = place.run(&words);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let report: serde_json::Value = serde_json::from_str(&place.read("run.json")).expect("a report");
+    let chat = &report["chat"];
+    assert_eq!(chat["sent"].as_u64(), Some(server.messages()), "{chat}");
+    assert!(chat["seen"].as_u64() > Some(0) && chat["received"] == chat["sent"], "{chat}");
+    assert_eq!(report["totals"]["peak_open"].as_u64(), Some(12));
+    place.write("users.csv", "user1;secret\nuser2\n");
+    let said = place.run(&words);
+    assert!(said.err.contains("users.csv:2: expected NAME;PASSWORD"), "{said:?}");
+}
+
 #[test]
 fn a_worker_that_dies_ends_the_run_and_is_named() {
     let place = Place::new();

@@ -4,12 +4,13 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
-use super::{FLAGS, Words, people};
+use super::people;
+use super::words::{FLAGS, Words};
 use crate::chat::{Format, People};
 
 /// Flags of the load that say who its users are.
-const OF_PEOPLE: [&str; 7] =
-    ["--users", "--domain", "--name", "--password", "--first", "--contacts", "--monitors"];
+const OF_PEOPLE: [&str; 8] =
+    ["--users", "--domain", "--name", "--password", "--users-file", "--first", "--contacts", "--monitors"];
 
 pub(super) fn help(program: &str) -> String {
     let mut text = format!(
@@ -78,7 +79,7 @@ fn write_files(people: &People, format: Format, place: &Path) -> io::Result<()> 
         Format::Prosody => {
             fs::create_dir_all(place)?;
             for user in 0..people.all() {
-                let path = place.join(format!("{}@{}.xml", people.name(user), people.domain()));
+                let path = place.join(format!("{}.xml", people.address(user)));
                 whole(&path, &|out| people.write_pie(user..=user, out))?;
             }
             Ok(())

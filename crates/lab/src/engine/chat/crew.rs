@@ -255,19 +255,20 @@ impl Listener {
     }
 }
 
-/// The parts of a load, or one for this process itself; `wanted` are `--workers`.
+/// The parts of a load of users with so many sockets each, or one for this process itself; `wanted` are `--workers`.
 ///
 /// # Errors
 /// More processes than [`WORKERS`](super::super::limits::WORKERS) would be needed.
 pub(super) fn parts(
-    users: u32,
+    (users, sockets): (u32, u32),
     threads: usize,
     wanted: Option<usize>,
     limit: fd::Limit,
 ) -> Result<Vec<Part>, String> {
     use super::super::limits::{SPARE_DESCRIPTORS, WORKERS};
 
-    let a_process = limit.calls_allowed(1, SPARE_DESCRIPTORS + 4 * threads as u64).max(1);
+    let a_process =
+        limit.calls_allowed(u64::from(sockets.max(1)), SPARE_DESCRIPTORS + 4 * threads as u64).max(1);
     let needed = u64::from(users).div_ceil(a_process);
     let workers = wanted.map_or(needed, |wanted| wanted as u64);
     if workers < needed || workers > WORKERS {
@@ -297,7 +298,7 @@ mod tests {
     #[test]
     fn as_many_processes_as_the_limit_on_open_files_makes_needed() {
         let of = |users, threads, wanted, files| {
-            let parts = parts(users, threads, wanted, limit(files)).unwrap();
+            let parts = parts((users, 1), threads, wanted, limit(files)).unwrap();
             let first = parts[0].clone();
             assert!(parts.iter().all(|part| u64::from(part.users(users)) <= files), "{parts:?}");
             (parts.len(), first.shards, first.all_shards)
@@ -309,6 +310,8 @@ mod tests {
         assert_eq!(of(1_020_000, 64, None, 1_048_576), (1, 64, 64));
         assert_eq!(of(100, 8, Some(3), 20_000), (3, 3, 9));
         assert_eq!(of(2, 8, Some(5), 20_000), (2, 1, 2), "no worker without a user");
+        let of_bosh = |users| parts((users, 2), 2, None, limit(20_000)).unwrap().len();
+        assert_eq!((of_bosh(9_964), of_bosh(9_965)), (1, 2), "two sockets each");
     }
 
     #[test]
@@ -316,7 +319,7 @@ mod tests {
         for (users, wanted, files) in
             [(40_000, Some(1), 20_000), (1_000_000, None, 1_024), (10, Some(300), 20_000)]
         {
-            let error = parts(users, 2, wanted, limit(files)).unwrap_err();
+            let error = parts((users, 1), 2, wanted, limit(files)).unwrap_err();
             assert!(error.contains("expected --workers from") && error.contains("to 256"), "{error}");
         }
     }

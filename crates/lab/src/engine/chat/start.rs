@@ -35,7 +35,7 @@ pub(in crate::engine) fn start(setup: Setup, chat: &Arc<Chat>) -> Result<Run, St
     let options = &setup.options;
     let users = chat.people.all();
     let threads = start::threads(options).min(users as usize);
-    let parts = parts(users, threads, options.workers, fd::raise(false)).map_err(fatal)?;
+    let parts = parts((users, chat.sockets()), threads, options.workers, fd::raise(false)).map_err(fatal)?;
     match &parts[..] {
         [part] if options.workers.is_none() => start_here(setup, chat, part),
         parts => start_workers(setup, chat, parts),
@@ -165,7 +165,13 @@ impl Load {
                 clock: self.clock,
                 shared: Arc::clone(&self.shared),
                 names: Names::default(),
-                lines: Lines::new(&crowd, place, Arc::clone(&self.chat), self.tls.clone(), poll),
+                lines: Lines::new(
+                    &crowd,
+                    place,
+                    (Arc::clone(&self.chat), self.tls.clone()),
+                    poll,
+                    rng.fork(),
+                ),
                 crowd,
                 stats: self.empty.clone(),
                 reporter: Reporter::new(self.started, self.empty.clone()),

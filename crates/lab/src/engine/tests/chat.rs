@@ -88,3 +88,63 @@ fn a_certificate_of_an_unknown_authority_is_a_cause_of_its_own() {
     assert!(errors.iter().any(|error| error.contains("--tls-ca FILE")), "{errors:?}");
     assert!(!serves.join().expect("it served"), "he says nothing to whom he does not trust");
 }
+
+/// One request of BOSH: what its body is, with the connection to answer by.
+fn request_of(client: &mut std::net::TcpStream) -> String {
+    let mut text = String::new();
+    let mut piece = [0; 4_096];
+    while !text.contains("</body>") && !text.ends_with("/>") {
+        let count = client.read(&mut piece).expect("he speaks");
+        assert!(count > 0, "he left after {text:?}");
+        text += std::str::from_utf8(&piece[..count]).expect("text");
+    }
+    assert!(text.starts_with("POST /bind HTTP/1.1\r\nHost: d\r\n"), "{text}");
+    text
+}
+
+fn answer(client: &mut std::net::TcpStream, attributes: &str, inside: &str) {
+    let body = format!(
+        "<body xmlns='http://jabber.org/protocol/httpbind' xmlns:stream='http://etherx.jabber.org/streams' {attributes}>{inside}</body>"
+    );
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+    client.write_all((head + &body).as_bytes()).expect("he listens");
+}
+
+/// The second is there from the start, and takes what the first cannot: it waits for the server.
+#[test]
+fn a_user_of_bosh_has_two_connections() {
+    let (listener, target) = listener();
+    let serves = peer_thread(move || {
+        let (mut first, _) = listener.accept().expect("a user");
+        let (mut second, _) = listener.accept().expect("his other connection");
+        let creation = request_of(&mut first);
+        assert!(creation.contains("hold='1'") && creation.contains("to='d'"), "{creation}");
+        // Nothing to choose from yet: he comes again, by the other.
+        answer(&mut first, "sid='a&amp;b'", "");
+        let poll = request_of(&mut second);
+        assert!(poll.contains("sid='a&amp;b'") && poll.ends_with("></body>"), "{poll}");
+        answer(
+            &mut second,
+            "",
+            "<stream:features><mechanisms xmlns='urn:ietf:params:xml:ns:xmpp-sasl'>\
+            <mechanism>PLAIN</mechanism></mechanisms></stream:features>",
+        );
+        let auth = request_of(&mut first);
+        assert!(auth.contains("mechanism='PLAIN'"), "{auth}");
+        answer(&mut first, "type='terminate' condition='policy-violation'", "");
+    });
+    let mut run = users(target, "--users 1 --tls none --bosh /bind --mechanism PLAIN --give-up 1");
+    let (mut errors, mut outcome) = (Vec::new(), None);
+    while outcome.is_none() {
+        match run.next(Duration::from_secs(1)) {
+            Event::Nothing => {}
+            Event::Progress(progress) => errors.extend(progress.errors),
+            Event::Ended(ended) => outcome = Some(ended),
+        }
+    }
+    serves.join().expect("it was asked as it should be");
+    let outcome = outcome.expect("it ended");
+    errors.extend(outcome.progress.errors.clone());
+    assert_eq!(outcome.progress.total.counts[Count::FailedThrottled], 1);
+    assert!(errors.iter().any(|error| error == "user0's session ends, policy-violation"), "{errors:?}");
+}

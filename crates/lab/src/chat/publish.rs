@@ -1,0 +1,68 @@
+//! A node of a publish-subscribe service (XEP-0060) that all users write and read. The first who needs it makes it.
+
+use xmpp::{Element, ns};
+
+use super::crowd::{Crowd, Turn};
+use super::failure::Cause;
+use super::lines;
+use super::mix::Action;
+use super::user::Asked;
+
+/// What says that there is no node, or that there is one.
+fn is(answer: &Element, condition: &str) -> bool {
+    answer.elements().any(|error| error.get(condition, ns::STANZA_ERRORS).is_some())
+}
+
+impl Crowd {
+    /// What comes after the question that is put: `None` unless the node has to be made first.
+    pub(super) fn put_to_node(
+        &self,
+        slot: u32,
+        action: Action,
+        id: u32,
+        turn: &mut Turn<'_>,
+    ) -> Option<Action> {
+        let service = &self.chat.pubsub_domain;
+        if !self.has_node {
+            turn.write(slot, |out| lines::create_node(out, id, service));
+            return Some(action);
+        }
+        let name = self.chat.people.name(self.users[slot as usize].number);
+        turn.write(slot, |out| match action {
+            Action::PubsubPublish => lines::publish(out, id, service, &name),
+            _ => lines::items(out, id, service),
+        });
+        None
+    }
+
+    /// The answer to who made the node: then he does what he needed it for, in the time that he has for it. A service that lets
+    /// no user make one may have it all the same.
+    pub(super) fn hear_of_node(
+        &mut self,
+        slot: u32,
+        asked: Asked,
+        action: Action,
+        answer: &Element,
+        turn: &mut Turn<'_>,
+    ) {
+        let is_refused = answer.attr("type") != Some("result") && !is(answer, "conflict");
+        if is_refused {
+            self.quote(slot, answer, turn);
+        }
+        if is_refused && Cause::of_stanza_error(answer) == Cause::Throttled {
+            return turn.fail(Cause::Throttled);
+        }
+        self.has_node = true;
+        let id = self.users[slot as usize].next_id();
+        let then = self.put_to_node(slot, action, id, turn);
+        self.users[slot as usize].asked = Some(Asked { id, sent: turn.now, then, ..asked });
+        self.wait_until(slot, turn.now + self.chat.patience);
+    }
+
+    /// Somebody has removed it, or it never was: the next one makes it.
+    pub(super) fn notice_lost_node(&mut self, answer: &Element) {
+        if is(answer, "item-not-found") {
+            self.has_node = false;
+        }
+    }
+}
