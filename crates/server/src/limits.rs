@@ -97,6 +97,16 @@ pub const LIST_PAGE: u32 = 1_000;
 /// some tens of milliseconds. Without a node the store's own batch is used.
 pub const IMPORT_BATCH_BESIDE_NODE: usize = 5_000;
 
+/// Files of XEP-0227 that include each other, one within the other: its own layout has three (main, host, user). Beyond: the
+/// import ends.
+pub const IMPORT_INCLUDES: usize = 8;
+
+/// Accounts, and reasons why others were not imported, that an import names at its end. The rest is counted.
+pub const IMPORT_NAMED: usize = 20;
+
+/// Bytes of white space before what tells XML from lines. More: it is lines.
+pub const IMPORT_LOOK: usize = 1 << 10;
+
 /// For the node to say how it is, when Prometheus or a load balancer asks. Longer: 503.
 pub const STATUS_PATIENCE: Duration = Duration::from_secs(2);
 

@@ -8,7 +8,7 @@ use std::io;
 use stdx::Instant;
 
 use crate::error::StoreError;
-use crate::import::{self, ImportOptions, Imported, Progress};
+use crate::import::{self, ImportOptions, Imported, Progress, Users};
 use crate::record::{Loaded, Read, Reader, Store, Write, WriteDone, Writer};
 use crate::types::{
     Account, AccountFilter, Address, Alias, CallFilter, CallRecord, Domain, NewAccount, Route, check_password,
@@ -149,7 +149,20 @@ impl Admin {
         options: &ImportOptions,
         progress: &mut dyn FnMut(Progress, &[Address]),
     ) -> Result<Imported, StoreError> {
-        import::run(&mut *self.writer, csv, options, progress)
+        self.import_users(&mut import::Lines::new(csv, options), options, progress)
+    }
+
+    /// The same of users that come from elsewhere; `default_domain`, `now` and `keys` of the options are theirs to heed.
+    ///
+    /// # Errors
+    /// Theirs, or the record's; what was read before it is on disk.
+    pub fn import_users<U: Users>(
+        &mut self,
+        users: &mut U,
+        options: &ImportOptions,
+        progress: &mut dyn FnMut(Progress, &[Address]),
+    ) -> Result<Imported, U::Error> {
+        import::run(&mut *self.writer, users, options, progress)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Accounts from CSV: `account,password,name`, with or without a line of headings.
+//! Many users at once; and accounts from CSV: `account,password,name`, with or without a line of headings.
 //!
 //! `account` is `user@domain`, or `user` in the default domain; `name` may be missing. One thread reads and
 //! hashes, the caller's writes; a batch that is written stays written when a later line is refused.
@@ -15,11 +15,12 @@ use crate::limits;
 use crate::record::Writer;
 use crate::types::{Address, NewAccount, check_length};
 use crate::verifiers::MakeKeys;
+use crate::xmpp::XmppWrite;
 
 /// What to do with an account that is there already, and with a second line for one account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Existing {
-    /// Set its password and, when one is given, its name.
+    /// Set its password and, when one is given, its name; what comes with it is added to what it has.
     #[default]
     Update,
     Skip,
@@ -30,7 +31,7 @@ pub struct ImportOptions {
     /// For accounts without `@domain`.
     pub default_domain: Option<Box<str>>,
     pub existing: Existing,
-    /// Accounts in one transaction at first; grows up to `limits::MAX_IMPORT_BATCH`.
+    /// Accounts, or what takes as much memory, in one transaction at first; grows up to `limits::MAX_IMPORT_BATCH`.
     pub batch: usize,
     /// Stands as the time the accounts were made.
     pub now: Instant,
@@ -56,6 +57,8 @@ pub struct Imported {
     pub added: u64,
     pub updated: u64,
     pub skipped: u64,
+    /// Messages for which there was no room beside those that waited.
+    pub refused: u64,
 }
 
 impl Imported {
@@ -68,68 +71,118 @@ impl Imported {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     pub imported: Imported,
-    /// Of the input, up to the last account that is on disk.
+    /// Of the input, up to the last user who is on disk.
     pub bytes: u64,
 }
 
+/// An account to be made, and what XMPP keeps of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewUser {
+    pub account: NewAccount,
+    /// All of this user. The version of a roster is counted on from the one that it has.
+    pub chat: Vec<XmppWrite>,
+}
+
+impl NewUser {
+    /// In accounts that take as much memory.
+    fn weight(&self) -> usize {
+        let text = |row: &XmppWrite| match row {
+            XmppWrite::Offline { stanza, .. } => stanza.len(),
+            XmppWrite::Archive(row) => row.stanza.len(),
+            XmppWrite::Item { item, .. } => item.as_ref().map_or(0, |item| item.len()),
+            _ => 0,
+        };
+        let rows = self.chat.iter().map(|row| limits::IMPORT_ROW + text(row) / limits::IMPORT_BYTES);
+        1 + rows.sum::<usize>()
+    }
+}
+
+/// Where they come from, one by one.
+pub trait Users: Send {
+    type Error: From<StoreError> + Send;
+
+    /// `None`: there are no more.
+    ///
+    /// # Errors
+    /// What cannot be read; nothing comes after it.
+    fn next(&mut self) -> Result<Option<NewUser>, Self::Error>;
+
+    /// Of the input, up to the last one.
+    fn bytes(&self) -> u64;
+}
+
 struct Batch {
-    accounts: Vec<NewAccount>,
+    users: Vec<NewUser>,
     bytes: u64,
 }
 
-pub(crate) fn run(
+pub(crate) fn run<U: Users>(
     writer: &mut dyn Writer,
-    input: impl io::Read + Send,
+    users: &mut U,
     options: &ImportOptions,
     progress: &mut dyn FnMut(Progress, &[Address]),
-) -> Result<Imported, StoreError> {
+) -> Result<Imported, U::Error> {
     // One batch being written, one ready: the reader is never more than that ahead.
     let (send, receive) = sync_channel(1);
     std::thread::scope(|scope| {
         Builder::new()
             .name("import-reader".into())
-            .spawn_scoped(scope, move || read_all(input, options, &send))
+            .spawn_scoped(scope, move || read_all(users, options.batch.max(1), &send))
             .map_err(|error| StoreError::Internal { detail: format!("cannot start a thread: {error}") })?;
         write_all(writer, &receive, options.existing, progress)
         // Returning drops `receive`, which ends the reader if it is still at work.
     })
 }
 
-fn write_all(
+fn write_all<E: From<StoreError>>(
     writer: &mut dyn Writer,
-    batches: &Receiver<Result<Batch, StoreError>>,
+    batches: &Receiver<Result<Batch, E>>,
     existing: Existing,
     progress: &mut dyn FnMut(Progress, &[Address]),
-) -> Result<Imported, StoreError> {
+) -> Result<Imported, E> {
     let mut so_far = Progress::default();
     while let Ok(batch) = batches.recv() {
         let batch = batch?;
-        let (imported, changed) = writer.import(&batch.accounts, existing)?;
+        let (imported, changed) = writer.import(&batch.users, existing)?;
         so_far.imported.added += imported.added;
         so_far.imported.updated += imported.updated;
         so_far.imported.skipped += imported.skipped;
+        so_far.imported.refused += imported.refused;
         so_far.bytes = batch.bytes;
         progress(so_far, &changed);
     }
     Ok(so_far.imported)
 }
 
-/// Ends with the input, with the first bad line (what came before it is sent first), or when nobody listens.
-fn read_all(input: impl io::Read, options: &ImportOptions, batches: &SyncSender<Result<Batch, StoreError>>) {
-    let mut lines = Lines::new(input, options);
-    let (least, mut done) = (options.batch.max(1), 0);
+/// Ends with the users, with the first that cannot be read (what came before it is sent first), or when nobody listens.
+fn read_all<U: Users>(users: &mut U, least: usize, batches: &SyncSender<Result<Batch, U::Error>>) {
+    let mut done = 0;
     loop {
         let size = (done / 4).min(limits::MAX_IMPORT_BATCH).max(least);
-        let mut batch = Batch { accounts: Vec::with_capacity(size), bytes: 0 };
-        let end = lines.fill(&mut batch, size);
-        done += batch.accounts.len();
-        if !batch.accounts.is_empty() && batches.send(Ok(batch)).is_err() {
+        let mut batch = Batch { users: Vec::with_capacity(size), bytes: 0 };
+        let mut weight = 0;
+        let end = loop {
+            if weight >= size {
+                break None;
+            }
+            match users.next() {
+                Ok(Some(user)) => {
+                    weight += user.weight();
+                    batch.users.push(user);
+                    batch.bytes = users.bytes();
+                }
+                Ok(None) => break Some(Ok(())),
+                Err(error) => break Some(Err(error)),
+            }
+        };
+        done += weight;
+        if !batch.users.is_empty() && batches.send(Ok(batch)).is_err() {
             return;
         }
         match end {
-            Ok(true) => {}
-            Ok(false) => return,
-            Err(error) => {
+            None => {}
+            Some(Ok(())) => return,
+            Some(Err(error)) => {
                 let _ = batches.send(Err(error));
                 return;
             }
@@ -137,7 +190,8 @@ fn read_all(input: impl io::Read, options: &ImportOptions, batches: &SyncSender<
     }
 }
 
-struct Lines<'a, R> {
+/// Accounts from CSV.
+pub(crate) struct Lines<'a, R> {
     reader: csv::Reader<io::Chain<R, &'static [u8]>>,
     record: StringRecord,
     first: bool,
@@ -147,7 +201,7 @@ struct Lines<'a, R> {
 impl<'a, R: io::Read> Lines<'a, R> {
     /// Every record is made to end in a line feed, the last one too: only then can its line be told from the
     /// reader's count, which is one further. The carriage return of a CRLF stays in the last field.
-    fn new(input: R, options: &'a ImportOptions) -> Self {
+    pub(crate) fn new(input: R, options: &'a ImportOptions) -> Self {
         let reader = csv::ReaderBuilder::new()
             .has_headers(false)
             .flexible(true)
@@ -157,29 +211,34 @@ impl<'a, R: io::Read> Lines<'a, R> {
         Lines { reader, record: StringRecord::new(), first: true, options }
     }
 
-    /// True: the batch is full and there may be more. `bytes` is how far the last account reached.
-    fn fill(&mut self, batch: &mut Batch, size: usize) -> Result<bool, StoreError> {
-        while batch.accounts.len() < size {
+    /// Where the last record began.
+    fn line(&self) -> u64 {
+        let inside = self.record.as_slice().bytes().filter(|byte| *byte == b'\n').count() as u64;
+        self.reader.position().line().saturating_sub(1 + inside)
+    }
+}
+
+impl<R: io::Read + Send> Users for Lines<'_, R> {
+    type Error = StoreError;
+
+    fn next(&mut self) -> Result<Option<NewUser>, StoreError> {
+        loop {
             let more = self.reader.read_record(&mut self.record);
             if !more.map_err(|error| unreadable(&error, self.reader.position()))? {
-                return Ok(false);
+                return Ok(None);
             }
             let fields = Fields::new(&self.record);
             let first = std::mem::take(&mut self.first);
             if fields.is_blank() || (first && fields.is_heading()) {
                 continue;
             }
-            let account = fields.account(self.options);
-            batch.accounts.push(account.map_err(|error| at_line(self.line(), error))?);
-            batch.bytes = self.reader.position().byte();
+            let account = fields.account(self.options).map_err(|error| at_line(self.line(), error))?;
+            return Ok(Some(NewUser { account, chat: Vec::new() }));
         }
-        Ok(true)
     }
 
-    /// Where the last record began.
-    fn line(&self) -> u64 {
-        let inside = self.record.as_slice().bytes().filter(|byte| *byte == b'\n').count() as u64;
-        self.reader.position().line().saturating_sub(1 + inside)
+    fn bytes(&self) -> u64 {
+        self.reader.position().byte()
     }
 }
 

@@ -6,7 +6,7 @@ use stdx::Instant;
 
 use crate::access::{AccessLoaded, AccessRead, AccessWrite};
 use crate::error::StoreError;
-use crate::import::{Existing, Imported};
+use crate::import::{Existing, Imported, NewUser};
 use crate::rest::{RestLoaded, RestRead, RestWrite};
 use crate::types::{
     Account, AccountFilter, AccountLimits, Address, Alias, CallFilter, CallRecord, Domain, KeptMessage,
@@ -53,6 +53,12 @@ pub enum Write {
         account: Address,
         of: [u8; 32],
         keys: Arc<[(ScramHash, ScramKeys)]>,
+    },
+    /// The password of an account that had keys of SCRAM only is known now, unless there is another since: `of` as above.
+    LearnPassword {
+        account: Address,
+        of: [u8; 32],
+        verifiers: Verifiers,
     },
     SetDisplayName {
         account: Address,
@@ -188,10 +194,10 @@ pub trait Writer: Send {
     /// A named secret, made once: `fresh` becomes it when there is none yet. Returns the one that counts.
     fn secret(&mut self, name: &str, fresh: [u8; 32]) -> Result<[u8; 32], StoreError>;
 
-    /// Writes many accounts in one transaction; makes domains that are not there. Also those that had another password.
+    /// Writes many users in one transaction; makes domains that are not there. Also those that had another password.
     fn import(
         &mut self,
-        accounts: &[NewAccount],
+        users: &[NewUser],
         existing: Existing,
     ) -> Result<(Imported, Vec<Address>), StoreError>;
 }

@@ -16,6 +16,8 @@ const SHA512_256: u8 = 3;
 const SCRAM_SHA1: u8 = 4;
 const SCRAM_SHA256: u8 = 5;
 const SCRAM_SHA512: u8 = 6;
+/// Empty: the values of the digests are of no password.
+const NO_PASSWORD: u8 = 7;
 
 /// The verifiers of one account. Kinds this version does not know are kept as they are, so that a later
 /// version's (SCRAM) survive a rollback.
@@ -47,6 +49,33 @@ impl Verifiers {
         }
     }
 
+    /// Of an account whose password nobody here knows, only keys of SCRAM: no digest of any password is right. `unknown` is
+    /// random, for who knew it could make one.
+    pub fn without_password(unknown: &[u8; 32]) -> Self {
+        let mut verifiers = Verifiers::from_password("", "", "");
+        verifiers.md5 = Md5::digest([&unknown[..], b"md5"].concat()).into();
+        verifiers.sha256 = Sha256::digest([&unknown[..], b"sha-256"].concat()).into();
+        verifiers.sha512_256 = Sha512_256::digest([&unknown[..], b"sha-512-256"].concat()).into();
+        verifiers.set(NO_PASSWORD, &[]);
+        verifiers
+    }
+
+    /// Whether a phone can prove the password: not where it came as keys of SCRAM only.
+    pub fn are_of_password(&self) -> bool {
+        self.find(NO_PASSWORD).is_none()
+    }
+
+    /// Whether these prove the same password as others, as far as that can be seen.
+    pub(crate) fn prove_the_same(&self, others: &Verifiers) -> bool {
+        if self.are_of_password() && others.are_of_password() {
+            return self.sha256 == others.sha256;
+        }
+        let hashes = [ScramHash::Sha1, ScramHash::Sha256, ScramHash::Sha512];
+        let mut keys = hashes.into_iter().filter_map(|hash| Some((self.scram(hash)?, others.scram(hash))));
+        // Keys are made with a salt of their own: equal ones are of one password.
+        keys.any(|(keys, other)| Some(keys) == other)
+    }
+
     /// Whether somebody who knew the password has made any.
     pub fn has_scram(&self) -> bool {
         [ScramHash::Sha1, ScramHash::Sha256].into_iter().any(|hash| self.scram(hash).is_some())
@@ -54,11 +83,15 @@ impl Verifiers {
 
     /// The keys of SCRAM with that hash.
     pub fn scram(&self, hash: ScramHash) -> Option<ScramKeys> {
+        self.find(hash.kind()).and_then(ScramKeys::decode)
+    }
+
+    fn find(&self, wanted: u8) -> Option<&[u8]> {
         let mut bytes = &self.other[..];
         while let [kind, length, rest @ ..] = bytes {
             let (value, rest) = rest.split_at_checked(usize::from(*length))?;
-            if *kind == hash.kind() {
-                return ScramKeys::decode(value);
+            if *kind == wanted {
+                return Some(value);
             }
             bytes = rest;
         }
@@ -67,16 +100,20 @@ impl Verifiers {
 
     /// Adds or replaces keys of SCRAM; whoever knows the password made them.
     pub fn set_scram(&mut self, hash: ScramHash, keys: &ScramKeys) {
+        self.set(hash.kind(), &keys.encode());
+    }
+
+    fn set(&mut self, wanted: u8, new: &[u8]) {
         let mut other = Vec::with_capacity(self.other.len() + 160);
         let mut bytes = &self.other[..];
         while let [kind, length, rest @ ..] = bytes {
             let Some((value, rest)) = rest.split_at_checked(usize::from(*length)) else { break };
-            if *kind != hash.kind() {
+            if *kind != wanted {
                 push(&mut other, *kind, value);
             }
             bytes = rest;
         }
-        push(&mut other, hash.kind(), &keys.encode());
+        push(&mut other, wanted, new);
         self.other = other.into();
     }
 
@@ -247,6 +284,27 @@ mod tests {
         assert_eq!(read.scram(ScramHash::Sha512), Some(keys(5)));
         assert_eq!(read.scram(ScramHash::Sha1), Some(keys(3)));
         assert_eq!(read.scram(ScramHash::Sha256), None);
+    }
+
+    #[test]
+    fn keys_without_a_password_are_kept_as_such() {
+        let keys = ScramKeys {
+            salt: [1; 8].into(),
+            iterations: 10_000,
+            stored: [2; 20].into(),
+            server: [3; 20].into(),
+        };
+        let of = |unknown: u8| {
+            Verifiers::without_password(&[unknown; 32]).with_scram(&[(ScramHash::Sha1, keys.clone())])
+        };
+        let read = Verifiers::decode(&of(1).encode()).unwrap();
+        assert_eq!((read.are_of_password(), read.scram(ScramHash::Sha1)), (false, Some(keys.clone())));
+        assert_ne!(read.sha256, Verifiers::from_password("", "", "").sha256);
+        assert_ne!(read.sha256, of(2).sha256, "whatever is unknown");
+        assert!(read.prove_the_same(&of(2)), "the keys are the same");
+        let password = Verifiers::from_password("a", "b", "c");
+        assert!(password.are_of_password() && !password.prove_the_same(&read));
+        assert!(read.prove_the_same(&password.with_scram(&[(ScramHash::Sha1, keys)])));
     }
 
     #[test]

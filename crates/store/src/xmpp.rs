@@ -78,6 +78,10 @@ pub enum XmppRead {
         owner: Box<str>,
         node: Box<str>,
     },
+    /// Of all nodes, in the order they were published in each: `XmppLoaded::Kept`.
+    Kept {
+        owner: Box<str>,
+    },
     /// Names and configurations.
     Nodes {
         owner: Box<str>,
@@ -107,6 +111,8 @@ pub enum XmppLoaded {
     User(Box<UserRow>),
     /// Id (or name), time and XML.
     Items(Vec<(Box<str>, Instant, Box<str>)>),
+    /// Node, id and XML.
+    Kept(Vec<(Box<str>, Box<str>, Box<str>)>),
     Stanzas(Vec<(u64, Instant, Box<str>)>),
     Page(ArchivePage),
     Room(Option<Box<str>>),

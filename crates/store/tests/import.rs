@@ -4,8 +4,10 @@
 
 use proptest::prelude::*;
 use stdx::Instant;
+use store::xmpp::{RosterRow, XmppLoaded, XmppRead, XmppWrite};
 use store::{
-    AccountFilter, Address, Admin, Existing, ImportOptions, Imported, Progress, Sqlite, StoreError, Verifiers,
+    AccountFilter, Address, Admin, Existing, ImportOptions, Imported, Loaded, NewAccount, NewUser, Progress,
+    Read, Sqlite, StoreError, Users, Verifiers,
 };
 use tempfile::TempDir;
 
@@ -63,7 +65,7 @@ fn accounts_that_are_there_are_updated_or_skipped() {
     let (_dir, mut admin) = admin();
     import(&mut admin, "alice,one,Alice").unwrap();
     let updated = import(&mut admin, "alice,two\nbob,x\nbob,y\n").unwrap();
-    assert_eq!(updated, Imported { added: 1, updated: 2, skipped: 0 });
+    assert_eq!(updated, Imported { added: 1, updated: 2, ..Imported::default() });
     let alice = admin.account(&address("alice")).unwrap();
     assert_eq!(&*alice.display_name, "Alice", "an empty name does not erase one");
     assert_eq!(alice.verifiers, Verifiers::from_password("alice", "example.org", "two"));
@@ -71,7 +73,7 @@ fn accounts_that_are_there_are_updated_or_skipped() {
     assert_eq!(bob.verifiers, Verifiers::from_password("bob", "example.org", "y"), "the later line counts");
     let skip = ImportOptions { existing: Existing::Skip, ..options() };
     let skipped = admin.import(&b"alice,three,X"[..], &skip, &mut |_, _| ()).unwrap();
-    assert_eq!(skipped, Imported { added: 0, updated: 0, skipped: 1 });
+    assert_eq!(skipped, Imported { skipped: 1, ..Imported::default() });
     assert_eq!(admin.account(&address("alice")).unwrap(), alice);
 }
 
@@ -177,4 +179,55 @@ proptest! {
             Err(other) => prop_assert!(false, "{other}"),
         }
     }
+}
+
+/// Of one user, as another server kept it.
+struct One(Option<NewUser>);
+
+impl Users for One {
+    type Error = StoreError;
+
+    fn next(&mut self) -> Result<Option<NewUser>, StoreError> {
+        Ok(self.0.take())
+    }
+
+    fn bytes(&self) -> u64 {
+        1
+    }
+}
+
+#[test]
+fn what_belongs_to_an_account_comes_with_it_once_and_messages_have_a_bound() {
+    let (_dir, mut admin) = admin();
+    let user: Box<str> = "alice@example.org".into();
+    let mut import = |contacts: &[&str], messages: std::ops::Range<u32>, options: &ImportOptions| {
+        let contact = |contact: &&str| XmppWrite::Roster {
+            user: user.clone(),
+            contact: (*contact).into(),
+            item: Some(Box::new(RosterRow { version: 1, ..RosterRow::default() })),
+            version: 1,
+        };
+        let message = |number| XmppWrite::Offline {
+            user: user.clone(),
+            at: Instant::from_unix_seconds(u64::from(number)),
+            stanza: format!("<message id='{number}'/>").into(),
+        };
+        let chat = contacts.iter().map(contact).chain(messages.map(message)).collect();
+        let account = NewAccount::with_password(address("alice"), "x", options.now).unwrap();
+        let mut users = One(Some(NewUser { account, chat }));
+        let imported = admin.import_users(&mut users, options, &mut |_, _| ()).unwrap();
+        let read = Read::Xmpp(XmppRead::User { user: user.clone(), nodes: &[] });
+        let Loaded::Xmpp(XmppLoaded::User(row)) = admin.read(&read).unwrap() else { panic!() };
+        let versions: Vec<u64> = row.roster.iter().map(|(_, item)| item.version).collect();
+        (imported, versions, row.roster_version, row.offline)
+    };
+    let updated = |refused| Imported { updated: 1, refused, ..Imported::default() };
+    let first = import(&["a@x", "b@x"], 0..10, &options());
+    assert_eq!(first, (Imported { added: 1, ..Imported::default() }, vec![1, 1], 1, 10));
+    assert_eq!(import(&["b@x"], 0..10, &options()), (updated(0), vec![1, 2], 2, 10), "only once");
+    let most = store::limits::MAX_XMPP_OFFLINE;
+    assert_eq!(import(&[], 5..most + 7, &options()), (updated(7), vec![1, 2], 2, most));
+    let skip = ImportOptions { existing: Existing::Skip, ..options() };
+    let (imported, versions, ..) = import(&["c@x"], 0..0, &skip);
+    assert_eq!((imported.skipped, versions), (1, vec![1, 2]), "with all that belongs to it");
 }

@@ -61,6 +61,22 @@ fn keys_of_scram_are_added_to_the_password_they_are_of() {
 }
 
 #[test]
+fn a_password_is_learned_unless_there_is_another_since() {
+    let (_dir, mut admin) = admin();
+    add(&mut admin, "alice");
+    let unknown = Verifiers::without_password(&[7; 32]);
+    let known = Verifiers::from_password("alice", "example.org", "known");
+    let set = Write::SetVerifiers { account: address("alice"), verifiers: unknown.clone() };
+    admin.write(&set).unwrap();
+    let learn =
+        Write::LearnPassword { account: address("alice"), of: unknown.sha256, verifiers: known.clone() };
+    for rows in [1, 0] {
+        assert_eq!(admin.write(&learn).unwrap(), WriteDone::Changed { rows });
+        assert_eq!(admin.account(&address("alice")).unwrap().verifiers, known);
+    }
+}
+
+#[test]
 fn an_account_lives_and_dies() {
     let (_dir, mut admin) = admin();
     add(&mut admin, "alice");

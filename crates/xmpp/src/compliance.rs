@@ -5,7 +5,7 @@
 
 use crate::host::{self, Level, Specification};
 use crate::s2s;
-use crate::{bosh, c2s, component};
+use crate::{bosh, c2s, component, pie};
 
 const C2S: &str = "crates/xmpp/src/c2s/mod.rs";
 const SASL: &str = "crates/xmpp/src/sasl/scram.rs";
@@ -140,7 +140,8 @@ const STREAMS: &[Specification] = &[
 /// All that is built, by name.
 pub fn all() -> Vec<&'static Specification> {
     let streams = STREAMS.iter().chain(c2s::SPECIFICATIONS).chain(s2s::SPECIFICATIONS);
-    let streams = streams.chain(component::SPECIFICATIONS).chain(bosh::SPECIFICATIONS);
+    let streams =
+        streams.chain(component::SPECIFICATIONS).chain(bosh::SPECIFICATIONS).chain(pie::SPECIFICATIONS);
     let mut all: Vec<&Specification> = host::specifications().chain(streams).collect();
     all.sort_by_key(|found| (found.name, found.file));
     all
@@ -219,6 +220,15 @@ const TESTS: &[(&str, &[&str])] = &[
     ("XEP-0215", &["upload.rs", "crates/server/tests/live/xmpp/discovery.rs"]),
     ("XEP-0220", &[S2S, "crates/xmpp/src/s2s/tests/bad.rs", SERVERS, FEDERATION]),
     ("XEP-0223", &["pep.rs"]),
+    (
+        "XEP-0227",
+        &[
+            "crates/xmpp/src/pie/tests.rs",
+            "crates/server/tests/operate/import.rs",
+            "crates/server/tests/live/xmpp/import.rs",
+            "tests/interop/tests/loads.rs",
+        ],
+    ),
     ("XEP-0237", &["roster.rs"]),
     ("XEP-0249", &["muc/talk.rs"]),
     ("XEP-0280", &["carbons.rs"]),

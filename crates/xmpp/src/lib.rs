@@ -13,6 +13,7 @@ pub mod host;
 pub mod jid;
 pub mod limits;
 pub mod ns;
+pub mod pie;
 pub mod s2s;
 pub mod sasl;
 pub mod stanza;

@@ -338,3 +338,14 @@ pub const S2S_TARGETS: usize = 10;
 /// How long nothing is tried after an attempt failed: the first, doubled with each further one, and the longest.
 pub const S2S_BACKOFF: std::time::Duration = std::time::Duration::from_secs(2);
 pub const S2S_BACKOFF_MAX: std::time::Duration = std::time::Duration::from_secs(300);
+
+/// Bytes and elements of one user in a file of XEP-0227: an account with all that it may have here, and an archive of some ten
+/// thousand messages. Beyond: the user is passed over, and told.
+pub const PIE_USER: usize = 32 << 20;
+pub const PIE_ELEMENTS: usize = 500_000;
+
+/// Bytes that a file of XEP-0227 is read by.
+pub const PIE_READ: usize = 256 << 10;
+
+/// Rounds of imported keys of SCRAM: each sign-in makes the client's device do so many. Beyond: the user is passed over.
+pub const PIE_ITERATIONS: u32 = 1_000_000;

@@ -109,6 +109,12 @@ namespaces! {
     INVITE_ACCOUNT = "urn:xmpp:invite#create-account";
     INVITATION = "urn:xmpp:invite#invitation";
     CARBON_RULES = "urn:xmpp:carbons:rules:0";
+    PRIVACY = "jabber:iq:privacy";
+    PIE = "urn:xmpp:pie:0";
+    PIE_SCRAM = "urn:xmpp:pie:0#scram";
+    PIE_MAM = "urn:xmpp:pie:0#mam";
+    PIE_OLD = "http://www.xmpp.org/extensions/xep-0227.html#ns";
+    XINCLUDE = "http://www.w3.org/2001/XInclude";
 }
 
 /// The constant that is equal, so that comparing is cheap and nothing is allocated.

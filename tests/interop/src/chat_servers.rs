@@ -38,17 +38,43 @@ enum Program {
 impl ChatServer {
     /// `more` goes into `[xmpp]`.
     pub fn belfry(users: usize, more: &str) -> ChatServer {
+        ChatServer::prepared(more, |node| node.with_chat_users(users))
+    }
+
+    /// With the accounts of that file.
+    pub fn belfry_with(accounts: &Path) -> ChatServer {
+        ChatServer::prepared("", |node| {
+            node.run(&["account", "import", &accounts.display().to_string()]);
+            node
+        })
+    }
+
+    fn prepared(more: &str, with_accounts: impl FnOnce(Node) -> Node) -> ChatServer {
         let (client, web) = (free_port(), free_port());
         let listen = format!("listen = [\"tcp:127.0.0.1:{client}\", \"wss:127.0.0.1:{web}\"]");
-        let node = Node::prepare()
-            .with_sections(&format!("[xmpp]\n{listen}\n{more}\n"))
-            .with_chat_users(users)
-            .started();
+        let node = Node::prepare().with_sections(&format!("[xmpp]\n{listen}\n{more}\n"));
+        let node = with_accounts(node).started();
         let bosh = (web, "/bosh");
         ChatServer { client, web: Some(web), bosh, pid: node.id(), program: Program::Belfry(node) }
     }
 
     pub fn ejabberd(users: usize) -> ChatServer {
+        ChatServer::ejabberd_that(&format!(
+            "[ok = ejabberd_auth:try_register(<<\"user\", (integer_to_binary(N))/binary>>, <<\"{DOMAIN}\">>, \
+             <<\"secret\">>) || N <- lists:seq(0, {users} - 1)]"
+        ))
+    }
+
+    /// What ejabberd exports into this folder (XEP-0227) of the accounts that it imported from that file.
+    pub fn exported_by_ejabberd(accounts: &Path, folder: &Path) {
+        let (accounts, folder) = (accounts.display(), folder.display());
+        drop(ChatServer::ejabberd_that(&format!(
+            "ok = ejabberd_piefxis:import_file(<<\"{accounts}\">>), ok = ejabberd_piefxis:export_server(<<\"{folder}\">>)"
+        )));
+    }
+
+    /// `then`: Erlang that is evaluated when it runs.
+    fn ejabberd_that(then: &str) -> ChatServer {
         let folder = TempDir::new().expect("a temporary folder");
         let place = folder.path();
         let (client, http) = (free_port(), free_port());
@@ -63,11 +89,7 @@ impl ChatServer {
             ("CERTIFICATE", certificate.display().to_string()),
         ];
         let config = fill(&source("ejabberd.yml"), &place.join("ejabberd.yml"), &filled);
-        let register = format!(
-            "[ok = ejabberd_auth:try_register(<<\"user\", (integer_to_binary(N))/binary>>, <<\"{DOMAIN}\">>, \
-             <<\"secret\">>) || N <- lists:seq(0, {users} - 1)]"
-        );
-        let peer = ejabberd::start(place, &config, &[], &register);
+        let peer = ejabberd::start(place, &config, &[], then);
         wait_for_line(&peer, ejabberd::READY);
         let (bosh, pid) = ((http, "/bosh"), peer.id());
         ChatServer { client, web: None, bosh, pid, program: Program::Other { peer, _folder: folder } }

@@ -67,6 +67,31 @@ fn prosody_keeps_the_mix_of_a_hundred_thousand() {
     published(&ChatServer::prosody(USERS), "jabber-100k", USERS);
 }
 
+/// Ringer's file of rosters goes into ejabberd, and what ejabberd exports into Belfry: users sign in by the keys of SCRAM that
+/// came with them, and know each other.
+#[test]
+fn accounts_move_from_ejabberd_to_belfry() {
+    let folder = TempDir::new().expect("a temporary folder");
+    let (file, export) = (folder.path().join("accounts.xml"), folder.path().join("export"));
+    let out = file.display().to_string();
+    let words = "xmpp accounts --format ejabberd --users 40 --contacts 7 --domain";
+    let all: Vec<&str> = words.split_whitespace().chain([DOMAIN, "--out", &out]).collect();
+    let said = ringer(&all);
+    assert_eq!(said.code, Some(0), "{}", said.text());
+    std::fs::create_dir(&export).expect("the test's folder is writable");
+    ChatServer::exported_by_ejabberd(&file, &export);
+
+    let server = ChatServer::belfry_with(&export);
+    let (target, pid) = (format!("127.0.0.1:{}", server.client), server.pid.to_string());
+    let report = folder.path().join("report.json");
+    let json = report.display().to_string();
+    let words = "--users 40 --contacts 7 --logins 40 --think 1 --for 5 --tls starttls --mechanism SCRAM-SHA-1 \
+                 --mix message=70,presence=30 --threshold failed==0 --domain";
+    let mut all = vec!["xmpp", &target, "--watch", &pid, "--json", &json];
+    all.extend(words.split_whitespace().chain([DOMAIN]));
+    is_even(&ringer(&all), &report, &server, "");
+}
+
 /// Users make their accounts in band before the load and remove them after it; beside it the published test's monitors,
 /// ordered pairs of users, sign out and in, write to each other and change their presence.
 fn registered_and_watched(server: &ChatServer) {

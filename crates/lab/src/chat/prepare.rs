@@ -9,12 +9,14 @@ use super::People;
 /// What a server imports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// Lines for `belfry account import`: account, password. It imports no rosters: `--befriend yes` makes them.
+    /// One file for `belfry account import` (XEP-0227), with rosters.
     Belfry,
-    /// One file for `ejabberdctl import_piefxis` (XEP-0227), with rosters.
+    /// The same for `ejabberdctl import_piefxis`.
     Ejabberd,
     /// A file a user for Prosody's storage `xep0227`, which `prosody-migrator` reads as well, with rosters.
     Prosody,
+    /// Lines of account and password, as `belfry account import` takes beside a running node. `--befriend yes` makes rosters.
+    Csv,
 }
 
 impl Format {
@@ -23,7 +25,8 @@ impl Format {
             "belfry" => Format::Belfry,
             "ejabberd" => Format::Ejabberd,
             "prosody" => Format::Prosody,
-            _ => return Err(format!("{name:?}: expected belfry, ejabberd or prosody")),
+            "csv" => Format::Csv,
+            _ => return Err(format!("{name:?}: expected belfry, ejabberd, prosody or csv")),
         })
     }
 

@@ -8,6 +8,7 @@ use store::{AccountFilter, AccountLimits, Address};
 use super::alias::AliasCommand;
 use super::backend::{Backend, unexpected};
 use super::error::CliError;
+use super::export::ExportArgs;
 use super::import::ImportArgs;
 use super::password::PasswordArgs;
 use super::table::{Table, date, elapsed};
@@ -20,8 +21,10 @@ use crate::limits;
 pub(super) enum AccountCommand {
     /// Make an account
     Add(AddArgs),
-    /// Make many, from CSV: account,password,name
+    /// Make many: from CSV, or from XEP-0227 with all that belongs to them
     Import(ImportArgs),
+    /// Write all, with what belongs to them, for another server (XEP-0227)
+    Export(ExportArgs),
     /// Accounts in order of name
     List(ListArgs),
     /// One account, its aliases and where it is registered
@@ -122,6 +125,7 @@ impl AccountCommand {
         match self {
             AccountCommand::Add(args) => args.run(config),
             AccountCommand::Import(args) => args.run(config),
+            AccountCommand::Export(args) => args.run(config),
             AccountCommand::List(args) => args.run(&mut Backend::open(config)?),
             AccountCommand::Show(args) => args.run(config),
             AccountCommand::Passwd(args) => {

@@ -7,6 +7,7 @@ mod calls;
 mod check;
 mod domain;
 mod error;
+mod export;
 mod import;
 mod invite;
 mod node;

@@ -29,6 +29,7 @@ impl Touched<'_> {
             Write::AddAlias { alias, .. } | Write::RemoveAlias { alias } => Touched::Address(alias),
             Write::SetVerifiers { account, .. }
             | Write::AddScram { account, .. }
+            | Write::LearnPassword { account, .. }
             | Write::SetDisabled { account, .. }
             | Write::SetLimits { account, .. }
             | Write::RemoveAccount { account } => Touched::Account(account),

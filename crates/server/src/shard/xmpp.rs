@@ -14,7 +14,7 @@ use super::asker::of_xmpp;
 use super::{Command, Ended, Letter, Shard};
 use crate::limits;
 use crate::xmpp::access::NewAccount;
-use crate::xmpp::{Unavailable, Wish, Xmpp, XmppCounts, XmppLetter, make_keys};
+use crate::xmpp::{Unavailable, Wish, Xmpp, XmppCounts, XmppLetter, is_password_of_keys, make_keys};
 
 /// What the shard's XMPP needs besides itself.
 pub(super) struct Glue {
@@ -34,6 +34,22 @@ impl Glue {
             waiting: Arc::new(Semaphore::new(waiting)),
         }
     }
+}
+
+/// Of an account that came with keys only: what to write, when it is their password.
+fn learned(account: &store::Account, password: &Secret) -> Result<Write, StoreError> {
+    if !is_password_of_keys(&account.verifiers, password) {
+        return Err(StoreError::NotFound { what: "account of that password".into() });
+    }
+    let (address, of) = (account.address(), account.verifiers.sha256);
+    let verifiers = all_verifiers(&address, password);
+    Ok(Write::LearnPassword { account: address, of, verifiers })
+}
+
+/// For phones and for chat clients.
+fn all_verifiers(account: &store::Address, password: &Secret) -> Verifiers {
+    let verifiers = Verifiers::from_password(&account.user, &account.domain, &password.0);
+    verifiers.with_scram(&make_keys(&password.0))
 }
 
 impl Shard {
@@ -79,19 +95,20 @@ impl Shard {
             Wish::MakeAccount { id, account } => {
                 let NewAccount { address, password, invitation } = *account;
                 self.write_with_keys(now, id, password, move |password| {
-                    let mut account = store::NewAccount::with_password(address, &password.0, now).ok()?;
+                    let mut account = store::NewAccount::with_password(address, &password.0, now)?;
                     account.verifiers = account.verifiers.with_scram(&make_keys(&password.0));
                     let account = Box::new(account);
-                    Some(Write::Access(AccessWrite::Register { account, invitation }))
+                    Ok(Write::Access(AccessWrite::Register { account, invitation }))
                 });
             }
             Wish::SetPassword { id, account, password } => {
                 self.write_with_keys(now, id, password, move |password| {
-                    let keys = make_keys(&password.0);
-                    let verifiers = Verifiers::from_password(&account.user, &account.domain, &password.0);
-                    let (account, verifiers) = (*account, verifiers.with_scram(&keys));
-                    Some(Write::SetVerifiers { account, verifiers })
+                    let (verifiers, account) = (all_verifiers(&account, password), *account);
+                    Ok(Write::SetVerifiers { account, verifiers })
                 });
+            }
+            Wish::Prove { id, account, password } => {
+                self.write_with_keys(now, id, password, move |password| learned(&account, password));
             }
             Wish::Derive { id, account, password } => self.derive(now, id, &account, password),
             Wish::Accounts { id, ask } => {
@@ -125,13 +142,14 @@ impl Shard {
         }
     }
 
-    /// What is to be written has keys in it, which are made as in `derive`; but somebody waits for it.
+    /// What is to be written has keys in it, which are made as in `derive`; but somebody waits for it. Why there is
+    /// nothing to write, he hears as well.
     fn write_with_keys(
         &mut self,
         now: Instant,
         id: u64,
         password: Secret,
-        make: impl FnOnce(&Secret) -> Option<Write> + Send + 'static,
+        make: impl FnOnce(&Secret) -> Result<Write, StoreError> + Send + 'static,
     ) {
         let place = self.xmpp.as_ref().and_then(|glue| {
             let place = glue.waiting.clone().try_acquire_owned().ok()?;
@@ -145,9 +163,10 @@ impl Shard {
         let (store, outlet) =
             (Arc::clone(&self.parts.store), self.parts.outlets[usize::from(to.sink)].clone());
         let work = move || {
-            let done = make(&password).map(|write| store.write(write, to).is_ok());
-            if done != Some(true) {
-                outlet.answer_all(&mut vec![Letter::Written(vec![(to.id, Err(StoreError::Closed))])]);
+            let done =
+                make(&password).and_then(|write| store.write(write, to).map_err(|_| StoreError::Closed));
+            if let Err(error) = done {
+                outlet.answer_all(&mut vec![Letter::Written(vec![(to.id, Err(error))])]);
             }
         };
         tokio::task::spawn_local(async move {

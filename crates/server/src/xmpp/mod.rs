@@ -43,8 +43,9 @@ pub use counts::XmppCounts;
 pub use kinds::KindCount;
 pub use letter::XmppLetter;
 pub(crate) use phones::{Offering, PhoneWish, kept_of};
+pub(crate) use record::{contacts_of, element as element_of, write_of};
 pub use servers::Route as ServerRoute;
-pub(crate) use sign_in::make_keys;
+pub(crate) use sign_in::{is_password_of_keys, make_keys};
 use streams::{Event, Streams};
 
 /// What a shard's XMPP is made of. May move to the shard's thread.
@@ -125,6 +126,12 @@ pub(crate) enum Wish {
         account: Box<Address>,
         password: Secret,
     },
+    /// Whether it is the one that the account's keys are of; then it is written. Answered by `handle_written`.
+    Prove {
+        id: u64,
+        account: Box<Account>,
+        password: Secret,
+    },
 }
 
 /// What an answer is for.
@@ -145,6 +152,11 @@ enum Asked {
     },
     Keys {
         address: Box<str>,
+    },
+    /// A password of an account that came with keys of SCRAM only.
+    Proving {
+        stream: u64,
+        account: Box<Address>,
     },
     /// The tokens of a client of that account.
     Tokens {
@@ -393,6 +405,13 @@ impl Xmpp {
         if let (Find::Tokens { agent, .. }, Some(account)) = (&find, account) {
             return self.find_tokens(stream, account, agent.clone(), wishes);
         }
+        if let (Find::Password { password, .. }, Some(account)) = (&find, account)
+            && !account.verifiers.are_of_password()
+        {
+            let id = self.ask(Asked::Proving { stream, account: Box::new(account.address()) });
+            let (account, password) = (Box::new(account.clone()), password.clone());
+            return wishes.push(Wish::Prove { id, account, password });
+        }
         let known = sign_in::check(&find, account);
         let is_right = known == Known::Password(true);
         self.streams.tell(stream, |c2s, out| match account {
@@ -441,6 +460,23 @@ impl Xmpp {
         }
     }
 
+    fn proved(
+        &mut self,
+        stream: u64,
+        account: &Address,
+        result: &Result<WriteDone, StoreError>,
+        wishes: &mut Vec<Wish>,
+    ) {
+        let known = match result {
+            // None: there is another password since.
+            Ok(WriteDone::Changed { rows }) => Known::Password(*rows > 0),
+            Err(StoreError::NotFound { .. }) => Known::Password(false),
+            Ok(_) | Err(_) => Known::Unavailable,
+        };
+        wishes.push(Wish::Forget { address: account.to_string().into() });
+        self.streams.tell(stream, |c2s, out| c2s.handle_found_as(known, &account.user, out));
+    }
+
     /// Of all accounts, those of this shard.
     fn own_of(&self, loaded: host::Loaded) -> host::Loaded {
         match loaded {
@@ -465,6 +501,7 @@ impl Xmpp {
                 self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, done, out));
             }
             Some(Asked::Keys { address }) if result.is_ok() => wishes.push(Wish::Forget { address }),
+            Some(Asked::Proving { stream, account }) => self.proved(stream, &account, &result, wishes),
             Some(asked) => self.access_written(now, asked, result, wishes),
             None => {}
         }
@@ -492,6 +529,9 @@ impl Xmpp {
             }
             Some(asked @ (Asked::Tokens { .. } | Asked::Invited { .. } | Asked::Registering { .. })) => {
                 self.access_loaded(now, asked, None, wishes);
+            }
+            Some(Asked::Proving { stream, account }) => {
+                self.proved(stream, &account, &Err(StoreError::Closed), wishes);
             }
             Some(asked) => self.access_written(now, asked, Err(StoreError::Closed), wishes),
             None => {}

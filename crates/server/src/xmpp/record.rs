@@ -16,7 +16,7 @@ fn text(element: &Element) -> Box<str> {
 }
 
 /// `None`: it was written by nobody of ours, or was damaged. It is left out.
-fn element(text: &str) -> Option<Element> {
+pub(crate) fn element(text: &str) -> Option<Element> {
     let read = parse(text.as_bytes(), &Prefixes::default());
     read.inspect_err(|error| tracing::warn!(%error, "an element in the record cannot be read")).ok()
 }
@@ -62,7 +62,7 @@ fn query_of(query: Query) -> ArchiveQuery {
     }
 }
 
-pub(super) fn write_of(now: Instant, change: Change) -> XmppWrite {
+pub(crate) fn write_of(now: Instant, change: Change) -> XmppWrite {
     match change {
         Change::Roster { user, contact, item, version } => XmppWrite::Roster {
             user: name(&user),
@@ -136,6 +136,8 @@ pub(super) fn loaded_of(loaded: XmppLoaded) -> Loaded {
     match loaded {
         XmppLoaded::User(row) => Loaded::User(Some(Box::new(user_of(*row)))),
         XmppLoaded::Items(items) => Loaded::Items(items.into_iter().filter_map(entry_of).collect()),
+        // Nobody here asks for all nodes at once.
+        XmppLoaded::Kept(_) => Loaded::Items(Vec::new()),
         XmppLoaded::Stanzas(stanzas) => Loaded::Stanzas(stanzas.into_iter().filter_map(entry_of).collect()),
         XmppLoaded::Page(page) => Loaded::Page(page_of(page)),
         XmppLoaded::Users(users) => {
@@ -170,7 +172,7 @@ fn user_of(row: UserRow) -> UserRecord {
     }
 }
 
-pub(super) fn contacts_of(roster: Vec<(Box<str>, RosterRow)>) -> Vec<(Bare, RosterItem)> {
+pub(crate) fn contacts_of(roster: Vec<(Box<str>, RosterRow)>) -> Vec<(Bare, RosterItem)> {
     let contact = |(contact, row): (Box<str>, RosterRow)| Some((Bare::parse(&contact).ok()?, item_of(row)));
     roster.into_iter().filter_map(contact).collect()
 }

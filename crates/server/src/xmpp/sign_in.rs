@@ -44,6 +44,16 @@ fn is_password(account: &Account, password: &Secret) -> bool {
     given.sha256.ct_eq(&account.verifiers.sha256).into()
 }
 
+/// Of an account that came with keys only, by the first of them. Takes milliseconds: not on a shard.
+pub(crate) fn is_password_of_keys(verifiers: &Verifiers, password: &Secret) -> bool {
+    HASHES.iter().find_map(|hash| Some((*hash, verifiers.scram(name_of(*hash))?))).is_some_and(
+        |(hash, known)| {
+            let keys = sasl::derive(hash, &password.0, &known.salt, known.iterations);
+            keys.stored.ct_eq(&known.stored).into()
+        },
+    )
+}
+
 /// Whether keys of SCRAM are to be made, now that the password is known.
 pub(super) fn wants_keys(account: &Account) -> bool {
     HASHES.iter().any(|hash| account.verifiers.scram(name_of(*hash)).is_none())
@@ -112,6 +122,17 @@ mod tests {
         assert!(!wants_keys(&alice));
         let Known::Keys(keys) = check(&find, Some(&alice)) else { panic!("no keys") };
         assert_eq!(keys, sasl::derive(Hash::Sha256, "secret", &keys.salt, limits::SCRAM_ITERATIONS));
+    }
+
+    #[test]
+    fn keys_without_a_password_tell_the_right_one() {
+        let keys = make_keys("secret");
+        for only in 0..keys.len() {
+            let verifiers = Verifiers::without_password(&[7; 32]).with_scram(&keys[only..=only]);
+            assert!(is_password_of_keys(&verifiers, &Secret("secret".into())));
+            assert!(!is_password_of_keys(&verifiers, &Secret("Secret".into())));
+        }
+        assert!(!is_password_of_keys(&Verifiers::without_password(&[7; 32]), &Secret("".into())));
     }
 
     #[test]

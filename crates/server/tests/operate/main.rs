@@ -5,6 +5,7 @@
 mod chat;
 mod check;
 mod fake;
+mod import;
 mod node;
 mod place;
 mod protocol;

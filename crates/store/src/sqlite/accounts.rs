@@ -3,7 +3,6 @@
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, named_params, params};
 
 use crate::error::StoreError;
-use crate::import::{Existing, Imported};
 use crate::limits;
 use crate::record::WriteDone;
 use crate::types::{
@@ -43,7 +42,7 @@ const PAGE: &str = select_account!(
      ORDER BY account.name LIMIT :limit"
 );
 
-const INSERT: &str = "INSERT INTO account \
+pub(super) const INSERT: &str = "INSERT INTO account \
     (domain_id, name, verifiers, display_name, disabled, max_contacts, max_calls, created_at) \
     VALUES (?1, ?2, ?3, nullif(?4, ''), 0, ?5, ?6, ?7)";
 
@@ -76,7 +75,11 @@ pub(super) fn add(conn: &Connection, account: &NewAccount) -> Result<WriteDone, 
     Ok(WriteDone::Added { id: conn.last_insert_rowid() })
 }
 
-fn insert(statement: &mut CachedStatement<'_>, domain: i64, account: &NewAccount) -> rusqlite::Result<usize> {
+pub(super) fn insert(
+    statement: &mut CachedStatement<'_>,
+    domain: i64,
+    account: &NewAccount,
+) -> rusqlite::Result<usize> {
     statement.execute(params![
         domain,
         account.address.user,
@@ -104,14 +107,29 @@ pub(super) fn add_scram(
     of: &[u8; 32],
     keys: &[(ScramHash, ScramKeys)],
 ) -> Result<WriteDone, Failure> {
+    match verifiers(conn, account)? {
+        known if known.sha256 == *of => set_verifiers(conn, account, &known.with_scram(keys)),
+        _ => changed(0),
+    }
+}
+
+pub(super) fn learn_password(
+    conn: &Connection,
+    account: &Address,
+    of: &[u8; 32],
+    new: &Verifiers,
+) -> Result<WriteDone, Failure> {
+    match verifiers(conn, account)? {
+        known if known.sha256 == *of => set_verifiers(conn, account, new),
+        _ => changed(0),
+    }
+}
+
+fn verifiers(conn: &Connection, account: &Address) -> Result<Verifiers, Failure> {
     let id = account_id(conn, account)?;
     let sql = "SELECT verifiers FROM account WHERE id = ?1";
     let bytes: Vec<u8> = conn.prepare_cached(sql)?.query_row(params![id], |row| row.get(0))?;
-    let verifiers = Verifiers::decode(&bytes)?;
-    if verifiers.sha256 != *of {
-        return Ok(WriteDone::Changed { rows: 0 });
-    }
-    set_verifiers(conn, account, &verifiers.with_scram(keys))
+    Ok(Verifiers::decode(&bytes)?)
 }
 
 pub(super) fn set_display_name(
@@ -199,60 +217,6 @@ pub(super) fn remove_alias(conn: &Connection, alias: &Address) -> Result<WriteDo
 
 fn changed(rows: usize) -> Result<WriteDone, Failure> {
     Ok(WriteDone::Changed { rows: rows as u64 })
-}
-
-/// Adds many, in the caller's transaction. Sorted by address, so neighbours in the index are written together.
-pub(super) fn import(
-    conn: &Connection,
-    accounts: &[NewAccount],
-    existing: Existing,
-) -> Result<(Imported, Vec<Address>), Failure> {
-    let mut order: Vec<&NewAccount> = accounts.iter().collect();
-    // Stable: of two lines for one account, the later one comes second.
-    order.sort_by(|a, b| {
-        a.address.domain.cmp(&b.address.domain).then_with(|| a.address.user.cmp(&b.address.user))
-    });
-    let or_ignore = INSERT.replacen("INSERT INTO", "INSERT OR IGNORE INTO", 1);
-    let mut add = conn.prepare_cached(&or_ignore)?;
-    let mut changed = Vec::new();
-    let mut imported = Imported::default();
-    let mut domain: (&str, i64) = ("", 0);
-    for account in order {
-        if *domain.0 != *account.address.domain {
-            domain = (&account.address.domain, domain_or_new(conn, account)?);
-        }
-        if insert(&mut add, domain.1, account)? == 1 {
-            imported.added += 1;
-        } else if existing == Existing::Update {
-            if update(conn, domain.1, account)? {
-                changed.push(account.address.clone());
-            }
-            imported.updated += 1;
-        } else {
-            imported.skipped += 1;
-        }
-    }
-    Ok((imported, changed))
-}
-
-/// True: it had another password.
-fn update(conn: &Connection, domain: i64, account: &NewAccount) -> Result<bool, Failure> {
-    let user = &account.address.user;
-    let sql = "SELECT verifiers FROM account WHERE domain_id = ?1 AND name = ?2";
-    let old: Vec<u8> = conn.prepare_cached(sql)?.query_row(params![domain, user], |row| row.get(0))?;
-    let is_new = Verifiers::decode(&old)?.sha256 != account.verifiers.sha256;
-    // The keys that were made of the same password since are as good as ever.
-    let verifiers = if is_new || account.verifiers.has_scram() { account.verifiers.encode() } else { old };
-    let sql = "UPDATE account SET verifiers = ?3, display_name = coalesce(nullif(?4, ''), display_name) \
-               WHERE domain_id = ?1 AND name = ?2";
-    conn.prepare_cached(sql)?.execute(params![domain, user, verifiers, account.display_name])?;
-    Ok(is_new)
-}
-
-fn domain_or_new(conn: &Connection, account: &NewAccount) -> Result<i64, Failure> {
-    let sql = "INSERT OR IGNORE INTO domain (name, created_at) VALUES (?1, ?2)";
-    conn.prepare_cached(sql)?.execute(params![account.address.domain, seconds(account.created_at)])?;
-    domain_id(conn, &account.address.domain)
 }
 
 /// The account itself comes before an alias of the same name (there can be none).

@@ -2,6 +2,7 @@
 
 mod access;
 mod accounts;
+mod import;
 mod migrations;
 mod reader;
 mod rest;

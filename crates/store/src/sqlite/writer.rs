@@ -3,13 +3,13 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::StoreError;
-use crate::import::{Existing, Imported};
+use crate::import::{Existing, Imported, NewUser};
 use crate::limits;
 use crate::record::{Write, WriteDone, Writer};
-use crate::types::{Address, NewAccount, check_length};
+use crate::types::{Address, check_length};
 
 use super::routes::Old;
-use super::{Failure, Sqlite, access, accounts, micros, rest, routes, seconds, xmpp};
+use super::{Failure, Sqlite, access, accounts, import, micros, rest, routes, seconds, xmpp};
 
 pub(super) struct SqliteWriter {
     sqlite: Sqlite,
@@ -97,10 +97,10 @@ impl Writer for SqliteWriter {
 
     fn import(
         &mut self,
-        new: &[NewAccount],
+        new: &[NewUser],
         existing: Existing,
     ) -> Result<(Imported, Vec<Address>), StoreError> {
-        self.in_transaction(|conn| accounts::import(conn, new, existing))
+        self.in_transaction(|conn| import::import(conn, new, existing))
     }
 }
 
@@ -116,6 +116,9 @@ fn apply(conn: &Connection, write: &Write) -> Result<WriteDone, Failure> {
         Write::AddAccount(account) => accounts::add(conn, account),
         Write::SetVerifiers { account, verifiers } => accounts::set_verifiers(conn, account, verifiers),
         Write::AddScram { account, of, keys } => accounts::add_scram(conn, account, of, keys),
+        Write::LearnPassword { account, of, verifiers } => {
+            accounts::learn_password(conn, account, of, verifiers)
+        }
         Write::SetDisplayName { account, display_name } => {
             accounts::set_display_name(conn, account, display_name)
         }

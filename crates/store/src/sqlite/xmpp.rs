@@ -77,6 +77,15 @@ fn changed_one(rows: usize, what: &str) -> Result<WriteDone, Failure> {
     if rows == 0 { Err(StoreError::not_found(what).into()) } else { changed(rows) }
 }
 
+pub(super) const SET_CONTACT: &str = "INSERT INTO xmpp_roster (user, contact, item) VALUES (?1, ?2, ?3) \
+    ON CONFLICT (user, contact) DO UPDATE SET item = excluded.item";
+
+pub(super) fn contact_text(item: &RosterRow) -> Result<String, Failure> {
+    let text = serde_json::to_string(item).map_err(|error| damaged(&error))?;
+    check_length("contact", text.len(), limits::MAX_XMPP_XML)?;
+    Ok(text)
+}
+
 fn roster(
     conn: &Connection,
     user: &str,
@@ -84,18 +93,13 @@ fn roster(
     item: Option<&RosterRow>,
     version: u64,
 ) -> Result<WriteDone, Failure> {
-    let text = item.map(serde_json::to_string).transpose().map_err(|error| damaged(&error))?;
-    check_length("contact", text.as_ref().map_or(0, String::len), limits::MAX_XMPP_XML)?;
+    let text = item.map(contact_text).transpose()?;
     let sql = "INSERT INTO xmpp_user (user, roster_version) VALUES (?1, ?2) \
                ON CONFLICT (user) DO UPDATE SET roster_version = max(roster_version, excluded.roster_version)";
     let version = i64::try_from(version).unwrap_or(i64::MAX);
     conn.prepare_cached(sql)?.execute(params![user, version])?;
     let rows = match text {
-        Some(text) => {
-            let sql = "INSERT INTO xmpp_roster (user, contact, item) VALUES (?1, ?2, ?3) \
-                       ON CONFLICT (user, contact) DO UPDATE SET item = excluded.item";
-            conn.prepare_cached(sql)?.execute(params![user, contact, text])?
-        }
+        Some(text) => conn.prepare_cached(SET_CONTACT)?.execute(params![user, contact, text])?,
         None => conn
             .prepare_cached("DELETE FROM xmpp_roster WHERE user = ?1 AND contact = ?2")?
             .execute(params![user, contact])?,
@@ -197,6 +201,12 @@ pub(super) fn load(conn: &Connection, read: &XmppRead) -> Result<XmppLoaded, Fai
         XmppRead::Items { owner, node } => {
             let sql = "SELECT id, at, item FROM xmpp_item WHERE owner = ?1 AND node = ?2 ORDER BY seq";
             XmppLoaded::Items(items(conn, sql, params![owner, node])?)
+        }
+        XmppRead::Kept { owner } => {
+            let sql = "SELECT node, id, item FROM xmpp_item WHERE owner = ?1 ORDER BY node, seq";
+            let mut statement = conn.prepare_cached(sql)?;
+            let rows = statement.query_map([owner], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+            XmppLoaded::Kept(rows.collect::<rusqlite::Result<_>>()?)
         }
         XmppRead::Nodes { owner } => {
             let sql = "SELECT node, at, config FROM xmpp_node WHERE owner = ?1 ORDER BY node";

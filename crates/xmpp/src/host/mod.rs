@@ -29,6 +29,7 @@ mod disco;
 pub mod extdisco;
 mod handled;
 mod hints;
+pub(crate) mod imported;
 pub mod invite;
 mod last;
 mod muc;

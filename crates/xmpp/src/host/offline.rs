@@ -60,7 +60,7 @@ impl Offline {
 }
 
 /// With the time it came, unless we said it already (XEP-0203).
-pub(super) fn delayed(mut message: Element, at: Instant, domain: &str) -> Element {
+pub(crate) fn delayed(mut message: Element, at: Instant, domain: &str) -> Element {
     let is_ours = |child: &Element| child.is("delay", ns::DELAY) && child.attr("from") == Some(domain);
     if !message.elements().any(is_ours) {
         let delay = Element::new("delay", ns::DELAY);

@@ -8,7 +8,7 @@ use super::effect::{Change, Load};
 use super::feature::{Answer, At, Feature, Handle, Iq, Level, Specification};
 use super::pubsub::{Publication, items_of};
 use super::turn::not_written;
-use super::{Host, Outbox};
+use super::{Host, Outbox, imported};
 use crate::stanza::{Condition, StanzaError};
 use crate::{Bare, Element, Jid, limits, ns};
 
@@ -76,12 +76,10 @@ fn old_item(storage: Element) -> Publication {
 
 fn private(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
     let user = iq.from.bare();
-    // XEP-0049 §3: one element, in a namespace that is no stanza's.
     let (Some(data), 1) = (iq.payload.first(), iq.payload.elements().count()) else {
         return Answer::Error(Condition::BadRequest.into());
     };
-    let is_reserved = data.ns().is_empty() || data.ns().starts_with("jabber:") || data.ns() == ns::VCARD;
-    if is_reserved || data.ns().len() > limits::NODE_NAME {
+    if !is_possible(data) {
         let text = "private data of that namespace is not possible";
         return Answer::Error(StanzaError::new(Condition::NotAcceptable, text));
     }
@@ -100,9 +98,43 @@ fn private(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answ
     Answer::Later
 }
 
+/// XEP-0049 §3: in a namespace that is no stanza's.
+fn is_possible(data: &Element) -> bool {
+    let is_reserved = data.ns().is_empty() || data.ns().starts_with("jabber:") || data.ns() == ns::VCARD;
+    !is_reserved && data.ns().len() <= limits::NODE_NAME
+}
+
+/// What is written when a client sets it: bookmarks in all of their places.
+pub(crate) fn imported(owner: &Bare, data: &Element, at: Instant) -> Result<Vec<Change>, &'static str> {
+    const WHAT: &str = "private data";
+    if !is_possible(data) || data.to_bytes(ns::CLIENT).len() > limits::ITEM {
+        return Err(WHAT);
+    }
+    let (node, id) = place(data);
+    let mut changes = vec![imported::kept(owner, (&node, &id), data.clone(), at, limits::PRIVATE_NAMES)];
+    if data.is("storage", ns::OLD_BOOKMARKS) {
+        let rooms = old_rooms(data).map_err(|_| WHAT)?;
+        let rooms = rooms.into_iter().map(|(room, old)| Publication {
+            node: ns::BOOKMARKS,
+            id: room,
+            payload: to_native(&old, None),
+            options: BOOKMARKS_NODE,
+        });
+        for publication in [old_item(data.clone())].into_iter().chain(rooms) {
+            changes.extend(publication.changes(owner, at));
+        }
+    }
+    Ok(changes)
+}
+
 /// As the record has it: data of one namespace and name.
 fn place(data: &Element) -> (Box<str>, Box<str>) {
     (format!("private:{}", data.ns()).into(), data.name().into())
+}
+
+/// Whether a node's item is private data; what features keep for themselves beside it is not.
+pub(crate) fn is_private(node: &str, id: &str, data: &Element) -> bool {
+    is_possible(data) && place(data) == (node.into(), id.into())
 }
 
 fn query(data: Element) -> Element {

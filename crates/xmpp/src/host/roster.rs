@@ -45,7 +45,7 @@ impl UserRecord {
 
 impl RosterItem {
     /// What clients see of it.
-    pub(super) fn element(&self, contact: &Bare) -> Element {
+    pub(crate) fn element(&self, contact: &Bare) -> Element {
         let groups = self.groups.iter().map(|group| Element::new("group", ns::ROSTER).text(group.clone()));
         Element::new("item", ns::ROSTER)
             .with("jid", contact.as_str())

@@ -15,7 +15,7 @@ use super::feature::{Answer, At, Feature, Handle, Iq, Level, Specification};
 use super::pubsub::{Publication, items_of};
 use super::session::Session;
 use super::turn::not_written;
-use super::{Host, Outbox};
+use super::{Host, Outbox, imported};
 use crate::stanza::{Condition, StanzaError};
 use crate::{Bare, Element, limits, ns};
 
@@ -170,6 +170,17 @@ fn vcard4(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answe
         host.answer(&question, result.map(|()| None), out);
     });
     Answer::Later
+}
+
+/// What is written when a client sets it. Its picture is shown in presence; nodes of XEP-0084 have their own.
+pub(crate) fn imported(owner: &Bare, vcard: &Element, at: Instant) -> Result<Vec<Change>, &'static str> {
+    let photo = Photo::of(vcard).ok().filter(|_| vcard.to_bytes(ns::CLIENT).len() <= limits::ITEM);
+    let photo = photo.ok_or("vCards whose picture is too large or none")?;
+    let update = update(photo.as_ref().map(|photo| &*photo.hash));
+    Ok(vec![
+        imported::kept(owner, (ns::VCARD, CURRENT), vcard.clone(), at, 1),
+        imported::kept(owner, (ns::VCARD_UPDATE, CURRENT), update, at, 1),
+    ])
 }
 
 /// XEP-0153 §3.

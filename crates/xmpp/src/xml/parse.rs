@@ -40,6 +40,14 @@ impl Prefixes {
         Prefixes(Declared::Usual)
     }
 
+    fn all(&self) -> Vec<(&str, Name)> {
+        match &self.0 {
+            Declared::Nothing => Vec::new(),
+            Declared::Usual => vec![("", Cow::Borrowed(ns::CLIENT)), ("stream", Cow::Borrowed(ns::STREAM))],
+            Declared::Own(all) => all.iter().map(|(prefix, ns)| (&**prefix, ns.clone())).collect(),
+        }
+    }
+
     fn new(declared: &[(&str, Name)]) -> Prefixes {
         let is = |prefix: &str, ns: &str| declared.iter().any(|(known, its)| *known == prefix && its == ns);
         Prefixes(match declared.len() {
@@ -74,8 +82,17 @@ impl Prefixes {
 /// # Errors
 /// As [`XmlError`] says.
 pub fn parse(bytes: &[u8], prefixes: &Prefixes) -> Result<Element, XmlError> {
+    parse_of(bytes, prefixes, limits::ELEMENTS)
+}
+
+/// As [`parse`], with so many elements in it at most: of a file, which may have more in one than a stanza has.
+///
+/// # Errors
+/// As [`XmlError`] says.
+pub fn parse_of(bytes: &[u8], prefixes: &Prefixes, elements: usize) -> Result<Element, XmlError> {
     let text = std::str::from_utf8(bytes).map_err(|_| XmlError::UnsupportedEncoding)?;
     let mut reader = Reader::new(text, prefixes);
+    reader.left = elements;
     let element = reader.element()?;
     if reader.at != text.len() {
         return Err(XmlError::NotWellFormed("something after the element"));
@@ -88,15 +105,24 @@ pub fn parse(bytes: &[u8], prefixes: &Prefixes) -> Result<Element, XmlError> {
 /// # Errors
 /// As [`XmlError`] says.
 pub fn parse_header(bytes: &[u8]) -> Result<(Element, Prefixes), XmlError> {
+    parse_opening(bytes, &Prefixes::default())
+}
+
+/// The opening tag of an element that stands within others: what they declare holds for it and for all that follows.
+///
+/// # Errors
+/// As [`XmlError`] says.
+pub fn parse_opening(bytes: &[u8], around: &Prefixes) -> Result<(Element, Prefixes), XmlError> {
     let text = std::str::from_utf8(bytes).map_err(|_| XmlError::UnsupportedEncoding)?;
-    let prefixes = Prefixes::default();
-    let mut reader = Reader::new(text, &prefixes);
+    let mut reader = Reader::new(text, around);
     reader.expect("<", "expected a tag")?;
     let tag = reader.open()?;
     if reader.at != text.len() || tag.is_empty {
         return Err(XmlError::NotWellFormed("expected one opening tag"));
     }
-    Ok((tag.element, Prefixes::new(&reader.declared)))
+    let mut declared = around.all();
+    declared.append(&mut reader.declared);
+    Ok((tag.element, Prefixes::new(&declared)))
 }
 
 struct Reader<'a> {
@@ -105,7 +131,8 @@ struct Reader<'a> {
     prefixes: &'a Prefixes,
     /// By the elements that are open.
     declared: Vec<(&'a str, Name)>,
-    elements: usize,
+    /// Elements that there may still be.
+    left: usize,
 }
 
 /// An opening tag.
@@ -120,7 +147,7 @@ struct Open<'a> {
 
 impl<'a> Reader<'a> {
     fn new(text: &'a str, prefixes: &'a Prefixes) -> Reader<'a> {
-        Reader { text, at: 0, prefixes, declared: Vec::new(), elements: 0 }
+        Reader { text, at: 0, prefixes, declared: Vec::new(), left: limits::ELEMENTS }
     }
 
     fn rest(&self) -> &'a str {
@@ -187,10 +214,10 @@ impl<'a> Reader<'a> {
 
     /// After `<`.
     fn open(&mut self) -> Result<Open<'a>, XmlError> {
-        self.elements += 1;
-        if self.elements > limits::ELEMENTS {
+        if self.left == 0 {
             return Err(XmlError::TooLarge("too many elements in a stanza"));
         }
+        self.left -= 1;
         let name = self.name()?;
         let outer = self.declared.len();
         let mut raw: Vec<(&'a str, Box<str>)> = Vec::new();

@@ -14,10 +14,11 @@ const OF_PEOPLE: [&str; 8] =
 
 pub(super) fn help(program: &str) -> String {
     let mut text = format!(
-        "usage: {program} accounts --domain NAME --format belfry|ejabberd|prosody --out FILE|FOLDER [FLAG VALUE ...]\n\n\
-         belfry    lines for `belfry account import FILE --scram`; rosters are made by --befriend yes\n\
-         ejabberd  one file for `ejabberdctl import_piefxis FILE`, with rosters (XEP-0227)\n\
-         prosody   a folder for the storage \"xep0227\", or for prosody-migrator, with rosters\n\n"
+        "usage: {program} accounts --domain NAME --format belfry|ejabberd|prosody|csv --out FILE|FOLDER [FLAG VALUE ...]\n\n\
+         belfry    one file for `belfry account import FILE --scram` while no node runs, with rosters (XEP-0227)\n\
+         ejabberd  the same for `ejabberdctl import_piefxis FILE`\n\
+         prosody   a folder for the storage \"xep0227\", or for prosody-migrator, with rosters\n\
+         csv       lines for `belfry account import FILE --scram`, beside a node, too; --befriend yes makes rosters\n\n"
     );
     for flag in FLAGS.iter().filter(|flag| OF_PEOPLE.contains(&flag.name)) {
         text += &format!("  {:<24} {}\n", format!("{} {}", flag.name, flag.value), flag.about);
@@ -36,7 +37,7 @@ pub(super) fn write(words: &[String]) -> Result<String, String> {
     while let Some(word) = words.next() {
         let mut value = |what: &str| words.next().cloned().ok_or_else(|| format!("{word}: expected {what}"));
         match word.as_str() {
-            "--format" => format = Some(Format::parse(&value("belfry, ejabberd or prosody")?)?),
+            "--format" => format = Some(Format::parse(&value("belfry, ejabberd, prosody or csv")?)?),
             "--out" => place = Some(PathBuf::from(value("a file, or a folder for prosody")?)),
             _ => {
                 let known = FLAGS.iter().find(|flag| flag.name == word && OF_PEOPLE.contains(&flag.name));
@@ -47,7 +48,7 @@ pub(super) fn write(words: &[String]) -> Result<String, String> {
             }
         }
     }
-    let format = format.ok_or("no --format: expected belfry, ejabberd or prosody")?;
+    let format = format.ok_or("no --format: expected belfry, ejabberd, prosody or csv")?;
     let place = place.ok_or("no --out: expected a file, or a folder for prosody")?;
     let domain = told.domain.clone().ok_or("no --domain: expected that of the accounts")?;
     let people = people(&told, &domain)?;
@@ -55,6 +56,9 @@ pub(super) fn write(words: &[String]) -> Result<String, String> {
     write_files(&people, format, &place).map_err(|error| format!("{shown}: {error}"))?;
     let next = match format {
         Format::Belfry => {
+            format!("belfry account import {shown} --scram, while no node runs; then belfry serve")
+        }
+        Format::Csv => {
             format!("belfry account import {shown} --scram; then --befriend yes makes the rosters")
         }
         Format::Ejabberd => format!("ejabberdctl import_piefxis {shown}"),
@@ -70,8 +74,8 @@ fn write_files(people: &People, format: Format, place: &Path) -> io::Result<()> 
         file.flush()
     };
     match format {
-        Format::Belfry => whole(place, &|out| people.write_csv(out)),
-        Format::Ejabberd => whole(place, &|out| people.write_pie(0..people.all(), out)),
+        Format::Csv => whole(place, &|out| people.write_csv(out)),
+        Format::Belfry | Format::Ejabberd => whole(place, &|out| people.write_pie(0..people.all(), out)),
         Format::Prosody => {
             fs::create_dir_all(place)?;
             for user in 0..people.all() {
@@ -95,7 +99,8 @@ mod tests {
     fn files_are_written_for_each_server() {
         let folder = tempfile::tempdir().unwrap();
         for (format, name, first, files) in [
-            ("belfry", "a.csv", "account,password", 0),
+            ("csv", "a.csv", "account,password", 0),
+            ("belfry", "b.xml", "<?xml", 0),
             ("ejabberd", "a.xml", "<?xml", 0),
             ("prosody", "many", "<?xml", 6),
         ] {
@@ -118,7 +123,7 @@ mod tests {
             ("--domain d --format belfry", "no --out"),
             ("--domain d --out x", "no --format"),
             ("--format belfry --out x", "no --domain"),
-            ("--format openfire", "expected belfry, ejabberd or prosody"),
+            ("--format openfire", "expected belfry, ejabberd, prosody or csv"),
             ("--logins 3", "expected --format, --out or one of --users"),
             ("--users", "--users: expected N"),
             ("--domain d --format belfry --out /nowhere/at/all", "/nowhere/at/all: No such file"),

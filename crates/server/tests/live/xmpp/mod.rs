@@ -8,6 +8,7 @@ mod components;
 mod discovery;
 mod fast;
 mod http;
+mod import;
 mod invitations;
 mod limits;
 mod operate;

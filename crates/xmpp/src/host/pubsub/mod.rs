@@ -1,5 +1,6 @@
 //! Nodes and items (XEP-0060) of accounts (XEP-0163): the questions, and an owner's nodes while they are in use.
 
+mod imported;
 mod node;
 mod notify;
 mod owner;
@@ -19,6 +20,7 @@ use super::turn::not_written;
 use super::{Host, Outbox};
 use crate::stanza::{Condition, StanzaError};
 use crate::{Bare, Element, Jid, limits, ns};
+pub(crate) use imported::imported;
 use node::{Affiliation, Node, Nodes, Relation};
 pub(super) use publish::Publication;
 

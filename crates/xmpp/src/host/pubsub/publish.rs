@@ -6,7 +6,7 @@ use stdx::Instant;
 
 use super::super::effect::{Change, Load, RecordError};
 use super::super::turn::not_written;
-use super::super::{Host, Outbox};
+use super::super::{Host, Outbox, imported};
 use super::node::{Affiliation, Config, FormFault, Node, Nodes};
 use super::{Asked, Outcome, Reply, Rows, fault, items_of, node_of, unsupported};
 use crate::stanza::{Condition, StanzaError};
@@ -30,6 +30,26 @@ pub(in crate::host) struct Publication {
     pub(in crate::host) payload: Element,
     /// How the node is made when there is none: a form's fields.
     pub(in crate::host) options: &'static [(&'static str, &'static str)],
+}
+
+impl Publication {
+    /// The node, as it is made when there is none.
+    fn node(&self) -> Node {
+        let config = Config::default().with_form(&submit(self.options), "publish-options", true);
+        Node { config: config.unwrap_or_default(), ..Node::default() }
+    }
+
+    fn item(&self) -> Element {
+        Element::new("item", ns::PUBSUB).with("id", self.id.clone()).child(self.payload.clone())
+    }
+
+    /// What is written of it into an account that has no such node.
+    pub(in crate::host) fn changes(&self, owner: &Bare, at: Instant) -> [Change; 2] {
+        let node = self.node();
+        let config = Some(Box::new(node.element()));
+        let item = imported::kept(owner, (self.node, &self.id), self.item(), at, node.config.keep());
+        [Change::Node { owner: owner.clone(), node: self.node.into(), config }, item]
+    }
 }
 
 /// What is to be published where.
@@ -169,21 +189,15 @@ impl Host {
                 Ok(nodes) => nodes,
                 Err(error) => return done(host, Err(error), out),
             };
-            let item = Element::new("item", ns::PUBSUB).with("id", publication.id.clone());
             let item = Item {
                 owner: user,
                 node: publication.node.into(),
-                id: publication.id,
-                item: item.child(publication.payload),
+                item: publication.item(),
+                id: publication.id.clone(),
             };
             match nodes.get(publication.node) {
                 Some(node) => host.publish_item(now, item, Rc::clone(node), out, done),
-                None => {
-                    let form = submit(publication.options);
-                    let config = Config::default().with_form(&form, "publish-options", true);
-                    let node = Node { config: config.unwrap_or_default(), ..Node::default() };
-                    host.publish_first(item, Rc::new(node), out, done);
-                }
+                None => host.publish_first(item, Rc::new(publication.node()), out, done),
             }
         };
         self.with_nodes(now, owner, out, Box::new(job));

@@ -1,0 +1,169 @@
+//! `belfry account export`: for another server, a file of XEP-0227.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use store::xmpp::{XmppLoaded, XmppRead};
+use store::{Account, AccountFilter, Admin, Loaded, Read, ScramHash};
+use xmpp::pie::{Credentials, Kept};
+use xmpp::sasl::{Hash, Keys};
+use xmpp::xml::escape;
+use xmpp::{Bare, ns};
+
+use super::error::CliError;
+use super::table::grouped;
+use crate::config::Config;
+use crate::{limits, record};
+
+#[derive(Debug, Args)]
+pub(super) struct ExportArgs {
+    /// Made, and closed to other users: whoever has keys of passwords can try many
+    file: PathBuf,
+    /// Only accounts of this domain
+    #[arg(long)]
+    domain: Option<String>,
+}
+
+/// What was written.
+#[derive(Default)]
+struct Counts {
+    accounts: u64,
+    without_keys: u64,
+    /// They have no address of XMPP's: one with capital letters.
+    unnamed: u64,
+}
+
+impl ExportArgs {
+    pub(super) fn run(self, config: &Config) -> Result<(), CliError> {
+        let mut admin = Admin::new(&record::open(&config.server)?)?;
+        let mut domains: Vec<Box<str>> = admin.domains()?.into_iter().map(|domain| domain.name).collect();
+        if let Some(only) = self.domain.map(|domain| domain.to_lowercase()) {
+            domains.retain(|domain| **domain == *only);
+            if domains.is_empty() {
+                let text = format!("there is no domain {only}; see those there are with: belfry domain list");
+                return Err(CliError::Other(text));
+            }
+        }
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.file);
+        let mut out = BufWriter::new(file.map_err(|error| cannot_write(&self.file, &error))?);
+        let counts = write_all(&mut admin, &domains, &self.file, &mut out)?;
+        let written =
+            out.into_inner().map_err(io::IntoInnerError::into_error).and_then(|file| file.sync_all());
+        written.map_err(|error| cannot_write(&self.file, &error))?;
+        println!("accounts: {}", grouped(counts.accounts));
+        if counts.without_keys > 0 {
+            println!(
+                "without anything to sign in by: {}, whose keys of SCRAM are made when they send their password once",
+                grouped(counts.without_keys)
+            );
+        }
+        if counts.unnamed > 0 {
+            println!("passed over: {} accounts whose names no chat client can have", grouped(counts.unnamed));
+        }
+        Ok(())
+    }
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> CliError {
+    CliError::Other(format!("{}: cannot be written: {error}", path.display()))
+}
+
+fn write_all(
+    admin: &mut Admin,
+    domains: &[Box<str>],
+    path: &Path,
+    out: &mut BufWriter<File>,
+) -> Result<Counts, CliError> {
+    let failed = |error| cannot_write(path, &error);
+    let mut counts = Counts::default();
+    writeln!(out, "<?xml version='1.0' encoding='UTF-8'?>\n<server-data xmlns='{}'>", ns::PIE)
+        .map_err(failed)?;
+    for domain in domains {
+        writeln!(out, "<host jid='{}'>", escape(domain)).map_err(failed)?;
+        let mut filter = AccountFilter {
+            domain: Some(domain.clone()),
+            limit: limits::LIST_PAGE,
+            ..AccountFilter::default()
+        };
+        loop {
+            let page = admin.accounts(filter.clone())?;
+            let Some(last) = page.last() else { break };
+            filter.after = Some(last.address());
+            for account in &page {
+                if let Some(kept) = kept(admin, account, &mut counts)? {
+                    out.write_all(&kept.element().to_bytes(ns::PIE)).map_err(failed)?;
+                    writeln!(out).map_err(failed)?;
+                }
+            }
+        }
+        writeln!(out, "</host>").map_err(failed)?;
+    }
+    writeln!(out, "</server-data>").map_err(failed)?;
+    Ok(counts)
+}
+
+fn kept(admin: &mut Admin, account: &Account, counts: &mut Counts) -> Result<Option<Kept>, CliError> {
+    let address = Bare::new(Some(&account.name), &account.domain).ok();
+    let Some(address) = address.filter(|address| address.local() == Some(&*account.name)) else {
+        counts.unnamed += 1;
+        return Ok(None);
+    };
+    let owner: Box<str> = address.as_str().into();
+    let mut kept = Kept {
+        credentials: credentials(account),
+        address,
+        roster: Vec::new(),
+        blocked: Vec::new(),
+        messages: Vec::new(),
+        nodes: Vec::new(),
+        items: Vec::new(),
+    };
+    counts.accounts += 1;
+    counts.without_keys += u64::from(kept.credentials.keys.is_empty());
+    for read in [
+        XmppRead::User { user: owner.clone(), nodes: &[] },
+        XmppRead::Offline { user: owner.clone() },
+        XmppRead::Nodes { owner: owner.clone() },
+        XmppRead::Kept { owner },
+    ] {
+        let Loaded::Xmpp(loaded) = admin.read(&Read::Xmpp(read))? else { continue };
+        add(&mut kept, loaded);
+    }
+    Ok(Some(kept))
+}
+
+fn credentials(account: &Account) -> Credentials {
+    let hashes =
+        [(ScramHash::Sha1, Hash::Sha1), (ScramHash::Sha256, Hash::Sha256), (ScramHash::Sha512, Hash::Sha512)];
+    let keys = hashes.into_iter().filter_map(|(kind, hash)| {
+        let store::ScramKeys { salt, iterations, stored, server } = account.verifiers.scram(kind)?;
+        Some((hash, Keys { salt, iterations, stored, server }))
+    });
+    Credentials { password: None, keys: keys.collect() }
+}
+
+fn add(kept: &mut Kept, loaded: XmppLoaded) {
+    let element = crate::xmpp::element_of;
+    match loaded {
+        XmppLoaded::User(row) => {
+            kept.blocked = row.blocked.iter().filter_map(|jid| xmpp::Jid::parse(jid).ok()).collect();
+            kept.roster = crate::xmpp::contacts_of(row.roster);
+        }
+        XmppLoaded::Stanzas(rows) => {
+            kept.messages =
+                rows.into_iter().filter_map(|(_, at, text)| Some((at, element(&text)?))).collect();
+        }
+        XmppLoaded::Items(rows) => {
+            kept.nodes =
+                rows.into_iter().filter_map(|(name, _, text)| Some((name, element(&text)?))).collect();
+        }
+        XmppLoaded::Kept(rows) => {
+            let item = |(node, id, text): (_, _, Box<str>)| Some((node, id, element(&text)?));
+            kept.items = rows.into_iter().filter_map(item).collect();
+        }
+        XmppLoaded::Page(_) | XmppLoaded::Room(_) | XmppLoaded::Users(_) => {}
+    }
+}

@@ -1,0 +1,215 @@
+//! Users of XEP-0227 as the record takes them, and what there is to say of those that it does not.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use store::{
+    Address, ImportOptions, NewAccount, NewUser, ScramHash, ScramKeys, StoreError, Users, Verifiers,
+};
+use xmpp::pie::{Credentials, Fault, Passed, Piece, User, read_user};
+use xmpp::sasl::Hash;
+
+use super::files::Files;
+use crate::cli::error::CliError;
+use crate::cli::table::{grouped, printable};
+use crate::limits;
+
+pub(super) struct People<'a> {
+    files: Files,
+    options: &'a ImportOptions,
+    served: BTreeSet<Box<str>>,
+    pub(super) told: Told,
+}
+
+/// What is said at the end.
+#[derive(Default)]
+pub(super) struct Told {
+    /// Users who were not taken: the first of them with the reason.
+    bad: u64,
+    first: Vec<String>,
+    /// Those of domains that are not served here.
+    strangers: BTreeMap<Box<str>, u64>,
+    /// Accounts without a password, and the first of them.
+    keys_only: u64,
+    first_keys_only: Vec<String>,
+    passed: Passed,
+}
+
+impl<'a> People<'a> {
+    pub(super) fn new(files: Files, options: &'a ImportOptions, served: BTreeSet<Box<str>>) -> People<'a> {
+        People { files, options, served, told: Told::default() }
+    }
+
+    fn read(&mut self, line: u64, host: &str, element: &xmpp::Element) -> Option<NewUser> {
+        let taken = read_user(element, host, self.options.now).and_then(|user| {
+            if !self.served.contains(user.address.domain()) {
+                *self.told.strangers.entry(user.address.domain().into()).or_default() += 1;
+                return Ok(None);
+            }
+            let account = self.account(&user)?;
+            Ok(Some((account, user)))
+        });
+        match taken {
+            Ok(taken) => taken.map(|(account, user)| self.take(account, user)),
+            Err(Fault { found, expected }) => {
+                let name = element.attr("name").map_or(String::new(), |name| format!("user {name}: "));
+                self.bad(line, &format!("{name}{found}; expected {expected}"));
+                None
+            }
+        }
+    }
+
+    fn account(&self, user: &User) -> Result<NewAccount, Fault> {
+        let of_store = |error| match error {
+            StoreError::Invalid { what, expected } => Fault { found: what.into(), expected: expected.into() },
+            other => Fault { found: other.to_string().into(), expected: "an account".into() },
+        };
+        let address = Address::new(user.address.local().unwrap_or_default(), user.address.domain())
+            .map_err(of_store)?;
+        let Credentials { password, keys } = &user.credentials;
+        let mut account = match password {
+            Some(password) => {
+                let mut account =
+                    NewAccount::with_password(address, &password.0, self.options.now).map_err(of_store)?;
+                if let Some(make) = self.options.keys {
+                    account.verifiers = account.verifiers.with_scram(&make(&password.0));
+                }
+                account
+            }
+            None => NewAccount {
+                verifiers: without_password()?,
+                address,
+                display_name: "".into(),
+                limits: store::AccountLimits::default(),
+                created_at: self.options.now,
+            },
+        };
+        let keys: Vec<_> = keys.iter().map(|(hash, keys)| (hash_of(*hash), keys_of(keys))).collect();
+        account.verifiers = account.verifiers.with_scram(&keys);
+        Ok(account)
+    }
+
+    fn take(&mut self, account: NewAccount, user: User) -> NewUser {
+        if user.credentials.password.is_none() {
+            self.told.keys_only += 1;
+            if self.told.first_keys_only.len() < limits::IMPORT_NAMED {
+                self.told.first_keys_only.push(account.address.to_string());
+            }
+        }
+        for (what, count) in user.passed {
+            *self.told.passed.entry(what).or_default() += count;
+        }
+        let now = self.options.now;
+        let chat = user.changes.into_iter().map(|change| crate::xmpp::write_of(now, change)).collect();
+        NewUser { account, chat }
+    }
+
+    fn bad(&mut self, line: u64, what: &str) {
+        self.told.bad += 1;
+        if self.told.first.len() < limits::IMPORT_NAMED {
+            self.told.first.push(format!("{}: {}", self.files.place(line), printable(what)));
+        }
+    }
+}
+
+/// Of the file's keys alone nobody may be able to make a digest.
+fn without_password() -> Result<Verifiers, Fault> {
+    let mut unknown = [0; 32];
+    let failed = |error: getrandom::Error| Fault {
+        found: format!("no randomness: {error}").into(),
+        expected: "a system that gives some".into(),
+    };
+    getrandom::fill(&mut unknown).map_err(failed)?;
+    Ok(Verifiers::without_password(&unknown))
+}
+
+fn hash_of(hash: Hash) -> ScramHash {
+    match hash {
+        Hash::Sha1 => ScramHash::Sha1,
+        Hash::Sha256 => ScramHash::Sha256,
+        Hash::Sha512 => ScramHash::Sha512,
+    }
+}
+
+fn keys_of(keys: &xmpp::sasl::Keys) -> ScramKeys {
+    let xmpp::sasl::Keys { salt, iterations, stored, server } = keys.clone();
+    ScramKeys { salt, iterations, stored, server }
+}
+
+impl Users for People<'_> {
+    type Error = CliError;
+
+    fn next(&mut self) -> Result<Option<NewUser>, CliError> {
+        while let Some(piece) = self.files.next()? {
+            match piece {
+                Piece::User { line, host, element } => {
+                    if let Some(user) = self.read(line, &host, &element) {
+                        return Ok(Some(user));
+                    }
+                }
+                Piece::Unreadable { line, found, expected } => {
+                    self.bad(line, &format!("{found}; expected {expected}"));
+                }
+                Piece::Other(name) => *self.told.passed.entry(name).or_default() += 1,
+                // `Files` has followed it.
+                Piece::Include { .. } => {}
+            }
+        }
+        Ok(None)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.files.bytes()
+    }
+}
+
+impl Told {
+    /// What is not as in the file, and is as it has to be.
+    pub(super) fn notes(&self) -> String {
+        let mut notes = String::new();
+        if self.keys_only > 0 {
+            let _ = writeln!(
+                notes,
+                "without a password: {} came with keys of SCRAM only, so chat clients sign in by those and phones \
+                 cannot register until it is set with: belfry account passwd ACCOUNT ({})",
+                grouped(self.keys_only),
+                named(&self.first_keys_only, self.keys_only, ", ")
+            );
+        }
+        if !self.passed.is_empty() {
+            let all: Vec<String> = self
+                .passed
+                .iter()
+                .map(|(what, count)| format!("{} {}", grouped(*count), printable(what)))
+                .collect();
+            let _ = writeln!(notes, "passed over: {}", all.join(", "));
+        }
+        notes
+    }
+
+    /// `None`: every user of the file is here.
+    pub(super) fn failure(&self) -> Option<String> {
+        let mut lines = Vec::new();
+        for (host, count) in &self.strangers {
+            let host = printable(host);
+            let count = grouped(*count);
+            lines.push(format!(
+                "{count} users of {host}, which is not served here; add it with: belfry domain add {host}"
+            ));
+        }
+        if self.bad > 0 {
+            lines.push(named(&self.first, self.bad, "\n"));
+        }
+        let total = self.bad + self.strangers.values().sum::<u64>();
+        (total > 0).then(|| format!("not imported: {}\n{}", grouped(total), lines.join("\n")))
+    }
+}
+
+fn named(first: &[String], all: u64, between: &str) -> String {
+    let more = all - first.len() as u64;
+    let mut text = first.join(between);
+    if more > 0 {
+        let _ = write!(text, "{between}and {} more", grouped(more));
+    }
+    text
+}

@@ -1,0 +1,292 @@
+//! Accounts with all that belongs to them, from files of XEP-0227.
+
+use store::xmpp::{RosterRow, UserRow, XmppLoaded, XmppRead};
+use store::{Address, Admin, Loaded, Read, ScramHash, Sqlite, Verifiers};
+use xmpp::sasl::{Hash, derive, encode};
+
+use super::fake::FakeNode;
+use super::place::Place;
+
+fn data(users: &str) -> String {
+    format!(
+        "<?xml version='1.0'?>\n<server-data xmlns='urn:xmpp:pie:0' xmlns:xi='http://www.w3.org/2001/XInclude'>\n<host jid='example.test'>\n{users}\n</host></server-data>\n"
+    )
+}
+
+fn user(name: &str, inside: &str) -> String {
+    format!("<user name='{name}' password='of {name}'>{inside}</user>\n")
+}
+
+fn roster(contacts: &[&str]) -> String {
+    let item = |contact: &&str| format!("<item jid='{contact}@example.test' subscription='both'/>");
+    format!("<query xmlns='jabber:iq:roster'>{}</query>", contacts.iter().map(item).collect::<String>())
+}
+
+fn admin(place: &Place) -> Admin {
+    Admin::new(&Sqlite::open(place.path("data/belfry.db")).unwrap()).unwrap()
+}
+
+fn load(place: &Place, read: XmppRead) -> XmppLoaded {
+    match admin(place).read(&Read::Xmpp(read)).unwrap() {
+        Loaded::Xmpp(loaded) => loaded,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn record(place: &Place, user: &str) -> UserRow {
+    match load(place, XmppRead::User { user: user.into(), nodes: &[] }) {
+        XmppLoaded::User(row) => *row,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn verifiers(place: &Place, user: &str) -> Verifiers {
+    admin(place).account(&Address::new(user, "example.test").unwrap()).unwrap().verifiers
+}
+
+fn contacts(row: &UserRow) -> Vec<(&str, u64)> {
+    row.roster.iter().map(|(contact, item)| (&**contact, item.version)).collect()
+}
+
+#[test]
+fn a_file_brings_accounts_and_what_belongs_to_them() {
+    let place = Place::new();
+    let more = "<offline-messages><message xmlns='jabber:client' from='bob@example.test/x' type='chat'><body>Hi</body>\
+                <delay xmlns='urn:xmpp:delay' stamp='2020-01-01T00:00:00Z'/></message></offline-messages>\
+                <blocklist xmlns='urn:xmpp:blocking'><item jid='eve@example.test'/></blocklist>\
+                <x xmlns='urn:unknown'/>";
+    place.write(
+        "all.xml",
+        &data(&(user("alice", &(roster(&["bob"]) + more)) + &user("bob", &roster(&["alice"])))),
+    );
+    let said = place.belfry(&["account", "import", "all.xml"]).good();
+    assert!(
+        said.starts_with("accounts: 2 in ") && said.contains(": 2 added, 0 updated, 0 skipped\n"),
+        "{said}"
+    );
+    assert!(said.ends_with("\npassed over: 1 <x xmlns='urn:unknown'>\n"), "{said}");
+    assert_eq!(verifiers(&place, "alice"), Verifiers::from_password("alice", "example.test", "of alice"));
+    let alice = record(&place, "alice@example.test");
+    let bob = RosterRow { subscription: "both".into(), is_listed: true, version: 1, ..RosterRow::default() };
+    assert_eq!(alice.roster, [("bob@example.test".into(), bob)]);
+    assert_eq!(
+        (alice.roster_version, &alice.blocked[..], alice.offline),
+        (1, &["eve@example.test".into()][..], 1)
+    );
+
+    // Once more, with another contact: nothing is there twice, and whoever has the older roster gets the new one.
+    place.write("more.xml", &data(&user("alice", &(roster(&["bob", "carol"]) + more))));
+    let said = place.belfry(&["account", "import", "more.xml"]).good();
+    assert!(said.contains("0 added, 1 updated, 0 skipped"), "{said}");
+    let alice = record(&place, "alice@example.test");
+    assert_eq!(contacts(&alice), [("bob@example.test", 2), ("carol@example.test", 2)]);
+    assert_eq!((alice.roster_version, alice.offline), (2, 1));
+
+    place.write("skipped.xml", &data(&user("alice", &roster(&["dave"]))));
+    let said = place.belfry(&["account", "import", "skipped.xml", "--skip-existing"]).good();
+    assert!(said.contains("0 added, 0 updated, 1 skipped"), "{said}");
+    assert_eq!(record(&place, "alice@example.test"), alice);
+}
+
+#[test]
+fn keys_of_scram_come_in_as_they_are_and_it_is_said_what_they_cannot_do() {
+    let place = Place::new();
+    let keys = derive(Hash::Sha1, "secret", b"salt", 10_000);
+    let of_alice = format!(
+        "<user name='alice'><scram-credentials xmlns='urn:xmpp:pie:0#scram' mechanism='SCRAM-SHA-1'>\
+         <iter-count>10000</iter-count><salt>{}</salt><server-key>{}</server-key><stored-key>{}</stored-key>\
+         </scram-credentials></user>",
+        encode(&keys.salt),
+        encode(&keys.server),
+        encode(&keys.stored)
+    );
+    place.write("keys.xml", &data(&of_alice));
+    let said = place.belfry(&["account", "import", "keys.xml"]).good();
+    assert!(said.contains("without a password: 1 came with keys of SCRAM only"), "{said}");
+    assert!(
+        said.contains("phones cannot register until it is set") && said.contains("(alice@example.test)"),
+        "{said}"
+    );
+    let first = verifiers(&place, "alice");
+    let kept = first.scram(ScramHash::Sha1).unwrap();
+    assert_eq!((kept.iterations, &kept.salt, &kept.stored), (10_000, &keys.salt, &keys.stored));
+    assert!(!first.are_of_password());
+    place.belfry(&["account", "import", "keys.xml"]).good();
+    assert_eq!(verifiers(&place, "alice"), first, "the same keys are the same password");
+    place.write("password.xml", &data("<user name='alice' password='new'/>"));
+    place.belfry(&["account", "import", "password.xml", "--scram"]).good();
+    let last = verifiers(&place, "alice");
+    assert!(last.are_of_password() && last.has_scram());
+    assert_eq!(last.sha256, Verifiers::from_password("alice", "example.test", "new").sha256);
+}
+
+#[test]
+fn files_include_others_of_their_folder_and_a_folder_is_read_once() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.path("export/example.test")).unwrap();
+    let xi = "xmlns='urn:xmpp:pie:0' xmlns:xi='http://www.w3.org/2001/XInclude'";
+    let main = format!("<server-data {xi}><xi:include href='main_example.test.xml'/></server-data>");
+    place.write("export/main.xml", &main);
+    place.write(
+        "export/main_example.test.xml",
+        &format!(
+            "<host {xi} jid='example.test'><xi:include href='example.test/alice.xml'/>{}</host>",
+            user("bob", "")
+        ),
+    );
+    let alice = "<user xmlns='urn:xmpp:pie:0' name='alice' password='x'/>";
+    place.write("export/example.test/alice.xml", alice);
+    let said = place.belfry(&["account", "import", "export/main.xml"]).good();
+    assert!(said.contains("2 added"), "{said}");
+    let said = place.belfry(&["account", "import", "export"]).good();
+    assert!(said.contains("0 added, 2 updated"), "{said}");
+    place
+        .belfry_with(&["account", "import", "-"], &main)
+        .failed(1, "standard input:1: an include of \"main_example.test.xml\" in standard input; expected");
+}
+
+#[test]
+fn includes_that_lead_elsewhere_or_in_circles_end_it() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("in")).unwrap();
+    place.write("outside.xml", &data(&user("eve", "")));
+    std::os::unix::fs::symlink(place.path("outside.xml"), place.path("in/link.xml")).unwrap();
+    let file = |name: &str, href: &str| {
+        place.write(&format!("in/{name}"), &data(&format!("<xi:include href='{href}'/>")));
+    };
+    file("circle.xml", "back.xml");
+    file("back.xml", "circle.xml");
+    for (href, says) in [
+        ("../outside.xml", "in/a.xml:4: an include of \"../outside.xml\" leads elsewhere"),
+        ("/etc/passwd", "leads elsewhere"),
+        ("file:///etc/passwd", "leads elsewhere"),
+        ("link.xml", "leads elsewhere; expected a file in the same folder or below, not a link out of it"),
+        ("nothing.xml", "cannot be read: No such file"),
+        ("a.xml", "goes in circles"),
+        ("circle.xml", "in/back.xml:4: an include of \"circle.xml\" goes in circles"),
+        ("", "leads elsewhere"),
+    ] {
+        file("a.xml", href);
+        place.belfry(&["account", "import", "in/a.xml"]).failed(1, says);
+    }
+    for depth in 0..9 {
+        file(&format!("{depth}.xml"), &format!("{}.xml", depth + 1));
+    }
+    place
+        .belfry(&["account", "import", "in/0.xml"])
+        .failed(1, "is too deep; expected files of 8 within each other");
+    assert_eq!(place.belfry(&["account", "list"]).good(), "no accounts\n");
+}
+
+#[test]
+fn who_cannot_be_imported_is_told_and_the_others_are() {
+    let place = Place::new();
+    let strange = "<item jid='a@b' subscription='mutual'/>";
+    let users = [
+        user("alice", &format!("<query xmlns='jabber:iq:roster'>{strange}</query>")),
+        "<user name='bob'/>\n".into(),
+        user("a@b", ""),
+        user("carol", "&lol;"),
+        user("dave", ""),
+    ];
+    let text = data(&users.concat()).replace(
+        "</host>",
+        "</host><host jid='Old.test'><user name='eve' password='x'/><user name='mallory' password='x'/></host>",
+    );
+    place.write("some.xml", &text);
+    let said = place.belfry(&["account", "import", "some.xml"]);
+    assert!(said.out.contains("1 added"), "{said:?}");
+    for words in [
+        "not imported: 6\n",
+        "2 users of old.test, which is not served here; add it with: belfry domain add old.test\n",
+        "some.xml:4: user alice: a contact whose subscription is \"mutual\"; expected none, to, from or both\n",
+        "some.xml:5: user bob: no password; expected a password, or <scram-credentials",
+        "some.xml:6: user a@b: user \"a@b\"; expected a name that an address may have",
+        "some.xml:7: an entity that is not XML's own; expected well-formed XML\n",
+    ] {
+        assert!(said.err.contains(words), "{words}\n{}", said.err);
+    }
+    assert_eq!(said.code, 1);
+    place.belfry(&["domain", "add", "old.test"]).good();
+    let said = place.belfry(&["account", "import", "some.xml"]);
+    assert!(said.err.contains("not imported: 4\n") && said.out.contains("2 added, 1 updated"), "{said:?}");
+}
+
+#[test]
+fn a_file_that_is_no_such_says_where_and_keeps_what_came_before() {
+    let place = Place::new();
+    let whole = data(&user("alice", ""));
+    let cut = whole.split_once("</host>").unwrap().0;
+    for (text, says) in [
+        (cut, "bad.xml:6: the file ends within <host>; expected a whole file"),
+        (
+            "<!DOCTYPE lolz [<!ENTITY lol 'lol'>]><server-data/>",
+            "bad.xml:1: a document type or another declaration",
+        ),
+        (
+            "<accounts/>",
+            "bad.xml:1: <accounts> of namespace \"\"; expected <server-data xmlns='urn:xmpp:pie:0'>",
+        ),
+        ("\u{feff} \n<server-data xmlns='urn:xmpp:pie:0'>x", "bad.xml:2: text between elements"),
+    ] {
+        place.write("bad.xml", text);
+        place.belfry(&["account", "import", "bad.xml"]).failed(1, says);
+    }
+    place.write("bad.xml", cut);
+    place.belfry(&["account", "import", "bad.xml"]).failed(1, "accounts in before it: 1; mend the file");
+    std::fs::create_dir(place.path("empty")).unwrap();
+    place.belfry(&["account", "import", "empty"]).failed(1, "empty: no .xml files are in this folder");
+    place
+        .belfry(&["account", "import", "nowhere.xml"])
+        .failed(1, "nowhere.xml: cannot be read: No such file");
+}
+
+#[test]
+fn beside_a_running_node_nothing_is_written() {
+    let place = Place::new();
+    place.write("all.xml", &data(&user("alice", &roster(&["bob"]))));
+    let node = FakeNode::start(place.config());
+    place.belfry(&["account", "import", "all.xml"]).failed(1, "a node runs, and has rosters in memory");
+    assert_eq!(place.belfry(&["account", "list"]).good(), "no accounts\n");
+    drop(node);
+    place.belfry(&["account", "import", "all.xml"]).good();
+}
+
+#[test]
+fn what_is_exported_can_be_imported_elsewhere_and_never_has_a_password() {
+    let (here, there) = (Place::new(), Place::new());
+    let more = "<vCard xmlns='vcard-temp'><FN>Alice</FN></vCard>\
+                <query xmlns='jabber:iq:private'><storage xmlns='storage:bookmarks'>\
+                <conference jid='tea@rooms.test'/></storage><a xmlns='urn:a'>x</a></query>\
+                <offline-messages><message xmlns='jabber:client' from='bob@example.test/x'><body>Hi</body></message>\
+                </offline-messages><presence type='subscribe' from='carol@example.test'/>\
+                <blocklist xmlns='urn:xmpp:blocking'><item jid='eve@example.test'/></blocklist>";
+    here.write("all.xml", &data(&(user("alice", &(roster(&["bob"]) + more)) + &user("bob", ""))));
+    here.belfry(&["account", "import", "all.xml", "--scram"]).good();
+    here.belfry_with(&["account", "import", "-"], "dave,of dave\nEve,x\n").good();
+    let said = here.belfry(&["account", "export", "out.xml", "--domain", "Example.test"]).good();
+    assert!(said.starts_with("accounts: 3\nwithout anything to sign in by: 1, "), "{said}");
+    assert!(said.ends_with("\npassed over: 1 accounts whose names no chat client can have\n"), "{said}");
+    here.belfry(&["account", "export", "out.xml"]).failed(1, "out.xml: cannot be written: File exists");
+    here.belfry(&["account", "export", "x.xml", "--domain", "x"]).failed(1, "there is no domain x");
+    let written = std::fs::read_to_string(here.path("out.xml")).unwrap();
+    assert!(!written.contains("of alice") && !written.contains("password="), "{written}");
+    let mode =
+        std::os::unix::fs::PermissionsExt::mode(&here.path("out.xml").metadata().unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+
+    there.write("out.xml", &written);
+    let said = there.belfry(&["account", "import", "out.xml"]);
+    assert!(said.out.contains("2 added") && said.err.contains("user dave: no password"), "{said:?}");
+    assert_eq!(record(&there, "alice@example.test"), record(&here, "alice@example.test"));
+    let kept = |place: &Place| load(place, XmppRead::Kept { owner: "alice@example.test".into() });
+    assert_eq!(kept(&there), kept(&here));
+    for hash in [ScramHash::Sha1, ScramHash::Sha256, ScramHash::Sha512] {
+        assert_eq!(verifiers(&there, "alice").scram(hash), verifiers(&here, "alice").scram(hash));
+    }
+    there.belfry(&["account", "export", "again.xml"]).good();
+    let again = std::fs::read_to_string(there.path("again.xml")).unwrap();
+    let without_dave: String =
+        written.lines().filter(|line| !line.contains("'dave'")).map(|line| format!("{line}\n")).collect();
+    assert_eq!(again, without_dave);
+}
