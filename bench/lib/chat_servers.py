@@ -93,6 +93,13 @@ listen = "127.0.0.1:{self.http}"
         self.run("account", "import", path)
         self.share_keys()
 
+    def import_time(self, path):
+        """Seconds for a file of XEP-0227; no node may run meanwhile."""
+        stop(self.process)
+        began = time.monotonic()
+        self.run("account", "import", path)
+        return time.monotonic() - began
+
     def who(self, mechanism):
         return DOMAIN, self.ranges.first(mechanism)
 
@@ -124,8 +131,8 @@ class Ejabberd(Server):
     name = "ejabberd"
     LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 
-    def __init__(self, processes, folder, accounts, clear=0, sha1=0, archive=False):
-        self.ranges = Ranges(accounts, clear, sha1)
+    def __init__(self, processes, folder, accounts, clear=0, sha1=0, archive=False, imported=None):
+        self.ranges, self.imported = Ranges(accounts, clear, sha1), imported
         shared, folder = folder, tempfile.mkdtemp(dir=folder, prefix="ejabberd-")
         self.tcp, self.tls = free_port(), free_port()
         with open(f"{shared}/both.pem", "w") as both:
@@ -142,7 +149,12 @@ class Ejabberd(Server):
         command = ["env", *(f"{name}={value}" for name, value in environment.items()), "erl", "-noinput", "+K", "true",
                    "+P", "250000", "-mnesia", "dir", f'"{folder}/db"', "-eval", self.accounts()]  # fmt: skip
         self.process = processes.start(command, folder, f"{folder}/log")
-        wait_for(self.process, self.tcp, ready="accounts are there")
+        wait_for(self.process, self.tcp, seconds=1_800, ready="accounts are there")
+
+    def import_time(self, _path):
+        """Seconds for the file of XEP-0227 that it was started with."""
+        (time,) = re.findall(r"imported in (\d+) us: ok", open(f"{self.process.log}").read())
+        return int(time) / 1e6
 
     def accounts(self):
         count, clear, sha1 = self.ranges.counts
@@ -160,7 +172,14 @@ class Ejabberd(Server):
             Add(0, {count}, Keys),
             Add({count}, {count + clear}, <<"{PASSWORD}">>),
             Add({count + clear}, {count + clear + sha1}, Old),
+            {self.imports()}
             io:format("accounts are there~n")."""
+
+    def imports(self):
+        if not self.imported:
+            return ""
+        return f"""{{Time, Result}} = timer:tc(fun() -> ejabberd_piefxis:import_file(<<"{self.imported}">>) end),
+            io:format("imported in ~p us: ~p~n", [Time, Result]),"""
 
     def who(self, mechanism):
         return DOMAIN, self.ranges.first(mechanism)
