@@ -2,7 +2,7 @@
 # Puts the torture vectors into each target's corpus, in the form that target reads.
 set -eu
 cd "$(dirname "$0")"
-mkdir -p corpus/message corpus/uri corpus/framing corpus/rewrite corpus/scenario corpus/rcml corpus/xmpp_host
+mkdir -p corpus/message corpus/uri corpus/framing corpus/rewrite corpus/scenario corpus/rcml corpus/xmpp_host corpus/pie
 for vector in ../crates/sip/tests/vectors/*/*.dat; do
     name="$(basename "$vector" .dat)"
     cp "$vector" "corpus/message/$name"
@@ -20,3 +20,8 @@ grep -ohE '"<[A-Z][a-z]+[ />][^"]*' ../crates/ivr/tests/plays/*.rs | tr -d '"' |
 grep -ohE '"<(presence|message|iq)[^"]*"' ../crates/xmpp/src/host/tests/any_order.rs | tr -d '"' |
     sed -e 's/ROOM/r@conference.example.org/g' -e "s/'U/'bob@example.org/g" -e 's/\/[RU]/\/desk/g' -e "s/'N'/'7'/g" |
     awk '{ printf "2<presence/>\n3<presence/>\n4<presence/>\n2%s\n", $0 > ("corpus/xmpp_host/" NR); close("corpus/xmpp_host/" NR) }'
+# How it is cut (see fuzz_targets/pie.rs), the file.
+printf '%s' "5<?xml version='1.0'?><server-data xmlns='urn:xmpp:pie:0'><host jid='d'><user name='a' password='p'>\
+<query xmlns='jabber:iq:roster'><item jid='b@d' name='B' subscription='both'><group>g</group></item></query>\
+<vCard xmlns='vcard-temp'><FN>A</FN></vCard><offline-messages><message xmlns='jabber:client' from='b@d'><body>x</body>\
+</message></offline-messages></user></host></server-data>" > corpus/pie/users

@@ -184,8 +184,10 @@ impl Crowd {
         let mut then = None;
         let timed = match action {
             Action::PubsubPublish | Action::PubsubGet => {
-                then = self.put_to_node(slot, action, id, turn);
-                Some(Timed::Pubsub)
+                let may_ask =
+                    self.shared.has_node() || self.shared.may_make_node(turn.now, self.chat.patience);
+                then = may_ask.then(|| self.put_to_node(slot, action, id, turn)).flatten();
+                may_ask.then_some(Timed::Pubsub)
             }
             _ => self.put_question(slot, action, id, turn),
         };

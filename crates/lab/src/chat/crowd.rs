@@ -118,8 +118,6 @@ pub struct Crowd {
     leading: Instant,
     /// How many friends had been made, and when that changed last.
     pub(super) made: (u64, Instant),
-    /// The node of the load is there, as far as this shard knows.
-    pub(super) has_node: bool,
     pub(super) asking: Asking,
     prefixes: Option<Arc<Prefixes>>,
     fired: Vec<u64>,
@@ -178,7 +176,6 @@ impl Crowd {
             leads: index == 0,
             leading: start,
             made: (0, start),
-            has_node: false,
             asking: Asking::default(),
             prefixes: None,
             fired: Vec::new(),

@@ -1,4 +1,5 @@
-//! A node of a publish-subscribe service (XEP-0060) that all users write and read. The first who needs it makes it.
+//! A node of a publish-subscribe service (XEP-0060) that all users write and read. The first who needs it makes it,
+//! and until it is there others do without.
 
 use xmpp::{Element, ns};
 
@@ -23,7 +24,7 @@ impl Crowd {
         turn: &mut Turn<'_>,
     ) -> Option<Action> {
         let service = &self.chat.pubsub_domain;
-        if !self.has_node {
+        if !self.shared.has_node() {
             turn.write(slot, |out| lines::create_node(out, id, service));
             return Some(action);
         }
@@ -50,9 +51,10 @@ impl Crowd {
             self.quote(slot, answer, turn);
         }
         if is_refused && Cause::of_stanza_error(answer) == Cause::Throttled {
+            self.shared.find_node(false);
             return turn.fail(Cause::Throttled);
         }
-        self.has_node = true;
+        self.shared.find_node(true);
         let id = self.users[slot as usize].next_id();
         let then = self.put_to_node(slot, action, id, turn);
         self.users[slot as usize].asked = Some(Asked { id, sent: turn.now, then, ..asked });
@@ -60,9 +62,9 @@ impl Crowd {
     }
 
     /// Somebody has removed it, or it never was: the next one makes it.
-    pub(super) fn notice_lost_node(&mut self, answer: &Element) {
+    pub(super) fn notice_lost_node(&self, answer: &Element) {
         if is(answer, "item-not-found") {
-            self.has_node = false;
+            self.shared.find_node(false);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What all shards of a load know of each other: who is there, and how far the load is.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use stdx::time::Instant;
 
@@ -84,6 +85,8 @@ const FRIENDS: usize = 7;
 /// Messages sent that have not arrived and were not refused, over all shards, so that the end need not wait its whole
 /// time.
 const OPEN_MESSAGES: usize = 8;
+/// Since when somebody makes the node of the load, microseconds; 0: nobody does, [`IS_THERE`].
+const NODE: usize = 9;
 /// From here on, since when each user can be seen; 0: he is away, [`LEAVING`]: he goes, [`MISSED`].
 const THERE: usize = 16;
 
@@ -228,6 +231,25 @@ impl Shared {
         u32::try_from(self.word(BEFRIENDED).load(Ordering::Acquire)).unwrap_or(u32::MAX)
     }
 
+    /// True: the caller makes the node, and nobody else does, unless he takes longer than `patience`. At once many would be
+    /// in each other's way: ejabberd aborts some.
+    pub fn may_make_node(&self, now: Instant, patience: Duration) -> bool {
+        let unless_made = |since: u64| {
+            let is_free = since == 0 || since.saturating_add(micros(patience)) <= now.as_micros();
+            is_free.then_some(now.as_micros())
+        };
+        self.word(NODE).fetch_update(Ordering::AcqRel, Ordering::Acquire, unless_made).is_ok()
+    }
+
+    pub fn has_node(&self) -> bool {
+        self.word(NODE).load(Ordering::Acquire) == IS_THERE
+    }
+
+    /// It is there, or it is not: then the next one makes it.
+    pub fn find_node(&self, is_there: bool) {
+        self.word(NODE).store(if is_there { IS_THERE } else { 0 }, Ordering::Release);
+    }
+
     /// A message is on its way.
     pub fn sent(&self) {
         self.word(OPEN_MESSAGES).fetch_add(1, Ordering::AcqRel);
@@ -250,6 +272,13 @@ impl std::fmt::Debug for Shared {
     }
 }
 
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// In place of the time since when a node is made.
+const IS_THERE: u64 = u64::MAX;
+
 /// Later than any time at which somebody came, so that nobody counts on him.
 const LEAVING: u64 = u64::MAX;
 
@@ -262,7 +291,6 @@ const MISSED: u64 = u64::MAX - 1;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn stages_go_on_only() {
@@ -285,6 +313,19 @@ mod tests {
         assert!(!shared.sees(1, start + Duration::from_secs(9)));
         shared.go(1);
         assert_eq!(shared.signed_in(), 0);
+    }
+
+    #[test]
+    fn one_makes_the_node() {
+        let (start, patience) = (Instant::from_unix_seconds(1), Duration::from_secs(5));
+        let shared = Shared::new(2, start);
+        assert!(shared.may_make_node(start, patience) && !shared.has_node());
+        assert!(!shared.may_make_node(start + Duration::from_secs(4), patience), "another does");
+        assert!(shared.may_make_node(start + Duration::from_secs(5), patience), "he is gone, it seems");
+        shared.find_node(true);
+        assert!(shared.has_node() && !shared.may_make_node(start + Duration::from_secs(99), patience));
+        shared.find_node(false);
+        assert!(shared.may_make_node(start + Duration::from_secs(99), patience));
     }
 
     #[test]
