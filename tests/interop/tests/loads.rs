@@ -153,7 +153,7 @@ const STANZAS: &str =
 ";
 
 /// Users of a file, by HTTP requests, who do what tsung's do.
-fn over_bosh(server: &ChatServer, tls: &str) {
+fn over_bosh(server: &ChatServer, tls: &str, failures: &str) {
     let ((port, path), pid) = (server.bosh, server.pid.to_string());
     let target = format!("127.0.0.1:{port}");
     let folder = TempDir::new().expect("a temporary folder");
@@ -163,26 +163,28 @@ fn over_bosh(server: &ChatServer, tls: &str) {
     std::fs::write(&users, lines).expect("the test's folder is writable");
     std::fs::write(&stanzas, STANZAS).expect("the test's folder is writable");
     let words = "--befriend yes --logins 40 --contacts 7 --think 1 --for 5 --mix message=50,presence=13.5,logout=2.5,\
-                 roster-add=4,block=5,unblock=5,pubsub-publish=5,pubsub-get=5,raw=10 --threshold failed==0 --domain";
+                 roster-add=4,block=5,unblock=5,pubsub-publish=5,pubsub-get=5,raw=10 --domain";
     let mut all = vec!["xmpp", &target, "--bosh", path, "--tls", tls, "--watch", &pid, "--json", &json];
-    all.extend(["--users-file", &users, "--stanza", &stanzas]);
+    all.extend(["--users-file", &users, "--stanza", &stanzas, "--threshold", failures]);
     all.extend(words.split_whitespace().chain([DOMAIN]));
     is_even(&ringer(&all), Path::new(&json), server, "");
 }
 
 #[test]
 fn belfry_keeps_a_mix_over_bosh() {
-    over_bosh(&ChatServer::belfry(USERS, ""), "direct");
+    over_bosh(&ChatServer::belfry(USERS, ""), "direct", "failed == 0");
 }
 
 #[test]
 fn ejabberd_keeps_a_mix_over_bosh() {
-    over_bosh(&ChatServer::ejabberd(USERS), "none");
+    // Of those who use a node at once it tells one now and then "Database failure": a transaction that was aborted
+    // (`cyclic`) and is not begun again.
+    over_bosh(&ChatServer::ejabberd(USERS), "none", "failed < 5");
 }
 
 #[test]
 fn prosody_keeps_a_mix_over_bosh() {
-    over_bosh(&ChatServer::prosody(USERS), "none");
+    over_bosh(&ChatServer::prosody(USERS), "none", "failed == 0");
 }
 
 /// Two users who write to each other, through somebody who does that to one of their messages.
