@@ -55,13 +55,13 @@ impl Latch {
         let is_believed = authentic
             || match self.latched {
                 None => self.is_peer(source),
-                // A NAT gave it another port, or the peer itself moved back to what it had told.
-                Some(latched) => {
-                    let (is_near, is_told) = (source.ip() == latched.ip(), Some(source) == self.expected);
-                    // The neighbour was another's then: what an earlier call of that host still sends.
-                    let was_neighbour = is_near && is_told;
-                    was_neighbour || ((is_near || is_told) && now.since(self.last) >= SILENT)
-                }
+                Some(latched) => match (source.ip() == latched.ip(), Some(source) == self.expected) {
+                    // What was latched was its neighbour: an earlier call of the same host still sends.
+                    (true, true) => true,
+                    // A NAT gave it another port, or the peer itself moved back to what it had told.
+                    (true, false) | (false, true) => now.since(self.last) >= SILENT,
+                    (false, false) => false,
+                },
             };
         if !is_believed {
             return Verdict::Stranger;

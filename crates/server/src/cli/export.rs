@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use store::xmpp::{XmppLoaded, XmppRead};
-use store::{Account, AccountFilter, Admin, Loaded, Read, ScramHash};
+use store::{Account, AccountFilter, Admin, Loaded, Read};
 use xmpp::pie::{Credentials, Kept};
-use xmpp::sasl::{Hash, Keys};
 use xmpp::xml::escape;
 use xmpp::{Bare, ns};
 
 use super::error::CliError;
 use super::table::grouped;
 use crate::config::Config;
+use crate::xmpp::keys;
 use crate::{limits, record};
 
 #[derive(Debug, Args)]
@@ -48,11 +48,16 @@ impl ExportArgs {
             }
         }
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.file);
-        let mut out = BufWriter::new(file.map_err(|error| cannot_write(&self.file, &error))?);
-        let counts = write_all(&mut admin, &domains, &self.file, &mut out)?;
-        let written =
-            out.into_inner().map_err(io::IntoInnerError::into_error).and_then(|file| file.sync_all());
-        written.map_err(|error| cannot_write(&self.file, &error))?;
+        let file = file.map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => {
+                CliError::Other(format!("{} is there already: choose another name", self.file.display()))
+            }
+            _ => cannot_write(&self.file, &error),
+        })?;
+        let counts = write_all(&mut admin, &domains, &self.file, BufWriter::new(file)).inspect_err(|_| {
+            // Half of the accounts would look like all of them.
+            let _ = std::fs::remove_file(&self.file);
+        })?;
         println!("accounts: {}", grouped(counts.accounts));
         if counts.without_keys > 0 {
             println!(
@@ -75,7 +80,7 @@ fn write_all(
     admin: &mut Admin,
     domains: &[Box<str>],
     path: &Path,
-    out: &mut BufWriter<File>,
+    mut out: BufWriter<File>,
 ) -> Result<Counts, CliError> {
     let failed = |error| cannot_write(path, &error);
     let mut counts = Counts::default();
@@ -102,6 +107,8 @@ fn write_all(
         writeln!(out, "</host>").map_err(failed)?;
     }
     writeln!(out, "</server-data>").map_err(failed)?;
+    let file = out.into_inner().map_err(|error| failed(error.into_error()))?;
+    file.sync_all().map_err(failed)?;
     Ok(counts)
 }
 
@@ -113,7 +120,7 @@ fn kept(admin: &mut Admin, account: &Account, counts: &mut Counts) -> Result<Opt
     };
     let owner: Box<str> = address.as_str().into();
     let mut kept = Kept {
-        credentials: credentials(account),
+        credentials: Credentials { password: None, keys: keys::all_known(&account.verifiers) },
         address,
         roster: Vec::new(),
         blocked: Vec::new(),
@@ -133,16 +140,6 @@ fn kept(admin: &mut Admin, account: &Account, counts: &mut Counts) -> Result<Opt
         add(&mut kept, loaded);
     }
     Ok(Some(kept))
-}
-
-fn credentials(account: &Account) -> Credentials {
-    let hashes =
-        [(ScramHash::Sha1, Hash::Sha1), (ScramHash::Sha256, Hash::Sha256), (ScramHash::Sha512, Hash::Sha512)];
-    let keys = hashes.into_iter().filter_map(|(kind, hash)| {
-        let store::ScramKeys { salt, iterations, stored, server } = account.verifiers.scram(kind)?;
-        Some((hash, Keys { salt, iterations, stored, server }))
-    });
-    Credentials { password: None, keys: keys.collect() }
 }
 
 fn add(kept: &mut Kept, loaded: XmppLoaded) {

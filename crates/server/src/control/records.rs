@@ -15,7 +15,7 @@ use store::{
 use super::protocol::{Failure, FailureKind};
 use crate::routes;
 use crate::xmpp::access::hash_of;
-use crate::xmpp::make_keys;
+use crate::xmpp::keys;
 
 /// A password on its way. Never shown.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,13 +100,13 @@ impl Change {
         Ok(match self {
             Change::AddAccount { address, password, display_name, limits } => {
                 let account = NewAccount::with_password(address, &password.0, now)?;
-                let verifiers = account.verifiers.clone().with_scram(&make_keys(&password.0));
+                let verifiers = account.verifiers.clone().with_scram(&keys::make(&password.0));
                 Write::AddAccount(Box::new(NewAccount { display_name, limits, verifiers, ..account }))
             }
             Change::SetPassword { account, password } => {
                 // The store's rule for passwords, without making an account.
                 let checked = NewAccount::with_password(account.clone(), &password.0, now)?;
-                let verifiers = checked.verifiers.with_scram(&make_keys(&password.0));
+                let verifiers = checked.verifiers.with_scram(&keys::make(&password.0));
                 Write::SetVerifiers { account, verifiers }
             }
             Change::SetDisplayName { account, display_name } => {

@@ -29,7 +29,7 @@ impl Rest {
             Arc::clone(&record) as _,
             Arc::new(plane),
             &config.sip.default_domain,
-            crate::xmpp::make_keys,
+            crate::xmpp::keys::make,
         );
         Rest { router: admin::router(state), record }
     }

@@ -14,7 +14,7 @@ use super::asker::of_xmpp;
 use super::{Command, Ended, Letter, Shard};
 use crate::limits;
 use crate::xmpp::access::NewAccount;
-use crate::xmpp::{Unavailable, Wish, Xmpp, XmppCounts, XmppLetter, is_password_of_keys, make_keys};
+use crate::xmpp::{Unavailable, Wish, Xmpp, XmppCounts, XmppLetter, keys};
 
 /// What the shard's XMPP needs besides itself.
 pub(super) struct Glue {
@@ -38,7 +38,7 @@ impl Glue {
 
 /// Of an account that came with keys only: what to write, when it is their password.
 fn learned(account: &store::Account, password: &Secret) -> Result<Write, StoreError> {
-    if !is_password_of_keys(&account.verifiers, password) {
+    if !keys::are_of(&account.verifiers, password) {
         return Err(StoreError::NotFound { what: "account of that password".into() });
     }
     let (address, of) = (account.address(), account.verifiers.sha256);
@@ -49,7 +49,7 @@ fn learned(account: &store::Account, password: &Secret) -> Result<Write, StoreEr
 /// For phones and for chat clients.
 fn all_verifiers(account: &store::Address, password: &Secret) -> Verifiers {
     let verifiers = Verifiers::from_password(&account.user, &account.domain, &password.0);
-    verifiers.with_scram(&make_keys(&password.0))
+    verifiers.with_scram(&keys::make(&password.0))
 }
 
 impl Shard {
@@ -96,7 +96,7 @@ impl Shard {
                 let NewAccount { address, password, invitation } = *account;
                 self.write_with_keys(now, id, password, move |password| {
                     let mut account = store::NewAccount::with_password(address, &password.0, now)?;
-                    account.verifiers = account.verifiers.with_scram(&make_keys(&password.0));
+                    account.verifiers = account.verifiers.with_scram(&keys::make(&password.0));
                     let account = Box::new(account);
                     Ok(Write::Access(AccessWrite::Register { account, invitation }))
                 });
@@ -188,7 +188,7 @@ impl Shard {
         let (store, address, of) =
             (Arc::clone(&self.parts.store), account.address(), account.verifiers.sha256);
         tokio::task::spawn_blocking(move || {
-            let keys = make_keys(&password.0);
+            let keys = keys::make(&password.0);
             // With a record that is far behind there are none, as before.
             let _ = store.write(Write::AddScram { account: address, of, keys }, to);
             drop(permit);

@@ -8,6 +8,7 @@ pub(crate) mod access;
 pub(crate) mod ask;
 pub(crate) mod components;
 mod counts;
+pub(crate) mod keys;
 pub(crate) mod kinds;
 mod letter;
 mod mailbox;
@@ -45,7 +46,6 @@ pub use letter::XmppLetter;
 pub(crate) use phones::{Offering, PhoneWish, kept_of};
 pub(crate) use record::{contacts_of, element as element_of, write_of};
 pub use servers::Route as ServerRoute;
-pub(crate) use sign_in::{is_password_of_keys, make_keys};
 use streams::{Event, Streams};
 
 /// What a shard's XMPP is made of. May move to the shard's thread.

@@ -26,6 +26,21 @@ fn users(target: SocketAddr, more: &str) -> Run {
     Run::start(build_xmpp(&words).expect("right words").0).expect("it starts")
 }
 
+/// How it ended, and all errors that it told of.
+fn end_with_errors(run: &mut Run) -> (Outcome, Vec<String>) {
+    let mut errors = Vec::new();
+    loop {
+        match run.next(Duration::from_secs(1)) {
+            Event::Nothing => {}
+            Event::Progress(progress) => errors.extend(progress.errors),
+            Event::Ended(ended) => {
+                errors.extend(ended.progress.errors.clone());
+                return (*ended, errors);
+            }
+        }
+    }
+}
+
 #[test]
 fn who_is_sent_elsewhere_connects_there() {
     let (first, target) = listener();
@@ -74,16 +89,7 @@ fn a_certificate_of_an_unknown_authority_is_a_cause_of_its_own() {
     });
     let ca = ours.join("c.pem");
     let mut run = users(target, &format!("--users 1 --tls direct --give-up 1 --tls-ca {}", ca.display()));
-    let (mut errors, mut outcome) = (Vec::new(), None);
-    while outcome.is_none() {
-        match run.next(Duration::from_secs(1)) {
-            Event::Nothing => {}
-            Event::Progress(progress) => errors.extend(progress.errors),
-            Event::Ended(ended) => outcome = Some(ended),
-        }
-    }
-    let outcome = outcome.expect("it ended");
-    errors.extend(outcome.progress.errors.clone());
+    let (outcome, errors) = end_with_errors(&mut run);
     assert_eq!(outcome.progress.total.counts[Count::FailedTls], 1);
     assert!(errors.iter().any(|error| error.contains("--tls-ca FILE")), "{errors:?}");
     assert!(!serves.join().expect("it served"), "he says nothing to whom he does not trust");
@@ -134,17 +140,8 @@ fn a_user_of_bosh_has_two_connections() {
         answer(&mut first, "type='terminate' condition='policy-violation'", "");
     });
     let mut run = users(target, "--users 1 --tls none --bosh /bind --mechanism PLAIN --give-up 1");
-    let (mut errors, mut outcome) = (Vec::new(), None);
-    while outcome.is_none() {
-        match run.next(Duration::from_secs(1)) {
-            Event::Nothing => {}
-            Event::Progress(progress) => errors.extend(progress.errors),
-            Event::Ended(ended) => outcome = Some(ended),
-        }
-    }
+    let (outcome, errors) = end_with_errors(&mut run);
     serves.join().expect("it was asked as it should be");
-    let outcome = outcome.expect("it ended");
-    errors.extend(outcome.progress.errors.clone());
     assert_eq!(outcome.progress.total.counts[Count::FailedThrottled], 1);
     assert!(errors.iter().any(|error| error == "user0's session ends, policy-violation"), "{errors:?}");
 }

@@ -71,7 +71,7 @@ impl ImportArgs {
         if self.skip_existing {
             options.existing = Existing::Skip;
         }
-        options.keys = self.scram.then_some(crate::xmpp::make_keys);
+        options.keys = self.scram.then_some(crate::xmpp::keys::make);
         let source = self.source(file, &stop)?;
         let import = Import { admin, node, options, clock, stop };
         match source {

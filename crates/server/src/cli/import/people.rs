@@ -3,16 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use store::{
-    Address, ImportOptions, NewAccount, NewUser, ScramHash, ScramKeys, StoreError, Users, Verifiers,
-};
+use store::{Address, ImportOptions, NewAccount, NewUser, StoreError, Users, Verifiers};
 use xmpp::pie::{Credentials, Fault, Passed, Piece, User, read_user};
-use xmpp::sasl::Hash;
 
 use super::files::Files;
 use crate::cli::error::CliError;
 use crate::cli::table::{grouped, printable};
 use crate::limits;
+use crate::xmpp::keys;
 
 pub(super) struct People<'a> {
     files: Files,
@@ -84,8 +82,8 @@ impl<'a> People<'a> {
                 created_at: self.options.now,
             },
         };
-        let keys: Vec<_> = keys.iter().map(|(hash, keys)| (hash_of(*hash), keys_of(keys))).collect();
-        account.verifiers = account.verifiers.with_scram(&keys);
+        let kept: Vec<_> = keys.iter().map(|(hash, keys)| keys::kept(*hash, keys.clone())).collect();
+        account.verifiers = account.verifiers.with_scram(&kept);
         Ok(account)
     }
 
@@ -121,19 +119,6 @@ fn without_password() -> Result<Verifiers, Fault> {
     };
     getrandom::fill(&mut unknown).map_err(failed)?;
     Ok(Verifiers::without_password(&unknown))
-}
-
-fn hash_of(hash: Hash) -> ScramHash {
-    match hash {
-        Hash::Sha1 => ScramHash::Sha1,
-        Hash::Sha256 => ScramHash::Sha256,
-        Hash::Sha512 => ScramHash::Sha512,
-    }
-}
-
-fn keys_of(keys: &xmpp::sasl::Keys) -> ScramKeys {
-    let xmpp::sasl::Keys { salt, iterations, stored, server } = keys.clone();
-    ScramKeys { salt, iterations, stored, server }
 }
 
 impl Users for People<'_> {
