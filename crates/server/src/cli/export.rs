@@ -48,12 +48,7 @@ impl ExportArgs {
             }
         }
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.file);
-        let file = file.map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => {
-                CliError::Other(format!("{} is there already: choose another name", self.file.display()))
-            }
-            _ => cannot_write(&self.file, &error),
-        })?;
+        let file = file.map_err(|error| cannot_write(&self.file, &error))?;
         let counts = write_all(&mut admin, &domains, &self.file, BufWriter::new(file)).inspect_err(|_| {
             // Half of the accounts would look like all of them.
             let _ = std::fs::remove_file(&self.file);
