@@ -46,12 +46,12 @@ impl MediaSession {
         work: &mut Work,
         out: &mut impl Outbox,
     ) -> Handled {
-        let bytes = match &mut self.srtp {
+        let bytes = match self.security.receiver() {
             None => bytes,
-            Some(contexts) => {
+            Some(context) => {
                 work.packet.clear();
                 work.packet.extend_from_slice(bytes);
-                if contexts.1.unprotect_rtp(&mut work.packet).is_err() {
+                if context.unprotect_rtp(&mut work.packet).is_err() {
                     return Handled::Malformed;
                 }
                 &work.packet
@@ -59,11 +59,12 @@ impl MediaSession {
         };
         let Ok(packet) = Packet::parse(bytes) else { return Handled::Malformed };
         let Some(kind) = self.kind(packet.payload_type()) else { return Handled::Unknown };
-        match self.latch.handle(now, source, self.srtp.is_some()) {
+        match self.latch.handle(now, source, self.security.is_on()) {
             Verdict::Stranger => return Handled::Stranger,
             Verdict::Latched => out.event(Event::Latched(source)),
             Verdict::Known => {}
         }
+        self.silence.end(now);
         let is_audio = !matches!(kind, Codec::TelephoneEvent | Codec::ComfortNoise);
         self.receiver.handle(now, &packet, is_audio);
         match kind {
@@ -110,12 +111,13 @@ impl MediaSession {
         }
         work.packet.clear();
         work.packet.extend_from_slice(bytes);
-        if let Some(contexts) = &mut self.srtp
-            && contexts.1.unprotect_rtcp(&mut work.packet).is_err()
+        if let Some(context) = self.security.receiver()
+            && context.unprotect_rtcp(&mut work.packet).is_err()
         {
             return Handled::Malformed;
         }
         let Ok(reports) = rtcp::parse(&work.packet) else { return Handled::Malformed };
+        self.silence.end(now);
         for report in reports {
             if let Report::Sender { info, .. } = report {
                 self.receiver.handle_sender_report(now, info.ntp);

@@ -23,13 +23,24 @@ pub(super) struct Latch {
     expected: Option<SocketAddr>,
     /// Where the signalling comes from.
     trusted: Option<IpAddr>,
+    /// The owner vouches for the address of the SDP: a media gateway of its configuration.
+    is_vouched_for: bool,
     latched: Option<SocketAddr>,
     last: Instant,
 }
 
 impl Latch {
     pub(super) fn new(expected: Option<SocketAddr>, trusted: Option<IpAddr>) -> Latch {
-        Latch { expected, trusted, latched: None, last: Instant::default() }
+        Latch { expected, trusted, is_vouched_for: false, latched: None, last: Instant::default() }
+    }
+
+    /// Where the signalling comes from, learnt after the leg was made.
+    pub(super) fn trust(&mut self, signalling: IpAddr) {
+        self.trusted = Some(signalling);
+    }
+
+    pub(super) fn vouch(&mut self, is_vouched_for: bool) {
+        self.is_vouched_for = is_vouched_for;
     }
 
     /// Another address by a re-offer.
@@ -38,8 +49,14 @@ impl Latch {
         self.latched = None;
     }
 
+    /// Where media goes: the address that has sent, else that of the SDP if it is the signalling's own. An SDP may
+    /// name any victim, so another address is sent nothing before it has sent itself (RFC 5853 §3.1.1 has the latching).
     pub(super) fn address(&self) -> Option<SocketAddr> {
-        self.latched.or(self.expected)
+        self.latched.or_else(|| self.expected.filter(|expected| self.may_send_first_to(expected.ip())))
+    }
+
+    fn may_send_first_to(&self, expected: IpAddr) -> bool {
+        self.is_vouched_for || self.trusted.is_none_or(|trusted| trusted == expected)
     }
 
     pub(super) fn is_latched(&self) -> bool {

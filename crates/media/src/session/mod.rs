@@ -8,6 +8,8 @@ mod hear;
 mod latch;
 pub(crate) mod outgoing;
 mod say;
+mod security;
+mod silence;
 #[cfg(test)]
 mod tests;
 
@@ -26,10 +28,11 @@ use crate::prompt::{Prompt, frame_samples};
 use crate::quality::{Receiver, Summary};
 use crate::sdp::Negotiated;
 use crate::speech::{SpeechDetector, SpeechEvent, SpeechOptions};
-use crate::srtp::Context;
 use crate::tone::DtmfDetector;
 use latch::Latch;
 use outgoing::{Outgoing, ToRate};
+use security::Security;
+use silence::Silence;
 
 /// What a leg asks of the world.
 pub trait Outbox {
@@ -60,6 +63,8 @@ pub enum Event {
     DigitsSent,
     /// Media goes to this address from now on.
     Latched(SocketAddr),
+    /// Neither RTP nor RTCP of the peer came for this long, while some was expected. Reported once a silence.
+    NoMedia(Duration),
 }
 
 /// How a digit came.
@@ -159,8 +164,9 @@ struct Recording {
 /// The media of one leg.
 pub struct MediaSession {
     negotiated: Negotiated,
-    srtp: Option<Box<(Context, Context)>>,
+    security: Security,
     latch: Latch,
+    silence: Silence,
     dropped: Dropped,
     // Out.
     ssrc: u32,
@@ -213,13 +219,14 @@ const REPORT: Duration = Duration::from_secs(5);
 
 impl MediaSession {
     /// `seed`: random, for SSRC, first sequence number and timestamp (RFC 3550 §5.1). `trusted`: the address from which
-    /// the signalling comes; media from there is the peer's too, wherever its SDP points. A codec that is not spoken here
-    /// is an error.
+    /// the signalling comes; media from there is the peer's too, wherever its SDP points, and no other address is sent
+    /// anything before it has sent. `None` trusts the SDP. A codec that is not spoken here is an error.
     pub fn new(negotiated: Negotiated, seed: u64, trusted: Option<IpAddr>) -> Result<MediaSession, Error> {
         let incoming = negotiated.audio;
         let mut session = MediaSession {
-            srtp: contexts(&negotiated),
+            security: Security::new(&negotiated),
             latch: Latch::new(negotiated.remote, trusted),
+            silence: Silence::default(),
             dropped: Dropped::default(),
             ssrc: (seed >> 32) as u32,
             sequence: (seed >> 16) as u16 & 0x7fff,
@@ -275,7 +282,7 @@ impl MediaSession {
             self.said_decoder = None;
             self.incoming(negotiated.audio);
         }
-        self.rekey(&negotiated);
+        self.security.renegotiate(&negotiated);
         if negotiated.remote != self.negotiated.remote {
             self.latch.expect(negotiated.remote);
         }
@@ -286,19 +293,20 @@ impl MediaSession {
         Ok(())
     }
 
-    /// A direction whose key stays keeps its count of packets: the same keystream twice would tell what was said.
-    fn rekey(&mut self, new: &Negotiated) {
-        match (&mut self.srtp, self.negotiated.srtp, new.srtp) {
-            (Some(contexts), Some((old_send, old_receive)), Some((send, receive))) => {
-                if send != old_send {
-                    contexts.0 = send.context();
-                }
-                if receive != old_receive {
-                    contexts.1 = receive.context();
-                }
-            }
-            _ => self.srtp = contexts(new),
-        }
+    /// The address that the signalling comes from, where it was not known at the start: media may go there first.
+    pub fn trust_signalling(&mut self, address: IpAddr) {
+        self.latch.trust(address);
+    }
+
+    /// Whether media may go to the SDP's address before any came from there, although the signalling comes from another:
+    /// for media gateways that the operator has named.
+    pub fn trust_description(&mut self, is_trusted: bool) {
+        self.latch.vouch(is_trusted);
+    }
+
+    /// Reports [`Event::NoMedia`] once nothing came for so long; `None`: never.
+    pub fn limit_silence(&mut self, limit: Option<Duration>) {
+        self.silence.limit(limit);
     }
 
     /// Another codec comes in.
@@ -503,8 +511,4 @@ impl MediaSession {
             + self.outgoing.size()
             + self.jitter.as_ref().map_or(0, |jitter| size_of::<JitterBuffer>() + jitter.size())
     }
-}
-
-fn contexts(negotiated: &Negotiated) -> Option<Box<(Context, Context)>> {
-    negotiated.srtp.map(|(send, receive)| Box::new((send.context(), receive.context())))
 }

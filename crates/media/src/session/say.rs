@@ -169,8 +169,8 @@ impl MediaSession {
         let Some(to) = self.destination() else { return };
         work.packet.clear();
         header.write(payload, &mut work.packet);
-        if let Some(contexts) = &mut self.srtp
-            && contexts.0.protect_rtp(&mut work.packet).is_err()
+        if let Some(context) = self.security.sender()
+            && context.protect_rtp(&mut work.packet).is_err()
         {
             return;
         }
@@ -224,6 +224,7 @@ impl MediaSession {
             return;
         }
         self.next_report = now + REPORT;
+        self.check_silence(now, out);
         let blocks: Vec<_> = self.receiver.report_block(now).into_iter().collect();
         let report = if self.packets == self.reported_packets {
             Report::Receiver { ssrc: self.ssrc, blocks }
@@ -232,6 +233,16 @@ impl MediaSession {
         };
         self.reported_packets = self.packets;
         self.send_rtcp(&[report], work, out);
+    }
+
+    fn check_silence(&mut self, now: Instant, out: &mut impl Outbox) {
+        if !self.negotiated.direction.receives() || self.negotiated.held {
+            // A peer on hold has nothing to send (RFC 3264 §8.4).
+            self.silence.end(now);
+        }
+        if let Some(silence) = self.silence.check(now) {
+            out.event(Event::NoMedia(silence));
+        }
     }
 
     fn sender_info(&self, now: Instant) -> SenderInfo {
@@ -257,23 +268,25 @@ impl MediaSession {
         let Some(to) = self.rtcp_address() else { return };
         work.packet.clear();
         rtcp::write(reports, "belfry", &mut work.packet);
-        if let Some(contexts) = &mut self.srtp
-            && contexts.0.protect_rtcp(&mut work.packet).is_err()
+        if let Some(context) = self.security.sender()
+            && context.protect_rtcp(&mut work.packet).is_err()
         {
             return;
         }
         out.rtcp(to, &work.packet);
     }
 
-    /// Behind a NAT the next port is a guess, and the best there is.
+    /// Behind a NAT the next port is a guess, and the best there is. Reports go only where RTP goes to or comes from: the
+    /// address of `a=rtcp` (RFC 3605) may be any victim's, and so may that of an INVITE that was never acknowledged.
     fn rtcp_address(&self) -> Option<SocketAddr> {
-        let rtp = self.latch.address()?;
+        let rtp = self.latch.address().filter(|_| self.packets > 0 || self.latch.is_latched())?;
         if self.negotiated.rtcp_mux {
             return Some(rtp);
         }
         let told = self
             .negotiated
             .remote_rtcp
+            .filter(|told| told.ip() == rtp.ip())
             .filter(|_| !self.latch.is_latched() || Some(rtp) == self.negotiated.remote);
         told.or_else(|| Some(SocketAddr::new(rtp.ip(), rtp.port().checked_add(1)?)))
     }

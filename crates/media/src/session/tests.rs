@@ -278,7 +278,7 @@ fn strangers_are_dropped_and_counted_and_a_nat_is_followed() {
     let mut from = |leg: &mut MediaSession, ms: u64, source: &str, payload_type: u8| {
         leg.handle_packet(time(ms), address(source), &packet(payload_type, ms as u16), &mut work, &mut out)
     };
-    assert_eq!(leg.remote(), Some(address(PEER)));
+    assert_eq!(leg.remote(), None);
     assert_eq!(from(&mut leg, 0, "127.0.0.66:6000", 8), Handled::Stranger);
     assert_eq!(from(&mut leg, 1, "127.0.0.66:6000", 101), Handled::Stranger);
     // A number that nobody negotiated does not latch either.
@@ -597,6 +597,113 @@ fn a_new_key_of_the_peer_leaves_the_own_direction_alone() {
     // The listener's own receiving key is the same: its count of turns goes on, and so must the sender's.
     talk(&mut says, &mut hears, 10, |_| true);
     assert_eq!((says.dropped(), hears.dropped()), (Dropped::default(), Dropped::default()));
+}
+
+/// A leg that is busy sending, and the packets of `ms` milliseconds.
+fn sent(leg: &mut MediaSession, from_ms: u64, ms: u64) -> Out {
+    let (mut out, mut work) = (Out::default(), Work::default());
+    (0..ms / 20).for_each(|tick| leg.tick(time(from_ms + 20 * tick), &mut work, &mut out));
+    out
+}
+
+#[test]
+fn an_address_that_has_not_sent_gets_nothing_unless_it_is_the_signallings() {
+    let victim = || negotiated(Codec::Pcma, true);
+    let signalling: IpAddr = "127.0.0.9".parse().unwrap();
+    let mut leg = MediaSession::new(victim(), 1, Some(signalling)).unwrap();
+    leg.send_silence(true).unwrap();
+    let out = sent(&mut leg, 0, 20_000);
+    assert_eq!((out.rtp.len(), out.rtcp.len()), (0, 0));
+    // Nor does a re-offer help.
+    leg.renegotiate(Negotiated { remote: Some(address("127.0.0.3:6000")), ..victim() }).unwrap();
+    let out = sent(&mut leg, 20_000, 20_000);
+    assert_eq!((out.rtp.len(), out.rtcp.len()), (0, 0));
+    // Once it has sent, it is answered.
+    let (mut out, mut work) = (Out::default(), Work::default());
+    let from = address("127.0.0.3:6000");
+    assert_eq!(leg.handle_packet(time(40_000), from, &packet(8, 1), &mut work, &mut out), Handled::Taken);
+    assert!(sent(&mut leg, 40_000, 200).rtp.iter().all(|(to, _)| *to == from));
+    // The signalling's own address, and one that the operator vouches for, are sent to first.
+    for is_vouched_for in [false, true] {
+        let mut leg = MediaSession::new(victim(), 1, Some(signalling)).unwrap();
+        leg.send_silence(true).unwrap();
+        if is_vouched_for {
+            leg.trust_description(true);
+        } else {
+            leg.trust_signalling(address(PEER).ip());
+        }
+        assert_eq!(sent(&mut leg, 0, 200).rtp.len(), 10);
+    }
+}
+
+#[test]
+fn reports_go_where_the_sound_goes() {
+    // The address of a=rtcp is another host's.
+    let elsewhere = Negotiated { remote_rtcp: Some(address("127.0.0.77:53")), ..negotiated(Codec::Pcma, true) };
+    let mut leg = MediaSession::new(elsewhere, 1, Some(address(PEER).ip())).unwrap();
+    // Nothing was said: the call may never have been acknowledged.
+    assert_eq!(sent(&mut leg, 0, 20_000).rtcp.len(), 0);
+    leg.send_silence(true).unwrap();
+    let out = sent(&mut leg, 20_000, 20_000);
+    assert!(!out.rtcp.is_empty());
+    assert!(out.rtcp.iter().all(|(to, _)| to.ip() == address(PEER).ip()), "{:?}", out.rtcp);
+}
+
+#[test]
+fn a_silence_over_the_limit_is_reported_once_and_not_on_hold() {
+    let silent = |out: Out| out.events.iter().filter(|event| matches!(event, Event::NoMedia(_))).count();
+    let mut leg = leg(Codec::Pcma);
+    leg.limit_silence(Some(Duration::from_secs(60)));
+    assert_eq!(silent(sent(&mut leg, 0, 55_000)), 0);
+    assert_eq!(silent(sent(&mut leg, 55_000, 200_000)), 1);
+    let (mut out, mut work) = (Out::default(), Work::default());
+    leg.handle_packet(time(255_000), address(PEER), &packet(8, 1), &mut work, &mut out);
+    assert_eq!(silent(sent(&mut leg, 255_000, 55_000)), 0);
+    leg.renegotiate(Negotiated { held: true, ..negotiated(Codec::Pcma, true) }).unwrap();
+    assert_eq!(silent(sent(&mut leg, 310_000, 200_000)), 0);
+    leg.renegotiate(negotiated(Codec::Pcma, true)).unwrap();
+    assert_eq!(silent(sent(&mut leg, 510_000, 70_000)), 1);
+    leg.limit_silence(None);
+    assert_eq!(silent(sent(&mut leg, 580_000, 200_000)), 0);
+}
+
+/// RFC 3711 §9.1: two packets under one key stream give away the exclusive or of what they say.
+#[test]
+fn no_key_stream_is_used_twice_over_suites_and_interludes_of_plain_rtp() {
+    let line = |suite| CryptoLine { tag: 1, suite, key: [7; 30], unencrypted: false };
+    let with = |suite: Option<Suite>| Negotiated {
+        srtp: suite.map(|suite| (line(suite), line(suite))),
+        ..negotiated(Codec::Pcma, true)
+    };
+    let mut leg = MediaSession::new(with(Some(Suite::AesCm128Sha1_80)), 9, None).unwrap();
+    leg.send_silence(true).unwrap();
+    let mut at = 0;
+    let mut run = |leg: &mut MediaSession, ms: u64| {
+        at += ms;
+        sent(leg, at - ms, ms)
+    };
+    // Past the turn of the sequence number: the roll-over counter is part of the index.
+    let before = run(&mut leg, 20 * 66_000);
+    leg.renegotiate(with(Some(Suite::AesCm128Sha1_32))).unwrap();
+    let other_suite = run(&mut leg, 20 * 66_000);
+    leg.renegotiate(with(None)).unwrap();
+    run(&mut leg, 1_000);
+    leg.renegotiate(with(Some(Suite::AesCm128Sha1_80))).unwrap();
+    let after = run(&mut leg, 20_000);
+    // The same sound each time: an equal cipher text means an equal key stream.
+    let mut seen = std::collections::HashSet::new();
+    for (_, packet) in before.rtp.iter().chain(&other_suite.rtp).chain(&after.rtp) {
+        assert!(seen.insert(packet[12..28].to_vec()), "a key stream was used twice");
+    }
+    let index = |packet: &[u8], tag: usize| {
+        let at = packet.len() - tag - 4;
+        u32::from_be_bytes(packet[at..at + 4].try_into().unwrap()) & 0x7fff_ffff
+    };
+    let indices: Vec<_> = [&before, &other_suite, &after]
+        .into_iter()
+        .flat_map(|out| out.rtcp.iter().map(|(_, packet)| index(packet, 10)))
+        .collect();
+    assert!(indices.is_sorted_by(|a, b| a < b) && indices.len() > 100, "{indices:?}");
 }
 
 #[test]

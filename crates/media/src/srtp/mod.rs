@@ -123,6 +123,12 @@ impl Context {
         self
     }
 
+    /// Another suite with the same master key: the indices go on, so that no key stream is used twice (RFC 3711 §9.1).
+    pub fn change_suite(&mut self, suite: Suite, unencrypted: bool) {
+        self.suite = suite;
+        self.encrypt_rtp = suite.encrypts() && !unencrypted;
+    }
+
     /// Encrypts an RTP packet and appends its tag.
     pub fn protect_rtp(&mut self, packet: &mut Vec<u8>) -> Result<(), Error> {
         let start = header_len(packet).ok_or(Error::Short)?;
