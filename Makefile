@@ -5,7 +5,7 @@ CONFIG ?= belfry.toml
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check tidy deny bench-sip bench-ringer bench-ivr bench-memory bench-xmpp bench-xmpp-idle fuzz-short
+.PHONY: help setup run demo test check tidy deny bench-sip bench-ringer bench-ivr bench-memory bench-xmpp bench-xmpp-idle abuse fuzz-short
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,6 +70,12 @@ bench-xmpp-idle: ## Belfry and ejabberd with 8,000 silent chat clients, CPU of a
 	$(CARGO) build --release --package server --bin belfry --example xmpp_load --locked
 	$(CARGO) build --release --bin ringer --locked
 	@bench/xmpp/run $(ARGS)
+
+abuse: ## two minutes of floods against a node that serves calls and chats meanwhile; ARGS="--help" lists the parts
+	@tools/setup
+	$(CARGO) build --release --package server --bin belfry --locked
+	$(CARGO) build --release --bin ringer --locked
+	@bench/abuse/run $(ARGS)
 
 fuzz-short: ## every fuzz target for a minute (needs nightly and cargo-fuzz)
 	@tools/fuzz-short

@@ -1,6 +1,7 @@
 //! What std lacks: time as a value, timer wheel, slab, bounded containers, keyed hashes, rate limits, draws by weight, ladder drawings.
 //! No domain words.
 
+pub mod address;
 pub mod cache;
 pub mod draw;
 pub mod hash;

@@ -3,12 +3,14 @@
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use ivr::request::Method;
 use toml::de::DeValue;
 
 use super::reader::{Reader, Section};
 use super::value::Value;
+use crate::net::Network;
 
 /// `[voice]`. Nothing of it costs anything while `media` is not given.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +24,12 @@ pub struct Voice {
     pub numbers: Vec<Number>,
     pub open: bool,
     pub allow_private: bool,
+    /// Sent media before they have sent any.
+    pub media_networks: Vec<Network>,
+    /// Without a packet of the peer's; zero: never.
+    pub media_timeout: Duration,
+    /// End the call then, or only report it.
+    pub media_timeout_ends: bool,
     pub documents: Option<PathBuf>,
     pub prompts: Option<PathBuf>,
     /// Empty: flite and espeak-ng.
@@ -105,7 +113,23 @@ impl Voice {
             allow_private: section.key(
                 "allow_private",
                 false,
-                "Whether applications and the URLs that they name may be in this machine's own network (loopback, private and link-local addresses).",
+                "Whether applications, and the URLs and SIP addresses that their documents name, may be in this machine's own network (loopback, private and link-local addresses).",
+            ),
+            media_networks: section.list(
+                "media_networks",
+                Vec::new(),
+                "Media gateways, as `203.0.113.0/24`, that wait for our media before they send theirs. Any other address is sent media once it has sent some, or if it is the one the signalling comes from.",
+            ),
+            media_timeout: section.key_in(
+                "media_timeout",
+                Duration::from_secs(60),
+                Duration::ZERO..=Duration::from_hours(24),
+                "A call whose peer sends neither RTP nor RTCP for so long, and is not on hold, has lost its phone. `0s`: never.",
+            ),
+            media_timeout_ends: section.key(
+                "media_timeout_ends",
+                true,
+                "Whether such a call is ended. Otherwise it is only logged and counted.",
             ),
             documents,
             prompts: section.optional("prompts", "Folder of sounds that documents name as `file:NAME`."),

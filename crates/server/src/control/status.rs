@@ -183,6 +183,7 @@ pub struct ShardCounters {
     pub media_packets_out: u64,
     pub media_packets_dropped: u64,
     pub media_packets_unsent: u64,
+    pub media_timeouts: u64,
     pub media_ticks_missed: u64,
 }
 
@@ -266,6 +267,7 @@ impl ShardCounters {
         self.media_packets_out = voice.packets_out;
         self.media_packets_dropped = voice.packets_dropped;
         self.media_packets_unsent = voice.packets_unsent;
+        self.media_timeouts = voice.media_timeouts;
         self.media_ticks_missed = voice.ticks_missed;
         self
     }

@@ -184,6 +184,9 @@ const SHARD: &[ShardMetric] = &[
     counter("belfry_media_packets_unsent_total", "Packets the kernel would not take", |s| {
         s.media_packets_unsent
     }),
+    counter("belfry_media_timeouts_total", "Calls whose peer sent no media for voice.media_timeout", |s| {
+        s.media_timeouts
+    }),
     counter("belfry_media_ticks_missed_total", "Ticks of 20 ms left out because the shard was late", |s| {
         s.media_ticks_missed
     }),

@@ -16,7 +16,7 @@ pub struct Network {
 }
 
 impl Network {
-    fn contains(self, address: IpAddr) -> bool {
+    pub fn contains(self, address: IpAddr) -> bool {
         match (self.address, address) {
             (IpAddr::V4(own), IpAddr::V4(address)) => {
                 let shift = 32 - u32::from(self.bits);

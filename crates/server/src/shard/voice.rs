@@ -61,6 +61,7 @@ impl Shard {
                 uri: format!("sip:{}@{}", sip::wire::escape_user(&address.user), received.remote).into(),
                 path: "".into(),
                 received: Some(received),
+                public_only: false,
             });
             // Without a UDP listener there is no way back to ourselves that proves itself.
             return self.resolved(now, ticket, own.map(|own| vec![vec![own]]).ok_or(503));
@@ -79,8 +80,12 @@ impl Shard {
             call::Decision::Targets { user, groups, .. } => {
                 // Targets of one priority are alternatives, not to ring at once.
                 let targets = groups.iter().flat_map(|group| &group.targets);
-                let reach =
-                    |target| Reach { uri: planning::uri_of(target, &user), path: "".into(), received: None };
+                let reach = |target| Reach {
+                    uri: planning::uri_of(target, &user),
+                    path: "".into(),
+                    received: None,
+                    public_only: false,
+                };
                 self.resolved(now, ticket, Ok(targets.map(|target| vec![reach(target)]).collect()));
             }
             // A host that is none of ours, to which no route leads.
@@ -134,6 +139,7 @@ impl Shard {
             uri: binding.contact.uri,
             path: binding.contact.path,
             received: binding.contact.received,
+            public_only: false,
         };
         let all: Vec<Reach> = bindings.into_iter().map(reach).collect();
         self.resolved(now, ticket, if all.is_empty() { Err(480) } else { Ok(vec![all]) });

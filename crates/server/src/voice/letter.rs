@@ -51,6 +51,8 @@ pub(crate) struct Reach {
     /// Route values before it.
     pub(crate) path: Box<str>,
     pub(crate) received: Option<Received>,
+    /// A document names it, not the plan: private networks are out of its reach unless `voice.allow_private` is set.
+    pub(crate) public_only: bool,
 }
 
 /// Groups in the order to be tried, each of which is reached at once; or the status that says why there is none. No group:

@@ -13,6 +13,7 @@ pub(crate) mod helpers;
 mod leg;
 mod letter;
 mod limits;
+mod media_rules;
 mod messages;
 pub(crate) mod numbers;
 mod offers;
@@ -52,6 +53,7 @@ use actor::{Actor, Part};
 use asks::{Asks, Wanted};
 use helpers::{Done, Helpers};
 use leg::Leg;
+use media_rules::MediaRules;
 use outgoing::Home;
 use party::Party;
 use ports::Ports;
@@ -125,6 +127,8 @@ pub struct VoiceCounts {
     pub stream_frames_lost: u64,
     /// Ticks of 20 ms that were left out because the shard was late.
     pub ticks_missed: u64,
+    /// Calls whose peer sent no media for `[voice] media_timeout`.
+    pub media_timeouts: u64,
 }
 
 /// What all shards' calls have in common.
@@ -177,6 +181,9 @@ pub(crate) struct Owner {
 pub(crate) struct Voice {
     /// What peers are told.
     ip: IpAddr,
+    media_rules: MediaRules,
+    /// `[voice] allow_private`.
+    allow_private: bool,
     numbers: Arc<Numbers>,
     /// Calls that come in, and legs of theirs, are written to the record.
     has_records: bool,
@@ -217,6 +224,8 @@ impl Voice {
         let mut rng = Rng::from_seed(seed);
         Ok(Some(Voice {
             ip: config.advertise.unwrap_or(media),
+            media_rules: MediaRules::new(config),
+            allow_private: config.allow_private,
             numbers: Arc::clone(&common.numbers),
             has_records: config.records,
             rows_due: Instant::default(),

@@ -76,6 +76,8 @@ impl Voice {
     /// Media from now on, or another than before.
     fn connect(&mut self, key: Key, negotiated: Negotiated) {
         let seed = self.rng.next_u64();
+        let is_gateway = negotiated.remote.is_some_and(|remote| self.media_rules.is_gateway(remote.ip()));
+        let silence = self.media_rules.timeout();
         let Some(leg) = self.legs.get_mut(key) else { return };
         let result = match &mut leg.media {
             Some(media) => media.renegotiate(negotiated),
@@ -83,12 +85,16 @@ impl Voice {
                 // Joined before it had a sound.
                 media.listen(matches!(leg.partner, Partner::Leg(_) | Partner::Itself));
                 media.mute(leg.is_muted);
+                media.limit_silence(silence);
                 leg.media = Some(Box::new(media));
             }),
         };
         if let Err(error) = result {
             // Only what is spoken here is negotiated.
             tracing::error!(%error, sid = leg.sid, "a codec that was agreed on cannot be had");
+        }
+        if let Some(media) = &mut leg.media {
+            media.trust_description(is_gateway);
         }
     }
 

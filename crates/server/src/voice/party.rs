@@ -243,7 +243,8 @@ impl Voice {
             && let Some(uri) = party.direct.clone()
         {
             party.to_name = "".into();
-            party.groups.push_back(vec![Reach { uri, path: "".into(), received: None }]);
+            let public_only = !self.allow_private;
+            party.groups.push_back(vec![Reach { uri, path: "".into(), received: None, public_only }]);
         }
         self.ring_next(now, key, world);
     }
@@ -274,7 +275,7 @@ impl Voice {
         let Some(party) = self.parties.get(key) else { return };
         let host = Uri::parse(reach.uri.as_bytes()).ok().and_then(|uri| uri.host_ip());
         let trusted = reach.received.map(|received| received.remote.ip()).or(host);
-        // A name's address is not known here, and no media comes from 0.0.0.0: only what the SDP says counts.
+        // A name's address is known once a response came from it; no media comes from 0.0.0.0.
         let trusted = trusted.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         // A call of the interface's own has its sid with the leg that its script is on.
         let sid = if party.whose == Whose::Own { String::new() } else { party.sid.clone() };
@@ -321,6 +322,7 @@ impl Voice {
             headers: party.headers.clone(),
             offer,
             login: party.login.clone(),
+            public_only: reach.public_only,
             hops: party.hops,
             timeout: party.timeout,
         };
@@ -340,6 +342,7 @@ impl Voice {
         let Some(party) = self.parties.get_mut(key).filter(|party| !party.is_up) else { return };
         let (actor, whose) = (party.actor, party.whose);
         let is_first = !std::mem::replace(&mut party.has_rung, true);
+        self.trust_peer(leg, world);
         if let Some(sdp) = body_of(response) {
             self.settled_early(session, &sdp);
             self.hear_early(actor, leg);
@@ -382,6 +385,7 @@ impl Voice {
     ) {
         let Some(&leg) = self.by_session.get(&session) else { return };
         let Some(key) = self.legs.get(leg).and_then(|leg| leg.party) else { return };
+        self.trust_peer(leg, world);
         if let Some(sdp) = body_of(response) {
             self.settled(session, &sdp);
         }

@@ -295,6 +295,7 @@ impl Voice {
                 Event::DigitsSent => self.piece_ended(now, key, None, world),
                 Event::Speech(event) => self.spoke(now, key, event, world),
                 Event::Latched(_) => {}
+                Event::NoMedia(silence) => self.media_ended(now, key, silence, world),
             }
         }
         self.clockwork.events = events;

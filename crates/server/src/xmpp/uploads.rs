@@ -14,6 +14,7 @@ mod tests;
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -102,7 +103,7 @@ impl Uploads {
         has_account: HasAccount,
     ) -> io::Result<Arc<Uploads>> {
         let coming = settings.folder.join(COMING);
-        fs::create_dir_all(&coming)?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&coming)?;
         for left in fs::read_dir(&coming)? {
             fs::remove_file(left?.path())?;
         }

@@ -253,6 +253,16 @@ fn nobody_answers_in_time() {
 }
 
 #[test]
+fn a_call_for_the_public_network_only_reaches_no_private_address() {
+    let mut pair = Pair::with(answers);
+    pair.call_by(Invite { public_only: true, ..invite_to("sip:ivr@10.0.0.9") });
+    pair.run(1_000);
+    assert_eq!(pair.ours(), "ended: failed 403");
+    assert_eq!(pair.world.ladder(), "");
+    pair.rest();
+}
+
+#[test]
 fn nobody_is_there() {
     let mut pair = Pair::with(answers);
     let them = pair.them;

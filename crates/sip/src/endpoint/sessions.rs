@@ -22,7 +22,7 @@ use crate::wire::{Header, Message, Method, Rewrite, Uri};
 /// A request of a session on its way: which hops are left, and which transaction tries one now.
 pub(super) struct OwnRequest {
     message: Message,
-    received: Option<Received>,
+    onward: Onward,
     hops: VecDeque<Hop>,
     attempt: u8,
     client: Option<Key>,
@@ -40,6 +40,11 @@ impl Endpoint {
         let is_udp = |listener: &&super::Listener| listener.transport == Transport::Udp;
         let addr = self.settings.listeners.iter().find(is_udp)?.addr;
         Some(Received { transport: Transport::Udp, local: addr, remote: addr, flow: None })
+    }
+
+    /// The address that answered the session's last request of ours: the signalling's own.
+    pub fn peer_of(&self, session: SessionId) -> Option<std::net::IpAddr> {
+        self.sessions.peer_of(session)
     }
 
     /// What sessions hold now; all zero at rest.
@@ -377,14 +382,13 @@ impl Endpoint {
         let Ok(message) = Message::parse(bytes) else {
             return self.fail_own(now, id.0, 500, out);
         };
-        let received = onward.received;
-        let own =
-            OwnRequest { message, received, hops: VecDeque::new(), attempt: 0, client: None, heard: false };
-        self.own.insert(id.0, own);
+        let (onward, hops) = (onward.clone(), VecDeque::new());
+        let (received, next) = (onward.received, Uri::parse(onward.next_hop.as_bytes()));
+        let next = next.ok().and_then(|uri| next_hop_of(&uri));
+        self.own.insert(id.0, OwnRequest { message, onward, hops, attempt: 0, client: None, heard: false });
         if let Some(received) = &received {
             return self.try_own_hops(now, id.0, vec![hop_of_flow(received)], out);
         }
-        let next = Uri::parse(onward.next_hop.as_bytes()).ok().and_then(|uri| next_hop_of(&uri));
         let Some(next) = next else { return self.fail_own(now, id.0, 416, out) };
         let mut resolved = std::mem::take(&mut self.resolved);
         self.next_resolution += 1;
@@ -403,7 +407,14 @@ impl Endpoint {
         out: &mut Outbox,
     ) {
         match result {
-            Ok(hops) => self.try_own_hops(now, id, hops, out),
+            Ok(mut hops) => {
+                let Some(own) = self.own.get(&id) else { return };
+                hops.retain(|hop| own.onward.may_reach(hop.addr.ip()));
+                if hops.is_empty() {
+                    return self.fail_own(now, id, 403, out);
+                }
+                self.try_own_hops(now, id, hops, out);
+            }
             Err(ResolveFault::NoSuchHost) => self.fail_own(now, id, 404, out),
             Err(_) => self.fail_own(now, id, 503, out),
         }
@@ -415,7 +426,7 @@ impl Endpoint {
         let too_long = own.message.bytes().len() + 300 > Endpoint::mtu_bytes();
         for hop in hops {
             // RFC 3261 §18.1.1: TCP first, and UDP again when TCP is refused.
-            if too_long && has_tcp && hop.transport == Transport::Udp && own.received.is_none() {
+            if too_long && has_tcp && hop.transport == Transport::Udp && own.onward.received.is_none() {
                 own.hops.push_back(Hop { transport: Transport::Tcp, ..hop.clone() });
             }
             own.hops.push_back(hop);
@@ -428,7 +439,7 @@ impl Endpoint {
             let Some(own) = self.own.get_mut(&id) else { return };
             let Some(hop) = own.hops.pop_front() else { return self.fail_own(now, id, status, out) };
             own.attempt = own.attempt.saturating_add(1);
-            let (attempt, received) = (own.attempt, own.received);
+            let (attempt, received) = (own.attempt, own.onward.received);
             let message = own.message.clone();
             let Some((bytes, target)) = self.ready(&message, &hop, received.as_ref(), attempt) else {
                 continue;
@@ -486,7 +497,8 @@ impl Endpoint {
             None => Uri::parse(onward.next_hop.as_bytes())
                 .ok()
                 .and_then(|uri| next_hop_of(&uri))
-                .and_then(|next| self.resolve_at_once(now, &next, out)),
+                .and_then(|next| self.resolve_at_once(now, &next, out))
+                .filter(|hop| onward.may_reach(hop.addr.ip())),
         };
         let Some(hop) = hop else { return };
         if let Some((bytes, target)) = self.ready(&message, &hop, onward.received.as_ref(), 0) {
@@ -514,6 +526,9 @@ impl Endpoint {
             if response.status() >= 200 {
                 self.own.remove(&id);
             }
+        }
+        if let Some(peer) = self.table.get(client).map(|tx| tx.target.remote.ip()) {
+            self.sessions.note_peer(RequestId(id), peer);
         }
         self.with_sessions(now, out, |sessions, effects| {
             sessions.handle_response(now, RequestId(id), response, effects);

@@ -84,6 +84,15 @@ pub struct Onward {
     pub next_hop: Box<str>,
     /// Go there instead: the peer is behind a NAT or on a connection.
     pub received: Option<Received>,
+    /// Addresses of private networks are no destination (see `session::Invite::public_only`).
+    pub public_only: bool,
+}
+
+impl Onward {
+    /// Whether a resolved address may be sent to.
+    pub fn may_reach(&self, address: std::net::IpAddr) -> bool {
+        !self.public_only || !stdx::address::is_private(address)
+    }
 }
 
 /// Everything the notifier can cause.

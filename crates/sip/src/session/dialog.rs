@@ -19,6 +19,8 @@ pub(super) struct Dialog {
     route_set: Box<[Box<[u8]>]>,
     remote_target: Box<[u8]>,
     received: Option<Received>,
+    /// See [`super::Invite::public_only`].
+    public_only: bool,
     remote_cseq: u32,
     pub(super) local_cseq: u32,
 }
@@ -40,6 +42,7 @@ impl Dialog {
             received: dialog_received(source, remote_target, route_set.is_empty()),
             route_set,
             remote_target: remote_target.into(),
+            public_only: false,
             remote_cseq: request.cseq()?.0,
             local_cseq: 0,
         })
@@ -65,6 +68,7 @@ impl Dialog {
             route_set: Values::new(invite.path.as_bytes()).map(Box::from).collect(),
             remote_target: target.as_bytes().into(),
             received: invite.received,
+            public_only: invite.public_only,
             remote_cseq: 0,
             local_cseq: 0,
         })
@@ -131,7 +135,7 @@ impl Dialog {
             .header("To", &self.remote)
             .header("Call-ID", &self.call_id)
             .header("CSeq", format!("{number} {method}").as_bytes());
-        (request, Onward { next_hop, received: self.received })
+        (request, Onward { next_hop, received: self.received, public_only: self.public_only })
     }
 
     /// A first route without `lr` is a strict router: it gets the Request-URI.

@@ -182,6 +182,9 @@ pub struct Invite {
     /// SDP; must not be empty.
     pub offer: Bytes,
     pub login: Option<Login>,
+    /// No request of the dialog goes to an address of a private network (RFC 6890): the target comes from a document that
+    /// others wrote. A binding's `received` is exempt.
+    pub public_only: bool,
     /// Max-Forwards, so that calls which make calls come to an end (RFC 7332 §4); 70 when zero.
     pub hops: u8,
     /// How long it may take to be answered before it is cancelled; `limits::RING_PATIENCE` when zero.

@@ -16,6 +16,7 @@ mod refresh;
 mod within;
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -104,6 +105,8 @@ struct Session {
     requests: SmallVec<[u64; 2]>,
     /// A REFER of ours went out: its NOTIFYs are awaited.
     is_referring: bool,
+    /// Where the last response to a request of ours came from.
+    peer: Option<IpAddr>,
     /// The application has heard of the end.
     has_ended: bool,
     /// Once a 2xx has made it a session; by it the ledger tells ended from failed.
@@ -357,6 +360,19 @@ impl Sessions {
         id
     }
 
+    /// A response is about to be handled that came from there.
+    pub(crate) fn note_peer(&mut self, id: RequestId, peer: IpAddr) {
+        let key = self.requests.get(&id.0).map(|pending| pending.key);
+        if let Some(session) = key.and_then(|key| self.sessions.get_mut(key)) {
+            session.peer = Some(peer);
+        }
+    }
+
+    /// Where the last response to a request of the session came from.
+    pub(crate) fn peer_of(&self, session: SessionId) -> Option<IpAddr> {
+        self.sessions.get(Key::from_u64(session.0))?.peer
+    }
+
     fn insert_request(&mut self, id: u64, pending: Pending) {
         if let Some(session) = self.sessions.get_mut(pending.key) {
             session.requests.push(id);
@@ -392,6 +408,7 @@ impl Session {
             login: None,
             owns_call_id: false,
             is_referring: false,
+            peer: None,
             local_sdp: Bytes::new(),
             peer_allows_update: false,
             exchange: Exchange::Idle,

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::people;
@@ -69,7 +70,9 @@ pub(super) fn write(words: &[String]) -> Result<String, String> {
 
 fn write_files(people: &People, format: Format, place: &Path) -> io::Result<()> {
     let whole = |path: &Path, write: &dyn Fn(&mut BufWriter<File>) -> io::Result<()>| {
-        let mut file = BufWriter::new(File::create(path)?);
+        // Passwords stand in it.
+        let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        let mut file = BufWriter::new(file);
         write(&mut file)?;
         file.flush()
     };

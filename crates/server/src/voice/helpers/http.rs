@@ -9,9 +9,10 @@ use ivr::request::Wire;
 use ivr::script::{Answer, Failure};
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response, StatusCode, Url, redirect};
+use stdx::address::is_private;
 use tokio::time::timeout;
 
-use super::address::{Checked, Private, is_private};
+use super::address::{Checked, Private};
 use super::limits;
 use super::settings::Settings;
 

@@ -159,6 +159,7 @@ impl Any {
             uri: format!("sip:a@127.0.0.1:{port}").into(),
             path: "".into(),
             received: None,
+            public_only: false,
         };
         let resolved = match which % 5 {
             0 => Err(480),

@@ -105,6 +105,7 @@ impl Stage {
             uri: format!("sip:bob@127.0.0.1:{port}").into(),
             path: "".into(),
             received: None,
+            public_only: false,
         };
         let group = ports.iter().map(reach).collect();
         self.act(|voice, now, world| voice.handle_resolved(now, ticket, Ok(vec![group]), world));
@@ -205,6 +206,31 @@ fn one_that_is_given_up_while_it_is_looked_up_or_rings_leaves_nothing() {
 }
 
 #[test]
+fn an_address_that_a_document_names_is_in_no_private_network() {
+    let mut stage = Stage::new();
+    for (target, sent) in [("sip:pbx@127.0.0.9:5099", 0), ("sip:pbx@10.1.2.3", 0), ("sip:pbx@8.8.8.8", 1)] {
+        stage.place(&format!("<Dial><Sip>{target}</Sip></Dial>"));
+        let mut ticket = None;
+        for wish in std::mem::take(&mut stage.wishes) {
+            if let Wish::Resolve { ticket: asked, .. } = wish {
+                ticket = Some(asked);
+            }
+        }
+        let first = stage.found(ticket.unwrap(), &[5072]);
+        stage.reply(&first[0], 200);
+        let Some(Wish::Resolve { ticket, .. }) =
+            std::mem::take(&mut stage.wishes).into_iter().find(|wish| matches!(wish, Wish::Resolve { .. }))
+        else {
+            panic!("the dialled address is looked up")
+        };
+        // The plan knows no way there.
+        stage.act(|voice, now, world| voice.handle_resolved(now, ticket, Ok(Vec::new()), world));
+        let invites = methods(&stage.sent()).into_iter().filter(|method| *method == Method::Invite).count();
+        assert_eq!(invites, sent, "{target}");
+    }
+}
+
+#[test]
 fn the_next_group_is_called_where_the_first_is_not_there() {
     let mut stage = Stage::new();
     let ticket = stage.call();
@@ -212,6 +238,7 @@ fn the_next_group_is_called_where_the_first_is_not_there() {
         uri: format!("sip:bob@127.0.0.1:{port}").into(),
         path: "".into(),
         received: None,
+        public_only: false,
     };
     let groups = vec![vec![reach(5072)], vec![reach(5073)], vec![reach(5074)]];
     stage.act(|voice, now, world| voice.handle_resolved(now, ticket, Ok(groups), world));

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use media::record::HEADER_LEN;
@@ -56,8 +57,8 @@ impl Folder {
 
     /// Begins one. The folder is made with the first.
     pub(super) fn create(&self, part: &Path) -> io::Result<fs::File> {
-        fs::create_dir_all(&self.path)?;
-        fs::OpenOptions::new().write(true).create(true).truncate(true).open(part)
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path)?;
+        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(part)
     }
 
     /// Complete on the disk, and under its own name.

@@ -74,6 +74,21 @@ fn a_recording_is_a_file_once_it_is_told_of() {
 }
 
 #[test]
+fn recordings_are_readable_by_the_servers_user_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("recordings");
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let (files, answers) = start(&folder);
+    let (recorder, mut file) = record(&files, 1, &[1; 800]);
+    assert_eq!(mode(&folder.join(format!("{}.wav.part", sid(1)))), 0o600);
+    recorder.finish(&mut file);
+    file.close(true);
+    assert_eq!(next(&answers), (1, Ok(())));
+    assert_eq!((mode(&folder), mode(&folder.join(format!("{}.wav", sid(1))))), (0o700, 0o600));
+}
+
+#[test]
 fn what_is_forgotten_or_not_wanted_leaves_no_file() {
     let place = tempfile::tempdir().unwrap();
     let (files, answers) = start(place.path());

@@ -5,6 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -50,7 +51,7 @@ impl Incoming {
             return Err(Refusal::Full);
         }
         // Whoever else has this slot in use has this file.
-        let file = File::options().write(true).create_new(true).open(&coming).map_err(|error| {
+        let file = File::options().write(true).create_new(true).mode(0o600).open(&coming).map_err(|error| {
             shelf.give_back(size);
             match error.kind() {
                 io::ErrorKind::AlreadyExists => Refusal::Taken,
@@ -80,7 +81,7 @@ impl Incoming {
         let keep = || {
             let folder = self.path.parent().ok_or(io::ErrorKind::NotFound)?;
             self.file.sync_all()?;
-            fs::create_dir_all(folder)?;
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
             fs::rename(&self.coming, &self.path)?;
             sync_folder(folder)?;
             // The first of its folder: that it is there, too.

@@ -10,6 +10,7 @@ use super::caller::Caller;
 use super::noted::{keep_log, noted};
 use super::tones::tones;
 use super::{nothing_left, sum};
+use crate::phone::text;
 use crate::place::Place;
 use crate::{Deadline, until};
 
@@ -277,6 +278,44 @@ fn a_caller_may_hang_up_at_every_point_of_every_verb() {
         }
         node.stop();
     }
+}
+
+#[test]
+fn a_call_whose_peer_sends_no_media_is_ended() {
+    let app = App::new(&[("/", "<Response><Pause length='600'/></Response>")]);
+    let place = Place::new(&app.voice("/", "media_timeout = \"1s\"\n"));
+    let mut node = place.start();
+    let mut caller = Caller::new(&place);
+    let _ = caller.call();
+    let bye = caller.phone.expect_request("BYE");
+    let reason = bye.header_named("Reason").map(|reason| text(Some(reason)));
+    assert_eq!(reason.as_deref(), Some("Q.850;cause=102;text=\"no media\""));
+    caller.phone.reply(&bye, "200 OK", "", "");
+    assert_eq!(sum(&node, |shard| shard.voice.media_timeouts), 1);
+    nothing_left(&node, 1);
+    node.stop();
+}
+
+/// The SDP of an INVITE may name any victim.
+#[test]
+fn an_address_of_the_sdp_that_has_sent_nothing_is_sent_nothing() {
+    let victim = UdpSocket::bind("127.0.0.66:0").unwrap();
+    victim.set_nonblocking(true).unwrap();
+    let app = App::new(&[("/", "<Response><Say>One two three four five six seven eight nine ten</Say></Response>")]);
+    let place = Place::new(&app.voice("/", ""));
+    let mut node = place.start();
+    let mut caller = Caller::new(&place);
+    let own = caller.sdp("8", "sendrecv");
+    let port = victim.local_addr().unwrap().port();
+    let own_port = caller.rtp.local_addr().unwrap().port();
+    let sdp = own.replace("127.0.0.1", "127.0.0.66").replace(&own_port.to_string(), &port.to_string()).leak();
+    let invite = caller.invite(sdp);
+    assert_eq!(caller.phone.outcome(&invite).status(), 200);
+    caller.phone.answered(&invite);
+    hears_bye(&mut caller);
+    assert!(victim.recv_from(&mut [0; 2048]).is_err(), "the victim was sent media");
+    nothing_left(&node, 1);
+    node.stop();
 }
 
 #[test]

@@ -1,0 +1,70 @@
+//! Which addresses media goes to, and what becomes of a call whose media has stopped.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use stdx::Instant;
+use stdx::slab::Key;
+
+use super::{Voice, World};
+use crate::config;
+use crate::net::Network;
+
+/// `[voice]`'s keys about media.
+#[derive(Debug)]
+pub(super) struct MediaRules {
+    /// Media gateways: sent to before they have sent.
+    networks: Box<[Network]>,
+    /// Zero: never.
+    timeout: Duration,
+    is_ending: bool,
+}
+
+impl MediaRules {
+    pub(super) fn new(config: &config::Voice) -> MediaRules {
+        MediaRules {
+            networks: config.media_networks.clone().into(),
+            timeout: config.media_timeout,
+            is_ending: config.media_timeout_ends,
+        }
+    }
+
+    pub(super) fn is_gateway(&self, address: IpAddr) -> bool {
+        self.networks.iter().any(|network| network.contains(address))
+    }
+
+    pub(super) fn timeout(&self) -> Option<Duration> {
+        (!self.timeout.is_zero()).then_some(self.timeout)
+    }
+}
+
+impl Voice {
+    /// A response came from the peer of an outgoing call: media may go to that address.
+    pub(super) fn trust_peer(&mut self, key: Key, world: &mut World<'_>) {
+        let Some(leg) = self.legs.get_mut(key) else { return };
+        let Some(peer) = world.endpoint.peer_of(leg.session) else { return };
+        leg.trusted = peer;
+        if let Some(media) = &mut leg.media {
+            media.trust_signalling(peer);
+        }
+    }
+
+    /// The peer has sent neither RTP nor RTCP for the configured time: its phone or its network is gone.
+    pub(super) fn media_ended(
+        &mut self,
+        now: Instant,
+        key: Key,
+        silence: Duration,
+        world: &mut World<'_>,
+    ) {
+        self.counts.media_timeouts += 1;
+        let Some(leg) = self.legs.get(key) else { return };
+        let (sid, seconds, is_ending) = (&leg.sid, silence.as_secs(), self.media_rules.is_ending);
+        tracing::info!(sid, seconds, is_ending, "no media came from the peer");
+        if is_ending {
+            // RFC 3326; Q.850 cause 102: recovery on timer expiry.
+            let reason = Some("Q.850;cause=102;text=\"no media\"");
+            world.endpoint.hang_up(now, leg.session, reason, world.out);
+        }
+    }
+}
