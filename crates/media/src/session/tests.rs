@@ -639,7 +639,8 @@ fn an_address_that_has_not_sent_gets_nothing_unless_it_is_the_signallings() {
 #[test]
 fn reports_go_where_the_sound_goes() {
     // The address of a=rtcp is another host's.
-    let elsewhere = Negotiated { remote_rtcp: Some(address("127.0.0.77:53")), ..negotiated(Codec::Pcma, true) };
+    let elsewhere =
+        Negotiated { remote_rtcp: Some(address("127.0.0.77:53")), ..negotiated(Codec::Pcma, true) };
     let mut leg = MediaSession::new(elsewhere, 1, Some(address(PEER).ip())).unwrap();
     // Nothing was said: the call may never have been acknowledged.
     assert_eq!(sent(&mut leg, 0, 20_000).rtcp.len(), 0);

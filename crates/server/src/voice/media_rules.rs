@@ -50,13 +50,7 @@ impl Voice {
     }
 
     /// The peer has sent neither RTP nor RTCP for the configured time: its phone or its network is gone.
-    pub(super) fn media_ended(
-        &mut self,
-        now: Instant,
-        key: Key,
-        silence: Duration,
-        world: &mut World<'_>,
-    ) {
+    pub(super) fn media_ended(&mut self, now: Instant, key: Key, silence: Duration, world: &mut World<'_>) {
         self.counts.media_timeouts += 1;
         let Some(leg) = self.legs.get(key) else { return };
         let (sid, seconds, is_ending) = (&leg.sid, silence.as_secs(), self.media_rules.is_ending);

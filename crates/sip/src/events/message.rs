@@ -221,7 +221,10 @@ fn message_request(binding: &Binding, message: &KeptMessage, tag: &str, call_id:
     request.header("Date", &date);
     request.header("User-Agent", PRODUCT.as_bytes());
     let received = contact.received.filter(|_| contact.path.is_empty());
-    (request.finish_with(&message.content_type, &message.body), Onward { next_hop, received, public_only: false })
+    (
+        request.finish_with(&message.content_type, &message.body),
+        Onward { next_hop, received, public_only: false },
+    )
 }
 
 /// The phone will answer the same whenever it is asked: it cannot, or does not want to.

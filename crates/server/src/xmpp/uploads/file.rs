@@ -51,13 +51,14 @@ impl Incoming {
             return Err(Refusal::Full);
         }
         // Whoever else has this slot in use has this file.
-        let file = File::options().write(true).create_new(true).mode(0o600).open(&coming).map_err(|error| {
-            shelf.give_back(size);
-            match error.kind() {
-                io::ErrorKind::AlreadyExists => Refusal::Taken,
-                _ => broken(&error, &coming),
-            }
-        })?;
+        let file =
+            File::options().write(true).create_new(true).mode(0o600).open(&coming).map_err(|error| {
+                shelf.give_back(size);
+                match error.kind() {
+                    io::ErrorKind::AlreadyExists => Refusal::Taken,
+                    _ => broken(&error, &coming),
+                }
+            })?;
         let (shelf, left) = (Arc::clone(shelf), grant.size);
         let mut incoming = Incoming { shelf, file, coming, path, size, left, is_kept: false };
         // Finished while we looked: now it is seen.

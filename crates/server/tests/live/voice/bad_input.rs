@@ -282,7 +282,7 @@ fn a_caller_may_hang_up_at_every_point_of_every_verb() {
 
 #[test]
 fn a_call_whose_peer_sends_no_media_is_ended() {
-    let app = App::new(&[("/", "<Response><Pause length='600'/></Response>")]);
+    let app = App::new(&[("/", "<Response><Gather numDigits='1' timeout='600'/></Response>")]);
     let place = Place::new(&app.voice("/", "media_timeout = \"1s\"\n"));
     let mut node = place.start();
     let mut caller = Caller::new(&place);
@@ -301,7 +301,10 @@ fn a_call_whose_peer_sends_no_media_is_ended() {
 fn an_address_of_the_sdp_that_has_sent_nothing_is_sent_nothing() {
     let victim = UdpSocket::bind("127.0.0.66:0").unwrap();
     victim.set_nonblocking(true).unwrap();
-    let app = App::new(&[("/", "<Response><Say>One two three four five six seven eight nine ten</Say></Response>")]);
+    let app = App::new(&[(
+        "/",
+        "<Response><Say>One two three four five six seven eight nine ten</Say></Response>",
+    )]);
     let place = Place::new(&app.voice("/", ""));
     let mut node = place.start();
     let mut caller = Caller::new(&place);
