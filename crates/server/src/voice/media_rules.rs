@@ -15,14 +15,18 @@ use crate::net::Network;
 pub(super) struct MediaRules {
     /// Media gateways: sent to before they have sent.
     networks: Box<[Network]>,
+    /// Where this node's own legs are: two of them would wait for each other.
+    own: IpAddr,
     /// Zero: never.
     timeout: Duration,
     is_ending: bool,
 }
 
 impl MediaRules {
-    pub(super) fn new(config: &config::Voice) -> MediaRules {
+    /// `own`: the address that peers are told to send media to.
+    pub(super) fn new(config: &config::Voice, own: IpAddr) -> MediaRules {
         MediaRules {
+            own,
             networks: config.media_networks.clone().into(),
             timeout: config.media_timeout,
             is_ending: config.media_timeout_ends,
@@ -30,7 +34,7 @@ impl MediaRules {
     }
 
     pub(super) fn is_gateway(&self, address: IpAddr) -> bool {
-        self.networks.iter().any(|network| network.contains(address))
+        address == self.own || self.networks.iter().any(|network| network.contains(address))
     }
 
     pub(super) fn timeout(&self) -> Option<Duration> {

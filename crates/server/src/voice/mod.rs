@@ -224,7 +224,7 @@ impl Voice {
         let mut rng = Rng::from_seed(seed);
         Ok(Some(Voice {
             ip: config.advertise.unwrap_or(media),
-            media_rules: MediaRules::new(config),
+            media_rules: MediaRules::new(config, config.advertise.unwrap_or(media)),
             allow_private: config.allow_private,
             numbers: Arc::clone(&common.numbers),
             has_records: config.records,
