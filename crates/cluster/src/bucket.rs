@@ -18,6 +18,10 @@ impl Bucket {
         Bucket(u16::try_from(hash % u64::from(BUCKETS)).expect("the remainder is below BUCKETS"))
     }
 
+    pub fn number(self) -> u16 {
+        self.0
+    }
+
     /// On one node the owner is fixed: no leases, no bus.
     pub fn shard(self, shards: u16) -> u16 {
         self.0 % shards

@@ -284,7 +284,7 @@ pub enum PublishRefused {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeptMessage {
-    /// Chosen by the router; 0 in a query.
+    /// Chosen by the record; 0 in a query.
     pub id: u64,
     pub aor: Aor,
     /// The sender's URI.

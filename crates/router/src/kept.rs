@@ -17,7 +17,6 @@ pub(crate) struct Kept {
     counts: HashMap<u64, Count>,
     deliveries: HashMap<u64, Delivery>,
     wheel: Wheel<u64>,
-    last_id: u64,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -48,7 +47,7 @@ enum Stage {
 
 impl Kept {
     pub(crate) fn new(keyed: Keyed, now: Instant) -> Self {
-        Kept { keyed, counts: HashMap::new(), deliveries: HashMap::new(), wheel: Wheel::new(now), last_id: 0 }
+        Kept { keyed, counts: HashMap::new(), deliveries: HashMap::new(), wheel: Wheel::new(now) }
     }
 
     pub(crate) fn seed(&mut self, aor: &str, count: u32) {
@@ -64,8 +63,8 @@ impl Kept {
         self.counts.values().map(|count| count.kept as usize).sum()
     }
 
-    /// Gives the message its id: rising, and unlike any of an earlier life of the process.
-    pub(crate) fn accept(&mut self, now: Instant, message: &mut KeptMessage) -> Result<(), KeepRefused> {
+    /// Counts the message as on its way to the record, which numbers it.
+    pub(crate) fn accept(&mut self, message: &KeptMessage) -> Result<(), KeepRefused> {
         if message.body.len() > limits::KEPT_BYTES {
             return Err(KeepRefused::TooLarge);
         }
@@ -75,8 +74,6 @@ impl Kept {
             return Err(KeepRefused::TooMany);
         }
         self.set(hash, Count { writing: count.writing + 1, ..count });
-        self.last_id = now.as_micros().max(self.last_id + 1);
-        message.id = self.last_id;
         Ok(())
     }
 

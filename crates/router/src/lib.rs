@@ -17,5 +17,5 @@ mod watch;
 
 pub use contact::contact_key;
 pub use interface::*;
-pub use record::{Corrupt, decode as decode_record, encode as encode_record};
-pub use router::{Counts, Effect, Router, RouterSettings, WriteFailed};
+pub use record::{Corrupt, aor as aor_of_record, decode as decode_record, encode as encode_record};
+pub use router::{BindingRow, Counts, Effect, Router, RouterSettings, WriteFailed};

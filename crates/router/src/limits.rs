@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-/// The longest binding we hold, whatever interval was granted. The log of bindings may lose its head once
-/// it is older than this, so nothing may live longer. Longer grants are cut to it.
+/// The longest binding we hold, whatever interval was granted: rows of the log of bindings that are older are dead
+/// whatever they hold. Longer grants are cut to it.
 pub const LONGEST_BINDING: Duration = Duration::from_hours(24);
 
-/// How long the log of bindings has to be kept: a minute more, as records count whole seconds and reach the
+/// How long a row of the log of bindings may live: a minute more, as records count whole seconds and reach the
 /// disk after their time was granted.
 pub const LOG_HORIZON: Duration = Duration::from_secs(LONGEST_BINDING.as_secs() + 60);
 

@@ -1,10 +1,9 @@
 //! Who is reachable where: the bindings of all addresses of a shard, a fold over the log of records.
 //!
 //! Each record is the complete set of an address, so the last one counts and replay is one assignment a
-//! row. Cleaning the log is deleting its head: a binding lives at most `limits::LONGEST_BINDING` from the
-//! record that granted it, and a record written later for another contact of the address carries it on, so
-//! a record older than that has no live binding the log behind it lacks; and as heads go first, a tombstone
-//! never goes before what it buries. The price: a set of several contacts, refreshed at different times, is
+//! row. An address knows the number of its row, so that the store hears which row a write replaces and which
+//! row's bindings have ended, and deletes these rows in the order of their numbers. A row that a crash left behind
+//! is found dead by replay. The price: a set of several contacts, refreshed at different times, is
 //! rewritten for each. Sets are small (`limits::CONTACTS_PER_ADDRESS`), and phones mostly have one.
 //!
 //! In memory an address is its record again, one allocation, decoded when asked for.
@@ -28,7 +27,7 @@ pub(crate) struct Location {
     slot_bytes: usize,
 }
 
-/// `armed` (seconds, 4 bytes) and then the record; 16 bytes in the table.
+/// `armed` (seconds, 4 bytes), the number of the row in the log (8 bytes) and then the record; 16 bytes in the table.
 ///
 /// A slot exists as long as its wheel entry is outstanding, even when its set is empty: so an address that
 /// registers and unregisters all day has one entry, not one each time. A refresh leaves the entry where it
@@ -36,10 +35,16 @@ pub(crate) struct Location {
 /// are never more than the longest interval has seconds.
 struct Slot(Box<[u8]>);
 
+/// Bytes before the record.
+const HEAD: usize = 12;
+/// Rows are numbered from 1.
+const NO_ROW: i64 = 0;
+
 impl Slot {
-    fn new(armed: u32, record: &[u8]) -> Self {
-        let mut bytes = Vec::with_capacity(4 + record.len());
+    fn new(armed: u32, row: i64, record: &[u8]) -> Self {
+        let mut bytes = Vec::with_capacity(HEAD + record.len());
         bytes.extend_from_slice(&armed.to_le_bytes());
+        bytes.extend_from_slice(&row.to_le_bytes());
         bytes.extend_from_slice(record);
         Slot(bytes.into_boxed_slice())
     }
@@ -54,8 +59,15 @@ impl Slot {
         }
     }
 
+    /// `None`: the set is empty, and no row has to say so.
+    fn row(&self) -> Option<i64> {
+        let row =
+            self.0.get(4..).and_then(|bytes| bytes.first_chunk()).map_or(0, |row| i64::from_le_bytes(*row));
+        (row != NO_ROW).then_some(row)
+    }
+
     fn record(&self) -> &[u8] {
-        self.0.get(4..).unwrap_or_default()
+        self.0.get(HEAD..).unwrap_or_default()
     }
 
     fn aor(&self) -> &str {
@@ -94,8 +106,18 @@ impl Location {
         bindings
     }
 
-    /// From now on this is bound, and nothing else. The set has been written.
-    pub(crate) fn put(&mut self, aor: &str, bindings: &[Binding]) {
+    /// The row of the log that holds the set of this address.
+    pub(crate) fn row(&self, aor: &str) -> Option<i64> {
+        let hash = self.keyed.hash(aor.as_bytes());
+        self.table.find(hash, |slot| slot.aor() == aor)?.row()
+    }
+
+    /// From now on this is bound, and nothing else. The set has been written as this row. Returns the row that held the
+    /// set until now.
+    pub(crate) fn put(&mut self, aor: &str, row: i64, bindings: &[Binding]) -> Option<i64> {
+        // The row of an empty set is dead from the beginning.
+        let row = if bindings.is_empty() { NO_ROW } else { row };
+        let mut replaced = None;
         let hash = self.keyed.hash(aor.as_bytes());
         let record = record::encode(aor, bindings);
         let Location { table, wheel, keyed, .. } = self;
@@ -110,40 +132,49 @@ impl Location {
                 }
                 self.bindings -= slot.count();
                 self.slot_bytes -= slot.0.len();
-                *slot = Slot::new(armed, &record);
+                replaced = slot.row();
+                *slot = Slot::new(armed, row, &record);
                 self.slot_bytes += slot.0.len();
             }
             Entry::Vacant(entry) => {
-                let Some(armed) = earliest else { return };
+                let armed = earliest?;
                 wheel.insert(Instant::from_unix_seconds(armed.into()), hash);
-                let slot = Slot::new(armed, &record);
+                let slot = Slot::new(armed, row, &record);
                 self.slot_bytes += slot.0.len();
                 entry.insert(slot);
             }
         }
         self.bindings += bindings.len();
+        replaced
     }
 
     /// A row of the log, in log order.
     ///
     /// Flows are dropped: their connections died with the process that wrote them, and their numbers may
     /// by now name somebody else's.
-    pub(crate) fn replay(&mut self, now: Instant, record: &[u8]) -> Result<(), Corrupt> {
+    pub(crate) fn replay(
+        &mut self,
+        now: Instant,
+        row: i64,
+        record: &[u8],
+        dead: &mut Vec<i64>,
+    ) -> Result<(), Corrupt> {
         let (aor, mut bindings) = record::decode(record)?;
         bindings.retain(|binding| binding.expires_at > now);
         for received in bindings.iter_mut().filter_map(|binding| binding.contact.received.as_mut()) {
             received.flow = None;
         }
-        self.put(&aor, &bindings);
+        dead.extend(self.put(&aor, row, &bindings));
+        dead.extend(bindings.is_empty().then_some(row));
         Ok(())
     }
 
-    /// Forgets what has ended and appends the addresses that lost a binding.
-    pub(crate) fn expire(&mut self, now: Instant, changed: &mut Vec<Aor>) {
+    /// Forgets what has ended and appends the addresses that lost a binding, and the rows that have no more of them.
+    pub(crate) fn expire(&mut self, now: Instant, changed: &mut Vec<Aor>, dead: &mut Vec<i64>) {
         let mut due = std::mem::take(&mut self.due);
         self.wheel.expire(now, &mut due);
         for hash in due.drain(..) {
-            self.expire_hash(now, hash, changed);
+            self.expire_hash(now, hash, changed, dead);
         }
         self.due = due;
     }
@@ -167,7 +198,7 @@ impl Location {
         self.slot_bytes + self.table.len() * (8 + 24) + self.table.capacity() * 17
     }
 
-    fn expire_hash(&mut self, now: Instant, hash: u64, changed: &mut Vec<Aor>) {
+    fn expire_hash(&mut self, now: Instant, hash: u64, changed: &mut Vec<Aor>, dead: &mut Vec<i64>) {
         let Location { table, wheel, keyed, .. } = self;
         let due = |slot: &Slot| {
             keyed.hash(slot.aor().as_bytes()) == hash
@@ -185,12 +216,14 @@ impl Location {
             changed.push(aor.clone());
         }
         let Some(armed) = earliest(&bindings) else {
+            dead.extend(slot.row());
             entry.remove();
             return;
         };
         wheel.insert(Instant::from_unix_seconds(armed.into()), hash);
         if bindings.len() < before {
-            *slot = Slot::new(armed, &record::encode(&aor, &bindings));
+            let row = slot.row().unwrap_or(NO_ROW);
+            *slot = Slot::new(armed, row, &record::encode(&aor, &bindings));
         } else {
             slot.arm(armed);
         }

@@ -61,7 +61,7 @@ pub fn decode(record: &[u8]) -> Result<(Aor, Vec<Binding>), Corrupt> {
 ///
 /// # Errors
 /// `Corrupt` when the start of the record is not ours; the rest is not looked at.
-pub(crate) fn aor(record: &[u8]) -> Result<&str, Corrupt> {
+pub fn aor(record: &[u8]) -> Result<&str, Corrupt> {
     Reader(record).head()
 }
 

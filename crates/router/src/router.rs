@@ -26,13 +26,27 @@ pub enum Effect {
     /// How it is with an address whose presence may have changed, as `RouterSettings::tells_presence` wants it.
     Presence { aor: Aor, presence: Presence },
     /// Append to the log; `handle_written` with the ticket when the group is on disk, or is not.
-    WriteBinding { ticket: u64, record: Box<[u8]> },
-    /// Store; `handle_written` with the ticket.
+    WriteBinding { ticket: u64, row: BindingRow },
+    /// This row of the log is dead: all its bindings have ended. Nobody waits for it; a row that is not deleted is found
+    /// dead again at the next start.
+    ForgetBinding { row: i64 },
+    /// Store under a number of the store's own; `handle_written` with the ticket.
     KeepMessage { ticket: u64, message: Box<KeptMessage> },
     /// Delete. Nobody waits for it; deleting twice is harmless.
     ForgetMessage { aor: Aor, id: u64 },
     /// Read all that is kept for this address, oldest first: `handle_kept`.
     LoadKept { aor: Aor },
+}
+
+/// A row of the log of bindings: the complete set of an address.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BindingRow {
+    pub aor: Aor,
+    /// The number of the row that held the set until now; it is dead once this one is on disk.
+    pub replaces: Option<i64>,
+    /// Nothing is bound any more.
+    pub empties: bool,
+    pub record: Box<[u8]>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,12 +141,19 @@ impl Router {
         }
     }
 
-    /// One row of the log of bindings; at start, in log order, before the first query.
+    /// One row of the log of bindings and its number; at start, in log order, before the first query. Appends to `dead`
+    /// the numbers of rows that this one shows to be dead, which may be its own.
     ///
     /// # Errors
     /// `Corrupt` when no version of this program wrote the row; nothing is changed then.
-    pub fn replay(&mut self, now: Instant, record: &[u8]) -> Result<(), Corrupt> {
-        self.location.replay(now, record)
+    pub fn replay(
+        &mut self,
+        now: Instant,
+        row: i64,
+        record: &[u8],
+        dead: &mut Vec<i64>,
+    ) -> Result<(), Corrupt> {
+        self.location.replay(now, row, record, dead)
     }
 
     /// How many messages the store keeps for this address; at start.
@@ -166,25 +187,26 @@ impl Router {
         }
     }
 
-    /// The group with this ticket is on disk, or certainly not acknowledged.
+    /// The group with this ticket is on disk, or certainly not acknowledged. `result`: the number of the row.
     pub fn handle_written(
         &mut self,
         now: Instant,
         ticket: u64,
-        result: Result<(), WriteFailed>,
+        result: Result<i64, WriteFailed>,
         out: &mut Vec<Effect>,
     ) {
         match self.writes.remove(&ticket) {
             Some(Write::Bindings { asker, aor, bindings }) => {
                 match result {
-                    Ok(()) => self.bind(now, asker, &aor, bindings, out),
+                    Ok(row) => self.bind(now, asker, &aor, row, bindings, out),
                     Err(WriteFailed) => refuse(asker, RegisterRefused::StoreFailed, out),
                 }
                 self.next_in_line(now, &aor, out);
             }
             Some(Write::Message { asker, aor, absent }) => {
                 self.kept.handle_written(&aor, result.is_ok());
-                asker.answer(Answer::Kept(result.map_err(|WriteFailed| KeepRefused::StoreFailed)), out);
+                let kept = result.map(drop).map_err(|WriteFailed| KeepRefused::StoreFailed);
+                asker.answer(Answer::Kept(kept), out);
                 self.notify(now, &aor, out);
                 // The address came while its message was being written: nobody else would look.
                 if absent && !self.location.lookup(now, &aor).is_empty() {
@@ -198,8 +220,9 @@ impl Router {
 
     /// Lets go of what has ended. Call it when `deadline` has come; lookups are right even before.
     pub fn expire(&mut self, now: Instant, out: &mut Vec<Effect>) {
-        let mut changed = Vec::new();
-        self.location.expire(now, &mut changed);
+        let (mut changed, mut dead) = (Vec::new(), Vec::new());
+        self.location.expire(now, &mut changed, &mut dead);
+        out.extend(dead.into_iter().map(|row| Effect::ForgetBinding { row }));
         self.soft.expire(now, &mut changed);
         self.kept.expire(now);
         for aor in changed {
@@ -247,9 +270,14 @@ impl Router {
             Err(refused) => refuse(asker, refused, out),
             Ok(None) => asker.answer(Answer::Registered(Ok(old)), out),
             Ok(Some(bindings)) => {
-                let record = record::encode(&register.aor, &bindings);
+                let row = BindingRow {
+                    replaces: self.location.row(&register.aor),
+                    empties: bindings.is_empty(),
+                    record: record::encode(&register.aor, &bindings),
+                    aor: register.aor.clone(),
+                };
                 let ticket = self.write(Write::Bindings { asker, aor: register.aor, bindings });
-                out.push(Effect::WriteBinding { ticket, record });
+                out.push(Effect::WriteBinding { ticket, row });
                 return true;
             }
         }
@@ -266,8 +294,16 @@ impl Router {
     }
 
     /// The record has it.
-    fn bind(&mut self, now: Instant, asker: Asker, aor: &Aor, bindings: Vec<Binding>, out: &mut Vec<Effect>) {
-        self.location.put(aor, &bindings);
+    fn bind(
+        &mut self,
+        now: Instant,
+        asker: Asker,
+        aor: &Aor,
+        row: i64,
+        bindings: Vec<Binding>,
+        out: &mut Vec<Effect>,
+    ) {
+        self.location.put(aor, row, &bindings);
         let there = !bindings.is_empty();
         asker.answer(Answer::Registered(Ok(bindings)), out);
         self.notify(now, aor, out);
@@ -276,17 +312,11 @@ impl Router {
         }
     }
 
-    fn handle_keep(
-        &mut self,
-        now: Instant,
-        asker: Asker,
-        mut message: Box<KeptMessage>,
-        out: &mut Vec<Effect>,
-    ) {
+    fn handle_keep(&mut self, now: Instant, asker: Asker, message: Box<KeptMessage>, out: &mut Vec<Effect>) {
         if !self.settings.keep_messages {
             return asker.answer(Answer::Kept(Err(KeepRefused::TooMany)), out);
         }
-        if let Err(refused) = self.kept.accept(now, &mut message) {
+        if let Err(refused) = self.kept.accept(&message) {
             return asker.answer(Answer::Kept(Err(refused)), out);
         }
         let aor = message.aor.clone();

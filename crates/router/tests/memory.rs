@@ -44,7 +44,7 @@ fn bind_all(router: &mut Router, now: Instant, cseq: u32) {
     for n in 0..BINDINGS {
         router.handle_query(now, edge, AskId(0), register(n, cseq), &mut out);
         let Some(Effect::WriteBinding { ticket, .. }) = out.pop() else { panic!("nothing to write") };
-        router.handle_written(now, ticket, Ok(()), &mut out);
+        router.handle_written(now, ticket, Ok(i64::from(cseq) << 40 | n as i64), &mut out);
         out.clear();
     }
 }

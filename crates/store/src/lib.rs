@@ -25,7 +25,7 @@ pub mod xmpp;
 pub use admin::Admin;
 pub use error::StoreError;
 pub use import::{Existing, ImportOptions, Imported, NewUser, Progress, Users};
-pub use record::{Loaded, LoggedBinding, Read, Reader, Store, Write, WriteDone, Writer};
+pub use record::{BindingWrite, Loaded, LoggedBinding, Read, Reader, Store, Write, WriteDone, Writer};
 pub use service::{Busy, Completions, Service, ServiceOptions, Ticket};
 pub use sqlite::{Options, Sqlite};
 pub use types::{

@@ -30,9 +30,15 @@ pub const MAX_CALL_TEXT: usize = 512;
 pub const MAX_PAGE: u32 = 10_000;
 /// Kept messages loaded in one answer, oldest first; the caller forgets them and asks again.
 pub const MAX_KEPT_LOADED: u32 = 1_000;
-/// Rows of the log deleted in one write, so that cleaning never holds up bindings for more than a few
-/// milliseconds.
-pub const CLEAN_CHUNK: u32 = 2_000;
+/// Rows deleted in one cleaning write. A row of the archive of chats with its indexes takes some 20 us, so a cleaning
+/// write holds up its group by at most a few milliseconds; the writer repeats it with the next groups while it finds rows.
+pub const CLEAN_CHUNK: u32 = 200;
+/// How long the writer waits for a group before it goes on with cleaning that found more rows than one write deletes:
+/// longer than groups of a busy node are apart, so that cleaning has a disk flush of its own on an idle node only.
+pub const CLEAN_PAUSE: Duration = Duration::from_millis(50);
+/// How long a dead binding may stay in the file. Twice the usual interval of registrations: on a busy node nearly all
+/// dead rows are deleted long before, in runs, and a row that still lives by then is seldom replaced.
+pub const DEAD_BINDING: Duration = Duration::from_hours(2);
 /// A resource of the REST interface, in JSON: an inline document and a dozen URLs fit.
 pub const MAX_REST_BODY: usize = 64 * 1024;
 /// Kinds of verifier in one account.

@@ -23,6 +23,15 @@ struct State<T> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    Group,
+    /// Nothing came for as long as the taker wanted to wait.
+    Idle,
+    /// Closed and empty.
+    Closed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     Full,
     Closed,
@@ -56,13 +65,29 @@ impl<T> Queue<T> {
 
     /// Waits for a group and moves it to `out`. False: closed and empty.
     pub(crate) fn take(&self, out: &mut Vec<T>) -> bool {
+        self.take_within(None, out) == Taken::Group
+    }
+
+    /// As `take`, and waits for the first item at most so long.
+    pub(crate) fn take_within(&self, pause: Option<Duration>, out: &mut Vec<T>) -> Taken {
         let mut state = self.lock();
         // Another taker may have emptied the queue while this one waited for company.
         loop {
             if state.closed && state.items.is_empty() {
-                return false;
+                return Taken::Closed;
             }
-            state = wait_while(&self.ready, state, |state| state.items.is_empty() && !state.closed);
+            let empty = |state: &mut State<T>| state.items.is_empty() && !state.closed;
+            state = match pause {
+                None => wait_while(&self.ready, state, empty),
+                Some(pause) => {
+                    let waited = self.ready.wait_timeout_while(state, pause, empty);
+                    let (state, result) = waited.unwrap_or_else(PoisonError::into_inner);
+                    if result.timed_out() {
+                        return Taken::Idle;
+                    }
+                    state
+                }
+            };
             state = self.wait_for(state, self.patience, |state| !state.urgent);
             if !self.window.is_zero() {
                 state = self.wait_for(state, self.window, |_| true);
@@ -79,7 +104,7 @@ impl<T> Queue<T> {
             // Another taker may be asleep, and nobody will push a "first" item for it.
             self.ready.notify_one();
         }
-        true
+        Taken::Group
     }
 
     /// Nothing more comes in; what is there is still handed out.

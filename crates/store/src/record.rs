@@ -18,13 +18,14 @@ use crate::xmpp::{RosterRow, XmppLoaded, XmppRead, XmppWrite};
 /// One change. All of a group are on disk together, or those that failed say so.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write {
-    /// Append to the log of bindings. The record does not look inside.
-    Binding {
-        written_at: Instant,
-        record: Box<[u8]>,
+    /// Append to the log of bindings. Answered with `WriteDone::Logged`.
+    Binding(BindingWrite),
+    /// Rows of the log that are dead: superseded, or all their bindings have ended. They are deleted by and by.
+    ForgetBindings {
+        rows: Box<[i64]>,
     },
-    /// Delete rows at the head of the log that were written before; at most `limits::CLEAN_CHUNK` at a time.
-    /// The newest row always stays, so that numbers never repeat.
+    /// Comes every few seconds. Deletes rows of the log that were written before, and dead ones that have waited for
+    /// `limits::DEAD_BINDING`; at most `limits::CLEAN_CHUNK` at a time of the first, and a few hundred of the others.
     CleanBindings {
         before: Instant,
     },
@@ -105,14 +106,44 @@ pub enum Write {
     Access(AccessWrite),
 }
 
+impl Write {
+    /// Whether it deletes rows that have had their time, a chunk at once.
+    pub(crate) fn cleans(&self) -> bool {
+        matches!(
+            self,
+            Write::CleanBindings { .. }
+                | Write::ForgetCalls { .. }
+                | Write::ForgetMessages { .. }
+                | Write::Rest(RestWrite::Forget { .. })
+                | Write::Xmpp(XmppWrite::ForgetArchive { .. })
+                | Write::Access(AccessWrite::Clean { .. })
+        )
+    }
+}
+
+/// The complete set of bindings of an address. The record does not look inside.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BindingWrite {
+    /// Of the address: a farm's record reads bindings by bucket.
+    pub bucket: u16,
+    pub aor: Box<str>,
+    pub written_at: Instant,
+    /// The row of the address that lived until now.
+    pub replaces: Option<i64>,
+    /// Nothing is bound any more.
+    pub empties: bool,
+    pub record: Box<[u8]>,
+}
+
 /// What came of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteDone {
-    /// The binding's place in the log; numbers grow.
+    /// The number of the binding's row in the log. Numbers grow, and none is given twice while a process runs.
     Logged { seq: i64 },
     /// The id of what was added or kept.
     Added { id: i64 },
-    /// Rows changed or deleted. For the cleaning writes: `limits::CLEAN_CHUNK` means ask again.
+    /// Rows changed or deleted. `limits::CLEAN_CHUNK` of a cleaning write means that there are more; the service then
+    /// repeats a cleaning write by itself.
     Changed { rows: u64 },
     /// The account is gone, and with it the contacts that it had.
     Removed { roster: Vec<(Box<str>, RosterRow)> },
@@ -181,7 +212,8 @@ pub trait Store: Send + Sync {
 pub trait Reader: Send {
     fn load(&mut self, read: &Read) -> Result<Loaded, StoreError>;
 
-    /// Visits every row of the log in order, one in memory at a time. Returns how many.
+    /// Visits every row of the log in order, one in memory at a time. Returns how many. The newest row of an address is
+    /// its state; older ones may still be there.
     fn replay(&mut self, visit: &mut dyn FnMut(LoggedBinding<'_>)) -> Result<u64, StoreError>;
 }
 

@@ -4,14 +4,16 @@
 //! [`Completions`], in batches, from one of the service's threads. Answers to one sink's writes come in the
 //! order of the writes; reads may overtake each other when there are several readers.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use crate::error::StoreError;
 use crate::limits;
-use crate::queue::{Queue, Refused};
+use crate::queue::{Queue, Refused, Taken};
 use crate::record::{Loaded, Read, Reader, Store, Write, WriteDone, Writer};
+use crate::rest::RestWrite;
 
 /// Who wants the answer, and the asker's own number for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -145,9 +147,18 @@ impl From<Refused> for Busy {
 
 fn run_writer(mut writer: Box<dyn Writer>, queue: &Writes, sinks: &dyn Completions) {
     let (mut taken, mut group, mut tickets) = (Vec::new(), Vec::new(), Vec::new());
-    while queue.take(&mut taken) {
+    let mut again = VecDeque::new();
+    loop {
+        let pause = (!again.is_empty()).then_some(limits::CLEAN_PAUSE);
+        if queue.take_within(pause, &mut taken) == Taken::Closed {
+            return;
+        }
         group.clear();
         tickets.clear();
+        // As many rows are deleted as the group can add, so cleaning keeps up with any rate; one kind of row at a time, so
+        // that a group is held up by one chunk for each chunk that it adds.
+        let chunks = 1 + taken.len() / limits::CLEAN_CHUNK as usize;
+        taken.extend(again.drain(..chunks.min(again.len())).map(|write| (write, None)));
         for (write, ticket) in taken.drain(..) {
             group.push(write);
             tickets.push(ticket);
@@ -156,8 +167,32 @@ fn run_writer(mut writer: Box<dyn Writer>, queue: &Writes, sinks: &dyn Completio
         if let Some(error) = worth_telling(&results, &tickets) {
             sinks.failed(error);
         }
+        for write in group.drain(..).zip(&results).filter_map(found_more) {
+            // A newer one of its kind may be in line: one of each is enough.
+            if !again.iter().any(|other| same_rows(other, &write)) {
+                again.push_back(write);
+            }
+        }
         let answered = tickets.iter().zip(results).filter_map(|(ticket, done)| Some(((*ticket)?, done)));
         by_sink(answered, |sink, done| sinks.complete(sink, done));
+    }
+}
+
+/// A cleaning write that deleted as much as it may: there is more.
+fn found_more((write, result): (Write, &Result<WriteDone, StoreError>)) -> Option<Write> {
+    let Ok(WriteDone::Changed { rows }) = result else { return None };
+    (write.cleans() && *rows >= u64::from(limits::CLEAN_CHUNK)).then_some(write)
+}
+
+/// Whether two cleaning writes delete rows of one kind.
+fn same_rows(one: &Write, other: &Write) -> bool {
+    match (one, other) {
+        (
+            Write::Rest(RestWrite::Forget { kind: one, .. }),
+            Write::Rest(RestWrite::Forget { kind: other, .. }),
+        ) => one == other,
+        (Write::Rest(_), Write::Rest(_)) => false,
+        _ => std::mem::discriminant(one) == std::mem::discriminant(other),
     }
 }
 

@@ -292,7 +292,7 @@ pub struct CallFilter {
 /// A message kept until its address registers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeptMessage {
-    /// 0 lets the record choose; the answer says what it chose.
+    /// Chosen by the record, which says what it chose in its answer to the write.
     pub id: u64,
     pub aor: Box<str>,
     pub from: Box<str>,

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use stdx::Instant;
 use store::{
-    Completions, Loaded, Service, ServiceOptions, Sqlite, Store, StoreError, Ticket, Write, WriteDone,
+    BindingWrite, Completions, Loaded, Service, ServiceOptions, Sqlite, Store, StoreError, Ticket, Write,
+    WriteDone,
 };
 
 const CHILD: &str = "BELFRY_STORE_TEST_CHILD";
@@ -43,8 +44,14 @@ fn child() {
     let service = Service::start(&store, &completions, &ServiceOptions::default()).unwrap();
     for id in 1_u64.. {
         ready.recv().unwrap();
-        let record = id.to_be_bytes().repeat(40).into();
-        let write = Write::Binding { written_at: Instant::from_micros(id), record };
+        let write = Write::Binding(BindingWrite {
+            bucket: 0,
+            aor: "".into(),
+            written_at: Instant::from_micros(id),
+            replaces: None,
+            empties: false,
+            record: id.to_be_bytes().repeat(40).into(),
+        });
         service.write(write, Ticket { sink: 0, id }).unwrap();
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use stdx::Instant;
 use store::{
-    Address, Admin, Busy, CallFilter, CallRecord, Completions, Loaded, NewAccount, Options, Read, Service,
-    ServiceOptions, Sqlite, Store, StoreError, Ticket, Write, WriteDone,
+    Address, Admin, BindingWrite, Busy, CallFilter, CallRecord, Completions, Loaded, NewAccount, Options,
+    Read, Service, ServiceOptions, Sqlite, Store, StoreError, Ticket, Write, WriteDone, limits,
 };
 use tempfile::TempDir;
 
@@ -60,7 +60,14 @@ fn world(options: &ServiceOptions) -> World {
 }
 
 fn binding() -> Write {
-    Write::Binding { written_at: Instant::from_micros(1), record: [1, 2, 3].into() }
+    Write::Binding(BindingWrite {
+        bucket: 0,
+        aor: "a@example.org".into(),
+        written_at: Instant::from_micros(1),
+        replaces: None,
+        empties: false,
+        record: [1, 2, 3].into(),
+    })
 }
 
 fn ticket(sink: u16, id: u64) -> Ticket {
@@ -98,6 +105,23 @@ fn what_waits_together_is_one_group() {
     for _ in 0..2 {
         assert_eq!(world.writes.recv_timeout(LONG).unwrap().1.len(), 5);
     }
+}
+
+/// What a cleaning write leaves over is deleted with the next groups, as many chunks as the group could fill.
+#[test]
+fn a_cleaning_write_goes_on_until_nothing_is_left() {
+    let world = world(&ServiceOptions { ride_along: LONG * 100, ..ServiceOptions::default() });
+    let chunks = 4;
+    for _ in 0..chunks * limits::CLEAN_CHUNK - 1 {
+        world.service.write(call(), None).unwrap();
+    }
+    world.service.write(Write::ForgetCalls { before: Instant::from_micros(2) }, None).unwrap();
+    for id in 0..u64::from(chunks) {
+        world.service.write(binding(), ticket(0, id)).unwrap();
+        world.writes.recv_timeout(LONG).unwrap();
+    }
+    let filter = CallFilter { limit: 9, ..CallFilter::default() };
+    assert_eq!(Admin::new(&world.store).unwrap().calls(filter).unwrap().len(), 0);
 }
 
 fn call() -> Write {

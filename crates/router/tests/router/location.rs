@@ -12,7 +12,7 @@ fn a_contact_is_bound_once_it_is_written_and_not_before() {
     let effects = world.ask(Query::Register(Box::new(update(A, "c1", 1, "sip:a@192.0.2.7", 60))));
     let [Effect::WriteBinding { ticket, .. }] = effects[..] else { panic!("{effects:?}") };
     assert!(world.lookup(A).is_empty());
-    let effects = world.written(ticket, Ok(()));
+    let effects = world.written(ticket, Ok(1));
     assert!(
         matches!(&effects[..], [Effect::Answer { answer: Answer::Registered(Ok(b)), .. }] if b.len() == 1)
     );

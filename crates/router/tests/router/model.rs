@@ -1,12 +1,12 @@
 //! The location service against a naive one: thousands of seeded steps, with failing writes, expiry, and
 //! restarts at any point, some of which find writes on the disk that nobody was told of.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use router::{
-    Answer, AskId, Change, Contact, Effect, Query, Register, RegisterRefused, Router, RouterSettings,
-    WriteFailed, limits,
+    Answer, AskId, BindingRow, Change, Contact, Effect, Query, Register, RegisterRefused, Router,
+    RouterSettings, WriteFailed, limits,
 };
 use stdx::Instant;
 
@@ -159,9 +159,12 @@ struct Run {
     now: Instant,
     router: Router,
     model: Model,
-    /// In the order they were asked for: ticket, address, record.
-    writes: VecDeque<(u64, &'static str, Box<[u8]>)>,
-    log: VecDeque<(Instant, Box<[u8]>)>,
+    /// In the order they were asked for: ticket, address, row.
+    writes: VecDeque<(u64, &'static str, BindingRow)>,
+    log: BTreeMap<i64, (Instant, Box<[u8]>)>,
+    last_row: i64,
+    /// Rows that the router called dead and that are still there.
+    dead: BTreeSet<i64>,
     answers: Vec<(u64, Outcome)>,
     next_id: u64,
 }
@@ -174,7 +177,9 @@ impl Run {
             router: Router::new(RouterSettings::default(), [1; 16], START),
             model: Model::default(),
             writes: VecDeque::new(),
-            log: VecDeque::new(),
+            log: BTreeMap::new(),
+            last_row: 0,
+            dead: BTreeSet::new(),
             answers: Vec::new(),
             next_id: 0,
         }
@@ -185,7 +190,8 @@ impl Run {
             0..=8 => self.register(),
             9..=14 => self.write(),
             15..=17 => self.pass(),
-            18 => self.clean_head(),
+            18 if self.dice.roll(2) == 0 => self.clean_head(),
+            18 => self.sweep(),
             _ if self.dice.roll(5) == 0 => self.restart(),
             _ => {}
         }
@@ -204,15 +210,29 @@ impl Run {
     }
 
     fn write(&mut self) {
-        let Some((ticket, aor, record)) = self.writes.pop_front() else { return };
+        let Some((ticket, aor, row)) = self.writes.pop_front() else { return };
         let ok = self.dice.roll(8) > 0;
-        if ok {
-            self.log.push_back((self.now, record));
-        }
+        let result = ok.then(|| self.append(row)).ok_or(WriteFailed);
         let mut out = Vec::new();
-        self.router.handle_written(self.now, ticket, ok.then_some(()).ok_or(WriteFailed), &mut out);
+        self.router.handle_written(self.now, ticket, result, &mut out);
         self.perform(out);
         self.model.written(self.now, aor, ok);
+    }
+
+    fn append(&mut self, row: BindingRow) -> i64 {
+        self.last_row += 1;
+        self.log.insert(self.last_row, (self.now, row.record));
+        self.dead.extend(row.replaces);
+        self.dead.extend(row.empties.then_some(self.last_row));
+        self.last_row
+    }
+
+    /// Deletes dead rows in the order of their numbers, up to somewhere.
+    fn sweep(&mut self) {
+        for _ in 0..self.dice.roll(self.dead.len() as u64 + 1) {
+            let row = self.dead.pop_first().unwrap();
+            self.log.remove(&row);
+        }
     }
 
     fn pass(&mut self) {
@@ -228,16 +248,17 @@ impl Run {
 
     fn clean_head(&mut self) {
         let horizon = self.now - limits::LOG_HORIZON;
-        while self.log.front().is_some_and(|(at, _)| *at < horizon) {
-            self.log.pop_front();
+        while self.log.first_key_value().is_some_and(|(_, (at, _))| *at < horizon) {
+            self.log.pop_first();
         }
     }
 
     fn restart(&mut self) {
         // What was on its way is on the disk up to somewhere; nobody was told.
         let reached = self.dice.roll(self.writes.len() as u64 + 1) as usize;
-        for (_, aor, record) in std::mem::take(&mut self.writes).into_iter().take(reached) {
-            self.log.push_back((self.now, record));
+        // A crash forgets what is dead.
+        for (_, aor, row) in std::mem::take(&mut self.writes).into_iter().take(reached) {
+            self.append(row);
             let account = self.model.accounts.get_mut(aor).unwrap();
             account.bound = account.writing.take().unwrap();
         }
@@ -246,18 +267,28 @@ impl Run {
             account.line.clear();
         }
         self.router = Router::new(RouterSettings::default(), [2; 16], self.now);
-        for (_, record) in &self.log {
-            self.router.replay(self.now, record).unwrap();
+        let mut dead = Vec::new();
+        for (row, (_, record)) in &self.log {
+            self.router.replay(self.now, *row, record, &mut dead).unwrap();
         }
+        self.dead = dead.into_iter().collect();
+        let now = self.now;
+        let bound = |account: &&Account| account.bound.iter().any(|bound| bound.until > now);
+        let bound = self.model.accounts.values().filter(bound).count();
+        assert_eq!(self.log.len() - self.dead.len(), bound, "a row that is not dead is an address's");
     }
 
     fn perform(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
-                Effect::WriteBinding { ticket, record } => {
-                    let (aor, _) = router::decode_record(&record).unwrap();
+                Effect::ForgetBinding { row } => {
+                    self.dead.insert(row);
+                }
+                Effect::WriteBinding { ticket, row } => {
+                    let (aor, _) = router::decode_record(&row.record).unwrap();
+                    assert_eq!(aor, row.aor);
                     let aor = AORS.into_iter().find(|known| **known == *aor).unwrap();
-                    self.writes.push_back((ticket, aor, record));
+                    self.writes.push_back((ticket, aor, row));
                 }
                 Effect::Answer { id, answer: Answer::Registered(result), .. } => {
                     self.answers.push((id.0, result.map(view)));
@@ -279,7 +310,9 @@ impl Run {
             bound += account.bound.len();
             assert_eq!(view(bindings), account.bound, "{aor}");
         }
-        self.router.expire(self.now, &mut Vec::new());
+        let mut out = Vec::new();
+        self.router.expire(self.now, &mut out);
+        self.perform(out);
         assert_eq!(self.router.counts().bindings, bound);
     }
 }

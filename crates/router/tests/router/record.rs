@@ -72,7 +72,7 @@ proptest! {
     #[test]
     fn any_bytes_are_a_record_or_corrupt(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let mut router = Router::new(RouterSettings::default(), [0; 16], START);
-        if router.replay(START, &bytes).is_ok() {
+        if router.replay(START, 1, &bytes, &mut Vec::new()).is_ok() {
             let (aor, set) = decode_record(&bytes).unwrap();
             prop_assert_eq!(decode_record(&encode_record(&aor, &set)), Ok((aor, set)));
         }
@@ -84,7 +84,7 @@ proptest! {
         let at = at % record.len();
         record[at] = byte;
         let mut router = Router::new(RouterSettings::default(), [0; 16], START);
-        let _ = router.replay(START, &record);
+        let _ = router.replay(START, 1, &record, &mut Vec::new());
         router.expire(Instant::FAR_FUTURE, &mut Vec::new());
     }
 

@@ -1,5 +1,6 @@
 //! A router with a log beside it, and short words for what tests say often.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use router::{
@@ -14,7 +15,8 @@ pub(crate) const START: Instant = Instant::from_unix_seconds(1_800_000_000);
 pub(crate) struct World {
     pub(crate) router: Router,
     pub(crate) now: Instant,
-    pub(crate) log: Vec<Box<[u8]>>,
+    /// Rows by number, as the store has them once it has deleted every dead one.
+    pub(crate) log: BTreeMap<i64, Box<[u8]>>,
     pub(crate) out: Vec<Effect>,
     next: u64,
 }
@@ -22,22 +24,30 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new() -> Self {
         let router = Router::new(RouterSettings::default(), [7; 16], START);
-        World { router, now: START, log: Vec::new(), out: Vec::new(), next: 0 }
+        World { router, now: START, log: BTreeMap::new(), out: Vec::new(), next: 0 }
     }
 
     /// `kill -9` and start again from the log.
     pub(crate) fn restart(&mut self) {
         self.out.clear();
         self.router = Router::new(RouterSettings::default(), [8; 16], self.now);
-        for record in &self.log {
-            self.router.replay(self.now, record).unwrap();
+        let mut dead = Vec::new();
+        for (row, record) in &self.log {
+            self.router.replay(self.now, *row, record, &mut dead).unwrap();
         }
+        self.forget(&dead);
     }
 
     pub(crate) fn pass(&mut self, seconds: u64) -> Vec<Effect> {
         self.now = self.now + Duration::from_secs(seconds);
         self.router.expire(self.now, &mut self.out);
-        std::mem::take(&mut self.out)
+        let mut effects = std::mem::take(&mut self.out);
+        effects.retain(|effect| {
+            let Effect::ForgetBinding { row } = effect else { return true };
+            self.forget(&[*row]);
+            false
+        });
+        effects
     }
 
     pub(crate) fn ask(&mut self, query: Query) -> Vec<Effect> {
@@ -46,9 +56,22 @@ impl World {
         std::mem::take(&mut self.out)
     }
 
-    pub(crate) fn written(&mut self, ticket: u64, result: Result<(), WriteFailed>) -> Vec<Effect> {
+    pub(crate) fn written(&mut self, ticket: u64, result: Result<i64, WriteFailed>) -> Vec<Effect> {
         self.router.handle_written(self.now, ticket, result, &mut self.out);
         std::mem::take(&mut self.out)
+    }
+
+    /// A number as the store gives them.
+    pub(crate) fn next_row(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Deletes dead rows. A row dies once, and it was there.
+    pub(crate) fn forget(&mut self, rows: &[i64]) {
+        for row in rows {
+            assert!(self.log.remove(row).is_some(), "row {row} is not there");
+        }
     }
 
     /// Everything that is to be written is written at once; the other effects, in order.
@@ -56,11 +79,17 @@ impl World {
         let mut rest = Vec::new();
         for effect in effects {
             let more = match effect {
-                Effect::WriteBinding { ticket, record } => {
-                    self.log.push(record);
-                    self.written(ticket, Ok(()))
+                Effect::WriteBinding { ticket, row } => {
+                    let number = i64::try_from(self.next_row()).unwrap();
+                    self.log.insert(number, row.record);
+                    self.forget(&Vec::from_iter(row.replaces));
+                    self.forget(&Vec::from_iter(row.empties.then_some(number)));
+                    self.written(ticket, Ok(number))
                 }
-                Effect::KeepMessage { ticket, .. } => self.written(ticket, Ok(())),
+                Effect::KeepMessage { ticket, .. } => {
+                    let number = i64::try_from(self.next_row()).unwrap();
+                    self.written(ticket, Ok(number))
+                }
                 other => {
                     rest.push(other);
                     continue;

@@ -10,7 +10,7 @@ use cluster::{Bucket, Inbox, Outlet};
 use router::{Edge, Router, RouterSettings};
 use sip::endpoint::{Endpoint, Settings};
 use stdx::Instant;
-use store::{Loaded, Read, Reader, Sqlite, Store, Write};
+use store::{Loaded, Read, Reader, Service, Sqlite, Store, Write};
 
 use super::{Node, xmpp};
 use crate::clock::Clock;
@@ -142,18 +142,25 @@ pub(crate) fn certificates(config: &Config) -> Result<Option<Arc<Tls>>> {
     Ok(Some(Tls::load(files)?))
 }
 
-/// Every binding and every count of kept messages back into the router that owns it.
-pub(crate) fn routers(shared: &Shared, reader: &mut dyn Reader, now: Instant) -> Result<Vec<Router>> {
+/// Every binding and every count of kept messages back into the router that owns it. `store` hears which rows of the log
+/// of bindings are dead.
+pub(crate) fn routers(
+    shared: &Shared,
+    reader: &mut dyn Reader,
+    store: &Service,
+    now: Instant,
+) -> Result<Vec<Router>> {
     let shards = shared.config.server.shards;
     let mut hash_key = [0; 16];
     hash_key.copy_from_slice(&shared.seed[16..]);
     let settings = RouterSettings { tells_presence: shared.config.xmpp.is_on(), ..RouterSettings::default() };
     let mut routers: Vec<Router> =
         (0..shards).map(|_| Router::new(settings.clone(), hash_key, now)).collect();
-    let mut damaged = 0_u64;
+    let (mut damaged, mut dead) = (0_u64, Vec::new());
     let rows = reader.replay(&mut |row| {
-        let owner = router::decode_record(row.record).map(|(aor, _)| Bucket::of(&aor).shard(shards));
-        let replayed = owner.and_then(|owner| routers[usize::from(owner)].replay(now, row.record));
+        let owner = router::aor_of_record(row.record).map(|aor| Bucket::of(aor).shard(shards));
+        let replayed =
+            owner.and_then(|owner| routers[usize::from(owner)].replay(now, row.seq, row.record, &mut dead));
         damaged += u64::from(replayed.is_err());
     })?;
     if damaged > 0 {
@@ -168,7 +175,9 @@ pub(crate) fn routers(shared: &Shared, reader: &mut dyn Reader, now: Instant) ->
         }
     }
     let bindings: usize = routers.iter().map(|router| router.counts().bindings).sum();
-    tracing::info!(rows, bindings, "read the log of bindings");
+    tracing::info!(rows, dead = dead.len(), bindings, "read the log of bindings");
+    // The queue is empty: no shard runs yet.
+    let _ = store.write(Write::ForgetBindings { rows: dead.into() }, None);
     Ok(routers)
 }
 

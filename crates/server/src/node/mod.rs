@@ -74,7 +74,7 @@ impl Node {
         let board = Arc::new(StatusBoard::new(shards));
         let (traces, _) = tokio::sync::broadcast::channel(limits::TRACE_QUEUE);
         let (chat_traces, _) = tokio::sync::broadcast::channel(limits::TRACE_QUEUE);
-        let routers = build::routers(&shared, &mut *sqlite.reader()?, clock.now())?;
+        let routers = build::routers(&shared, &mut *sqlite.reader()?, &store, clock.now())?;
         if shared.config.has_rest() {
             rest::ensure_account(&shared.config, &sqlite, clock)?;
         }

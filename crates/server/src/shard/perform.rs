@@ -156,7 +156,7 @@ impl Shard {
                 self.xmpp_written(now, ask, result);
                 continue;
             }
-            let result = result.map(drop).map_err(|_| router::WriteFailed);
+            let result = result.map(|done| row_of(&done)).map_err(|_| router::WriteFailed);
             self.parts.router.handle_written(now, ticket, result, &mut self.scratch.router_effects);
         }
     }
@@ -171,8 +171,12 @@ impl Shard {
                 self.push(now, push);
             }
             router::Effect::Push { to, push } => self.send_answer(to, Letter::Push(push)),
-            router::Effect::WriteBinding { ticket, record } => {
-                self.write(now, ticket, Write::Binding { written_at: now, record });
+            router::Effect::WriteBinding { ticket, row } => {
+                self.write(now, ticket, Write::Binding(binding_for_store(now, row)));
+            }
+            router::Effect::ForgetBinding { row } => {
+                // Refused when the store is far behind: the row is then deleted by its age.
+                let _ = self.parts.store.write(Write::ForgetBindings { rows: [row].into() }, None);
             }
             router::Effect::KeepMessage { ticket, message } => {
                 self.write(now, ticket, Write::Keep(Box::new(kept_for_store(*message))));
@@ -283,6 +287,26 @@ fn give_back<T>(place: &mut Vec<T>, mut empty: Vec<T>) {
     } else {
         empty.append(place);
         *place = empty;
+    }
+}
+
+/// The number that the record gave to what it wrote for a router.
+fn row_of(done: &WriteDone) -> i64 {
+    match done {
+        WriteDone::Logged { seq } => *seq,
+        WriteDone::Added { id } => *id,
+        WriteDone::Changed { .. } | WriteDone::Removed { .. } => 0,
+    }
+}
+
+fn binding_for_store(now: Instant, row: router::BindingRow) -> store::BindingWrite {
+    store::BindingWrite {
+        bucket: Bucket::of(&row.aor).number(),
+        aor: row.aor,
+        written_at: now,
+        replaces: row.replaces,
+        empties: row.empties,
+        record: row.record,
     }
 }
 

@@ -173,11 +173,13 @@ impl Server {
                 }
                 router::Effect::Push { push, .. } => self.endpoint.handle_push(now, push, out),
                 router::Effect::WriteBinding { ticket, .. } => {
-                    self.router.handle_written(now, ticket, Ok(()), &mut more);
+                    self.router.handle_written(now, ticket, Ok(1), &mut more);
                 }
-                router::Effect::KeepMessage { ticket, message } => {
+                router::Effect::ForgetBinding { .. } => {}
+                router::Effect::KeepMessage { ticket, mut message } => {
+                    message.id = 1 + self.store.last().map_or(0, |last| last.id);
                     self.store.push(*message);
-                    self.router.handle_written(now, ticket, Ok(()), &mut more);
+                    self.router.handle_written(now, ticket, Ok(1), &mut more);
                 }
                 // Nobody chats here.
                 router::Effect::Presence { .. } => {}

@@ -2,6 +2,7 @@
 
 mod access;
 mod accounts;
+mod bindings;
 mod import;
 mod migrations;
 mod reader;

@@ -142,20 +142,15 @@ pub(super) fn calls(conn: &Connection, filter: &CallFilter) -> Result<Vec<CallRe
 
 pub(super) fn keep(conn: &Connection, message: &KeptMessage) -> Result<WriteDone, Failure> {
     check_length("kept message", message.body.len(), limits::MAX_MESSAGE_BODY)?;
-    let sql = "INSERT INTO kept_message (id, aor, from_uri, content_type, body, sent_at) \
-               VALUES (nullif(?1, 0), ?2, ?3, ?4, ?5, ?6)";
-    let id = i64::try_from(message.id)
-        .map_err(|_| StoreError::invalid(format!("message {}", message.id), "a number below 2^63"))?;
-    conn.prepare_cached(sql)?
-        .execute(params![
-            id,
-            message.aor,
-            message.from,
-            message.content_type,
-            &message.body[..],
-            micros(message.sent_at)
-        ])
-        .map_err(|error| Failure::from(error).or_exists(|| format!("message {}", message.id)))?;
+    let sql =
+        "INSERT INTO kept_message (aor, from_uri, content_type, body, sent_at) VALUES (?1, ?2, ?3, ?4, ?5)";
+    conn.prepare_cached(sql)?.execute(params![
+        message.aor,
+        message.from,
+        message.content_type,
+        &message.body[..],
+        micros(message.sent_at)
+    ])?;
     Ok(WriteDone::Added { id: conn.last_insert_rowid() })
 }
 
@@ -193,7 +188,6 @@ pub(super) fn kept_counts(conn: &Connection) -> Result<Vec<(Box<str>, u32)>, Fai
 /// What `clean` deletes, from the oldest row on.
 #[derive(Clone, Copy)]
 pub(super) enum Old {
-    Bindings,
     Calls,
     Messages,
 }
@@ -201,11 +195,6 @@ pub(super) enum Old {
 /// Looks at the head of the table only, so cleaning costs the same however long the table is.
 pub(super) fn clean(conn: &Connection, old: Old, before: i64) -> Result<WriteDone, Failure> {
     let sql = match old {
-        // The newest row stays: SQLite gives the next row the number after the highest.
-        Old::Bindings => {
-            "DELETE FROM binding_log WHERE seq < (SELECT max(seq) FROM binding_log) AND seq IN (SELECT seq \
-             FROM (SELECT seq, written_at FROM binding_log ORDER BY seq LIMIT ?1) WHERE written_at < ?2)"
-        }
         Old::Calls => {
             "DELETE FROM call_record WHERE id IN (SELECT id \
              FROM (SELECT id, ended_at FROM call_record ORDER BY id LIMIT ?1) WHERE ended_at < ?2)"

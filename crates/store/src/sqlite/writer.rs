@@ -4,10 +4,10 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::StoreError;
 use crate::import::{Existing, Imported, NewUser};
-use crate::limits;
 use crate::record::{Write, WriteDone, Writer};
-use crate::types::{Address, check_length};
+use crate::types::Address;
 
+use super::bindings::{self, DeadRows, Pending};
 use super::routes::Old;
 use super::{Failure, Sqlite, access, accounts, import, micros, rest, routes, seconds, xmpp};
 
@@ -16,11 +16,14 @@ pub(super) struct SqliteWriter {
     conn: Connection,
     /// The disk failed under the connection; what it has cached may not be what is in the file.
     suspect: bool,
+    dead: DeadRows,
 }
 
 impl SqliteWriter {
     pub(super) fn new(sqlite: &Sqlite) -> Result<Self, StoreError> {
-        Ok(SqliteWriter { conn: sqlite.connect()?, sqlite: sqlite.clone(), suspect: false })
+        let conn = sqlite.connect()?;
+        let newest = bindings::newest(&conn).map_err(|failure| failure.into_store(&sqlite.path))?;
+        Ok(SqliteWriter { conn, sqlite: sqlite.clone(), suspect: false, dead: DeadRows::new(newest) })
     }
 
     /// Runs `work` in one transaction. An error rolls all of it back.
@@ -62,12 +65,15 @@ fn transact<T>(
 impl Writer for SqliteWriter {
     fn write_group(&mut self, group: &[Write]) -> Vec<Result<WriteDone, StoreError>> {
         let path = self.sqlite.path.clone();
+        // Taken out while the connection is borrowed.
+        let mut dead = std::mem::take(&mut self.dead);
+        let mut pending = dead.begin();
         let written = self.in_transaction(|conn| {
             let mut results = Vec::with_capacity(group.len());
             for write in group {
                 // Every write is one changing statement, which undoes itself when it fails: a write that is at
                 // fault leaves no trace, and the others of its group stand.
-                match apply(conn, write) {
+                match apply(conn, write, &mut pending) {
                     Ok(done) => results.push(Ok(done)),
                     Err(failure) => {
                         let error = failure.into_store(&path);
@@ -78,9 +84,23 @@ impl Writer for SqliteWriter {
                     }
                 }
             }
-            Ok(results)
+            let sweep = dead.plan(&pending);
+            let swept = sweep.run(conn)?;
+            count_swept(group, &mut results, swept);
+            Ok((results, sweep))
         });
-        written.unwrap_or_else(|error| group.iter().map(|_| Err(error.clone())).collect())
+        let results = match written {
+            Ok((results, sweep)) => {
+                dead.commit(&sweep, pending);
+                results
+            }
+            Err(error) => {
+                dead.abort(&pending);
+                group.iter().map(|_| Err(error.clone())).collect()
+            }
+        };
+        self.dead = dead;
+        results
     }
 
     fn secret(&mut self, name: &str, fresh: [u8; 32]) -> Result<[u8; 32], StoreError> {
@@ -104,10 +124,11 @@ impl Writer for SqliteWriter {
     }
 }
 
-fn apply(conn: &Connection, write: &Write) -> Result<WriteDone, Failure> {
+fn apply(conn: &Connection, write: &Write, pending: &mut Pending) -> Result<WriteDone, Failure> {
     match write {
-        Write::Binding { written_at, record } => append_binding(conn, micros(*written_at), record),
-        Write::CleanBindings { before } => routes::clean(conn, Old::Bindings, micros(*before)),
+        Write::Binding(row) => pending.append(conn, row),
+        Write::ForgetBindings { rows } => Ok(pending.forget(rows)),
+        Write::CleanBindings { before } => pending.clean(conn, micros(*before)),
         Write::Call(call) => routes::add_call(conn, call),
         Write::ForgetCalls { before } => routes::clean(conn, Old::Calls, micros(*before)),
         Write::Keep(message) => routes::keep(conn, message),
@@ -138,9 +159,11 @@ fn apply(conn: &Connection, write: &Write) -> Result<WriteDone, Failure> {
     }
 }
 
-fn append_binding(conn: &Connection, written_at: i64, record: &[u8]) -> Result<WriteDone, Failure> {
-    check_length("binding record", record.len(), limits::MAX_BINDING_RECORD)?;
-    conn.prepare_cached("INSERT INTO binding_log (written_at, record) VALUES (?1, ?2)")?
-        .execute(params![written_at, record])?;
-    Ok(WriteDone::Logged { seq: conn.last_insert_rowid() })
+/// Whoever asks for cleaning hears of the rows that were swept, too, and so asks again.
+fn count_swept(group: &[Write], results: &mut [Result<WriteDone, StoreError>], swept: u64) {
+    for (write, result) in group.iter().zip(results) {
+        if let (Write::CleanBindings { .. }, Ok(WriteDone::Changed { rows })) = (write, result) {
+            *rows += swept;
+        }
+    }
 }

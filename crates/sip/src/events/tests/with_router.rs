@@ -69,11 +69,13 @@ impl Pair {
                 }
                 router::Effect::Push { push, .. } => self.world.notifier.handle_push(now, push, &mut out),
                 router::Effect::WriteBinding { ticket, .. } => {
-                    self.router.handle_written(now, ticket, Ok(()), &mut more);
+                    self.router.handle_written(now, ticket, Ok(1), &mut more);
                 }
-                router::Effect::KeepMessage { ticket, message } => {
+                router::Effect::ForgetBinding { .. } => {}
+                router::Effect::KeepMessage { ticket, mut message } => {
+                    message.id = 1 + self.store.last().map_or(0, |last| last.id);
                     self.store.push(*message);
-                    self.router.handle_written(now, ticket, Ok(()), &mut more);
+                    self.router.handle_written(now, ticket, Ok(1), &mut more);
                 }
                 router::Effect::ForgetMessage { id, .. } => self.store.retain(|message| message.id != id),
                 // Chat's, which is not here.
