@@ -5,7 +5,7 @@ CONFIG ?= belfry.toml
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check tidy deny bench-sip bench-ringer bench-ivr bench-memory bench-xmpp bench-xmpp-idle abuse fuzz-short
+.PHONY: help setup run demo test check tidy deny bench-sip bench-ringer bench-ivr bench-memory bench-store bench-xmpp bench-xmpp-idle abuse fuzz-short
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,11 @@ bench-memory: ## resident bytes of a binding and of a lingering transaction
 	@tools/setup
 	$(CARGO) build --release --package server --bin belfry --locked
 	@bench/memory/run $(ARGS)
+
+bench-store: ## size of the database under REGISTERs and calls; ARGS="--minutes 6" for a short one
+	@tools/setup
+	$(CARGO) build --release --package server --bin belfry --locked
+	@bench/store/run $(ARGS)
 
 bench-ringer: ## Ringer and SIPp in turn, both ends the same tool; ARGS="--help" lists the parts
 	@tools/setup

@@ -11,6 +11,7 @@ use super::reader::{Reader, Section};
 use super::value::{Nameserver, Size, Value};
 use crate::net::{Listener, NetSettings};
 
+const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
 
@@ -418,7 +419,7 @@ impl Calls {
             keep: section.key_in(
                 "keep",
                 90 * DAY,
-                HOUR..=3_660 * DAY,
+                MINUTE..=3_660 * DAY,
                 "Records older than this are deleted.",
             ),
         };
