@@ -195,3 +195,23 @@ fn a_flow_does_not_outlive_its_process() {
     world.restart();
     assert!(world.lookup(&alice())[0].contact.received.unwrap().flow.is_none());
 }
+
+#[test]
+fn a_write_names_the_row_that_it_replaces_and_an_end_its_last_row() {
+    let mut world = World::new();
+    let write = |world: &mut World, cseq, expires, row| {
+        let effects = world.ask(Query::Register(Box::new(update(A, "c1", cseq, "sip:a@192.0.2.1", expires))));
+        let [Effect::WriteBinding { ticket, row: written }] = &effects[..] else { panic!("{effects:?}") };
+        world.written(*ticket, Ok(row));
+        (written.replaces, written.empties)
+    };
+    assert_eq!(write(&mut world, 1, 60, 11), (None, false));
+    assert_eq!(write(&mut world, 2, 60, 12), (Some(11), false));
+    assert_eq!(write(&mut world, 3, 0, 13), (Some(12), true));
+    // The row of an empty set is dead from the beginning: nothing is replaced.
+    assert_eq!(write(&mut world, 4, 60, 14), (None, false));
+    world.now = world.now + std::time::Duration::from_secs(60);
+    let mut out = Vec::new();
+    world.router.expire(world.now, &mut out);
+    assert_eq!(out, [Effect::ForgetBinding { row: 14 }]);
+}
