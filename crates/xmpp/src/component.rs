@@ -11,7 +11,7 @@ use sha1::{Digest, Sha1};
 use crate::host::{Level, Specification, forget_mark};
 use crate::sasl::Secret;
 use crate::stanza::{self, Condition, StanzaError};
-use crate::xml::{Frame, Framer, Prefixes, XmlError, parse, parse_header};
+use crate::xml::{Budget, Frame, Framer, Measured, Prefixes, XmlError, parse_header, parse_within};
 use crate::{Element, Jid, limits, ns};
 
 pub const SPECIFICATIONS: &[Specification] = &[Specification {
@@ -160,11 +160,13 @@ impl Component {
                 }
                 Err(error) => self.xml_error(error, out),
             },
-            Frame::Stanza(range) => match parse(self.framer.bytes(range), &self.prefixes) {
-                Ok(element) if self.state == State::Proving => self.prove(&element, out),
-                Ok(element) => self.pass(element, out),
-                Err(error) => self.xml_error(error, out),
-            },
+            Frame::Stanza(range) => {
+                match parse_within(self.framer.bytes(range), &self.prefixes, self.budget()) {
+                    Ok(measured) if self.state == State::Proving => self.prove(&measured.element, out),
+                    Ok(Measured { element, written, .. }) => self.pass(element, written, out),
+                    Err(error) => self.xml_error(error, out),
+                }
+            }
             // Its keep-alive.
             Frame::Whitespace => {}
             Frame::Close => self.close(out),
@@ -227,8 +229,12 @@ impl Component {
         }
     }
 
+    fn budget(&self) -> Budget {
+        if self.is_attached() { Budget::STANZA } else { Budget::BEFORE_AUTH }
+    }
+
     /// XEP-0114 §3: addresses are the component's own word, but for the domain.
-    fn pass(&mut self, mut element: Element, out: &mut Outbox) {
+    fn pass(&mut self, mut element: Element, written: usize, out: &mut Outbox) {
         element.adopt(ns::COMPONENT, ns::CLIENT);
         forget_mark(&mut element);
         if stanza::kind_of(&element).is_none() {
@@ -241,6 +247,9 @@ impl Component {
             _ => return self.fail("invalid-from", "expected an address of the component's domain", out),
         }
         let error = match stanza::to(&element) {
+            Ok(Some(_)) if written > self.settings.max_stanza => {
+                StanzaError::new(Condition::PolicyViolation, stanza::TOO_LARGE)
+            }
             Ok(Some(_)) => return out.effects.push(Effect::Stanza(element)),
             Ok(None) => StanzaError::new(Condition::BadRequest, "a component's stanza needs a to"),
             Err(_) => {
@@ -398,6 +407,23 @@ mod tests {
         );
         assert_eq!(world.say("</stream:stream>"), "</stream:stream>");
         assert_eq!(world.effects, [Effect::Close]);
+    }
+
+    #[test]
+    fn what_would_be_too_large_for_its_receiver_is_answered_and_bombs_end_the_stream() {
+        let mut world = World::attached();
+        let data = "a&".repeat(2_000);
+        let answer = world.say(&format!(
+            "<message from='echo.example.org' to='alice@example.org' id='m'><body><![CDATA[{data}]]></body></message>"
+        ));
+        assert!(answer.contains("policy-violation") && answer.contains("id='m'"), "{answer}");
+        assert_eq!(world.effects, []);
+        let ns = "n".repeat(limits::NAMESPACE);
+        let bomb = format!("<handshake xmlns:p='{ns}'>{}</handshake>", "<p:a/>".repeat(500));
+        assert!(world.say(&bomb).contains("policy-violation"));
+        let mut stranger = World::new();
+        stranger.say(HEADER);
+        assert!(stranger.say(&bomb).contains("policy-violation"));
     }
 
     #[test]

@@ -15,6 +15,32 @@ pub const ATTRIBUTES: usize = 64;
 /// Elements of one stanza. Beyond: `policy-violation`.
 pub const ELEMENTS: usize = 8_192;
 
+/// Namespaces that are declared at one place of a stanza, by the elements around it too. Beyond: `policy-violation`. Every
+/// name with a prefix is compared with all of them.
+pub const DECLARATIONS: usize = 64;
+
+/// Bytes of a stream's `xml:lang`. Longer: as if it had none.
+pub const LANG: usize = 64;
+
+/// Bytes of a namespace. Beyond: `policy-violation`. The longest of those that are registered have less than 100.
+pub const NAMESPACE: usize = 512;
+
+/// Bytes of memory that a stanza may take when it is read: so many for each of its bytes, and so many besides. Beyond:
+/// `policy-violation`. Forms of many small fields take some 20 for each; only what is made for it takes more.
+pub const MEMORY_PER_BYTE: usize = 32;
+pub const MEMORY_PER_STANZA: usize = 64 << 10;
+
+/// The same of an element whose sender is not authenticated yet, and the elements in it. Beyond: `policy-violation`. What
+/// signs clients and servers in is a few elements.
+pub const MEMORY_PER_BYTE_BEFORE_AUTH: usize = 8;
+pub const MEMORY_PER_ELEMENT_BEFORE_AUTH: usize = 16 << 10;
+pub const ELEMENTS_BEFORE_AUTH: usize = 256;
+
+/// Bytes that a stanza may take when it is written again, where namespaces are declared without prefixes: so many for each
+/// of its bytes, and so many besides. Beyond: `policy-violation`.
+pub const WRITTEN_PER_BYTE: usize = 4;
+pub const WRITTEN_PER_STANZA: usize = 16 << 10;
+
 /// Bytes of each part of an address (RFC 7622 §3). Beyond: `jid-malformed`.
 pub const JID_PART: usize = 1_023;
 
@@ -309,6 +335,9 @@ pub const USER_AGENT: usize = 128;
 /// `resource-constraint`. Some seconds of a busy pair.
 pub const S2S_QUEUE: usize = 1_000;
 pub const S2S_QUEUE_BYTES: usize = 1 << 20;
+
+/// The smallest largest stanza of another server that is believed (XEP-0478, RFC 6120 §13.12).
+pub const SMALLEST_MAX_BYTES: usize = 10_000;
 
 /// Bytes given to a connection to another server and not taken by its system. Beyond: `resource-constraint` for each
 /// stanza until it has read some.

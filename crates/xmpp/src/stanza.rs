@@ -107,6 +107,9 @@ impl StanzaError {
     }
 }
 
+/// Of a stanza that fits as it came, and does not when it is written to a receiver.
+pub const TOO_LARGE: &str = "written to others, this stanza is larger than a stanza may be";
+
 /// The three kinds of stanzas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {

@@ -1,8 +1,8 @@
 //! The body of a request (XEP-0124 §6, §7.1).
 
 use super::Condition;
-use crate::xml::{Prefixes, parse};
-use crate::{Element, ns};
+use crate::xml::{Budget, Measured, Prefixes, parse_within};
+use crate::{Element, limits, ns};
 
 /// One of them, read. Attributes that this server has no use for are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub struct Request {
     pub is_terminate: bool,
     pub is_restart: bool,
     pub payload: Vec<Element>,
+    /// It is larger than what a client may send before it is authenticated.
+    pub is_for_known: bool,
 }
 
 /// §14.1: what a number of weakly typed languages can hold.
@@ -35,8 +37,9 @@ impl Request {
     /// # Errors
     /// `bad-request`: it is no body of BOSH.
     pub fn parse(bytes: &[u8]) -> Result<Request, Condition> {
-        let mut body =
-            parse(without_declaration(bytes), &Prefixes::default()).map_err(|_| Condition::BadRequest)?;
+        let bytes = without_declaration(bytes);
+        let parsed = parse_within(bytes, &Prefixes::default(), Budget::STANZA);
+        let Measured { element: mut body, memory, .. } = parsed.map_err(|_| Condition::BadRequest)?;
         if !body.is("body", ns::BOSH) {
             return Err(Condition::BadRequest);
         }
@@ -58,6 +61,8 @@ impl Request {
             is_terminate: body.attr("type") == Some("terminate"),
             is_restart: matches!(body.attr_ns("restart", ns::XBOSH), Some("true" | "1")),
             payload: Vec::new(),
+            is_for_known: bytes.len() > limits::STANZA_BEFORE_AUTH
+                || memory > Budget::BEFORE_AUTH.memory_for(bytes.len()),
         };
         // COMPAT(old clients): XEP-0206 §2: stanzas that name no namespace of their own are of `jabber:client`.
         body.elements_mut().for_each(|element| element.adopt(ns::BOSH, ns::CLIENT));

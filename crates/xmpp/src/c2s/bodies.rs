@@ -1,6 +1,7 @@
 //! A stream whose documents come and go in bodies of HTTP: another part packs and unpacks them ([`bosh`](crate::bosh)).
 
 use super::{C2s, Outbox};
+use crate::xml::Measured;
 use crate::{Element, ns};
 
 impl C2s {
@@ -13,7 +14,8 @@ impl C2s {
         if payload.is("open", ns::FRAMING) {
             self.open(&payload, out);
         } else {
-            self.handle_element(payload, out);
+            let written = payload.written_len("");
+            self.handle_element(Measured { element: payload, written, memory: 0 }, out);
         }
     }
 

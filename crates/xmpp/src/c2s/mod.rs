@@ -24,9 +24,9 @@ pub use fast::{NewToken, TokenWork};
 pub use register::{Invited, Registration};
 pub(crate) use register::{form_value, register_value};
 
-use crate::host::{Level, Specification};
+use crate::host::{Level, Specification, mark_too_large};
 use crate::sasl::{self, Exchange};
-use crate::xml::{Frame, Framer, Prefixes, XmlError, parse, parse_header};
+use crate::xml::{Budget, Frame, Framer, Measured, Prefixes, XmlError, parse_header, parse_within};
 use crate::{Element, Jid, limits, ns, stanza};
 pub use trace::Direction;
 
@@ -314,10 +314,12 @@ impl C2s {
                 }
                 Err(error) => self.xml_error(error, out),
             },
-            Frame::Stanza(range) => match parse(self.framer.bytes(range), &self.prefixes) {
-                Ok(element) => self.handle_element(element, out),
-                Err(error) => self.xml_error(error, out),
-            },
+            Frame::Stanza(range) => {
+                match parse_within(self.framer.bytes(range), &self.prefixes, self.budget()) {
+                    Ok(measured) => self.handle_element(measured, out),
+                    Err(error) => self.xml_error(error, out),
+                }
+            }
             Frame::Whitespace => {}
             Frame::Close => self.close_theirs(out),
         }
@@ -337,10 +339,10 @@ impl C2s {
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return;
         }
-        match parse(bytes.trim_ascii(), &Prefixes::default()) {
-            Ok(element) if element.is("open", ns::FRAMING) => self.open(&element, out),
-            Ok(element) if element.is("close", ns::FRAMING) => self.close_theirs(out),
-            Ok(element) => self.handle_element(element, out),
+        match parse_within(bytes.trim_ascii(), &Prefixes::default(), self.budget()) {
+            Ok(Measured { element, .. }) if element.is("open", ns::FRAMING) => self.open(&element, out),
+            Ok(Measured { element, .. }) if element.is("close", ns::FRAMING) => self.close_theirs(out),
+            Ok(measured) => self.handle_element(measured, out),
             Err(error) => self.xml_error(error, out),
         }
     }
@@ -350,7 +352,8 @@ impl C2s {
         if !matches!(self.state, State::Opening) && !restarts {
             return self.fail("bad-format", out);
         }
-        self.lang = header.lang().map(Box::from);
+        // RFC 5646 §4.4.1: the longest tags that occur have 35 characters.
+        self.lang = header.lang().filter(|lang| lang.len() <= limits::LANG).map(Box::from);
         let is_right = match self.framing {
             Framing::Stream => header.is("stream", ns::STREAM) && self.prefixes.default_ns() == ns::CLIENT,
             Framing::Messages | Framing::Bodies => header.is("open", ns::FRAMING),
@@ -374,7 +377,11 @@ impl C2s {
         self.write(&features, out);
     }
 
-    fn handle_element(&mut self, element: Element, out: &mut Outbox) {
+    fn budget(&self) -> Budget {
+        if self.jid.is_some() { Budget::STANZA } else { Budget::BEFORE_AUTH }
+    }
+
+    fn handle_element(&mut self, Measured { element, written, .. }: Measured, out: &mut Outbox) {
         self.trace(Direction::In, &element, out);
         match &self.state {
             State::Opening => self.fail("bad-format", out),
@@ -382,7 +389,7 @@ impl C2s {
             State::Choosing => self.settle(element, out),
             State::Proving { two: None, .. } => self.prove(&element, out),
             State::Proving { two: Some(_), .. } => self.prove2(&element, out),
-            State::Bound => self.pass(element, out),
+            State::Bound => self.pass(element, written, out),
             State::Securing | State::Registering(_) | State::Binding(_) | State::Closed => {}
         }
     }
@@ -412,7 +419,7 @@ impl C2s {
     }
 
     /// Of a session.
-    fn pass(&mut self, mut element: Element, out: &mut Outbox) {
+    fn pass(&mut self, mut element: Element, written: usize, out: &mut Outbox) {
         let Some(jid) = &self.jid else { return };
         if stanza::kind_of(&element).is_none() {
             return match element.ns() {
@@ -434,6 +441,9 @@ impl C2s {
             element.unset("to");
             let answer = stanza::result(&element, None);
             return self.write(&answer, out);
+        }
+        if written > self.settings.max_stanza {
+            mark_too_large(&mut element);
         }
         out.effects.push(Effect::Stanza(element));
     }

@@ -301,3 +301,30 @@ fn scram_goes_through_the_stream() {
     assert!(challenge.starts_with("<challenge"), "{challenge}");
     assert!(world.say("<abort xmlns='urn:ietf:params:xml:ns:xmpp-sasl'/>").contains("<aborted/>"));
 }
+
+/// One long namespace, many elements in it: 72 KB that took 131 MB.
+fn bomb(children: usize) -> String {
+    let ns = "n".repeat(limits::NAMESPACE);
+    format!("<message to='bob@example.org' xmlns:p='{ns}'>{}</message>", "<p:a/>".repeat(children))
+}
+
+#[test]
+fn a_namespace_bomb_ends_the_stream_before_and_after_signing_in() {
+    let mut stranger = World::new(settings(), secure());
+    stranger.say(HEADER);
+    assert!(stranger.say(&bomb(2_000)).contains("policy-violation"));
+    let mut alice = World::signed_in();
+    assert!(alice.say(&bomb(12_000)).contains("policy-violation"));
+    // Long, but not in the middle of nothing else.
+    let mut alice = World::signed_in();
+    alice.say(&bomb(10));
+    assert!(matches!(&alice.effects[..], [Effect::Stanza(_)]), "{:?}", alice.effects);
+}
+
+#[test]
+fn a_language_that_is_none_is_not_said_back() {
+    let mut world = World::new(settings(), secure());
+    let header = HEADER.replace(" to=", &format!(" xml:lang='{}' to=", "x".repeat(10_000)));
+    let answer = world.say(&header);
+    assert!(answer.contains("xml:lang='en'") && answer.len() < 3_000, "{answer}");
+}

@@ -64,6 +64,15 @@ fn parse_mark(mark: &str) -> Option<(Key, u64)> {
     Some((Key::from_u64(key.parse().ok()?), number.parse().ok()?))
 }
 
+/// A client's stanza that fits as it came, and does not as it would be written: it is counted (XEP-0198 §4) and refused.
+pub fn mark_too_large(stanza: &mut Element) {
+    stanza.set_ns("too-large", NS, "");
+}
+
+pub(super) fn take_too_large(stanza: &mut Element) -> bool {
+    stanza.take_ns("too-large", NS).is_some()
+}
+
 impl Host {
     /// Takes the mark off a stanza at the end of its way. What is written until [`Self::end_handling`] holds it up.
     pub(super) fn begin_handling(&mut self, stanza: &mut Element) -> Hold {

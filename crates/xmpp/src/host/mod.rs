@@ -60,7 +60,7 @@ use stdx::slab::{Key, Slab};
 
 pub use effect::{Access, Change, Edge, Effect, Load, Loaded, RecordError, Ticket};
 pub use feature::{Level, Specification, specifications};
-pub use handled::forget_mark;
+pub use handled::{forget_mark, mark_too_large};
 pub use muc::{RoomCreation, stored_room};
 pub use register::Ending;
 pub use rosters::RosterMemory;

@@ -216,9 +216,15 @@ impl Host {
     /// A stanza of a client of ours. `from` is its full address already.
     pub fn handle_stanza(&mut self, now: Instant, edge: Edge, mut element: Element, out: &mut Outbox) {
         let Some(&key) = self.by_edge.get(&edge) else { return };
-        if self.sm_count(now, key, &mut element, out) {
-            self.session_says(now, key, element, out);
+        let is_too_large = handled::take_too_large(&mut element);
+        if !self.sm_count(now, key, &mut element, out) {
+            return;
         }
+        if is_too_large {
+            let error = StanzaError::new(Condition::PolicyViolation, stanza::TOO_LARGE);
+            return self.refuse(&element, &error, out);
+        }
+        self.session_says(now, key, element, out);
     }
 
     /// An element of a client that is no stanza.

@@ -7,6 +7,7 @@ use super::dialback::{self, Dialback, Verdict};
 use super::stream::{Fault, Heard, Line, fault_of, is_version_one};
 use super::{Demands, Pair, Proof, Question, Security, Settings};
 use crate::stanza::{self, Condition};
+use crate::xml::{Budget, Measured};
 use crate::{Element, Jid, limits, ns, sasl};
 
 /// What comes of it.
@@ -20,6 +21,8 @@ pub(super) enum Said {
     Paired(Pair, Proof),
     Refused(Pair, &'static str),
     Stanza(Box<Element>),
+    /// A stanza that is larger, when it is written again, than stanzas may be here.
+    TooLarge(Box<Element>),
     /// After the bytes. `false`: the other side's fault.
     Close {
         in_order: bool,
@@ -56,6 +59,8 @@ pub(super) struct Incoming {
     pairs: Vec<Pair>,
     asked: Vec<Question>,
     is_bidi: bool,
+    /// Bytes of the largest stanza that the other server takes (XEP-0478).
+    max_bytes: Option<usize>,
     /// Domains that it failed to prove.
     refused: u8,
     /// It has asked about a key: what a server does that has nothing to prove.
@@ -81,6 +86,7 @@ impl Incoming {
             pairs: Vec::new(),
             asked: Vec::new(),
             is_bidi: false,
+            max_bytes: None,
             refused: 0,
             has_verified: false,
         }
@@ -119,11 +125,14 @@ impl Incoming {
     fn go_on(&mut self, out: &mut Out) {
         while self.state != State::Securing && !self.line.is_closed() {
             let is_known = !self.pairs.is_empty();
-            let limit = if is_known { self.settings.max_stanza } else { limits::STANZA_BEFORE_AUTH };
-            match self.line.next(limit) {
+            let (limit, budget) = match is_known {
+                true => (self.settings.max_stanza, Budget::STANZA),
+                false => (limits::STANZA_BEFORE_AUTH, Budget::BEFORE_AUTH),
+            };
+            match self.line.next(limit, budget) {
                 Ok(None) => return,
                 Ok(Some(Heard::Header(header))) => self.open(&header, out),
-                Ok(Some(Heard::Element(element))) => self.handle_element(element, out),
+                Ok(Some(Heard::Element(measured))) => self.handle_element(measured, out),
                 Ok(Some(Heard::Close)) => self.end(true, out),
                 Err(error) => self.fail(fault_of(error), out),
             }
@@ -211,7 +220,7 @@ impl Incoming {
         is_named && self.certified.is_none()
     }
 
-    fn handle_element(&mut self, element: Element, out: &mut Out) {
+    fn handle_element(&mut self, Measured { element, written, .. }: Measured, out: &mut Out) {
         if self.state == State::Opening {
             return self.fail(("bad-format", "expected a stream"), out);
         }
@@ -230,8 +239,9 @@ impl Incoming {
         } else if element.is("bidi", ns::BIDI) {
             // XEP-0288 §2.2: before anything is proved; later it changes nothing.
             self.is_bidi |= self.pairs.is_empty();
+            self.max_bytes = super::max_bytes(&element);
         } else if stanza::kind_of(&element).is_some() {
-            self.pass(element, out);
+            self.pass(element, written, out);
         } else {
             self.fail(("unsupported-stanza-type", ""), out);
         }
@@ -399,7 +409,7 @@ impl Incoming {
         }
     }
 
-    fn pass(&mut self, element: Element, out: &mut Out) {
+    fn pass(&mut self, element: Element, written: usize, out: &mut Out) {
         if self.pairs.is_empty() {
             return self.fail(("not-authorized", "no domain has been proved"), out);
         }
@@ -415,12 +425,15 @@ impl Incoming {
         if !self.settings.is_local(to.domain()) {
             return self.fail(("host-unknown", "that domain is not served here"), out);
         }
-        out.said.push(Said::Stanza(Box::new(element)));
+        let element = Box::new(element);
+        let fits = written <= self.settings.max_stanza;
+        out.said.push(if fits { Said::Stanza(element) } else { Said::TooLarge(element) });
     }
 
     /// For the other server; of a pair that was proved.
-    pub(super) fn send(&mut self, element: &Element, out: &mut Out) {
-        self.line.write(element, &mut out.bytes);
+    /// False: it is larger than what the other server takes, and was not written.
+    pub(super) fn send(&mut self, element: &Element, out: &mut Out) -> bool {
+        self.line.write_within(element, self.max_bytes, &mut out.bytes)
     }
 
     /// The stream ends.

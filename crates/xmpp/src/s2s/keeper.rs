@@ -274,6 +274,10 @@ impl Keeper {
                 }
                 out.push(Effect::Deliver(element));
             }
+            Said::TooLarge(element) => {
+                self.counts.stanzas_in += 1;
+                out.extend(super::too_large(&element));
+            }
             Said::Close(failure) => {
                 self.counts.faults += u64::from(failure.is_some());
                 out.push(Effect::Close { number });
@@ -326,11 +330,16 @@ impl Keeper {
         if is_stuck {
             return self.give_back(element, &too_much(), out);
         }
-        self.counts.stanzas_out += 1;
+        let mut fits = true;
         self.with(now, number, out, |dial, out| {
             dial.used = now;
-            dial.stream.send(element, out);
+            fits = dial.stream.send(element, out);
         });
+        if !fits {
+            let failure = Failure::new(Condition::PolicyViolation, super::TOO_LARGE_FOR_OTHERS);
+            return self.give_back(element, &failure, out);
+        }
+        self.counts.stanzas_out += 1;
     }
 
     /// A key that has to be asked about.
@@ -520,5 +529,5 @@ fn too_much() -> Failure {
 
 /// About.
 fn size_of(element: &Element) -> usize {
-    element.to_bytes(ns::CLIENT).len()
+    element.written_len(ns::CLIENT)
 }

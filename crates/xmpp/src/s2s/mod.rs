@@ -28,9 +28,9 @@ pub use dialback::Verdict;
 pub use policy::{Admission, Demands, Domains, Policy};
 pub use servers::Servers;
 
-use crate::Element;
 use crate::host::{Edge, Level, Specification};
-use crate::stanza::Condition;
+use crate::stanza::{self, Condition, StanzaError};
+use crate::{Element, limits, ns};
 
 /// The same for all shards of a server.
 #[derive(Clone, Debug)]
@@ -305,3 +305,21 @@ pub const SPECIFICATIONS: &[Specification] = &[
         note: "between servers",
     },
 ];
+
+/// XEP-0478 §4: what the sender is told.
+const TOO_LARGE_FOR_OTHERS: &str = "the other server takes no stanza of this size";
+
+/// The answer to a stanza from another server that fits as it came, and does not when it is written to a receiver.
+fn too_large(element: &Element) -> Option<Effect> {
+    let is_answered = stanza::may_be_refused(element) && element.name() != "presence";
+    let error = StanzaError::new(Condition::PolicyViolation, stanza::TOO_LARGE);
+    let answer = || Box::new(stanza::refusal(element, &error));
+    is_answered.then(|| Effect::Send(Letter::Outbound { element: answer() }))
+}
+
+/// What the other server says in its features, or in its `<bidi/>`, that it takes (XEP-0478 §3). A limit below that of RFC 6120 §13.12 is not one that a server may have.
+fn max_bytes(around: &Element) -> Option<usize> {
+    let limits = around.get("limits", ns::STREAM_LIMITS)?;
+    let most: usize = limits.content_of("max-bytes", ns::STREAM_LIMITS)?.trim().parse().ok()?;
+    Some(most.max(limits::SMALLEST_MAX_BYTES))
+}

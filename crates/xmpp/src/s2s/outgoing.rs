@@ -7,7 +7,8 @@ use super::dialback::{self, Dialback, Verdict};
 use super::stream::{Fault, Heard, Line, fault_of, is_version_one};
 use super::{Demands, Failure, Pair, Proof, Question, Security, Settings};
 use crate::stanza::{self, Condition};
-use crate::{Element, ns, sasl};
+use crate::xml::{Budget, Measured};
+use crate::{Element, limits, ns, sasl};
 
 /// What comes of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +23,8 @@ pub(super) enum Said {
     Verified(Question, Verdict),
     /// Of the other server (XEP-0288), to a domain that may speak.
     Stanza(Box<Element>),
+    /// A stanza that is larger, when it is written again, than stanzas may be here.
+    TooLarge(Box<Element>),
     /// After the bytes. `None`: the other side ended it in order.
     Close(Option<Failure>),
 }
@@ -68,6 +71,8 @@ pub(super) struct Outgoing {
     has_dialback: bool,
     is_bidi: bool,
     was_ready: bool,
+    /// Bytes of the largest stanza that the other server takes (XEP-0478).
+    max_bytes: Option<usize>,
 }
 
 impl Outgoing {
@@ -94,6 +99,7 @@ impl Outgoing {
             has_dialback: false,
             is_bidi: false,
             was_ready: false,
+            max_bytes: None,
         }
     }
 
@@ -136,10 +142,15 @@ impl Outgoing {
     pub(super) fn handle_bytes(&mut self, bytes: &[u8], out: &mut Out) {
         self.line.put(bytes);
         while self.state != State::Securing && !self.line.is_closed() {
-            match self.line.next(self.settings.max_stanza) {
+            // A server that only we have called has proved nothing.
+            let (limit, budget) = match self.authorized.is_empty() {
+                true => (limits::STANZA_BEFORE_AUTH, Budget::BEFORE_AUTH),
+                false => (self.settings.max_stanza, Budget::STANZA),
+            };
+            match self.line.next(limit, budget) {
                 Ok(None) => return,
                 Ok(Some(Heard::Header(header))) => self.opened(&header, out),
-                Ok(Some(Heard::Element(element))) => self.handle_element(element, out),
+                Ok(Some(Heard::Element(measured))) => self.handle_element(measured, out),
                 Ok(Some(Heard::Close)) => self.end(None, out),
                 Err(error) => self.fail(fault_of(error), out),
             }
@@ -160,7 +171,7 @@ impl Outgoing {
         self.state = State::Choosing;
     }
 
-    fn handle_element(&mut self, element: Element, out: &mut Out) {
+    fn handle_element(&mut self, Measured { element, written, .. }: Measured, out: &mut Out) {
         if element.is("error", ns::STREAM) {
             return self.end(Some(failure_of(&element)), out);
         }
@@ -178,7 +189,7 @@ impl Outgoing {
             }
             // XEP-0178 §3, step 13: another way may do.
             State::Proving if element.is("failure", ns::SASL) => self.ready(out),
-            State::Open => self.handle_open(element, out),
+            State::Open => self.handle_open(element, written, out),
             State::Opening | State::Choosing | State::AskingTls | State::Securing | State::Proving => {
                 self.fail(("unsupported-stanza-type", ""), out);
             }
@@ -199,6 +210,7 @@ impl Outgoing {
         if self.demands.certificate && !self.security.is_for(&self.remote) {
             return self.give_up("the server has no valid certificate", out);
         }
+        self.max_bytes = super::max_bytes(features);
         self.has_dialback = features.get("dialback", ns::DIALBACK_FEATURE).is_some();
         if features.get("bidi", ns::BIDI_FEATURE).is_some() && !self.is_bidi && !self.is_certified {
             self.line.write(&Element::new("bidi", ns::BIDI), &mut out.bytes);
@@ -250,13 +262,13 @@ impl Outgoing {
         self.questions.push(question);
     }
 
-    fn handle_open(&mut self, element: Element, out: &mut Out) {
+    fn handle_open(&mut self, element: Element, written: usize, out: &mut Out) {
         if element.is("result", ns::DIALBACK) {
             self.result(&element, out);
         } else if element.is("verify", ns::DIALBACK) {
             self.verify(&element, out);
         } else if stanza::kind_of(&element).is_some() {
-            self.pass(element, out);
+            self.pass(element, written, out);
         } else if !element.is("features", ns::STREAM) {
             self.fail(("unsupported-stanza-type", ""), out);
         }
@@ -313,7 +325,7 @@ impl Outgoing {
     }
 
     /// XEP-0288: only what is between domains that have proved themselves to each other.
-    fn pass(&mut self, element: Element, out: &mut Out) {
+    fn pass(&mut self, element: Element, written: usize, out: &mut Out) {
         if !self.is_bidi {
             return self.fail(("not-authorized", "this stream has one direction"), out);
         }
@@ -323,11 +335,14 @@ impl Outgoing {
         if *from.domain() != *self.remote || !self.may_send(to.domain()) {
             return self.fail(("invalid-from", "a domain that was not proved"), out);
         }
-        out.said.push(Said::Stanza(Box::new(element)));
+        let element = Box::new(element);
+        let fits = written <= self.settings.max_stanza;
+        out.said.push(if fits { Said::Stanza(element) } else { Said::TooLarge(element) });
     }
 
-    pub(super) fn send(&mut self, element: &Element, out: &mut Out) {
-        self.line.write(element, &mut out.bytes);
+    /// False: it is larger than what the other server takes, and was not written.
+    pub(super) fn send(&mut self, element: &Element, out: &mut Out) -> bool {
+        self.line.write_within(element, self.max_bytes, &mut out.bytes)
     }
 
     fn end(&mut self, failure: Option<Failure>, out: &mut Out) {

@@ -10,9 +10,9 @@ use super::alarms::Alarms;
 use super::incoming::{Incoming, Out, Said};
 use super::keeper::Keeper;
 use super::{Counts, Effect, Event, Failure, Letter, Note, Pair, Recipient, Security, Settings};
-use crate::Element;
 use crate::host::Edge;
-use crate::limits;
+use crate::stanza::{self, Condition, StanzaError};
+use crate::{Element, limits};
 
 #[derive(Debug)]
 struct Caller {
@@ -191,7 +191,12 @@ impl Servers {
             }
             return out.push(Effect::Send(Letter::Outbound { element }));
         }
-        self.with(now, number, out, |stream, out| stream.send(&element, out));
+        let mut fits = true;
+        self.with(now, number, out, |stream, out| fits = stream.send(&element, out));
+        if !fits && stanza::may_be_refused(&element) && element.name() != "presence" {
+            let error = StanzaError::new(Condition::PolicyViolation, super::TOO_LARGE_FOR_OTHERS);
+            out.push(Effect::Deliver(Box::new(stanza::refusal(&element, &error))));
+        }
     }
 
     fn withdraw(&mut self, number: u64, out: &mut Vec<Effect>) {
@@ -248,6 +253,10 @@ impl Servers {
             Said::Stanza(element) => {
                 self.counts.stanzas_in += 1;
                 out.push(Effect::Deliver(element));
+            }
+            Said::TooLarge(element) => {
+                self.counts.stanzas_in += 1;
+                out.extend(super::too_large(&element));
             }
             Said::Close { in_order } => {
                 self.counts.faults += u64::from(!in_order);

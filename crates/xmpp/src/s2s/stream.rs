@@ -2,12 +2,12 @@
 //!
 //! On the wire stanzas are in `jabber:server`; in memory they are in `jabber:client`, as everywhere.
 
-use crate::xml::{Frame, Framer, Prefixes, XmlError, escape, parse, parse_header};
+use crate::xml::{Budget, Frame, Framer, Measured, Prefixes, XmlError, escape, parse_header, parse_within};
 use crate::{Element, ns};
 
 pub(super) enum Heard {
     Header(Element),
-    Element(Element),
+    Element(Measured),
     Close,
 }
 
@@ -36,8 +36,8 @@ impl Line {
         self.is_closed
     }
 
-    /// The next that came. `None`: more is needed.
-    pub(super) fn next(&mut self, limit: usize) -> Result<Option<Heard>, XmlError> {
+    /// The next element of at most `limit` bytes and within a budget. `None`: more is needed.
+    pub(super) fn next(&mut self, limit: usize, budget: Budget) -> Result<Option<Heard>, XmlError> {
         loop {
             return Ok(Some(match self.framer.next(limit)? {
                 None => return Ok(None),
@@ -50,7 +50,7 @@ impl Line {
                     if is_right { Heard::Header(header) } else { Heard::Header(Element::new("stream", "")) }
                 }
                 Some(Frame::Stanza(range)) => {
-                    Heard::Element(parse(self.framer.bytes(range), &self.prefixes)?)
+                    Heard::Element(parse_within(self.framer.bytes(range), &self.prefixes, budget)?)
                 }
             }));
         }
@@ -101,6 +101,17 @@ impl Line {
             // What is in `jabber:client` is, without a namespace of its own, in the stream's.
             element.write(ns::CLIENT, out);
         }
+    }
+
+    /// Unless it takes more bytes than that. False: it does, and was not written.
+    pub(super) fn write_within(&self, element: &Element, most: Option<usize>, out: &mut Vec<u8>) -> bool {
+        let start = out.len();
+        self.write(element, out);
+        let fits = most.is_none_or(|most| out.len() - start <= most);
+        if !fits {
+            out.truncate(start);
+        }
+        fits
     }
 
     /// True: it was open until now.

@@ -3,7 +3,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::element::{Name, Node};
+use super::element::Node;
+use super::name::Name;
 
 /// As many copies are for many. A message that is delivered once has some more: in the queue that waits for its
 /// acknowledgement, on its way to the archive.

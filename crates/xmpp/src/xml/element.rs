@@ -3,10 +3,8 @@
 use std::borrow::Cow;
 
 use super::children::Children;
+use super::name::Name;
 use crate::ns;
-
-/// A name of our own is static, one from the wire is not, unless it is well known.
-pub(crate) type Name = Cow<'static, str>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attribute {

@@ -3,17 +3,21 @@
 //! A [`Framer`] cuts a stream into stanzas without understanding them and keeps nothing between two; [`parse`] makes an
 //! [`Element`] of one.
 
+mod budget;
 mod children;
 mod element;
 mod frame;
+mod name;
 mod packed;
 mod parse;
 mod write;
 
+pub use budget::{Budget, Measured};
 pub use element::{Attribute, Element, Node};
 pub use frame::{Frame, Framer};
+pub use name::Name;
 pub use packed::Packed;
-pub use parse::{Prefixes, parse, parse_header, parse_of, parse_opening};
+pub use parse::{Prefixes, parse, parse_header, parse_of, parse_opening, parse_within};
 pub use write::{escape, escape_into};
 
 /// Why bytes are no XML of ours. Its name is the stream error of RFC 6120 §4.9.3.

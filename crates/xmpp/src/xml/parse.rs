@@ -3,7 +3,10 @@
 use std::borrow::Cow;
 
 use super::XmlError;
-use super::element::{Attribute, Element, Name};
+use super::budget::{Budget, Measured};
+use super::element::{Attribute, Element, Node};
+use super::name::Name;
+use super::write::{attributes_len, element_len, text_len, value_len};
 use crate::{limits, ns};
 
 /// Prefixes that the stream's header declared; its default namespace under the empty one.
@@ -22,15 +25,15 @@ enum Declared {
 impl Prefixes {
     /// Nothing but a default namespace.
     pub fn of_default(ns: &'static str) -> Prefixes {
-        Prefixes(Declared::Own([("".into(), Cow::Borrowed(ns))].into()))
+        Prefixes(Declared::Own([("".into(), Name::Static(ns))].into()))
     }
 
     /// What was declared as one namespace is read as another.
     #[must_use]
     pub fn reading(self, namespace: &str, other: &'static str) -> Prefixes {
         let Declared::Own(mut all) = self.0 else { return self };
-        for (_, ns) in all.iter_mut().filter(|(_, ns)| ns == namespace) {
-            *ns = Cow::Borrowed(other);
+        for (_, ns) in all.iter_mut().filter(|(_, ns)| *ns == *namespace) {
+            *ns = Name::Static(other);
         }
         Prefixes(Declared::Own(all))
     }
@@ -43,13 +46,13 @@ impl Prefixes {
     fn all(&self) -> Vec<(&str, Name)> {
         match &self.0 {
             Declared::Nothing => Vec::new(),
-            Declared::Usual => vec![("", Cow::Borrowed(ns::CLIENT)), ("stream", Cow::Borrowed(ns::STREAM))],
+            Declared::Usual => vec![("", Name::Static(ns::CLIENT)), ("stream", Name::Static(ns::STREAM))],
             Declared::Own(all) => all.iter().map(|(prefix, ns)| (&**prefix, ns.clone())).collect(),
         }
     }
 
     fn new(declared: &[(&str, Name)]) -> Prefixes {
-        let is = |prefix: &str, ns: &str| declared.iter().any(|(known, its)| *known == prefix && its == ns);
+        let is = |prefix: &str, ns: &str| declared.iter().any(|(known, its)| *known == prefix && *its == *ns);
         Prefixes(match declared.len() {
             0 => Declared::Nothing,
             2 if is("", ns::CLIENT) && is("stream", ns::STREAM) => Declared::Usual,
@@ -61,8 +64,8 @@ impl Prefixes {
         match &self.0 {
             Declared::Nothing => None,
             Declared::Usual => match prefix {
-                "" => Some(Cow::Borrowed(ns::CLIENT)),
-                "stream" => Some(Cow::Borrowed(ns::STREAM)),
+                "" => Some(Name::Static(ns::CLIENT)),
+                "stream" => Some(Name::Static(ns::STREAM)),
                 _ => None,
             },
             Declared::Own(all) => {
@@ -82,22 +85,30 @@ impl Prefixes {
 /// # Errors
 /// As [`XmlError`] says.
 pub fn parse(bytes: &[u8], prefixes: &Prefixes) -> Result<Element, XmlError> {
-    parse_of(bytes, prefixes, limits::ELEMENTS)
+    Ok(parse_within(bytes, prefixes, Budget::STANZA)?.element)
 }
 
-/// As [`parse`], with so many elements in it at most: of a file, which may have more in one than a stanza has.
+/// As [`parse`], with so many elements in it at most and no bound of what it grows to: of a file of the operator's, which
+/// may have more in one than a stanza has.
 ///
 /// # Errors
 /// As [`XmlError`] says.
 pub fn parse_of(bytes: &[u8], prefixes: &Prefixes, elements: usize) -> Result<Element, XmlError> {
+    Ok(parse_within(bytes, prefixes, Budget::of_elements(elements))?.element)
+}
+
+/// As [`parse`], within a budget.
+///
+/// # Errors
+/// As [`XmlError`] says.
+pub fn parse_within(bytes: &[u8], prefixes: &Prefixes, budget: Budget) -> Result<Measured, XmlError> {
     let text = std::str::from_utf8(bytes).map_err(|_| XmlError::UnsupportedEncoding)?;
-    let mut reader = Reader::new(text, prefixes);
-    reader.left = elements;
+    let mut reader = Reader::new(text, prefixes, budget);
     let element = reader.element()?;
     if reader.at != text.len() {
         return Err(XmlError::NotWellFormed("something after the element"));
     }
-    Ok(element)
+    Ok(Measured { element, written: reader.written, memory: reader.memory })
 }
 
 /// The opening tag of a stream: its name and attributes, and what it declares for all that follows.
@@ -114,9 +125,9 @@ pub fn parse_header(bytes: &[u8]) -> Result<(Element, Prefixes), XmlError> {
 /// As [`XmlError`] says.
 pub fn parse_opening(bytes: &[u8], around: &Prefixes) -> Result<(Element, Prefixes), XmlError> {
     let text = std::str::from_utf8(bytes).map_err(|_| XmlError::UnsupportedEncoding)?;
-    let mut reader = Reader::new(text, around);
+    let mut reader = Reader::new(text, around, Budget::BEFORE_AUTH);
     reader.expect("<", "expected a tag")?;
-    let tag = reader.open()?;
+    let tag = reader.open(&around.default_ns())?;
     if reader.at != text.len() || tag.is_empty {
         return Err(XmlError::NotWellFormed("expected one opening tag"));
     }
@@ -133,6 +144,13 @@ struct Reader<'a> {
     declared: Vec<(&'a str, Name)>,
     /// Elements that there may still be.
     left: usize,
+    /// Bytes of memory, estimated, and how many they may be.
+    memory: usize,
+    most_memory: usize,
+    is_bounded: bool,
+    /// Bytes of what was read, when it is written again, and how many they may be.
+    written: usize,
+    most_written: usize,
 }
 
 /// An opening tag.
@@ -146,8 +164,35 @@ struct Open<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(text: &'a str, prefixes: &'a Prefixes) -> Reader<'a> {
-        Reader { text, at: 0, prefixes, declared: Vec::new(), left: limits::ELEMENTS }
+    fn new(text: &'a str, prefixes: &'a Prefixes, budget: Budget) -> Reader<'a> {
+        Reader {
+            text,
+            at: 0,
+            prefixes,
+            declared: Vec::new(),
+            left: budget.elements,
+            memory: 0,
+            most_memory: budget.memory_for(text.len()),
+            is_bounded: budget.memory.is_some(),
+            written: 0,
+            most_written: text.len().saturating_mul(limits::WRITTEN_PER_BYTE) + limits::WRITTEN_PER_STANZA,
+        }
+    }
+
+    /// Takes so many bytes of memory, and so many on the wire.
+    fn take(&mut self, memory: usize, written: usize) -> Result<(), XmlError> {
+        self.written += written;
+        self.memory += memory;
+        if !self.is_bounded {
+            return Ok(());
+        }
+        if self.written > self.most_written {
+            return Err(XmlError::TooLarge("a stanza that grows when it is written"));
+        }
+        if self.memory > self.most_memory {
+            return Err(XmlError::TooLarge("a stanza that grows when it is read"));
+        }
+        Ok(())
     }
 
     fn rest(&self) -> &'a str {
@@ -172,20 +217,24 @@ impl<'a> Reader<'a> {
     /// Without recursion: depth is an attacker's choice.
     fn element(&mut self) -> Result<Element, XmlError> {
         self.expect("<", "expected a tag")?;
-        let first = self.open()?;
+        let first = self.open(&self.prefixes.default_ns())?;
         if first.is_empty {
             return Ok(first.element);
         }
         let mut open = vec![first];
         loop {
-            let text = self.content()?;
+            let (text, written) = self.content()?;
             let Some(innermost) = open.last_mut() else { break };
-            innermost.element.push_text(text);
+            if !text.is_empty() {
+                self.take(NODE + ALLOCATION + text.len(), written)?;
+                innermost.element.push_text(text);
+            }
             if self.rest().starts_with("</") {
                 self.at += 2;
                 let Some(done) = open.pop() else { break };
                 self.close(done.name)?;
                 self.declared.truncate(done.outer);
+                self.take(0, done.element.end_len())?;
                 match open.last_mut() {
                     Some(parent) => parent.element.push(done.element),
                     None => return Ok(done.element),
@@ -193,7 +242,7 @@ impl<'a> Reader<'a> {
                 continue;
             }
             self.at += 1;
-            let tag = self.open()?;
+            let tag = self.open(&innermost.element.ns)?;
             if tag.is_empty {
                 self.declared.truncate(tag.outer);
                 innermost.element.push(tag.element);
@@ -213,14 +262,14 @@ impl<'a> Reader<'a> {
     }
 
     /// After `<`.
-    fn open(&mut self) -> Result<Open<'a>, XmlError> {
+    fn open(&mut self, around: &Name) -> Result<Open<'a>, XmlError> {
         if self.left == 0 {
             return Err(XmlError::TooLarge("too many elements in a stanza"));
         }
         self.left -= 1;
         let name = self.name()?;
         let outer = self.declared.len();
-        let mut raw: Vec<(&'a str, Box<str>)> = Vec::new();
+        let mut raw: Vec<(&'a str, Box<str>, usize)> = Vec::new();
         let is_empty = loop {
             let spaced = self.skip_space();
             if self.rest().starts_with('>') {
@@ -234,37 +283,56 @@ impl<'a> Reader<'a> {
             if !spaced {
                 return Err(XmlError::NotWellFormed("expected a space before an attribute"));
             }
-            let (name, value) = self.attribute()?;
+            let (name, value, written) = self.attribute()?;
             if raw.len() >= limits::ATTRIBUTES {
                 return Err(XmlError::TooLarge("too many attributes"));
             }
             match name.strip_prefix("xmlns") {
-                Some("") => self.declare("", &value)?,
-                Some(rest) if rest.starts_with(':') => self.declare(&rest[1..], &value)?,
-                _ => raw.push((name, value)),
+                Some("") => self.declare("", &value, outer)?,
+                Some(rest) if rest.starts_with(':') => self.declare(&rest[1..], &value, outer)?,
+                _ => raw.push((name, value, written)),
             }
         };
         let (prefix, local) = split(name)?;
         let ns = self.resolve(prefix)?;
+        let values: usize = raw.iter().map(|(_, _, written)| written).sum();
         let element = Element::parsed(local_name(local), ns, self.attributes(raw)?);
-        Ok(Open { element, name, is_empty, outer })
+        let written = element_len(&element.name, &element.ns, around) + attributes_len(&element.attributes);
+        self.take(NODE + memory_of(&element.name), written + values)?;
+        let open = Open { element, name, is_empty, outer };
+        if is_empty {
+            self.take(0, open.element.end_len())?;
+        }
+        Ok(open)
     }
 
-    fn attributes(&self, raw: Vec<(&str, Box<str>)>) -> Result<Vec<Attribute>, XmlError> {
+    fn attributes(&mut self, raw: Vec<(&str, Box<str>, usize)>) -> Result<Vec<Attribute>, XmlError> {
         let mut attributes: Vec<Attribute> = Vec::with_capacity(raw.len());
-        for (name, value) in raw {
+        for (name, value, _) in raw {
             let (prefix, local) = split(name)?;
             // The default namespace is not that of attributes.
-            let ns = if prefix.is_empty() { Cow::Borrowed("") } else { self.resolve(prefix)? };
-            if attributes.iter().any(|known| known.name == local && known.ns == ns) {
+            let ns = if prefix.is_empty() { Name::Static("") } else { self.resolve(prefix)? };
+            if attributes.iter().any(|known| *known.name == *local && known.ns == ns) {
                 return Err(XmlError::NotWellFormed("an attribute twice"));
             }
-            attributes.push(Attribute { ns, name: local_name(local), value });
+            let name = local_name(local);
+            self.take(size_of::<Attribute>() + memory_of(&name) + ALLOCATION + value.len(), 0)?;
+            attributes.push(Attribute { ns, name, value });
         }
         Ok(attributes)
     }
 
-    fn declare(&mut self, prefix: &'a str, uri: &str) -> Result<(), XmlError> {
+    /// In the tag before which `outer` were declared.
+    fn declare(&mut self, prefix: &'a str, uri: &str, outer: usize) -> Result<(), XmlError> {
+        if self.declared[outer..].iter().any(|(known, _)| *known == prefix) {
+            return Err(XmlError::NotWellFormed("a prefix that is declared twice"));
+        }
+        if self.declared.len() >= limits::DECLARATIONS {
+            return Err(XmlError::TooLarge("too many namespaces declared"));
+        }
+        if uri.len() > limits::NAMESPACE {
+            return Err(XmlError::TooLarge("a namespace that is too long"));
+        }
         let is_xml = prefix == "xml" || prefix == "xmlns" || uri == "http://www.w3.org/2000/xmlns/";
         if is_xml && (prefix, uri) != ("xml", ns::XML) || (uri == ns::XML) != (prefix == "xml") {
             return Err(XmlError::NotWellFormed("a reserved prefix or namespace"));
@@ -272,7 +340,8 @@ impl<'a> Reader<'a> {
         if uri.is_empty() && !prefix.is_empty() {
             return Err(XmlError::NotWellFormed("a prefix without a namespace"));
         }
-        let ns = ns::intern(uri).map_or_else(|| Cow::Owned(uri.to_owned()), Cow::Borrowed);
+        let ns = ns::intern(uri).map_or_else(|| Name::Shared(uri.into()), Name::Static);
+        self.take(memory_of(&ns), 0)?;
         self.declared.push((prefix, ns));
         Ok(())
     }
@@ -282,8 +351,8 @@ impl<'a> Reader<'a> {
         let found = declared.map(|(_, ns)| ns.clone()).or_else(|| self.prefixes.find(prefix));
         match (found, prefix) {
             (Some(ns), _) => Ok(ns),
-            (None, "") => Ok(Cow::Borrowed("")),
-            (None, "xml") => Ok(Cow::Borrowed(ns::XML)),
+            (None, "") => Ok(Name::Static("")),
+            (None, "xml") => Ok(Name::Static(ns::XML)),
             (None, _) => Err(XmlError::BadNamespacePrefix),
         }
     }
@@ -299,7 +368,8 @@ impl<'a> Reader<'a> {
         Ok(name)
     }
 
-    fn attribute(&mut self) -> Result<(&'a str, Box<str>), XmlError> {
+    /// Its name, its value, and the bytes that the value takes when it is written, without quotes.
+    fn attribute(&mut self) -> Result<(&'a str, Box<str>, usize), XmlError> {
         let name = self.name()?;
         self.skip_space();
         self.expect("=", "expected = after an attribute's name")?;
@@ -317,12 +387,16 @@ impl<'a> Reader<'a> {
         }
         self.at += end + 1;
         let plain = |c: char| if matches!(c, '\t' | '\n' | '\r') { ' ' } else { c };
-        Ok((name, unescape(&line_ends(raw), plain)?.into()))
+        let value: Box<str> = unescape(&line_ends(raw), plain)?.into();
+        // As it is, unless there was an entity: of the two kinds of quotes only one can stand in it unescaped.
+        let written = if raw.contains('&') { value_len(&value) } else { value.len() };
+        Ok((name, value, written))
     }
 
-    /// Text and CDATA up to the next tag.
-    fn content(&mut self) -> Result<Box<str>, XmlError> {
+    /// Text and CDATA up to the next tag, and the bytes that it takes when it is written.
+    fn content(&mut self) -> Result<(Box<str>, usize), XmlError> {
         let mut text = String::new();
+        let mut is_plain = true;
         loop {
             let rest = self.rest();
             let end = rest.find('<').ok_or(XmlError::NotWellFormed("expected a closing tag"))?;
@@ -330,6 +404,7 @@ impl<'a> Reader<'a> {
                 if rest[..end].contains("]]>") {
                     return Err(XmlError::NotWellFormed("]]> in text"));
                 }
+                is_plain &= !rest[..end].contains('&') && !rest.starts_with(['>', ']']);
                 text += &unescape(&line_ends(&rest[..end]), |c| c)?;
                 self.at += end;
             }
@@ -338,13 +413,28 @@ impl<'a> Reader<'a> {
                 let end = data.find("]]>").ok_or(XmlError::NotWellFormed("CDATA without an end"))?;
                 check(&data[..end])?;
                 text += &line_ends(&data[..end]);
+                is_plain = false;
                 self.at += "<![CDATA[".len() + end + "]]>".len();
             } else if rest.starts_with("<!") || rest.starts_with("<?") {
                 return Err(XmlError::Restricted("a comment or processing instruction"));
             } else {
-                return Ok(text.into());
+                let written = if is_plain { text.len() } else { text_len(&text) };
+                return Ok((text.into(), written));
             }
         }
+    }
+}
+
+/// What an element or a text takes in its parent: lists of children grow to up to twice what is in them.
+const NODE: usize = 2 * size_of::<Node>();
+
+/// What an allocation takes besides what is in it.
+const ALLOCATION: usize = 24;
+
+fn memory_of(name: &Name) -> usize {
+    match name {
+        Name::Static(_) => 0,
+        Name::Shared(text) => ALLOCATION + 16 + text.len(),
     }
 }
 
@@ -375,6 +465,7 @@ const NAMES: &[&str] = &[
     "show",
     "stamp",
     "status",
+    "subscription",
     "thread",
     "to",
     "type",
@@ -386,8 +477,8 @@ const NAMES: &[&str] = &[
 
 fn local_name(local: &str) -> Name {
     match NAMES.binary_search(&local) {
-        Ok(at) => Cow::Borrowed(NAMES[at]),
-        Err(_) => Cow::Owned(local.to_owned()),
+        Ok(at) => Name::Static(NAMES[at]),
+        Err(_) => Name::Shared(local.into()),
     }
 }
 
@@ -473,110 +564,4 @@ fn entity_char(entity: &str) -> Result<char, XmlError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn read(text: &str) -> Result<Element, XmlError> {
-        parse(text.as_bytes(), &Prefixes::of_default(ns::CLIENT))
-    }
-
-    #[test]
-    fn usual_names_are_found() {
-        assert!(NAMES.is_sorted());
-        assert!(NAMES.iter().all(|name| matches!(local_name(name), Cow::Borrowed(_))));
-    }
-
-    #[test]
-    fn line_ends_are_feeds_unless_they_are_written_as_numbers() {
-        let element = read("<a b='1\r\n2'>x\r\ny\rz&#13;\n<![CDATA[c\r\nd]]></a>").unwrap();
-        assert_eq!(element.content(), "x\ny\nz\r\nc\nd");
-        assert_eq!(element.attr("b"), Some("1 2"));
-        let bytes = element.to_bytes(ns::CLIENT);
-        assert_eq!(read(&String::from_utf8(bytes).unwrap()), Ok(element));
-    }
-
-    #[test]
-    fn namespaces_are_resolved_and_declared_again_where_they_change() {
-        let element = read(
-            "<message to='a&amp;b' xml:lang='de'><body>1 &lt; 2 &#x263A;</body>\
-             <x:y xmlns:x='urn:x' x:z='1'><q xmlns='urn:q'/><x:w/></x:y></message>",
-        )
-        .unwrap();
-        assert!(element.is("message", ns::CLIENT));
-        assert_eq!((element.attr("to"), element.lang()), (Some("a&b"), Some("de")));
-        assert_eq!(element.content_of("body", ns::CLIENT).unwrap(), "1 < 2 ☺");
-        let inner = element.get("y", "urn:x").unwrap();
-        assert_eq!(inner.attr_ns("z", "urn:x"), Some("1"));
-        assert!(inner.get("q", "urn:q").is_some() && inner.get("w", "urn:x").is_some());
-        assert_eq!(
-            String::from_utf8(element.to_bytes(ns::CLIENT)).unwrap(),
-            "<message to='a&amp;b' xml:lang='de'><body>1 &lt; 2 ☺</body>\
-             <y xmlns='urn:x' xmlns:n0='urn:x' n0:z='1'><q xmlns='urn:q'/><w/></y></message>"
-        );
-    }
-
-    #[test]
-    fn mistakes_have_the_stream_errors_that_the_text_names() {
-        for (text, condition) in [
-            ("<a", "not-well-formed"),
-            ("<a></b>", "not-well-formed"),
-            ("<a x='1' x='2'/>", "not-well-formed"),
-            ("<a x=1/>", "not-well-formed"),
-            ("<a x='<'/>", "not-well-formed"),
-            ("<a>&#0;</a>", "not-well-formed"),
-            ("<a>\u{1}</a>", "not-well-formed"),
-            ("<a>]]></a>", "not-well-formed"),
-            ("<a:b:c/>", "not-well-formed"),
-            ("<a xmlns:xml='urn:x'/>", "not-well-formed"),
-            ("<a/><b/>", "not-well-formed"),
-            ("<a>&nbsp;</a>", "restricted-xml"),
-            ("<a><!-- x --></a>", "restricted-xml"),
-            ("<x:a/>", "bad-namespace-prefix"),
-            ("<a x:b='1'/>", "bad-namespace-prefix"),
-        ] {
-            assert_eq!(read(text).unwrap_err().condition(), condition, "{text}");
-        }
-        assert_eq!(
-            parse(b"<a>\xFF</a>", &Prefixes::default()).unwrap_err().condition(),
-            "unsupported-encoding"
-        );
-        let deep = "<a>".repeat(limits::DEPTH + 1) + &"</a>".repeat(limits::DEPTH + 1);
-        assert_eq!(read(&deep).unwrap_err().condition(), "policy-violation");
-    }
-
-    #[test]
-    fn a_prefix_of_the_stream_is_known_in_its_stanzas() {
-        let header = b"<stream:stream xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' xmlns:e='urn:e' to='x'>";
-        let (header, prefixes) = parse_header(header).unwrap();
-        assert!(header.is("stream", ns::STREAM));
-        assert_eq!(prefixes.default_ns(), ns::CLIENT);
-        assert!(parse(b"<e:x/>", &prefixes).unwrap().is("x", "urn:e"));
-    }
-
-    fn element() -> impl Strategy<Value = Element> {
-        let text = "[ -~\u{a0}-\u{d7ff}]{0,12}";
-        let leaf = (0..3_usize, text, text).prop_map(|(name, value, text)| {
-            let (name, ns) = [("a", "urn:1"), ("b", "urn:2"), ("c", ns::CLIENT)][name];
-            Element::new(name, ns).with("v", value).text(text)
-        });
-        leaf.prop_recursive(4, 20, 4, |inner| {
-            (inner.clone(), prop::collection::vec(inner, 0..4))
-                .prop_map(|(outer, children)| outer.children(children))
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_written_is_read_again(element in element()) {
-            let bytes = element.to_bytes(ns::CLIENT);
-            prop_assert_eq!(parse(&bytes, &Prefixes::of_default(ns::CLIENT)).unwrap(), element);
-        }
-
-        #[test]
-        fn no_bytes_make_it_panic(text in "[<>/a-c='\" &;:!\\[\\]x#]{0,60}") {
-            let _ = read(&text);
-        }
-    }
-}
+mod tests;

@@ -1,6 +1,7 @@
 //! Elements as bytes.
 
-use super::element::{Element, Node};
+use super::element::{Attribute, Element, Node};
+use super::name::Name;
 use crate::ns;
 
 impl Element {
@@ -8,30 +9,29 @@ impl Element {
     pub fn write(&self, around: &str, out: &mut Vec<u8>) {
         out.push(b'<');
         out.extend_from_slice(self.name.as_bytes());
-        if self.ns != around {
-            out.extend_from_slice(b" xmlns='");
-            escape_into(&self.ns, out);
-            out.push(b'\'');
+        if self.ns != *around {
+            out.extend_from_slice(b" xmlns=");
+            write_value(&self.ns, out);
         }
-        let mut prefixes = 0_u32;
-        for attribute in &self.attributes {
+        for (at, attribute) in self.attributes.iter().enumerate() {
             out.push(b' ');
             match &*attribute.ns {
                 "" => {}
                 ns::XML => out.extend_from_slice(b"xml:"),
+                // Rare: there are hardly attributes with a namespace but `xml:lang`.
                 other => {
-                    // Rare: nobody but the xml prefix needs them.
-                    let prefix = format!("n{prefixes}");
-                    prefixes += 1;
-                    out.extend_from_slice(format!("xmlns:{prefix}='").as_bytes());
-                    escape_into(other, out);
-                    out.extend_from_slice(format!("' {prefix}:").as_bytes());
+                    let prefix = Prefix::of(&self.attributes, at);
+                    if prefix.is_new {
+                        out.extend_from_slice(format!("xmlns:n{}=", prefix.number).as_bytes());
+                        write_value(other, out);
+                        out.push(b' ');
+                    }
+                    out.extend_from_slice(format!("n{}:", prefix.number).as_bytes());
                 }
             }
             out.extend_from_slice(attribute.name.as_bytes());
-            out.extend_from_slice(b"='");
-            escape_attribute(&attribute.value, out);
-            out.push(b'\'');
+            out.push(b'=');
+            write_value(&attribute.value, out);
         }
         if self.nodes().is_empty() {
             out.extend_from_slice(b"/>");
@@ -42,13 +42,29 @@ impl Element {
             for node in nodes {
                 match node {
                     Node::Element(element) => element.write(&self.ns, out),
-                    Node::Text(text) => escape_into(text, out),
+                    Node::Text(text) => write_text(text, out),
                 }
             }
         });
         out.extend_from_slice(b"</");
         out.extend_from_slice(self.name.as_bytes());
         out.push(b'>');
+    }
+
+    /// Bytes that [`write`](Self::write) appends.
+    pub fn written_len(&self, around: &str) -> usize {
+        let values: usize = self.attributes.iter().map(|attribute| value_len(&attribute.value)).sum();
+        let nodes = self.nodes().iter().map(|node| match node {
+            Node::Element(element) => element.written_len(&self.ns),
+            Node::Text(text) => text_len(text),
+        });
+        let tag = element_len(&self.name, &self.ns, around) + attributes_len(&self.attributes) + values;
+        tag + self.end_len() + nodes.sum::<usize>()
+    }
+
+    /// Bytes of its end.
+    pub(super) fn end_len(&self) -> usize {
+        if self.nodes().is_empty() { "/>".len() } else { "></>".len() + self.name.len() }
     }
 
     /// As bytes that stand in a stream whose default namespace is `around`.
@@ -59,7 +75,7 @@ impl Element {
     }
 }
 
-/// Text or the value of an attribute, within either kind of quotes.
+/// A text or a value of an attribute within either kind of quotes, for tags that are written by hand.
 pub fn escape_into(text: &str, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
     let mut done = 0;
@@ -81,15 +97,119 @@ pub fn escape_into(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(&bytes[done..]);
 }
 
-/// As [`escape_into`]; a reader makes spaces of an attribute's tabs and line feeds.
-fn escape_attribute(text: &str, out: &mut Vec<u8>) {
-    let mut rest = text;
-    while let Some(at) = rest.find(['\t', '\n']) {
-        escape_into(&rest[..at], out);
-        out.extend_from_slice(if rest.as_bytes()[at] == b'\t' { b"&#9;" } else { b"&#10;" });
-        rest = &rest[at + 1..];
+/// The prefix of an attribute's namespace: those of one element that are in the same namespace share it.
+struct Prefix {
+    number: usize,
+    /// No attribute before it has declared it.
+    is_new: bool,
+}
+
+impl Prefix {
+    fn of(attributes: &[Attribute], at: usize) -> Prefix {
+        let is_prefixed = |ns: &Name| !matches!(&**ns, "" | ns::XML);
+        let own = &attributes[at].ns;
+        let first = attributes[..at].iter().position(|attribute| attribute.ns == *own);
+        let number = attributes[..first.unwrap_or(at)].iter().filter(|attribute| is_prefixed(&attribute.ns));
+        Prefix { number: number.count(), is_new: first.is_none() }
     }
-    escape_into(rest, out);
+}
+
+/// Bytes of an opening tag, without attributes and its end.
+pub(super) fn element_len(name: &str, ns: &str, around: &str) -> usize {
+    let declared = if ns == around { 0 } else { " xmlns=''".len() + value_len(ns) };
+    1 + name.len() + declared
+}
+
+/// Bytes of all attributes, without their values.
+pub(super) fn attributes_len(attributes: &[Attribute]) -> usize {
+    let prefix_len = |(at, attribute): (usize, &Attribute)| match &*attribute.ns {
+        "" => 0,
+        ns::XML => "xml:".len(),
+        other => {
+            let prefix = Prefix::of(attributes, at);
+            let number = 1 + prefix.number.checked_ilog10().unwrap_or(0) as usize;
+            let declared = if prefix.is_new { "xmlns:n='' ".len() + number + value_len(other) } else { 0 };
+            "n:".len() + number + declared
+        }
+    };
+    let names: usize = attributes.iter().map(|attribute| " =''".len() + attribute.name.len()).sum();
+    names + attributes.iter().enumerate().map(prefix_len).sum::<usize>()
+}
+
+/// What stands in a text for one of its bytes. A text is mostly what people say: quotation marks stay as they are.
+fn in_text(text: &[u8], at: usize) -> Option<&'static [u8]> {
+    match text[at] {
+        b'<' => Some(b"&lt;"),
+        b'&' => Some(b"&amp;"),
+        // A reader makes line feeds of carriage returns.
+        b'\r' => Some(b"&#13;"),
+        // XML 1.0 §2.4: not after `]]`, which may be the end of another text.
+        b'>' if text[at.saturating_sub(2)..at].iter().all(|byte| *byte == b']') => Some(b"&gt;"),
+        _ => None,
+    }
+}
+
+/// What stands in an attribute's value between these quotes for one of its bytes.
+fn in_value(value: &[u8], at: usize, quote: u8) -> Option<&'static [u8]> {
+    match value[at] {
+        b'<' => Some(b"&lt;"),
+        b'&' => Some(b"&amp;"),
+        // A reader makes spaces of white space.
+        b'\t' => Some(b"&#9;"),
+        b'\n' => Some(b"&#10;"),
+        b'\r' => Some(b"&#13;"),
+        b'\'' if quote == b'\'' => Some(b"&#39;"),
+        b'"' if quote == b'"' => Some(b"&#34;"),
+        _ => None,
+    }
+}
+
+/// The quotes that are rarer in it: so a value is never written longer than it can have been read.
+fn quote_of(value: &[u8]) -> u8 {
+    let count = |quote: u8| value.iter().filter(|byte| **byte == quote).count();
+    if value.contains(&b'\'') && count(b'\'') > count(b'"') { b'"' } else { b'\'' }
+}
+
+fn write_with(text: &[u8], out: &mut Vec<u8>, entity: impl Fn(usize) -> Option<&'static [u8]>) {
+    let mut done = 0;
+    for at in 0..text.len() {
+        if let Some(entity) = entity(at) {
+            out.extend_from_slice(&text[done..at]);
+            out.extend_from_slice(entity);
+            done = at + 1;
+        }
+    }
+    out.extend_from_slice(&text[done..]);
+}
+
+fn len_with(text: &[u8], entity: impl Fn(usize) -> Option<&'static [u8]>) -> usize {
+    (0..text.len()).map(|at| entity(at).map_or(1, <[u8]>::len)).sum()
+}
+
+fn write_text(text: &str, out: &mut Vec<u8>) {
+    let text = text.as_bytes();
+    write_with(text, out, |at| in_text(text, at));
+}
+
+/// Bytes of a text when it is written.
+pub(super) fn text_len(text: &str) -> usize {
+    len_with(text.as_bytes(), |at| in_text(text.as_bytes(), at))
+}
+
+/// With its quotes.
+fn write_value(value: &str, out: &mut Vec<u8>) {
+    let value = value.as_bytes();
+    let quote = quote_of(value);
+    out.push(quote);
+    write_with(value, out, |at| in_value(value, at, quote));
+    out.push(quote);
+}
+
+/// Bytes of an attribute's value when it is written, without quotes.
+pub(super) fn value_len(value: &str) -> usize {
+    let value = value.as_bytes();
+    let quote = quote_of(value);
+    len_with(value, |at| in_value(value, at, quote))
 }
 
 pub fn escape(text: &str) -> String {

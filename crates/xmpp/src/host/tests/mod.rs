@@ -494,3 +494,20 @@ fn a_second_session_of_the_same_name_replaces_the_first() {
     assert_eq!(world.closed, [(old, "conflict")]);
     assert_eq!(world.host.sessions(), 1);
 }
+
+#[test]
+fn a_stanza_that_would_be_too_large_for_its_receiver_is_counted_and_refused() {
+    let mut world = World::new(&["alice@example.org", "bob@example.org"]);
+    let (alice, bob) = (world.sign_in("alice@example.org/desk"), world.sign_in("bob@example.org/desk"));
+    world.say(alice, "<enable xmlns='urn:xmpp:sm:3'/>");
+    world.hear(alice);
+    let message = Element::new("message", ns::CLIENT).with("to", "bob@example.org/desk").with("id", "m");
+    let mut message = message.with("from", "alice@example.org/desk");
+    mark_too_large(&mut message);
+    world.tell(|host, now, out| host.handle_stanza(now, edge(alice), message, out));
+    let heard = world.hear(alice);
+    assert!(heard[0].contains("policy-violation") && heard[0].contains("id='m'"), "{heard:?}");
+    assert!(world.hear(bob).is_empty());
+    world.say(alice, "<r xmlns='urn:xmpp:sm:3'/>");
+    assert_eq!(world.hear(alice), ["<a xmlns='urn:xmpp:sm:3' h='1'/>"]);
+}

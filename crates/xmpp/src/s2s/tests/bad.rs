@@ -330,3 +330,59 @@ proptest::proptest! {
         caller.tell(|servers, out| servers.handle_bytes(START, number, &bytes, out));
     }
 }
+
+/// One long namespace, many elements in it.
+fn bomb(name: &str, attributes: &str) -> String {
+    let ns = "n".repeat(limits::NAMESPACE);
+    format!("<{name} {attributes} xmlns:p='{ns}'>{}</{name}>", "<p:a/>".repeat(2_000))
+}
+
+#[test]
+fn a_namespace_bomb_ends_the_stream_before_and_after_a_domain_is_proved() {
+    Caller::secure().ends_with(&bomb("db:result", "from='evil.test' to='a.test'"), "policy-violation");
+    Caller::proved().ends_with(&bomb("message", "from='x@evil.test' to='y@a.test'"), "policy-violation");
+}
+
+#[test]
+fn a_stanza_is_small_until_a_domain_is_proved() {
+    let text = format!("<db:result from='evil.test' to='a.test'>{}</db:result>", "x".repeat(16 << 10));
+    Caller::secure().ends_with(&text, "policy-violation");
+}
+
+#[test]
+fn a_stanza_that_would_be_too_large_for_its_receiver_is_answered_and_the_stream_goes_on() {
+    let mut caller = Caller::proved();
+    let data = "a&".repeat(50_000);
+    let text =
+        format!("<message from='x@evil.test' to='y@a.test' id='m'><body><![CDATA[{data}]]></body></message>");
+    assert_eq!(caller.say(&text), "");
+    let [Effect::Send(Letter::Outbound { element })] = &caller.effects[..] else {
+        panic!("{:?}", caller.effects)
+    };
+    assert!(
+        element.to_string().contains("policy-violation") && element.attr("to") == Some("x@evil.test"),
+        "{element}"
+    );
+    caller.say("<message from='x@evil.test' to='y@a.test'><body>hi</body></message>");
+    assert!(matches!(&caller.effects[..], [Effect::Deliver(_)]), "{:?}", caller.effects);
+}
+
+#[test]
+fn what_a_bidirectional_peer_says_that_it_takes_is_all_it_gets() {
+    let mut caller = Caller::secure();
+    caller.say("<bidi xmlns='urn:xmpp:bidi'><limits xmlns='urn:xmpp:stream-limits:0'><max-bytes>12000</max-bytes></limits></bidi>");
+    caller.say("<db:result from='evil.test' to='a.test'>right</db:result>");
+    caller.verified(Verdict::Valid);
+    for (size, is_written) in [(11_000, true), (13_000, false)] {
+        let edge = Edge { shard: 0, connection: caller.number };
+        let element = Element::new("message", ns::CLIENT).with("from", "y@a.test").with("to", "x@evil.test");
+        let element = Box::new(element.child(Element::new("body", ns::CLIENT).text("x".repeat(size))));
+        let written =
+            caller.tell(|servers, out| servers.handle_letter(START, Letter::Over { edge, element }, out));
+        assert_eq!(!written.is_empty(), is_written, "{size}");
+        let is_answered = caller.effects.iter().any(|effect| {
+            matches!(effect, Effect::Deliver(answer) if answer.to_string().contains("policy-violation"))
+        });
+        assert_eq!(is_answered, !is_written, "{:?}", caller.effects);
+    }
+}

@@ -301,3 +301,27 @@ fn a_node_that_ends_says_so() {
     world.run();
     assert_eq!(world.sum(0, |counts| counts.outgoing + counts.incoming), 0);
 }
+
+#[test]
+fn a_stanza_that_is_larger_than_the_other_server_takes_is_answered_and_not_sent() {
+    let large = || {
+        let body = Element::new("body", ns::CLIENT).text("x".repeat(20_000));
+        let message =
+            Element::new("message", ns::CLIENT).with("from", "alice@a.test/x").with("to", "bob@b.test");
+        message.with("id", "large").child(body)
+    };
+    let mut world = World::new(8, &[&["a.test"], &["b.test"]]);
+    world.set(1, |settings| settings.max_stanza = 10_000);
+    world.say(0, large());
+    world.message(0, "alice@a.test/x", "bob@b.test", "1");
+    world.run();
+    // XEP-0478 §4.
+    assert_eq!(world.got(0), ["large policy-violation"]);
+    world.message(0, "alice@a.test/x", "bob@b.test", "2");
+    world.run();
+    assert_eq!(
+        (world.got(1), world.dialled),
+        (vec!["1".to_owned(), "2".to_owned()], 2),
+        "the stream goes on"
+    );
+}

@@ -19,7 +19,7 @@ use tokio::time::{Sleep, sleep};
 use xmpp::Jid;
 use xmpp::bosh::{Condition, Input, Outbox, Reply, Request, Session, Settings};
 use xmpp::c2s::{Framing, Security};
-use xmpp::limits::{BOSH_ANSWER, STANZA_BEFORE_AUTH};
+use xmpp::limits::BOSH_ANSWER;
 
 use super::Front;
 use crate::clock::Clock;
@@ -75,7 +75,7 @@ pub(super) async fn post(front: &Rc<Front>, body: &[u8]) -> Result<Reply, Status
     };
     let (reply, answer) = oneshot::channel();
     match request.sid.as_deref().map(parse_sid) {
-        None if body.len() > STANZA_BEFORE_AUTH => return Ok(refused(shared, Condition::PolicyViolation)),
+        None if request.is_for_known => return Ok(refused(shared, Condition::PolicyViolation)),
         None => {
             if let Err(condition) = begin(front, request, body.len(), reply) {
                 return Ok(refused(shared, condition));
@@ -175,9 +175,7 @@ impl Shared {
         };
         match mailbox.filter(is_it) {
             Some(mailbox) if mailbox.is_secure && !call.is_secure => {}
-            Some(mailbox)
-                if call.size > STANZA_BEFORE_AUTH && mailbox.stream.c2s.borrow().jid().is_none() =>
-            {
+            Some(mailbox) if call.request.is_for_known && mailbox.stream.c2s.borrow().jid().is_none() => {
                 call.refuse_as(Condition::PolicyViolation);
             }
             Some(mailbox) => {

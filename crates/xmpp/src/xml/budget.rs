@@ -1,0 +1,47 @@
+//! How much one element may take in memory.
+
+use super::element::Element;
+use crate::limits;
+
+/// What one element may take, in relation to the bytes it came in: sizes of an element in memory and on the wire are an
+/// attacker's choice, their ratio is not.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// Elements, the outermost among them.
+    pub(super) elements: usize,
+    /// Bytes of memory, estimated, for each byte and besides. `None`: as many as it takes.
+    pub(super) memory: Option<(usize, usize)>,
+}
+
+impl Budget {
+    /// As much memory as it takes.
+    pub(super) const fn of_elements(elements: usize) -> Budget {
+        Budget { elements, memory: None }
+    }
+
+    /// Bytes of memory for an element of so many bytes.
+    pub fn memory_for(self, bytes: usize) -> usize {
+        let (per_byte, besides) = self.memory.unwrap_or((usize::MAX, 0));
+        bytes.saturating_mul(per_byte).saturating_add(besides)
+    }
+
+    /// Of a stanza of an authenticated entity.
+    pub const STANZA: Budget = Budget {
+        elements: limits::ELEMENTS,
+        memory: Some((limits::MEMORY_PER_BYTE, limits::MEMORY_PER_STANZA)),
+    };
+    /// Of an element that came before its sender was authenticated.
+    pub const BEFORE_AUTH: Budget = Budget {
+        elements: limits::ELEMENTS_BEFORE_AUTH,
+        memory: Some((limits::MEMORY_PER_BYTE_BEFORE_AUTH, limits::MEMORY_PER_ELEMENT_BEFORE_AUTH)),
+    };
+}
+
+/// An element, and the bytes it takes when it is written where it came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Measured {
+    pub element: Element,
+    pub written: usize,
+    /// Bytes of memory that it takes, estimated.
+    pub memory: usize,
+}
