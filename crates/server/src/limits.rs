@@ -137,9 +137,20 @@ pub const HTTP_CONNECTIONS: usize = 512;
 /// Silence after which one is closed: longer than any answer takes, and than Prometheus waits between two scrapes.
 pub const HTTP_IDLE: Duration = Duration::from_secs(75);
 
-/// Bytes waiting to be written to one XMPP stream. More: the client does not read; what waits is dropped, and the
-/// stream ends with `resource-constraint`. A session that can be resumed is.
-pub const XMPP_WRITE_QUEUE: usize = 1024 * 1024;
+/// Bytes waiting to be written to one XMPP stream. More: what waits is dropped, and the stream ends with
+/// `resource-constraint`. Hosts send a window at a time (`xmpp::limits::WINDOW`), so nothing that others send gets there.
+pub const XMPP_WRITE_QUEUE: usize = 4 * 1024 * 1024;
+
+/// Bytes waiting to be written above which a stream is not read from: a client that does not read its answers asks no more.
+pub const XMPP_UNREAD: usize = 256 * 1024;
+
+/// Bytes waiting to be written below which a stream has drained, and its host sends more: some 10 ms at 1 MB/s, so that the
+/// socket does not run dry meanwhile.
+pub const XMPP_DRAINED: usize = 32 * 1024;
+
+/// How long a stream may take nothing of what waits for it, and at most as long as it may be silent. Longer:
+/// `connection-timeout`. A session that can be resumed is.
+pub const XMPP_STALLED: Duration = Duration::from_secs(60);
 
 /// What streams of one shard have asked and its turn has not done. More: streams are not read from, so TCP slows the
 /// clients.
@@ -158,8 +169,8 @@ pub const XMPP_DERIVING: usize = 2;
 /// Rounds of SCRAM keys: the least that RFC 7677 §4 allows, and what other servers have; a phone computes them too.
 pub const SCRAM_ITERATIONS: u32 = 4_096;
 
-/// Bytes waiting to be written to one component: it speaks for many users, so four of their queues. More: it does not
-/// read; what waits is dropped, and the stream ends with `resource-constraint`.
+/// Bytes waiting to be written to one component, which speaks for many users. More: what is sent to it is answered with
+/// `resource-constraint` until it has read some. Twice as many, of answers to what it sends itself: its stream ends.
 pub const XMPP_COMPONENT_QUEUE: usize = 4 * 1024 * 1024;
 
 /// Connections of components of one shard, those that are none yet among them. More: closed as soon as accepted.

@@ -8,16 +8,32 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Debug, Default)]
 pub struct Counting {
     bytes: AtomicUsize,
+    peak: AtomicUsize,
+    total: AtomicUsize,
 }
 
 impl Counting {
     pub const fn new() -> Counting {
-        Counting { bytes: AtomicUsize::new(0) }
+        Counting { bytes: AtomicUsize::new(0), peak: AtomicUsize::new(0), total: AtomicUsize::new(0) }
     }
 
     /// Allocated now.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// The most that was allocated at any time since `reset_peak`.
+    pub fn peak(&self) -> usize {
+        self.peak.load(Ordering::Relaxed)
+    }
+
+    pub fn reset_peak(&self) {
+        self.peak.store(self.bytes(), Ordering::Relaxed);
+    }
+
+    /// All that was ever allocated: a measure of work.
+    pub fn total(&self) -> usize {
+        self.total.load(Ordering::Relaxed)
     }
 }
 
@@ -29,7 +45,10 @@ fn cost(layout: Layout) -> usize {
 // SAFETY: every call goes to the system's allocator with the arguments it came with.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        self.bytes.fetch_add(cost(layout), Ordering::Relaxed);
+        let cost = cost(layout);
+        let bytes = self.bytes.fetch_add(cost, Ordering::Relaxed) + cost;
+        self.peak.fetch_max(bytes, Ordering::Relaxed);
+        self.total.fetch_add(cost, Ordering::Relaxed);
         // SAFETY: as above.
         unsafe { System.alloc(layout) }
     }

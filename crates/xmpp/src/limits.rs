@@ -36,6 +36,10 @@ pub const MEMORY_PER_BYTE_BEFORE_AUTH: usize = 8;
 pub const MEMORY_PER_ELEMENT_BEFORE_AUTH: usize = 16 << 10;
 pub const ELEMENTS_BEFORE_AUTH: usize = 256;
 
+/// Elements that a client may send before it is authenticated. Beyond: `policy-violation`. Five tries, an account that is made, and
+/// much to spare.
+pub const HEARD_BEFORE_AUTH: u16 = 100;
+
 /// Bytes that a stanza may take when it is written again, where namespaces are declared without prefixes: so many for each
 /// of its bytes, and so many besides. Beyond: `policy-violation`.
 pub const WRITTEN_PER_BYTE: usize = 4;
@@ -150,12 +154,32 @@ pub const CAPS_QUESTIONS: usize = 1_000;
 /// Other clients that may be asked when the first gives a wrong answer. Beyond: a later presence has to.
 pub const CAPS_OTHERS: usize = 8;
 
-/// Stanzas that a session was sent and has not acknowledged (XEP-0198), asleep or not. Beyond: `resource-constraint`, and
-/// its messages go to the other sessions or are kept.
+/// Stanzas that a session was sent and has not acknowledged (XEP-0198), and those that wait while it is asleep. Beyond: nothing
+/// more is sent until some are, and stanzas wait as for a client that does not read.
 pub const SM_QUEUE: usize = 2_000;
 
 /// Bytes of them, about. Beyond: the same.
 pub const SM_QUEUE_BYTES: usize = 4 << 20;
+
+/// How long a client may acknowledge nothing while as much as may be waits for that. Longer: `resource-constraint`, and its
+/// messages go to the other sessions or are kept.
+pub const SM_PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Bytes, about, that a connection is given before it has to have written them; it is given so many again meanwhile. The rest
+/// waits with the session. Two of them take a client at 1 MB/s an eighth of a second.
+pub const WINDOW: u32 = 64 << 10;
+
+/// Stanzas that wait for a client which does not read them as fast as they come, and their bytes, about: what entering a room of
+/// `OCCUPANTS` is told. Beyond: presence is dropped, messages are stored as if the client were away, occupants are removed
+/// from their rooms, questions are answered `resource-constraint`.
+pub const BACKLOG: usize = 10_000;
+pub const BACKLOG_BYTES: usize = 8 << 20;
+
+/// Stanzas of them from which on they are searched for presence that a later one has made untrue.
+pub const BACKLOG_COMPACTED: usize = 256;
+
+/// Questions of one session for pages of archives that wait for the page before. Beyond: `resource-constraint`.
+pub const PAGES_ASKED: usize = 16;
 
 /// Stanzas without a message among them after which we ask for an acknowledgement. A message is worth a question itself.
 pub const SM_ASK_AFTER: u32 = 20;
@@ -169,6 +193,9 @@ pub const SM_REMEMBERED: usize = 4_096;
 
 /// Stanzas kept back from an inactive client (XEP-0352). Beyond: it gets all of them.
 pub const CSI_HELD: usize = 200;
+
+/// Bytes, about, of one of them. A larger one goes out with all that was kept back.
+pub const CSI_HELD_EACH: usize = 8 << 10;
 
 /// Messages that wait for one account (XEP-0160); the record has the same limit. Beyond: `service-unavailable`.
 pub const OFFLINE: u32 = 1_000;
@@ -342,6 +369,10 @@ pub const SMALLEST_MAX_BYTES: usize = 10_000;
 /// Bytes given to a connection to another server and not taken by its system. Beyond: `resource-constraint` for each
 /// stanza until it has read some.
 pub const S2S_UNSENT: usize = 2 << 20;
+
+/// The same with what it is answered to its own questions, which no bound of stanzas stops. Beyond: `resource-constraint`, and
+/// the stream ends.
+pub const S2S_UNREAD: usize = 4 << 20;
 
 /// Pairs of domains for which one shard has a way or stanzas that wait. Beyond: `resource-constraint`.
 pub const S2S_PAIRS: usize = 50_000;

@@ -107,7 +107,8 @@ fn components(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<components::Sett
         known.push(component::Known { domain: component.domain.clone(), secret });
     }
     let known = Arc::new(component::Settings { components: known, max_stanza: xmpp.max_stanza });
-    Ok(components::Settings { listen: xmpp.components.listen.clone(), tls, known, sign_in: xmpp.sign_in })
+    let (listen, stalled) = (xmpp.components.listen.clone(), limits::XMPP_STALLED.min(xmpp.idle));
+    Ok(components::Settings { listen, tls, known, sign_in: xmpp.sign_in, stalled })
 }
 
 /// What changes with a reload: the domains.

@@ -40,6 +40,9 @@ pub enum XmppLetter {
         edge: Edge,
         in_order: bool,
     },
+    Drained {
+        edge: Edge,
+    },
 
     // From a host to a connection.
     Bound {
@@ -49,6 +52,10 @@ pub enum XmppLetter {
     Deliver {
         edge: Edge,
         element: Element,
+    },
+    /// Answered by `Drained`.
+    Flush {
+        edge: Edge,
     },
     Close {
         edge: Edge,

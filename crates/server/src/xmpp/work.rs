@@ -56,6 +56,13 @@ impl Xmpp {
                 self.sign_in_failures += 1;
                 self.wrong_passwords.fail(now, remote);
             }
+            Event::Drained { stream } => {
+                let edge = self.edge(stream);
+                let Some(owner) = self.streams.get(stream).and_then(|stream| stream.host.get()) else {
+                    return;
+                };
+                self.send(now, owner, XmppLetter::Drained { edge }, wishes);
+            }
             Event::Gone { stream, host, in_order } => {
                 self.send(now, host, XmppLetter::Gone { edge: self.edge(stream), in_order }, wishes);
             }
@@ -111,6 +118,7 @@ impl Xmpp {
             XmppLetter::Close { edge, condition } => {
                 self.streams.tell(edge.connection, |c2s, out| c2s.fail(condition, out));
             }
+            XmppLetter::Flush { edge } => self.streams.flush(edge.connection),
             XmppLetter::Bosh(call) => self.streams.deliver_call(*call),
             XmppLetter::Bind { edge, request } => {
                 self.tell_host(now, wishes, |host, out| host.handle_bind(now, edge, &request, out));
@@ -128,6 +136,9 @@ impl Xmpp {
             }
             XmppLetter::Gone { edge, in_order } => {
                 self.tell_host(now, wishes, |host, out| host.handle_gone(now, edge, in_order, out));
+            }
+            XmppLetter::Drained { edge } => {
+                self.tell_host(now, wishes, |host, out| host.handle_drained(now, edge, out));
             }
             XmppLetter::Routed(element) => {
                 self.tell_host(now, wishes, |host, out| host.handle_routed(now, *element, out));
@@ -217,6 +228,7 @@ impl Xmpp {
             Effect::Deliver { edge, element } => {
                 self.send(now, edge.shard, XmppLetter::Deliver { edge, element }, wishes);
             }
+            Effect::Flush { edge } => self.send(now, edge.shard, XmppLetter::Flush { edge }, wishes),
             Effect::Close { edge, condition } => {
                 self.send(now, edge.shard, XmppLetter::Close { edge, condition }, wishes);
             }
@@ -376,7 +388,7 @@ impl Xmpp {
         kept
     }
 
-    fn refuse_busy(&mut self, now: Instant, element: &Element, wishes: &mut Vec<Wish>) {
+    pub(super) fn refuse_busy(&mut self, now: Instant, element: &Element, wishes: &mut Vec<Wish>) {
         if stanza::may_be_refused(element) && element.name() != "presence" {
             let answer = stanza::refusal(element, &Condition::ResourceConstraint.into());
             self.route_answer(now, answer, wishes);

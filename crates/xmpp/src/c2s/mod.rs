@@ -193,6 +193,8 @@ struct Entry {
     nonce: Box<str>,
     /// Whose account it is that the last `handle_found` was about, where the client used another name of it.
     found_as: Option<Box<str>>,
+    /// Elements that came.
+    heard: u16,
     /// It may make an account by this.
     invitation: Option<Box<register::Invitation>>,
 }
@@ -377,12 +379,22 @@ impl C2s {
         self.write(&features, out);
     }
 
+    /// A client that only asks and does not sign in is not answered for ever.
+    fn may_go_on(&mut self) -> bool {
+        let heard = &mut self.entry_mut().heard;
+        *heard = heard.saturating_add(1);
+        *heard <= limits::HEARD_BEFORE_AUTH
+    }
+
     fn budget(&self) -> Budget {
         if self.jid.is_some() { Budget::STANZA } else { Budget::BEFORE_AUTH }
     }
 
     fn handle_element(&mut self, Measured { element, written, .. }: Measured, out: &mut Outbox) {
         self.trace(Direction::In, &element, out);
+        if self.jid.is_none() && !self.may_go_on() {
+            return self.fail("policy-violation", out);
+        }
         match &self.state {
             State::Opening => self.fail("bad-format", out),
             State::Choosing if self.jid.is_none() => self.choose(&element, out),

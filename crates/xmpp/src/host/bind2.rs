@@ -68,9 +68,10 @@ impl Host {
         let Some(waits) = self.sessions.get_mut(key).and_then(|session| session.waits.as_mut()) else {
             return Some(stanza);
         };
-        waits.push(stanza);
-        if waits.len() > limits::SM_QUEUE {
-            self.close_session(now, key, "resource-constraint", out);
+        if waits.len() < limits::SM_QUEUE {
+            waits.push(stanza);
+        } else {
+            self.session_overflow(now, key, stanza, out);
         }
         None
     }

@@ -4,6 +4,7 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::feature::{Feature, Level, Specification};
+use super::sm::weight;
 use super::{Host, Outbox, hints};
 use crate::stanza::{self, Kind};
 use crate::{Element, limits, ns};
@@ -41,6 +42,11 @@ fn urgency(stanza: &Element) -> Urgency {
         Some(Kind::Message) => of_message(copied(stanza).unwrap_or(stanza)),
         Some(Kind::Iq) | None => Urgency::Now,
     }
+}
+
+/// Presence of which only the last of its sender counts.
+pub(super) fn is_outdated_by_next(stanza: &Element) -> bool {
+    stanza::kind_of(stanza) == Some(Kind::Presence) && urgency(stanza) == Urgency::Last
 }
 
 fn of_message(message: &Element) -> Urgency {
@@ -130,8 +136,9 @@ impl Host {
                 session.held.retain(|other| urgency(other) != Urgency::Last || other.attr("from") != from);
             }
         }
+        let is_large = weight(&stanza) > limits::CSI_HELD_EACH;
         session.held.push(stanza);
-        if session.held.len() > limits::CSI_HELD {
+        if session.held.len() > limits::CSI_HELD || is_large {
             self.csi_let_out(now, key, out);
         }
         None

@@ -29,6 +29,10 @@ pub enum Effect {
         edge: Edge,
         element: Element,
     },
+    /// Answered by `handle_drained`, once the connection has written what it was given before.
+    Flush {
+        edge: Edge,
+    },
     /// A stream error of this condition, and the end of the connection.
     Close {
         edge: Edge,

@@ -27,6 +27,7 @@ mod commands;
 mod csi;
 mod disco;
 pub mod extdisco;
+mod flow;
 mod handled;
 mod hints;
 pub(crate) mod imported;

@@ -173,9 +173,12 @@ impl Host {
         if let Some(record) = self.record_mut(user) {
             record.offline += 1;
         }
-        match self.able(user).first() {
+        let able = self.able(user);
+        match able.iter().find(|key| !self.is_congested(**key)) {
             Some(key) => self.offline_deliver(now, *key, out),
-            None => self.texts_due(now, user, out),
+            None if able.is_empty() => self.texts_due(now, user, out),
+            // Once its client has read what it was sent.
+            None => {}
         }
     }
 
@@ -187,7 +190,8 @@ impl Host {
     /// A session has said that it can be reached: what waits is for it (XEP-0160 §2).
     pub(super) fn offline_deliver(&mut self, _now: Instant, key: Key, out: &mut Outbox) {
         let Some(session) = self.sessions.get(key) else { return };
-        if !session.is_available() || session.priority < 0 || session.takes_offline {
+        let is_able = session.is_available() && session.priority >= 0 && !session.takes_offline;
+        if !is_able || self.is_congested(key) {
             return;
         }
         let user = session.jid.bare();
@@ -220,7 +224,7 @@ impl Host {
             }
             host.offline_forget(&user, ids, out, move |host, now, done, out| {
                 // Who acknowledges gets the rest then.
-                if done.is_ok() && host.sm_waiting(key, |_| true) == 0 {
+                if done.is_ok() && host.sm_waiting(key, |_| true) == 0 && !host.is_congested(key) {
                     host.offline_deliver(now, key, out);
                 }
             });
@@ -344,6 +348,13 @@ impl Host {
             let is_there = |id: &u64| messages.iter().any(|(known, _, _)| known == id);
             if !wanted.iter().flatten().all(is_there) {
                 return host.refuse(&iq, &Condition::ItemNotFound.into(), out);
+            }
+            let is_wanted = |id: &u64| wanted.as_ref().is_none_or(|wanted| wanted.contains(id));
+            let weights =
+                messages.iter().filter(|(id, ..)| is_wanted(id)).map(|(.., message)| sm::weight(message));
+            if weights.sum::<usize>() > limits::BACKLOG_BYTES / 2 {
+                let text = "more than can be sent at once: ask for fewer";
+                return host.refuse(&iq, &StanzaError::new(Condition::ResourceConstraint, text), out);
             }
             for (id, at, message) in messages {
                 if wanted.as_ref().is_none_or(|wanted| wanted.contains(&id)) {

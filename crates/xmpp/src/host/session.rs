@@ -3,6 +3,7 @@
 use stdx::Instant;
 
 use super::effect::Edge;
+use super::flow::Flow;
 use super::sm::Sm;
 use crate::xml::Packed;
 use crate::{Element, Jid};
@@ -26,6 +27,7 @@ pub struct Session {
     /// Who got directed presence (RFC 6121 §4.6).
     pub(super) directed: Vec<Jid>,
     pub(super) sm: Option<Box<Sm>>,
+    pub(super) flow: Flow,
     pub(super) is_anonymous: bool,
     /// Its registration for notifications (XEP-0357).
     pub(super) push: Option<Box<str>>,
@@ -53,6 +55,7 @@ impl Session {
             held: Vec::new(),
             directed: Vec::new(),
             sm: None,
+            flow: Flow::default(),
             is_anonymous,
             push: None,
             agent: None,

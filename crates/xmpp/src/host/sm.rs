@@ -44,6 +44,8 @@ pub(super) struct Sm {
     queue: VecDeque<(Instant, Element)>,
     /// Of the queue.
     bytes: usize,
+    /// When the client acknowledged something last, or was first sent something to acknowledge.
+    heard: Instant,
     /// A `<r/>` of ours is not answered.
     is_asking: bool,
     /// Since the last `<r/>`.
@@ -65,6 +67,7 @@ impl Sm {
             sent: 0,
             queue: VecDeque::new(),
             bytes: 0,
+            heard: Instant::from_micros(0),
             is_asking: false,
             unasked: 0,
             unasked_message: false,
@@ -81,16 +84,37 @@ impl Sm {
         wrapped(self.handled()).to_string()
     }
 
-    fn push(&mut self, now: Instant, stanza: &Element) {
+    /// It is sent, and came at `at`.
+    pub(super) fn push(&mut self, now: Instant, at: Instant, stanza: &Element, weight: usize) {
+        if self.queue.is_empty() {
+            self.heard = now;
+        }
         self.sent += 1;
         self.unasked += 1;
         self.unasked_message |= stanza::kind_of(stanza) == Some(Kind::Message);
-        self.bytes += weight(stanza);
-        self.queue.push_back((now, stanza.clone()));
+        self.bytes += weight;
+        self.queue.push_back((at, stanza.clone()));
     }
 
-    fn is_full(&self) -> bool {
-        self.queue.len() > limits::SM_QUEUE || self.bytes > limits::SM_QUEUE_BYTES
+    pub(super) fn is_acknowledged(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// The client has to acknowledge something before it gets more.
+    pub(super) fn is_full(&self) -> bool {
+        self.queue.len() >= limits::SM_QUEUE || self.bytes >= limits::SM_QUEUE_BYTES
+    }
+
+    /// It is full, and the client has acknowledged nothing for long.
+    pub(super) fn is_abandoned(&self, now: Instant) -> bool {
+        self.is_full() && now.since(self.heard) > limits::SM_PATIENCE
+    }
+
+    /// All that was sent and not acknowledged: it is to be sent again.
+    pub(super) fn take_unacknowledged(&mut self) -> VecDeque<(Instant, Element)> {
+        self.sent -= self.queue.len() as u64;
+        (self.bytes, self.is_asking) = (0, false);
+        std::mem::take(&mut self.queue)
     }
 
     /// The client has had that many.
@@ -111,11 +135,11 @@ impl Sm {
     }
 
     /// A message is worth a question, and so are many others.
-    fn wants_to_ask(&self) -> bool {
+    pub(super) fn wants_to_ask(&self) -> bool {
         !self.is_asking && (self.unasked_message || self.unasked >= limits::SM_ASK_AFTER)
     }
 
-    fn ask(&mut self) -> Element {
+    pub(super) fn ask(&mut self) -> Element {
         (self.is_asking, self.unasked, self.unasked_message) = (true, 0, false);
         Element::new("r", ns::SM)
     }
@@ -151,12 +175,14 @@ fn wrapped(number: u64) -> u32 {
 
 /// About what it takes.
 pub(super) fn weight(element: &Element) -> usize {
-    let attributes: usize = element.attributes().iter().map(|attribute| 64 + attribute.value.len()).sum();
+    let attributes = element.attributes().iter();
+    let attributes: usize =
+        attributes.map(|attribute| 64 + attribute.name.len() + attribute.value.len()).sum();
     let nodes = element.nodes().iter().map(|node| match node {
         Node::Element(child) => weight(child),
         Node::Text(text) => 32 + text.len(),
     });
-    96 + attributes + nodes.sum::<usize>()
+    96 + element.name().len() + attributes + nodes.sum::<usize>()
 }
 
 fn failed(condition: Condition) -> Element {
@@ -169,26 +195,6 @@ impl Host {
         let Some(stanza) = self.bind2_hold(now, key, stanza, out) else { return };
         let Some(stanza) = self.csi_hold(now, key, stanza, out) else { return };
         self.session_send(now, key, stanza, out);
-    }
-
-    /// As [`Self::session_deliver`], whether anybody looks at it or not.
-    pub(super) fn session_send(&mut self, now: Instant, key: Key, stanza: Element, out: &mut Outbox) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        let edge = session.edge;
-        let Some(sm) = &mut session.sm else {
-            if let Some(edge) = edge {
-                out.push(Effect::Deliver { edge, element: stanza });
-            }
-            return;
-        };
-        sm.push(now, &stanza);
-        if sm.is_full() {
-            return self.close_session(now, key, "resource-constraint", out);
-        }
-        let Some(edge) = edge else { return };
-        let question = sm.wants_to_ask().then(|| sm.ask());
-        out.push(Effect::Deliver { edge, element: stanza });
-        out.extend(question.map(|element| Effect::Deliver { edge, element }));
     }
 
     /// A stanza of the client came. False: the session is over.
@@ -303,18 +309,21 @@ impl Host {
         let Some(h) = element.attr("h").and_then(|h| h.parse().ok()) else {
             return self.close_session(now, key, "bad-format", out);
         };
+        let waited = sm.queue.len();
         if sm.acknowledge(h).is_err() {
             // XEP-0198 §4: handled-count-too-high.
             return self.close_session(now, key, "undefined-condition", out);
         }
         sm.is_asking = false;
-        if sm.queue.is_empty() {
-            // More may have waited than could be sent at once.
-            self.offline_deliver(now, key, out);
-        } else if sm.wants_to_ask() {
+        if sm.queue.len() < waited {
+            sm.heard = now;
+        }
+        if !sm.queue.is_empty() && sm.wants_to_ask() {
             let question = sm.ask();
             out.extend(edge.map(|edge| Effect::Deliver { edge, element: question }));
         }
+        // More may have waited than could be sent at once.
+        self.send_backlog(now, key, out);
     }
 
     /// The connection is lost. True: the session waits to be resumed.
@@ -336,23 +345,29 @@ impl Host {
 
     /// Messages of that kind that its client has not acknowledged.
     pub(super) fn sm_waiting(&self, key: Key, which: impl Fn(&Element) -> bool) -> usize {
-        let Some(sm) = self.sessions.get(key).and_then(|session| session.sm.as_ref()) else { return 0 };
-        let messages = sm.queue.iter().map(|(_, stanza)| stanza);
-        messages.filter(|stanza| stanza::kind_of(stanza) == Some(Kind::Message) && which(stanza)).count()
+        let Some(session) = self.sessions.get(key) else { return 0 };
+        let Some(sm) = &session.sm else { return 0 };
+        let is_it = |stanza: &Element| stanza::kind_of(stanza) == Some(Kind::Message) && which(stanza);
+        sm.queue.iter().filter(|(_, stanza)| is_it(stanza)).count() + session.flow.waiting(is_it)
     }
 
     /// What was never acknowledged goes to the other sessions, or is kept.
     pub(super) fn sm_ended(&mut self, now: Instant, mut session: Session, out: &mut Outbox) {
-        let Some(sm) = session.sm.take() else { return };
-        let handled = sm.handled();
-        if let Some((id, _)) = sm.resume.clone() {
-            self.remembered.push(id, session.jid.bare(), handled);
+        let unsent = session.flow.take_stanzas();
+        let mut queue = VecDeque::new();
+        if let Some(sm) = session.sm.take() {
+            let handled = sm.handled();
+            if let Some((id, _)) = sm.resume.clone() {
+                self.remembered.push(id, session.jid.bare(), handled);
+            }
+            queue = sm.queue;
         }
-        if sm.queue.is_empty() {
+        queue.extend(unsent);
+        if queue.is_empty() {
             return;
         }
         self.owe(now, &session.jid.bare(), out, move |host, now, out| {
-            for (at, stanza) in sm.queue {
+            for (at, stanza) in queue {
                 host.unacknowledged(now, at, &session.jid, stanza, out);
             }
         });
@@ -406,12 +421,8 @@ impl Host {
         sm.unhandled.clear();
         let resumed = Element::new("resumed", ns::SM).with("previd", id).with("h", sm.h());
         out.push(Effect::Bound { edge, bound: Bound::Resumed { jid: session.jid.clone(), resumed } });
-        out.extend(sm.queue.iter().map(|(_, stanza)| Effect::Deliver { edge, element: stanza.clone() }));
-        if !sm.queue.is_empty() {
-            let question = sm.ask();
-            out.push(Effect::Deliver { edge, element: question });
-        }
         self.by_edge.insert(edge, key);
+        self.restart_flow(now, key, out);
         // A new stream is an active one (XEP-0352 §5).
         self.csi_active(now, key, out);
     }

@@ -306,6 +306,9 @@ pub const SPECIFICATIONS: &[Specification] = &[
     },
 ];
 
+/// A peer that asks and does not read the answers.
+const UNREAD: (&str, &str) = ("resource-constraint", "what this server answered was not read");
+
 /// XEP-0478 §4: what the sender is told.
 const TOO_LARGE_FOR_OTHERS: &str = "the other server takes no stanza of this size";
 

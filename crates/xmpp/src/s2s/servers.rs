@@ -223,6 +223,9 @@ impl Servers {
         let Some(caller) = self.callers.get_mut(&number) else { return };
         let mut done = Out::default();
         act(&mut caller.stream, &mut done);
+        if caller.unsent + done.bytes.len() > limits::S2S_UNREAD && !caller.stream.is_closed() {
+            caller.stream.fail(super::UNREAD, &mut done);
+        }
         self.alarms.arm(number, caller.deadline(&self.settings));
         if !done.bytes.is_empty() {
             caller.unsent += done.bytes.len();

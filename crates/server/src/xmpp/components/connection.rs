@@ -5,6 +5,7 @@ use std::io;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sip::transport::Transport;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
@@ -191,7 +192,10 @@ async fn hear<S: AsyncRead>(shared: &Shared, connection: &Connection, io: &mut R
 /// Writes what there is until the connection breaks.
 async fn say<S: AsyncWrite>(shared: &Shared, connection: &Connection, writing: &mut Writing<S>) {
     loop {
-        if writing.go_on(connection).await.is_err() {
+        if let Err(error) = writing.go_on(connection, shared.settings.stalled).await {
+            if error.kind() == io::ErrorKind::TimedOut {
+                shared.count_overflow(&connection.stream.borrow());
+            }
             return;
         }
         if connection.queued() == 0
@@ -220,7 +224,7 @@ struct Writing<S> {
 
 impl<S: AsyncWrite> Writing<S> {
     /// Until all is with the kernel.
-    async fn go_on(&mut self, connection: &Connection) -> io::Result<()> {
+    async fn go_on(&mut self, connection: &Connection, stalled: Duration) -> io::Result<()> {
         loop {
             if self.at == self.bytes.len() {
                 self.bytes = std::mem::take(&mut *connection.queue.borrow_mut());
@@ -230,7 +234,7 @@ impl<S: AsyncWrite> Writing<S> {
                     return self.io.flush().await;
                 }
             }
-            match self.io.write(&self.bytes[self.at..]).await? {
+            match timeout(stalled, self.io.write(&self.bytes[self.at..])).await?? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 count => self.at += count,
             }
@@ -239,7 +243,7 @@ impl<S: AsyncWrite> Writing<S> {
     }
 
     async fn finish(&mut self, connection: &Connection) -> io::Result<()> {
-        self.go_on(connection).await?;
+        self.go_on(connection, limits::XMPP_LINGER).await?;
         self.io.shutdown().await
     }
 }

@@ -36,6 +36,8 @@ pub(crate) struct Settings {
     pub(crate) known: Arc<component::Settings>,
     /// Time for the handshake.
     pub(crate) sign_in: Duration,
+    /// How long a component may take nothing of what waits for it.
+    pub(crate) stalled: Duration,
 }
 
 /// What a connection asks of the shard.
@@ -101,9 +103,8 @@ impl Shared {
         for effect in out.effects.drain(..) {
             self.perform(connection, &stream, effect);
         }
-        if connection.queued() > limits::XMPP_COMPONENT_QUEUE && !stream.is_closed() {
-            self.count(|counters| counters.overflows += 1);
-            tracing::warn!(component = stream.domain(), "does not read what it is sent: closed");
+        if connection.queued() > 2 * limits::XMPP_COMPONENT_QUEUE && !stream.is_closed() {
+            self.count_overflow(&stream);
             connection.forget_queue();
             out.bytes.clear();
             stream.fail("resource-constraint", "what this component was sent was not read", &mut out);
@@ -132,6 +133,11 @@ impl Shared {
                 connection.close();
             }
         }
+    }
+
+    fn count_overflow(&self, stream: &Component) {
+        self.count(|counters| counters.overflows += 1);
+        tracing::warn!(component = stream.domain(), "does not read what it is sent: closed");
     }
 
     /// It gets nothing more, and says nothing more.

@@ -9,7 +9,16 @@ use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Element, Jid};
 
 use super::Event;
+use crate::limits;
 use crate::xmpp::{Wish, Xmpp, XmppLetter};
+
+/// What became of a stanza for a component.
+enum Delivered {
+    Queued,
+    Gone,
+    /// The component has to read what it was sent before.
+    Full,
+}
 
 impl Xmpp {
     /// What components asked since the last turn. How much it was.
@@ -92,10 +101,11 @@ impl Xmpp {
             XmppLetter::Attached { edge, domain } => self.components.directory.add(domain, edge),
             XmppLetter::Detached { edge, domain } => self.components.directory.remove(&domain, edge),
             XmppLetter::ToComponent { edge, element } => {
-                let is_there = self.components.deliver(edge.connection, &element);
-                // Else it left while this was on its way.
-                if !is_there {
-                    self.refuse_unconnected(now, &element, wishes);
+                match self.components.deliver(edge.connection, &element) {
+                    Delivered::Queued => {}
+                    // It left while this was on its way.
+                    Delivered::Gone => self.refuse_unconnected(now, &element, wishes),
+                    Delivered::Full => self.refuse_busy(now, &element, wishes),
                 }
             }
             _ => {}
@@ -124,11 +134,13 @@ impl super::Components {
         is_here
     }
 
-    /// False: it is gone.
-    fn deliver(&mut self, connection: u64, element: &Element) -> bool {
-        let Some(connection) = self.shared.connection(connection) else { return false };
+    fn deliver(&mut self, connection: u64, element: &Element) -> Delivered {
+        let Some(connection) = self.shared.connection(connection) else { return Delivered::Gone };
+        if connection.queued() > limits::XMPP_COMPONENT_QUEUE {
+            return Delivered::Full;
+        }
         self.shared.count(|counters| counters.stanzas_out += 1);
         self.shared.tell(&connection, |stream, out| stream.write(element, out));
-        true
+        Delivered::Queued
     }
 }

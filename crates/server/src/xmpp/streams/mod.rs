@@ -4,6 +4,7 @@
 //! the shard's, lets the stream's [`C2s`] work at once, and writes what waits. What a stream asks of others becomes an
 //! [`Event`]; the shard takes these in its turn and answers with [`Streams::tell`].
 
+mod congestion;
 pub(crate) mod http;
 mod pace;
 mod serve;
@@ -95,6 +96,13 @@ impl Streams {
             self.shared.tell(stream, act);
         }
         found.is_some()
+    }
+
+    /// The host wants to know when the stream has drained.
+    pub(crate) fn flush(&self, number: u64) {
+        if let Some(stream) = self.shared.stream(number) {
+            self.shared.flush(&stream);
+        }
     }
 
     pub(crate) fn get(&self, number: u64) -> Option<Rc<Stream>> {

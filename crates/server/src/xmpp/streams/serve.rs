@@ -288,8 +288,11 @@ fn poll_conversation<W: Wire>(
             Poll::Ready(Ok(())) if stream.securing.get() => return Poll::Ready(End::Secure),
             _ => {}
         }
-        // Until an answer is here, or there is room, the client waits.
+        shared.note_drained(stream);
+        // Until an answer is here, or there is room, or it has read what it was sent, the client waits.
         let is_deaf = stream.closing.get()
+            || stream.flushing.get()
+            || stream.queued() > limits::XMPP_UNREAD
             || stream.securing.get()
             || stream.paused.get()
             || stream.c2s.borrow().is_waiting();

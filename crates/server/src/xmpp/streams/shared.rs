@@ -69,6 +69,10 @@ pub(crate) enum Event {
     Failed {
         remote: IpAddr,
     },
+    /// The answer to `XmppLetter::Flush`.
+    Drained {
+        stream: u64,
+    },
     /// Of a stream that had asked for a session.
     Gone {
         stream: u64,
@@ -134,6 +138,8 @@ pub(super) struct Shared {
     /// Until when, and which stream; the earliest first.
     pub(super) pauses: RefCell<BTreeSet<(u64, u64)>>,
     pub(super) pausing: Notify,
+    /// Streams that have not read what they were sent, and when they last took some of it.
+    pub(super) congested: RefCell<HashMap<u64, u32>>,
     pub(super) tracing: Tracing,
     /// As in `limits` no kind is a client's to name.
     kinds: RefCell<BTreeMap<(Family, Box<str>), u64>>,
@@ -160,6 +166,7 @@ impl Shared {
             began: tokio::time::Instant::now(),
             pauses: RefCell::default(),
             pausing: Notify::new(),
+            congested: RefCell::default(),
             tracing: Tracing::new(settings.traces.clone()),
             kinds: RefCell::default(),
             settings,
@@ -367,6 +374,9 @@ impl Shared {
             out = Outbox::default();
             self.close(stream);
         }
+        if stream.queued() > limits::XMPP_UNREAD {
+            self.note_congested(stream);
+        }
         drop(c2s);
         *self.outbox.borrow_mut() = out;
         stream.wake();
@@ -438,6 +448,7 @@ impl Shared {
                 stream.wake();
             }
         }
+        self.sweep_congested(now);
         let steps =
             u32::try_from(self.settings.idle.as_micros() / self.tick_length.as_micros()).unwrap_or(u32::MAX);
         if now.is_multiple_of((steps / IDLE_TICKS).max(1)) {

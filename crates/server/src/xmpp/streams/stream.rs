@@ -35,6 +35,10 @@ pub(crate) struct Stream {
     pub(crate) host: Cell<Option<u16>>,
     /// Stream management is on: stanzas are counted, and our own must not be among them.
     pub(crate) is_managed: Cell<bool>,
+    /// Its host waits for it to drain.
+    pub(super) flushing: Cell<bool>,
+    /// Some of what waits was written since that was looked at.
+    pub(super) wrote: Cell<bool>,
     pub(super) waker: RefCell<Option<Waker>>,
     pub(super) buckets: Buckets,
     /// It has sent too much, and is not read from.
@@ -57,6 +61,8 @@ impl Stream {
             probed: Cell::new(false),
             host: Cell::new(None),
             is_managed: Cell::new(false),
+            flushing: Cell::new(false),
+            wrote: Cell::new(false),
             waker: RefCell::default(),
             buckets: Buckets::default(),
             paused: Cell::new(false),
@@ -115,6 +121,7 @@ impl Stream {
     pub(super) fn pop(&self) -> Option<Box<[u8]>> {
         let mut queue = self.queue.borrow_mut();
         let first = queue.pop_front()?;
+        self.wrote.set(true);
         self.queued.set(self.queued.get() - first.len());
         if queue.is_empty() {
             // An idle connection keeps no queue.

@@ -81,7 +81,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire for Bytes<S> {
                     stream.pop();
                 }
                 Ok((0, false)) | Err(_) => return Poll::Ready(Err(Ended)),
-                Ok((count, false)) => self.written += count,
+                Ok((count, false)) => {
+                    self.written += count;
+                    stream.wrote.set(true);
+                }
             }
         }
         // What was given up half-way is not missed.

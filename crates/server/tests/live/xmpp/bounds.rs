@@ -84,8 +84,9 @@ fn a_silent_client_is_asked_and_then_closed() {
 }
 
 #[test]
-fn who_does_not_read_is_closed() {
-    let place = Place::new("").with_accounts(&["alice", "bob"]).with_xmpp("");
+fn who_does_not_read_for_long_is_closed() {
+    // Its patience with a client that takes nothing is no longer than with one that says nothing.
+    let place = Place::new("").with_accounts(&["alice", "bob"]).with_xmpp("idle = \"3s\"");
     let mut node = place.start();
     let mut alice = Client::sign_in(&place, Tls, "alice", "a");
     let body = "x".repeat(60_000);
@@ -98,6 +99,30 @@ fn who_does_not_read_is_closed() {
             (sum(&node, |shard| shard.xmpp.overflows) == closed).then_some(())
         });
         until("and gone", || (sum(&node, |shard| shard.xmpp.connections) == 1).then_some(()));
+    }
+    node.stop();
+}
+
+#[test]
+fn a_client_that_reads_late_gets_everything_however_full_of_apostrophes() {
+    let more = "bytes_per_second = \"100MiB\"\nstanzas_per_second = 10000";
+    let place = Place::new("").with_accounts(&["alice", "bob"]).with_xmpp(more);
+    let mut node = place.start();
+    let mut alice = Client::sign_in(&place, Tls, "alice", "a");
+    let body = "'".repeat(120_000);
+    for way in [Tcp, Wss] {
+        let mut bob = Client::sign_in(&place, way, "bob", "b");
+        SockRef::from(&bob.tcp).set_recv_buffer_size(16 * 1024).unwrap();
+        for _ in 0..40 {
+            alice.message(&bob.jid, &body);
+        }
+        // They have all been taken from her.
+        alice.say("<iq xmlns='jabber:client' type='get' id='p'><ping xmlns='urn:xmpp:ping'/></iq>");
+        assert_eq!(alice.hear().attr("type"), Some("result"));
+        for _ in 0..40 {
+            assert_eq!(bob.hear().content_of("body", ns::CLIENT).map(|body| body.len()), Some(120_000));
+        }
+        assert_eq!(sum(&node, |shard| shard.xmpp.overflows), 0);
     }
     node.stop();
 }

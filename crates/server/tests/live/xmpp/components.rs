@@ -398,8 +398,8 @@ fn a_component_has_so_many_connections_and_no_more() {
 }
 
 #[test]
-fn a_component_that_does_not_read_is_closed() {
-    let mut world = World::new(&["alice"], "");
+fn a_component_that_does_not_read_for_long_is_closed() {
+    let mut world = World::new(&["alice"], "idle = \"2s\"");
     let echo = world.attach();
     world.wait_for(1);
     let mut alice = Client::sign_in(&world.place, Tls, "alice", "a");

@@ -1,6 +1,7 @@
 //! Questions to archives (XEP-0313 §4), in pages (XEP-0059).
 
 use stdx::Instant;
+use stdx::slab::Key;
 
 use super::super::effect::{Load, Loaded, Page, Query, RecordError};
 use super::super::{Host, Outbox, sm, turn};
@@ -174,7 +175,14 @@ impl Host {
         match (payload.name(), is_set) {
             ("query", false) => self.answer(iq, Ok(Some(form())), out),
             ("query", true) => match Question::parse(payload) {
-                Ok(question) => self.archive_ask(owner, iq.clone(), question, out),
+                Ok(question) => {
+                    // One page at a time: the next one is read when its client has read this one.
+                    let key = Jid::parse(iq.attr("from").unwrap_or_default()).ok();
+                    let key = key.and_then(|from| self.session_of(&from));
+                    if self.begin_page(key, owner, iq, out).is_some() {
+                        self.archive_ask((owner, key), iq.clone(), question, out);
+                    }
+                }
                 Err(error) => self.refuse(iq, &error, out),
             },
             ("metadata", false) => self.archive_metadata(owner, iq.clone(), out),
@@ -182,27 +190,36 @@ impl Host {
         }
     }
 
-    fn archive_ask(&mut self, owner: &Bare, iq: Element, question: Question, out: &mut Outbox) {
+    /// `key`: of the session that asks, when it is one of this host's.
+    fn archive_ask(
+        &mut self,
+        (owner, key): (&Bare, Option<Key>),
+        iq: Element,
+        question: Question,
+        out: &mut Outbox,
+    ) {
         let Question { query, id, is_flipped } = question;
         let from_end = query.from_end;
         let owner = owner.clone();
         let load = Load::Archive { owner: owner.clone(), query: Box::new(query) };
         self.load(load, out, move |host, now, loaded, out| {
-            let mut page = match loaded {
+            match loaded {
                 Ok(Loaded::Page(page)) if page.is_unknown => {
-                    return host.refuse(&iq, &Condition::ItemNotFound.into(), out);
+                    host.refuse(&iq, &Condition::ItemNotFound.into(), out);
                 }
-                Ok(Loaded::Page(page)) => page,
-                Ok(_) => return host.refuse(&iq, &turn::not_written(RecordError::Unavailable), out),
-                Err(error) => return host.refuse(&iq, &turn::not_written(error), out),
-            };
-            shorten(&mut page, from_end);
-            let fin = fin(&page);
-            if is_flipped {
-                page.stanzas.reverse();
+                Ok(Loaded::Page(mut page)) => {
+                    shorten(&mut page, from_end);
+                    let fin = fin(&page);
+                    if is_flipped {
+                        page.stanzas.reverse();
+                    }
+                    host.archive_tell(now, &owner, &iq, id.as_deref(), &page, out);
+                    host.answer(&iq, Ok(Some(fin)), out);
+                }
+                Ok(_) => host.refuse(&iq, &turn::not_written(RecordError::Unavailable), out),
+                Err(error) => host.refuse(&iq, &turn::not_written(error), out),
             }
-            host.archive_tell(now, &owner, &iq, id.as_deref(), &page, out);
-            host.answer(&iq, Ok(Some(fin)), out);
+            host.end_page(now, key, out);
         });
     }
 

@@ -11,6 +11,7 @@ mod commands;
 mod csi;
 mod delivery;
 mod disco;
+mod flow;
 mod last;
 mod messages;
 mod muc;
@@ -87,6 +88,9 @@ pub(super) struct World {
     /// As `is_slow`, of reading: `World::read`.
     pub(super) reads_slowly: bool,
     pub(super) unread: std::collections::VecDeque<(Ticket, Load)>,
+    /// Clients that do not read, and those of them that were asked whether they have: `World::drain`.
+    pub(super) reads_nothing: Vec<u64>,
+    pub(super) unflushed: Vec<u64>,
     next: u64,
 }
 
@@ -255,6 +259,8 @@ impl World {
             unwritten: Default::default(),
             reads_slowly: false,
             unread: Default::default(),
+            reads_nothing: Vec::new(),
+            unflushed: Vec::new(),
             next: 0,
         }
     }
@@ -277,6 +283,10 @@ impl World {
                 Effect::Deliver { edge, element } => {
                     self.got.entry(edge.connection).or_default().push(element);
                 }
+                Effect::Flush { edge } if self.reads_nothing.contains(&edge.connection) => {
+                    self.unflushed.push(edge.connection);
+                }
+                Effect::Flush { edge } => self.host.handle_drained(self.now, edge, &mut out),
                 Effect::Close { edge, condition } => self.closed.push((edge.connection, condition)),
                 Effect::Route(stanza) => {
                     let to = Jid::parse(stanza.attr("to").unwrap()).unwrap();
@@ -313,6 +323,14 @@ impl World {
             }
             todo.extend(out);
         }
+    }
+
+    /// The client reads what it was given. False: all of it was read already.
+    pub(super) fn drain(&mut self, client: u64) -> bool {
+        let Some(at) = self.unflushed.iter().position(|known| *known == client) else { return false };
+        self.unflushed.swap_remove(at);
+        self.tell(|host, now, out| host.handle_drained(now, edge(client), out));
+        true
     }
 
     /// The slow record answers the oldest question.

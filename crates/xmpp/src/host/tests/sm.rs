@@ -368,26 +368,47 @@ fn sessions_end_in_the_order_of_their_deadlines() {
 }
 
 #[test]
-fn a_queue_that_grows_too_long_ends_the_session() {
-    for is_asleep in [false, true] {
-        let mut world = world();
-        let (alice, _) = managed(&mut world, ALICE);
-        if is_asleep {
-            world.lose(alice);
-        }
-        // One more than may wait, its own presence among them.
-        for _ in 0..crate::limits::SM_QUEUE {
-            world.arrive(&format!("<message from='eve@x.org/1' to='{ALICE}'><x xmlns='urn:x'/></message>"));
-        }
-        assert_eq!(world.host.sessions(), 0);
-        let closed: &[_] = if is_asleep { &[] } else { &[(alice, "resource-constraint")] };
-        assert_eq!(world.closed, closed);
-    }
+fn a_client_that_acknowledges_nothing_gets_no_more_and_after_a_minute_its_session_ends() {
     let mut world = world();
-    managed(&mut world, ALICE);
-    let large = "x".repeat(200 << 10);
-    (0..22).for_each(|_| from_abroad(&mut world, ALICE, &large));
-    assert_eq!(world.closed.len(), 1);
+    let (alice, _) = managed(&mut world, ALICE);
+    for number in 0..crate::limits::SM_QUEUE + 10 {
+        from_abroad(&mut world, ALICE, &number.to_string());
+    }
+    // Its own presence is among those that were sent.
+    let heard = world.hear(alice);
+    assert_eq!(bodies(&heard).len(), crate::limits::SM_QUEUE - 1);
+    assert!(world.closed.is_empty(), "others cannot end it");
+    ack(&mut world, alice, 1);
+    assert_eq!(bodies(&world.hear(alice)).len(), 1, "one more may go");
+    world.wait(crate::limits::SM_PATIENCE + Duration::from_secs(1));
+    from_abroad(&mut world, ALICE, "last");
+    assert_eq!((&world.closed[..], world.host.sessions()), (&[(alice, "resource-constraint")][..], 0));
+    let kept = world.record.messages.offline.len();
+    assert!(kept >= crate::limits::OFFLINE as usize, "{kept}: as many as may wait");
+}
+
+#[test]
+fn a_session_that_sleeps_is_not_ended_by_what_others_send() {
+    let mut world = world();
+    let (alice, id) = managed(&mut world, ALICE);
+    world.lose(alice);
+    let total = crate::limits::SM_QUEUE + 500;
+    for number in 0..total {
+        from_abroad(&mut world, ALICE, &number.to_string());
+    }
+    let resumed = world.resume("alice@example.org", &id, 1);
+    let mut had = 0;
+    let mut all: Vec<usize> = Vec::new();
+    loop {
+        let heard = world.hear(resumed);
+        had += heard.iter().filter(|xml| xml.starts_with("<message")).count();
+        all.extend(bodies(&heard).iter().map(|body| body.parse::<usize>().unwrap()));
+        if heard.is_empty() {
+            break;
+        }
+        ack(&mut world, resumed, u32::try_from(1 + had).unwrap());
+    }
+    assert_eq!(all, (0..total).collect::<Vec<_>>(), "once each, in order");
 }
 
 #[test]
