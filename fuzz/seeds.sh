@@ -25,3 +25,11 @@ printf '%s' "5<?xml version='1.0'?><server-data xmlns='urn:xmpp:pie:0'><host jid
 <query xmlns='jabber:iq:roster'><item jid='b@d' name='B' subscription='both'><group>g</group></item></query>\
 <vCard xmlns='vcard-temp'><FN>A</FN></vCard><offline-messages><message xmlns='jabber:client' from='b@d'><body>x</body>\
 </message></offline-messages></user></host></server-data>" > corpus/pie/users
+# The kind of stream and how it is cut (see fuzz_targets/xmpp_bounds.rs), what is said.
+mkdir -p corpus/xmpp_bounds
+HEADER="<stream:stream to='a.test' from='b.test' xmlns:stream='http://etherx.jabber.org/streams' xmlns:db='jabber:server:dialback' version='1.0'"
+printf '\000\040%s' "$HEADER xmlns='jabber:client'><auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGEAYQ==</auth>" > corpus/xmpp_bounds/client
+printf '\001\377%s' "<open xmlns='urn:ietf:params:xml:ns:xmpp-framing' to='a.test' version='1.0'/>" > corpus/xmpp_bounds/websocket
+printf '\002\377%s' "<body xmlns='http://jabber.org/protocol/httpbind' rid='1'><a xmlns:p='urn:p'><p:b/></a></body>" > corpus/xmpp_bounds/bosh
+printf '\003\040%s' "$HEADER xmlns='jabber:server'><db:result from='b.test' to='a.test'>k</db:result>" > corpus/xmpp_bounds/server
+printf '\004\040%s' "<stream:stream to='echo.test' xmlns:stream='http://etherx.jabber.org/streams' xmlns='jabber:component:accept'><handshake>x</handshake>" > corpus/xmpp_bounds/component

@@ -119,6 +119,7 @@ impl World {
                 self.host.handle_record(self.now, ticket, Ok(Loaded::Done), out);
             }
             Effect::Deliver { element, .. } => readable(&element),
+            Effect::Flush { edge } => self.host.handle_drained(self.now, edge, out),
             _ => {}
         }
     }
@@ -127,7 +128,7 @@ impl World {
 /// What clients get is what they can read.
 fn readable(element: &Element) {
     let bytes = element.to_bytes(ns::CLIENT);
-    let again = xml::parse(&bytes, &xml::Prefixes::of_default(ns::CLIENT));
+    let again = xml::parse_of(&bytes, &xml::Prefixes::of_default(ns::CLIENT), usize::MAX);
     assert!(again.is_ok(), "{}", String::from_utf8_lossy(&bytes));
 }
 

@@ -9,6 +9,10 @@ pub const STANZA_BEFORE_AUTH: usize = 16 << 10;
 /// Elements inside each other. Beyond: `policy-violation`.
 pub const DEPTH: usize = 64;
 
+/// So many fewer elements, levels and attributes a client's stanza may have: what is around it and in it when it gets to another
+/// server as a copy, from an archive or of a room.
+pub const ADDED: usize = 16;
+
 /// Attributes of one element. Beyond: `policy-violation`.
 pub const ATTRIBUTES: usize = 64;
 

@@ -38,7 +38,7 @@ impl Request {
     /// `bad-request`: it is no body of BOSH.
     pub fn parse(bytes: &[u8]) -> Result<Request, Condition> {
         let bytes = without_declaration(bytes);
-        let parsed = parse_within(bytes, &Prefixes::default(), Budget::STANZA);
+        let parsed = parse_within(bytes, &Prefixes::default(), Budget::CLIENT);
         let Measured { element: mut body, memory, .. } = parsed.map_err(|_| Condition::BadRequest)?;
         if !body.is("body", ns::BOSH) {
             return Err(Condition::BadRequest);

@@ -387,7 +387,7 @@ impl C2s {
     }
 
     fn budget(&self) -> Budget {
-        if self.jid.is_some() { Budget::STANZA } else { Budget::BEFORE_AUTH }
+        if self.jid.is_some() { Budget::CLIENT } else { Budget::BEFORE_AUTH }
     }
 
     fn handle_element(&mut self, Measured { element, written, .. }: Measured, out: &mut Outbox) {

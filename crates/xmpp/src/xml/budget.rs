@@ -9,6 +9,10 @@ use crate::limits;
 pub struct Budget {
     /// Elements, the outermost among them.
     pub(super) elements: usize,
+    /// Elements inside each other.
+    pub(super) depth: usize,
+    /// Attributes of one element.
+    pub(super) attributes: usize,
     /// Bytes of memory, estimated, for each byte and besides. `None`: as many as it takes.
     pub(super) memory: Option<(usize, usize)>,
 }
@@ -16,7 +20,7 @@ pub struct Budget {
 impl Budget {
     /// As much memory as it takes.
     pub(super) const fn of_elements(elements: usize) -> Budget {
-        Budget { elements, memory: None }
+        Budget { elements, depth: limits::DEPTH, attributes: limits::ATTRIBUTES, memory: None }
     }
 
     /// Bytes of memory for an element of so many bytes.
@@ -25,14 +29,26 @@ impl Budget {
         bytes.saturating_mul(per_byte).saturating_add(besides)
     }
 
-    /// Of a stanza of an authenticated entity.
+    /// Of a client's stanza. What is added to it on its way still fits what other servers of this kind take: else a client
+    /// could end the stream between two.
+    pub const CLIENT: Budget = Budget {
+        elements: limits::ELEMENTS - limits::ADDED,
+        depth: limits::DEPTH - limits::ADDED,
+        attributes: limits::ATTRIBUTES - limits::ADDED,
+        ..Budget::STANZA
+    };
+    /// Of a stanza of another server or a component.
     pub const STANZA: Budget = Budget {
         elements: limits::ELEMENTS,
+        depth: limits::DEPTH,
+        attributes: limits::ATTRIBUTES,
         memory: Some((limits::MEMORY_PER_BYTE, limits::MEMORY_PER_STANZA)),
     };
     /// Of an element that came before its sender was authenticated.
     pub const BEFORE_AUTH: Budget = Budget {
         elements: limits::ELEMENTS_BEFORE_AUTH,
+        depth: limits::DEPTH,
+        attributes: limits::ATTRIBUTES,
         memory: Some((limits::MEMORY_PER_BYTE_BEFORE_AUTH, limits::MEMORY_PER_ELEMENT_BEFORE_AUTH)),
     };
 }

@@ -1,8 +1,8 @@
 //! An element that is kept for long and looked at seldom.
 
 use super::element::Element;
-use super::parse::{Prefixes, parse};
-use crate::ns;
+use super::parse::{Prefixes, parse_of};
+use crate::{limits, ns};
 
 /// As its bytes, which take a quarter of its memory.
 #[derive(Clone, PartialEq, Eq)]
@@ -15,7 +15,7 @@ impl Packed {
 
     /// `None` only of an element that could not have come over a stream.
     pub fn unpack(&self) -> Option<Element> {
-        parse(&self.0, &Prefixes::usual()).ok()
+        parse_of(&self.0, &Prefixes::usual(), limits::ELEMENTS).ok()
     }
 }
 

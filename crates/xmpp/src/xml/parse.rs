@@ -6,7 +6,7 @@ use super::XmlError;
 use super::budget::{Budget, Measured};
 use super::element::{Attribute, Element, Node};
 use super::name::Name;
-use super::write::{attributes_len, element_len, text_len, value_len};
+use super::write::{attributes_len, element_len, prefixes_of, text_len, value_len};
 use crate::{limits, ns};
 
 /// Prefixes that the stream's header declared; its default namespace under the empty one.
@@ -108,6 +108,10 @@ pub fn parse_within(bytes: &[u8], prefixes: &Prefixes, budget: Budget) -> Result
     if reader.at != text.len() {
         return Err(XmlError::NotWellFormed("something after the element"));
     }
+    // The form it is sent on in has to fit where it is read again.
+    if reader.is_bounded && reader.memory > budget.memory_for(reader.written) {
+        return Err(XmlError::TooLarge("a stanza that grows when it is read"));
+    }
     Ok(Measured { element, written: reader.written, memory: reader.memory })
 }
 
@@ -127,7 +131,7 @@ pub fn parse_opening(bytes: &[u8], around: &Prefixes) -> Result<(Element, Prefix
     let text = std::str::from_utf8(bytes).map_err(|_| XmlError::UnsupportedEncoding)?;
     let mut reader = Reader::new(text, around, Budget::BEFORE_AUTH);
     reader.expect("<", "expected a tag")?;
-    let tag = reader.open(&around.default_ns())?;
+    let tag = reader.open(&around.default_ns(), 0)?;
     if reader.at != text.len() || tag.is_empty {
         return Err(XmlError::NotWellFormed("expected one opening tag"));
     }
@@ -148,6 +152,7 @@ struct Reader<'a> {
     memory: usize,
     most_memory: usize,
     is_bounded: bool,
+    budget: Budget,
     /// Bytes of what was read, when it is written again, and how many they may be.
     written: usize,
     most_written: usize,
@@ -161,6 +166,8 @@ struct Open<'a> {
     is_empty: bool,
     /// Prefixes that were declared outside of it.
     outer: usize,
+    /// Namespaces that are declared there when it is written, by the elements around it too.
+    declares: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -171,6 +178,7 @@ impl<'a> Reader<'a> {
             prefixes,
             declared: Vec::new(),
             left: budget.elements,
+            budget,
             memory: 0,
             most_memory: budget.memory_for(text.len()),
             is_bounded: budget.memory.is_some(),
@@ -217,7 +225,7 @@ impl<'a> Reader<'a> {
     /// Without recursion: depth is an attacker's choice.
     fn element(&mut self) -> Result<Element, XmlError> {
         self.expect("<", "expected a tag")?;
-        let first = self.open(&self.prefixes.default_ns())?;
+        let first = self.open(&self.prefixes.default_ns(), 0)?;
         if first.is_empty {
             return Ok(first.element);
         }
@@ -242,11 +250,11 @@ impl<'a> Reader<'a> {
                 continue;
             }
             self.at += 1;
-            let tag = self.open(&innermost.element.ns)?;
+            let tag = self.open(&innermost.element.ns, innermost.declares)?;
             if tag.is_empty {
                 self.declared.truncate(tag.outer);
                 innermost.element.push(tag.element);
-            } else if open.len() >= limits::DEPTH {
+            } else if open.len() >= self.budget.depth {
                 return Err(XmlError::TooLarge("elements too deep inside each other"));
             } else {
                 open.push(tag);
@@ -262,7 +270,7 @@ impl<'a> Reader<'a> {
     }
 
     /// After `<`.
-    fn open(&mut self, around: &Name) -> Result<Open<'a>, XmlError> {
+    fn open(&mut self, around: &Name, declared: usize) -> Result<Open<'a>, XmlError> {
         if self.left == 0 {
             return Err(XmlError::TooLarge("too many elements in a stanza"));
         }
@@ -284,7 +292,7 @@ impl<'a> Reader<'a> {
                 return Err(XmlError::NotWellFormed("expected a space before an attribute"));
             }
             let (name, value, written) = self.attribute()?;
-            if raw.len() >= limits::ATTRIBUTES {
+            if raw.len() >= self.budget.attributes {
                 return Err(XmlError::TooLarge("too many attributes"));
             }
             match name.strip_prefix("xmlns") {
@@ -298,8 +306,14 @@ impl<'a> Reader<'a> {
         let values: usize = raw.iter().map(|(_, _, written)| written).sum();
         let element = Element::parsed(local_name(local), ns, self.attributes(raw)?);
         let written = element_len(&element.name, &element.ns, around) + attributes_len(&element.attributes);
-        self.take(NODE + memory_of(&element.name), written + values)?;
-        let open = Open { element, name, is_empty, outer };
+        let is_declared = element.ns != *around;
+        let declares = declared + usize::from(is_declared) + prefixes_of(&element.attributes);
+        if declares > limits::DECLARATIONS && self.is_bounded {
+            return Err(XmlError::TooLarge("too many namespaces declared"));
+        }
+        let ns = if is_declared { memory_of(&element.ns) } else { 0 };
+        self.take(NODE + memory_of(&element.name) + ns, written + values)?;
+        let open = Open { element, name, is_empty, outer, declares };
         if is_empty {
             self.take(0, open.element.end_len())?;
         }
@@ -316,7 +330,8 @@ impl<'a> Reader<'a> {
                 return Err(XmlError::NotWellFormed("an attribute twice"));
             }
             let name = local_name(local);
-            self.take(size_of::<Attribute>() + memory_of(&name) + ALLOCATION + value.len(), 0)?;
+            let names = memory_of(&name) + memory_of(&ns);
+            self.take(size_of::<Attribute>() + names + ALLOCATION + value.len(), 0)?;
             attributes.push(Attribute { ns, name, value });
         }
         Ok(attributes)

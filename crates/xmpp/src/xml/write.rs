@@ -114,6 +114,13 @@ impl Prefix {
     }
 }
 
+/// Prefixes that are declared for attributes.
+pub(super) fn prefixes_of(attributes: &[Attribute]) -> usize {
+    let is_new =
+        |at: &usize| !matches!(&*attributes[*at].ns, "" | ns::XML) && Prefix::of(attributes, *at).is_new;
+    (0..attributes.len()).filter(is_new).count()
+}
+
 /// Bytes of an opening tag, without attributes and its end.
 pub(super) fn element_len(name: &str, ns: &str, around: &str) -> usize {
     let declared = if ns == around { 0 } else { " xmlns=''".len() + value_len(ns) };

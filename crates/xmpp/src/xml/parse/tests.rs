@@ -212,3 +212,38 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_a_client_may_send_another_server_may_receive() {
+    let nested = |depth: usize| {
+        let pair = "<p:a p:x=''><q:b q:x=''>".repeat(depth / 2);
+        let end = "</q:b></p:a>".repeat(depth / 2);
+        format!("<message xmlns:p='urn:p' xmlns:q='urn:q'>{pair}{end}</message>")
+    };
+    // As it is written each level declares its namespaces again.
+    assert!(read(&nested(20)).is_ok());
+    assert_eq!(read(&nested(40)).unwrap_err(), XmlError::TooLarge("too many namespaces declared"));
+    // White space and long entities are not written on.
+    let padded = format!("<message>{}</message>", format!("<b{}/>", " ".repeat(20)).repeat(4_000));
+    assert_eq!(read(&padded).unwrap_err(), XmlError::TooLarge("a stanza that grows when it is read"));
+    let attributes: String = (0..60).map(|number| format!(" a{number}=''")).collect();
+    let message = format!("<message{attributes}/>");
+    assert!(read(&message).is_ok());
+    assert!(
+        parse_within(message.as_bytes(), &Prefixes::default(), Budget::CLIENT).is_err(),
+        "`from` has to fit"
+    );
+}
+
+proptest! {
+    #[test]
+    fn what_was_accepted_is_accepted_again_as_it_is_written(text in escapes(), times in 1..60_usize, pad in 0..30_usize) {
+        let text = text.replace(" xmlns", &(" ".repeat(pad + 1) + "xmlns"));
+        let text = format!("<message>{}</message>", text.repeat(times));
+        let prefixes = Prefixes::of_default(ns::CLIENT);
+        if let Ok(measured) = parse_within(text.as_bytes(), &prefixes, Budget::CLIENT) {
+            let bytes = measured.element.to_bytes(ns::CLIENT);
+            prop_assert_eq!(parse_within(&bytes, &prefixes, Budget::STANZA).map(|again| again.element), Ok(measured.element));
+        }
+    }
+}
