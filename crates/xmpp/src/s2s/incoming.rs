@@ -149,6 +149,11 @@ impl Incoming {
             Some(Some(from)) => self.remote = Some(from),
             None => {}
         }
+        if let Some(remote) = self.remote.clone().filter(|remote| self.settings.is_local(remote)) {
+            // RFC 6120 §4.9.3.9.
+            self.refuse(remote, "a domain of this server", out);
+            return self.fail(("invalid-from", "that domain is served here"), out);
+        }
         if self.certified.is_some() && self.certified != self.remote {
             return self.fail(("invalid-from", "another domain than the one that was proved"), out);
         }
@@ -173,7 +178,7 @@ impl Incoming {
     fn demands(&self) -> Option<Demands> {
         let policy = &self.settings.policy;
         match &self.remote {
-            Some(remote) => policy.demands(remote),
+            Some(remote) => self.settings.demands(remote),
             None => {
                 let demands = Demands { tls: policy.require_tls, certificate: policy.require_certificate };
                 (!policy.is_closed()).then_some(demands)
@@ -270,7 +275,7 @@ impl Incoming {
             return self.refuse_auth("invalid-mechanism", out);
         }
         let Some(name) = name else { return self.refuse_auth("invalid-authzid", out) };
-        if !self.security.is_for(&name) || self.settings.policy.demands(&name).is_none() {
+        if !self.security.is_for(&name) || self.settings.demands(&name).is_none() {
             self.refuse(name, "its certificate is not of that domain", out);
             return self.refuse_auth("not-authorized", out);
         }
@@ -333,7 +338,10 @@ impl Incoming {
         if !self.settings.is_local(&pair.local) {
             return Err((Condition::ItemNotFound, "that domain is not served here"));
         }
-        let demands = self.settings.policy.demands(&pair.remote);
+        if self.settings.is_local(&pair.remote) {
+            return Err((Condition::NotAllowed, "a domain of this server"));
+        }
+        let demands = self.settings.demands(&pair.remote);
         let demands = demands.ok_or((Condition::PolicyViolation, "policy"))?;
         if demands.tls && !self.security.encrypted {
             return Err((Condition::PolicyViolation, "no TLS"));
@@ -409,7 +417,8 @@ impl Incoming {
         // RFC 6120 §8.1.2.2.
         let is_certified = self.certified.as_deref() == Some(from.domain());
         let is_of = |pair: &Pair| *pair.remote == *from.domain() && *pair.local == *to.domain();
-        if !is_certified && !self.pairs.iter().any(is_of) {
+        let is_own = self.settings.is_local(from.domain());
+        if is_own || !is_certified && !self.pairs.iter().any(is_of) {
             return self.fail(("invalid-from", "a domain that was not proved"), out);
         }
         if !self.settings.is_local(to.domain()) {

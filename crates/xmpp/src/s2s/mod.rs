@@ -56,6 +56,12 @@ impl Settings {
     pub fn is_local(&self, domain: &str) -> bool {
         self.domains.iter().any(|known| **known == *domain)
     }
+
+    /// What a stream with that domain has to have. `None`: no stream with it is wanted, in either direction. A domain of
+    /// ours, of a service or of a component is never another server's, whatever key or certificate is shown for it.
+    pub fn demands(&self, domain: &str) -> Option<Demands> {
+        if self.is_local(domain) { None } else { self.policy.demands(domain) }
+    }
 }
 
 /// Of a connection, at its begin or after a handshake.

@@ -320,7 +320,8 @@ impl Outgoing {
         let (Ok(Some(from)), Ok(Some(to))) = (stanza::from(&element), stanza::to(&element)) else {
             return self.fail(("improper-addressing", "expected `from` and `to`"), out);
         };
-        if *from.domain() != *self.remote || !self.may_send(to.domain()) {
+        let is_own = self.settings.is_local(from.domain());
+        if is_own || *from.domain() != *self.remote || !self.may_send(to.domain()) {
             return self.fail(("invalid-from", "a domain that was not proved"), out);
         }
         out.said.push(Said::Stanza(Box::new(element)));

@@ -282,7 +282,8 @@ impl Servers {
     pub fn reload(&mut self, now: Instant, settings: &Arc<Settings>, out: &mut Vec<Effect>) {
         self.settings = Arc::clone(settings);
         self.keeper.reload(now, Arc::clone(settings), out);
-        let why = |pair: &Pair| match settings.policy.demands(&pair.remote) {
+        let why = |pair: &Pair| match settings.demands(&pair.remote) {
+            None if settings.is_local(&pair.remote) => Some(("invalid-from", "that domain is served here")),
             None => Some(("policy-violation", "this server does not speak with that domain")),
             // RFC 6120 §4.9.3.5.
             Some(_) => (!settings.is_local(&pair.local)).then_some(("host-gone", "")),

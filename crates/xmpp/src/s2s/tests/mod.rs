@@ -3,6 +3,7 @@
 
 mod bad;
 mod lost;
+mod own;
 mod ways;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
