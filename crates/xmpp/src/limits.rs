@@ -6,6 +6,10 @@ pub const STANZA: usize = 256 << 10;
 /// Bytes of a stanza before the client has signed in.
 pub const STANZA_BEFORE_AUTH: usize = 16 << 10;
 
+/// Bytes of a language tag in a stream's header (RFC 5646 §4.4.1 asks for at least 35): it is added to each stanza that has
+/// none. Beyond: as if the header had none.
+pub const LANG: usize = 64;
+
 /// Elements inside each other. Beyond: `policy-violation`.
 pub const DEPTH: usize = 64;
 

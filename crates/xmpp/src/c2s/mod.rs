@@ -24,7 +24,7 @@ pub use fast::{NewToken, TokenWork};
 pub use register::{Invited, Registration};
 pub(crate) use register::{form_value, register_value};
 
-use crate::host::{Level, Specification};
+use crate::host::{Level, Specification, forget_mark};
 use crate::sasl::{self, Exchange};
 use crate::xml::{Frame, Framer, Prefixes, XmlError, parse, parse_header};
 use crate::{Element, Jid, limits, ns, stanza};
@@ -350,7 +350,7 @@ impl C2s {
         if !matches!(self.state, State::Opening) && !restarts {
             return self.fail("bad-format", out);
         }
-        self.lang = header.lang().map(Box::from);
+        self.lang = stanza::stream_lang(header);
         let is_right = match self.framing {
             Framing::Stream => header.is("stream", ns::STREAM) && self.prefixes.default_ns() == ns::CLIENT,
             Framing::Messages | Framing::Bodies => header.is("open", ns::FRAMING),
@@ -361,9 +361,17 @@ impl C2s {
         if let Some(to) = header.attr("to") {
             let domain = Jid::parse(to).ok().map(|jid| Box::<str>::from(jid.domain()));
             match domain.filter(|domain| self.settings.domains.contains(domain)) {
+                // RFC 6120 §4.9.3.12: signed in at a domain is signed in there only.
+                Some(domain) if self.jid.as_ref().is_some_and(|jid| *jid.domain() != *domain) => {
+                    return self.fail("not-authorized", out);
+                }
                 Some(domain) => self.domain = domain,
                 None => return self.fail("host-unknown", out),
             }
+        }
+        // What was negotiated on the stream before, maybe for another domain, is not of this one (RFC 6120 §4.3.3).
+        if let Some(entry) = &mut self.entry {
+            (entry.invitation, entry.found_as) = (None, None);
         }
         if header.attr("version").is_none_or(|version| !version.starts_with("1.")) {
             return self.fail("unsupported-version", out);
@@ -429,12 +437,8 @@ impl C2s {
             return self.fail("invalid-from", out);
         }
         element.set("from", jid.as_str());
-        if element.attr("type") == Some("set") && element.get("session", ns::SESSION).is_some() {
-            // Of RFC 3921: nothing is to be done.
-            element.unset("to");
-            let answer = stanza::result(&element, None);
-            return self.write(&answer, out);
-        }
+        forget_mark(&mut element);
+        stanza::inherit_lang(&mut element, self.lang.as_deref());
         out.effects.push(Effect::Stanza(element));
     }
 
@@ -524,6 +528,14 @@ impl C2s {
         self.end_document(out);
     }
 
+    /// The connection is gone. A client that has had a challenge and says nothing to it has tried, and failed.
+    pub fn handle_gone(&mut self) {
+        if let State::Proving { exchange, .. } = &self.state {
+            self.failures = self.failures.saturating_add(u8::from(exchange.has_challenged()));
+        }
+        self.state = State::Closed;
+    }
+
     /// The client's last word, or ours: the stream ends in order.
     pub fn close(&mut self, out: &mut Outbox) {
         if self.is_closed() {
@@ -536,7 +548,7 @@ impl C2s {
             });
             self.end_document(out);
         }
-        self.state = State::Closed;
+        self.handle_gone();
         out.effects.push(Effect::Close);
     }
 

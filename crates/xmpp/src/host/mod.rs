@@ -32,6 +32,7 @@ mod hints;
 pub(crate) mod imported;
 pub mod invite;
 mod last;
+mod legacy_session;
 mod muc;
 mod offline;
 pub mod phones;

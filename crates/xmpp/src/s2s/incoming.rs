@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::dialback::{self, Dialback, Verdict};
 use super::stream::{Fault, Heard, Line, fault_of, is_version_one};
 use super::{Demands, Pair, Proof, Question, Security, Settings};
+use crate::host::forget_mark;
 use crate::stanza::{self, Condition};
 use crate::{Element, Jid, limits, ns, sasl};
 
@@ -51,6 +52,7 @@ pub(super) struct Incoming {
     /// Of the header.
     local: Box<str>,
     remote: Option<Box<str>>,
+    lang: Option<Box<str>>,
     /// Proved by SASL: speaks to all our domains.
     certified: Option<Box<str>>,
     pairs: Vec<Pair>,
@@ -77,6 +79,7 @@ impl Incoming {
             id,
             local,
             remote: None,
+            lang: None,
             certified: None,
             pairs: Vec::new(),
             asked: Vec::new(),
@@ -144,6 +147,7 @@ impl Incoming {
             return self.fail(("host-unknown", "that domain is not served here"), out);
         }
         self.local = to;
+        self.lang = stanza::stream_lang(header);
         match header.attr("from").map(domain) {
             Some(None) => return self.fail(("improper-addressing", "the stream's `from` is no domain"), out),
             Some(Some(from)) => self.remote = Some(from),
@@ -407,7 +411,7 @@ impl Incoming {
         }
     }
 
-    fn pass(&mut self, element: Element, out: &mut Out) {
+    fn pass(&mut self, mut element: Element, out: &mut Out) {
         if self.pairs.is_empty() {
             return self.fail(("not-authorized", "no domain has been proved"), out);
         }
@@ -424,6 +428,8 @@ impl Incoming {
         if !self.settings.is_local(to.domain()) {
             return self.fail(("host-unknown", "that domain is not served here"), out);
         }
+        forget_mark(&mut element);
+        stanza::inherit_lang(&mut element, self.lang.as_deref());
         out.said.push(Said::Stanza(Box::new(element)));
     }
 

@@ -284,6 +284,11 @@ impl Exchange {
         }
     }
 
+    /// Whether the client was told of an account's keys and has not answered.
+    pub fn has_challenged(&self) -> bool {
+        matches!(&self.state, State::Scram(scram) if scram.has_challenged())
+    }
+
     /// The token that it was signed in by.
     pub fn take_token(&mut self) -> Option<Token> {
         self.token.take()

@@ -148,7 +148,9 @@ impl Xmpp {
                     expires_at,
                 }))
             }
-            host::Access::UseInvitation { token } => AccessWrite::ForgetInvitation { hash: hash_of(&token) },
+            host::Access::UseInvitation { token, inviter } => {
+                AccessWrite::UseInvitation { hash: hash_of(&token), inviter: inviter.as_str().into(), now }
+            }
         };
         let id = self.ask(Asked::Record { ticket });
         wishes.push(Wish::Write { id, write: Write::Access(write) });

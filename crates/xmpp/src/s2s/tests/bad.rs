@@ -22,7 +22,7 @@ impl Caller {
     }
 
     /// Encrypted, and the stream is open.
-    fn secure() -> Caller {
+    pub(super) fn secure() -> Caller {
         let security = Security { encrypted: true, certificate: None };
         let mut caller = Caller::new(|_| (), security);
         caller.say(HEADER);
@@ -45,7 +45,7 @@ impl Caller {
         written.collect()
     }
 
-    fn verified(&mut self, verdict: Verdict) -> String {
+    pub(super) fn verified(&mut self, verdict: Verdict) -> String {
         let asked = self.effects.iter().find_map(|effect| match effect {
             Effect::Send(Letter::Verify { edge, question }) => Some((*edge, question.clone())),
             _ => None,

@@ -4,6 +4,7 @@
 mod bad;
 mod lost;
 mod own;
+mod stanzas;
 mod ways;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
