@@ -156,7 +156,7 @@ pub const XMPP_PROBE: Duration = Duration::from_secs(60);
 pub const XMPP_DERIVING: usize = 2;
 
 /// Rounds of SCRAM keys: the least that RFC 7677 §4 allows, and what other servers have; a phone computes them too.
-pub const SCRAM_ITERATIONS: u32 = 4_096;
+pub const SCRAM_ITERATIONS: u32 = xmpp::limits::SCRAM_ITERATIONS;
 
 /// Bytes waiting to be written to one component: it speaks for many users, so four of their queues. More: it does not
 /// read; what waits is dropped, and the stream ends with `resource-constraint`.

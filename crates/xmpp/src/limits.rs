@@ -278,8 +278,9 @@ pub const TEXT_COPIES: usize = 1_000;
 /// Messages of phones whose outcome is not known yet. Beyond: their senders are told to try later.
 pub const HEARD: usize = 16_384;
 
-/// Characters of a stranger's address before his words. Beyond: they are cut off.
-pub const STRANGER: usize = 100;
+/// Bytes of a SIP address that is written out as the address in chat of a caller from outside: what people can read. Beyond:
+/// its hash stands for it.
+pub const STRANGER: usize = 200;
 /// Longest time that a request of BOSH waits for its answer: what proxies on the way bear. A client that asks for more gets
 /// this.
 pub const BOSH_WAIT: std::time::Duration = std::time::Duration::from_secs(60);
@@ -350,6 +351,10 @@ pub const PIE_ELEMENTS: usize = 500_000;
 
 /// Bytes that a file of XEP-0227 is read by.
 pub const PIE_READ: usize = 256 << 10;
+
+/// Rounds of SCRAM (RFC 5802 §5.1, RFC 7677 §4): what a sign-in costs each client, and a guess at a stolen record. An account
+/// that is not there seems to have so many, too.
+pub const SCRAM_ITERATIONS: u32 = 4_096;
 
 /// Rounds of imported keys of SCRAM: each sign-in makes the client's device do so many. Beyond: the user is passed over.
 pub const PIE_ITERATIONS: u32 = 1_000_000;

@@ -80,6 +80,13 @@ impl Settings {
     }
 
     pub fn serves(&self, domain: &str) -> bool {
-        self.domains.iter().any(|served| **served == *domain)
+        self.served(domain).is_some()
+    }
+
+    /// The domain of ours that a host names, in whichever of its spellings.
+    pub fn served(&self, host: &str) -> Option<&str> {
+        let spelled = self.spellings.iter().find(|(spelling, _)| **spelling == *host);
+        let name = spelled.map_or(host, |(_, domain)| domain);
+        self.domains.iter().find(|served| ***served == *name).map(|served| &**served)
     }
 }

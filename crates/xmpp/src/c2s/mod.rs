@@ -61,8 +61,10 @@ pub struct Settings {
     pub max_stanza: usize,
     /// Seconds without a byte after which a stream may be closed (XEP-0478).
     pub idle_seconds: u32,
-    /// Of salts for nobody's accounts.
+    /// Of keys for nobody's accounts.
     pub secret: [u8; 32],
+    /// How the accounts of each domain look to who has not signed in.
+    pub looks: sasl::Looks,
     /// What the server can do (XEP-0115 §6.3), as `host::caps::of_server` makes it.
     pub caps: Option<Element>,
 }

@@ -39,7 +39,9 @@ impl C2s {
             certified: self.entry().security.certified.as_ref().and_then(Jid::local).map(Box::from),
             // A proof of one exchange is none in the next (RFC 5802 §7).
             nonce,
+            domain: self.domain.clone(),
             secret: self.settings.secret,
+            looks: self.settings.looks.clone(),
             agent,
             count,
         };

@@ -15,6 +15,7 @@ pub(super) fn settings() -> Settings {
         max_stanza: limits::STANZA,
         idle_seconds: 1_800,
         secret: [1; 32],
+        looks: sasl::Looks::default(),
         caps: None,
     }
 }

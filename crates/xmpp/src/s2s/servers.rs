@@ -1,5 +1,6 @@
 //! One shard's streams with other servers: the ways of the domains it owns, and the streams it accepted.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use super::keeper::Keeper;
 use super::{Counts, Effect, Event, Failure, Letter, Note, Pair, Recipient, Security, Settings};
 use crate::Element;
 use crate::host::Edge;
-use crate::limits;
+use crate::{limits, stanza};
 
 #[derive(Debug)]
 struct Caller {
@@ -46,12 +47,13 @@ impl Letter {
     /// Who gets it.
     pub fn recipient(&self) -> Recipient<'_> {
         match self {
-            Letter::Verify { question, .. } => Recipient::Owner(&question.pair.remote),
-            Letter::Offer { pair, .. } | Letter::Withdraw { pair, .. } => Recipient::Owner(&pair.remote),
+            Letter::Verify { question, .. } => Recipient::Owner(Cow::Borrowed(&question.pair.remote)),
+            Letter::Offer { pair, .. } | Letter::Withdraw { pair, .. } => {
+                Recipient::Owner(Cow::Borrowed(&pair.remote))
+            }
             Letter::Outbound { element } => {
-                let to = element.attr("to").unwrap_or_default();
-                let bare = to.split_once('/').map_or(to, |(bare, _)| bare);
-                Recipient::Owner(bare.split_once('@').map_or(bare, |(_, domain)| domain))
+                let to = stanza::to(element).ok().flatten();
+                Recipient::Owner(to.map_or_else(String::new, |to| to.domain().to_owned()).into())
             }
             Letter::Verified { edge, .. } | Letter::Over { edge, .. } => Recipient::Shard(edge.shard),
         }

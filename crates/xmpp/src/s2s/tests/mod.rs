@@ -171,7 +171,7 @@ impl World {
             Effect::Note(note) => self.nodes[node].notes.push(note),
             Effect::Send(letter) => {
                 let shard = match letter.recipient() {
-                    Recipient::Owner(domain) => owner(domain),
+                    Recipient::Owner(domain) => owner(&domain),
                     Recipient::Shard(shard) => shard,
                 };
                 self.tell(node, shard, |servers, now, out| servers.handle_letter(now, letter, out));
