@@ -189,8 +189,8 @@ impl Plan {
     /// The domain a host stands for, when it is ours.
     pub fn domain_of<'a>(&'a self, host: &str, port: Option<u16>) -> Option<&'a str> {
         let host = host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
-        let name = self.spellings.get(&*host).unwrap_or(&host);
-        match self.domains.get(&**name) {
+        let name = self.spellings.get(&*host).map_or(&*host, |domain| &**domain);
+        match self.domains.get(name) {
             Some(domain) => Some(domain),
             None if self.is_us(&host, port) => self.default_domain.as_deref(),
             None => None,
