@@ -223,20 +223,18 @@ fn of_many_that_register_at_once_by_one_invitation_one_has_an_account() {
     let any = Invitation { name: None, ..invitation(1, None) };
     admin.write(&Write::Access(AccessWrite::Invite(Box::new(any)))).unwrap();
     // As nodes would that share the record.
-    let threads: Vec<_> = (0..8)
-        .map(|number| {
-            let path = path.clone();
-            std::thread::spawn(move || {
-                let mut admin = Admin::new(&Sqlite::open(path).unwrap()).unwrap();
-                let address = Address::new(&format!("user{number}"), "a").unwrap();
-                let account = Box::new(NewAccount::with_password(address, "secret", at(1)).unwrap());
-                let invitation = Some([1; 32]);
-                admin.write(&Write::Access(AccessWrite::Register { account, invitation })).is_ok()
-            })
-        })
-        .collect();
-    let made = threads.into_iter().map(|thread| thread.join().unwrap());
-    assert_eq!(made.filter(|made| *made).count(), 1);
+    let register = &|number: usize| {
+        let mut admin = Admin::new(&Sqlite::open(path.clone()).unwrap()).unwrap();
+        let address = Address::new(&format!("user{number}"), "a").unwrap();
+        let account = Box::new(NewAccount::with_password(address, "secret", at(1)).unwrap());
+        let invitation = Some([1; 32]);
+        admin.write(&Write::Access(AccessWrite::Register { account, invitation })).is_ok()
+    };
+    let made = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8).map(|number| scope.spawn(move || register(number))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).filter(|made| *made).count()
+    });
+    assert_eq!(made, 1);
 }
 
 #[test]

@@ -110,11 +110,11 @@ fn keep_digests(config: &Config, writer: &mut dyn store::Writer) -> Result<()> {
 
 /// How SIP and certificates write domains with other letters than ASCII.
 fn spellings(domains: &[Box<str>]) -> Vec<(Box<str>, Box<str>)> {
-    let ascii = |domain: &Box<str>| {
+    let spelled = domains.iter().filter_map(|domain| {
         let ascii = ::xmpp::domain::to_ascii(domain).filter(|ascii| **ascii != **domain)?;
         Some((ascii.into(), domain.clone()))
-    };
-    domains.iter().filter_map(ascii).collect()
+    });
+    spelled.collect()
 }
 
 /// A route that cannot be is left out and said so: one mistake must not take the others down.
