@@ -23,6 +23,8 @@ use crate::target::{DownTargets, Member, RouteTarget, Target};
 #[derive(Clone, Debug, Default)]
 pub struct PlanSettings {
     pub domains: Vec<Box<str>>,
+    /// How else they are written, and which each is: A-labels (RFC 5890).
+    pub spellings: Vec<(Box<str>, Box<str>)>,
     /// The domain of requests to our bare address; the first of `domains` when not given.
     pub default_domain: Option<Box<str>>,
     /// Names of this server that are no domains.
@@ -118,6 +120,7 @@ impl std::error::Error for PlanError {}
 #[derive(Debug, Default)]
 pub struct Plan {
     domains: HashSet<Box<str>>,
+    spellings: HashMap<Box<str>, Box<str>>,
     default_domain: Option<Box<str>>,
     names: HashSet<Box<str>>,
     local: Vec<SocketAddr>,
@@ -144,6 +147,7 @@ impl Plan {
         let lower = |texts: &[Box<str>]| texts.iter().map(|text| text.to_ascii_lowercase().into()).collect();
         let mut plan = Plan {
             domains: lower(&settings.domains),
+            spellings: settings.spellings.iter().cloned().collect(),
             default_domain: settings.default_domain.as_ref().or(settings.domains.first()).cloned(),
             names: lower(&settings.names),
             local: settings.local.clone(),
@@ -185,7 +189,8 @@ impl Plan {
     /// The domain a host stands for, when it is ours.
     pub fn domain_of<'a>(&'a self, host: &str, port: Option<u16>) -> Option<&'a str> {
         let host = host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
-        match self.domains.get(&*host) {
+        let name = self.spellings.get(&*host).map_or(&*host, |domain| &**domain);
+        match self.domains.get(name) {
             Some(domain) => Some(domain),
             None if self.is_us(&host, port) => self.default_domain.as_deref(),
             None => None,

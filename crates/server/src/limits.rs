@@ -166,8 +166,12 @@ pub const XMPP_PROBE: Duration = Duration::from_secs(60);
 /// sign-in makes them.
 pub const XMPP_DERIVING: usize = 2;
 
+/// Accounts of a domain that are looked at for how an account that is not there is to look, and kinds of them: some 30 ms.
+pub const LOOKED_AT: u32 = 10_000;
+pub const LOOKS: usize = 32;
+
 /// Rounds of SCRAM keys: the least that RFC 7677 §4 allows, and what other servers have; a phone computes them too.
-pub const SCRAM_ITERATIONS: u32 = 4_096;
+pub const SCRAM_ITERATIONS: u32 = xmpp::limits::SCRAM_ITERATIONS;
 
 /// Bytes waiting to be written to one component, which speaks for many users. More: what is sent to it is answered with
 /// `resource-constraint` until it has read some. Twice as many, of answers to what it sends itself: its stream ends.

@@ -13,6 +13,7 @@ pub fn settings(edge: Edge, listeners: &[SocketAddr]) -> Settings {
         edge,
         listeners: listeners.iter().map(|address| Listener::new(Transport::Udp, *address)).collect(),
         domains: vec!["example.test".into()],
+        spellings: Vec::new(),
         timer_c: Duration::from_secs(181),
         secret: [1; 32],
         table_seed: [2; 16],

@@ -14,10 +14,12 @@ pub enum AccessWrite {
     ForgetTokens { user: Box<str> },
     /// Refused as full beyond `limits::MAX_INVITATIONS` of one inviter.
     Invite(Box<Invitation>),
-    /// It is used, or taken back. `NotFound`: it was not there.
-    ForgetInvitation { hash: [u8; 32] },
-    /// Makes an account, by an invitation perhaps, which is used up. `NotFound`: the invitation is used or taken back;
-    /// `Exists`: the account.
+    /// It makes somebody a contact of its inviter, and is used up. `NotFound`: it is unknown, used, another inviter's, or
+    /// was too old `now`.
+    UseInvitation { hash: [u8; 32], inviter: Box<str>, now: Instant },
+    /// Makes an account, by an invitation perhaps, which is used up. `NotFound`: the invitation is unknown or used, is not
+    /// for this domain, this name or any account, or was too old when the account was made; `Exists`: there is such an
+    /// account, or its name is kept for another invitation.
     Register { account: Box<NewAccount>, invitation: Option<[u8; 32]> },
     /// What was over before; at most `limits::CLEAN_CHUNK` of each at a time.
     Clean { before: Instant },

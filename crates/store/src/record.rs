@@ -73,6 +73,9 @@ pub enum Write {
         account: Address,
         limits: AccountLimits,
     },
+    /// Whether accounts have what phones prove passwords by (RFC 7616), from now on and for whoever writes. Without: what is there
+    /// goes, and `Changed` counts the accounts that have nothing else.
+    KeepDigests(bool),
     /// Its aliases go with it.
     RemoveAccount {
         account: Address,

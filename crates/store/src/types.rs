@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
 use serde::{Deserialize, Serialize};
 use stdx::Instant;
 
@@ -58,7 +59,18 @@ pub(crate) fn check_domain(domain: &str) -> Result<Box<str>, StoreError> {
         let expected = format!("a host name of at most {} bytes", limits::MAX_DOMAIN);
         return Err(StoreError::invalid(format!("domain {domain:?}"), expected));
     }
-    Ok(domain.to_lowercase().into())
+    // A-labels and U-labels are one domain: it is kept with its letters, as in addresses of chat (RFC 7622 §3.2).
+    let lower = domain.to_lowercase();
+    if lower.is_ascii() && !lower.split('.').any(|label| label.starts_with("xn--")) {
+        return Ok(lower.into());
+    }
+    let (list, hyphens) = (AsciiDenyList::URL, Hyphens::CheckFirstLast);
+    let idna = Uts46::new();
+    let is_dns = idna.to_ascii(lower.as_bytes(), list, hyphens, DnsLength::Verify).is_ok();
+    match idna.to_unicode(lower.as_bytes(), list, hyphens) {
+        (unicode, Ok(())) if is_dns => Ok(unicode.into()),
+        _ => Err(StoreError::invalid(format!("domain {domain:?}"), "a name that DNS could have (RFC 5891)")),
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]

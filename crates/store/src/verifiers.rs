@@ -65,6 +65,21 @@ impl Verifiers {
         self.find(NO_PASSWORD).is_none()
     }
 
+    /// The same without anything that a phone could prove the password by: keys of SCRAM only. `None`: there are none, and nothing
+    /// would be left. What stands in the digests' place is made of the keys, so it is another one with another password.
+    pub(crate) fn without_digests(&self) -> Option<Verifiers> {
+        if !self.are_of_password() {
+            return Some(self.clone());
+        }
+        let hashes = [ScramHash::Sha1, ScramHash::Sha256, ScramHash::Sha512];
+        let keys: Vec<u8> =
+            hashes.into_iter().filter_map(|hash| self.find(hash.kind())).flatten().copied().collect();
+        let mut verifiers = Verifiers::without_password(&Sha256::digest(&keys).into());
+        // First, where `HAS_DIGESTS` looks for it.
+        verifiers.other = [&verifiers.other, &self.other].into_iter().flatten().copied().collect();
+        (!keys.is_empty()).then_some(verifiers)
+    }
+
     /// Whether these prove the same password as others, as far as that can be seen.
     pub(crate) fn prove_the_same(&self, others: &Verifiers) -> bool {
         if self.are_of_password() && others.are_of_password() {
@@ -125,6 +140,9 @@ impl Verifiers {
         }
         self
     }
+
+    /// In SQL: verifiers that have digests of a password. The three digests stand before [`NO_PASSWORD`].
+    pub(crate) const HAS_DIGESTS: &str = "substr(verifiers, 87, 2) <> x'0700'";
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(86 + self.other.len());
@@ -305,6 +323,30 @@ mod tests {
         let password = Verifiers::from_password("a", "b", "c");
         assert!(password.are_of_password() && !password.prove_the_same(&read));
         assert!(read.prove_the_same(&password.with_scram(&[(ScramHash::Sha1, keys)])));
+    }
+
+    #[test]
+    fn without_digests_only_keys_are_left() {
+        let keys = |byte| ScramKeys {
+            salt: [byte; 16].into(),
+            iterations: 4_096,
+            stored: [byte; 32].into(),
+            server: [byte; 32].into(),
+        };
+        let full = Verifiers::from_password("a", "b", "c");
+        assert_eq!(full.without_digests(), None, "nothing would be left");
+        let of =
+            |byte| full.clone().with_scram(&[(ScramHash::Sha256, keys(byte))]).without_digests().unwrap();
+        let bare = Verifiers::decode(&of(1).encode()).unwrap();
+        assert!(!bare.are_of_password() && bare.scram(ScramHash::Sha256) == Some(keys(1)));
+        let bytes = bare.encode();
+        for digest in [&full.md5[..], &full.sha256, &full.sha512_256] {
+            assert!(!bytes.windows(digest.len()).any(|part| part == digest));
+        }
+        assert_eq!(bytes[86..88], [NO_PASSWORD, 0], "where SQL looks for it");
+        assert_ne!(full.clone().with_scram(&[(ScramHash::Sha1, keys(2))]).encode()[86], NO_PASSWORD);
+        assert_eq!(bare.without_digests().as_ref(), Some(&bare), "once is enough");
+        assert_ne!(of(2).sha256, bare.sha256, "another password, another token");
     }
 
     #[test]

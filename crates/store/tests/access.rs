@@ -79,9 +79,24 @@ impl World {
     }
 
     fn register(&mut self, name: &str, invitation: Option<u8>) -> Result<(), StoreError> {
-        let account = NewAccount::with_password(Address::new(name, "a").unwrap(), "secret", at(1)).unwrap();
+        self.register_at(1, (name, "a"), invitation)
+    }
+
+    fn register_at(
+        &mut self,
+        seconds: u64,
+        (name, domain): (&str, &str),
+        invitation: Option<u8>,
+    ) -> Result<(), StoreError> {
+        let address = Address::new(name, domain).unwrap();
+        let account = NewAccount::with_password(address, "secret", at(seconds)).unwrap();
         let invitation = invitation.map(|hash| [hash; 32]);
         self.write(AccessWrite::Register { account: Box::new(account), invitation })
+    }
+
+    fn use_invitation(&mut self, hash: u8, inviter: &str, now: u64) -> Result<(), StoreError> {
+        let (hash, inviter) = ([hash; 32], inviter.into());
+        self.write(AccessWrite::UseInvitation { hash, inviter, now: at(now) })
     }
 
     fn reserved(&mut self, name: &str, now: u64) -> bool {
@@ -144,10 +159,11 @@ fn an_invitation_makes_one_account() {
     let found = world.admin.read(&read).unwrap();
     let expected = AccessLoaded::Invitation(Some(Box::new(invitation(1, Some("alice@a")))));
     assert_eq!(found, Loaded::Access(expected));
-    assert!(world.reserved("bob", 100) && !world.reserved("bob", 101) && !world.reserved("eve", 100));
-    world.register("taken", None).unwrap();
-    assert!(matches!(world.register("taken", Some(1)), Err(StoreError::Exists { .. })));
+    assert!(world.reserved("bob", 99) && !world.reserved("bob", 100) && !world.reserved("eve", 100));
     world.register("bob", Some(1)).unwrap();
+    world.register("taken", None).unwrap();
+    world.write(AccessWrite::Invite(Box::new(Invitation { name: None, ..invitation(2, None) }))).unwrap();
+    assert!(matches!(world.register("taken", Some(2)), Err(StoreError::Exists { .. })));
     assert!(matches!(world.register("carol", Some(1)), Err(StoreError::NotFound { .. })), "used up");
     assert!(world.admin.account(&Address::new("carol", "a").unwrap()).is_err());
     assert_eq!(world.admin.read(&read).unwrap(), Loaded::Access(AccessLoaded::Invitation(None)));
@@ -163,11 +179,62 @@ fn invitations_have_a_bound_and_an_end() {
     let one_more = AccessWrite::Invite(Box::new(invitation(200, Some("alice@a"))));
     assert!(world.write(one_more.clone()).is_err());
     world.write(AccessWrite::Invite(Box::new(invitation(201, Some("bob@a"))))).unwrap();
-    world.write(AccessWrite::ForgetInvitation { hash: [0; 32] }).unwrap();
-    assert!(world.write(AccessWrite::ForgetInvitation { hash: [0; 32] }).is_err());
+    world.use_invitation(0, "alice@a", 99).unwrap();
+    assert!(world.use_invitation(0, "alice@a", 99).is_err());
     world.write(one_more).unwrap();
     world.write(AccessWrite::Clean { before: at(101) }).unwrap();
-    assert!(world.write(AccessWrite::ForgetInvitation { hash: [201; 32] }).is_err(), "too old");
+    assert!(world.use_invitation(201, "bob@a", 1).is_err(), "too old");
+}
+
+#[test]
+fn an_invitation_is_for_its_domain_its_name_and_its_time_in_the_write_itself() {
+    let mut world = World::new();
+    world.admin.ensure_domain("b", at(1)).unwrap();
+    let named = invitation(1, None);
+    let any = Invitation { name: None, ..invitation(2, Some("alice@a")) };
+    let contact_only = Invitation { name: None, registers: false, ..invitation(3, Some("alice@a")) };
+    for invitation in [named, any, contact_only] {
+        world.write(AccessWrite::Invite(Box::new(invitation))).unwrap();
+    }
+    let not_found = |result: Result<(), StoreError>| matches!(result, Err(StoreError::NotFound { .. }));
+    assert!(not_found(world.register_at(1, ("bob", "b"), Some(1))), "another domain");
+    assert!(not_found(world.register_at(1, ("carol", "b"), Some(2))), "another domain");
+    assert!(not_found(world.register_at(1, ("carol", "a"), Some(1))), "another name");
+    assert!(not_found(world.register_at(100, ("bob", "a"), Some(1))), "too late");
+    assert!(not_found(world.register_at(1, ("carol", "a"), Some(3))), "makes a contact only");
+    assert!(matches!(world.register_at(1, ("bob", "a"), None), Err(StoreError::Exists { .. })), "kept");
+    for name in ["bob", "carol"] {
+        assert!(world.admin.account(&Address::new(name, "a").unwrap()).is_err(), "no account was made");
+    }
+    world.register_at(99, ("bob", "a"), Some(1)).unwrap();
+    world.register_at(99, ("carol", "a"), Some(2)).unwrap();
+    // Of what only failed nothing is used up, and a contact's invitation is its inviter's.
+    assert!(not_found(world.use_invitation(3, "eve@a", 99)));
+    assert!(not_found(world.use_invitation(3, "alice@a", 100)));
+    world.use_invitation(3, "alice@a", 99).unwrap();
+}
+
+#[test]
+fn of_many_that_register_at_once_by_one_invitation_one_has_an_account() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("belfry.db");
+    let mut admin = Admin::new(&Sqlite::open(path.clone()).unwrap()).unwrap();
+    admin.ensure_domain("a", at(1)).unwrap();
+    let any = Invitation { name: None, ..invitation(1, None) };
+    admin.write(&Write::Access(AccessWrite::Invite(Box::new(any)))).unwrap();
+    // As nodes would that share the record.
+    let register = &|number: usize| {
+        let mut admin = Admin::new(&Sqlite::open(path.clone()).unwrap()).unwrap();
+        let address = Address::new(&format!("user{number}"), "a").unwrap();
+        let account = Box::new(NewAccount::with_password(address, "secret", at(1)).unwrap());
+        let invitation = Some([1; 32]);
+        admin.write(&Write::Access(AccessWrite::Register { account, invitation })).is_ok()
+    };
+    let made = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8).map(|number| scope.spawn(move || register(number))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).filter(|made| *made).count()
+    });
+    assert_eq!(made, 1);
 }
 
 #[test]

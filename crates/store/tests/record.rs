@@ -402,3 +402,66 @@ fn only_the_owner_may_read_the_file() {
         assert_eq!(mode & 0o777, 0o600, "{name}");
     }
 }
+
+#[test]
+fn a_record_without_digests_keeps_none_whoever_writes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("belfry.db");
+    let store = Sqlite::open(path.clone()).unwrap();
+    let mut admin = Admin::new(&store).unwrap();
+    admin.ensure_domain("example.org", Instant::default()).unwrap();
+    let keys = |byte: u8| -> Arc<[(ScramHash, ScramKeys)]> {
+        let key: Box<[u8]> = [byte; 32].into();
+        let (stored, server) = (key.clone(), key);
+        [(ScramHash::Sha256, ScramKeys { salt: [byte; 16].into(), iterations: 4_096, stored, server })].into()
+    };
+    let account = |name: &str, byte: u8| {
+        let mut account = NewAccount::with_password(address(name), "secret", Instant::default()).unwrap();
+        if byte > 0 {
+            account.verifiers = account.verifiers.with_scram(&keys(byte));
+        }
+        account
+    };
+    admin.add_account(account("alice", 1)).unwrap();
+    admin.add_account(account("phone", 0)).unwrap();
+    let left = admin.write(&Write::KeepDigests(false)).unwrap();
+    assert_eq!(left, WriteDone::Changed { rows: 1 }, "nothing else proves who the phone is");
+    let verifiers = |admin: &mut Admin, name| admin.account(&address(name)).unwrap().verifiers;
+    let alice = verifiers(&mut admin, "alice");
+    assert!(!alice.are_of_password() && alice.scram(ScramHash::Sha256).is_some());
+    // Another process, which knows of no configuration.
+    let mut other = Admin::new(&Sqlite::open(path.clone()).unwrap()).unwrap();
+    other.add_account(account("bob", 2)).unwrap();
+    assert!(!verifiers(&mut other, "bob").are_of_password());
+    assert!(other.add_account(account("carol", 0)).is_err(), "she could not sign in");
+    let changed = account("alice", 3).verifiers;
+    let write = Write::SetVerifiers { account: address("alice"), verifiers: changed };
+    other.write(&write).unwrap();
+    let changed = verifiers(&mut other, "alice");
+    assert!(!changed.are_of_password() && changed.sha256 != alice.sha256, "another password");
+    // Once there are keys, the digests go.
+    let of = verifiers(&mut other, "phone").sha256;
+    other.write(&Write::AddScram { account: address("phone"), of, keys: keys(4) }).unwrap();
+    assert!(!verifiers(&mut other, "phone").are_of_password());
+    assert_eq!(other.write(&Write::KeepDigests(false)).unwrap(), WriteDone::Changed { rows: 0 });
+    drop((admin, other, store));
+    // Not in the file either.
+    let bytes = std::fs::read(&path).unwrap();
+    for name in ["alice", "phone", "bob"] {
+        let digests = Verifiers::from_password(name, "example.org", "secret");
+        for digest in [&digests.md5[..], &digests.sha256, &digests.sha512_256] {
+            assert!(!bytes.windows(digest.len()).any(|part| part == digest), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_domain_is_one_in_both_kinds_of_labels() {
+    let unicode = Address::new("alice", "bücher.example").unwrap();
+    for other in ["xn--bcher-kva.example", "XN--Bcher-KVA.Example", "BÜCHER.example"] {
+        assert_eq!(Address::new("alice", other).unwrap(), unicode, "{other}");
+    }
+    for wrong in ["xn--.example", "xn--example-.example", "xn--99999999.example", "-ü.example"] {
+        assert!(Address::new("alice", wrong).is_err(), "{wrong}");
+    }
+}

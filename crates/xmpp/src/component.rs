@@ -99,6 +99,7 @@ pub struct Component {
     /// Once it has named one that may connect.
     domain: Box<str>,
     id: Box<str>,
+    lang: Option<Box<str>>,
     has_opened: bool,
 }
 
@@ -112,6 +113,7 @@ impl Component {
             state: State::Opening,
             domain: Box::default(),
             id,
+            lang: None,
             has_opened: false,
         }
     }
@@ -186,6 +188,7 @@ impl Component {
             return self.fail("host-unknown", "no component of this name may connect", out);
         };
         self.domain = known.domain;
+        self.lang = stanza::stream_lang(header);
         self.write_header(out);
         self.state = State::Proving;
     }
@@ -237,6 +240,7 @@ impl Component {
     fn pass(&mut self, mut element: Element, written: usize, out: &mut Outbox) {
         element.adopt(ns::COMPONENT, ns::CLIENT);
         forget_mark(&mut element);
+        stanza::inherit_lang(&mut element, self.lang.as_deref());
         if stanza::kind_of(&element).is_none() {
             return self.fail("unsupported-stanza-type", "expected message, presence or iq", out);
         }
@@ -544,6 +548,16 @@ mod tests {
         let passed = World::attached()
             .passed("<message xmlns:m='urn:belfry:handled' m:mark='1.1' to='a@b'><body>x</body></message>");
         assert!(!passed.to_string().contains("mark"), "{passed}");
+    }
+
+    #[test]
+    fn a_stanza_without_a_language_has_that_of_its_stream() {
+        let mut world = World::new();
+        world.say(&HEADER.replace("<stream:stream ", "<stream:stream xml:lang='de' "));
+        world.say(PROOF);
+        world.tell(|stream, out| stream.handle_attached(Attached::Here, out));
+        assert_eq!(world.passed("<message to='a@b'><body>hallo</body></message>").lang(), Some("de"));
+        assert_eq!(world.passed("<message xml:lang='en' to='a@b'/>").lang(), Some("en"));
     }
 
     #[test]

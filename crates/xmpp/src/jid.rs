@@ -1,8 +1,10 @@
-//! Addresses (RFC 7622's form, prepared as RFC 6122 says: so do all servers, and stored addresses must stay equal).
+//! Addresses (RFC 7622's form, prepared as RFC 6122 says: so do all servers, and stored addresses must stay equal). Domains
+//! have their letters, however they are written: A-labels and U-labels are one address ([`domain`]).
 
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::domain;
 use crate::limits::JID_PART;
 
 /// `local@domain/resource`, prepared. Equal addresses are equal bytes.
@@ -243,7 +245,7 @@ fn prepare_local(text: &str) -> Result<Cow<'_, str>, JidMalformed> {
 fn prepare_domain(text: &str) -> Result<Cow<'_, str>, JidMalformed> {
     let text = text.strip_suffix('.').unwrap_or(text);
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'.' | b'-');
-    if text.bytes().all(plain) {
+    if text.bytes().all(plain) && !text.contains("xn--") {
         return if text.split('.').all(|label| !label.is_empty() && label.len() <= 63) {
             Ok(Cow::Borrowed(text))
         } else {
@@ -254,7 +256,10 @@ fn prepare_domain(text: &str) -> Result<Cow<'_, str>, JidMalformed> {
         let address: std::net::Ipv6Addr = literal.parse().map_err(|_| JidMalformed)?;
         return Ok(Cow::Owned(format!("[{address}]")));
     }
-    let prepared = stringprep::nameprep(text).map_err(|_| JidMalformed)?;
+    let prepared = match domain::is_international(text) {
+        true => domain::to_unicode(text).ok_or(JidMalformed)?,
+        false => stringprep::nameprep(text).map_err(|_| JidMalformed)?,
+    };
     let forbidden = |c: char| c.is_whitespace() || c.is_control() || "@/\"&'<>:".contains(c);
     if prepared.contains(forbidden) || prepared.split('.').any(str::is_empty) {
         return Err(JidMalformed);
@@ -296,6 +301,28 @@ mod tests {
     }
 
     #[test]
+    fn both_kinds_of_labels_are_one_address() {
+        let jid = Jid::parse("alice@bücher.example/desk").unwrap();
+        for other in [
+            "alice@xn--bcher-kva.example/desk",
+            "alice@XN--BCHER-KVA.Example/desk",
+            "alice@BÜCHER.example./desk",
+            "alice@bu\u{308}cher.example/desk",
+            "alice@bücher\u{3002}example/desk",
+        ] {
+            assert_eq!(Jid::parse(other).as_ref(), Ok(&jid), "{other}");
+        }
+        assert_eq!(jid.domain(), "bücher.example", "as RFC 7622 §3.2 keeps it");
+        assert_eq!(Jid::parse("a.xn--b"), Err(JidMalformed));
+        for wrong in ["x@xn--.test", "x@xn--example-.test", "x@xn--99999999.test", "x@-ü.test", "x@ü..test"]
+        {
+            assert_eq!(Jid::parse(wrong), Err(JidMalformed), "{wrong}");
+        }
+        // Not at the start of a label it is nothing.
+        assert_eq!(Jid::parse("axn--b.test").unwrap().domain(), "axn--b.test");
+    }
+
+    #[test]
     fn what_is_no_address_is_refused() {
         let long = "a".repeat(JID_PART + 1);
         for wrong in [
@@ -319,7 +346,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_address_stays_what_it_is(text in "[a-zA-Z0-9é@/. ]{0,20}") {
+        fn an_address_stays_what_it_is(text in "(a@xn--)?[a-zA-Z0-9éß@/. -]{0,20}") {
             if let Ok(jid) = Jid::parse(&text) {
                 prop_assert_eq!(Jid::parse(jid.as_str()), Ok(jid));
             }

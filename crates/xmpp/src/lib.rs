@@ -9,6 +9,7 @@ pub mod bosh;
 pub mod c2s;
 pub mod compliance;
 pub mod component;
+pub mod domain;
 pub mod host;
 pub mod jid;
 pub mod limits;

@@ -6,6 +6,10 @@ pub const STANZA: usize = 256 << 10;
 /// Bytes of a stanza before the client has signed in.
 pub const STANZA_BEFORE_AUTH: usize = 16 << 10;
 
+/// Bytes of a language tag in a stream's header (RFC 5646 §4.4.1 asks for at least 35): it is added to each stanza that has
+/// none. Beyond: as if the header had none.
+pub const LANG: usize = 64;
+
 /// Elements inside each other. Beyond: `policy-violation`.
 pub const DEPTH: usize = 64;
 
@@ -22,9 +26,6 @@ pub const ELEMENTS: usize = 8_192;
 /// Namespaces that are declared at one place of a stanza, by the elements around it too. Beyond: `policy-violation`. Every
 /// name with a prefix is compared with all of them.
 pub const DECLARATIONS: usize = 64;
-
-/// Bytes of a stream's `xml:lang`. Longer: as if it had none.
-pub const LANG: usize = 64;
 
 /// Bytes of a namespace. Beyond: `policy-violation`. The longest of those that are registered have less than 100.
 pub const NAMESPACE: usize = 512;
@@ -331,8 +332,9 @@ pub const TEXT_COPIES: usize = 1_000;
 /// Messages of phones whose outcome is not known yet. Beyond: their senders are told to try later.
 pub const HEARD: usize = 16_384;
 
-/// Characters of a stranger's address before his words. Beyond: they are cut off.
-pub const STRANGER: usize = 100;
+/// Bytes of a SIP address that is written out as the address in chat of a caller from outside: what people can read. Beyond:
+/// its hash stands for it.
+pub const STRANGER: usize = 200;
 /// Longest time that a request of BOSH waits for its answer: what proxies on the way bear. A client that asks for more gets
 /// this.
 pub const BOSH_WAIT: std::time::Duration = std::time::Duration::from_secs(60);
@@ -410,6 +412,10 @@ pub const PIE_ELEMENTS: usize = 500_000;
 
 /// Bytes that a file of XEP-0227 is read by.
 pub const PIE_READ: usize = 256 << 10;
+
+/// Rounds of SCRAM (RFC 5802 §5.1, RFC 7677 §4): what a sign-in costs each client, and a guess at a stolen record. An account
+/// that is not there seems to have so many, too.
+pub const SCRAM_ITERATIONS: u32 = 4_096;
 
 /// Rounds of imported keys of SCRAM: each sign-in makes the client's device do so many. Beyond: the user is passed over.
 pub const PIE_ITERATIONS: u32 = 1_000_000;

@@ -1,6 +1,6 @@
 //! Messages, presence and questions: their kinds, and the errors that answer them.
 
-use crate::{Element, Jid, ns};
+use crate::{Element, Jid, limits, ns};
 
 /// RFC 6120 §8.3.3: each with the type it has unless somebody knows better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -127,6 +127,25 @@ pub fn kind_of(element: &Element) -> Option<Kind> {
         "presence" => Some(Kind::Presence),
         "iq" => Some(Kind::Iq),
         _ => None,
+    }
+}
+
+/// The language that a stream's header says its stanzas have, where it says one (RFC 6120 §4.7.4). What is no language tag
+/// is none: it would be added to each stanza.
+pub fn stream_lang(header: &Element) -> Option<Box<str>> {
+    let is_tag = |lang: &&str| {
+        let of_tag = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        (1..=limits::LANG).contains(&lang.len()) && lang.bytes().all(of_tag)
+    };
+    header.lang().filter(is_tag).map(Box::from)
+}
+
+/// A stanza that says no language has that of the stream it came by (RFC 6120 §8.1.5): who gets it is on another stream.
+pub fn inherit_lang(stanza: &mut Element, of_stream: Option<&str>) {
+    if let Some(lang) = of_stream
+        && stanza.lang().is_none()
+    {
+        stanza.set_ns("lang", ns::XML, lang);
     }
 }
 

@@ -26,7 +26,8 @@ fn route(name: &str, pattern: &str, targets: &[&str]) -> Route {
 
 fn plan(routes: Vec<Route>) -> Plan {
     let settings = PlanSettings {
-        domains: vec!["Example.com".into(), "example.org".into()],
+        domains: vec!["Example.com".into(), "example.org".into(), "bücher.example".into()],
+        spellings: vec![("xn--bcher-kva.example".into(), "bücher.example".into())],
         default_domain: None,
         names: vec!["sip1.example.net".into()],
         local: vec!["192.0.2.1:5060".parse().unwrap(), "[2001:db8::1]:5060".parse().unwrap()],
@@ -303,4 +304,19 @@ proptest! {
             prop_assert_eq!(target.to_string().parse(), Ok(target));
         }
     }
+}
+
+#[test]
+fn a_domain_is_ours_in_each_of_its_spellings() {
+    let plan = plan(Vec::new());
+    for host in ["bücher.example", "xn--bcher-kva.example", "XN--BCHER-KVA.example"] {
+        assert_eq!(plan.domain_of(host, None), Some("bücher.example"), "{host}");
+        let decision = ask(&plan, Caller::Stranger, &format!("alice@{host}"));
+        assert_eq!(
+            decision,
+            Decision::Local { user: "alice".into(), domain: "bücher.example".into() },
+            "{host}"
+        );
+    }
+    assert_eq!(plan.domain_of("xn--other.example", None), None);
 }

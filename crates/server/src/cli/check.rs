@@ -20,6 +20,9 @@ impl CheckConfig {
             Some(file) => println!("{}: good", file.display()),
             None => println!("no belfry.toml here: the defaults, which are good"),
         }
+        if let Some(warning) = config.accounts.warning() {
+            println!("{warning}");
+        }
         Ok(())
     }
 }

@@ -2,6 +2,7 @@
 //! column and what was expected, all of them at once. Users, numbers and routes are data and not here.
 
 mod access;
+mod accounts;
 mod components;
 mod federation;
 mod mistake;
@@ -22,6 +23,7 @@ mod xmpp;
 use std::path::{Path, PathBuf};
 
 pub use access::Access;
+pub use accounts::Accounts;
 pub use components::{Component, ComponentSecret, Components};
 pub use federation::Federation;
 pub use mistake::{ConfigError, Mistake};
@@ -48,6 +50,7 @@ pub struct Config {
     pub rest: Rest,
     pub log: Log,
     pub calls: Calls,
+    pub accounts: Accounts,
     pub routes: Routes,
     pub limits: Limits,
     pub voice: Voice,
@@ -119,6 +122,7 @@ impl Config {
             ("http.listen", self.http != new.http),
             ("rest.listen", self.rest != new.rest),
             ("log.format", self.log.format != new.log.format),
+            ("accounts", self.accounts != new.accounts),
             ("routes", self.routes != new.routes),
             ("limits", self.limits != new.limits),
             ("voice", self.voice != new.voice),
@@ -151,6 +155,7 @@ impl Config {
             http: old.http,
             rest: old.rest,
             log: Log { format: old.log.format, ..self.log },
+            accounts: old.accounts,
             routes: old.routes,
             limits: old.limits,
             voice: old.voice,
@@ -207,6 +212,7 @@ fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<Key
         rest: Rest::read(&mut reader),
         log: Log::read(&mut reader),
         calls: Calls::read(&mut reader),
+        accounts: Accounts::read(&mut reader),
         routes: Routes::read(&mut reader),
         limits: Limits::read(&mut reader),
         voice: Voice::read(&mut reader),

@@ -197,17 +197,27 @@ fn read_domains(section: &mut Section<'_, '_>) -> (Vec<Box<str>>, Box<str>) {
     let mut domains: Vec<Box<str>> = Vec::new();
     for domain in given {
         let good = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c) || !c.is_ascii();
-        if domain.chars().all(good) {
-            domains.push(domain.to_lowercase().into());
-        } else {
-            section.mistake("domains", format!("{domain:?} is no domain"), "a host name, as \"example.net\"");
+        // A-labels and U-labels are one domain.
+        let lower = domain.to_lowercase();
+        match xmpp::domain::to_unicode(&lower).filter(|_| domain.chars().all(good)) {
+            Some(domain) => domains.push(domain.into()),
+            None => section.mistake(
+                "domains",
+                format!("{domain:?} is no domain"),
+                "a host name, as \"example.net\"",
+            ),
         }
     }
     let Some(first) = domains.first().cloned() else {
         section.mistake("domains", "`domains` has none", "at least one, as [\"example.net\"]");
         return (vec!["localhost".into()], "localhost".into());
     };
-    let default = default.map_or(first, |name| name.to_lowercase().into());
+    let spelled = |name: Box<str>| {
+        let lower = name.to_lowercase();
+        let unicode = xmpp::domain::to_unicode(&lower).map(Box::from);
+        unicode.unwrap_or_else(|| lower.as_str().into())
+    };
+    let default = default.map_or(first, spelled);
     if !domains.contains(&default) {
         let expected = format!("one of `domains`: {}", domains.join(", "));
         section.mistake("default_domain", format!("`default_domain` is {default:?}"), expected);

@@ -10,9 +10,9 @@ use cluster::{Bucket, Inbox, Outlet};
 use router::{Edge, Router, RouterSettings};
 use sip::endpoint::{Endpoint, Settings};
 use stdx::Instant;
-use store::{Loaded, Read, Reader, Service, Sqlite, Store, Write};
+use store::{Loaded, Read, Reader, Service, Sqlite, Store, Write, WriteDone};
 
-use super::{Node, xmpp};
+use super::{Node, looks, xmpp};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::net::tls::{self, Tls, TlsFiles};
@@ -38,6 +38,8 @@ pub(crate) struct Shared {
     pub(super) uploads: Option<Arc<Uploads>>,
     /// One for all shards, made with the first.
     pub(super) access: std::sync::OnceLock<Arc<crate::xmpp::access::Access>>,
+    /// What clients see of the accounts before they sign in, when the node began.
+    pub(super) looks: ::xmpp::sasl::Looks,
 }
 
 impl Shared {
@@ -52,12 +54,16 @@ impl Shared {
             // "Exists" is what is wanted.
             let _ = writer.write_group(&[Write::AddDomain { name: name.clone(), created_at: clock.now() }]);
         }
+        keep_digests(&config, &mut *writer)?;
         let plan =
             Arc::new(Plan::new(&PlanSettings::default(), Vec::new()).map_err(|error| anyhow!("{error}"))?);
         let uploads = xmpp::uploads(&config, &secret, clock, sqlite)?;
         let (domains, started, access) = (Vec::new(), clock.now(), std::sync::OnceLock::new());
-        let mut shared = Shared { config, plan, domains, secret, seed, started, clock, uploads, access };
+        let looks = ::xmpp::sasl::Looks::default();
+        let mut shared =
+            Shared { config, plan, domains, secret, seed, started, clock, uploads, access, looks };
         shared.refresh(sqlite)?;
+        shared.looks = looks::read(&mut *sqlite.reader()?, &shared.domains)?;
         Ok(shared)
     }
 
@@ -82,6 +88,35 @@ impl Shared {
     }
 }
 
+/// Whatever writes to the record from now on keeps digests, or does not.
+fn keep_digests(config: &Config, writer: &mut dyn store::Writer) -> Result<()> {
+    let written = writer.write_group(&[Write::KeepDigests(config.accounts.digests)]);
+    let left = match written.into_iter().next() {
+        Some(Ok(WriteDone::Changed { rows })) => rows,
+        Some(Err(error)) => return Err(error).context("digests of passwords cannot be removed"),
+        _ => 0,
+    };
+    if let Some(warning) = config.accounts.warning() {
+        tracing::warn!("{warning}");
+    }
+    if left > 0 {
+        tracing::warn!(
+            accounts = left,
+            "these have nothing but digests, which stay until they sign in to chat by PLAIN or get a new password"
+        );
+    }
+    Ok(())
+}
+
+/// How SIP and certificates write domains with other letters than ASCII.
+fn spellings(domains: &[Box<str>]) -> Vec<(Box<str>, Box<str>)> {
+    let spelled = domains.iter().filter_map(|domain| {
+        let ascii = ::xmpp::domain::to_ascii(domain).filter(|ascii| **ascii != **domain)?;
+        Some((ascii.into(), domain.clone()))
+    });
+    spelled.collect()
+}
+
 /// A route that cannot be is left out and said so: one mistake must not take the others down.
 fn compile(config: &Config, domains: &[Box<str>], routes: &[store::Route]) -> Result<Plan> {
     let alone = |route: call::Route| match Plan::new(&PlanSettings::default(), vec![route.clone()]) {
@@ -98,6 +133,7 @@ fn compile(config: &Config, domains: &[Box<str>], routes: &[store::Route]) -> Re
     let local = addresses(config).into_iter().map(|listener| listener.address).collect();
     let settings = PlanSettings {
         domains: domains.to_vec(),
+        spellings: spellings(domains),
         default_domain: Some(config.sip.default_domain.clone()),
         names: config.sip.advertise.iter().cloned().collect(),
         local,
@@ -132,7 +168,9 @@ pub(crate) fn certificates(config: &Config) -> Result<Option<Arc<Tls>>> {
     let files = match named {
         Some((certificate, key)) => TlsFiles { certificate, key, authorities: config.tls.ca.clone() },
         None => {
-            let mut names: Vec<&str> = config.sip.domains.iter().map(|name| &**name).collect();
+            let spelled = |name| ::xmpp::domain::to_ascii(name).unwrap_or_default();
+            let spelled: Vec<_> = config.sip.domains.iter().map(|name| spelled(name)).collect();
+            let mut names: Vec<&str> = spelled.iter().map(|name| &**name).collect();
             names.extend(["localhost", "127.0.0.1", "::1"]);
             names.extend(config.sip.advertise.as_deref());
             let made = tls::self_signed(&config.server.data, &names)?;
@@ -214,6 +252,7 @@ fn endpoint_settings(shared: &Shared, shard: usize) -> Settings {
         edge: Edge { node: 0, shard: u16::try_from(shard).unwrap_or(0) },
         listeners,
         domains: shared.domains.clone(),
+        spellings: spellings(&shared.domains),
         timer_c: sip.timer_c,
         secret: shared.secret,
         table_seed,

@@ -4,6 +4,7 @@
 mod build;
 mod completions;
 mod greeting;
+mod looks;
 mod operator;
 mod xmpp;
 

@@ -154,6 +154,7 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         idle_seconds: u32::try_from(xmpp.idle.as_secs()).unwrap_or(u32::MAX),
         caps: Some(host::caps::of_server(&host)),
         secret: secret_of(shared, b"xmpp"),
+        looks: shared.looks.clone(),
     };
     let servers = reload_of_servers(shared);
     xmpp.is_on().then(|| Reload { servers, stream: Arc::new(stream), host: Arc::new(host) })
@@ -214,6 +215,9 @@ fn served(shared: &Shared) -> Vec<Box<str>> {
     for service in [&xmpp.rooms, &xmpp.pubsub] {
         served.extend(shared.domains.iter().map(|domain| format!("{service}.{domain}").into()));
     }
+    // Callers from outside: nobody else speaks for them.
+    let strangers = host::phones::STRANGERS;
+    served.extend(shared.domains.iter().map(|domain| format!("{strangers}.{domain}").into()));
     served.extend(xmpp.components.known.iter().map(|component| component.domain.clone()));
     served
 }
@@ -230,8 +234,7 @@ fn secret_of(shared: &Shared, of: &[u8]) -> [u8; 32] {
 
 /// One for all shards.
 fn access(shared: &Shared) -> Arc<Access> {
-    let made =
-        || Access::new(secret_of(shared, b"xmpp tokens"), &shared.config.access, &shared.config.registration);
+    let made = || Access::new(secret_of(shared, b"xmpp tokens"), &shared.config);
     Arc::clone(shared.access.get_or_init(made))
 }
 

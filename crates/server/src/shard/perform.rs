@@ -1,5 +1,7 @@
 //! What the cores ask, done: by the sockets, the store, the bus, or another core of this shard.
 
+use std::sync::LazyLock;
+
 use cluster::Bucket;
 use router::{AskId, Edge, Push, Query};
 use sip::endpoint::{Account, CallEvent, Decision, Effect, PlanRequest, StoreUnavailable};
@@ -267,17 +269,31 @@ impl Shard {
 impl super::Parts {
     fn account(&self, found: &store::Account) -> Account {
         let limit = found.limits.max_contacts.map(|count| count as usize);
+        let ha1s = ha1s_of(&found.verifiers);
         Account {
             aor: format!("{}@{}", found.name, found.domain).into(),
-            ha1s: sip::digest::Ha1s {
-                md5: found.verifiers.md5,
-                sha256: found.verifiers.sha256,
-                sha512_256: found.verifiers.sha512_256,
-            },
-            disabled: found.disabled,
+            disabled: found.disabled || ha1s.is_none(),
+            ha1s: ha1s.unwrap_or(sip::digest::Ha1s { md5: [0; 16], sha256: [0; 32], sha512_256: [0; 32] }),
             max_contacts: limit.unwrap_or(self.default_max_contacts),
         }
     }
+}
+
+/// What a phone proves the password by. Of an account that has keys of SCRAM only it is what nobody knows, not even who has read
+/// the record. `None`: the system gives no randomness.
+fn ha1s_of(verifiers: &store::Verifiers) -> Option<sip::digest::Ha1s> {
+    static UNKNOWN: LazyLock<Option<[u8; 32]>> = LazyLock::new(|| {
+        let mut unknown = [0; 32];
+        getrandom::fill(&mut unknown).ok().map(|()| unknown)
+    });
+    if !verifiers.are_of_password() {
+        let unknown = (*UNKNOWN)?;
+        let mut md5 = [0; 16];
+        md5.copy_from_slice(&unknown[..16]);
+        return Some(sip::digest::Ha1s { md5, sha256: unknown, sha512_256: unknown });
+    }
+    let (md5, sha256, sha512_256) = (verifiers.md5, verifiers.sha256, verifiers.sha512_256);
+    Some(sip::digest::Ha1s { md5, sha256, sha512_256 })
 }
 
 /// Puts a drained buffer back, unless new effects came meanwhile: then both are kept, in order.

@@ -37,11 +37,16 @@ impl Glue {
 }
 
 /// Of an account that came with keys only: what to write, when it is their password.
-fn learned(account: &store::Account, password: &Secret) -> Result<Write, StoreError> {
+fn learned(account: &store::Account, password: &Secret, learns: bool) -> Result<Write, StoreError> {
     if !keys::are_of(&account.verifiers, password) {
         return Err(StoreError::NotFound { what: "account of that password".into() });
     }
     let (address, of) = (account.address(), account.verifiers.sha256);
+    if !learns {
+        // Those that it has not; and that there is no other password by now.
+        let keys = keys::make_missing(&account.verifiers, &password.0);
+        return Ok(Write::AddScram { account: address, of, keys });
+    }
     let verifiers = all_verifiers(&address, password);
     Ok(Write::LearnPassword { account: address, of, verifiers })
 }
@@ -107,8 +112,8 @@ impl Shard {
                     Ok(Write::SetVerifiers { account, verifiers })
                 });
             }
-            Wish::Prove { id, account, password } => {
-                self.write_with_keys(now, id, password, move |password| learned(&account, password));
+            Wish::Prove { id, account, password, learns } => {
+                self.write_with_keys(now, id, password, move |password| learned(&account, password, learns));
             }
             Wish::Derive { id, account, password } => self.derive(now, id, &account, password),
             Wish::Accounts { id, ask } => {

@@ -11,7 +11,7 @@ use crate::limits;
 pub(super) const HASHES: [Hash; 3] = [Hash::Sha1, Hash::Sha256, Hash::Sha512];
 
 /// Those of an account with that hash.
-pub(super) fn known(verifiers: &Verifiers, hash: Hash) -> Option<Keys> {
+pub(crate) fn known(verifiers: &Verifiers, hash: Hash) -> Option<Keys> {
     let ScramKeys { salt, iterations, stored, server } = verifiers.scram(kind(hash))?;
     Some(Keys { salt, iterations, stored, server })
 }
@@ -47,12 +47,19 @@ pub(crate) fn are_of(verifiers: &Verifiers, password: &Secret) -> bool {
 /// Keys of all hashes for a password. Takes milliseconds: not on a shard. None when the system gives no randomness: the
 /// account then has none, as one whose password the record has only hashes of.
 pub(crate) fn make(password: &str) -> Arc<[(ScramHash, ScramKeys)]> {
-    let make = |hash| {
-        let mut salt = [0; 16];
-        getrandom::fill(&mut salt).ok()?;
-        Some(kept(hash, sasl::derive(hash, password, &salt, limits::SCRAM_ITERATIONS)))
-    };
-    HASHES.into_iter().filter_map(make).collect()
+    HASHES.into_iter().filter_map(|hash| make_one(hash, password)).collect()
+}
+
+/// Those that are not there yet.
+pub(crate) fn make_missing(verifiers: &Verifiers, password: &str) -> Arc<[(ScramHash, ScramKeys)]> {
+    let missing = HASHES.into_iter().filter(|hash| known(verifiers, *hash).is_none());
+    missing.filter_map(|hash| make_one(hash, password)).collect()
+}
+
+fn make_one(hash: Hash, password: &str) -> Option<(ScramHash, ScramKeys)> {
+    let mut salt = [0; 16];
+    getrandom::fill(&mut salt).ok()?;
+    Some(kept(hash, sasl::derive(hash, password, &salt, limits::SCRAM_ITERATIONS)))
 }
 
 #[cfg(test)]

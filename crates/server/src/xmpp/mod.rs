@@ -131,6 +131,8 @@ pub(crate) enum Wish {
         id: u64,
         account: Box<Account>,
         password: Secret,
+        /// Its digests are made and kept then.
+        learns: bool,
     },
 }
 
@@ -402,15 +404,21 @@ impl Xmpp {
             return;
         };
         let account = sign_in::account_of(found, domain);
-        if let (Find::Tokens { agent, .. }, Some(account)) = (&find, account) {
-            return self.find_tokens(stream, account, agent.clone(), wishes);
-        }
-        if let (Find::Password { password, .. }, Some(account)) = (&find, account)
-            && !account.verifiers.are_of_password()
-        {
-            let id = self.ask(Asked::Proving { stream, account: Box::new(account.address()) });
-            let (account, password) = (Box::new(account.clone()), password.clone());
-            return wishes.push(Wish::Prove { id, account, password });
+        // For an account that is not there as much is done as for others: the time tells nothing either.
+        let slow = match account {
+            Some(account) => !account.verifiers.are_of_password(),
+            None => !self.access.digests || self.streams.only_keys(find.user(), domain),
+        };
+        let known = || account.cloned().unwrap_or_else(|| sign_in::nobody(find.user(), domain));
+        match &find {
+            Find::Tokens { agent, .. } => return self.find_tokens(stream, &known(), agent.clone(), wishes),
+            Find::Password { password, .. } if slow => {
+                let account = Box::new(known());
+                let id = self.ask(Asked::Proving { stream, account: Box::new(account.address()) });
+                let (password, learns) = (password.clone(), self.access.digests);
+                return wishes.push(Wish::Prove { id, account, password, learns });
+            }
+            _ => {}
         }
         let known = sign_in::check(&find, account);
         let is_right = known == Known::Password(true);

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use router::{AskId, KeepRefused, KeptMessage, Offer, Offered};
 use sip::events::Texted;
 use stdx::Instant;
-use xmpp::host::phones::{Heard, Outcome, Phone, Show, Shown, Speaker, Words, read_words};
+use xmpp::host::phones::{Heard, Outcome, Phone, Show, Shown, Speaker, Words, read_words, uri_of_stranger};
 use xmpp::host::{Effect, Loaded, RecordError, Ticket};
 use xmpp::{Bare, Jid};
 
@@ -182,10 +182,14 @@ fn chat_of(shown: Shown) -> router::Chat {
 /// RFC 7572 §4: the addresses are the same but for what URIs have to escape.
 fn text(from: &Bare, to: &Bare, body: &str, at: Instant) -> KeptMessage {
     let jid: &Jid = from.as_jid();
-    let from = match jid.local() {
-        Some(local) => format!("sip:{}@{}", sip::wire::escape_user(local), jid.domain()),
-        None => format!("sip:{}", jid.domain()),
-    };
+    // Who called from outside has an address in chat that no phone knows.
+    let from = uri_of_stranger(jid).unwrap_or_else(|| {
+        let host = ::xmpp::domain::to_ascii(jid.domain()).unwrap_or_default();
+        match jid.local() {
+            Some(local) => format!("sip:{}@{host}", sip::wire::escape_user(local)),
+            None => format!("sip:{host}"),
+        }
+    });
     KeptMessage {
         id: 0,
         aor: to.as_str().into(),

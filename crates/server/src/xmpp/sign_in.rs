@@ -1,11 +1,12 @@
 //! What the record knows of who signs in.
 
-use store::{Account, Verifiers};
+use store::{Account, AccountLimits, ScramHash, ScramKeys, Verifiers};
 use subtle::ConstantTimeEq;
 use xmpp::Bare;
 use xmpp::sasl::{Find, Known, Secret};
 
 use super::keys::{self, HASHES};
+use crate::limits;
 
 /// The account of that answer, where it may sign in at this domain by this name, and has an address of XMPP's: one
 /// with capital letters has not, for all of its spellings would be somebody's.
@@ -15,11 +16,30 @@ pub(super) fn account_of<'a>(found: Option<&'a Account>, domain: &str) -> Option
     (bare.local() == Some(&*account.name)).then_some(account)
 }
 
+/// In the place of an account that is not there: no password is its, and to see that takes as long.
+pub(super) fn nobody(user: &str, domain: &str) -> Account {
+    let (stored, server) = ([0; 20].into(), [0; 20].into());
+    let keys = ScramKeys { salt: [0; 16].into(), iterations: limits::SCRAM_ITERATIONS, stored, server };
+    Account {
+        id: -1,
+        name: user.into(),
+        domain: domain.into(),
+        display_name: "".into(),
+        verifiers: Verifiers::without_password(&[0; 32]).with_scram(&[(ScramHash::Sha1, keys)]),
+        disabled: true,
+        limits: AccountLimits::default(),
+        created_at: stdx::Instant::default(),
+    }
+}
+
 /// Whether it is so.
 pub(super) fn check(find: &Find, account: Option<&Account>) -> Known {
     match (find, account) {
         (Find::Password { password, .. }, Some(account)) => Known::Password(is_password(account, password)),
-        (Find::Password { .. }, None) => Known::Password(false),
+        (Find::Password { user, password }, None) => {
+            let _ = std::hint::black_box(Verifiers::from_password(user, "", &password.0));
+            Known::Password(false)
+        }
         (Find::Keys { hash, .. }, Some(account)) => {
             keys::known(&account.verifiers, *hash).map_or(Known::Nobody, Known::Keys)
         }
@@ -43,11 +63,9 @@ pub(super) fn wants_keys(account: &Account) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use store::AccountLimits;
     use xmpp::sasl::{self, Hash};
 
     use super::*;
-    use crate::limits;
 
     fn account(name: &str) -> Account {
         Account {
@@ -84,6 +102,15 @@ mod tests {
         assert!(!wants_keys(&alice));
         let Known::Keys(keys) = check(&find, Some(&alice)) else { panic!("no keys") };
         assert_eq!(keys, sasl::derive(Hash::Sha256, "secret", &keys.salt, limits::SCRAM_ITERATIONS));
+    }
+
+    #[test]
+    fn no_password_is_nobodys() {
+        let nobody = nobody("ghost", "example.org");
+        assert!(!nobody.verifiers.are_of_password());
+        assert!(!keys::are_of(&nobody.verifiers, &Secret("secret".into())));
+        assert!(!keys::are_of(&nobody.verifiers, &Secret("".into())));
+        assert_eq!(account_of(Some(&nobody), "example.org"), None);
     }
 
     #[test]

@@ -300,7 +300,7 @@ impl Xmpp {
     /// To whoever has to do with that server.
     fn send_abroad(&mut self, now: Instant, letter: Letter, wishes: &mut Vec<Wish>) {
         let shard = match letter.recipient() {
-            Recipient::Owner(domain) => self.owner(domain),
+            Recipient::Owner(domain) => self.owner(&domain),
             Recipient::Shard(shard) => shard,
         };
         self.send(now, shard, XmppLetter::Servers(Box::new(letter)), wishes);

@@ -6,6 +6,9 @@ use super::place::Place;
 fn mistakes_have_their_own_exit_code_and_place() {
     let place = Place::new();
     assert_eq!(place.belfry(&["check-config", "belfry.toml"]).good(), "belfry.toml: good\n");
+    place.write("chat.toml", "[accounts]\ndigests = false\n");
+    let said = place.belfry(&["check-config", "chat.toml"]).good();
+    assert!(said.starts_with("chat.toml: good\n[accounts] digests is false: no phone can sign in"), "{said}");
     place.write("bad.toml", "[sip]\nlisen = []\ntcp_idle = \"soon\"\n");
     let said = place.belfry(&["check-config", "bad.toml"]);
     assert_eq!(said.code, 78);

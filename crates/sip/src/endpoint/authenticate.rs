@@ -44,8 +44,8 @@ impl Endpoint {
         let uri = address.parsed_uri().ok()?;
         let user: Box<str> = uri.user_decoded()?.into();
         let host = uri.host_lower();
-        if self.settings.serves(&host) {
-            return Some(Claim { user, domain: host.into() });
+        if let Some(domain) = self.settings.served(&host) {
+            return Some(Claim { user, domain: domain.into() });
         }
         // A phone that was told only our address registers in the first domain.
         let default = self.settings.domains.first().filter(|_| is_register && self.is_us(&uri))?;

@@ -45,6 +45,8 @@ pub struct Settings {
     pub listeners: Vec<Listener>,
     /// Domains whose accounts are ours, lower case.
     pub domains: Vec<Box<str>>,
+    /// How else they are written, and which each is: A-labels (RFC 5890), lower case.
+    pub spellings: Vec<(Box<str>, Box<str>)>,
     /// How long a ringing branch may ring: Timer C, RFC 3261 §16.6 step 11, more than three minutes.
     pub timer_c: Duration,
     /// Every secret comes from this one; all shards and nodes of a farm share it.
@@ -68,6 +70,7 @@ impl Settings {
             edge,
             listeners: vec![Listener::new(Transport::Udp, listen)],
             domains: vec!["example.test".into()],
+            spellings: Vec::new(),
             timer_c: Duration::from_secs(181),
             secret: [1; 32],
             table_seed: [2; 16],
@@ -80,6 +83,13 @@ impl Settings {
     }
 
     pub fn serves(&self, domain: &str) -> bool {
-        self.domains.iter().any(|served| **served == *domain)
+        self.served(domain).is_some()
+    }
+
+    /// The domain of ours that a host names, in whichever of its spellings.
+    pub fn served(&self, host: &str) -> Option<&str> {
+        let spelled = self.spellings.iter().find(|(spelling, _)| **spelling == *host);
+        let name = spelled.map_or(host, |(_, domain)| domain);
+        self.domains.iter().find(|served| ***served == *name).map(|served| &**served)
     }
 }

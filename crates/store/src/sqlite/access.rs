@@ -21,7 +21,7 @@ pub(super) fn write(conn: &Connection, write: &AccessWrite) -> Result<WriteDone,
             changed(conn.prepare_cached("DELETE FROM xmpp_token WHERE user = ?1")?.execute([user])?)
         }
         AccessWrite::Invite(invitation) => invite(conn, invitation),
-        AccessWrite::ForgetInvitation { hash } => forget(conn, hash),
+        AccessWrite::UseInvitation { hash, inviter, now } => use_invitation(conn, hash, inviter, *now),
         AccessWrite::Register { account, invitation } => register(conn, account, invitation.as_ref()),
         AccessWrite::Clean { before } => clean(conn, *before),
     }
@@ -94,8 +94,15 @@ fn invite(conn: &Connection, invitation: &Invitation) -> Result<WriteDone, Failu
     changed(rows)
 }
 
-fn forget(conn: &Connection, hash: &[u8; 32]) -> Result<WriteDone, Failure> {
-    match conn.prepare_cached("DELETE FROM xmpp_invitation WHERE hash = ?1")?.execute([hash])? {
+fn use_invitation(
+    conn: &Connection,
+    hash: &[u8; 32],
+    inviter: &str,
+    now: Instant,
+) -> Result<WriteDone, Failure> {
+    // One statement both looks and takes: of two that come with the same invitation, one is the second.
+    let sql = "DELETE FROM xmpp_invitation WHERE hash = ?1 AND inviter = ?2 AND expires_at > ?3";
+    match conn.prepare_cached(sql)?.execute(params![hash, inviter, micros(now)])? {
         0 => Err(StoreError::not_found("invitation").into()),
         rows => changed(rows),
     }
@@ -106,16 +113,22 @@ fn register(
     account: &NewAccount,
     invitation: Option<&[u8; 32]>,
 ) -> Result<WriteDone, Failure> {
-    if let Some(hash) = invitation {
-        let sql = "SELECT 1 FROM xmpp_invitation WHERE hash = ?1";
-        if !conn.prepare_cached(sql)?.exists([hash])? {
-            return Err(StoreError::not_found("invitation").into());
+    // What was read before the write may be true no more: another registration, another node, a later time.
+    let (address, now) = (&account.address, micros(account.created_at));
+    let Some(hash) = invitation else {
+        let sql = "SELECT 1 FROM xmpp_invitation WHERE domain = ?1 AND name = ?2 AND expires_at > ?3";
+        if conn.prepare_cached(sql)?.exists(params![address.domain, address.user, now])? {
+            return Err(StoreError::exists(address.to_string()).into());
         }
+        return accounts::add(conn, account);
+    };
+    let sql = "SELECT 1 FROM xmpp_invitation WHERE hash = ?1 AND registers AND domain = ?2 AND expires_at > ?4 \
+               AND (name IS NULL OR name = ?3)";
+    if !conn.prepare_cached(sql)?.exists(params![hash, address.domain, address.user, now])? {
+        return Err(StoreError::not_found("invitation").into());
     }
     let done = accounts::add(conn, account)?;
-    if let Some(hash) = invitation {
-        forget(conn, hash)?;
-    }
+    conn.prepare_cached("DELETE FROM xmpp_invitation WHERE hash = ?1")?.execute([hash])?;
     Ok(done)
 }
 
@@ -157,7 +170,7 @@ pub(super) fn load(conn: &Connection, read: &AccessRead) -> Result<AccessLoaded,
             AccessLoaded::Invitation(found.optional()?)
         }
         AccessRead::Reserved { domain, name, now } => {
-            let sql = "SELECT 1 FROM xmpp_invitation WHERE domain = ?1 AND name = ?2 AND expires_at >= ?3";
+            let sql = "SELECT 1 FROM xmpp_invitation WHERE domain = ?1 AND name = ?2 AND expires_at > ?3";
             AccessLoaded::Reserved(conn.prepare_cached(sql)?.exists(params![domain, name, micros(*now)])?)
         }
     })

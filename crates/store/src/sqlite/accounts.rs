@@ -70,7 +70,8 @@ pub(super) fn add(conn: &Connection, account: &NewAccount) -> Result<WriteDone, 
     if conn.prepare_cached(sql)?.exists(params![domain, address.user])? {
         return Err(StoreError::exists(format!("alias {address}")).into());
     }
-    insert(&mut conn.prepare_cached(INSERT)?, domain, account)
+    let verifiers = kept(conn, &account.verifiers)?;
+    insert(&mut conn.prepare_cached(INSERT)?, domain, account, &verifiers)
         .map_err(|error| Failure::from(error).or_exists(|| format!("account {address}")))?;
     Ok(WriteDone::Added { id: conn.last_insert_rowid() })
 }
@@ -79,11 +80,12 @@ pub(super) fn insert(
     statement: &mut CachedStatement<'_>,
     domain: i64,
     account: &NewAccount,
+    verifiers: &[u8],
 ) -> rusqlite::Result<usize> {
     statement.execute(params![
         domain,
         account.address.user,
-        account.verifiers.encode(),
+        verifiers,
         account.display_name,
         account.limits.max_contacts,
         account.limits.max_calls,
@@ -98,7 +100,59 @@ pub(super) fn set_verifiers(
 ) -> Result<WriteDone, Failure> {
     let id = account_id(conn, account)?;
     let sql = "UPDATE account SET verifiers = ?2 WHERE id = ?1";
-    changed(conn.prepare_cached(sql)?.execute(params![id, verifiers.encode()])?)
+    changed(conn.prepare_cached(sql)?.execute(params![id, kept(conn, verifiers)?])?)
+}
+
+/// In the table of secrets: digests are not kept.
+const NO_DIGESTS: &str = "no digests";
+
+/// Verifiers as this record keeps them: with digests, or without.
+pub(super) fn kept(conn: &Connection, verifiers: &Verifiers) -> Result<Vec<u8>, Failure> {
+    if !conn.prepare_cached("SELECT 1 FROM secret WHERE name = ?1")?.exists([NO_DIGESTS])? {
+        return Ok(verifiers.encode());
+    }
+    overwrite_what_is_deleted(conn)?;
+    let bare = verifiers.without_digests();
+    let expected =
+        "one of which keys of SCRAM are made: this record keeps no digests ([accounts] digests = false)";
+    Ok(bare.ok_or_else(|| StoreError::invalid("password", expected))?.encode())
+}
+
+/// Else old bytes stay in the file until their place is needed.
+fn overwrite_what_is_deleted(conn: &Connection) -> rusqlite::Result<()> {
+    conn.pragma_update_and_check(None, "secure_delete", true, |_| Ok(()))
+}
+
+/// From now on digests are kept, or not. What was kept goes, but where nothing else would prove the password: so many are left.
+pub(super) fn keep_digests(conn: &Connection, keep: bool) -> Result<WriteDone, Failure> {
+    if keep {
+        conn.prepare_cached("DELETE FROM secret WHERE name = ?1")?.execute([NO_DIGESTS])?;
+        return changed(0);
+    }
+    conn.prepare_cached("INSERT OR IGNORE INTO secret (name, value) VALUES (?1, x'01')")?
+        .execute([NO_DIGESTS])?;
+    overwrite_what_is_deleted(conn)?;
+    let select = format!(
+        "SELECT id, verifiers FROM account WHERE id > ?1 AND {} ORDER BY id LIMIT ?2",
+        Verifiers::HAS_DIGESTS
+    );
+    let (mut select, mut last, mut left) = (conn.prepare(&select)?, i64::MIN, 0);
+    loop {
+        let rows =
+            select.query_map(params![last, limits::CLEAN_CHUNK], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let rows: Vec<(i64, Vec<u8>)> = rows.collect::<rusqlite::Result<_>>()?;
+        let Some((newest, _)) = rows.last() else { return changed(left) };
+        last = *newest;
+        for (id, bytes) in &rows {
+            match Verifiers::decode(bytes)?.without_digests() {
+                Some(bare) => {
+                    let sql = "UPDATE account SET verifiers = ?2 WHERE id = ?1";
+                    conn.prepare_cached(sql)?.execute(params![id, bare.encode()])?;
+                }
+                None => left += 1,
+            }
+        }
+    }
 }
 
 pub(super) fn add_scram(

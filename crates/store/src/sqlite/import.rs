@@ -8,7 +8,7 @@ use crate::types::{Address, NewAccount};
 use crate::verifiers::Verifiers;
 use crate::xmpp::{RosterRow, XmppWrite};
 
-use super::accounts::{INSERT, domain_id, insert};
+use super::accounts::{INSERT, domain_id, insert, kept};
 use super::{Failure, seconds, xmpp};
 
 /// Adds them, in the caller's transaction. Sorted by address, so neighbours in the index are written together.
@@ -32,7 +32,7 @@ pub(super) fn import(
         if *domain.0 != *account.address.domain {
             domain = (&account.address.domain, domain_or_new(conn, account)?);
         }
-        if insert(&mut add, domain.1, account)? == 1 {
+        if insert(&mut add, domain.1, account, &kept(conn, &account.verifiers)?)? == 1 {
             imported.added += 1;
         } else if existing == Existing::Update {
             if update(conn, domain.1, account)? {
@@ -57,7 +57,7 @@ fn update(conn: &Connection, domain: i64, account: &NewAccount) -> Result<bool, 
     let old: Vec<u8> = conn.prepare_cached(sql)?.query_row(params![domain, user], |row| row.get(0))?;
     let is_new = !new.prove_the_same(&Verifiers::decode(&old)?);
     // The keys that were made of the same password since are as good as ever.
-    let verifiers = if is_new || (new.are_of_password() && new.has_scram()) { new.encode() } else { old };
+    let verifiers = if is_new || (new.are_of_password() && new.has_scram()) { kept(conn, new)? } else { old };
     let sql = "UPDATE account SET verifiers = ?3, display_name = coalesce(nullif(?4, ''), display_name) \
                WHERE domain_id = ?1 AND name = ?2";
     conn.prepare_cached(sql)?.execute(params![domain, user, verifiers, account.display_name])?;

@@ -146,6 +146,7 @@ fn apply(conn: &Connection, write: &Write, pending: &mut Pending) -> Result<Writ
         Write::SetDisabled { account, disabled } => accounts::set_disabled(conn, account, *disabled),
         Write::SetLimits { account, limits } => accounts::set_limits(conn, account, *limits),
         Write::RemoveAccount { account } => accounts::remove(conn, account),
+        Write::KeepDigests(keep) => accounts::keep_digests(conn, *keep),
         Write::AddDomain { name, created_at } => accounts::add_domain(conn, name, seconds(*created_at)),
         Write::RemoveDomain { name } => accounts::remove_domain(conn, name),
         Write::AddAlias { alias, account } => accounts::add_alias(conn, alias, account),

@@ -422,6 +422,7 @@ fn settings() -> c2s::Settings {
         max_stanza: limits::STANZA,
         idle_seconds: 600,
         secret: [1; 32],
+        looks: crate::sasl::Looks::default(),
         caps: None,
     }
 }

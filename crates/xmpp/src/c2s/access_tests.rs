@@ -288,3 +288,133 @@ fn a_client_is_sent_to_another_host() {
     );
     assert_eq!(world.effects, [Effect::Close]);
 }
+
+/// A stream whose documents are whole: of a WebSocket, or of BOSH.
+fn documents(framing: Framing) -> World {
+    let settings = Settings { invitations: true, anonymous: true, ..settings() };
+    let stream = C2s::new(Arc::new(settings), framing, secure(), 1, "nonce".into());
+    World { stream, effects: Vec::new() }
+}
+
+fn document(world: &mut World, text: &str) -> String {
+    if world.stream.framing() == Framing::Messages {
+        return world.say(text);
+    }
+    let payload = crate::xml::parse(text.as_bytes(), &Prefixes::default()).unwrap();
+    world.tell(|stream, out| stream.handle_payload(payload, out))
+}
+
+fn open_to(world: &mut World, domain: &str) -> String {
+    document(
+        world,
+        &format!("<open xmlns='urn:ietf:params:xml:ns:xmpp-framing' to='{domain}' version='1.0'/>"),
+    )
+}
+
+#[test]
+fn an_invitation_is_forgotten_when_the_stream_begins_anew() {
+    for framing in [Framing::Messages, Framing::Bodies] {
+        for domain in ["other.org", "example.org"] {
+            let mut world = documents(framing);
+            open_to(&mut world, "example.org");
+            let iq = |payload: &str| format!("<iq xmlns='jabber:client' type='set' id='q'>{payload}</iq>");
+            document(&mut world, &iq("<preauth xmlns='urn:xmpp:pars:0' token='t'/>"));
+            let invited = Invited { user: Some("bob".into()) };
+            world.tell(|stream, out| stream.handle_invited(Ok(invited), out));
+            open_to(&mut world, domain);
+            let answer = document(&mut world, &iq(WANTED));
+            assert!(answer.contains("not-allowed"), "{framing:?} {domain}: {answer}");
+            assert!(world.effects.is_empty(), "{framing:?} {domain}: {:?}", world.effects);
+        }
+    }
+}
+
+#[test]
+fn an_invitation_before_tls_is_forgotten_with_it() {
+    let settings = Settings { invitations: true, tls_required: false, ..settings() };
+    let mut world = World::new(settings, Security::default());
+    world.say(HEADER);
+    ask(&mut world, "set", "<preauth xmlns='urn:xmpp:pars:0' token='t'/>");
+    world.tell(|stream, out| stream.handle_invited(Ok(Invited::default()), out));
+    world.say("<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>");
+    world.tell(|stream, out| stream.handle_secured(secure(), out));
+    world.say(&HEADER.replace("example.org", "other.org"));
+    let answer = world.say(&format!("<iq type='set' id='q'>{WANTED}</iq>"));
+    assert!(answer.contains("not-allowed"), "{answer}");
+}
+
+#[test]
+fn who_signed_in_at_one_domain_does_not_go_on_at_another() {
+    for framing in [Framing::Messages, Framing::Bodies] {
+        let mut world = documents(framing);
+        open_to(&mut world, "example.org");
+        document(
+            &mut world,
+            "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGFsaWNlAHNlY3JldA==</auth>",
+        );
+        assert!(world.found(Known::Password(true)).contains("<success"));
+        let answer = open_to(&mut world, "other.org");
+        assert!(answer.contains("<not-authorized"), "{framing:?}: {answer}");
+        assert!(world.effects.contains(&Effect::Close), "{:?}", world.effects);
+    }
+    let mut world = self::world();
+    world.say("<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGFsaWNlAHNlY3JldA==</auth>");
+    world.found(Known::Password(true));
+    let answer = world.say(&HEADER.replace("example.org", "other.org"));
+    assert!(answer.contains("<not-authorized"), "{answer}");
+}
+
+const SCRAM: &str = "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='SCRAM-SHA-256'>";
+
+/// Challenged for an account that is there, or is not.
+fn challenged(is_there: bool) -> World {
+    let mut world = world();
+    world.say(&format!("{SCRAM}{}</auth>", sasl::encode(b"n,,n=alice,r=abc")));
+    let keys = sasl::derive(sasl::Hash::Sha256, "secret", b"0123456789abcdef", 10);
+    let answer = world.found(if is_there { Known::Keys(keys) } else { Known::Nobody });
+    assert!(answer.contains("<challenge"), "{answer}");
+    world
+}
+
+#[test]
+fn a_try_that_ends_after_the_challenge_counts_as_a_failure() {
+    for is_there in [true, false] {
+        let mut world = challenged(is_there);
+        let answer = world.say("<abort xmlns='urn:ietf:params:xml:ns:xmpp-sasl'/>");
+        assert!(answer.contains("<aborted"), "{answer}");
+        assert_eq!(world.stream.failures(), 1, "given up");
+        let mut world = challenged(is_there);
+        world.tell(|stream, _| stream.handle_gone());
+        world.tell(|stream, _| stream.handle_gone());
+        assert_eq!(world.stream.failures(), 1, "the connection broke");
+        for end in ["</stream:stream>", "<presence/>", "<x", SCRAM, "<!DOCTYPE"] {
+            let mut world = challenged(is_there);
+            world.say(&format!("{end}</nothing>"));
+            world.tell(|stream, _| stream.handle_gone());
+            assert_eq!(world.stream.failures(), 1, "{end}");
+        }
+        let mut world = challenged(is_there);
+        world.tell(|stream, out| stream.fail("connection-timeout", out));
+        assert_eq!(world.stream.failures(), 1, "silent until the time was over");
+    }
+    // Many at one stream: it ends as with wrong passwords.
+    let mut world = world();
+    for turn in 1..=FAILURES {
+        world.say(&format!("{SCRAM}{}</auth>", sasl::encode(b"n,,n=alice,r=abc")));
+        world.found(Known::Nobody);
+        let answer = world.say("<abort xmlns='urn:ietf:params:xml:ns:xmpp-sasl'/>");
+        assert_eq!(answer.contains("policy-violation"), turn == FAILURES, "{turn}: {answer}");
+    }
+}
+
+#[test]
+fn who_learned_nothing_and_who_signed_in_has_not_failed() {
+    let mut world = world();
+    world.say(&format!("{SCRAM}</auth>"));
+    world.say("<abort xmlns='urn:ietf:params:xml:ns:xmpp-sasl'/>");
+    assert_eq!(world.stream.failures(), 0, "given up before a name was said");
+    let mut world = World::signed_in();
+    world.tell(|stream, out| stream.fail("connection-timeout", out));
+    world.tell(|stream, _| stream.handle_gone());
+    assert_eq!(world.stream.failures(), 0);
+}

@@ -24,7 +24,7 @@ pub use fast::{NewToken, TokenWork};
 pub use register::{Invited, Registration};
 pub(crate) use register::{form_value, register_value};
 
-use crate::host::{Level, Specification, mark_too_large};
+use crate::host::{Level, Specification, forget_mark, mark_too_large};
 use crate::sasl::{self, Exchange};
 use crate::xml::{Budget, Frame, Framer, Measured, Prefixes, XmlError, parse_header, parse_within};
 use crate::{Element, Jid, limits, ns, stanza};
@@ -61,8 +61,10 @@ pub struct Settings {
     pub max_stanza: usize,
     /// Seconds without a byte after which a stream may be closed (XEP-0478).
     pub idle_seconds: u32,
-    /// Of salts for nobody's accounts.
+    /// Of keys for nobody's accounts.
     pub secret: [u8; 32],
+    /// How the accounts of each domain look to who has not signed in.
+    pub looks: sasl::Looks,
     /// What the server can do (XEP-0115 §6.3), as `host::caps::of_server` makes it.
     pub caps: Option<Element>,
 }
@@ -354,8 +356,7 @@ impl C2s {
         if !matches!(self.state, State::Opening) && !restarts {
             return self.fail("bad-format", out);
         }
-        // RFC 5646 §4.4.1: the longest tags that occur have 35 characters.
-        self.lang = header.lang().filter(|lang| lang.len() <= limits::LANG).map(Box::from);
+        self.lang = stanza::stream_lang(header);
         let is_right = match self.framing {
             Framing::Stream => header.is("stream", ns::STREAM) && self.prefixes.default_ns() == ns::CLIENT,
             Framing::Messages | Framing::Bodies => header.is("open", ns::FRAMING),
@@ -366,9 +367,17 @@ impl C2s {
         if let Some(to) = header.attr("to") {
             let domain = Jid::parse(to).ok().map(|jid| Box::<str>::from(jid.domain()));
             match domain.filter(|domain| self.settings.domains.contains(domain)) {
+                // RFC 6120 §4.9.3.12: signed in at a domain is signed in there only.
+                Some(domain) if self.jid.as_ref().is_some_and(|jid| *jid.domain() != *domain) => {
+                    return self.fail("not-authorized", out);
+                }
                 Some(domain) => self.domain = domain,
                 None => return self.fail("host-unknown", out),
             }
+        }
+        // What was negotiated on the stream before, maybe for another domain, is not of this one (RFC 6120 §4.3.3).
+        if let Some(entry) = &mut self.entry {
+            (entry.invitation, entry.found_as) = (None, None);
         }
         if header.attr("version").is_none_or(|version| !version.starts_with("1.")) {
             return self.fail("unsupported-version", out);
@@ -448,12 +457,8 @@ impl C2s {
             return self.fail("invalid-from", out);
         }
         element.set("from", jid.as_str());
-        if element.attr("type") == Some("set") && element.get("session", ns::SESSION).is_some() {
-            // Of RFC 3921: nothing is to be done.
-            element.unset("to");
-            let answer = stanza::result(&element, None);
-            return self.write(&answer, out);
-        }
+        forget_mark(&mut element);
+        stanza::inherit_lang(&mut element, self.lang.as_deref());
         if written > self.settings.max_stanza {
             mark_too_large(&mut element);
         }
@@ -546,6 +551,14 @@ impl C2s {
         self.end_document(out);
     }
 
+    /// The connection is gone. A client that has had a challenge and says nothing to it has tried, and failed.
+    pub fn handle_gone(&mut self) {
+        if let State::Proving { exchange, .. } = &self.state {
+            self.failures = self.failures.saturating_add(u8::from(exchange.has_challenged()));
+        }
+        self.state = State::Closed;
+    }
+
     /// The client's last word, or ours: the stream ends in order.
     pub fn close(&mut self, out: &mut Outbox) {
         if self.is_closed() {
@@ -558,7 +571,7 @@ impl C2s {
             });
             self.end_document(out);
         }
-        self.state = State::Closed;
+        self.handle_gone();
         out.effects.push(Effect::Close);
     }
 

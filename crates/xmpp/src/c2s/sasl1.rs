@@ -39,7 +39,9 @@ impl C2s {
             certified: self.entry().security.certified.as_ref().and_then(Jid::local).map(Box::from),
             // A proof of one exchange is none in the next (RFC 5802 §7).
             nonce,
+            domain: self.domain.clone(),
             secret: self.settings.secret,
+            looks: self.settings.looks.clone(),
             agent,
             count,
         };
@@ -112,12 +114,16 @@ impl C2s {
     /// Some tries are free; then the stream ends, and with it the connection that a guesser needs.
     pub(super) fn again(&mut self, failure: Failure, out: &mut Outbox) {
         self.entry_mut().found_as = None;
-        self.state = State::Choosing;
-        // Neither who gave up, nor who had it right once, nor who was not asked has guessed.
-        let is_guess = !matches!(
-            failure,
-            Failure::Aborted | Failure::CredentialsExpired | Failure::TemporaryAuthFailure
-        );
+        let before = std::mem::replace(&mut self.state, State::Choosing);
+        let is_guess = match failure {
+            // A challenge tells what an account is like, so giving up after it is a try.
+            Failure::Aborted => {
+                matches!(before, State::Proving { exchange, .. } if exchange.has_challenged())
+            }
+            // Neither who had it right once nor who was not asked has guessed.
+            Failure::CredentialsExpired | Failure::TemporaryAuthFailure => false,
+            _ => true,
+        };
         self.failures += u8::from(is_guess);
         if self.failures >= FAILURES {
             self.fail("policy-violation", out);

@@ -15,6 +15,7 @@ pub(super) fn settings() -> Settings {
         max_stanza: limits::STANZA,
         idle_seconds: 1_800,
         secret: [1; 32],
+        looks: sasl::Looks::default(),
         caps: None,
     }
 }
@@ -327,4 +328,56 @@ fn a_language_that_is_none_is_not_said_back() {
     let header = HEADER.replace(" to=", &format!(" xml:lang='{}' to=", "x".repeat(10_000)));
     let answer = world.say(&header);
     assert!(answer.contains("xml:lang='en'") && answer.len() < 3_000, "{answer}");
+}
+
+/// The stanza that is passed on.
+fn passed(world: &mut World, text: &str) -> Element {
+    world.say(text);
+    match &world.effects[..] {
+        [Effect::Stanza(element)] => element.clone(),
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+#[test]
+fn marks_of_ours_come_off_stanzas_of_clients() {
+    let text =
+        "<message xmlns:m='urn:belfry:handled' m:mark='1.1' to='bob@example.org'><body>hi</body></message>";
+    let passed = passed(&mut World::signed_in(), text);
+    assert_eq!(passed.attributes().len(), 2, "to and from: {passed}");
+    let mut world = World::signed_in();
+    let answer = world.say("<handled xmlns='urn:belfry:handled' to='bob@example.org/x' mark='1.1'/>");
+    assert!(answer.contains("unsupported-stanza-type"), "{answer}");
+}
+
+#[test]
+fn a_stanza_without_a_language_has_that_of_its_stream() {
+    let signed_in = |lang: &str| {
+        let header = HEADER.replace(" version='1.0'>", &format!(" xml:lang='{lang}' version='1.0'>"));
+        let mut world = World::new(settings(), secure());
+        world.say(&header);
+        world.say(
+            "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGFsaWNlAHNlY3JldA==</auth>",
+        );
+        world.found(Known::Password(true));
+        world.say(&header);
+        world.say("<iq type='set' id='1'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/></iq>");
+        world.bind("alice@example.org/desk");
+        world
+    };
+    let plain = "<message to='bob@example.org'><body>hallo</body></message>";
+    assert_eq!(passed(&mut signed_in("de"), plain).lang(), Some("de"));
+    assert_eq!(
+        passed(&mut signed_in("de"), "<message xml:lang='en' to='b@example.org'/>").lang(),
+        Some("en")
+    );
+    assert_eq!(passed(&mut World::signed_in(), plain).lang(), None);
+    assert_eq!(passed(&mut signed_in(&"x".repeat(200)), plain).lang(), None, "it would be in each stanza");
+}
+
+#[test]
+fn the_session_of_old_clients_is_a_stanza_as_any_other() {
+    let text = "<iq type='set' id='s'><session xmlns='urn:ietf:params:xml:ns:xmpp-session'/></iq>";
+    let passed = passed(&mut World::signed_in(), text);
+    assert_eq!(passed.attr("id"), Some("s"), "it is for the host, which counts it");
 }

@@ -200,7 +200,7 @@ pub enum Access {
     /// `Loaded::Invitation`.
     Invitation { token: Box<str> },
     /// `Loaded::Done`, or `NotFound` when it is used already.
-    UseInvitation { token: Box<str> },
+    UseInvitation { token: Box<str>, inviter: Bare },
 }
 
 /// XEP-0401.

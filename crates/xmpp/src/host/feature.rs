@@ -87,6 +87,7 @@ pub(super) const FEATURES: &[&Feature] = &[
     &super::hints::FEATURE,
     &super::invite::FEATURE,
     &super::last::FEATURE,
+    &super::legacy_session::FEATURE,
     &super::muc::FEATURE,
     &super::offline::FEATURE,
     &super::phones::FEATURE,

@@ -240,7 +240,8 @@ impl Host {
                 // §4.1: the user is asked, as by any other. His client may know more of the token than we.
                 return host.ask_user(now, user, contact, presence, out);
             }
-            host.access(Access::UseInvitation { token }, out, move |host, now, result, out| {
+            let access = Access::UseInvitation { token, inviter: user.clone() };
+            host.access(access, out, move |host, now, result, out| {
                 if result == Err(RecordError::NotFound) {
                     // Somebody else was first.
                     return host.ask_user(now, user, contact, presence, out);

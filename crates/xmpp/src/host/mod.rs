@@ -33,6 +33,7 @@ mod hints;
 pub(crate) mod imported;
 pub mod invite;
 mod last;
+mod legacy_session;
 mod muc;
 mod offline;
 pub mod phones;
@@ -113,7 +114,17 @@ impl Settings {
 
     /// A domain of accounts, or of a service of one.
     pub fn is_ours(&self, domain: &str) -> bool {
-        self.is_local(domain) || self.rooms_of(domain).is_some() || self.pubsub_of(domain).is_some()
+        self.is_local(domain)
+            || self.rooms_of(domain).is_some()
+            || self.pubsub_of(domain).is_some()
+            || self.strangers_of(domain).is_some()
+    }
+
+    /// The domain for whose accounts callers from outside have addresses there.
+    pub fn strangers_of<'a>(&self, domain: &'a str) -> Option<&'a str> {
+        let rest = domain.strip_prefix(phones::STRANGERS)?.strip_prefix('.')?;
+        let is_free = !self.components.iter().any(|component| **component == *domain);
+        (is_free && self.is_local(rest)).then_some(rest)
     }
 
     /// The domain whose nodes those are.

@@ -359,6 +359,11 @@ impl Host {
             self.routed_to_pubsub(now, &element, &from, &to, out);
             return self.end_handling(hold, out);
         }
+        if settings.strangers_of(to.domain()).is_some() {
+            let hold = self.begin_handling(&mut element);
+            self.routed_to_stranger(&element, &from, &to, out);
+            return self.end_handling(hold, out);
+        }
         if !settings.is_local(to.domain()) {
             return self.refuse(&element, &Condition::RemoteServerNotFound.into(), out);
         }

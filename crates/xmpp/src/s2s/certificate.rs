@@ -2,8 +2,8 @@
 //!
 //! Whether somebody trusted signed it is not looked at here: who makes a [`Certificate`] knows.
 
-use super::idna::to_unicode;
 use crate::Jid;
+use crate::domain::of_certificate;
 
 /// 2.5.29.17.
 const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 0x11];
@@ -104,7 +104,7 @@ fn alternative_names(der: &[u8]) -> Option<Vec<(u8, &[u8])>> {
 fn name((tag, content): (u8, &[u8])) -> Option<Name> {
     let text = |bytes| std::str::from_utf8(bytes).ok().map(Box::<str>::from);
     match tag {
-        0x82 => Some(Name::Dns(to_unicode(&text(content)?).into())),
+        0x82 => Some(Name::Dns(of_certificate(&text(content)?))),
         0xa0 => {
             let (_, identifier, rest) = value(content)?;
             let (_, explicit, _) = value(rest)?;
@@ -114,7 +114,11 @@ fn name((tag, content): (u8, &[u8])) -> Option<Name> {
                     let jid = Jid::parse(std::str::from_utf8(words).ok()?).ok()?;
                     (jid.as_str() == jid.domain()).then(|| Name::XmppAddr(jid.domain().into()))
                 }
-                DNS_SRV => Some(Name::Srv(text(words)?)),
+                DNS_SRV => {
+                    let name = text(words)?;
+                    let (service, domain) = name.split_once('.')?;
+                    Some(Name::Srv(format!("{service}.{}", of_certificate(domain)).into()))
+                }
                 _ => None,
             }
         }

@@ -114,6 +114,8 @@ pub(super) fn answer_verify(settings: &Settings, verify: &Element, out: &mut Vec
     let is_ours = || is_ours(&settings.secret, &from, &to, id, &verify.content());
     let verdict = match () {
         () if !settings.is_local(&to) => Verdict::Error(Condition::ItemNotFound),
+        // No other server has received a stream for a domain of ours.
+        () if settings.is_local(&from) => Verdict::Error(Condition::NotAllowed),
         () if is_ours() => Verdict::Valid,
         () => Verdict::Invalid,
     };

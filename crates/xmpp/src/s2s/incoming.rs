@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::dialback::{self, Dialback, Verdict};
 use super::stream::{Fault, Heard, Line, fault_of, is_version_one};
 use super::{Demands, Pair, Proof, Question, Security, Settings};
+use crate::host::forget_mark;
 use crate::stanza::{self, Condition};
 use crate::xml::{Budget, Measured};
 use crate::{Element, Jid, limits, ns, sasl};
@@ -54,6 +55,7 @@ pub(super) struct Incoming {
     /// Of the header.
     local: Box<str>,
     remote: Option<Box<str>>,
+    lang: Option<Box<str>>,
     /// Proved by SASL: speaks to all our domains.
     certified: Option<Box<str>>,
     pairs: Vec<Pair>,
@@ -82,6 +84,7 @@ impl Incoming {
             id,
             local,
             remote: None,
+            lang: None,
             certified: None,
             pairs: Vec::new(),
             asked: Vec::new(),
@@ -153,10 +156,16 @@ impl Incoming {
             return self.fail(("host-unknown", "that domain is not served here"), out);
         }
         self.local = to;
+        self.lang = stanza::stream_lang(header);
         match header.attr("from").map(domain) {
             Some(None) => return self.fail(("improper-addressing", "the stream's `from` is no domain"), out),
             Some(Some(from)) => self.remote = Some(from),
             None => {}
+        }
+        if let Some(remote) = self.remote.clone().filter(|remote| self.settings.is_local(remote)) {
+            // RFC 6120 §4.9.3.9.
+            self.refuse(remote, "a domain of this server", out);
+            return self.fail(("invalid-from", "that domain is served here"), out);
         }
         if self.certified.is_some() && self.certified != self.remote {
             return self.fail(("invalid-from", "another domain than the one that was proved"), out);
@@ -182,7 +191,7 @@ impl Incoming {
     fn demands(&self) -> Option<Demands> {
         let policy = &self.settings.policy;
         match &self.remote {
-            Some(remote) => policy.demands(remote),
+            Some(remote) => self.settings.demands(remote),
             None => {
                 let demands = Demands { tls: policy.require_tls, certificate: policy.require_certificate };
                 (!policy.is_closed()).then_some(demands)
@@ -280,7 +289,7 @@ impl Incoming {
             return self.refuse_auth("invalid-mechanism", out);
         }
         let Some(name) = name else { return self.refuse_auth("invalid-authzid", out) };
-        if !self.security.is_for(&name) || self.settings.policy.demands(&name).is_none() {
+        if !self.security.is_for(&name) || self.settings.demands(&name).is_none() {
             self.refuse(name, "its certificate is not of that domain", out);
             return self.refuse_auth("not-authorized", out);
         }
@@ -343,7 +352,10 @@ impl Incoming {
         if !self.settings.is_local(&pair.local) {
             return Err((Condition::ItemNotFound, "that domain is not served here"));
         }
-        let demands = self.settings.policy.demands(&pair.remote);
+        if self.settings.is_local(&pair.remote) {
+            return Err((Condition::NotAllowed, "a domain of this server"));
+        }
+        let demands = self.settings.demands(&pair.remote);
         let demands = demands.ok_or((Condition::PolicyViolation, "policy"))?;
         if demands.tls && !self.security.encrypted {
             return Err((Condition::PolicyViolation, "no TLS"));
@@ -409,7 +421,7 @@ impl Incoming {
         }
     }
 
-    fn pass(&mut self, element: Element, written: usize, out: &mut Out) {
+    fn pass(&mut self, mut element: Element, written: usize, out: &mut Out) {
         if self.pairs.is_empty() {
             return self.fail(("not-authorized", "no domain has been proved"), out);
         }
@@ -419,12 +431,15 @@ impl Incoming {
         // RFC 6120 §8.1.2.2.
         let is_certified = self.certified.as_deref() == Some(from.domain());
         let is_of = |pair: &Pair| *pair.remote == *from.domain() && *pair.local == *to.domain();
-        if !is_certified && !self.pairs.iter().any(is_of) {
+        let is_own = self.settings.is_local(from.domain());
+        if is_own || !is_certified && !self.pairs.iter().any(is_of) {
             return self.fail(("invalid-from", "a domain that was not proved"), out);
         }
         if !self.settings.is_local(to.domain()) {
             return self.fail(("host-unknown", "that domain is not served here"), out);
         }
+        forget_mark(&mut element);
+        stanza::inherit_lang(&mut element, self.lang.as_deref());
         let element = Box::new(element);
         let fits = written <= self.settings.max_stanza;
         out.said.push(if fits { Said::Stanza(element) } else { Said::TooLarge(element) });

@@ -90,7 +90,7 @@ impl Keeper {
             let text = "this server does not speak for that domain";
             return self.give_back(&element, &Failure::new(Condition::NotAllowed, text), out);
         }
-        if self.settings.policy.demands(&pair.remote).is_none() {
+        if self.settings.demands(&pair.remote).is_none() {
             let text = "this server does not speak with that domain";
             return self.give_back(&element, &Failure::new(Condition::NotAllowed, text), out);
         }
@@ -155,7 +155,7 @@ impl Keeper {
 
     /// Begins to connect.
     fn dial(&mut self, now: Instant, mut wish: Wish, out: &mut Vec<Effect>) {
-        let Some(demands) = self.settings.policy.demands(&wish.pair.remote) else {
+        let Some(demands) = self.settings.demands(&wish.pair.remote) else {
             return self.fail(now, wish, &Failure::new(Condition::NotAllowed, "policy"), out);
         };
         self.last += 2;
@@ -376,6 +376,7 @@ impl Keeper {
             // Order is kept by staying on a way.
             Some(Way::Stream(_) | Way::Back(_)) => return,
             None if self.ways.len() >= limits::S2S_PAIRS => return,
+            _ if self.settings.demands(&pair.remote).is_none() => return,
             Some(Way::Waiting { .. }) | None => {}
         }
         self.failed.remove(&pair);
@@ -487,8 +488,8 @@ impl Keeper {
     /// What is not allowed any more ends.
     pub(super) fn reload(&mut self, now: Instant, settings: Arc<Settings>, out: &mut Vec<Effect>) {
         self.settings = settings;
-        let policy = &self.settings.policy;
-        let over = self.dials.iter().filter(|(_, dial)| policy.demands(&dial.wish.pair.remote).is_none());
+        let settings = &self.settings;
+        let over = self.dials.iter().filter(|(_, dial)| settings.demands(&dial.wish.pair.remote).is_none());
         let over: Vec<u64> = over.map(|(number, _)| *number).collect();
         for number in over {
             let failure = Failure::new(Condition::NotAllowed, "policy");

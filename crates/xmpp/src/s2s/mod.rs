@@ -10,7 +10,6 @@ mod alarms;
 mod certificate;
 mod dial;
 pub mod dialback;
-mod idna;
 mod incoming;
 mod keeper;
 pub mod locate;
@@ -21,6 +20,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 pub use certificate::Certificate;
@@ -55,6 +55,12 @@ pub struct Settings {
 impl Settings {
     pub fn is_local(&self, domain: &str) -> bool {
         self.domains.iter().any(|known| **known == *domain)
+    }
+
+    /// What a stream with that domain has to have. `None`: no stream with it is wanted, in either direction. A domain of
+    /// ours, of a service or of a component is never another server's, whatever key or certificate is shown for it.
+    pub fn demands(&self, domain: &str) -> Option<Demands> {
+        if self.is_local(domain) { None } else { self.policy.demands(domain) }
     }
 }
 
@@ -137,10 +143,10 @@ pub enum Letter {
 }
 
 /// Who gets a [`Letter`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recipient<'a> {
-    /// The shard that owns this domain of others.
-    Owner(&'a str),
+    /// The shard that owns this domain of others, prepared: each spelling has the same.
+    Owner(Cow<'a, str>),
     /// The shard that holds a connection.
     Shard(u16),
 }

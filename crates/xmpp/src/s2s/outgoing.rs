@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::dialback::{self, Dialback, Verdict};
 use super::stream::{Fault, Heard, Line, fault_of, is_version_one};
 use super::{Demands, Failure, Pair, Proof, Question, Security, Settings};
+use crate::host::forget_mark;
 use crate::stanza::{self, Condition};
 use crate::xml::{Budget, Measured};
 use crate::{Element, limits, ns, sasl};
@@ -62,6 +63,7 @@ pub(super) struct Outgoing {
     remote: Box<str>,
     /// Of the newest header of theirs.
     id: Box<str>,
+    lang: Option<Box<str>>,
     /// May speak; the one that SASL proved among them.
     authorized: Vec<Box<str>>,
     asked: Vec<Box<str>>,
@@ -91,6 +93,7 @@ impl Outgoing {
             local,
             remote,
             id: "".into(),
+            lang: None,
             authorized: Vec::new(),
             asked: Vec::new(),
             questions: Vec::new(),
@@ -168,6 +171,7 @@ impl Outgoing {
             return self.fail(("unsupported-version", "expected version 1.0"), out);
         }
         self.id = header.attr("id").unwrap_or_default().into();
+        self.lang = stanza::stream_lang(header);
         self.state = State::Choosing;
     }
 
@@ -325,16 +329,19 @@ impl Outgoing {
     }
 
     /// XEP-0288: only what is between domains that have proved themselves to each other.
-    fn pass(&mut self, element: Element, written: usize, out: &mut Out) {
+    fn pass(&mut self, mut element: Element, written: usize, out: &mut Out) {
         if !self.is_bidi {
             return self.fail(("not-authorized", "this stream has one direction"), out);
         }
         let (Ok(Some(from)), Ok(Some(to))) = (stanza::from(&element), stanza::to(&element)) else {
             return self.fail(("improper-addressing", "expected `from` and `to`"), out);
         };
-        if *from.domain() != *self.remote || !self.may_send(to.domain()) {
+        let is_own = self.settings.is_local(from.domain());
+        if is_own || *from.domain() != *self.remote || !self.may_send(to.domain()) {
             return self.fail(("invalid-from", "a domain that was not proved"), out);
         }
+        forget_mark(&mut element);
+        stanza::inherit_lang(&mut element, self.lang.as_deref());
         let element = Box::new(element);
         let fits = written <= self.settings.max_stanza;
         out.said.push(if fits { Said::Stanza(element) } else { Said::TooLarge(element) });

@@ -1,5 +1,6 @@
 //! One shard's streams with other servers: the ways of the domains it owns, and the streams it accepted.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -46,12 +47,13 @@ impl Letter {
     /// Who gets it.
     pub fn recipient(&self) -> Recipient<'_> {
         match self {
-            Letter::Verify { question, .. } => Recipient::Owner(&question.pair.remote),
-            Letter::Offer { pair, .. } | Letter::Withdraw { pair, .. } => Recipient::Owner(&pair.remote),
+            Letter::Verify { question, .. } => Recipient::Owner(Cow::Borrowed(&question.pair.remote)),
+            Letter::Offer { pair, .. } | Letter::Withdraw { pair, .. } => {
+                Recipient::Owner(Cow::Borrowed(&pair.remote))
+            }
             Letter::Outbound { element } => {
-                let to = element.attr("to").unwrap_or_default();
-                let bare = to.split_once('/').map_or(to, |(bare, _)| bare);
-                Recipient::Owner(bare.split_once('@').map_or(bare, |(_, domain)| domain))
+                let to = stanza::to(element).ok().flatten();
+                Recipient::Owner(to.map_or_else(String::new, |to| to.domain().to_owned()).into())
             }
             Letter::Verified { edge, .. } | Letter::Over { edge, .. } => Recipient::Shard(edge.shard),
         }
@@ -294,7 +296,8 @@ impl Servers {
     pub fn reload(&mut self, now: Instant, settings: &Arc<Settings>, out: &mut Vec<Effect>) {
         self.settings = Arc::clone(settings);
         self.keeper.reload(now, Arc::clone(settings), out);
-        let why = |pair: &Pair| match settings.policy.demands(&pair.remote) {
+        let why = |pair: &Pair| match settings.demands(&pair.remote) {
+            None if settings.is_local(&pair.remote) => Some(("invalid-from", "that domain is served here")),
             None => Some(("policy-violation", "this server does not speak with that domain")),
             // RFC 6120 §4.9.3.5.
             Some(_) => (!settings.is_local(&pair.local)).then_some(("host-gone", "")),

@@ -50,7 +50,12 @@ impl Line {
                     if is_right { Heard::Header(header) } else { Heard::Header(Element::new("stream", "")) }
                 }
                 Some(Frame::Stanza(range)) => {
-                    Heard::Element(parse_within(self.framer.bytes(range), &self.prefixes, budget)?)
+                    let mut measured = parse_within(self.framer.bytes(range), &self.prefixes, budget)?;
+                    // The namespace of the stream, declared once more (RFC 6120 §4.8.2).
+                    if is_said_in(&measured.element, ns::SERVER) {
+                        measured.element.adopt(ns::SERVER, ns::CLIENT);
+                    }
+                    Heard::Element(measured)
                 }
             }));
         }
@@ -139,6 +144,11 @@ impl Line {
         self.write(&error, out);
         self.close(out)
     }
+}
+
+/// Whether that namespace is still anywhere in it.
+fn is_said_in(element: &Element, ns: &str) -> bool {
+    element.ns() == ns || element.elements().any(|child| is_said_in(child, ns))
 }
 
 pub(super) fn fault_of(error: XmlError) -> Fault {

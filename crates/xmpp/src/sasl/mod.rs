@@ -8,6 +8,7 @@ mod ht;
 mod scram;
 #[cfg(test)]
 mod tests;
+mod unknown;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -17,6 +18,7 @@ pub(crate) use ht::testing::initial as testing_initial;
 pub use ht::{Token, TokenBinding, TokenState};
 use scram::Scram;
 pub use scram::{Hash, Keys, derive};
+pub use unknown::{Look, Looks, Profile};
 
 /// What we can do, the best first: RFC 5802, 7677, 4616, 4422, 4505.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -106,8 +108,11 @@ pub struct Context {
     pub certified: Option<Box<str>>,
     /// Ours, for SCRAM: unpredictable and printable.
     pub nonce: Box<str>,
-    /// Makes salts for accounts that are nobody's, so that asking tells nothing.
+    /// Of the stream.
+    pub domain: Box<str>,
+    /// Makes keys for accounts that are nobody's, which look as others do: asking tells nothing.
     pub secret: [u8; 32],
+    pub looks: Looks,
     /// The client's own id, which its tokens are of (XEP-0388 §2.3.1), and how often it says to have used its token.
     pub agent: Option<Box<str>>,
     pub count: Option<u64>,
@@ -284,6 +289,11 @@ impl Exchange {
         }
     }
 
+    /// Whether the client was told of an account's keys and has not answered.
+    pub fn has_challenged(&self) -> bool {
+        matches!(&self.state, State::Scram(scram) if scram.has_challenged())
+    }
+
     /// The token that it was signed in by.
     pub fn take_token(&mut self) -> Option<Token> {
         self.token.take()
@@ -318,13 +328,14 @@ impl Exchange {
                 })
             }
             (State::Scram(mut scram), Known::Keys(keys)) => {
-                let challenge = scram.challenge(Some(keys), &self.context);
+                let challenge = scram.challenge(keys, true, &self.context);
                 self.state = State::Scram(scram);
                 Ok(Step::Challenge(challenge))
             }
             // As if there were one: who asks learns nothing until the proof, which cannot be right.
             (State::Scram(mut scram), Known::Nobody) => {
-                let challenge = scram.challenge(None, &self.context);
+                let keys = unknown::keys(scram.hash(), scram.user(), &self.context);
+                let challenge = scram.challenge(keys, false, &self.context);
                 self.state = State::Scram(scram);
                 Ok(Step::Challenge(challenge))
             }

@@ -163,3 +163,83 @@ fn what_is_no_base64_is_refused() {
     assert_eq!(decode("YQ=="), Ok(Some(b"a".to_vec())));
     assert_eq!(decode("Y Q"), Err(Failure::IncorrectEncoding));
 }
+
+/// The challenge for an account that is not there: its salt, and what it says of iterations.
+fn of_unknown(hash: Hash, user: &str, context: Context) -> (Vec<u8>, u32) {
+    let first = format!("n,,n={user},r=b");
+    let (mut exchange, _) = Exchange::start(scram(hash), Some(first.as_bytes()), context);
+    let challenge = exchange.give(Known::Nobody);
+    let field = |name: &str| text(&challenge).split(',').find_map(|field| field.strip_prefix(name)).unwrap();
+    (STANDARD.decode(field("s=")).unwrap(), field("i=").parse().unwrap())
+}
+
+fn at(domain: &str) -> Context {
+    Context { domain: domain.into(), ..context("x") }
+}
+
+#[test]
+fn the_salt_of_an_account_that_is_not_there_is_of_its_hash_and_its_address() {
+    let salt = |hash, user: &str, domain: &str| of_unknown(hash, user, at(domain));
+    let first = salt(Hash::Sha256, "ghost", "a.test");
+    assert_eq!(first, salt(Hash::Sha256, "ghost", "a.test"), "always the same");
+    assert_eq!((first.0.len(), first.1), (16, crate::limits::SCRAM_ITERATIONS), "as of accounts made here");
+    assert_eq!(
+        first,
+        salt(Hash::Sha256, "Ghost", "a.test"),
+        "names are one in any spelling, as of who is there"
+    );
+    // Who is there has a salt of his own for each hash, and in each domain.
+    let others = [
+        salt(Hash::Sha1, "ghost", "a.test"),
+        salt(Hash::Sha512, "ghost", "a.test"),
+        salt(Hash::Sha256, "ghost", "b.test"),
+        salt(Hash::Sha256, "other", "a.test"),
+    ];
+    assert!(others.iter().all(|other| *other != first), "{others:?}");
+}
+
+#[test]
+fn an_account_that_is_not_there_looks_as_often_like_the_others_as_they_do() {
+    let look = |iterations, salt| Some(Look { iterations, salt });
+    let own = Profile {
+        sha1: look(4_096, 16),
+        sha256: look(4_096, 16),
+        sha512: look(4_096, 16),
+        ..Profile::default()
+    };
+    let imported = Profile { sha1: look(10_000, 36), only_keys: true, ..Profile::default() };
+    let looks = |own_accounts, imported_accounts| {
+        let profiles = vec![
+            Profile { accounts: own_accounts, ..own.clone() },
+            Profile { accounts: imported_accounts, ..imported.clone() },
+        ];
+        Looks::new([("a.test".into(), profiles)])
+    };
+    let seen = |looks: &Looks, hash| -> Vec<(usize, u32)> {
+        let one = |number: u32| {
+            let context = Context { looks: looks.clone(), ..at("a.test") };
+            let (salt, iterations) = of_unknown(hash, &format!("ghost{number}"), context);
+            (salt.len(), iterations)
+        };
+        (0..400).map(one).collect()
+    };
+    let mixed = looks(300, 100);
+    let (sha1, sha256) = (seen(&mixed, Hash::Sha1), seen(&mixed, Hash::Sha256));
+    let count = sha1.iter().filter(|seen| **seen == (36, 10_000)).count();
+    assert!((60..140).contains(&count), "a quarter of 400, about: {count}");
+    assert!(sha1.iter().all(|seen| matches!(seen, (36, 10_000) | (16, 4_096))));
+    assert!(
+        sha256.iter().all(|seen| *seen == (16, 4_096)),
+        "who has none of a hash is asked as who is not there"
+    );
+    // The time that a password takes goes with it.
+    for (number, seen) in sha1.iter().enumerate() {
+        let only_keys = mixed.only_keys(&[7; 32], &format!("ghost{number}"), "a.test");
+        assert_eq!(only_keys, *seen == (36, 10_000), "{number}");
+    }
+    // A few accounts more, and nearly everybody looks as before.
+    let later = seen(&looks(310, 100), Hash::Sha1);
+    let changed = sha1.iter().zip(&later).filter(|(before, after)| before != after).count();
+    assert!(changed < 20, "{changed}");
+    assert_eq!(of_unknown(Hash::Sha1, "ghost", Context { looks: mixed, ..at("b.test") }).1, 4_096);
+}

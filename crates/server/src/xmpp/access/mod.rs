@@ -22,7 +22,7 @@ use xmpp::host::{self, Loaded};
 use xmpp::sasl::Known;
 
 use super::{Asked, Wish, Xmpp};
-use crate::config::Registration;
+use crate::config::{Config, Registration};
 use crate::limits;
 
 /// The same for all shards.
@@ -31,6 +31,8 @@ pub(crate) struct Access {
     pub(crate) secret: [u8; 32],
     pub(crate) tokens_for: Duration,
     pub(crate) registration: Registration,
+    /// The record has what phones prove passwords by.
+    pub(crate) digests: bool,
     /// Where clients go while the node drains.
     pub(crate) other_hosts: Vec<Box<str>>,
     /// Accounts made of late, by source: one source is at many shards.
@@ -38,11 +40,8 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    pub(crate) fn new(
-        secret: [u8; 32],
-        access: &crate::config::Access,
-        registration: &Registration,
-    ) -> Arc<Access> {
+    pub(crate) fn new(secret: [u8; 32], config: &Config) -> Arc<Access> {
+        let (access, registration) = (&config.access, &config.registration);
         let per_hour = registration.per_hour.max(1);
         let policy = Policy {
             capacity: limits::XMPP_REGISTERING,
@@ -57,6 +56,7 @@ impl Access {
             secret,
             tokens_for: access.tokens,
             registration: registration.clone(),
+            digests: config.accounts.digests,
             other_hosts: access.other_hosts.clone(),
             made: Mutex::new(Limiter::new(policy)),
         })
@@ -148,7 +148,9 @@ impl Xmpp {
                     expires_at,
                 }))
             }
-            host::Access::UseInvitation { token } => AccessWrite::ForgetInvitation { hash: hash_of(&token) },
+            host::Access::UseInvitation { token, inviter } => {
+                AccessWrite::UseInvitation { hash: hash_of(&token), inviter: inviter.as_str().into(), now }
+            }
         };
         let id = self.ask(Asked::Record { ticket });
         wishes.push(Wish::Write { id, write: Write::Access(write) });

@@ -40,6 +40,11 @@ fn not_invited() -> StanzaError {
     StanzaError::new(Condition::ItemNotFound, "the invitation is unknown, used, or too old")
 }
 
+/// For an account of that domain, now.
+fn is_good(invitation: &Invitation, domain: &str, now: Instant) -> bool {
+    invitation.registers && *invitation.domain == *domain && invitation.expires_at > now
+}
+
 impl Xmpp {
     /// Whether an invitation is good (XEP-0445 §4).
     pub(crate) fn invited(
@@ -66,14 +71,13 @@ impl Xmpp {
         domain: &str,
         read: Option<AccessLoaded>,
     ) {
-        let is_good = |invitation: &Invitation| {
-            invitation.registers && *invitation.domain == *domain && invitation.expires_at > now
-        };
         let invited = match read {
-            Some(AccessLoaded::Invitation(found)) => match found.filter(|found| is_good(found)) {
-                Some(found) => Ok(Invited { user: found.name }),
-                None => Err(not_invited()),
-            },
+            Some(AccessLoaded::Invitation(found)) => {
+                match found.filter(|found| is_good(found, domain, now)) {
+                    Some(found) => Ok(Invited { user: found.name }),
+                    None => Err(not_invited()),
+                }
+            }
             _ => Err(later()),
         };
         self.streams.tell(stream, |c2s, out| c2s.handle_invited(invited, out));
@@ -132,9 +136,13 @@ impl Xmpp {
         wishes: &mut Vec<Wish>,
     ) {
         let inviter = match read {
-            // That it was good before is enough (XEP-0445 §4).
-            Some(AccessLoaded::Invitation(Some(invitation))) => invitation.inviter,
-            Some(AccessLoaded::Invitation(None)) => return self.refuse_registration(stream, not_invited()),
+            // The write looks once more, for all that registers meanwhile.
+            Some(AccessLoaded::Invitation(found)) => {
+                match found.filter(|found| is_good(found, &registration.domain, now)) {
+                    Some(invitation) => invitation.inviter,
+                    None => return self.refuse_registration(stream, not_invited()),
+                }
+            }
             Some(AccessLoaded::Reserved(false)) => None,
             Some(AccessLoaded::Reserved(true)) => return self.refuse_registration(stream, taken()),
             _ => return self.refuse_registration(stream, later()),

@@ -151,6 +151,12 @@ impl Streams {
     }
 
     /// For streams that begin from now on.
+    /// Whether the password of that user, whom nobody is, is looked at for as long as one that only keys prove.
+    pub(crate) fn only_keys(&self, user: &str, domain: &str) -> bool {
+        let settings = self.shared.stream_settings.borrow();
+        settings.looks.only_keys(&settings.secret, user, domain)
+    }
+
     pub(crate) fn reload(&mut self, settings: Arc<c2s::Settings>) {
         *self.shared.stream_settings.borrow_mut() = settings;
     }

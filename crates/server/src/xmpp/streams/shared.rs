@@ -303,6 +303,7 @@ impl Shared {
             return;
         }
         self.trace_ended(stream);
+        self.count_failures(stream, &mut stream.c2s.borrow_mut(), |c2s| c2s.handle_gone());
         if let Some(host) = stream.host.get() {
             let in_order = stream.c2s.borrow().was_closed();
             self.event(Event::Gone { stream: stream.number, host, in_order });
@@ -352,13 +353,9 @@ impl Shared {
     pub(super) fn tell(&self, stream: &Stream, act: impl FnOnce(&mut C2s, &mut Outbox)) {
         let mut out = self.outbox.take();
         let mut c2s = stream.c2s.borrow_mut();
-        let failures = c2s.failures();
         self.trace_before(&mut c2s);
-        act(&mut c2s, &mut out);
+        self.count_failures(stream, &mut c2s, |c2s| act(c2s, &mut out));
         self.trace_after(stream, &c2s, &mut out);
-        for _ in failures..c2s.failures() {
-            self.event(Event::Failed { remote: stream.remote });
-        }
         stream.put(c2s.framing(), &out);
         out.bytes.clear();
         out.ends.clear();
@@ -380,6 +377,15 @@ impl Shared {
         drop(c2s);
         *self.outbox.borrow_mut() = out;
         stream.wake();
+    }
+
+    /// Attempts to sign in that fail with it count against their source.
+    fn count_failures(&self, stream: &Stream, c2s: &mut C2s, act: impl FnOnce(&mut C2s)) {
+        let failures = c2s.failures();
+        act(c2s);
+        for _ in failures..c2s.failures() {
+            self.event(Event::Failed { remote: stream.remote });
+        }
     }
 
     fn perform(&self, stream: &Stream, c2s: &C2s, effect: c2s::Effect) {

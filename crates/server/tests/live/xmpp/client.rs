@@ -218,7 +218,7 @@ impl Client {
         self.auth("EXTERNAL", authorized.as_bytes())
     }
 
-    fn auth(&mut self, mechanism: &str, first: &[u8]) -> Element {
+    pub(super) fn auth(&mut self, mechanism: &str, first: &[u8]) -> Element {
         let text = sasl::encode(first);
         self.say(&format!(
             "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='{mechanism}'>{text}</auth>"

@@ -245,3 +245,46 @@ fn a_certificate_signs_in_whom_it_names() {
     until("it is counted", || (sum(&node, |shard| shard.xmpp.handshake_failures) == 1).then_some(()));
     node.stop();
 }
+
+#[test]
+fn a_client_that_vanishes_after_the_challenge_has_failed() {
+    let place = Place::new("").with_accounts(&["alice"]).with_xmpp("");
+    let mut node = place.start();
+    for (count, user) in [(1, "alice"), (2, "nobody")] {
+        let mut client = Client::connect(&place, Tls);
+        client.open();
+        let challenge = client.auth("SCRAM-SHA-256", format!("n,,n={user},r=client").as_bytes());
+        assert!(challenge.is("challenge", ns::SASL), "{challenge}");
+        drop(client);
+        until("it is counted", || (sum(&node, |shard| shard.xmpp.sign_in_failures) == count).then_some(()));
+    }
+    node.stop();
+}
+
+#[test]
+fn without_digests_chat_clients_sign_in_and_phones_do_not() {
+    let place = Place::new("[accounts]\ndigests = false").with_accounts(&["alice"]).with_xmpp("");
+    let mut node = place.start();
+    // Nothing but digests proves who she is, so far.
+    drop(Client::sign_in(&place, Tls, "alice", "one"));
+    until("there are keys, and nothing else", || {
+        let mut client = Client::connect(&place, Tls);
+        client.open();
+        client.scram("alice", PASSWORD, None).is("success", ns::SASL).then_some(())
+    });
+    drop(Client::sign_in(&place, Tls, "alice", "two"));
+    let mut client = Client::connect(&place, Tls);
+    client.open();
+    for (user, password) in [("alice", "wrong"), ("nobody", PASSWORD)] {
+        let answer = client.plain(user, password);
+        assert!(answer.get("not-authorized", ns::SASL).is_some(), "{user}: {answer}");
+    }
+    let mut phone = place.udp("alice");
+    let contact = format!("sip:alice@{}", phone.server);
+    let ask = phone.registration(&format!("Contact: <{contact}>\r\nExpires: 600\r\n"));
+    let status = phone.request(ask).status();
+    assert!(matches!(status, 401 | 403), "{status}");
+    node.stop();
+    let address = store::Address::new("alice", crate::phone::DOMAIN).unwrap();
+    assert!(!place.admin().account(&address).unwrap().verifiers.are_of_password());
+}

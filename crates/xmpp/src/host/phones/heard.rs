@@ -77,11 +77,11 @@ impl Host {
             (Speaker::Account(account), words) => (account.into_jid(), words),
             // Nobody may speak in the name of an address that he has not proven: a reader would believe it.
             (Speaker::Stranger(_), Words::Typing(_)) => return self.tell_outcome(id, Outcome::Nobody, out),
-            (Speaker::Stranger(uri), Words::Said(text)) => {
-                let Ok(server) = Jid::new(None, to.domain(), None) else {
-                    return self.tell_outcome(id, Outcome::Nobody, out);
-                };
-                (server, of_stranger(&uri, &text))
+            (Speaker::Stranger(uri), words @ Words::Said(_)) => {
+                match super::strangers::address_of(&uri, to.domain()) {
+                    Some(address) => (address, words),
+                    None => return self.tell_outcome(id, Outcome::Nobody, out),
+                }
             }
         };
         if self.blocks_incoming(&to, &from) {
@@ -179,9 +179,4 @@ impl Host {
             self.tell_outcome(id, Outcome::Busy, out);
         }
     }
-}
-
-fn of_stranger(uri: &str, text: &str) -> Words {
-    let uri: String = uri.chars().filter(|c| !c.is_control()).take(limits::STRANGER).collect();
-    Words::Said(format!("{uri}: {text}").into())
 }

@@ -6,6 +6,7 @@
 
 mod heard;
 mod pidf;
+mod strangers;
 mod texts;
 mod words;
 
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use stdx::Instant;
 
 pub use heard::{Heard, Outcome, Speaker};
+pub use strangers::{SUBDOMAIN as STRANGERS, uri_of as uri_of_stranger};
 pub use texts::TextsToPhones;
 pub use words::{Unreadable, Words, read as read_words};
 
@@ -45,7 +47,7 @@ pub(super) const FEATURE: Feature = Feature {
             version: "2015",
             level: Level::Partial,
             file: "crates/xmpp/src/host/phones/heard.rs",
-            note: "between accounts; a stranger's words come from the server, with his address before them",
+            note: "between accounts; who is none of ours has an address of its own below `sip-guest.`, and is answered by telephone only",
         },
         Specification {
             name: "RFC 3428",

@@ -438,15 +438,67 @@ mod words_from_phones {
     }
 
     #[test]
-    fn a_stranger_speaks_in_nobodys_name() {
+    fn a_stranger_speaks_in_no_name_but_its_own() {
         let mut world = world();
         let bob = world.available("bob@example.org/desk");
         world.hear(bob);
-        let from = Speaker::Stranger("sip:boss@bank.test".into());
-        let id = world.heard(from, BOB, Words::Said("pay".into()), false);
-        assert_eq!(world.outcome(id), Some(Outcome::Delivered));
+        let mut from = |uri: &str| {
+            let id = world.heard(Speaker::Stranger(uri.into()), BOB, Words::Said("pay".into()), false);
+            assert_eq!(world.outcome(id), Some(Outcome::Delivered));
+            let heard = world.hear(bob).concat();
+            assert!(heard.contains("<body>pay</body>"), "{heard}");
+            heard
+        };
+        let boss = from("sip:boss@bank.test");
+        assert!(boss.contains(r"from='boss\40bank.test@sip-guest.example.org'"), "{boss}");
+        let other = from("sip:clerk@bank.test");
+        assert!(other.contains(r"from='clerk\40bank.test@sip-guest.example.org'"), "{other}");
+        // Whoever says that it is Alice has not proved it: Bob's contact is somebody else.
+        let forged = from("sip:alice@example.org");
+        assert!(forged.contains(r"from='alice\40example.org@sip-guest.example.org'"), "{forged}");
+    }
+
+    #[test]
+    fn a_stranger_is_blocked_alone_and_all_of_them_together() {
+        let mut world = world();
+        let bob = world.available("bob@example.org/desk");
+        let mut block = |jid: &str| {
+            world.say(
+                bob,
+                &format!(
+                    "<iq type='set' id='b'><block xmlns='urn:xmpp:blocking'><item jid='{jid}'>\
+                 <report xmlns='urn:xmpp:reporting:1' reason='urn:xmpp:reporting:spam'/></item></block></iq>"
+                ),
+            );
+            assert!(world.hear(bob).concat().contains("type='result'"), "{jid}");
+            ["sip:boss@bank.test", "sip:clerk@bank.test", "sip:BOSS@Bank.Test;x=1"].map(|uri| {
+                let id = world.heard(Speaker::Stranger(uri.into()), BOB, Words::Said("pay".into()), false);
+                world.outcome(id).unwrap()
+            })
+        };
+        let (refused, delivered) = (Outcome::Refused, Outcome::Delivered);
+        assert_eq!(block(r"boss\40bank.test@sip-guest.example.org"), [refused, delivered, refused]);
+        assert_eq!(block("sip-guest.example.org"), [refused; 3]);
+    }
+
+    #[test]
+    fn nothing_of_chat_goes_to_a_stranger() {
+        let mut world = world();
+        let bob = world.available("bob@example.org/desk");
+        world.hear(bob);
+        let boss = r"boss\40bank.test@sip-guest.example.org";
+        world.chat(bob, boss, "how much?");
         let heard = world.hear(bob).concat();
-        assert!(heard.contains("from='example.org'") && heard.contains("sip:boss@bank.test: pay"), "{heard}");
+        assert!(
+            heard.contains("<service-unavailable") && heard.contains(&format!("from='{boss}'")),
+            "{heard}"
+        );
+        world.say(bob, &format!("<iq type='get' id='v' to='{boss}'><query xmlns='jabber:iq:version'/></iq>"));
+        assert!(world.hear(bob).concat().contains("<service-unavailable"));
+        world.say(bob, &format!("<presence type='subscribe' to='{boss}'/>"));
+        let heard = world.hear(bob).concat();
+        assert!(!heard.contains("subscription='to'"), "{heard}");
+        assert!(world.texts().is_empty());
     }
 
     #[test]

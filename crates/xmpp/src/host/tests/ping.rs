@@ -24,3 +24,22 @@ fn the_server_tells_its_software_and_its_time() {
         assert!(ask(&mut world, alice, "get", "bob@example.org", payload).contains("<service-unavailable"));
     }
 }
+
+#[test]
+fn the_session_of_old_clients_is_answered_and_counted() {
+    let mut world = World::new(&["alice@example.org", "bob@example.org"]);
+    let alice = world.sign_in("alice@example.org/desk");
+    world.say(alice, "<enable xmlns='urn:xmpp:sm:3'/>");
+    world.hear(alice);
+    let session = "<session xmlns='urn:ietf:params:xml:ns:xmpp-session'/>";
+    world.say(alice, &format!("<iq type='set' id='q'>{session}</iq>"));
+    let heard = world.hear(alice).concat();
+    assert!(heard.contains("type='result'") && heard.contains("id='q'"), "{heard}");
+    let answer = ask(&mut world, alice, "set", "example.org", session);
+    assert!(answer.contains("type='result'") && answer.contains("from='example.org'"), "{answer}");
+    assert!(ask(&mut world, alice, "get", "example.org", session).contains("<bad-request"));
+    assert!(ask(&mut world, alice, "set", "bob@example.org", session).contains("<service-unavailable"));
+    world.say(alice, "<r xmlns='urn:xmpp:sm:3'/>");
+    let heard = world.hear(alice).concat();
+    assert!(heard.contains("<a xmlns='urn:xmpp:sm:3' h='4'/>"), "{heard}");
+}

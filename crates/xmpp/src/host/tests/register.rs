@@ -24,8 +24,10 @@ impl Known {
                 let found = self.invitations.get(&token).cloned().map(Box::new);
                 return Ok(Loaded::Invitation(found));
             }
-            Access::UseInvitation { token } => {
-                return self.invitations.remove(&token).map(|_| Loaded::Done).ok_or(RecordError::NotFound);
+            Access::UseInvitation { token, inviter } => {
+                let is_of = |found: &Invitation| found.inviter.as_ref() == Some(&inviter);
+                let found = self.invitations.remove(&token).filter(is_of);
+                return found.map(|_| Loaded::Done).ok_or(RecordError::NotFound);
             }
         }
         Ok(Loaded::Done)

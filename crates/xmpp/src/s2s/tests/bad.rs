@@ -2,18 +2,18 @@
 
 use super::*;
 
-const HEADER: &str = "<?xml version='1.0'?><stream:stream xmlns='jabber:server' xmlns:db='jabber:server:dialback' \
+pub(super) const HEADER: &str = "<?xml version='1.0'?><stream:stream xmlns='jabber:server' xmlns:db='jabber:server:dialback' \
     xmlns:stream='http://etherx.jabber.org/streams' from='evil.test' to='a.test' version='1.0'>";
 
 /// Somebody at a stream that he opened.
-struct Caller {
-    servers: Servers,
+pub(super) struct Caller {
+    pub(super) servers: Servers,
     number: u64,
-    effects: Vec<Effect>,
+    pub(super) effects: Vec<Effect>,
 }
 
 impl Caller {
-    fn new(change: impl Fn(&mut Settings), security: Security) -> Caller {
+    pub(super) fn new(change: impl Fn(&mut Settings), security: Security) -> Caller {
         let mut settings = settings(&["a.test", "rooms.a.test"], 1);
         change(&mut settings);
         let mut servers = Servers::new(Arc::new(settings), 0, [3; 32]);
@@ -22,7 +22,7 @@ impl Caller {
     }
 
     /// Encrypted, and the stream is open.
-    fn secure() -> Caller {
+    pub(super) fn secure() -> Caller {
         let security = Security { encrypted: true, certificate: None };
         let mut caller = Caller::new(|_| (), security);
         caller.say(HEADER);
@@ -30,12 +30,12 @@ impl Caller {
     }
 
     /// What comes back.
-    fn say(&mut self, text: &str) -> String {
+    pub(super) fn say(&mut self, text: &str) -> String {
         let number = self.number;
         self.tell(|servers, out| servers.handle_bytes(START, number, text.as_bytes(), out))
     }
 
-    fn tell(&mut self, act: impl FnOnce(&mut Servers, &mut Vec<Effect>)) -> String {
+    pub(super) fn tell(&mut self, act: impl FnOnce(&mut Servers, &mut Vec<Effect>)) -> String {
         self.effects.clear();
         act(&mut self.servers, &mut self.effects);
         let written = self.effects.iter().filter_map(|effect| match effect {
@@ -45,7 +45,7 @@ impl Caller {
         written.collect()
     }
 
-    fn verified(&mut self, verdict: Verdict) -> String {
+    pub(super) fn verified(&mut self, verdict: Verdict) -> String {
         let asked = self.effects.iter().find_map(|effect| match effect {
             Effect::Send(Letter::Verify { edge, question }) => Some((*edge, question.clone())),
             _ => None,
@@ -56,15 +56,20 @@ impl Caller {
     }
 
     /// evil.test, which is who it says it is.
-    fn proved() -> Caller {
-        let mut caller = Caller::secure();
+    pub(super) fn proved() -> Caller {
+        Caller::proved_with(|_| ())
+    }
+
+    pub(super) fn proved_with(change: impl Fn(&mut Settings)) -> Caller {
+        let mut caller = Caller::new(change, Security { encrypted: true, certificate: None });
+        caller.say(HEADER);
         caller.say("<db:result from='evil.test' to='a.test'>right</db:result>");
         assert!(caller.verified(Verdict::Valid).contains("type='valid'"));
         caller
     }
 
     #[track_caller]
-    fn ends_with(&mut self, text: &str, condition: &str) {
+    pub(super) fn ends_with(&mut self, text: &str, condition: &str) {
         let answer = self.say(text);
         assert!(
             answer.contains(&format!("<{condition} xmlns='urn:ietf:params:xml:ns:xmpp-streams'")),

@@ -3,6 +3,8 @@
 
 mod bad;
 mod lost;
+mod own;
+mod stanzas;
 mod ways;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -169,7 +171,7 @@ impl World {
             Effect::Note(note) => self.nodes[node].notes.push(note),
             Effect::Send(letter) => {
                 let shard = match letter.recipient() {
-                    Recipient::Owner(domain) => owner(domain),
+                    Recipient::Owner(domain) => owner(&domain),
                     Recipient::Shard(shard) => shard,
                 };
                 self.tell(node, shard, |servers, now, out| servers.handle_letter(now, letter, out));

@@ -1,0 +1,32 @@
+//! `[accounts]`: what the record has of passwords.
+
+use super::reader::Reader;
+
+/// `[accounts]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Accounts {
+    /// What phones prove passwords by is kept (RFC 7616).
+    pub digests: bool,
+}
+
+impl Accounts {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Self {
+        let mut section = reader.section("accounts");
+        let accounts = Accounts {
+            digests: section.key(
+                "digests",
+                true,
+                "Whether MD5 and SHA hashes of passwords are kept, by which phones sign in (SIP digest): who steals them signs in as well. When off, no phone can sign in by password, chat clients can, and the hashes that are there are removed at the next start.",
+            ),
+        };
+        section.finish();
+        accounts
+    }
+
+    /// What follows from it and is not what most expect.
+    pub fn warning(&self) -> Option<&'static str> {
+        (!self.digests).then_some(
+            "[accounts] digests is false: no phone can sign in by SIP digest, only chat clients by SCRAM or PLAIN",
+        )
+    }
+}

@@ -1,0 +1,65 @@
+//! What clients see of a domain's accounts before they sign in, so that an account that is not there looks like them.
+
+use anyhow::Result;
+use store::{AccountFilter, Loaded, Read, Reader, Verifiers};
+use xmpp::sasl::{Hash, Look, Looks, Profile};
+
+use crate::limits;
+use crate::xmpp::keys;
+
+/// Of the first accounts of each domain: those that were imported with keys of another server's are among them, if any are.
+pub(super) fn read(reader: &mut dyn Reader, domains: &[Box<str>]) -> Result<Looks> {
+    let mut all = Vec::new();
+    for domain in domains {
+        let filter = AccountFilter {
+            domain: Some(domain.clone()),
+            prefix: "".into(),
+            after: None,
+            limit: limits::LOOKED_AT,
+        };
+        let Loaded::Accounts(accounts) = reader.load(&Read::Accounts(filter))? else { continue };
+        all.push((domain.clone(), profiles(accounts.iter().map(|account| &account.verifiers))));
+    }
+    Ok(Looks::new(all))
+}
+
+fn profiles<'a>(accounts: impl Iterator<Item = &'a Verifiers>) -> Vec<Profile> {
+    let mut profiles: Vec<Profile> = Vec::new();
+    for verifiers in accounts {
+        let look = |hash| {
+            let keys = keys::known(verifiers, hash)?;
+            Some(Look { iterations: keys.iterations, salt: keys.salt.len() })
+        };
+        let (sha1, sha256, sha512) = (look(Hash::Sha1), look(Hash::Sha256), look(Hash::Sha512));
+        let profile = Profile { sha1, sha256, sha512, only_keys: !verifiers.are_of_password(), accounts: 0 };
+        let is_like = |known: &Profile| Profile { accounts: 0, ..known.clone() } == profile;
+        match profiles.iter().position(is_like) {
+            Some(at) => profiles[at].accounts += 1,
+            None if profiles.len() < limits::LOOKS => profiles.push(Profile { accounts: 1, ..profile }),
+            None => {}
+        }
+    }
+    profiles
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accounts_that_look_alike_are_counted_together() {
+        let own = Verifiers::from_password("a", "b", "c").with_scram(&keys::make("c"));
+        let only = Verifiers::without_password(&[1; 32]).with_scram(&keys::make("c")[..1]);
+        let plain = Verifiers::from_password("a", "b", "c");
+        let found = profiles([&own, &only, &own, &plain].into_iter());
+        let look = Some(Look { iterations: limits::SCRAM_ITERATIONS, salt: 16 });
+        assert_eq!(
+            found,
+            [
+                Profile { sha1: look, sha256: look, sha512: look, only_keys: false, accounts: 2 },
+                Profile { sha1: look, only_keys: true, accounts: 1, ..Profile::default() },
+                Profile { accounts: 1, ..Profile::default() },
+            ]
+        );
+    }
+}

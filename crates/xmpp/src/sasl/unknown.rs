@@ -1,0 +1,102 @@
+//! What a client is told of an account that is not there, so that it cannot be told from one that is (RFC 5802 §9).
+//!
+//! Everything is a keyed hash of the address: the same after a restart and at every node that has the secret.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::{Context, Hash, Keys};
+use crate::{Jid, limits};
+
+/// What can be seen of keys before a proof.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Look {
+    pub iterations: u32,
+    /// Bytes.
+    pub salt: usize,
+}
+
+/// Of keys that this server makes itself.
+const OWN: Look = Look { iterations: limits::SCRAM_ITERATIONS, salt: 16 };
+
+/// Accounts whose keys look alike.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Profile {
+    /// `None`: they have no keys of that hash, and are asked for such as an account is that is not there.
+    pub sha1: Option<Look>,
+    pub sha256: Option<Look>,
+    pub sha512: Option<Look>,
+    /// Nothing but keys proves their password, which takes as long as making them.
+    pub only_keys: bool,
+    pub accounts: u64,
+}
+
+impl Profile {
+    fn look(&self, hash: Hash) -> Look {
+        match hash {
+            Hash::Sha1 => self.sha1,
+            Hash::Sha256 => self.sha256,
+            Hash::Sha512 => self.sha512,
+        }
+        .unwrap_or(OWN)
+    }
+}
+
+/// How the accounts of each domain look. Domains that are not named have none but those of this server's making.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Looks(Arc<HashMap<Box<str>, Vec<Profile>>>);
+
+impl Looks {
+    pub fn new(domains: impl IntoIterator<Item = (Box<str>, Vec<Profile>)>) -> Looks {
+        Looks(Arc::new(domains.into_iter().collect()))
+    }
+
+    /// The profile of an account that is not there: each as often as it is among those that are, and for the same address
+    /// nearly always the same when those change.
+    fn of(&self, secret: &[u8; 32], address: &str, domain: &str) -> Option<&Profile> {
+        let profiles = self.0.get(domain)?.iter().filter(|profile| profile.accounts > 0);
+        // Rendezvous hashing with weights.
+        let score = |profile: &Profile| {
+            let of = |look: Option<Look>| {
+                look.map_or(0, |look| u64::from(look.iterations) << 8 | look.salt as u64)
+            };
+            let [a, b, c] = [profile.sha1, profile.sha256, profile.sha512].map(of);
+            let only = u8::from(profile.only_keys);
+            let text = format!("profile\0{address}\0{a} {b} {c} {only}");
+            let hash = Hash::Sha256.mac(secret, text.as_bytes());
+            let number = hash.iter().take(6).fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
+            // 48 bits and a count of accounts fit exactly.
+            #[expect(clippy::cast_precision_loss, reason = "both are below 2^52")]
+            let (number, weight) = (number as f64, profile.accounts.min(1 << 50) as f64);
+            ((number + 1.0) / 281_474_976_710_657.0).ln() / weight
+        };
+        profiles.max_by(|one, other| score(one).total_cmp(&score(other)))
+    }
+
+    /// Whether the password of that address, which is nobody's, is to be looked at for as long as one that only keys prove.
+    pub fn only_keys(&self, secret: &[u8; 32], user: &str, domain: &str) -> bool {
+        self.of(secret, &address(user, domain), domain).is_some_and(|profile| profile.only_keys)
+    }
+}
+
+/// As all spellings of it are kept.
+fn address(user: &str, domain: &str) -> Box<str> {
+    match Jid::new(Some(user), domain, None) {
+        Ok(jid) => jid.as_str().into(),
+        Err(_) => format!("{user}@{domain}").into(),
+    }
+}
+
+/// Keys of that hash for an account that is not there. No proof fits them.
+pub(super) fn keys(hash: Hash, user: &str, context: &Context) -> Keys {
+    let address = address(user, &context.domain);
+    let look = context.looks.of(&context.secret, &address, &context.domain);
+    let look = look.map_or(OWN, |profile| profile.look(hash));
+    let make = |what: &str| {
+        let text = format!("{what}\0{}\0{address}", hash.name());
+        Hash::Sha512.mac(&context.secret, text.as_bytes())
+    };
+    let salt = make("salt").into_iter().cycle().take(look.salt).collect();
+    let [stored, server] = ["stored", "server"].map(|what| hash.digest(&make(what)).into());
+    Keys { salt, iterations: look.iterations, stored, server }
+}
