@@ -448,3 +448,18 @@ fn components_are_discovered_and_told_of_the_end() {
         assert_eq!(echo.end(), "system-shutdown");
     });
 }
+
+#[test]
+fn a_component_that_sends_too_much_is_read_slowly_and_nothing_is_lost() {
+    let mut world = World::new(&[], "component_stanzas_per_second = 100");
+    let mut echo = world.attach();
+    world.wait_for(1);
+    let ping = "<iq type='get' id='p' from='bot@echo.example.test' to='example.test'><ping xmlns='urn:xmpp:ping'/></iq>";
+    // A burst of five seconds passes; the rest takes one more.
+    echo.say(&ping.repeat(600));
+    for _ in 0..600 {
+        assert_eq!(echo.hear().attr("type"), Some("result"));
+    }
+    until("it had to wait", || (sum(&world.node, |shard| shard.xmpp.component_pauses) > 0).then_some(()));
+    world.node.stop();
+}
