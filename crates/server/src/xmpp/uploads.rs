@@ -185,6 +185,13 @@ impl Uploads {
         Ok(grant)
     }
 
+    /// Whether nothing is at that place, and nothing comes there. Waits for the disk.
+    pub(crate) fn check_free(&self, grant: &Grant) -> Result<(), Refusal> {
+        let is_taken =
+            self.shelf.path_of(&grant.id).exists() || self.shelf.path_of_coming(&grant.id).exists();
+        if is_taken { Err(Refusal::Taken) } else { Ok(()) }
+    }
+
     /// One file of a user comes at a time: waits for those before it. What it gives is held until the file is there.
     pub(crate) async fn turn(&self, grant: &Grant) -> Result<(Turn, OwnedSemaphorePermit), Refusal> {
         let turn = self.turns.take(&grant.owner).await?;

@@ -466,9 +466,9 @@ impl Shared {
         }
     }
 
-    /// Bytes that trickle are a sign of life, and a stanza that never ends is none.
+    /// Bytes that trickle are a sign of life, but a stanza that never ends is not. A silent stream is asked for one first.
     fn sweep_endless(&self, now: u32) {
-        let most = limits::XMPP_STANZA.min(self.settings.idle).as_micros() / self.tick_length.as_micros();
+        let most = limits::XMPP_STANZA.min(self.settings.idle * 3).as_micros() / self.tick_length.as_micros();
         let is_endless = |stream: &&Rc<Stream>| {
             let since = stream.stanza_since.get();
             since != 0 && u128::from(now.wrapping_sub(since)) > most

@@ -92,6 +92,9 @@ async fn put(
     let size = header(headers, &CONTENT_LENGTH).and_then(|size| size.parse().ok());
     let (token, kind) = (header(headers, &AUTHORIZATION), header(headers, &CONTENT_TYPE));
     let grant = uploads.admit(now, place, token, (size, kind))?;
+    // A slot that was used needs no turn.
+    let (shelf, wanted) = (Arc::clone(&uploads), grant.clone());
+    blocking(move || shelf.check_free(&wanted)).await?;
     // A connection that waits for its turn is not idle.
     let busy = front.handle.as_ref().map(Handle::busy);
     let turn = uploads.turn(&grant).await?;
