@@ -80,7 +80,7 @@ impl Connection {
 pub(super) fn accept_all(shared: Rc<Shared>, listener: TcpListener, transport: Transport) -> JoinHandle<()> {
     let admission = Arc::clone(&shared.settings.admission);
     tcp::accept_each(listener, admission, move |socket, remote| {
-        accept(&shared, socket, remote.ip(), transport)
+        accept(&shared, socket, remote.ip(), transport);
     })
 }
 
