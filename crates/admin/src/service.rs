@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use stdx::rate::{Limiter, Verdict};
+use stdx::source::SourcePrefix;
 use stdx::{Instant, hex};
 use store::rest::types::{Common, RestAccount};
 use store::rest::{Kind, Resource, RestFilter, RestLoaded, RestRead, RestWrite, Row, Sum, UsageFilter};
@@ -47,7 +48,7 @@ pub struct State {
     pub(crate) domain: Box<str>,
     /// Of SCRAM, for the passwords of clients.
     pub(crate) keys: MakeKeys,
-    failures: Mutex<Limiter<IpAddr>>,
+    failures: Mutex<Limiter<SourcePrefix>>,
 }
 
 impl State {
@@ -69,12 +70,12 @@ impl State {
 
     /// Whether this address may try to sign in now.
     pub(crate) fn may_try(&self, from: IpAddr) -> Verdict {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner).penalty(self.now(), from)
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).penalty(self.now(), from.into())
     }
 
     pub(crate) fn tried(&self, from: IpAddr, failed: bool) {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        if failed { failures.fail(self.now(), from) } else { failures.succeed(from) }
+        if failed { failures.fail(self.now(), from.into()) } else { failures.succeed(from.into()) }
     }
 
     fn rest(&self, read: RestRead) -> Result<RestLoaded, Fault> {

@@ -33,8 +33,52 @@ pub const FLOW_CONNECT_QUEUE: usize = 256;
 /// Connections of one shard. More: closed as soon as accepted, and counted.
 pub const FLOWS: usize = 200_000;
 
-/// Connections of one shard from one address: a large office behind one NAT. More: as above.
-pub const FLOWS_PER_SOURCE: usize = 5_000;
+/// Connections of the node from one source: a large office behind one NAT, or a load generator. More: as above. They
+/// have all sent a whole message or signed in: those in progress have caps of their own.
+pub const FLOWS_PER_SOURCE: usize = 20_000;
+
+/// Connections in progress (before the first message, the sign-in or a request) of one kind of listener at most: 500
+/// sign-ins a second that take ten seconds each, and as many again. More: the one that is idle longest is closed, and if
+/// none is idle the new one.
+pub const IN_PROGRESS: usize = 8_192;
+
+/// The same where few connections are due: components, REST clients and scrapers.
+pub const IN_PROGRESS_FEW: usize = 1_024;
+
+/// They have one in so many of the files that the process may open: with two kinds of listeners under attack, half of all
+/// are left to those who are served.
+pub const IN_PROGRESS_FILES: usize = 4;
+
+/// However few files that are.
+pub const IN_PROGRESS_LEAST: usize = 64;
+
+/// A connection in progress that has made a step so lately does not make room: its next flight is on its way, or waits in
+/// the kernel until this process gets to it. A new connection is refused for no longer than this.
+pub const IN_PROGRESS_GRACE: Duration = Duration::from_millis(500);
+
+/// Connections looked at for one that is idle. Among so many at least one is, unless nearly all make progress.
+pub const IN_PROGRESS_LOOKS: usize = 64;
+
+/// Places of connections that are in progress no longer and still stand in a queue, besides as many as are.
+pub const IN_PROGRESS_LEFT: usize = 64;
+
+/// Connections in progress that are closed when the process has no file descriptor for a new one.
+pub const SHED: usize = 16;
+
+/// For the first SIP message on a connection: phones connect to send. As long as Timer F, after which the request that was
+/// to be sent has failed. Later: closed, and counted.
+pub const FIRST_MESSAGE: Duration = Duration::from_secs(32);
+
+/// For a SIP message on a connection, from its first byte to its last: 320 KiB over a slow line of 100 kbit/s. Later:
+/// closed, and counted.
+pub const MESSAGE: Duration = Duration::from_secs(30);
+
+/// Bytes of one shard held by SIP messages that have not come whole: 200 of the largest. More: the connections are closed
+/// whose messages grow beyond the next number.
+pub const PARTIAL_BYTES: usize = 64 * 1024 * 1024;
+
+/// Bytes of one such message that are never too many: most messages are smaller.
+pub const PARTIAL_FREE: usize = 8 * 1024;
 
 /// Silence after which a connection is closed. RFC 5626 §4.4.1 makes clients send a keep-alive at least
 /// every 840 s when we do not say otherwise; most do every 120 s.
@@ -48,9 +92,6 @@ pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// TLS handshakes of one shard that compute at the same time, on helper threads. More wait their turn.
 pub const HANDSHAKES: usize = 4;
-
-/// Connections of one shard that are in a handshake or wait for one. More: closed when accepted.
-pub const HANDSHAKES_PENDING: usize = 2048;
 
 /// After a stream could not be cut into messages: how long the answer has to get out before the close.
 pub const FAULT_LINGER: Duration = Duration::from_secs(1);
@@ -131,11 +172,25 @@ pub const TRACE_QUEUE: usize = 4_096;
 /// Accounts traced at once: every message of a shard is compared with each. More: the command is told so.
 pub const TRACES: usize = 16;
 
-/// HTTP connections at once at one address: scrapers and clients of the REST interface. More wait in the kernel's queue.
+/// HTTP connections of one source at once at the addresses of metrics and the REST interface; those without a request at
+/// work count as in progress. More: as there.
 pub const HTTP_CONNECTIONS: usize = 512;
 
-/// Silence after which one is closed: longer than any answer takes, and than Prometheus waits between two scrapes.
-pub const HTTP_IDLE: Duration = Duration::from_secs(75);
+/// For the head of a request, and between two requests: longer than Prometheus waits between two scrapes. Longer: closed.
+pub const HTTP_HEAD: Duration = Duration::from_secs(75);
+
+/// Bytes of the head of a request. More: 431, and closed.
+pub const HTTP_BUFFER: usize = 16 << 10;
+
+/// Requests of the REST interface that are at work or whose answers are being read. More: 503. Metrics and health need
+/// none of these places.
+pub const REST_REQUESTS: usize = 256;
+
+/// Of these, from one source. More: 429.
+pub const REST_REQUESTS_PER_SOURCE: usize = 128;
+
+/// After a failed accept, mostly for want of file descriptors.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Bytes waiting to be written to one XMPP stream. More: what waits is dropped, and the stream ends with
 /// `resource-constraint`. Hosts send a window at a time (`xmpp::limits::WINDOW`), so nothing that others send gets there.
@@ -159,6 +214,9 @@ pub const XMPP_EVENTS: usize = 1024;
 /// For the last words of a stream to be read. Longer: the connection is closed without.
 pub const XMPP_LINGER: Duration = Duration::from_secs(2);
 
+/// For one stanza, from its first byte to its last: 256 KiB over 20 kbit/s. Longer: `connection-timeout`.
+pub const XMPP_STANZA: Duration = Duration::from_secs(120);
+
 /// For the answer to a probe of a silent stream. Longer: `connection-timeout`.
 pub const XMPP_PROBE: Duration = Duration::from_secs(60);
 
@@ -177,8 +235,8 @@ pub const SCRAM_ITERATIONS: u32 = xmpp::limits::SCRAM_ITERATIONS;
 /// `resource-constraint` until it has read some. Twice as many, of answers to what it sends itself: its stream ends.
 pub const XMPP_COMPONENT_QUEUE: usize = 4 * 1024 * 1024;
 
-/// Connections of components of one shard, those that are none yet among them. More: closed as soon as accepted.
-pub const XMPP_COMPONENT_STREAMS: usize = 256;
+/// Connections of components of the node from one source. More: closed as soon as accepted.
+pub const XMPP_COMPONENT_STREAMS: usize = 2_048;
 
 /// Silence of ours after which a component gets a space. Written in vain, it ends a dead connection.
 pub const XMPP_COMPONENT_KEEP_ALIVE: Duration = Duration::from_secs(60);
@@ -200,6 +258,10 @@ pub const XMPP_HTTP_HEAD: Duration = Duration::from_secs(30);
 /// For the body of a request of BOSH. Longer: 408.
 pub const XMPP_HTTP_BODY: Duration = Duration::from_secs(30);
 
+/// Bytes after which an HTTP connection that is read or written has made a step: an honest one moves more than these
+/// within `IN_PROGRESS_GRACE`, and one that trickles does not.
+pub const HTTP_STEP: usize = 4 << 10;
+
 /// Silence after which an HTTP connection of a chat client is closed, whatever is under way: more than a request of BOSH
 /// waits for its answer.
 pub const XMPP_HTTP_IDLE: Duration = Duration::from_secs(75);
@@ -216,8 +278,20 @@ pub const UPLOAD_TIME: Duration = Duration::from_secs(3_600);
 /// Bytes of a file that are written or read at once, on a thread of the runtime's.
 pub const UPLOAD_CHUNK: usize = 256 << 10;
 
+/// Bytes a second of a file that comes, over `XMPP_HTTP_BODY`: the slowest mobile lines have ten times as much. Slower: 408,
+/// and nothing stays of it.
+pub const UPLOAD_SPEED: usize = 1 << 10;
+
 /// Files that come at the same time, all shards together: each has a chunk in memory. More: 503.
 pub const UPLOADS_AT_ONCE: usize = 64;
+
+/// Files of one user that come or wait for their turn, of which one comes at a time: more than a client sends at once. More:
+/// 429.
+pub const UPLOADS_OF_USER: usize = 8;
+
+/// For the turn of such a file. Longer: 429.
+pub const UPLOAD_TURN: Duration = Duration::from_secs(60);
+
 /// Sessions that one list of them shows; the rest is only counted. A line is some 200 bytes, and all fit an
 /// answer on the control socket.
 pub const XMPP_LISTED: u32 = 10_000;

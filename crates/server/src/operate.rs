@@ -68,7 +68,12 @@ impl Doors {
     }
 
     /// Serves until dropped. On a `LocalSet`. `rest`: its requests, where there is such an interface.
-    pub async fn serve<C: Control + 'static>(self, control: Rc<C>, clock: Clock, rest: Option<Router>) {
+    pub async fn serve<C: Control + 'static>(
+        self,
+        control: Rc<C>,
+        clock: Clock,
+        (web, rest): (http::Web, Option<Router>),
+    ) {
         let Doors { control: socket, http, rest: own, mut signals } = self;
         let (beside, own) = match own {
             Some(own) => (None, rest.map(|rest| (own, rest))),
@@ -83,7 +88,7 @@ impl Doors {
         };
         let on_rest = async {
             if let Some((listener, rest)) = own
-                && let Err(error) = http::serve_rest(listener, rest).await
+                && let Err(error) = http::serve_rest(listener, rest, &web).await
             {
                 tracing::error!(%error, "the REST interface is not served any more");
             }
@@ -92,7 +97,7 @@ impl Doors {
             watching,
             control::serve(socket, control.clone(), status.clone(), clock),
             async {
-                if let Err(error) = http::serve(http, status, beside).await {
+                if let Err(error) = http::serve(http, status, beside, &web).await {
                     tracing::error!(%error, "metrics and health are not served any more");
                 }
             },

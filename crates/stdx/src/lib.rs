@@ -1,4 +1,4 @@
-//! What std lacks: time as a value, timer wheel, slab, bounded containers, keyed hashes, rate limits, draws by weight, ladder drawings.
+//! What std lacks: time as a value, timer wheel, slab, bounded containers, keyed hashes, rate limits and their sources, draws by weight, ladder drawings.
 //! No domain words.
 
 pub mod address;
@@ -12,6 +12,7 @@ pub mod rate;
 pub mod ring;
 pub mod rng;
 pub mod slab;
+pub mod source;
 pub mod time;
 pub mod wheel;
 

@@ -9,7 +9,7 @@ use xmpp::Bare;
 use xmpp::sasl::Secret;
 
 use super::reader::Section;
-use super::value::Value;
+use super::value::{Size, Value};
 use crate::net::Listener;
 
 /// Gateways, bots and whatever else speaks for a domain of its own.
@@ -19,6 +19,9 @@ pub struct Components {
     pub listen: Vec<Listener>,
     /// Each domain once.
     pub known: Vec<Component>,
+    /// A second, of one connection.
+    pub stanzas: u32,
+    pub bytes: usize,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -51,7 +54,19 @@ impl Components {
             "External components: each speaks for one domain. As `[[xmpp.components]]` each is a table of its own. Several connections of one component share its stanzas: all of one user go to the same.",
             Component::read,
         );
-        let components = Components { listen, known };
+        let stanzas = section.key_in(
+            "component_stanzas_per_second",
+            10_000,
+            1..=1_000_000,
+            "Stanzas that one connection of a component may send a second, after a burst of five seconds' worth. One that sends more is read more slowly; nothing of it is lost.",
+        );
+        let Size(bytes) = section.key_in(
+            "component_bytes_per_second",
+            Size(16 << 20),
+            Size(1 << 10)..=Size(1 << 30),
+            "Bytes that one connection of a component may send a second, in the same way.",
+        );
+        let components = Components { listen, known, stanzas, bytes };
         components.check(section);
         components
     }

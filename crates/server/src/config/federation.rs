@@ -8,7 +8,7 @@ use xmpp::s2s::locate::Target;
 use xmpp::s2s::{Admission, Domains};
 
 use super::reader::{Reader, Section};
-use super::value::Value;
+use super::value::{Size, Value};
 use crate::net::Listener;
 use crate::xmpp::ServerRoute;
 
@@ -31,6 +31,9 @@ pub struct Federation {
     pub connect: Duration,
     pub authorize: Duration,
     pub idle: Duration,
+    /// A second, of one connection.
+    pub stanzas: u32,
+    pub bytes: usize,
 }
 
 impl Federation {
@@ -50,7 +53,7 @@ impl Federation {
             Admission::Open,
             "With which servers: `open` with all that are not in `block`, `allow` with those in `allow`, `closed` with none.",
         );
-        let federation = Federation {
+        let mut federation = Federation {
             listen,
             policy,
             allow: domains(&mut section, "allow", "Domains that `policy = \"allow\"` allows."),
@@ -89,7 +92,10 @@ impl Federation {
                 SECOND..=24 * 60 * MINUTE,
                 "Connections on which nothing was said for so long are closed.",
             ),
+            stanzas: 0,
+            bytes: 0,
         };
+        (federation.stanzas, federation.bytes) = allowance(&mut section);
         federation.check(&mut section);
         section.finish();
         federation
@@ -104,6 +110,23 @@ impl Federation {
             section.mistake("policy", "`policy` is \"allow\", and `allow` is empty", "domains in `allow`");
         }
     }
+}
+
+/// Stanzas and bytes a second of one connection.
+fn allowance(section: &mut Section<'_, '_>) -> (u32, usize) {
+    let stanzas = section.key_in(
+        "stanzas_per_second",
+        10_000,
+        1..=1_000_000,
+        "Stanzas that one connection of another server may send a second, after a burst of five seconds' worth. One that sends more is read more slowly; nothing of it is lost.",
+    );
+    let Size(bytes) = section.key_in(
+        "bytes_per_second",
+        Size(16 << 20),
+        Size(1 << 10)..=Size(1 << 30),
+        "Bytes that one connection of another server may send a second, in the same way.",
+    );
+    (stanzas, bytes)
 }
 
 fn domains(section: &mut Section<'_, '_>, name: &'static str, doc: &'static str) -> Domains {

@@ -9,7 +9,7 @@ use sip::transport::Transport;
 
 use super::reader::{Reader, Section};
 use super::value::{Nameserver, Size, Value};
-use crate::net::{Listener, NetSettings};
+use crate::net::{ForwardedHeader, Listener, NetSettings, Network};
 
 const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
@@ -312,6 +312,9 @@ impl Tls {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Http {
     pub listen: SocketAddr,
+    /// Before this address and that of `[rest]`.
+    pub trusted_proxies: Vec<Network>,
+    pub forwarded: ForwardedHeader,
 }
 
 impl Http {
@@ -322,8 +325,37 @@ impl Http {
             SocketAddr::from(([127, 0, 0, 1], 9090)),
             "Where `/metrics` (Prometheus) and `/health` are. They ask nobody for a password: leave it on loopback.",
         );
+        let trusted_proxies = section.list(
+            "trusted_proxies",
+            Vec::new(),
+            "Reverse proxies before this address and that of `[rest]`. The client of a request that one of them passes on is the one that the proxy names in the header of `forwarded_header`, to limits per source. Nobody is believed when empty.",
+        );
+        let forwarded = section.key(
+            "forwarded_header",
+            ForwardedHeader::XForwardedFor,
+            "The header in which these proxies say for which client they speak: `x-forwarded-for`, or `forwarded` (RFC 7239). The other one is not looked at, because a client may have written it.",
+        );
         section.finish();
-        Http { listen }
+        Http { listen, trusted_proxies, forwarded }
+    }
+}
+
+impl Value for ForwardedHeader {
+    const EXPECTED: &'static str = "\"x-forwarded-for\" or \"forwarded\"";
+
+    fn read(value: &toml::de::DeValue<'_>) -> Option<Self> {
+        match value.as_str()? {
+            "x-forwarded-for" => Some(ForwardedHeader::XForwardedFor),
+            "forwarded" => Some(ForwardedHeader::Forwarded),
+            _ => None,
+        }
+    }
+
+    fn show(&self) -> String {
+        match self {
+            ForwardedHeader::XForwardedFor => "\"x-forwarded-for\"".into(),
+            ForwardedHeader::Forwarded => "\"forwarded\"".into(),
+        }
     }
 }
 
@@ -471,7 +503,7 @@ impl Routes {
 pub struct Limits {
     /// Of each shard.
     pub connections: u32,
-    /// Of each shard.
+    /// Of all shards.
     pub connections_per_source: u32,
 }
 
@@ -491,7 +523,7 @@ impl Limits {
                 "connections_per_source",
                 number(net.max_flows_per_source),
                 1..=10_000_000,
-                "Of these, from one address.",
+                "TCP, TLS and WebSocket connections of the node from one source, an IPv4 address or an IPv6 /64; of SIP, of chat clients and of other servers so many each. More are closed as soon as they come. Connections that have not sent a whole message or signed in have lower bounds of their own, for which the one that is idle longest makes room.",
             ),
         };
         section.finish();

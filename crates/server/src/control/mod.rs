@@ -14,7 +14,8 @@ pub use rates::{Rate, Rates, Totals};
 pub use records::{AccountRow, Ask, Change, Listing, Secret};
 pub use server::{ControlSocket, serve};
 pub use status::{
-    NodeState, Observed, ShardCounters, Status, StatusSource, StoreStatus, TargetStatus, watch,
+    AdmissionStatus, NodeState, Observed, ShardCounters, Status, StatusSource, StoreStatus, TargetStatus,
+    watch,
 };
 pub use trace::{TraceLine, TraceLines, TraceSink, mask_credentials};
 

@@ -26,6 +26,20 @@ pub struct Observed {
     pub store: StoreStatus,
     /// Of routes with probes.
     pub targets: Vec<TargetStatus>,
+    /// By kind of listener.
+    #[serde(default)]
+    pub admissions: Vec<AdmissionStatus>,
+}
+
+/// Connections of one kind of listener that are in progress: before a first message, a sign-in or a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdmissionStatus {
+    pub service: Box<str>,
+    pub in_progress: u64,
+    /// Closed to make room for others.
+    pub evicted: u64,
+    /// Closed when accepted.
+    pub refused: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -132,6 +146,7 @@ pub struct ShardCounters {
     pub connections_made: u64,
     pub connections_refused: u64,
     pub connections_idle_closed: u64,
+    pub connections_slow_closed: u64,
     pub handshake_failures: u64,
     pub connect_failures: u64,
     pub send_failures: u64,
@@ -152,6 +167,7 @@ pub struct ShardCounters {
     pub xmpp_timeouts: u64,
     pub xmpp_stream_errors: u64,
     pub xmpp_components_refused: u64,
+    pub xmpp_component_pauses: u64,
     pub xmpp_component_stanzas_in: u64,
     pub xmpp_component_stanzas_out: u64,
     pub xmpp_component_overflows: u64,
@@ -172,6 +188,7 @@ pub struct ShardCounters {
     pub xmpp_servers_connections_out: u64,
     pub xmpp_servers_connections_in: u64,
     pub xmpp_servers_connections_refused: u64,
+    pub xmpp_servers_pauses: u64,
     pub xmpp_servers_handshake_failures: u64,
     pub xmpp_servers_failures: u64,
     pub xmpp_servers_refused: u64,
@@ -208,6 +225,7 @@ impl ShardCounters {
         self.connections_made = net.flows_connected;
         self.connections_refused = net.flows_refused;
         self.connections_idle_closed = net.flows_idle_closed;
+        self.connections_slow_closed = net.flows_slow_closed;
         self.handshake_failures = net.handshake_failures;
         self.connect_failures = net.connect_failures;
         self.send_failures = net.send_failures;
@@ -291,6 +309,7 @@ impl ShardCounters {
         self.xmpp_stream_errors = xmpp.faults;
         self.xmpp_components = xmpp.components;
         self.xmpp_components_refused = xmpp.components_refused;
+        self.xmpp_component_pauses = xmpp.component_pauses;
         self.xmpp_component_stanzas_in = xmpp.component_stanzas_in;
         self.xmpp_component_stanzas_out = xmpp.component_stanzas_out;
         self.xmpp_component_overflows = xmpp.component_overflows;
@@ -318,6 +337,7 @@ impl ShardCounters {
         self.xmpp_servers_connections_out = servers.outgoing_total;
         self.xmpp_servers_connections_in = servers.incoming_total;
         self.xmpp_servers_connections_refused = xmpp.server_connections_refused;
+        self.xmpp_servers_pauses = xmpp.server_pauses;
         self.xmpp_servers_handshake_failures = xmpp.server_handshake_failures;
         self.xmpp_servers_failures = servers.failures;
         self.xmpp_servers_refused = servers.refused;

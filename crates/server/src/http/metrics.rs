@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use crate::control::{NodeState, ShardCounters, Status};
+use crate::control::{AdmissionStatus, NodeState, ShardCounters, Status};
 use crate::xmpp::kinds::Family;
 
 #[derive(Clone, Copy)]
@@ -168,6 +168,11 @@ const SHARD: &[ShardMetric] = &[
     counter("belfry_connections_idle_closed_total", "Connections closed for silence", |s| {
         s.connections_idle_closed
     }),
+    counter(
+        "belfry_connections_slow_closed_total",
+        "Connections closed because a SIP message did not come whole in time",
+        |s| s.connections_slow_closed,
+    ),
     counter("belfry_handshake_failures_total", "TLS and WebSocket handshakes that failed", |s| {
         s.handshake_failures
     }),
@@ -237,6 +242,11 @@ const SHARD: &[ShardMetric] = &[
         "Components that did not read what they were sent",
         |s| s.xmpp_component_overflows,
     ),
+    counter(
+        "belfry_xmpp_component_pauses_total",
+        "Components that sent too much, and were read more slowly",
+        |s| s.xmpp_component_pauses,
+    ),
     counter("belfry_xmpp_bosh_faults_total", "Requests of BOSH that broke its rules", |s| s.xmpp_bosh_faults),
     counter("belfry_xmpp_http_requests_total", "Requests of HTTP at the addresses of WebSocket", |s| {
         s.xmpp_http_requests
@@ -275,6 +285,11 @@ const SHARD: &[ShardMetric] = &[
         "belfry_xmpp_servers_connections_refused_total",
         "Connections of other servers over a limit",
         |s| s.xmpp_servers_connections_refused,
+    ),
+    counter(
+        "belfry_xmpp_servers_pauses_total",
+        "Other servers that sent too much, and were read more slowly",
+        |s| s.xmpp_servers_pauses,
     ),
     counter("belfry_xmpp_servers_handshake_failures_total", "TLS handshakes with servers that failed", |s| {
         s.xmpp_servers_handshake_failures
@@ -395,6 +410,35 @@ const NODE: &[NodeMetric] = &[
     },
 ];
 
+/// One number of each kind of listener, with the label `service`.
+struct AdmissionMetric {
+    name: &'static str,
+    kind: Kind,
+    help: &'static str,
+    read: fn(&AdmissionStatus) -> u64,
+}
+
+const ADMISSIONS: &[AdmissionMetric] = &[
+    AdmissionMetric {
+        name: "belfry_connections_in_progress",
+        kind: Kind::Gauge,
+        help: "Connections before their first message, sign-in or request",
+        read: |admission| admission.in_progress,
+    },
+    AdmissionMetric {
+        name: "belfry_connections_evicted_total",
+        kind: Kind::Counter,
+        help: "Of these, closed because others needed their place",
+        read: |admission| admission.evicted,
+    },
+    AdmissionMetric {
+        name: "belfry_connections_no_place_total",
+        kind: Kind::Counter,
+        help: "Connections refused because too many of their source, or of all, were open",
+        read: |admission| admission.refused,
+    },
+];
+
 const TARGET_UP: (&str, &str) =
     ("belfry_target_up", "1 when a probed target of a route answers, 0 when it is out");
 const BUILD: (&str, &str) = ("belfry_build_info", "Always 1; the version is in the label");
@@ -412,6 +456,13 @@ pub fn exposition(status: &Status) -> String {
     for target in &status.node.targets {
         let (name, up) = (escaped(&target.target), u8::from(target.up));
         let _ = writeln!(out, "{}{{target=\"{name}\"}} {up}", TARGET_UP.0);
+    }
+    for metric in ADMISSIONS {
+        head(&mut out, metric.name, metric.kind, metric.help);
+        for admission in &status.node.admissions {
+            let (service, value) = (escaped(&admission.service), (metric.read)(admission));
+            let _ = writeln!(out, "{}{{service=\"{service}\"}} {value}", metric.name);
+        }
     }
     for metric in SHARD {
         head(&mut out, metric.name, metric.kind, metric.help);
@@ -452,6 +503,11 @@ pub fn reference() -> String {
     row(&mut page, BUILD.0, Kind::Gauge, BUILD.1);
     NODE.iter().for_each(|metric| row(&mut page, metric.name, metric.kind, metric.help));
     row(&mut page, TARGET_UP.0, Kind::Gauge, TARGET_UP.1);
+    page.push_str(
+        "\n## Of each kind of listener, with the label `service`\n\n\
+         `sip`, `xmpp`, `xmpp_servers`, `xmpp_components` and `http`.\n\n| name | kind | meaning |\n|---|---|---|\n",
+    );
+    ADMISSIONS.iter().for_each(|metric| row(&mut page, metric.name, metric.kind, metric.help));
     page.push_str("\n## Of each shard, with the label `shard`\n\n| name | kind | meaning |\n|---|---|---|\n");
     SHARD.iter().for_each(|metric| row(&mut page, metric.name, metric.kind, metric.help));
     page.push_str("\n## Of each shard, by kind\n\n| name | kind | label | meaning |\n|---|---|---|---|\n");

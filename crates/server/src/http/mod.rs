@@ -1,11 +1,12 @@
 //! `/metrics` for Prometheus and `/health` for load balancers: only read; nobody is asked for a password. Beside them, or
-//! at an address of its own, the REST interface, which asks.
+//! at an address of its own, the REST interface, which asks. Slow clients and a busy REST interface take no places of
+//! metrics and health.
 
 mod listener;
 pub mod metrics;
 
 use std::io;
-use std::net::SocketAddr;
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
@@ -13,23 +14,56 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::serve::ListenerExt as _;
 use tokio::net::TcpListener;
 
 use crate::control::{NodeState, StatusSource};
-use listener::Bounded;
+use crate::net::admission::{Admission, Bounds};
+use crate::net::proxies::Proxies;
+use crate::node::Shared;
 
-/// Until dropped. `rest` has all other paths.
-pub async fn serve(listener: TcpListener, status: StatusSource, rest: Option<Router>) -> io::Result<()> {
-    let routes =
-        Router::new().route("/metrics", get(metrics)).route("/health", get(health)).with_state(status);
-    serve_rest(listener, if let Some(rest) = rest { routes.fallback_service(rest) } else { routes }).await
+/// What the listeners of HTTP have in common.
+#[derive(Clone, Debug)]
+pub struct Web {
+    proxies: Proxies,
+    admission: Arc<Admission>,
 }
 
-/// Until dropped. Requests know the address they come from.
-pub async fn serve_rest(listener: TcpListener, routes: Router) -> io::Result<()> {
-    let service = routes.into_make_service_with_connect_info::<SocketAddr>();
-    axum::serve(Bounded::new(listener).tap_io(|_| {}), service).await
+impl Web {
+    pub(crate) fn new(shared: &Shared) -> Web {
+        let config = &shared.config.http;
+        let proxies = Proxies::new(config.trusted_proxies.clone(), config.forwarded);
+        Web { proxies, admission: Arc::clone(&shared.admissions.http) }
+    }
+}
+
+impl Default for Web {
+    /// Without proxies.
+    fn default() -> Web {
+        Web { proxies: Proxies::default(), admission: Admission::new(Bounds::default()) }
+    }
+}
+
+/// Until dropped, on a `LocalSet`. `rest` has all other paths.
+pub async fn serve(
+    listener: TcpListener,
+    status: StatusSource,
+    rest: Option<Router>,
+    web: &Web,
+) -> io::Result<()> {
+    let routes =
+        Router::new().route("/metrics", get(metrics)).route("/health", get(health)).with_state(status);
+    let routes = if let Some(rest) = rest { routes.fallback_service(rest) } else { routes };
+    listener::serve(listener, (routes, is_status), web).await
+}
+
+/// Until dropped, on a `LocalSet`. Requests know the address they come from.
+pub async fn serve_rest(listener: TcpListener, routes: Router, web: &Web) -> io::Result<()> {
+    listener::serve(listener, (routes, |_| false), web).await
+}
+
+/// What has places of its own beside those of the REST interface.
+fn is_status(path: &str) -> bool {
+    matches!(path, "/metrics" | "/health")
 }
 
 async fn metrics(State(status): State<StatusSource>) -> Response {

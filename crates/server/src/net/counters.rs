@@ -21,8 +21,10 @@ pub struct NetCounters {
     pub flows_open: u64,
     pub flows_accepted: u64,
     pub flows_connected: u64,
-    /// Over `max_flows`, `max_flows_per_source` or `max_handshakes_pending`.
+    /// Over `max_flows` or `max_flows_per_source`, or while none of those in progress was idle.
     pub flows_refused: u64,
+    /// Closed because a message took too long or was part of too many incomplete ones.
+    pub flows_slow_closed: u64,
     /// Closed for silence.
     pub flows_idle_closed: u64,
     pub handshake_failures: u64,

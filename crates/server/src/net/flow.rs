@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
@@ -12,6 +12,7 @@ use router::{Edge, FlowId};
 use sip::transport::{Packet, Source, TransmitId, Transport};
 use tokio::sync::Semaphore;
 
+use super::admission::Admitted;
 use super::counters::NetCounters;
 use super::settings::{CloseReason, NetEvent, NetSettings, SendFault};
 use crate::limits;
@@ -30,6 +31,13 @@ pub(super) struct Queued {
     pub(super) report: Option<TransmitId>,
 }
 
+/// Where a connection comes from.
+pub(super) enum Origin {
+    Accepted(Admitted),
+    /// We connect to this peer.
+    Ours(PeerKey),
+}
+
 /// One connection, as those who write to it see it. The task that owns the socket holds it too.
 pub(super) struct Flow {
     pub(super) id: FlowId,
@@ -40,6 +48,10 @@ pub(super) struct Flow {
     pub(super) key: Option<PeerKey>,
     pub(super) queue: RefCell<VecDeque<Queued>>,
     pub(super) queued_bytes: Cell<usize>,
+    /// Its place among those that were accepted; `None`: we connected.
+    pub(super) admitted: Option<Admitted>,
+    /// Memory held by a message that has not come whole.
+    partial: Cell<usize>,
     /// Handshakes are done.
     pub(super) open: Cell<bool>,
     /// Told to end, and why.
@@ -95,12 +107,11 @@ pub(super) struct Shared {
     waker: RefCell<Option<Waker>>,
     flows: RefCell<HashMap<u64, Rc<Flow>>>,
     peers: RefCell<HashMap<PeerKey, u64>>,
-    per_source: RefCell<HashMap<IpAddr, u32>>,
     next_flow: Cell<u64>,
     /// One permit for each TLS handshake that may compute now.
     pub(super) handshakes: Arc<Semaphore>,
-    /// Connections in a handshake, or waiting for one.
-    pub(super) handshakes_pending: Cell<usize>,
+    /// Memory held by messages that have not come whole.
+    partial: Cell<usize>,
     /// Counts sixteenths of `flow_idle`.
     pub(super) tick: Cell<u32>,
     /// Every connection reads into this, one at a time, so that an idle one needs no buffer.
@@ -122,7 +133,6 @@ impl Shared {
         Rc::new(Shared {
             edge,
             handshakes,
-            handshakes_pending: Cell::new(0),
             settings,
             counters: RefCell::default(),
             events: RefCell::default(),
@@ -131,8 +141,8 @@ impl Shared {
             waker: RefCell::default(),
             flows: RefCell::default(),
             peers: RefCell::default(),
-            per_source: RefCell::default(),
             next_flow: Cell::new(start),
+            partial: Cell::new(0),
             tick: Cell::new(0),
             scratch: RefCell::new(vec![0; SCRATCH].into_boxed_slice()),
         })
@@ -201,10 +211,22 @@ impl Shared {
         }
     }
 
-    /// Whether one more connection of this source fits.
-    pub(super) fn admits(&self, source: IpAddr) -> bool {
-        let of_source = self.per_source.borrow().get(&source).copied().unwrap_or(0) as usize;
-        self.flows.borrow().len() < self.settings.max_flows && of_source < self.settings.max_flows_per_source
+    /// Whether one more connection fits.
+    pub(super) fn has_place(&self) -> bool {
+        self.flows.borrow().len() < self.settings.max_flows
+    }
+
+    /// A place for a connection that was just accepted; `None`: there are too many.
+    pub(super) fn admit(&self, remote: SocketAddr) -> Option<Admitted> {
+        let (admission, most) = (&self.settings.admission, self.settings.max_flows_per_source);
+        self.has_place().then(|| admission.enter(Some(remote.ip().into()), most)).flatten()
+    }
+
+    /// So many bytes of a message wait for its rest. False: they are part of too many.
+    pub(super) fn hold_partial(&self, flow: &Flow, bytes: usize) -> bool {
+        let all = self.partial.get() - flow.partial.replace(bytes) + bytes;
+        self.partial.set(all);
+        bytes <= limits::PARTIAL_FREE || all <= self.settings.max_partial
     }
 
     pub(super) fn add_flow(
@@ -212,8 +234,12 @@ impl Shared {
         transport: Transport,
         local: SocketAddr,
         remote: SocketAddr,
-        key: Option<PeerKey>,
+        origin: Origin,
     ) -> Rc<Flow> {
+        let (admitted, key) = match origin {
+            Origin::Accepted(admitted) => (Some(admitted), None),
+            Origin::Ours(key) => (None, Some(key)),
+        };
         let number = self.next_flow.get();
         self.next_flow.set(number.wrapping_add(1));
         let flow = Rc::new(Flow {
@@ -224,13 +250,14 @@ impl Shared {
             key: key.clone(),
             queue: RefCell::default(),
             queued_bytes: Cell::new(0),
+            admitted,
+            partial: Cell::new(0),
             open: Cell::new(false),
             closing: Cell::new(None),
             last_tick: Cell::new(self.tick.get()),
             waker: RefCell::default(),
         });
         self.flows.borrow_mut().insert(number, Rc::clone(&flow));
-        *self.per_source.borrow_mut().entry(remote.ip()).or_default() += 1;
         if let Some(key) = key {
             self.peers.borrow_mut().insert(key, number);
         }
@@ -249,9 +276,10 @@ impl Shared {
                 peers.remove(key);
             }
         }
-        self.forget_source(flow.remote.ip());
+        self.hold_partial(flow, 0);
         self.count(|counters| {
             counters.flows_open -= 1;
+            counters.flows_slow_closed += u64::from(reason == CloseReason::Slow);
             counters.flows_idle_closed += u64::from(reason == CloseReason::Idle);
         });
         for queued in flow.queue.take() {
@@ -259,16 +287,6 @@ impl Shared {
         }
         if flow.open.get() {
             self.event(NetEvent::FlowClosed(flow.id, reason));
-        }
-    }
-
-    fn forget_source(&self, source: IpAddr) {
-        let mut per_source = self.per_source.borrow_mut();
-        if let Some(count) = per_source.get_mut(&source) {
-            *count -= 1;
-            if *count == 0 {
-                per_source.remove(&source);
-            }
         }
     }
 

@@ -16,20 +16,28 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
-use super::flow::Shared;
+use super::admission::Handle;
+use super::flow::{Flow, Shared};
 
 /// As the server.
-pub(super) async fn accept(shared: &Shared, socket: TcpStream) -> io::Result<server::TlsStream<TcpStream>> {
+pub(super) async fn accept(
+    shared: &Shared,
+    flow: &Flow,
+    socket: TcpStream,
+) -> io::Result<server::TlsStream<TcpStream>> {
     let config = shared.settings.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?.server();
-    accept_as(&shared.handshakes, config, socket).await
+    accept_as((&shared.handshakes, flow.admitted.as_deref()), config, socket).await
 }
 
-/// As the server that `config` says. `permits`: one for each handshake that may compute at the same time.
+/// As the server that `config` says. `permits`: one for each handshake that may compute at the same time; with the place
+/// of the connection, which is busy while one computes or waits for its turn.
 pub(crate) async fn accept_as(
-    permits: &Arc<Semaphore>,
+    permits: (&Arc<Semaphore>, Option<&Handle>),
     config: Arc<ServerConfig>,
     socket: TcpStream,
 ) -> io::Result<server::TlsStream<TcpStream>> {
+    // A connection that says nothing costs no memory of TLS.
+    socket.readable().await?;
     let connection = ServerConnection::new(config.clone()).map_err(io::Error::other)?;
     let Connection::Server(done) = shake(permits, &socket, connection.into()).await? else {
         return Err(io::ErrorKind::Other.into());
@@ -61,7 +69,7 @@ pub(crate) async fn connect_as(
     socket: TcpStream,
 ) -> io::Result<client::TlsStream<TcpStream>> {
     let connection = ClientConnection::new(config.clone(), name.clone()).map_err(io::Error::other)?;
-    let Connection::Client(done) = shake(permits, &socket, connection.into()).await? else {
+    let Connection::Client(done) = shake((permits, None), &socket, connection.into()).await? else {
         return Err(io::ErrorKind::Other.into());
     };
     TlsConnector::from(config).connect_with(name, socket, |fresh| *fresh = done).await
@@ -69,7 +77,7 @@ pub(crate) async fn connect_as(
 
 /// Runs the handshake to its end. Whoever calls bounds its time.
 async fn shake(
-    permits: &Arc<Semaphore>,
+    (permits, admitted): (&Arc<Semaphore>, Option<&Handle>),
     socket: &TcpStream,
     mut connection: Connection,
 ) -> io::Result<Connection> {
@@ -87,8 +95,15 @@ async fn shake(
             Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Some(_) => {}
         }
+        let busy = admitted.map(Handle::busy);
         let (advanced, result) = compute(permits, connection).await?;
+        drop(busy);
         connection = advanced;
+        // A flight is answered, or the handshake is done: bytes alone are no step.
+        if let Some(admitted) = admitted.filter(|_| connection.wants_write() || !connection.is_handshaking())
+        {
+            admitted.step();
+        }
         if let Err(problem) = result {
             // The alert; if it does not fit now, the peer will see the close.
             let _ = connection.write_tls(&mut Nonblocking(socket));

@@ -189,7 +189,7 @@ impl Io {
         let key = PeerKey { transport, remote, tls_name };
         match self.shared.peer(&key) {
             Some(flow) => Ok(flow),
-            None if self.shared.admits(remote.ip()) => Ok(stream::connect(&self.shared, &key)),
+            None if self.shared.has_place() => Ok(stream::connect(&self.shared, &key)),
             None => Err(SendFault::Overflow),
         }
     }

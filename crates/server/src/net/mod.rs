@@ -1,15 +1,18 @@
 //! Sockets: UDP in batches (RFC 3261 §18), TCP, TLS, WebSocket (RFC 7118), and DNS questions. Everything a
 //! shard has open hangs on its one `Io`.
 
+pub mod admission;
 pub(crate) mod certified;
 mod counters;
 pub(crate) mod dns;
 mod flow;
 pub(crate) mod handshake;
 mod io;
+mod patience;
 pub(crate) mod peers;
 pub(crate) mod proxies;
 mod settings;
+pub(crate) mod source_limiter;
 pub(crate) mod stream;
 mod stun;
 pub mod tls;
@@ -20,5 +23,5 @@ pub(crate) mod ws;
 pub use counters::NetCounters;
 pub use dns::DnsAnswer;
 pub use io::Io;
-pub use proxies::Network;
+pub use proxies::{ForwardedHeader, Network};
 pub use settings::{Bound, CloseReason, Listener, NetError, NetEvent, NetSettings, SendFault};

@@ -1,4 +1,5 @@
-//! For whom a reverse proxy speaks: `X-Forwarded-For`, of proxies that are trusted and of nobody else.
+//! The client for which a reverse proxy speaks: `X-Forwarded-For` or `Forwarded` (RFC 7239), of proxies that are trusted
+//! and of nobody else.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -7,6 +8,7 @@ use std::str::FromStr;
 use hyper::HeaderMap;
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
+const FORWARDED: &str = "forwarded";
 
 /// An address, or all that begin with the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,31 +55,67 @@ impl fmt::Display for Network {
     }
 }
 
+/// In which header proxies name their clients. Only this one is read: what a proxy does not write it passes on as the
+/// client wrote it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ForwardedHeader {
+    #[default]
+    XForwardedFor,
+    /// RFC 7239.
+    Forwarded,
+}
+
 /// Those whose word is taken.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Proxies(pub(crate) Vec<Network>);
+pub(crate) struct Proxies {
+    networks: Vec<Network>,
+    header: ForwardedHeader,
+}
 
 impl Proxies {
+    pub(crate) fn new(networks: Vec<Network>, header: ForwardedHeader) -> Proxies {
+        Proxies { networks, header }
+    }
+
     pub(crate) fn trust(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
-        self.0.iter().any(|network| network.contains(address))
+        self.networks.iter().any(|network| network.contains(address))
     }
 
     /// Whose request it is that came from `remote`. Each proxy adds at the end who asked it: what stands before the first
     /// that is not trusted is hearsay.
     pub(crate) fn source(&self, remote: IpAddr, headers: &HeaderMap) -> IpAddr {
-        let lines = headers.get_all(FORWARDED_FOR).iter().map(|line| line.to_str().unwrap_or_default());
+        if self.networks.is_empty() {
+            return remote;
+        }
+        let name = match self.header {
+            ForwardedHeader::XForwardedFor => FORWARDED_FOR,
+            ForwardedHeader::Forwarded => FORWARDED,
+        };
+        let lines = headers.get_all(name).iter().map(|line| line.to_str().unwrap_or_default());
         let hops: Vec<&str> = lines.flat_map(|line| line.split(',')).collect();
         let mut source = remote;
         for hop in hops.iter().rev() {
             if !self.trust(source) {
                 break;
             }
-            let Some(address) = parse_hop(hop.trim()) else { break };
+            let address = match self.header {
+                ForwardedHeader::XForwardedFor => parse_hop(hop.trim()),
+                ForwardedHeader::Forwarded => forwarded_for(hop).and_then(parse_hop),
+            };
+            let Some(address) = address else { break };
             source = address;
         }
         source
     }
+}
+
+/// The `for` of one element (RFC 7239 §4). Obfuscated identifiers and `unknown` are no addresses, and an address has no
+/// character that would be escaped in a quoted string.
+fn forwarded_for(element: &str) -> Option<&str> {
+    let pairs = element.split(';').filter_map(|pair| pair.split_once('='));
+    let (_, node) = pairs.into_iter().find(|(name, _)| name.trim().eq_ignore_ascii_case("for"))?;
+    Some(node.trim().trim_matches('"'))
 }
 
 /// Some write the port, and brackets.
@@ -119,9 +157,37 @@ mod tests {
         }
     }
 
+    fn proxies(header: ForwardedHeader) -> Proxies {
+        Proxies::new(vec!["127.0.0.1".parse().unwrap(), "10.0.0.0/8".parse().unwrap()], header)
+    }
+
+    #[test]
+    fn the_header_of_rfc_7239_is_read_where_the_proxies_write_it_and_otherwise_not() {
+        let forwarded = |line: &'static str| {
+            HeaderMap::from_iter([(hyper::header::FORWARDED, HeaderValue::from_static(line))])
+        };
+        for (line, expected) in [
+            ("for=203.0.113.9", "203.0.113.9"),
+            ("For=\"203.0.113.9:4711\";proto=https;by=10.0.0.1", "203.0.113.9"),
+            ("proto=https; for=\"[2001:db8::9]:4711\"", "2001:db8::9"),
+            ("for=198.51.100.1, for=203.0.113.9, for=10.0.0.7", "203.0.113.9"),
+            ("for=unknown", "127.0.0.1"),
+            ("for=\"_hidden\", for=10.0.0.7", "10.0.0.7"),
+            ("proto=https", "127.0.0.1"),
+        ] {
+            let source = proxies(ForwardedHeader::Forwarded).source(ip("127.0.0.1"), &forwarded(line));
+            assert_eq!(source, ip(expected), "{line}");
+        }
+        let forged =
+            proxies(ForwardedHeader::XForwardedFor).source(ip("127.0.0.1"), &forwarded("for=203.0.113.9"));
+        assert_eq!(forged, ip("127.0.0.1"));
+        let forged = proxies(ForwardedHeader::Forwarded).source(ip("127.0.0.1"), &headers(&["203.0.113.9"]));
+        assert_eq!(forged, ip("127.0.0.1"));
+    }
+
     #[test]
     fn who_asked_is_whom_the_first_trusted_proxy_saw() {
-        let proxies = Proxies(vec!["127.0.0.1".parse().unwrap(), "10.0.0.0/8".parse().unwrap()]);
+        let proxies = proxies(ForwardedHeader::XForwardedFor);
         for (remote, lines, expected) in [
             ("127.0.0.1", &[][..], "127.0.0.1"),
             ("127.0.0.1", &["203.0.113.9"], "203.0.113.9"),

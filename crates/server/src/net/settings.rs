@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use sip::transport::{FlowId, Source, TransmitId, Transport, via_token};
 
+use super::admission::{Admission, Bounds};
 use super::dns::DnsAnswer;
 use super::tls::Tls;
 use crate::limits;
@@ -37,12 +38,19 @@ pub struct NetSettings {
     pub flow_write_queue: usize,
     pub flow_connect_queue: usize,
     pub max_flows: usize,
+    /// Of all shards that share `admission`.
     pub max_flows_per_source: usize,
+    /// Connections in progress, of all shards.
+    pub admission: Arc<Admission>,
+    /// For the first message of a connection, and for each one from its first byte to its last.
+    pub first_message: Duration,
+    pub message: Duration,
+    /// Bytes of messages that have not come whole, of all connections.
+    pub max_partial: usize,
     pub flow_idle: Duration,
     pub connect_timeout: Duration,
     pub handshake_timeout: Duration,
     pub max_handshakes: usize,
-    pub max_handshakes_pending: usize,
     /// `None`: TLS and WSS cannot be bound or connected.
     pub tls: Option<Arc<Tls>>,
     /// Origins (`https://phone.example`) a browser may come from; empty: any, or none given.
@@ -62,11 +70,14 @@ impl Default for NetSettings {
             flow_connect_queue: limits::FLOW_CONNECT_QUEUE,
             max_flows: limits::FLOWS,
             max_flows_per_source: limits::FLOWS_PER_SOURCE,
+            admission: Admission::new(Bounds::default()),
+            first_message: limits::FIRST_MESSAGE,
+            message: limits::MESSAGE,
+            max_partial: limits::PARTIAL_BYTES,
             flow_idle: limits::FLOW_IDLE,
             connect_timeout: limits::CONNECT_TIMEOUT,
             handshake_timeout: limits::HANDSHAKE_TIMEOUT,
             max_handshakes: limits::HANDSHAKES,
-            max_handshakes_pending: limits::HANDSHAKES_PENDING,
             tls: None,
             ws_origins: Vec::new(),
             nameservers: Vec::new(),
@@ -103,6 +114,10 @@ pub enum CloseReason {
     Broken,
     /// No traffic for `flow_idle`.
     Idle,
+    /// A message did not come whole in time (`first_message`, `message`), or is part of too many such (`max_partial`).
+    Slow,
+    /// It made room for another connection before its first message.
+    Evicted,
     /// The peer does not read: `flow_write_queue`.
     Overflow,
     /// What it sent cannot be cut into messages.

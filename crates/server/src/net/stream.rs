@@ -8,6 +8,7 @@ use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -18,7 +19,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::timeout;
 
-use super::flow::{Flow, PeerKey, Queued, Shared};
+use super::admission::{Admission, within};
+use super::flow::{Flow, Origin, PeerKey, Queued, Shared};
+use super::patience::MessageTimer;
 use super::settings::{CloseReason, NetEvent};
 use super::udp::bind_socket;
 use super::wire::{End, StreamWire, Wire};
@@ -36,18 +39,16 @@ const KEEPALIVE_EVERY: Duration = Duration::from_secs(15);
 /// which no transaction waits for them.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(33);
 
-/// After a failed accept, mostly for want of file descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
 pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = bind_socket(address, Type::STREAM, true)?;
     socket.listen(BACKLOG)?;
     TcpListener::from_std(socket.into())
 }
 
-/// Accepts for as long as the handle is not aborted.
+/// Accepts for as long as the handle is not aborted. Without file descriptors connections of `admission` make room.
 pub(crate) fn accept_each(
     listener: TcpListener,
+    admission: Arc<Admission>,
     take: impl Fn(TcpStream, SocketAddr) + 'static,
 ) -> JoinHandle<()> {
     spawn_local(async move {
@@ -57,7 +58,8 @@ pub(crate) fn accept_each(
                 Err(error) => {
                     let local = listener.local_addr().ok();
                     tracing::warn!(?local, %error, "cannot accept a connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    (0..limits::SHED).for_each(|_| admission.shed());
+                    tokio::time::sleep(limits::ACCEPT_PAUSE).await;
                 }
             }
         }
@@ -65,21 +67,19 @@ pub(crate) fn accept_each(
 }
 
 pub(super) fn accept_all(shared: Rc<Shared>, listener: TcpListener, transport: Transport) -> JoinHandle<()> {
-    accept_each(listener, move |socket, remote| accept(&shared, socket, remote, transport))
+    let admission = Arc::clone(&shared.settings.admission);
+    accept_each(listener, admission, move |socket, remote| accept(&shared, socket, remote, transport))
 }
 
 fn accept(shared: &Rc<Shared>, socket: TcpStream, remote: SocketAddr, transport: Transport) {
-    let Some(local) = socket.local_addr().ok().filter(|_| shared.admits(remote.ip())) else {
+    let local = socket.local_addr().ok();
+    let Some((local, admitted)) = local.and_then(|local| Some((local, shared.admit(remote)?))) else {
         return shared.count(|counters| counters.flows_refused += 1);
     };
-    let shakes = transport != Transport::Tcp;
-    if shakes && shared.handshakes_pending.get() >= shared.settings.max_handshakes_pending {
-        return shared.count(|counters| counters.flows_refused += 1);
-    }
-    shared.handshakes_pending.set(shared.handshakes_pending.get() + usize::from(shakes));
     shared.count(|counters| counters.flows_accepted += 1);
     tune(&socket);
-    let held = Held { flow: shared.add_flow(transport, local, remote, None), shared: Rc::clone(shared) };
+    let flow = shared.add_flow(transport, local, remote, Origin::Accepted(admitted));
+    let held = Held { flow, shared: Rc::clone(shared) };
     // One kind of task for each transport: a task is as large as the largest thing it may become.
     match transport {
         Transport::Udp | Transport::Tcp => {
@@ -104,7 +104,7 @@ impl Drop for Held {
 }
 
 async fn serve_tls(shared: &Shared, flow: &Flow, socket: TcpStream) {
-    if let Some(tls) = shake(shared, flow, handshake::accept(shared, socket)).await {
+    if let Some(tls) = shake(shared, flow, handshake::accept(shared, flow, socket)).await {
         drive(shared, flow, StreamWire::new(tls)).await;
     }
 }
@@ -116,24 +116,25 @@ async fn serve_ws(shared: &Shared, flow: &Flow, socket: TcpStream) {
 }
 
 async fn serve_wss(shared: &Shared, flow: &Flow, socket: TcpStream) {
-    let both = async { ws::accept(shared, handshake::accept(shared, socket).await?).await };
+    let both = async { ws::accept(shared, handshake::accept(shared, flow, socket).await?).await };
     if let Some(wss) = shake(shared, flow, both).await {
         drive(shared, flow, wss).await;
     }
 }
 
-/// Bounds a handshake in time; it was counted as pending before. `None`: it failed, and the flow is gone.
+/// Bounds a handshake in time, and while the connection may make room for others. `None`: it failed, and the flow is gone.
 async fn shake<T>(shared: &Shared, flow: &Flow, handshake: impl Future<Output = io::Result<T>>) -> Option<T> {
     // On the heap only for as long as it takes; an open connection does not carry its size along.
-    let result = timeout(shared.settings.handshake_timeout, Box::pin(handshake)).await;
-    shared.handshakes_pending.set(shared.handshakes_pending.get() - 1);
-    match result {
-        Ok(Ok(done)) => return Some(done),
-        Ok(Err(error)) => tracing::debug!(remote = %flow.remote, %error, "handshake failed"),
-        Err(_) => tracing::debug!(remote = %flow.remote, "handshake took too long"),
+    let time = shared.settings.handshake_timeout;
+    match within(flow.admitted.as_deref(), time, Box::pin(handshake)).await {
+        Some(Ok(done)) => return Some(done),
+        Some(Err(error)) => tracing::debug!(remote = %flow.remote, %error, "handshake failed"),
+        None => tracing::debug!(remote = %flow.remote, "handshake took too long, or made room for another"),
     }
+    let is_evicted = flow.admitted.as_ref().is_some_and(|admitted| admitted.is_evicted());
     shared.count(|counters| counters.handshake_failures += 1);
-    shared.remove_flow(flow, CloseReason::HandshakeFailed);
+    let reason = if is_evicted { CloseReason::Evicted } else { CloseReason::HandshakeFailed };
+    shared.remove_flow(flow, reason);
     None
 }
 
@@ -143,7 +144,7 @@ pub(super) fn connect(shared: &Rc<Shared>, key: &PeerKey) -> Rc<Flow> {
         SocketAddr::V4(_) => SocketAddr::from(([0; 4], 0)),
         SocketAddr::V6(_) => SocketAddr::from(([0; 16], 0)),
     };
-    let flow = shared.add_flow(key.transport, unknown, key.remote, Some(key.clone()));
+    let flow = shared.add_flow(key.transport, unknown, key.remote, Origin::Ours(key.clone()));
     let held = Held { flow: Rc::clone(&flow), shared: Rc::clone(shared) };
     spawn_local(async move { connect_and_drive(&held.shared, &held.flow).await });
     flow
@@ -163,7 +164,6 @@ async fn connect_and_drive(shared: &Shared, flow: &Flow) {
     if flow.transport == Transport::Tcp {
         return drive(shared, flow, StreamWire::new(socket)).await;
     }
-    shared.handshakes_pending.set(shared.handshakes_pending.get() + 1);
     let name = flow.key.as_ref().and_then(|key| key.tls_name.as_deref());
     if let Some(tls) = shake(shared, flow, handshake::connect(shared, socket, flow.remote, name)).await {
         drive(shared, flow, StreamWire::new(tls)).await;
@@ -185,7 +185,11 @@ pub(super) async fn drive<W: Wire>(shared: &Shared, flow: &Flow, mut wire: W) {
     flow.open.set(true);
     flow.last_tick.set(shared.tick.get());
     shared.event(NetEvent::FlowOpened(flow.source()));
-    let reason = match poll_fn(|cx| poll_conversation(cx, shared, flow, &mut wire)).await {
+    let mut timer = match &flow.admitted {
+        Some(_) => MessageTimer::of_first(shared.settings.first_message),
+        None => MessageTimer::default(),
+    };
+    let reason = match poll_fn(|cx| poll_conversation(cx, shared, flow, (&mut wire, &mut timer))).await {
         End::Closed(reason) => reason,
         End::Fault(fault) => {
             answer_fault(shared, flow, &mut wire, fault).await;
@@ -193,14 +197,23 @@ pub(super) async fn drive<W: Wire>(shared: &Shared, flow: &Flow, mut wire: W) {
         }
     };
     shared.remove_flow(flow, reason);
-    if !matches!(reason, CloseReason::Broken | CloseReason::Overflow) {
+    let is_cut_off = matches!(reason, CloseReason::Broken | CloseReason::Overflow | CloseReason::Evicted);
+    if !is_cut_off {
         // Late is as good as never: the socket closes anyway.
         let _ = timeout(limits::FAULT_LINGER, say_goodbye(shared, &mut wire, reason)).await;
     }
 }
 
-fn poll_conversation<W: Wire>(cx: &mut Context<'_>, shared: &Shared, flow: &Flow, wire: &mut W) -> Poll<End> {
+fn poll_conversation<W: Wire>(
+    cx: &mut Context<'_>,
+    shared: &Shared,
+    flow: &Flow,
+    (wire, timer): (&mut W, &mut MessageTimer),
+) -> Poll<End> {
     remember_waker(flow, cx);
+    if flow.admitted.as_ref().is_some_and(|admitted| admitted.poll_evicted(cx).is_ready()) {
+        return Poll::Ready(End::Closed(CloseReason::Evicted));
+    }
     // Also when closing: a last answer may have been queued in the same turn.
     if let Poll::Ready(Err(reason)) = wire.poll_write(cx, shared, flow) {
         return Poll::Ready(End::Closed(reason));
@@ -211,10 +224,26 @@ fn poll_conversation<W: Wire>(cx: &mut Context<'_>, shared: &Shared, flow: &Flow
     while shared.has_room(cx.waker()) {
         let mut scratch = shared.scratch.borrow_mut();
         match wire.poll_frame(cx, &mut scratch) {
-            Poll::Pending => break,
-            Poll::Ready(Ok(frame)) => handle_frame::<W>(shared, flow, frame),
+            Poll::Pending => return poll_patience(cx, shared, flow, (wire, timer)),
+            Poll::Ready(Ok(frame)) => handle_frame::<W>(shared, flow, frame, timer),
             Poll::Ready(Err(end)) => return Poll::Ready(end),
         }
+    }
+    Poll::Pending
+}
+
+/// Whether the peer may take more time for the message, and memory for what came of it.
+fn poll_patience<W: Wire>(
+    cx: &mut Context<'_>,
+    shared: &Shared,
+    flow: &Flow,
+    (wire, timer): (&W, &mut MessageTimer),
+) -> Poll<End> {
+    let held = wire.partial();
+    let is_over = timer.poll(cx, held > 0, shared.settings.message).is_ready();
+    if is_over || !shared.hold_partial(flow, held) {
+        tracing::debug!(remote = %flow.remote, held, "closed: a message does not come whole");
+        return Poll::Ready(End::Closed(CloseReason::Slow));
     }
     Poll::Pending
 }
@@ -227,11 +256,17 @@ fn remember_waker(flow: &Flow, cx: &Context<'_>) {
     }
 }
 
-fn handle_frame<W: Wire>(shared: &Shared, flow: &Flow, frame: Frame) {
+fn handle_frame<W: Wire>(shared: &Shared, flow: &Flow, frame: Frame, timer: &mut MessageTimer) {
     // Only whole things count as life: who sends a byte a minute is idle.
     flow.last_tick.set(shared.tick.get());
     match frame {
-        Frame::Message(bytes) => shared.deliver(flow, bytes),
+        Frame::Message(bytes) => {
+            timer.stop();
+            if let Some(admitted) = &flow.admitted {
+                admitted.establish();
+            }
+            shared.deliver(flow, bytes);
+        }
         Frame::Ping => {
             shared.count(|counters| counters.stream_keepalives += 1);
             shared.write(flow, Queued { bytes: W::pong(), report: None });

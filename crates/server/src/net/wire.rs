@@ -30,6 +30,9 @@ pub(super) trait Wire {
         flow: &Flow,
     ) -> Poll<Result<(), CloseReason>>;
 
+    /// Memory held by a message that has not come whole; 0: none is begun.
+    fn partial(&self) -> usize;
+
     /// Answers a `Frame::Ping`.
     fn pong() -> Bytes;
 
@@ -118,6 +121,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire for StreamWire<S> {
         }
         let flushed = ready!(Pin::new(&mut self.io).poll_flush(cx));
         Poll::Ready(flushed.map_err(|_| CloseReason::Broken))
+    }
+
+    fn partial(&self) -> usize {
+        // One line end is a beginning, too, and holds nothing.
+        if self.framer.is_between_messages() { 0 } else { self.framer.capacity().max(1) }
     }
 
     fn pong() -> Bytes {

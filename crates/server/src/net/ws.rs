@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures_util::{Sink, Stream};
 use sip::limits::{MAX_STREAM_BODY, MAX_STREAM_HEAD};
 use sip::wire::framing::Frame;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_tungstenite::tungstenite::handshake::server::{
     Callback, ErrorResponse, Request, Response, create_response_with_body,
 };
@@ -24,7 +24,13 @@ use super::wire::{End, Wire};
 
 /// A connection past its HTTP handshake.
 pub(super) struct WsWire<S> {
-    stream: WebSocketStream<S>,
+    stream: WebSocketStream<Counted<S>>,
+}
+
+/// Counts bytes that were read: how much of a message has come that is not whole yet is not told otherwise.
+struct Counted<S> {
+    io: S,
+    read: usize,
 }
 
 /// The HTTP handshake. The subprotocol `sip` is required (RFC 7118 §4.1), the path is not looked at.
@@ -33,7 +39,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let largest = MAX_STREAM_HEAD + MAX_STREAM_BODY;
-    let stream = accept_as("sip", &shared.settings.ws_origins, largest, io).await?;
+    let stream = accept_as("sip", &shared.settings.ws_origins, largest, Counted { io, read: 0 }).await?;
     Ok(WsWire { stream })
 }
 
@@ -150,6 +156,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire for WsWire<S> {
                 Some(Err(error)) => return Poll::Ready(Err(End::Closed(end(&error)))),
                 Some(Ok(message)) => message,
             };
+            self.stream.get_mut().read = 0;
             return Poll::Ready(Ok(match next {
                 Message::Text(text) => frame(text.as_bytes()),
                 Message::Binary(bytes) => frame(&bytes),
@@ -180,11 +187,42 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire for WsWire<S> {
         Pin::new(&mut self.stream).poll_flush(cx).map_err(|error| end(&error))
     }
 
+    fn partial(&self) -> usize {
+        self.stream.get_ref().read
+    }
+
     fn pong() -> Bytes {
         Bytes::from_static(b"\r\n")
     }
 
     fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         Pin::new(&mut self.stream).poll_close(cx).map(|_| ())
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let done = Pin::new(&mut self.io).poll_read(cx, buffer);
+        self.read += buffer.filled().len() - before;
+        done
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
     }
 }

@@ -15,6 +15,7 @@ use store::{Loaded, Read, Reader, Service, Sqlite, Store, Write, WriteDone};
 use super::{Node, looks, xmpp};
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::net::admission::Admissions;
 use crate::net::tls::{self, Tls, TlsFiles};
 use crate::net::{Io, Listener, NetSettings};
 use crate::routes;
@@ -36,6 +37,8 @@ pub(crate) struct Shared {
     pub(super) started: Instant,
     pub(super) clock: Clock,
     pub(super) uploads: Option<Arc<Uploads>>,
+    /// Connections by source, of all shards.
+    pub(crate) admissions: Admissions,
     /// One for all shards, made with the first.
     pub(super) access: std::sync::OnceLock<Arc<crate::xmpp::access::Access>>,
     /// What clients see of the accounts before they sign in, when the node began.
@@ -60,8 +63,20 @@ impl Shared {
         let uploads = xmpp::uploads(&config, &secret, clock, sqlite)?;
         let (domains, started, access) = (Vec::new(), clock.now(), std::sync::OnceLock::new());
         let looks = ::xmpp::sasl::Looks::default();
-        let mut shared =
-            Shared { config, plan, domains, secret, seed, started, clock, uploads, access, looks };
+        let admissions = Admissions::new();
+        let mut shared = Shared {
+            config,
+            plan,
+            domains,
+            secret,
+            seed,
+            started,
+            clock,
+            uploads,
+            admissions,
+            access,
+            looks,
+        };
         shared.refresh(sqlite)?;
         shared.looks = looks::read(&mut *sqlite.reader()?, &shared.domains)?;
         Ok(shared)
@@ -283,8 +298,10 @@ fn proof(config: &Config) -> CallerProof {
     if config.sip.authenticate_calls { CallerProof::Required } else { CallerProof::Waived }
 }
 
-fn net_settings(config: &Config, tls: Option<Arc<Tls>>) -> NetSettings {
+fn net_settings(shared: &Shared, tls: Option<Arc<Tls>>) -> NetSettings {
+    let config = &shared.config;
     NetSettings {
+        admission: Arc::clone(&shared.admissions.sip),
         udp_receive_buffer: config.sip.udp_receive_buffer,
         max_flows: config.limits.connections as usize,
         max_flows_per_source: config.limits.connections_per_source as usize,
@@ -331,7 +348,7 @@ pub(crate) fn start_shard(
         chat: node.chat(),
         traces: node.traces.clone(),
     };
-    let net = net_settings(&shared.config, node.tls.clone());
+    let net = net_settings(shared, node.tls.clone());
     let receive_buffer = net.udp_receive_buffer;
     let listen = shared.config.sip.listen.clone();
     let (ready, is_ready) = std::sync::mpsc::sync_channel::<Result<()>>(1);

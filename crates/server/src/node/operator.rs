@@ -19,10 +19,13 @@ use xmpp::host::Ending;
 use super::{DRAIN_PATIENCE, Node, build, greeting};
 use crate::config::{Config, listener_text};
 use crate::control::{
-    BindingRow, Control, NodeState, Observed, Reloaded, ShardCounters, StoreStatus, TargetStatus, TraceSink,
+    AdmissionStatus, BindingRow, Control, NodeState, Observed, Reloaded, ShardCounters, StoreStatus,
+    TargetStatus, TraceSink,
 };
+use crate::http;
 use crate::limits;
 use crate::logging::{self, Logging};
+use crate::net::admission::Admission;
 use crate::operate::Doors;
 use crate::rest::{Touched, ended_by};
 use crate::shard::{Command, Ended, Letter};
@@ -48,11 +51,11 @@ pub fn run(config: Config) -> Result<()> {
 async fn operate(config: Config, logging: Logging) -> Result<()> {
     // First, so that a second node finds out before it opens the record.
     let doors = Doors::open(&config).await?;
-    let http = doors.http_address()?;
+    let http_address = doors.http_address()?;
     let node = Node::start(config)?;
     let clock = node.clock;
-    let rest = node.rest.as_ref().map(|rest| rest.router());
-    announce(&node, http, rest.is_some().then(|| doors.rest_address()).transpose()?);
+    let (web, rest) = (http::Web::new(&node.shared), node.rest.as_ref().map(|rest| rest.router()));
+    announce(&node, http_address, rest.is_some().then(|| doors.rest_address()).transpose()?);
     greeting::greet(&node.shared.config);
     let operator = Rc::new(Operator {
         node: RefCell::new(node),
@@ -62,7 +65,7 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
         traced: RefCell::default(),
     });
     tokio::select! {
-        () = doors.serve(operator.clone(), clock, rest) => {}
+        () = doors.serve(operator.clone(), clock, (web, rest)) => {}
         () = operator.until_the_end() => {}
     }
     let chat = operator.node.borrow().chat();
@@ -88,6 +91,16 @@ fn announce(node: &Node, http: std::net::SocketAddr, rest: Option<std::net::Sock
         rest = rest.map(|rest| format!("http://{rest}{}/", admin::Base::Restcomm.prefix())),
         "belfry is up"
     );
+}
+
+fn admissions(node: &Node) -> Vec<AdmissionStatus> {
+    let status = |(service, admission): (&str, &Admission)| AdmissionStatus {
+        service: service.into(),
+        in_progress: admission.in_progress() as u64,
+        evicted: admission.evicted(),
+        refused: admission.refused(),
+    };
+    node.shared.admissions.all().into_iter().map(status).collect()
 }
 
 struct Operator {
@@ -243,6 +256,7 @@ impl Control for Operator {
             listeners: config.sip.listen.iter().map(|listener| listener_text(listener).into()).collect(),
             domains: node.shared.domains.clone(),
             shards,
+            admissions: admissions(&node),
             store: StoreStatus {
                 writes_waiting: writes as u64,
                 reads_waiting: reads as u64,

@@ -14,10 +14,10 @@ use crate::clock::Clock;
 use crate::config::Operating;
 use crate::config::{Config, Inviting, Registration, listener_text};
 use crate::limits;
-use crate::net::Listener;
 use crate::net::certified::ClientAuthorities;
 use crate::net::proxies::Proxies;
 use crate::net::tls::Tls;
+use crate::net::{ForwardedHeader, Listener};
 use crate::xmpp::access::Access;
 use crate::xmpp::streams::{ChatTrace, http};
 use crate::xmpp::uploads::{self, HasAccount, Uploads};
@@ -45,9 +45,10 @@ pub(super) fn settings(
         tls,
         client_authorities,
         origins: config.xmpp.websocket_origins.clone(),
-        proxies: Proxies(config.web.trusted_proxies.clone()),
+        proxies: Proxies::new(config.web.trusted_proxies.clone(), ForwardedHeader::XForwardedFor),
         max_streams: config.limits.connections as usize,
         max_streams_per_source: config.limits.connections_per_source as usize,
+        admission: Arc::clone(&shared.admissions.clients),
         idle: config.xmpp.idle,
         sign_in: config.xmpp.sign_in,
         http: http::Settings {
@@ -107,8 +108,16 @@ fn components(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<components::Sett
         known.push(component::Known { domain: component.domain.clone(), secret });
     }
     let known = Arc::new(component::Settings { components: known, max_stanza: xmpp.max_stanza });
-    let (listen, stalled) = (xmpp.components.listen.clone(), limits::XMPP_STALLED.min(xmpp.idle));
-    Ok(components::Settings { listen, tls, known, sign_in: xmpp.sign_in, stalled })
+    Ok(components::Settings {
+        listen: xmpp.components.listen.clone(),
+        tls,
+        known,
+        admission: Arc::clone(&shared.admissions.components),
+        allowance: streams::Allowance { stanzas: xmpp.components.stanzas, bytes: xmpp.components.bytes },
+        wrong_secrets: Arc::clone(&access(shared).wrong_secrets),
+        sign_in: xmpp.sign_in,
+        stalled: limits::XMPP_STALLED.min(xmpp.idle),
+    })
 }
 
 /// What changes with a reload: the domains.
@@ -176,6 +185,8 @@ fn server_settings(
         nameservers: config.sip.nameservers.clone(),
         max_connections: config.limits.connections as usize,
         max_connections_per_source: config.limits.connections_per_source as usize,
+        admission: Arc::clone(&shared.admissions.servers),
+        allowance: streams::Allowance { stanzas: config.federation.stanzas, bytes: config.federation.bytes },
         reload,
         seed,
     })

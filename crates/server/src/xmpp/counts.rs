@@ -32,6 +32,9 @@ pub struct XmppCounts {
     pub component_stanzas_in: u64,
     pub component_stanzas_out: u64,
     pub component_overflows: u64,
+    /// Components and servers that sent too much were not read from for a while.
+    pub component_pauses: u64,
+    pub server_pauses: u64,
     pub bosh_sessions: u64,
     pub bosh_faults: u64,
     pub http_requests: u64,
@@ -110,6 +113,8 @@ impl Xmpp {
             component_stanzas_in: components.stanzas_in,
             component_stanzas_out: components.stanzas_out,
             component_overflows: components.overflows,
+            component_pauses: components.pauses,
+            server_pauses: wires.pauses,
             bosh_sessions: self.streams.bosh_sessions(),
             bosh_faults: streams.bosh_faults,
             http_requests: streams.http_requests,

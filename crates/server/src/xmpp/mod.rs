@@ -22,12 +22,10 @@ pub(crate) mod uploads;
 mod work;
 
 use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use stdx::Instant;
-use stdx::rate::Limiter;
 use store::access::AccessRead;
 use store::xmpp::XmppRead;
 use store::{Account, Address, Loaded, StoreError, Write, WriteDone};
@@ -211,7 +209,6 @@ pub(crate) struct Xmpp {
     host: Host,
     shard: u16,
     shards: u16,
-    wrong_passwords: Limiter<IpAddr>,
     access: Arc<Access>,
     asked: HashMap<u64, Asked>,
     asks: ask::Asks,
@@ -261,7 +258,6 @@ impl Xmpp {
             host: Host::new(settings.host, settings.seed),
             shard,
             shards,
-            wrong_passwords: Limiter::new(sip::limits::WRONG_PASSWORDS),
             access: settings.access,
             asked: HashMap::new(),
             asks: ask::Asks::default(),

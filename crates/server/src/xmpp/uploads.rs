@@ -11,6 +11,7 @@ mod grant;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use std::fs;
 use std::io;
@@ -31,6 +32,8 @@ use crate::limits;
 
 pub(crate) use file::{Incoming, Stored};
 pub(crate) use grant::Grant;
+pub(crate) use turns::Turn;
+use turns::Turns;
 
 /// How files are kept.
 #[derive(Clone, Debug)]
@@ -65,6 +68,10 @@ pub(crate) enum Refusal {
     /// Without a size nothing is taken.
     NoSize,
     WrongType,
+    /// Others of the same user come, or wait for their turn.
+    Waiting,
+    /// It trickles.
+    Slow,
     /// The server has as much as it may have.
     Full,
     Busy,
@@ -79,6 +86,7 @@ pub(crate) struct Uploads {
     /// Dropped, the sweeper ends.
     _stop: SyncSender<()>,
     places: Arc<Semaphore>,
+    turns: Turns,
 }
 
 /// The folder and what is in it.
@@ -112,7 +120,7 @@ impl Uploads {
         shelf.count();
         sweep::start(Arc::clone(&shelf), clock, has_account, stopped)?;
         let places = Arc::new(Semaphore::new(limits::UPLOADS_AT_ONCE));
-        Ok(Arc::new(Uploads { shelf, _stop: stop, places }))
+        Ok(Arc::new(Uploads { shelf, _stop: stop, places, turns: Turns::default() }))
     }
 
     /// Bytes of all files.
@@ -146,15 +154,14 @@ impl Uploads {
         })
     }
 
-    /// Whether that may be put at this place (as in the address, still encoded). A permit goes with it for as long as it
-    /// takes.
+    /// Whether that may be put at this place (as in the address, still encoded).
     pub(crate) fn admit(
         &self,
         now: Instant,
         place: &str,
         token: Option<&str>,
         (size, kind): (Option<u64>, Option<&str>),
-    ) -> Result<(Grant, OwnedSemaphorePermit), Refusal> {
+    ) -> Result<Grant, Refusal> {
         let (id, name) = split(place).ok_or(Refusal::Unknown)?;
         let token = token.and_then(|token| token.strip_prefix("Bearer ")).ok_or(Refusal::Ungranted)?;
         let grant = Grant::read(token.trim(), &self.shelf.settings.key).ok_or(Refusal::Forged)?;
@@ -175,8 +182,21 @@ impl Uploads {
         if !is_any && kind.is_none_or(|kind| !kind.trim().eq_ignore_ascii_case(&grant.kind)) {
             return Err(Refusal::WrongType);
         }
+        Ok(grant)
+    }
+
+    /// Whether nothing is at that place, and nothing comes there. Waits for the disk.
+    pub(crate) fn check_free(&self, grant: &Grant) -> Result<(), Refusal> {
+        let is_taken =
+            self.shelf.path_of(&grant.id).exists() || self.shelf.path_of_coming(&grant.id).exists();
+        if is_taken { Err(Refusal::Taken) } else { Ok(()) }
+    }
+
+    /// One file of a user comes at a time: waits for those before it. What it gives is held until the file is there.
+    pub(crate) async fn turn(&self, grant: &Grant) -> Result<(Turn, OwnedSemaphorePermit), Refusal> {
+        let turn = self.turns.take(&grant.owner).await?;
         let permit = Arc::clone(&self.places).try_acquire_owned().map_err(|_| Refusal::Busy)?;
-        Ok((grant, permit))
+        Ok((turn, permit))
     }
 
     /// Begins to write what was granted.

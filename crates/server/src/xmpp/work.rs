@@ -54,7 +54,7 @@ impl Xmpp {
             Event::Bosh { call, .. } => call.refuse(),
             Event::Failed { remote } => {
                 self.sign_in_failures += 1;
-                self.wrong_passwords.fail(now, remote);
+                self.access.wrong_passwords.fail(now, remote);
             }
             Event::Drained { stream } => {
                 let edge = self.edge(stream);
@@ -72,7 +72,7 @@ impl Xmpp {
     fn find(&mut self, now: Instant, stream: u64, find: Find, domain: Box<str>, wishes: &mut Vec<Wish>) {
         let Some(known) = self.streams.get(stream) else { return };
         // Who guesses is not even asked, whatever he says now.
-        if !self.wrong_passwords.penalty(now, known.remote).is_pass() {
+        if !self.access.wrong_passwords.penalty(now, known.remote).is_pass() {
             self.streams.tell(stream, |c2s, out| c2s.handle_found(Known::Unavailable, out));
             return;
         }
@@ -90,9 +90,10 @@ impl Xmpp {
         let owner = self.owner(bare);
         let stream = self.streams.get(stream)?;
         if stream.host.replace(Some(owner)).is_none() {
+            stream.establish();
             self.sign_ins += 1;
             self.streams.count_sign_in(&stream);
-            self.wrong_passwords.succeed(stream.remote);
+            self.access.wrong_passwords.succeed(stream.remote);
         }
         Some(owner)
     }

@@ -5,6 +5,7 @@
 
 mod abuse;
 mod call;
+mod crowd;
 mod digest;
 mod faults;
 mod kill;
@@ -15,6 +16,7 @@ mod place;
 mod presence;
 mod registrar;
 mod rest;
+mod slow;
 mod transports;
 mod voice;
 mod xmpp;

@@ -57,6 +57,15 @@ impl Place {
         place
     }
 
+    /// `more` goes into `[http]`.
+    pub(crate) fn with_http(self, more: &str) -> Place {
+        let file = self.path("belfry.toml");
+        let text =
+            std::fs::read_to_string(&file).unwrap().replacen("[http]\n", &format!("[http]\n{more}\n"), 1);
+        std::fs::write(file, text).unwrap();
+        self
+    }
+
     /// Chat clients may come, by all ways; `more` goes into `[xmpp]`.
     pub(crate) fn with_xmpp(self, more: &str) -> Place {
         let at = |offset: u16| format!("127.0.0.1:{}", self.base + offset);

@@ -3,6 +3,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use server::net::admission::{Admission, Bounds};
 use server::net::tls::{Tls, TlsFiles, self_signed};
 use server::net::{CloseReason, NetSettings, SendFault};
 use sip::transport::Transport::Tls as TlsTransport;
@@ -181,7 +182,7 @@ fn who_does_not_shake_hands_is_dropped() {
     run(async {
         let settings = NetSettings {
             handshake_timeout: Duration::from_millis(50),
-            max_handshakes_pending: 1,
+            admission: Admission::new(Bounds { total: 1, per_source: 1 }),
             ..Authority::new(&["sip.example"]).settings()
         };
         let (mut shard, address) = shard(settings);

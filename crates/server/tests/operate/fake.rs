@@ -10,6 +10,7 @@ use server::config::Config;
 use server::control::{
     BindingRow, Control, NodeState, Observed, Reloaded, ShardCounters, TargetStatus, TraceSink,
 };
+use server::http::Web;
 use server::operate::Doors;
 use store::{Address, Admin, Loaded, Read, Sqlite, StoreError, Write, WriteDone};
 use tokio::sync::oneshot;
@@ -159,7 +160,7 @@ impl FakeNode {
                 let admin = RefCell::new(Admin::new(&store).unwrap());
                 let fake = Fake { admin, events, draining: Cell::new(false), traces: RefCell::default() };
                 tokio::select! {
-                    () = doors.serve(Rc::new(fake), Clock::new(), None) => {}
+                    () = doors.serve(Rc::new(fake), Clock::new(), (Web::default(), None)) => {}
                     _ = stopped => {}
                 }
             });

@@ -267,6 +267,11 @@ impl C2s {
         self.failures
     }
 
+    /// Bytes of a stanza wait for its rest.
+    pub fn is_within_stanza(&self) -> bool {
+        !self.framer.is_empty()
+    }
+
     pub fn framing(&self) -> Framing {
         self.framing
     }

@@ -115,6 +115,12 @@ impl Servers {
         number
     }
 
+    /// Whether a connection that another server made has proved a domain or asked about a key: until then it may be
+    /// anybody's.
+    pub fn is_of_use(&self, number: u64) -> bool {
+        self.callers.get(&number).is_some_and(|caller| caller.stream.is_of_use())
+    }
+
     /// What `Effect::Connect` wanted. `next`: how many addresses were tried, when there are more if this one does not do.
     pub fn handle_connected(
         &mut self,

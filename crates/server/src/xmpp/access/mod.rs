@@ -5,11 +5,11 @@ mod registration;
 mod tokens;
 
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use stdx::Instant;
-use stdx::rate::{Limiter, Policy, Rate};
+use stdx::rate::{Policy, Rate};
 
 pub(crate) use registration::{NewAccount, hash_of};
 pub(super) use tokens::TokenKey;
@@ -24,6 +24,7 @@ use xmpp::sasl::Known;
 use super::{Asked, Wish, Xmpp};
 use crate::config::{Config, Registration};
 use crate::limits;
+use crate::net::source_limiter::SourceLimiter;
 
 /// The same for all shards.
 pub(crate) struct Access {
@@ -35,8 +36,11 @@ pub(crate) struct Access {
     pub(crate) digests: bool,
     /// Where clients go while the node drains.
     pub(crate) other_hosts: Vec<Box<str>>,
-    /// Accounts made of late, by source: one source is at many shards.
-    made: Mutex<Limiter<IpAddr>>,
+    /// Accounts made of late.
+    made: SourceLimiter,
+    pub(crate) wrong_passwords: SourceLimiter,
+    /// Of components.
+    pub(crate) wrong_secrets: Arc<SourceLimiter>,
 }
 
 impl Access {
@@ -58,14 +62,15 @@ impl Access {
             registration: registration.clone(),
             digests: config.accounts.digests,
             other_hosts: access.other_hosts.clone(),
-            made: Mutex::new(Limiter::new(policy)),
+            made: SourceLimiter::new(policy),
+            wrong_passwords: SourceLimiter::new(sip::limits::WRONG_PASSWORDS),
+            wrong_secrets: Arc::new(SourceLimiter::new(limits::WRONG_SECRETS)),
         })
     }
 
     /// Whether this source may make one more account now.
     fn may_make(&self, now: Instant, source: IpAddr) -> bool {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        made.allow(now, prefix(source)).is_pass()
+        self.made.allow(now, source).is_pass()
     }
 
     /// Why a password is not taken.
@@ -74,17 +79,6 @@ impl Access {
         let most = store::limits::MAX_PASSWORD;
         let fits = (least..=most).contains(&password.len());
         (!fits).then(|| format!("a password has {least} to {most} bytes"))
-    }
-}
-
-/// Who has one address of IPv6 has 2^64 of them.
-fn prefix(source: IpAddr) -> IpAddr {
-    match source {
-        IpAddr::V4(_) => source,
-        IpAddr::V6(source) => {
-            let [a, b, c, d, ..] = source.segments();
-            std::net::Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
-        }
     }
 }
 

@@ -56,7 +56,7 @@ impl Xmpp {
         wishes: &mut Vec<Wish>,
     ) {
         let Some(known) = self.streams.get(stream) else { return };
-        if !self.wrong_passwords.penalty(now, known.remote).is_pass() {
+        if !self.access.wrong_passwords.penalty(now, known.remote).is_pass() {
             self.streams.tell(stream, |c2s, out| c2s.handle_invited(Err(later()), out));
             return;
         }

@@ -1,6 +1,7 @@
 //! The life of a component's connection: accepted, secured where that is wanted, talking, closed.
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -12,13 +13,15 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, Wr
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, spawn_local};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_rustls::server::TlsStream;
 use xmpp::component::Component;
 
 use super::Shared;
 use crate::limits;
+use crate::net::admission::{Admitted, Handle, within};
 use crate::net::{handshake, stream as tcp};
+use crate::xmpp::streams::Buckets;
 
 /// Read at once from one connection.
 const SCRATCH: usize = 16 * 1024;
@@ -27,6 +30,9 @@ const SCRATCH: usize = 16 * 1024;
 pub(super) struct Connection {
     pub(super) number: u64,
     pub(super) remote: IpAddr,
+    /// Its place among the connections.
+    pub(super) admitted: Admitted,
+    pub(super) buckets: Buckets,
     pub(super) stream: RefCell<Component>,
     pub(super) was_attached: Cell<bool>,
     /// To be written; what is being written is the task's.
@@ -73,24 +79,31 @@ impl Connection {
 }
 
 pub(super) fn accept_all(shared: Rc<Shared>, listener: TcpListener, transport: Transport) -> JoinHandle<()> {
-    tcp::accept_each(listener, move |socket, remote| accept(&shared, socket, remote.ip(), transport))
+    let admission = Arc::clone(&shared.settings.admission);
+    tcp::accept_each(listener, admission, move |socket, remote| {
+        accept(&shared, socket, remote.ip(), transport);
+    })
 }
 
 fn accept(shared: &Rc<Shared>, socket: TcpStream, remote: IpAddr, transport: Transport) {
-    if shared.open.get() >= limits::XMPP_COMPONENT_STREAMS {
+    let admission = &shared.settings.admission;
+    let Some(admitted) = admission.enter(Some(remote.into()), limits::XMPP_COMPONENT_STREAMS) else {
         return shared.count(|counters| counters.refused += 1);
-    }
+    };
     tcp::tune(&socket);
     shared.open.set(shared.open.get() + 1);
     let place = Place { shared: Rc::clone(shared), connection: None };
     spawn_local(async move {
         match transport {
-            Transport::Tls => match timeout(limits::HANDSHAKE_TIMEOUT, secure(&place.shared, socket)).await {
-                Ok(Ok(tls)) => serve(place, tls, remote).await,
-                Ok(Err(error)) => refuse(&place.shared, remote, &error.to_string()),
-                Err(_) => refuse(&place.shared, remote, "it took too long"),
-            },
-            _ => serve(place, socket, remote).await,
+            Transport::Tls => {
+                let secured = secure(&place.shared, &admitted, socket);
+                match within(Some(&admitted), limits::HANDSHAKE_TIMEOUT, secured).await {
+                    Some(Ok(tls)) => serve(place, tls, (remote, admitted)).await,
+                    Some(Err(error)) => refuse(&place.shared, remote, &error.to_string()),
+                    None => refuse(&place.shared, remote, "it took too long"),
+                }
+            }
+            _ => serve(place, socket, (remote, admitted)).await,
         }
     });
 }
@@ -100,9 +113,9 @@ fn refuse(shared: &Shared, remote: IpAddr, problem: &str) {
     shared.count(|counters| counters.refused += 1);
 }
 
-async fn secure(shared: &Shared, socket: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+async fn secure(shared: &Shared, handle: &Handle, socket: TcpStream) -> io::Result<TlsStream<TcpStream>> {
     let config = shared.settings.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?.server();
-    handshake::accept_as(&shared.handshakes, config, socket).await
+    handshake::accept_as((&shared.handshakes, Some(handle)), config, socket).await
 }
 
 /// What the task of a connection holds. However the task ends, by panic too, the component is gone then.
@@ -127,7 +140,7 @@ impl Drop for Place {
     }
 }
 
-async fn serve<S: AsyncRead + AsyncWrite>(mut place: Place, io: S, remote: IpAddr) {
+async fn serve<S: AsyncRead + AsyncWrite>(mut place: Place, io: S, (remote, admitted): (IpAddr, Admitted)) {
     let shared = Rc::clone(&place.shared);
     let mut id = [0; 16];
     // Without randomness a handshake could be used twice.
@@ -139,6 +152,8 @@ async fn serve<S: AsyncRead + AsyncWrite>(mut place: Place, io: S, remote: IpAdd
     let connection = Rc::new(Connection {
         number,
         remote,
+        admitted,
+        buckets: Buckets::default(),
         stream: RefCell::new(stream),
         was_attached: Cell::new(false),
         queue: RefCell::default(),
@@ -158,6 +173,7 @@ async fn serve<S: AsyncRead + AsyncWrite>(mut place: Place, io: S, remote: IpAdd
         () = say(&shared, &connection, &mut writing) => {}
         () = give_up(&shared, &connection) => {}
         () = connection.until_closed() => {}
+        () = poll_fn(|cx| connection.admitted.poll_evicted(cx)) => {}
     }
     shared.remove(&connection);
     if connection.closing.get() {
@@ -184,6 +200,10 @@ async fn hear<S: AsyncRead>(shared: &Shared, connection: &Connection, io: &mut R
             Ok(0) | Err(_) => return,
             Ok(count) => {
                 shared.tell(connection, |stream, out| stream.handle_bytes(&scratch[..count], out));
+                let pause = shared.pause(connection, count);
+                if !pause.is_zero() {
+                    sleep(pause).await;
+                }
             }
         }
     }
@@ -208,7 +228,7 @@ async fn say<S: AsyncWrite>(shared: &Shared, connection: &Connection, writing: &
 
 /// Who has not proved in time to be a component is none.
 async fn give_up(shared: &Shared, connection: &Connection) {
-    tokio::time::sleep(shared.settings.sign_in).await;
+    sleep(shared.settings.sign_in).await;
     if connection.was_attached.get() {
         std::future::pending::<()>().await;
     }

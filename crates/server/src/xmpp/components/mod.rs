@@ -16,16 +16,18 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use stdx::rate::Limiter;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 use xmpp::Element;
 use xmpp::component::{self, Component, Effect, Outbox};
 
 use crate::limits;
+use crate::net::admission::Admission;
+use crate::net::source_limiter::SourceLimiter;
 use crate::net::tls::Tls;
 use crate::net::{Listener, NetError, stream as tcp};
 use crate::xmpp::mailbox::Mailbox;
+use crate::xmpp::streams::{Allowance, nanos};
 use connection::Connection;
 use directory::Directory;
 
@@ -34,6 +36,11 @@ pub(crate) struct Settings {
     pub(crate) listen: Vec<Listener>,
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) known: Arc<component::Settings>,
+    pub(crate) admission: Arc<Admission>,
+    /// What one connection may send before it is read more slowly.
+    pub(crate) allowance: Allowance,
+    /// Wrong secrets by source, of all shards.
+    pub(crate) wrong_secrets: Arc<SourceLimiter>,
     /// Time for the handshake.
     pub(crate) sign_in: Duration,
     /// How long a component may take nothing of what waits for it.
@@ -58,6 +65,8 @@ pub(crate) struct Counters {
     pub(crate) refused: u64,
     pub(crate) stanzas_in: u64,
     pub(crate) stanzas_out: u64,
+    /// Components that sent too much were not read from for a while.
+    pub(crate) pauses: u64,
     /// Components that did not read.
     pub(crate) overflows: u64,
     panics: u64,
@@ -75,6 +84,7 @@ struct Shared {
     ended: Notify,
     next: Cell<u64>,
     handshakes: Arc<Semaphore>,
+    began: tokio::time::Instant,
 }
 
 impl Shared {
@@ -90,6 +100,16 @@ impl Shared {
         poll_fn(|cx| if self.mailbox.has_room(cx.waker()) { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 
+    /// After so many bytes were read: how long nothing is to be read. Nothing of a component is lost.
+    fn pause(&self, connection: &Connection, bytes: usize) -> Duration {
+        let now = nanos(self.began.elapsed());
+        let wait = connection.buckets.take_bytes(now, bytes, self.settings.allowance);
+        if !wait.is_zero() {
+            self.count(|counters| counters.pauses += 1);
+        }
+        wait
+    }
+
     fn connection(&self, number: u64) -> Option<Rc<Connection>> {
         self.connections.borrow().get(&number).cloned()
     }
@@ -99,6 +119,9 @@ impl Shared {
         let mut out = Outbox::default();
         let mut stream = connection.stream.borrow_mut();
         act(&mut stream, &mut out);
+        if !out.bytes.is_empty() && connection.admitted.is_in_progress() {
+            connection.admitted.step();
+        }
         connection.put(&out.bytes);
         for effect in out.effects.drain(..) {
             self.perform(connection, &stream, effect);
@@ -126,6 +149,7 @@ impl Shared {
             }
             Effect::Stanza(element) => {
                 self.count(|counters| counters.stanzas_in += 1);
+                connection.buckets.take_stanza(nanos(self.began.elapsed()), self.settings.allowance);
                 self.event(Event::Stanza(element));
             }
             Effect::Close => {
@@ -157,7 +181,6 @@ impl Shared {
 pub(crate) struct Components {
     shared: Rc<Shared>,
     directory: Directory,
-    wrong_secrets: Limiter<IpAddr>,
     accepting: Vec<JoinHandle<()>>,
 }
 
@@ -177,14 +200,14 @@ impl Components {
             ended: Notify::new(),
             next: Cell::new(1),
             handshakes: Arc::new(Semaphore::new(limits::HANDSHAKES)),
+            began: tokio::time::Instant::now(),
         });
         let mut accepting = Vec::new();
         for listener in listen {
             let socket = tcp::listen(listener.address).map_err(|error| NetError { listener, error })?;
             accepting.push(connection::accept_all(Rc::clone(&shared), socket, listener.transport));
         }
-        let wrong_secrets = Limiter::new(limits::WRONG_SECRETS);
-        Ok(Components { shared, directory: Directory::default(), wrong_secrets, accepting })
+        Ok(Components { shared, directory: Directory::default(), accepting })
     }
 
     /// Ready when there is an event.

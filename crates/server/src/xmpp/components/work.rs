@@ -10,6 +10,7 @@ use xmpp::{Element, Jid};
 
 use super::Event;
 use crate::limits;
+use crate::net::source_limiter::SourceLimiter;
 use crate::xmpp::{Wish, Xmpp, XmppLetter};
 
 /// What became of a stanza for a component.
@@ -35,7 +36,7 @@ impl Xmpp {
                         self.tell_all(now, attached, &domain, wishes);
                     }
                 }
-                Event::Failed { remote } => self.components.wrong_secrets.fail(now, remote),
+                Event::Failed { remote } => self.components.wrong_secrets().fail(now, remote),
                 Event::Stanza(element) => self.route(now, Box::new(element), wishes),
                 Event::Gone { connection, domain } => {
                     let edge = Edge { shard: self.shard, connection };
@@ -114,10 +115,14 @@ impl Xmpp {
 }
 
 impl super::Components {
+    fn wrong_secrets(&self) -> &SourceLimiter {
+        &self.shared.settings.wrong_secrets
+    }
+
     /// True: it is attached now.
     fn answer(&mut self, now: Instant, connection: u64, domain: &str, remote: IpAddr) -> bool {
         let Some(connection) = self.shared.connection(connection) else { return false };
-        let attached = if !self.wrong_secrets.penalty(now, remote).is_pass() {
+        let attached = if !self.wrong_secrets().penalty(now, remote).is_pass() {
             Attached::Barred
         } else if self.directory.has_room(domain) {
             Attached::Here
@@ -126,8 +131,9 @@ impl super::Components {
         };
         let is_here = attached == Attached::Here;
         if is_here {
-            self.wrong_secrets.succeed(remote);
+            self.wrong_secrets().succeed(remote);
             connection.was_attached.set(true);
+            connection.admitted.establish();
             self.shared.count(|counters| counters.attached += 1);
         }
         self.shared.tell(&connection, |stream, out| stream.handle_attached(attached, out));

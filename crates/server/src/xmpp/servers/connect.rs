@@ -57,7 +57,7 @@ pub(super) async fn run(shared: Rc<Shared>, own: Rc<Connection>, wanted: Connect
         });
         return talk(&shared, &own, made.socket).await;
     }
-    match shake(&shared, call_tls(&shared, &own.domain, made.socket, true)).await {
+    match shake(&shared, None, call_tls(&shared, &own.domain, made.socket, true)).await {
         Ok((io, security)) => {
             shared.tell(|servers, now, out| servers.handle_connected(now, number, security, next, out));
             finish(&shared, &own, &mut Wire::new(io)).await;

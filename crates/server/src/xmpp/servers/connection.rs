@@ -6,8 +6,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
 
 use super::shared::Shared;
+use crate::net::admission::Handle;
+use crate::xmpp::streams::Buckets;
 
 #[derive(Default)]
 pub(super) struct Connection {
@@ -24,6 +27,9 @@ pub(super) struct Connection {
     /// Once all is written TLS begins.
     pub(super) securing: Cell<bool>,
     waker: RefCell<Option<Waker>>,
+    /// Of one that another server made.
+    pub(super) handle: Option<Handle>,
+    pub(super) buckets: Buckets,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,12 +40,16 @@ pub(super) enum End {
 }
 
 impl Connection {
-    pub(super) fn accepted(number: u64) -> Connection {
-        Connection { number, ..Connection::default() }
+    pub(super) fn accepted(number: u64, handle: Handle) -> Connection {
+        Connection { number, handle: Some(handle), ..Connection::default() }
     }
 
     pub(super) fn to(domain: Box<str>, number: u64) -> Connection {
         Connection { number, is_ours: true, domain, ..Connection::default() }
+    }
+
+    pub(super) fn has_queued(&self) -> bool {
+        !self.queue.borrow().is_empty()
     }
 
     pub(super) fn put(&self, bytes: Vec<u8>) {
@@ -67,16 +77,19 @@ pub(super) struct Wire<S> {
     pub(super) io: S,
     written: usize,
     has_shut: bool,
+    /// Nothing is read until then.
+    pause: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     pub(super) fn new(io: S) -> Self {
-        Wire { io, written: 0, has_shut: false }
+        Wire { io, written: 0, has_shut: false, pause: None }
     }
 
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, shared: &Shared, own: &Connection) -> Poll<End> {
         own.remember(cx);
-        if own.given_up.get() {
+        let evicted = own.handle.as_ref().map_or(Poll::Pending, |handle| handle.poll_evicted(cx));
+        if own.given_up.get() || evicted.is_ready() {
             return Poll::Ready(End::Broken);
         }
         loop {
@@ -90,10 +103,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             if is_deaf || !shared.has_room(cx.waker()) {
                 return Poll::Pending;
             }
+            if let Some(pause) = &mut self.pause {
+                ready!(pause.as_mut().poll(cx));
+                self.pause = None;
+            }
             let mut scratch = shared.scratch.borrow_mut();
             let mut buffer = ReadBuf::new(&mut scratch);
             match ready!(Pin::new(&mut self.io).poll_read(cx, &mut buffer)) {
-                Ok(()) if !buffer.filled().is_empty() => shared.heard(own, buffer.filled()),
+                Ok(()) if !buffer.filled().is_empty() => {
+                    let wait = shared.heard(own, buffer.filled());
+                    self.pause = (!wait.is_zero()).then(|| Box::pin(sleep(wait)));
+                }
                 Ok(()) | Err(_) => return Poll::Ready(End::Broken),
             }
         }

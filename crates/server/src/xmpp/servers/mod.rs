@@ -18,8 +18,10 @@ use tokio::task::JoinHandle;
 use xmpp::s2s::{self, Letter};
 use xmpp::{Element, stanza};
 
+use super::streams::Allowance;
 use crate::clock::Clock;
 use crate::limits;
+use crate::net::admission::Admission;
 use crate::net::tls::Tls;
 use crate::net::{Listener, NetError, stream as tcp};
 pub use connect::Route;
@@ -33,7 +35,11 @@ pub(crate) struct Settings {
     pub(crate) clock: Clock,
     pub(crate) nameservers: Vec<std::net::SocketAddr>,
     pub(crate) max_connections: usize,
+    /// Of all shards.
     pub(crate) max_connections_per_source: usize,
+    pub(crate) admission: Arc<Admission>,
+    /// What one connection may send before it is read more slowly.
+    pub(crate) allowance: Allowance,
     pub(crate) reload: Reload,
     pub(crate) seed: [u8; 32],
 }
@@ -61,6 +67,8 @@ pub(crate) struct Counters {
     /// Closed as soon as they came: too many.
     pub(crate) refused: u64,
     pub(crate) handshake_failures: u64,
+    /// Connections that sent too much were not read from for a while.
+    pub(crate) pauses: u64,
     pub(crate) panics: u64,
 }
 

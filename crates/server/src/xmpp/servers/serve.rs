@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use rustls_pki_types::{CertificateDer, ServerName};
 use sip::transport::Transport;
@@ -17,28 +18,31 @@ use xmpp::stanza::Condition;
 use super::connection::{Connection, End, Wire};
 use super::shared::Shared;
 use crate::limits;
+use crate::net::admission::{Admitted, Handle, within};
 use crate::net::{dns, handshake, stream as tcp};
 
 pub(super) fn accept_all(shared: Rc<Shared>, listener: TcpListener, transport: Transport) -> JoinHandle<()> {
-    tcp::accept_each(listener, move |socket, remote| accept(&shared, socket, remote.ip(), transport))
+    let admission = Arc::clone(&shared.settings.admission);
+    tcp::accept_each(listener, admission, move |socket, remote| {
+        accept(&shared, socket, remote.ip(), transport);
+    })
 }
 
 fn accept(shared: &Rc<Shared>, socket: TcpStream, source: IpAddr, transport: Transport) {
-    if !shared.enter(source) {
-        return;
-    }
+    let Some(admitted) = shared.enter(source) else { return };
     tcp::tune(&socket);
-    let place = Place { shared: Rc::clone(shared), source };
+    let place = Place { shared: Rc::clone(shared), admitted };
     spawn_local(async move {
         let _live = place.shared.live();
         let shared = &place.shared;
         if transport != Transport::Tls {
-            let own = shared.accept(Security::default());
+            let own = shared.accept(Security::default(), Handle::clone(&place.admitted));
             return talk(shared, &own, socket).await;
         }
-        match shake(shared, serve_tls(shared, socket, true)).await {
+        let handle = Some(&*place.admitted);
+        match shake(shared, handle, serve_tls(shared, handle, socket, true)).await {
             Ok((io, security)) => {
-                let own = shared.accept(security);
+                let own = shared.accept(security, Handle::clone(&place.admitted));
                 finish(shared, &own, &mut Wire::new(io)).await;
             }
             Err(error) => tracing::debug!(%error, %source, "no TLS with another server"),
@@ -49,12 +53,12 @@ fn accept(shared: &Rc<Shared>, socket: TcpStream, source: IpAddr, transport: Tra
 /// However the task of a connection ends, by panic too, it is not counted any more.
 struct Place {
     shared: Rc<Shared>,
-    source: IpAddr,
+    admitted: Admitted,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.shared.leave(self.source);
+        self.shared.leave();
     }
 }
 
@@ -91,10 +95,11 @@ pub(super) async fn talk(shared: &Rc<Shared>, own: &Connection, socket: TcpStrea
 async fn secure(shared: &Rc<Shared>, own: &Connection, socket: TcpStream) {
     own.securing.set(false);
     if !own.is_ours {
-        let result = shake(shared, serve_tls(shared, socket, false)).await;
+        let handle = own.handle.as_ref();
+        let result = shake(shared, handle, serve_tls(shared, handle, socket, false)).await;
         return secured(shared, own, result).await;
     }
-    let result = shake(shared, call_tls(shared, &own.domain, socket, false)).await;
+    let result = shake(shared, None, call_tls(shared, &own.domain, socket, false)).await;
     secured(shared, own, result).await;
 }
 
@@ -136,11 +141,12 @@ async fn linger<S: AsyncRead + AsyncWrite + Unpin>(shared: &Shared, wire: &mut W
 
 async fn serve_tls(
     shared: &Shared,
+    handle: Option<&Handle>,
     socket: TcpStream,
     is_direct: bool,
 ) -> io::Result<(Box<tokio_rustls::server::TlsStream<TcpStream>>, Security)> {
     let config = shared.settings.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?.peers().server(is_direct);
-    let tls = Box::new(handshake::accept_as(&shared.handshakes, config, socket).await?);
+    let tls = Box::new(handshake::accept_as((&shared.handshakes, handle), config, socket).await?);
     let security = security_of(shared, tls.get_ref().1.peer_certificates());
     Ok((tls, security))
 }
@@ -167,19 +173,14 @@ fn security_of(shared: &Shared, chain: Option<&[CertificateDer<'_>]>) -> Securit
     Security { encrypted: true, certificate: own.map(|own| Certificate::read(own)) }
 }
 
-/// Bounds a handshake in time, and those that go on at once in number.
+/// Bounds a handshake in time, and while the connection may make room for others.
 pub(super) async fn shake<T>(
     shared: &Shared,
+    handle: Option<&Handle>,
     handshake: impl Future<Output = io::Result<T>>,
 ) -> io::Result<T> {
-    if shared.handshakes_pending.get() >= limits::HANDSHAKES_PENDING {
-        shared.count(|counters| counters.refused += 1);
-        return Err(io::Error::other("too many handshakes at once"));
-    }
-    shared.handshakes_pending.set(shared.handshakes_pending.get() + 1);
-    let result = timeout(limits::HANDSHAKE_TIMEOUT, Box::pin(handshake)).await;
-    shared.handshakes_pending.set(shared.handshakes_pending.get() - 1);
-    let result = result.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+    let result = within(handle, limits::HANDSHAKE_TIMEOUT, Box::pin(handshake)).await;
+    let result = result.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()));
     if result.is_err() {
         shared.count(|counters| counters.handshake_failures += 1);
     }

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use hickory_resolver::TokioResolver;
 use stdx::Instant;
@@ -16,8 +17,10 @@ use xmpp::s2s::{self, Counts, Effect, Failure, Note, Security};
 use super::connection::Connection;
 use super::{Counters, Event, Reload, Settings, connect};
 use crate::limits;
+use crate::net::admission::{Admitted, Handle};
 use crate::net::dns;
 use crate::xmpp::mailbox::Mailbox;
+use crate::xmpp::streams::nanos;
 
 pub(super) struct Shared {
     pub(super) settings: Settings,
@@ -25,10 +28,11 @@ pub(super) struct Shared {
     pub(super) counters: Cell<Counters>,
     machine: RefCell<s2s::Servers>,
     connections: RefCell<HashMap<u64, Rc<Connection>>>,
-    per_source: RefCell<HashMap<IpAddr, usize>>,
     mailbox: Mailbox<Event>,
     pub(super) handshakes: Arc<Semaphore>,
-    pub(super) handshakes_pending: Cell<usize>,
+    began: tokio::time::Instant,
+    /// Stanzas of other servers that were passed on.
+    delivered: Cell<u32>,
     resolver: RefCell<Option<Rc<TokioResolver>>>,
     /// Every connection reads into this, one at a time.
     pub(super) scratch: RefCell<Box<[u8]>>,
@@ -61,10 +65,10 @@ impl Shared {
             settings,
             counters: Cell::default(),
             connections: RefCell::default(),
-            per_source: RefCell::default(),
             mailbox: Mailbox::default(),
             handshakes: Arc::new(Semaphore::new(limits::HANDSHAKES)),
-            handshakes_pending: Cell::new(0),
+            began: tokio::time::Instant::now(),
+            delivered: Cell::new(0),
             resolver: RefCell::default(),
             scratch: RefCell::new(vec![0; SCRATCH].into_boxed_slice()),
             effects: RefCell::default(),
@@ -118,36 +122,26 @@ impl Shared {
         known.clone()
     }
 
-    /// Whether one more connection of this source fits; it is counted until `leave`.
-    pub(super) fn enter(&self, source: IpAddr) -> bool {
-        let mut per_source = self.per_source.borrow_mut();
-        let of_source = per_source.get(&source).copied().unwrap_or(0);
-        let fits = self.counters.get().open < self.settings.max_connections
-            && of_source < self.settings.max_connections_per_source;
-        if fits {
-            per_source.insert(source, of_source + 1);
-            self.count(|counters| counters.open += 1);
-        } else {
-            self.count(|counters| counters.refused += 1);
-        }
-        fits
+    /// A place for one more connection; it is counted until `leave`. `None`: there are too many.
+    pub(super) fn enter(&self, source: IpAddr) -> Option<Admitted> {
+        let has_place = self.counters.get().open < self.settings.max_connections;
+        let most = self.settings.max_connections_per_source;
+        let admitted = has_place.then(|| self.settings.admission.enter(Some(source.into()), most)).flatten();
+        self.count(|counters| match admitted {
+            Some(_) => counters.open += 1,
+            None => counters.refused += 1,
+        });
+        admitted
     }
 
-    pub(super) fn leave(&self, source: IpAddr) {
-        let mut per_source = self.per_source.borrow_mut();
-        if let Some(count) = per_source.get_mut(&source) {
-            *count -= 1;
-            if *count == 0 {
-                per_source.remove(&source);
-            }
-        }
+    pub(super) fn leave(&self) {
         self.count(|counters| counters.open -= 1);
     }
 
     /// A connection that somebody made to us.
-    pub(super) fn accept(&self, security: Security) -> Rc<Connection> {
+    pub(super) fn accept(&self, security: Security, handle: Handle) -> Rc<Connection> {
         let number = self.machine.borrow_mut().accept(self.settings.clock.now(), security);
-        let own = Rc::new(Connection::accepted(number));
+        let own = Rc::new(Connection::accepted(number, handle));
         self.connections.borrow_mut().insert(number, Rc::clone(&own));
         own
     }
@@ -158,8 +152,24 @@ impl Shared {
         self.tell(|servers, now, out| servers.handle_broken(now, own.number, failure, out));
     }
 
-    pub(super) fn heard(&self, own: &Connection, bytes: &[u8]) {
+    /// How long nothing is to be read: a server that sends too much is slowed down, and nothing of it is lost.
+    pub(super) fn heard(&self, own: &Connection, bytes: &[u8]) -> Duration {
+        self.delivered.set(0);
         self.tell(|servers, now, out| servers.handle_bytes(now, own.number, bytes, out));
+        if let Some(handle) = own.handle.as_ref().filter(|handle| handle.is_in_progress()) {
+            if self.machine.borrow().is_of_use(own.number) {
+                handle.establish();
+            } else if own.has_queued() {
+                handle.step();
+            }
+        }
+        let now = nanos(self.began.elapsed());
+        (0..self.delivered.get()).for_each(|_| own.buckets.take_stanza(now, self.settings.allowance));
+        let wait = own.buckets.take_bytes(now, bytes.len(), self.settings.allowance);
+        if !wait.is_zero() {
+            self.count(|counters| counters.pauses += 1);
+        }
+        wait
     }
 
     pub(super) fn written(&self, own: &Connection, count: usize) {
@@ -194,7 +204,10 @@ impl Shared {
                 own.wake();
             }),
             Effect::Close { number } => self.close(number),
-            Effect::Deliver(element) => self.event(Event::Deliver(element)),
+            Effect::Deliver(element) => {
+                self.delivered.set(self.delivered.get().saturating_add(1));
+                self.event(Event::Deliver(element));
+            }
             Effect::Send(letter) => self.event(Event::Send(letter)),
             Effect::Note(note) => tell_of(&note),
         }

@@ -23,13 +23,14 @@ use tokio::task::{JoinHandle, spawn_local};
 use xmpp::Jid;
 use xmpp::c2s::{self, C2s};
 
-pub(crate) use pace::Allowance;
+pub(crate) use pace::{Allowance, Buckets, nanos};
 pub(crate) use shared::{Counters, Event};
 pub(crate) use stream::Stream;
 pub(crate) use trace::ChatTrace;
 
 use super::kinds::KindCount;
 use crate::limits;
+use crate::net::admission::Admission;
 use crate::net::certified::ClientAuthorities;
 use crate::net::proxies::Proxies;
 use crate::net::tls::Tls;
@@ -46,7 +47,9 @@ pub(crate) struct Settings {
     pub(crate) origins: Vec<Box<str>>,
     pub(crate) proxies: Proxies,
     pub(crate) max_streams: usize,
+    /// Of all shards.
     pub(crate) max_streams_per_source: usize,
+    pub(crate) admission: Arc<Admission>,
     pub(crate) idle: Duration,
     pub(crate) sign_in: Duration,
     pub(crate) http: http::Settings,

@@ -20,7 +20,7 @@ pub(crate) struct Allowance {
 
 /// When each bucket is full again, nanoseconds since the shard began (the generic cell rate algorithm of ITU-T I.371).
 #[derive(Debug, Default)]
-pub(super) struct Buckets {
+pub(crate) struct Buckets {
     stanzas: Cell<u64>,
     bytes: Cell<u64>,
     /// Since when it has had to wait again and again, without once having a full bucket.
@@ -28,12 +28,12 @@ pub(super) struct Buckets {
 }
 
 impl Buckets {
-    pub(super) fn take_stanza(&self, now: u64, allowance: Allowance) {
+    pub(crate) fn take_stanza(&self, now: u64, allowance: Allowance) {
         take(&self.stanzas, now, 1, u64::from(allowance.stanzas));
     }
 
     /// How long nothing is to be read.
-    pub(super) fn take_bytes(&self, now: u64, bytes: usize, allowance: Allowance) -> Duration {
+    pub(crate) fn take_bytes(&self, now: u64, bytes: usize, allowance: Allowance) -> Duration {
         if self.behind.get() > 0 && self.stanzas.get().max(self.bytes.get()) <= now {
             self.behind.set(0);
         }
@@ -62,7 +62,7 @@ fn take(bucket: &Cell<u64>, now: u64, count: u64, a_second: u64) {
     bucket.set(full_at.min(most));
 }
 
-fn nanos(duration: Duration) -> u64 {
+pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 

@@ -5,13 +5,14 @@ use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use rustls::ProtocolVersion;
 use sip::transport::Transport;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, spawn_local};
-use tokio::time::{Sleep, sleep, timeout};
+use tokio::time::{Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 use xmpp::Jid;
 use xmpp::c2s::{Framing, Security};
@@ -22,17 +23,17 @@ use super::shared::Shared;
 use super::stream::Stream;
 use super::wire::{Bytes, Wire};
 use crate::limits;
+use crate::net::admission::{Admitted, Handle, within};
 use crate::net::{certified, handshake, stream as tcp};
 
 pub(super) fn accept_all(shared: Rc<Shared>, listener: TcpListener, transport: Transport) -> JoinHandle<()> {
-    tcp::accept_each(listener, move |socket, remote| accept(&shared, socket, remote.ip(), transport))
+    let admission = Arc::clone(&shared.settings.admission);
+    tcp::accept_each(listener, admission, move |socket, remote| {
+        accept(&shared, socket, remote.ip(), transport);
+    })
 }
 
 fn accept(shared: &Rc<Shared>, socket: TcpStream, remote: IpAddr, transport: Transport) {
-    let shakes = transport != Transport::Tcp;
-    if shakes && !has_turn(shared) {
-        return;
-    }
     let Some(place) = Place::enter(shared, remote, transport) else { return };
     tcp::tune(&socket);
     // One kind of task for each transport: a task is as large as the largest thing it may become.
@@ -44,43 +45,48 @@ fn accept(shared: &Rc<Shared>, socket: TcpStream, remote: IpAddr, transport: Tra
     }
 }
 
-fn has_turn(shared: &Shared) -> bool {
-    let is_free = shared.handshakes_pending.get() < limits::HANDSHAKES_PENDING;
-    if !is_free {
-        shared.count(|counters| counters.refused += 1);
-    }
-    is_free
-}
-
 /// What the task of a connection holds. However the task ends, by panic too, the stream is forgotten.
 pub(super) struct Place {
     shared: Rc<Shared>,
     remote: IpAddr,
     transport: Transport,
     stream: Option<Rc<Stream>>,
+    /// The stream's once there is one.
+    admitted: Option<Admitted>,
 }
 
 impl Place {
     /// `None`: there are too many.
     pub(super) fn enter(shared: &Rc<Shared>, remote: IpAddr, transport: Transport) -> Option<Place> {
-        let place = || Place { shared: Rc::clone(shared), remote, transport, stream: None };
-        shared.enter(remote, transport).then(place)
+        let admitted = Some(shared.enter(remote, transport)?);
+        Some(Place { shared: Rc::clone(shared), remote, transport, stream: None, admitted })
     }
 
     pub(super) fn shared(&self) -> &Rc<Shared> {
         &self.shared
     }
 
-    /// It is counted as who speaks through the proxy.
-    fn speak_for(&mut self, source: IpAddr) {
+    pub(super) fn remote(&self) -> IpAddr {
+        self.remote
+    }
+
+    pub(super) fn handle(&self) -> Option<&Handle> {
+        self.admitted.as_deref().or_else(|| self.stream.as_ref()?.admitted())
+    }
+
+    /// It is counted as the client that speaks through the proxy. False: that one has too many connections.
+    #[must_use]
+    fn speak_for(&mut self, source: IpAddr) -> bool {
         if source != self.remote {
-            self.shared.is_of(self.remote, source);
+            self.admitted = self.shared.admit(source, self.transport);
             self.remote = source;
         }
+        self.admitted.is_some()
     }
 
     pub(super) fn open(&mut self, framing: Framing, security: Security) -> Rc<Stream> {
-        let stream = self.shared.add((self.remote, self.transport), framing, security);
+        let admitted = self.admitted.take();
+        let stream = self.shared.add((self.remote, self.transport), (framing, security), admitted);
         self.stream = Some(Rc::clone(&stream));
         stream
     }
@@ -96,7 +102,7 @@ impl Drop for Place {
             self.shared.remove(stream);
         }
         let transport = self.stream.as_ref().map_or(self.transport, |stream| stream.transport.get());
-        self.shared.leave(self.remote, transport);
+        self.shared.leave(transport);
     }
 }
 
@@ -112,7 +118,9 @@ async fn secure(place: Place, socket: TcpStream) {
     let shared = Rc::clone(&place.shared);
     let Some(stream) = place.stream.clone() else { return };
     stream.securing.set(false);
-    let Some((tls, security)) = shake(&shared, Box::pin(secured(&shared, socket))).await else { return };
+    let handle = stream.admitted();
+    let shaken = shake(&shared, handle, Box::pin(secured(&shared, handle, socket))).await;
+    let Some((tls, security)) = shaken else { return };
     shared.moved(stream.transport.replace(Transport::Tls), Transport::Tls);
     shared.tell(&stream, |c2s, out| c2s.handle_secured(security, out));
     spawn_local(Conversation::new(place, Bytes::new(tls), never));
@@ -120,7 +128,9 @@ async fn secure(place: Place, socket: TcpStream) {
 
 async fn serve_tls(mut place: Place, socket: TcpStream) {
     let shared = Rc::clone(&place.shared);
-    let Some((tls, security)) = shake(&shared, Box::pin(secured(&shared, socket))).await else { return };
+    let handle = place.handle();
+    let shaken = shake(&shared, handle, Box::pin(secured(&shared, handle, socket))).await;
+    let Some((tls, security)) = shaken else { return };
     place.open(Framing::Stream, security);
     spawn_local(Conversation::new(place, Bytes::new(tls), never));
 }
@@ -130,9 +140,11 @@ fn never<W>(_: Place, _: W) {}
 
 async fn serve_ws(mut place: Place, socket: TcpStream) {
     let shared = Rc::clone(&place.shared);
-    let asked = Box::pin(http::documents(&shared, place.remote, socket, false)).await;
+    let asked = Box::pin(http::documents(&place, socket, false)).await;
     let Some((mut wire, source)) = asked else { return };
-    place.speak_for(source);
+    if !place.speak_for(source) {
+        return;
+    }
     let stream = place.open(Framing::Messages, Security::default());
     drive(&shared, &stream, &mut *wire).await;
 }
@@ -142,25 +154,31 @@ async fn serve_wss(mut place: Place, socket: TcpStream) {
     let tls = async {
         // Browsers ask for HTTP, so this is not XMPP's own configuration.
         let config = shared.settings.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?.server();
-        Ok(Box::new(handshake::accept_as(&shared.handshakes, config, socket).await?))
+        Ok(Box::new(handshake::accept_as((&shared.handshakes, place.handle()), config, socket).await?))
     };
-    let Some(tls) = shake(&shared, Box::pin(tls)).await else { return };
-    let asked = Box::pin(http::documents(&shared, place.remote, tls, true)).await;
+    let Some(tls) = shake(&shared, place.handle(), Box::pin(tls)).await else { return };
+    let asked = Box::pin(http::documents(&place, tls, true)).await;
     let Some((mut wire, source)) = asked else { return };
-    place.speak_for(source);
+    if !place.speak_for(source) {
+        return;
+    }
     // What binds a channel is not said to scripts of a page.
     let security = Security { encrypted: true, ..Security::default() };
     let stream = place.open(Framing::Messages, security);
     drive(&shared, &stream, &mut *wire).await;
 }
 
-async fn secured(shared: &Shared, socket: TcpStream) -> io::Result<(Box<TlsStream<TcpStream>>, Security)> {
+async fn secured(
+    shared: &Shared,
+    handle: Option<&Handle>,
+    socket: TcpStream,
+) -> io::Result<(Box<TlsStream<TcpStream>>, Security)> {
     let (config, end_point) = shared.settings.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?.xmpp();
     let config = match &shared.settings.client_authorities {
         Some(authorities) => authorities.asking(&config),
         None => config,
     };
-    let tls = Box::new(handshake::accept_as(&shared.handshakes, config, socket).await?);
+    let tls = Box::new(handshake::accept_as((&shared.handshakes, handle), config, socket).await?);
     let agreed = tls.get_ref().1;
     // RFC 7590 §3.6.
     tracing::debug!(version = ?agreed.protocol_version(), suite = ?agreed.negotiated_cipher_suite(), "TLS");
@@ -189,16 +207,18 @@ fn bindings(tls: &TlsStream<TcpStream>, end_point: Option<Box<[u8]>>) -> Binding
     Bindings { tls_exporter: is_new.then(export).flatten(), tls_server_end_point: end_point }
 }
 
-/// Bounds a handshake in time. `None`: it failed.
-async fn shake<T>(shared: &Shared, handshake: Pin<Box<impl Future<Output = io::Result<T>>>>) -> Option<T> {
-    shared.handshakes_pending.set(shared.handshakes_pending.get() + 1);
+/// Bounds a handshake in time, and while the connection may make room for others. `None`: it failed.
+async fn shake<T>(
+    shared: &Shared,
+    handle: Option<&Handle>,
+    handshake: Pin<Box<impl Future<Output = io::Result<T>>>>,
+) -> Option<T> {
     // On the heap only for as long as it takes; an open connection does not carry its size along.
-    let result = Box::pin(timeout(limits::HANDSHAKE_TIMEOUT, handshake)).await;
-    shared.handshakes_pending.set(shared.handshakes_pending.get() - 1);
+    let result = Box::pin(within(handle, limits::HANDSHAKE_TIMEOUT, handshake)).await;
     match result {
-        Ok(Ok(done)) => return Some(done),
-        Ok(Err(error)) => tracing::debug!(%error, "handshake failed"),
-        Err(_) => tracing::debug!("handshake took too long"),
+        Some(Ok(done)) => return Some(done),
+        Some(Err(error)) => tracing::debug!(%error, "handshake failed"),
+        None => tracing::debug!("handshake took too long, or made room for another"),
     }
     shared.count(|counters| counters.handshake_failures += 1);
     None
@@ -277,8 +297,14 @@ fn poll_conversation<W: Wire>(
     stream: &Stream,
     wire: &mut W,
 ) -> Poll<End> {
-    remember_waker(stream, cx);
+    stream.remember(cx);
     if stream.given_up.get() {
+        return Poll::Ready(End::Broken);
+    }
+    if stream.poll_evicted(cx).is_ready() {
+        shared.tell(stream, |c2s, out| c2s.fail("resource-constraint", out));
+        // What the kernel does not take at once is not waited for: the place is needed.
+        let _ = wire.poll_write(cx, stream);
         return Poll::Ready(End::Broken);
     }
     loop {
@@ -307,13 +333,6 @@ fn poll_conversation<W: Wire>(
     }
 }
 
-fn remember_waker(stream: &Stream, cx: &Context<'_>) {
-    let mut waker = stream.waker.borrow_mut();
-    match waker.as_mut() {
-        Some(old) => old.clone_from(cx.waker()),
-        None => *waker = Some(cx.waker().clone()),
-    }
-}
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -19,6 +19,7 @@ use super::http::bosh;
 use super::trace::Tracing;
 use super::{Settings, Stream};
 use crate::limits;
+use crate::net::admission::Admitted;
 use crate::xmpp::mailbox::Mailbox;
 
 /// What a stream asks of the shard.
@@ -122,10 +123,8 @@ pub(super) struct Shared {
     pub(super) counters: RefCell<Counters>,
     mailbox: Mailbox<Event>,
     streams: RefCell<HashMap<u64, Rc<Stream>>>,
-    per_source: RefCell<HashMap<IpAddr, u32>>,
     next: Cell<u64>,
     pub(super) handshakes: Arc<Semaphore>,
-    pub(super) handshakes_pending: Cell<usize>,
     pub(super) tick: Cell<u32>,
     pub(super) tick_length: Duration,
     /// Streams that must be signed in, or gone, by that tick; in that order, for all have the same time.
@@ -177,10 +176,8 @@ impl Shared {
             counters: RefCell::default(),
             mailbox: Mailbox::default(),
             streams: RefCell::default(),
-            per_source: RefCell::default(),
             next: Cell::new(1),
             handshakes: Arc::new(Semaphore::new(limits::HANDSHAKES)),
-            handshakes_pending: Cell::new(0),
             tick: Cell::new(0),
             tick_length,
             due: RefCell::default(),
@@ -193,54 +190,41 @@ impl Shared {
         change(&mut self.counters.borrow_mut());
     }
 
-    /// Whether one more connection of this source fits; it is counted until `leave`.
-    pub(super) fn enter(&self, source: IpAddr, transport: Transport) -> bool {
-        let mut per_source = self.per_source.borrow_mut();
-        let of_source = per_source.get(&source).copied().unwrap_or(0) as usize;
-        let mut counters = self.counters.borrow_mut();
-        // A proxy's connections are many people's.
-        let is_web = matches!(transport, Transport::Ws | Transport::Wss);
-        let is_proxy = is_web && self.settings.proxies.trust(source);
-        let fits = counters.open < self.settings.max_streams as u64
-            && (is_proxy || of_source < self.settings.max_streams_per_source);
-        if fits {
-            *per_source.entry(source).or_default() += 1;
+    /// A place for one more connection; it is counted until `leave`. `None`: there are too many.
+    pub(super) fn enter(&self, source: IpAddr, transport: Transport) -> Option<Admitted> {
+        let has_place = self.counters.borrow().open < self.settings.max_streams as u64;
+        let admitted = has_place.then(|| self.admit(source, transport)).flatten();
+        if admitted.is_none() {
+            self.count(|counters| counters.refused += 1);
+            return None;
+        }
+        self.count(|counters| {
             counters.open += 1;
             counters.accepted += 1;
-            self.count_kind(Family::Connections, name_of(transport));
-        } else {
-            counters.refused += 1;
-        }
-        fits
+        });
+        self.count_kind(Family::Connections, name_of(transport));
+        admitted
+    }
+
+    /// A place among those of its source; a proxy's connections are those of many clients.
+    pub(super) fn admit(&self, source: IpAddr, transport: Transport) -> Option<Admitted> {
+        let is_web = matches!(transport, Transport::Ws | Transport::Wss);
+        let is_proxy = is_web && self.settings.proxies.trust(source);
+        let source = (!is_proxy).then(|| source.into());
+        self.settings.admission.enter(source, self.settings.max_streams_per_source)
     }
 
     /// Whether one more would fit that comes through a proxy; its connection is counted already.
     pub(super) fn has_place_behind_proxy(&self, source: IpAddr) -> bool {
-        let of_source = self.per_source.borrow().get(&source).copied().unwrap_or(0) as usize;
-        let fits = self.settings.proxies.trust(source) || of_source < self.settings.max_streams_per_source;
+        let most = self.settings.max_streams_per_source;
+        let fits =
+            self.settings.proxies.trust(source) || self.settings.admission.has_place(source.into(), most);
         self.count(|counters| counters.refused += u64::from(!fits));
         fits
     }
 
-    /// A connection turned out to be somebody's behind a proxy.
-    pub(super) fn is_of(&self, proxy: IpAddr, source: IpAddr) {
-        self.leave_source(proxy);
-        *self.per_source.borrow_mut().entry(source).or_default() += 1;
-    }
-
-    fn leave_source(&self, source: IpAddr) {
-        let mut per_source = self.per_source.borrow_mut();
-        if let Some(count) = per_source.get_mut(&source) {
-            *count -= 1;
-            if *count == 0 {
-                per_source.remove(&source);
-            }
-        }
-    }
-
-    pub(super) fn leave(&self, source: IpAddr, transport: Transport) {
+    pub(super) fn leave(&self, transport: Transport) {
         self.discount(transport);
-        self.leave_source(source);
         self.counters.borrow_mut().open -= 1;
         self.mailbox.wake();
     }
@@ -275,8 +259,8 @@ impl Shared {
     pub(super) fn add(
         &self,
         (remote, transport): (IpAddr, Transport),
-        framing: Framing,
-        security: Security,
+        (framing, security): (Framing, Security),
+        admitted: Option<Admitted>,
     ) -> Rc<Stream> {
         let number = self.next.get();
         self.next.set(number + 1);
@@ -286,7 +270,7 @@ impl Shared {
         let random = getrandom::u64().and_then(|id| getrandom::fill(&mut nonce).map(|()| id));
         let id = random.unwrap_or(number);
         let c2s = C2s::new(settings, framing, security, id, stdx::hex::encode(&nonce).into());
-        let stream = Rc::new(Stream::new(number, (remote, transport), c2s, self.tick.get()));
+        let stream = Rc::new(Stream::new(number, (remote, transport), c2s, self.tick.get(), admitted));
         self.streams.borrow_mut().insert(number, Rc::clone(&stream));
         self.expect(SIGN_IN, self.settings.sign_in, number);
         stream
@@ -345,7 +329,15 @@ impl Shared {
     pub(super) fn heard(&self, stream: &Stream, bytes: &[u8]) {
         stream.heard.set(self.tick.get());
         stream.probed.set(false);
-        self.tell(stream, |c2s, out| c2s.handle_bytes(bytes, out));
+        let (mut is_whole, mut is_within) = (false, false);
+        self.tell(stream, |c2s, out| {
+            c2s.handle_bytes(bytes, out);
+            is_whole = !out.effects.is_empty() || !out.bytes.is_empty();
+            is_within = c2s.is_within_stanza();
+        });
+        let since = stream.stanza_since.get();
+        let since = if is_whole || since == 0 { self.tick.get().max(1) } else { since };
+        stream.stanza_since.set(if is_within { since } else { 0 });
         self.pace(stream, bytes.len());
     }
 
@@ -356,6 +348,9 @@ impl Shared {
         self.trace_before(&mut c2s);
         self.count_failures(stream, &mut c2s, |c2s| act(c2s, &mut out));
         self.trace_after(stream, &c2s, &mut out);
+        if !out.bytes.is_empty() {
+            stream.step();
+        }
         stream.put(c2s.framing(), &out);
         out.bytes.clear();
         out.ends.clear();
@@ -475,6 +470,7 @@ impl Shared {
     fn sweep_idle(&self, now: u32, idle: u32) {
         let probe = limits::XMPP_PROBE.min(self.settings.idle).as_micros() / self.tick_length.as_micros();
         let probe = u32::try_from(probe).unwrap_or(u32::MAX);
+        self.sweep_endless(now);
         let silent = |stream: &&Rc<Stream>| now.wrapping_sub(stream.heard.get()) > idle;
         let silent: Vec<_> = self.streams.borrow().values().filter(silent).cloned().collect();
         for stream in silent {
@@ -484,6 +480,19 @@ impl Shared {
             } else if !stream.probed.replace(true) && stream.host.get().is_some() {
                 self.probe(&stream);
             }
+        }
+    }
+
+    /// Bytes that trickle are a sign of life, but a stanza that never ends is not. A silent stream is asked for one first.
+    fn sweep_endless(&self, now: u32) {
+        let most = limits::XMPP_STANZA.min(self.settings.idle * 3).as_micros() / self.tick_length.as_micros();
+        let is_endless = |stream: &&Rc<Stream>| {
+            let since = stream.stanza_since.get();
+            since != 0 && u128::from(now.wrapping_sub(since)) > most
+        };
+        let endless: Vec<_> = self.streams.borrow().values().filter(is_endless).cloned().collect();
+        for stream in endless {
+            self.time_out(&stream);
         }
     }
 

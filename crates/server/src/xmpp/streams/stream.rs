@@ -3,13 +3,14 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
 
 use sip::transport::Transport;
 use xmpp::Jid;
 use xmpp::c2s::{C2s, Framing, Outbox};
 
 use super::pace::Buckets;
+use crate::net::admission::{Admitted, Handle};
 
 /// Idle, it holds no buffer.
 pub(crate) struct Stream {
@@ -20,7 +21,7 @@ pub(crate) struct Stream {
     pub(super) c2s: RefCell<C2s>,
     /// Bytes to be written; each entry a message of its own where messages are.
     queue: RefCell<VecDeque<Box<[u8]>>>,
-    queued: Cell<usize>,
+    queued: Cell<u32>,
     /// Once all is written the connection is closed.
     pub(super) closing: Cell<bool>,
     /// Its last words were not read in time.
@@ -29,6 +30,8 @@ pub(crate) struct Stream {
     pub(super) securing: Cell<bool>,
     /// `Shared::tick` when something came last.
     pub(super) heard: Cell<u32>,
+    /// `Shared::tick` when the stanza began that has not come whole; 0: there is none.
+    pub(super) stanza_since: Cell<u32>,
     /// It was asked for a sign of life.
     pub(super) probed: Cell<bool>,
     /// Its host, once it has asked for a session.
@@ -39,14 +42,22 @@ pub(crate) struct Stream {
     pub(super) flushing: Cell<bool>,
     /// Some of what waits was written since that was looked at.
     pub(super) wrote: Cell<bool>,
-    pub(super) waker: RefCell<Option<Waker>>,
+    waker: Cell<Option<Waker>>,
     pub(super) buckets: Buckets,
+    /// Its place among the connections.
+    admitted: Option<Admitted>,
     /// It has sent too much, and is not read from.
     pub(super) paused: Cell<bool>,
 }
 
 impl Stream {
-    pub(super) fn new(number: u64, (remote, transport): (IpAddr, Transport), c2s: C2s, tick: u32) -> Self {
+    pub(super) fn new(
+        number: u64,
+        (remote, transport): (IpAddr, Transport),
+        c2s: C2s,
+        tick: u32,
+        admitted: Option<Admitted>,
+    ) -> Self {
         Stream {
             number,
             remote,
@@ -58,13 +69,15 @@ impl Stream {
             given_up: Cell::new(false),
             securing: Cell::new(false),
             heard: Cell::new(tick),
+            stanza_since: Cell::new(0),
             probed: Cell::new(false),
             host: Cell::new(None),
             is_managed: Cell::new(false),
             flushing: Cell::new(false),
             wrote: Cell::new(false),
-            waker: RefCell::default(),
+            waker: Cell::default(),
             buckets: Buckets::default(),
+            admitted,
             paused: Cell::new(false),
         }
     }
@@ -75,14 +88,51 @@ impl Stream {
         c2s.jid().filter(|_| c2s.is_bound()).cloned()
     }
 
+    /// It has signed in, and makes room for no other connection any more.
+    pub(crate) fn establish(&self) {
+        if let Some(admitted) = &self.admitted {
+            admitted.establish();
+        }
+    }
+
+    /// The server has answered it.
+    pub(super) fn step(&self) {
+        if let Some(admitted) = self.admitted().filter(|admitted| admitted.is_in_progress()) {
+            admitted.step();
+        }
+    }
+
+    pub(super) fn admitted(&self) -> Option<&Handle> {
+        self.admitted.as_deref()
+    }
+
+    pub(super) fn poll_evicted(&self, cx: &Context<'_>) -> Poll<()> {
+        self.admitted.as_ref().map_or(Poll::Pending, |admitted| admitted.poll_evicted(cx))
+    }
+
+    /// The task that is woken from now on.
+    pub(super) fn remember(&self, cx: &Context<'_>) {
+        let waker = match self.waker.take() {
+            Some(old) if old.will_wake(cx.waker()) => old,
+            _ => cx.waker().clone(),
+        };
+        self.waker.set(Some(waker));
+    }
+
     pub(super) fn wake(&self) {
-        if let Some(waker) = self.waker.borrow().as_ref() {
+        if let Some(waker) = self.waker.take() {
             waker.wake_by_ref();
+            self.waker.set(Some(waker));
         }
     }
 
     pub(super) fn queued(&self) -> usize {
-        self.queued.get()
+        self.queued.get() as usize
+    }
+
+    /// `limits::XMPP_WRITE_QUEUE` and one turn's bytes, which is far less than fits.
+    fn set_queued(&self, bytes: usize) {
+        self.queued.set(u32::try_from(bytes).unwrap_or(u32::MAX));
     }
 
     /// Puts what a stream wrote behind what waits.
@@ -99,14 +149,14 @@ impl Stream {
                 }
             }
         }
-        self.queued.set(self.queued.get() + out.bytes.len());
+        self.set_queued(self.queued() + out.bytes.len());
     }
 
     /// Of what waits only the first part stays, which may be written in half.
     pub(super) fn forget_queue(&self) {
         let mut queue = self.queue.borrow_mut();
         queue.truncate(1);
-        self.queued.set(queue.front().map_or(0, |first| first.len()));
+        self.set_queued(queue.front().map_or(0, |first| first.len()));
     }
 
     pub(super) fn has_queued(&self) -> bool {
@@ -122,7 +172,7 @@ impl Stream {
         let mut queue = self.queue.borrow_mut();
         let first = queue.pop_front()?;
         self.wrote.set(true);
-        self.queued.set(self.queued.get() - first.len());
+        self.set_queued(self.queued().saturating_sub(first.len()));
         if queue.is_empty() {
             // An idle connection keeps no queue.
             queue.shrink_to_fit();

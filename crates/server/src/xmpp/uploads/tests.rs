@@ -44,8 +44,7 @@ impl World {
     }
 
     fn admit(&self, place: &str, token: &str, size: u64, kind: &str) -> Result<Grant, Refusal> {
-        let admitted = self.uploads.admit(self.now, place, Some(token), (Some(size), Some(kind)));
-        admitted.map(|(grant, _)| grant)
+        self.uploads.admit(self.now, place, Some(token), (Some(size), Some(kind)))
     }
 
     fn put(&self, (place, token): &(String, String), content: &[u8]) -> Result<(), Refusal> {
@@ -107,15 +106,23 @@ fn a_grant_is_for_one_file_of_one_place_for_a_while() {
     assert_eq!(world.admit(&place, &token, 5, KIND), Err(Refusal::Expired));
 }
 
-#[test]
-fn so_many_come_at_once() {
+#[tokio::test]
+async fn so_many_come_at_once() {
     let world = World::new();
-    let (place, token) = world.slot("a", 1);
-    let ask = || world.uploads.admit(world.now, &place, Some(&token), (Some(1), Some(KIND)));
-    let held: Vec<_> = (0..limits::UPLOADS_AT_ONCE).map(|_| ask().unwrap()).collect();
-    assert_eq!(ask().err(), Some(Refusal::Busy));
+    let grant = |user: usize| {
+        let user = Bare::parse(&format!("user{user}@example.org")).unwrap();
+        let slot = world.uploads.slot(world.now, &user, "a", 1, KIND).unwrap();
+        let place = slot.put.strip_prefix("https://chat.example.org/upload/").unwrap();
+        world.admit(place, &slot.headers[0].1, 1, KIND).unwrap()
+    };
+    let mut held = Vec::new();
+    for user in 0..limits::UPLOADS_AT_ONCE {
+        held.push(world.uploads.turn(&grant(user)).await.unwrap());
+    }
+    let last = grant(limits::UPLOADS_AT_ONCE);
+    assert_eq!(world.uploads.turn(&last).await.err(), Some(Refusal::Busy));
     drop(held);
-    assert!(ask().is_ok());
+    assert!(world.uploads.turn(&last).await.is_ok());
 }
 
 #[test]

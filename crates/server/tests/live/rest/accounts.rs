@@ -68,6 +68,26 @@ fn a_wrong_token_is_refused_and_guessing_is_slowed_down() {
 }
 
 #[test]
+fn behind_a_trusted_proxy_the_one_that_guesses_is_slowed_down_and_nobody_else() {
+    for (trusted, other) in [("\"127.0.0.1\"", 401), ("", 429)] {
+        let place = place().with_http(&format!("trusted_proxies = [{trusted}]"));
+        let _node = place.spawn();
+        let rest = Rest::new(&place);
+        // What the client itself has written stands before what the proxy adds.
+        let guess = |client: &str| {
+            let request = format!(
+                "GET /restcomm/2012-04-24/Accounts/{SID}.json HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
+                 X-Forwarded-For: 198.51.100.1, {client}\r\nAuthorization: Basic QUM6Z3Vlc3M=\r\n\r\n"
+            );
+            rest.send(&request).status
+        };
+        let statuses: Vec<u16> = (0..13).map(|host| guess(&format!("2001:db8::{host}"))).collect();
+        assert_eq!(statuses[12], 429, "all addresses of a /64 are one source: {statuses:?}");
+        assert_eq!(guess("203.0.113.9"), other, "{trusted}");
+    }
+}
+
+#[test]
 fn numbers_of_a_suspended_account_do_not_answer() {
     let app = App::new(&[("/", "<Response><Say>hello</Say><Pause length='600'/></Response>")]);
     let place = place();

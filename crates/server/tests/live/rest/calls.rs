@@ -16,7 +16,7 @@ use super::client::{Rest, SID, TOKEN};
 const WAIT: &str = "<Response><Say>hello</Say><Pause length='600'/></Response>";
 
 /// No number but those that REST binds.
-pub(super) const VOICE: &str = "[voice]\nmedia = \"127.0.0.78\"\nmedia_ports = \"20000-29999\"\nopen = true\n\
+pub(crate) const VOICE: &str = "[voice]\nmedia = \"127.0.0.78\"\nmedia_ports = \"20000-29999\"\nopen = true\n\
     allow_private = true\n";
 
 pub(super) fn place() -> Place {

@@ -8,3 +8,5 @@ mod outbound;
 mod recordings;
 mod rooms;
 mod site;
+
+pub(crate) use calls::VOICE;

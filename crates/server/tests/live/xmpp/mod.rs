@@ -18,4 +18,5 @@ mod registration;
 mod servers;
 mod services;
 mod sign_in;
+mod slow;
 mod uploads;

@@ -302,11 +302,25 @@ fn connections_of_one_source_have_a_bound() {
     let place = place(ONE, "alice", &listen);
     let mut node = place.start();
     let open: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
-    // Three at each of the two shards, at most.
     until("the others are refused", || {
-        (sum(&node, |shard| shard.xmpp.server_connections_refused) >= 14).then_some(())
+        (sum(&node, |shard| shard.xmpp.server_connections_refused) == 17).then_some(())
     });
-    assert!(sum(&node, |shard| shard.xmpp.servers.incoming) <= 6);
+    assert!(sum(&node, |shard| shard.xmpp.servers.incoming) <= 3);
     drop(open);
     node.stop();
+}
+
+#[test]
+fn a_server_that_sends_too_much_is_read_slowly_and_nothing_is_lost() {
+    let both = Both::start("tcp", "stanzas_per_second = 100");
+    let (mut alice, mut bob) = both.clients();
+    // A burst of five seconds passes; the rest takes one more.
+    for number in 0..600 {
+        bob.message(&alice.jid, &number.to_string());
+    }
+    for number in 0..600 {
+        hears(&mut alice, &number.to_string());
+    }
+    assert!(sum(&both.nodes[0], |shard| shard.xmpp.server_pauses) > 0);
+    both.stop();
 }

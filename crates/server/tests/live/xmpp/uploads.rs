@@ -9,10 +9,10 @@ use crate::place::Place;
 use crate::until;
 use crate::voice::sum;
 
-struct Slot {
+pub(super) struct Slot {
     /// Without the address of the server.
-    path: String,
-    token: String,
+    pub(super) path: String,
+    pub(super) token: String,
 }
 
 fn ask(client: &mut Client, name: &str, size: usize, kind: &str) -> xmpp::Element {
@@ -23,7 +23,7 @@ fn ask(client: &mut Client, name: &str, size: usize, kind: &str) -> xmpp::Elemen
     client.hear()
 }
 
-fn slot(place: &Place, client: &mut Client, name: &str, size: usize, kind: &str) -> Slot {
+pub(super) fn slot(place: &Place, client: &mut Client, name: &str, size: usize, kind: &str) -> Slot {
     let answer = ask(client, name, size, kind);
     let slot = answer.get("slot", ns::UPLOAD).unwrap_or_else(|| panic!("{answer}"));
     let put = slot.get("put", ns::UPLOAD).unwrap();

@@ -4,6 +4,7 @@ use std::io;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -16,13 +17,13 @@ use hyper::header::{
     X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
-use stdx::Instant;
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 
 use super::Front;
 use super::route::{Body, empty, not_allowed, preflight, text};
 use crate::limits;
+use crate::net::admission::Handle;
 use crate::xmpp::uploads::{Incoming, Refusal, Stored, Uploads, encode};
 
 pub(super) const PREFIX: &str = "/upload/";
@@ -36,7 +37,7 @@ pub(super) async fn serve(front: &Rc<Front>, place: &str, request: Request<Conte
     };
     let is_put = request.method() == Method::PUT;
     let done = match *request.method() {
-        Method::PUT => put(uploads, front.shared.settings.http.clock.now(), place, request).await,
+        Method::PUT => put(front, uploads, place, request).await,
         Method::GET => get(uploads, place, request.headers(), true).await,
         Method::HEAD => get(uploads, place, request.headers(), false).await,
         Method::OPTIONS => Ok(preflight(METHODS)),
@@ -63,6 +64,8 @@ fn refused(refusal: Refusal) -> Response<Body> {
         Refusal::NoSize => (StatusCode::LENGTH_REQUIRED, "send a Content-Length"),
         Refusal::WrongType => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "the slot is for another Content-Type"),
         Refusal::Full => (StatusCode::INSUFFICIENT_STORAGE, "this server has no room for the file"),
+        Refusal::Waiting => (StatusCode::TOO_MANY_REQUESTS, "one file at a time: try again"),
+        Refusal::Slow => (StatusCode::REQUEST_TIMEOUT, "the file comes too slowly"),
         Refusal::Busy => (StatusCode::SERVICE_UNAVAILABLE, "too many files at once: try again"),
         Refusal::Broken => (StatusCode::INTERNAL_SERVER_ERROR, "the file cannot be kept or read"),
     };
@@ -78,18 +81,28 @@ fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
 }
 
 async fn put(
+    front: &Front,
     uploads: Arc<Uploads>,
-    now: Instant,
     place: &str,
     request: Request<Content>,
 ) -> Result<Response<Body>, Refusal> {
+    let http = &front.shared.settings.http;
+    let now = http.clock.now();
     let headers = request.headers();
     let size = header(headers, &CONTENT_LENGTH).and_then(|size| size.parse().ok());
     let (token, kind) = (header(headers, &AUTHORIZATION), header(headers, &CONTENT_TYPE));
-    let (grant, permit) = uploads.admit(now, place, token, (size, kind))?;
+    let grant = uploads.admit(now, place, token, (size, kind))?;
+    // A slot that was used needs no turn.
+    let (shelf, wanted) = (Arc::clone(&uploads), grant.clone());
+    blocking(move || shelf.check_free(&wanted)).await?;
+    // A connection that waits for its turn is not idle.
+    let busy = front.handle.as_ref().map(Handle::busy);
+    let turn = uploads.turn(&grant).await?;
+    drop(busy);
     let incoming = blocking(move || uploads.create(now, &grant)).await?;
-    let received = timeout(limits::UPLOAD_TIME, receive(incoming, request.into_body())).await;
-    drop(permit);
+    let received =
+        timeout(limits::UPLOAD_TIME, receive(incoming, request.into_body(), http.body_within)).await;
+    drop(turn);
     match received {
         Ok(Ok(())) => Ok(empty(StatusCode::CREATED)),
         Ok(Err(refusal)) => Err(refusal),
@@ -97,14 +110,25 @@ async fn put(
     }
 }
 
-/// Writes what comes, a chunk at a time.
-async fn receive(mut incoming: Incoming, mut content: Content) -> Result<(), Refusal> {
+/// Writes what comes, a chunk at a time. In each `window` at least `limits::UPLOAD_SPEED` has to come.
+async fn receive(mut incoming: Incoming, mut content: Content, window: Duration) -> Result<(), Refusal> {
     let mut chunk = Vec::new();
+    let (mut ends, mut came) = (tokio::time::Instant::now() + window, 0);
     loop {
-        let frame = content.frame().await;
+        let frame = match timeout_at(ends, content.frame()).await {
+            Ok(frame) => frame,
+            Err(_) if came >= least_of(window) => {
+                (ends, came) = (tokio::time::Instant::now() + window, 0);
+                continue;
+            }
+            Err(_) => return Err(Refusal::Slow),
+        };
         let is_last = frame.is_none();
         match frame.map(|frame| frame.map(Frame::into_data)) {
-            Some(Ok(Ok(data))) => chunk.extend_from_slice(&data),
+            Some(Ok(Ok(data))) => {
+                came += data.len();
+                chunk.extend_from_slice(&data);
+            }
             // Trailers.
             Some(Ok(Err(_))) => {}
             // It broke off; nothing stays of it.
@@ -124,6 +148,11 @@ async fn receive(mut incoming: Incoming, mut content: Content) -> Result<(), Ref
             None => return Ok(()),
         }
     }
+}
+
+/// Bytes that have to come in that time.
+fn least_of(window: Duration) -> usize {
+    usize::try_from(window.as_millis()).unwrap_or(usize::MAX).saturating_mul(limits::UPLOAD_SPEED) / 1_000
 }
 
 /// On a thread that may wait for the disk.

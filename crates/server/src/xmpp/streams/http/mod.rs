@@ -14,6 +14,7 @@ use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use hyper::server::conn::http1;
@@ -24,13 +25,15 @@ use tokio::time::timeout;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
+use super::serve::Place;
 use super::shared::Shared;
 use super::wire::Documents;
 use crate::clock::Clock;
 use crate::limits;
+use crate::net::admission::Handle;
 use crate::net::ws;
 use crate::xmpp::uploads::Uploads;
-use watch::Watched;
+pub(crate) use watch::Watched;
 
 /// What it serves besides WebSockets.
 #[derive(Clone, Debug)]
@@ -56,29 +59,34 @@ struct Front {
     /// It is a WebSocket once the answer is out.
     is_upgraded: Cell<bool>,
     has_asked: Cell<bool>,
+    /// While no request of it is at work, it makes room for other connections.
+    handle: Option<Handle>,
 }
 
 /// Answers requests until the connection ends, or is a WebSocket: that one, on the heap, as what TLS makes, and whose it is.
-pub(super) async fn documents<S>(
-    shared: &Rc<Shared>,
-    remote: IpAddr,
-    io: S,
-    is_secure: bool,
-) -> Option<(Box<Documents<S>>, IpAddr)>
+pub(super) async fn documents<S>(place: &Place, io: S, is_secure: bool) -> Option<(Box<Documents<S>>, IpAddr)>
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
+    let (shared, remote, handle) = (place.shared(), place.remote(), place.handle().cloned());
     let (is_upgraded, has_asked) = (Cell::new(false), Cell::new(false));
     let source = Cell::new(remote);
-    let front =
-        Rc::new(Front { shared: Rc::clone(shared), remote, source, is_secure, is_upgraded, has_asked });
+    let front = Rc::new(Front {
+        shared: Rc::clone(shared),
+        remote,
+        source,
+        is_secure,
+        is_upgraded,
+        has_asked,
+        handle,
+    });
     let asked = Rc::clone(&front);
     let service = service_fn(move |request| Box::pin(route::answer(Rc::clone(&asked), request)));
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(shared.settings.http.head_within)
         .max_buf_size(limits::XMPP_HTTP_BUFFER)
-        .serve_connection(TokioIo::new(Watched::new(io)), service);
+        .serve_connection(TokioIo::new(Watched::new(io, front.handle.clone())), service);
     let mut ending = pin!(shared.ending.notified());
     let mut is_ending = false;
     let serve = poll_fn(|cx| {
@@ -86,9 +94,10 @@ where
             is_ending = true;
             Pin::new(&mut connection).graceful_shutdown();
         }
-        connection.poll_without_shutdown(cx)
+        let is_evicted = front.handle.as_ref().is_some_and(|handle| handle.poll_evicted(cx).is_ready());
+        if is_evicted { Poll::Ready(None) } else { connection.poll_without_shutdown(cx).map(Some) }
     });
-    let done = serve.await;
+    let done = serve.await?;
     if let Err(error) = &done {
         tracing::debug!(%error, "an HTTP connection broke");
         if !front.has_asked.get() {

@@ -18,6 +18,7 @@ use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use tokio::time::timeout;
 
 use super::{Front, bosh, files};
+use crate::net::admission::Handle;
 use crate::net::ws;
 
 pub(super) type Body = Either<Full<Bytes>, UnsyncBoxBody<Bytes, io::Error>>;
@@ -164,7 +165,11 @@ async fn post(front: &Rc<Front>, request: Request<Incoming>) -> Response<Body> {
         Ok(Err(_)) => return text(StatusCode::BAD_REQUEST, "a body that breaks off"),
         Err(_) => return text(StatusCode::REQUEST_TIMEOUT, "the body takes too long"),
     };
-    match bosh::post(front, &body).await {
+    // While a request is held, its connection is not idle.
+    let busy = front.handle.as_ref().map(Handle::busy);
+    let done = bosh::post(front, &body).await;
+    drop(busy);
+    match done {
         Ok(reply) => {
             let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::OK);
             full(status, "text/xml; charset=utf-8", String::from(reply.body).into())

@@ -9,15 +9,31 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 use crate::limits;
+use crate::net::admission::Handle;
 
-pub(super) struct Watched<S> {
+pub(crate) struct Watched<S> {
     io: S,
     silence: Pin<Box<Sleep>>,
+    handle: Option<Handle>,
+    /// Bytes since the last step.
+    moved: usize,
 }
 
 impl<S> Watched<S> {
-    pub(super) fn new(io: S) -> Self {
-        Watched { io, silence: Box::pin(sleep(limits::XMPP_HTTP_IDLE)) }
+    /// `handle`: of the connection, which is not idle while bytes come and go.
+    pub(crate) fn new(io: S, handle: Option<Handle>) -> Self {
+        Watched { io, silence: Box::pin(sleep(limits::XMPP_HTTP_IDLE)), handle, moved: 0 }
+    }
+
+    /// Bytes that trickle are no step.
+    fn moved(&mut self, bytes: usize) {
+        self.moved += bytes;
+        if self.moved >= limits::HTTP_STEP {
+            self.moved = 0;
+            if let Some(handle) = &self.handle {
+                handle.step();
+            }
+        }
     }
 
     pub(super) fn into_inner(self) -> S {
@@ -39,7 +55,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
         let done = Pin::new(&mut self.io).poll_read(cx, buffer);
+        self.moved(buffer.filled().len() - before);
         self.watch(cx, done)
     }
 }
@@ -47,6 +65,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let done = Pin::new(&mut self.io).poll_write(cx, bytes);
+        if let Poll::Ready(Ok(count)) = done {
+            self.moved(count);
+        }
         self.watch(cx, done)
     }
 

@@ -1,0 +1,64 @@
+//! Limits per source that hold over all shards: wrong passwords, wrong secrets, new accounts.
+//!
+//! A source's connections are spread over the shards, so a count of each shard alone would allow a multiple. The lock is
+//! taken once for a sign-in, never for a stanza.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use stdx::Instant;
+use stdx::rate::{Limiter, Policy, Verdict};
+use stdx::source::SourcePrefix;
+
+/// As [`Limiter`], by source: an IPv4 address or an IPv6 /64.
+pub(crate) struct SourceLimiter(Mutex<Limiter<SourcePrefix>>);
+
+impl SourceLimiter {
+    pub(crate) fn new(policy: Policy) -> SourceLimiter {
+        SourceLimiter(Mutex::new(Limiter::new(policy)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Limiter<SourcePrefix>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn allow(&self, now: Instant, source: IpAddr) -> Verdict {
+        self.lock().allow(now, source.into())
+    }
+
+    pub(crate) fn penalty(&self, now: Instant, source: IpAddr) -> Verdict {
+        self.lock().penalty(now, source.into())
+    }
+
+    pub(crate) fn fail(&self, now: Instant, source: IpAddr) {
+        self.lock().fail(now, source.into());
+    }
+
+    pub(crate) fn succeed(&self, source: IpAddr) {
+        self.lock().succeed(source.into());
+    }
+}
+
+impl fmt::Debug for SourceLimiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SourceLimiter").field(&self.lock().len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_addresses_of_an_ipv6_network_share_their_penalty() {
+        let limiter = SourceLimiter::new(sip::limits::WRONG_PASSWORDS);
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        let now = Instant::from_micros(1_000_000);
+        for host in 0..=sip::limits::WRONG_PASSWORDS.free_failures {
+            limiter.fail(now, address(&format!("2001:db8::{host:x}")));
+        }
+        assert!(!limiter.penalty(now, address("2001:db8::ffff")).is_pass());
+        assert!(limiter.penalty(now, address("2001:db8:0:1::1")).is_pass());
+    }
+}

@@ -1,0 +1,90 @@
+//! Thousands of connections that say nothing, or trickle, and what becomes of everybody else.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use socket2::{Domain, Socket, Type};
+
+use crate::{Deadline, PATIENCE, until};
+
+/// Descriptors of the test, and as many of the node, which is a process of its own: two of these tests at once would have
+/// none left.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+const COUNT: u32 = 5_000;
+
+#[derive(Clone, Copy, Debug)]
+enum Sources {
+    /// The address of everybody else.
+    One,
+    /// Each connection from an address of its own.
+    Many,
+}
+
+struct Crowd(Vec<TcpStream>);
+
+impl Crowd {
+    /// Every second connection says its first byte, the others nothing.
+    fn open(at: SocketAddr, sources: Sources, first: u8) -> Crowd {
+        let mut all = Vec::new();
+        for number in 0..COUNT {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            let source = match sources {
+                Sources::One => Ipv4Addr::LOCALHOST,
+                Sources::Many => Ipv4Addr::from_bits(0x7f40_0001 + number),
+            };
+            socket.bind(&SocketAddr::from((source, 0)).into()).unwrap();
+            socket.connect(&at.into()).unwrap();
+            let mut tcp = TcpStream::from(socket);
+            if number % 2 == 0 {
+                // It may have been closed already.
+                let _ = tcp.write_all(&[first]);
+            }
+            all.push(tcp);
+        }
+        Crowd(all)
+    }
+
+    fn trickle(&mut self, next: u8) {
+        for tcp in self.0.iter_mut().step_by(2) {
+            let _ = tcp.write_all(&[next]);
+        }
+    }
+}
+
+fn took(act: &mut impl FnMut()) -> Duration {
+    let begun = Deadline::after(PATIENCE);
+    act();
+    PATIENCE - begun.left().unwrap_or_default()
+}
+
+/// While they stand at that address, `serve` takes no second longer than without them. `bytes`: how a client begins.
+#[track_caller]
+pub(crate) fn others_are_served(at: SocketAddr, bytes: [u8; 2], mut serve: impl FnMut()) {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let alone = took(&mut serve);
+    for sources in [Sources::One, Sources::Many] {
+        let mut crowd = Crowd::open(at, sources, bytes[0]);
+        let silence = Deadline::after(Duration::from_millis(600));
+        until("they have been silent for a while", || silence.left().is_none().then_some(()));
+        crowd.trickle(bytes[1]);
+        let among = took(&mut serve);
+        assert!(among < alone * 3 + Duration::from_secs(1), "{sources:?}: {among:?}, and {alone:?} alone");
+    }
+}
+
+/// Says that and reads until the answer has `expected` in it.
+#[track_caller]
+pub(crate) fn is_answered(at: SocketAddr, request: &str, expected: &str) {
+    let mut tcp = TcpStream::connect(at).unwrap();
+    tcp.set_read_timeout(Some(PATIENCE)).unwrap();
+    tcp.write_all(request.as_bytes()).unwrap();
+    let (mut heard, mut buffer) = (Vec::new(), [0; 4_096]);
+    while !String::from_utf8_lossy(&heard).contains(expected) {
+        let count = tcp.read(&mut buffer).unwrap();
+        assert!(count > 0, "{at} closed after {:?}", String::from_utf8_lossy(&heard));
+        heard.extend_from_slice(&buffer[..count]);
+    }
+}
