@@ -437,9 +437,9 @@ impl Xmpp {
         match self.asked.remove(&id) {
             Some(Asked::Record { ticket }) => {
                 let loaded = match result {
-                    Ok(Loaded::Xmpp(loaded)) => Ok(self.own_of(record::loaded_of(loaded))),
+                    Ok(Loaded::Xmpp(loaded)) => record::loaded_of(loaded).map(|loaded| self.own_of(loaded)),
                     Ok(Loaded::Access(loaded)) => Ok(access::loaded_of(loaded)),
-                    Ok(_) => Err(host::RecordError::NotFound),
+                    Ok(_) => Err(host::RecordError::Unavailable),
                     Err(error) => Err(record::error_of(&error)),
                 };
                 self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, loaded, out));

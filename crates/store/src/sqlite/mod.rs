@@ -10,6 +10,7 @@ mod rest;
 mod routes;
 mod writer;
 mod xmpp;
+mod xmpp_read;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -205,7 +206,7 @@ mod tests {
             let user = format!("user{number}");
             assert!(matches!(accounts::load(&conn, &user, "example.org"), Ok(None)));
             let read = crate::xmpp::XmppRead::User { user: user.into(), nodes: &["a"] };
-            assert!(xmpp::load(&conn, &read).is_ok());
+            assert!(xmpp_read::load(&conn, &read).is_ok());
         }
         for sql in [
             "SELECT contact, item FROM xmpp_roster WHERE user = ?1 ORDER BY contact",

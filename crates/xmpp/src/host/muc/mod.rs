@@ -12,7 +12,7 @@ use stdx::Instant;
 use super::effect::{Change, Load, Loaded, Query, RecordError, RoomState};
 use super::feature::{Feature, Level, Specification};
 use super::{Host, Outbox, retract};
-use crate::limits::{HISTORY, ROOM_IDLE, ROOM_WAITING, ROOMS};
+use crate::limits::{HISTORY, HISTORY_BYTES, ROOM_IDLE, ROOM_WAITING, ROOMS};
 use crate::stanza::{self, Condition, Kind};
 use crate::{Bare, Element, Jid, ns};
 use room::{Out, Retraction, Room};
@@ -82,6 +82,7 @@ pub(super) struct Rooms {
     slots: HashMap<Bare, Slot>,
     /// Rooms that nobody is in, and until when they stay in memory.
     idle: BTreeSet<(Instant, Bare)>,
+    directories: directory::Directories,
 }
 
 /// The place of one room.
@@ -199,7 +200,7 @@ impl Host {
         out: &mut Outbox,
     ) {
         if to.local().is_none() {
-            return self.routed_to_rooms(&element, to, out);
+            return self.routed_to_rooms(now, &element, to, out);
         }
         let address = to.bare();
         let Some(slot) = self.rooms.slots.get_mut(&address) else {
@@ -240,7 +241,7 @@ impl Host {
         out: &mut Outbox,
     ) {
         let room = match result {
-            Ok(Loaded::Room(None)) | Err(RecordError::NotFound) => None,
+            Ok(Loaded::Room(None)) => None,
             Ok(Loaded::Room(Some(record))) => match Room::from_record(address.clone(), &record) {
                 Some(room) => Some(Box::new(room)),
                 None => return self.room_unavailable(&address, out),
@@ -255,10 +256,13 @@ impl Host {
             return self.drain(now, &address, out);
         }
         let max = u32::try_from(HISTORY).unwrap_or(u32::MAX);
-        let query = Box::new(Query { from_end: true, max, ..Query::default() });
+        let query = Box::new(Query { from_end: true, max, bytes: HISTORY_BYTES, ..Query::default() });
         let load = Load::Archive { owner: address.clone(), query };
-        self.load(load, out, move |host, now, result, out| {
-            host.room_history_loaded(now, &address, result, out);
+        // All who enter wait for it, whatever else the first of them has asked.
+        self.asking_again(None, |host| {
+            host.load(load, out, move |host, now, result, out| {
+                host.room_history_loaded(now, &address, result, out);
+            });
         });
     }
 
@@ -293,7 +297,7 @@ impl Host {
         while let Some(slot) = self.rooms.slots.get_mut(address).filter(|slot| !slot.is_busy) {
             let Some(stanza) = slot.waiting.pop_front() else { break };
             if let (Ok(Some(from)), Ok(Some(to))) = (stanza::from(&stanza), stanza::to(&stanza)) {
-                self.act_in_room(now, address, &from, &to, stanza, out);
+                self.asking(&from, |host| host.act_in_room(now, address, &from, &to, stanza, out));
             }
         }
         let Some(slot) = self.rooms.slots.get_mut(address).filter(|slot| !slot.is_busy) else { return };
@@ -404,6 +408,7 @@ impl Host {
             return self.perform_in_room(now, address, unsaved, out);
         }
         slot.is_busy = true;
+        self.rooms.directories.forget(address.domain());
         let change = Change::Room { room: address.clone(), config };
         let address = address.clone();
         self.change(change, out, move |host, now, result, out| {

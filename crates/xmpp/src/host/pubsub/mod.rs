@@ -17,7 +17,7 @@ use stdx::cache::Cache;
 use super::effect::{Change, Load, Loaded, RecordError};
 use super::feature::{Answer, At, Feature, Handle, Iq, Level, Specification};
 use super::turn::not_written;
-use super::{Host, Outbox};
+use super::{Host, ItemPage, ItemQuery, ItemRow, Outbox};
 use crate::stanza::{Condition, StanzaError};
 use crate::{Bare, Element, Jid, limits, ns};
 pub(crate) use imported::imported;
@@ -217,7 +217,7 @@ impl Host {
                 Err(error) => host.refuse(&asked.iq, &error, out),
             }
         };
-        self.with_nodes(now, &owner, out, Box::new(job));
+        self.asking(from, |host| host.with_nodes(now, &owner, out, Box::new(job)));
     }
 
     fn perform(&mut self, now: Instant, asked: &Rc<Asked>, nodes: &Rc<Nodes>, out: &mut Outbox) -> Outcome {
@@ -273,13 +273,22 @@ impl Host {
             return job(self, now, Ok(nodes), out);
         }
         self.pubsub.busy.insert(owner.clone(), VecDeque::from([job]));
-        let owner = owner.clone();
-        self.load(Load::Nodes { owner: owner.clone() }, out, move |host, now, result, out| {
+        self.read_nodes(owner.clone(), Nodes::new(), out);
+    }
+
+    /// Page by page, after the nodes that are here already.
+    fn read_nodes(&mut self, owner: Bare, mut nodes: Nodes, out: &mut Outbox) {
+        let after = nodes.last_key_value().map(|(name, _)| name.clone());
+        self.load(Load::Nodes { owner: owner.clone(), after }, out, move |host, now, result, out| {
             let error = match result {
-                Ok(Loaded::Items(rows)) => {
-                    let rows = rows.into_iter();
-                    let nodes = rows.map(|(name, _, row)| (name, Rc::new(Node::from_element(&row))));
-                    host.pubsub.nodes.insert(owner.clone(), Rc::new(nodes.collect()));
+                Ok(Loaded::Rows(page)) => {
+                    let is_last = page.is_complete || page.rows.is_empty();
+                    let rows = page.rows.into_iter();
+                    nodes.extend(rows.map(|(name, _, row)| (name, Rc::new(Node::from_element(&row)))));
+                    if !is_last {
+                        return host.read_nodes(owner, nodes, out);
+                    }
+                    host.pubsub.nodes.insert(owner.clone(), Rc::new(nodes));
                     None
                 }
                 Ok(_) => Some(Condition::InternalServerError.into()),
@@ -359,9 +368,10 @@ impl Host {
         out: &mut Outbox,
         then: impl FnOnce(&mut Host, Instant, Result<Option<Element>, StanzaError>, &mut Outbox) + 'static,
     ) {
-        let load = Load::Items { owner: owner.clone(), node: node.into() };
+        let query = Box::new(ItemQuery::newest());
+        let load = Load::Items { owner: owner.clone(), node: node.into(), query };
         self.load(load, out, move |host, now, result, out| {
-            let newest = items_of(result).map(|mut items| items.pop().map(|(_, _, item)| item));
+            let newest = items_of(result).map(|page| page.items.into_iter().next().map(|(_, _, item)| item));
             then(host, now, newest, out);
         });
     }
@@ -441,15 +451,23 @@ impl Host {
     }
 }
 
-/// Rows as the record has them, the newest last.
-type Rows = Vec<(Box<str>, Instant, Element)>;
-
-pub(super) fn items_of(result: Result<Loaded, RecordError>) -> Result<Rows, StanzaError> {
+/// What cannot be read is an error, and never an empty node.
+pub(super) fn items_of(result: Result<Loaded, RecordError>) -> Result<ItemPage, StanzaError> {
     match result {
-        Ok(Loaded::Items(rows)) => Ok(rows),
-        Ok(_) | Err(RecordError::NotFound) => Ok(Vec::new()),
+        Ok(Loaded::Items(page)) => Ok(page),
+        Ok(_) => Err(Condition::InternalServerError.into()),
         Err(error) => Err(not_read(error)),
     }
+}
+
+/// All items of a node that is small by nature, the oldest first: a part of them is an error.
+pub(super) fn whole(result: Result<Loaded, RecordError>) -> Result<Vec<ItemRow>, StanzaError> {
+    let page = items_of(result)?;
+    if page.is_cut {
+        let text = "the node has more than can be read at once: take items back";
+        return Err(StanzaError::new(Condition::ResourceConstraint, text));
+    }
+    Ok(page.items.into_iter().rev().collect())
 }
 
 fn not_read(error: RecordError) -> StanzaError {

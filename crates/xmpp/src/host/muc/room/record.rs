@@ -54,10 +54,10 @@ impl Room {
     /// `None`: it is no room's record, or of a room that nobody owns.
     pub(in super::super) fn from_record(address: Bare, record: &Element) -> Option<Room> {
         let mut room = Room::new(address, unhex(record.attr("secret")?)?);
-        room.config = Config::default().apply(record.get("x", ns::DATA)?).ok()?;
+        room.config = Config::stored(record.get("x", ns::DATA)?)?;
         if let Some(set) = record.get("set", ns::MUC_OWNER) {
             let at = set.attr("at").and_then(crate::time::parse).unwrap_or_default();
-            room.subject = Subject { message: set.first().cloned().map(Arc::new), at };
+            room.subject = Subject { message: set.first().map(Subject::text_of).map(Arc::new), at };
         }
         for item in record.elements().filter(|child| child.is("item", ns::MUC_OWNER)) {
             let user = Bare::parse(item.attr("jid")?).ok()?;
@@ -73,7 +73,7 @@ impl Room {
 
     /// Of a room that is not in memory, if it is for everybody to know of.
     pub(in super::super) fn listing(record: &Element) -> Option<Listing> {
-        let config = Config::default().apply(record.get("x", ns::DATA)?).ok()?;
+        let config = Config::stored(record.get("x", ns::DATA)?)?;
         config.is_public.then(|| config.listing(0))
     }
 
@@ -92,7 +92,7 @@ impl Room {
 
     /// The same for who may know of all.
     pub(in super::super) fn named(record: &Element) -> Option<(Box<str>, bool)> {
-        let config = Config::default().apply(record.get("x", ns::DATA)?).ok()?;
+        let config = Config::stored(record.get("x", ns::DATA)?)?;
         Some((config.name, config.is_public))
     }
 }

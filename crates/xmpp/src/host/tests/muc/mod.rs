@@ -9,6 +9,7 @@ mod operate;
 mod own;
 mod privileges;
 mod rule;
+mod stored;
 mod table;
 mod talk;
 
@@ -108,11 +109,14 @@ impl Hall {
         }
         Ok(match load {
             Load::Room { room } => Loaded::Room(self.rooms.get(room).cloned().map(Box::new)),
-            Load::Rooms { domain } => {
-                let here = self.rooms.iter().filter(|(room, _)| *room.domain() == **domain);
-                Loaded::Items(
-                    here.map(|(room, config)| (room.as_str().into(), START, config.clone())).collect(),
-                )
+            Load::Rooms { domain, after } => {
+                let here = self.rooms.iter().filter(|(room, _)| {
+                    *room.domain() == **domain && after.as_ref().is_none_or(|after| *room.as_str() > **after)
+                });
+                let mut rows: Vec<_> =
+                    here.map(|(room, config)| (room.as_str().into(), START, config.clone())).collect();
+                rows.sort_by(|(one, ..): &(Box<str>, _, _), (other, ..)| one.cmp(other));
+                Loaded::Rows(super::page_of(rows))
             }
             Load::Archive { query, .. } if !query.ids.is_empty() => {
                 Loaded::Page(self.archived(&query.ids[0]))
