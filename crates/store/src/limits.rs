@@ -68,6 +68,9 @@ pub const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 pub const IMPORT_BATCH: usize = 50_000;
 /// Messages that wait for one user of XMPP; one more is refused, and its sender told.
 pub const MAX_XMPP_OFFLINE: u32 = 1_000;
+/// Persistent rooms that one account, or the accounts of one foreign domain, have made and that are there. One more is
+/// refused until some are destroyed: each is a row and an archive.
+pub const MAX_ROOMS_OF_USER: u32 = 200;
 /// Bytes of a stanza, item or configuration of XMPP: what the streams let through, twice, for what we add.
 pub const MAX_XMPP_XML: usize = 512 << 10;
 /// Bytes of rows that one read loads, unless one row alone has more: some milliseconds of a reader thread. What follows is

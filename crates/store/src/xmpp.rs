@@ -55,10 +55,12 @@ pub enum XmppWrite {
         at: Instant,
         config: Option<Box<str>>,
     },
-    /// `None` removes it with its archive.
+    /// `None` removes it with its archive. A new one counts as one of those of `charged`, and is refused beyond
+    /// `limits::MAX_ROOMS_OF_USER`.
     Room {
         room: Box<str>,
         config: Option<Box<str>>,
+        charged: Option<Box<str>>,
     },
     /// Everything of an account.
     ForgetUser {

@@ -106,7 +106,11 @@ fn nodes_and_rooms_are_read_in_pages_of_bounded_bytes() {
     let rows = 20;
     for number in 0..rows {
         let (config, at) = (Some(large()), Instant::from_unix_seconds(1));
-        world.write(XmppWrite::Room { room: format!("r{number:02}@rooms.x").into(), config: config.clone() });
+        world.write(XmppWrite::Room {
+            room: format!("r{number:02}@rooms.x").into(),
+            config: config.clone(),
+            charged: None,
+        });
         let node = format!("n{number:02}").into();
         world.write(XmppWrite::Node { owner: USER.into(), node, at, config });
     }

@@ -200,14 +200,67 @@ fn an_archive_is_read_by_pages_in_both_directions() {
 fn rooms_are_found_by_their_domain_and_go_with_their_history() {
     let mut world = World::new();
     for room in ["b@rooms.x", "a@rooms.x", "c@rooms.y"] {
-        world.write(XmppWrite::Room { room: room.into(), config: Some("<x/>".into()) }).unwrap();
+        world
+            .write(XmppWrite::Room { room: room.into(), config: Some("<x/>".into()), charged: None })
+            .unwrap();
     }
     let rooms = XmppRead::Rooms { domain: "rooms.x".into(), after: None };
     assert_eq!(world.items(rooms.clone()), ["a@rooms.x <x/>", "b@rooms.x <x/>"]);
-    world.write(XmppWrite::Room { room: "a@rooms.x".into(), config: None }).unwrap();
+    world.write(XmppWrite::Room { room: "a@rooms.x".into(), config: None, charged: None }).unwrap();
     assert_eq!(world.items(rooms), ["b@rooms.x <x/>"]);
     assert_eq!(world.read(XmppRead::Room { room: "a@rooms.x".into() }), XmppLoaded::Room(None));
     let huge = "x".repeat(limits::MAX_XMPP_XML + 1).into();
-    let refused = world.write(XmppWrite::Room { room: "a@rooms.x".into(), config: Some(huge) });
+    let refused =
+        world.write(XmppWrite::Room { room: "a@rooms.x".into(), config: Some(huge), charged: None });
     assert!(matches!(refused, Err(StoreError::Invalid { .. })));
+}
+
+#[test]
+fn one_user_makes_a_bounded_number_of_rooms() {
+    let mut world = World::new();
+    let mut make = |room: String, charged: Option<&str>| {
+        let config = Some("<x/>".into());
+        world.write(XmppWrite::Room { room: room.into(), config, charged: charged.map(Into::into) })
+    };
+    for number in 0..limits::MAX_ROOMS_OF_USER {
+        make(format!("r{number}@rooms.x"), Some("mallory@x")).unwrap();
+    }
+    let more = make("more@rooms.x".into(), Some("mallory@x"));
+    assert!(matches!(more, Err(StoreError::Invalid { .. })), "{more:?}");
+    make("r0@rooms.x".into(), Some("mallory@x")).unwrap();
+    make("more@rooms.x".into(), Some("bob@x")).unwrap();
+    make("admins@rooms.x".into(), None).unwrap();
+    world.write(XmppWrite::Room { room: "r7@rooms.x".into(), config: None, charged: None }).unwrap();
+    let config = Some("<x/>".into());
+    let next = XmppWrite::Room { room: "next@rooms.x".into(), config, charged: Some("mallory@x".into()) };
+    world.write(next).unwrap();
+}
+
+#[test]
+fn a_removed_user_is_taken_out_of_rooms_and_nodes_of_others_in_the_same_transaction() {
+    let dir = tempfile::tempdir().unwrap();
+    let without_user = |config: &str, user: &str| Some(config.replace(&format!("jid='{user}'"), ""));
+    let options = store::sqlite::Options { without_user, ..store::sqlite::Options::default() };
+    let store = Sqlite::open_with(dir.path().join("belfry.db"), options).unwrap();
+    let mut world = World { admin: Admin::new(&store).unwrap(), _dir: dir };
+    let item = "<affiliation jid='alice@x'/><affiliation jid='malice@x'/>";
+    world
+        .write(XmppWrite::Room {
+            room: "a@r".into(),
+            config: Some(item.into()),
+            charged: Some("alice@x".into()),
+        })
+        .unwrap();
+    for (owner, node) in [("bob@x", "n"), ("pubsub.x", "news"), ("alice@x", "own")] {
+        let (owner, node, at) = (owner.into(), node.into(), at(1));
+        world.write(XmppWrite::Node { owner, node, at, config: Some(item.into()) }).unwrap();
+    }
+    world.write(XmppWrite::ForgetUser { user: "alice@x".into() }).unwrap();
+    let left = "<affiliation /><affiliation jid='malice@x'/>";
+    assert_eq!(world.read(XmppRead::Room { room: "a@r".into() }), XmppLoaded::Room(Some(left.into())));
+    for owner in ["bob@x", "pubsub.x"] {
+        let nodes = world.items(XmppRead::Nodes { owner: owner.into(), after: None });
+        assert!(nodes[0].ends_with(left), "{nodes:?}");
+    }
+    assert_eq!(world.items(XmppRead::Nodes { owner: "alice@x".into(), after: None }), [""; 0]);
 }

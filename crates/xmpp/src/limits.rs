@@ -229,6 +229,9 @@ pub const READS_WAITING: usize = 1_000;
 /// Subscriptions of one node, and its affiliations. Beyond: `policy-violation`. Each publication goes through all.
 pub const NODE_SUBSCRIPTIONS: usize = 500;
 
+/// Subscriptions of one account to one node, a resource each. Beyond: `policy-violation`. Else one account fills the node.
+pub const SUBSCRIPTIONS_OF_USER: usize = 20;
+
 /// Accounts whose nodes are in memory. Beyond: those used least recently are read again when they are needed.
 pub const NODE_OWNERS: usize = 10_000;
 

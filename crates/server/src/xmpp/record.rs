@@ -17,6 +17,12 @@ fn text(element: &Element) -> Box<str> {
     String::from_utf8_lossy(&element.to_bytes("")).into()
 }
 
+/// For the store, which looks into no XML, when an account is removed.
+pub(crate) fn without_user(config: &str, user: &str) -> Option<String> {
+    let (config, user) = (element(config)?, Bare::parse(user).ok()?);
+    Some(text(&xmpp::host::without_user(&config, &user)?).into())
+}
+
 /// `None`: it was not written by this server, or was damaged. Whatever it was of is there and cannot be read now, which is
 /// another thing than that there is none.
 pub(crate) fn element(text: &str) -> Option<Element> {
@@ -116,8 +122,8 @@ pub(crate) fn write_of(now: Instant, change: Change) -> XmppWrite {
             let (owner, config) = (name(&owner), config.as_deref().map(text));
             XmppWrite::Node { owner, node, at: now, config }
         }
-        Change::Room { room, config } => {
-            XmppWrite::Room { room: name(&room), config: config.as_deref().map(text) }
+        Change::Room { room, config, charged } => {
+            XmppWrite::Room { room: name(&room), config: config.as_deref().map(text), charged }
         }
     }
 }
@@ -251,6 +257,10 @@ pub(super) fn done_of(done: Result<WriteDone, StoreError>) -> Result<Loaded, Rec
 pub(super) fn error_of(error: &StoreError) -> RecordError {
     match error {
         StoreError::NotFound { .. } => RecordError::NotFound,
+        StoreError::Invalid { .. } => {
+            tracing::debug!(%error, "beyond a limit of the store");
+            RecordError::Beyond
+        }
         error => {
             tracing::debug!(%error, "the record refuses");
             RecordError::Unavailable

@@ -167,8 +167,8 @@ pub(super) fn remove(conn: &Connection, account: &Address) -> Result<WriteDone, 
     let id = account_id(conn, account)?;
     conn.prepare_cached("DELETE FROM account WHERE id = ?1")?.execute([id])?;
     let user = account.to_string();
-    // Those are still to be told of it.
-    let roster = xmpp_read::roster_of(conn, &user)?;
+    // Those are still to be told of it. A roster that cannot be read keeps no account.
+    let roster = xmpp_read::roster_of(conn, &user).unwrap_or_default();
     // Else the next account of that name would have its contacts and its messages.
     xmpp::forget_user(conn, &user)?;
     Ok(WriteDone::Removed { roster })

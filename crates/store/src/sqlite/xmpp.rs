@@ -57,7 +57,9 @@ pub(super) fn write(conn: &Connection, write: &XmppWrite) -> Result<WriteDone, F
                 changed(conn.prepare_cached(sql)?.execute(params![owner, node])?)
             }
         },
-        XmppWrite::Room { room, config } => room_changed(conn, room, config.as_deref()),
+        XmppWrite::Room { room, config, charged } => {
+            room_changed(conn, room, config.as_deref(), charged.as_deref())
+        }
         XmppWrite::ForgetUser { user } => forget_user(conn, user),
     }
 }
@@ -163,16 +165,29 @@ fn publish(
     changed(1)
 }
 
-fn room_changed(conn: &Connection, room: &str, config: Option<&str>) -> Result<WriteDone, Failure> {
+fn room_changed(
+    conn: &Connection,
+    room: &str,
+    config: Option<&str>,
+    charged: Option<&str>,
+) -> Result<WriteDone, Failure> {
     let Some(config) = config else {
         conn.prepare_cached("DELETE FROM xmpp_archive WHERE owner = ?1")?.execute([room])?;
         return changed(conn.prepare_cached("DELETE FROM xmpp_room WHERE room = ?1")?.execute([room])?);
     };
     check_length("configuration of a room", config.len(), limits::MAX_XMPP_XML)?;
     let domain = room.split_once('@').map_or(room, |(_, domain)| domain);
-    let sql = "INSERT INTO xmpp_room (room, domain, config) VALUES (?1, ?2, ?3) \
+    let sql = "INSERT INTO xmpp_room (room, domain, config, creator) SELECT ?1, ?2, ?3, ?4 \
+               WHERE ?4 IS NULL OR EXISTS (SELECT 1 FROM xmpp_room WHERE room = ?1) \
+               OR (SELECT count(*) FROM xmpp_room WHERE creator = ?4) < ?5 \
                ON CONFLICT (room) DO UPDATE SET config = excluded.config";
-    changed(conn.prepare_cached(sql)?.execute(params![room, domain, config])?)
+    let most = limits::MAX_ROOMS_OF_USER;
+    let rows = conn.prepare_cached(sql)?.execute(params![room, domain, config, charged, most])?;
+    if rows == 0 {
+        let what = format!("persistent rooms of {}", charged.unwrap_or_default());
+        return Err(StoreError::invalid(what, format!("at most {most}")).into());
+    }
+    changed(rows)
 }
 
 pub(super) fn forget_user(conn: &Connection, user: &str) -> Result<WriteDone, Failure> {
@@ -186,6 +201,12 @@ pub(super) fn forget_user(conn: &Connection, user: &str) -> Result<WriteDone, Fa
         "DELETE FROM xmpp_node WHERE owner = ?1",
         "DELETE FROM xmpp_token WHERE user = ?1",
         "DELETE FROM xmpp_invitation WHERE inviter = ?1",
+        "UPDATE xmpp_room SET creator = NULL WHERE creator = ?1",
+        // What it was in rooms and nodes of others, which the next account of its name must not be.
+        "UPDATE xmpp_room SET config = without_user(config, ?1) WHERE instr(config, ?1) > 0",
+        "UPDATE xmpp_node INDEXED BY xmpp_node_shared SET config = without_user(config, ?1) \
+         WHERE (instr(config, '<affiliation ') > 0 OR instr(config, '<subscription ') > 0) \
+         AND instr(config, ?1) > 0",
     ] {
         rows += conn.prepare_cached(sql)?.execute([user])?;
     }

@@ -216,8 +216,9 @@ pub enum Change {
     Item { owner: Bare, node: Box<str>, id: Box<str>, item: Option<Box<Element>>, at: Instant, keep: u32 },
     /// A node with its configuration; `None` removes it with its items.
     Node { owner: Bare, node: Box<str>, config: Option<Box<Element>> },
-    /// `None` removes it with its history.
-    Room { room: Bare, config: Option<Box<Element>> },
+    /// `None` removes it with its history. A new one counts as one of those that `charged` has made: an account of ours, or
+    /// a foreign domain. `RecordError::Beyond`: there are too many.
+    Room { room: Bare, config: Option<Box<Element>>, charged: Option<Box<str>> },
 }
 
 /// Who may sign in: what users change of it.
@@ -395,6 +396,8 @@ pub enum Act {
     Sessions { who: Option<Jid>, max: u32 },
     /// Describes the rooms of a service that are in memory.
     DescribeRooms { domain: Box<str> },
+    /// This account was removed: it loses what it is in rooms and nodes.
+    Departed { user: Bare },
     /// The server ends: occupants are told so.
     CloseRooms,
 }
@@ -485,4 +488,6 @@ pub enum RecordError {
     /// Full, busy, broken: try later.
     Unavailable,
     NotFound,
+    /// Too large, or one too many: a limit of the store.
+    Beyond,
 }

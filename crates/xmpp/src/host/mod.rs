@@ -25,6 +25,7 @@ pub mod caps;
 mod carbons;
 mod commands;
 mod csi;
+mod departed;
 mod disco;
 pub mod extdisco;
 mod handled;
@@ -60,6 +61,7 @@ use stdx::Instant;
 use stdx::rng::Rng;
 use stdx::slab::{Key, Slab};
 
+pub use departed::without_user;
 pub use effect::{Access, Change, Edge, Effect, Load, Loaded, RecordError, Ticket};
 pub use feature::{Level, Specification, specifications};
 pub use handled::forget_mark;

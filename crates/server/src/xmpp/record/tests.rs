@@ -17,7 +17,8 @@ struct World {
 impl World {
     fn new() -> World {
         let folder = tempfile::tempdir().unwrap();
-        let sqlite = Sqlite::open(folder.path().join("belfry.db")).unwrap();
+        let options = store::sqlite::Options { without_user, ..store::sqlite::Options::default() };
+        let sqlite = Sqlite::open_with(folder.path().join("belfry.db"), options).unwrap();
         World { writer: sqlite.writer().unwrap(), reader: sqlite.reader().unwrap(), _folder: folder }
     }
 
@@ -141,7 +142,7 @@ fn archives_items_and_rooms_come_back_as_they_were() {
     assert_eq!(world.load(Load::Nodes { owner, after: None }), Loaded::Rows(nodes));
     let room = bare("tea@conference.example.org");
     assert_eq!(world.load(Load::Room { room: room.clone() }), Loaded::Room(None));
-    world.change(Change::Room { room: room.clone(), config: config.clone() });
+    world.change(Change::Room { room: room.clone(), config: config.clone(), charged: None });
     assert_eq!(world.load(Load::Room { room }), Loaded::Room(config));
 }
 
@@ -265,7 +266,11 @@ fn largest_changes(user: &Bare) -> Vec<(Change, Load)> {
             Load::Nodes { owner: user.clone(), after: None },
         ),
         (
-            Change::Room { room: room.clone(), config: Some(Box::new(wrapped(largest(400 << 10)))) },
+            Change::Room {
+                room: room.clone(),
+                config: Some(Box::new(wrapped(largest(400 << 10)))),
+                charged: None,
+            },
             Load::Room { room },
         ),
     ];
@@ -385,4 +390,39 @@ fn the_store_pages_items_as_items_in_memory_are_paged() {
             }
         }
     }
+}
+
+#[test]
+fn a_removed_account_is_taken_out_of_what_rooms_and_nodes_are_stored() {
+    let mut world = World::new();
+    let (owner, room) = (bare("pubsub.example.org"), bare("tea@conference.example.org"));
+    let item = |name: &'static str, ns: &'static str, jid: &str, affiliation: &'static str| {
+        Element::new(name, ns).with("jid", jid).with("affiliation", affiliation)
+    };
+    let items = |jid: &str| ["owner", "outcast"].map(|is| item("item", ns::MUC_OWNER, jid, is));
+    let config =
+        |jids: &[&str]| Element::new("room", ns::MUC_OWNER).children(jids.iter().flat_map(|jid| items(jid)));
+    let all = config(&["alice@example.org", "malice@example.org"]);
+    world.change(Change::Room { room: room.clone(), config: Some(Box::new(all)), charged: None });
+    let node = |jids: &[&str]| {
+        let is = |jid: &&str| item("affiliation", ns::PUBSUB_OWNER, jid, "owner");
+        let subscribed = |jid: &&str| {
+            Element::new("subscription", ns::PUBSUB_OWNER)
+                .with("jid", format!("{jid}/r"))
+                .with("subscription", "subscribed")
+        };
+        Element::new("pubsub", ns::PUBSUB_OWNER)
+            .child(Element::new("affiliations", ns::PUBSUB_OWNER).children(jids.iter().map(is)))
+            .child(Element::new("subscriptions", ns::PUBSUB_OWNER).children(jids.iter().map(subscribed)))
+    };
+    let all = Some(Box::new(node(&["alice@example.org", "bob@example.org"])));
+    world.change(Change::Node { owner: owner.clone(), node: "news".into(), config: all });
+    let mut done =
+        world.writer.write_group(&[Write::Xmpp(XmppWrite::ForgetUser { user: "alice@example.org".into() })]);
+    assert_eq!(done_of(done.remove(0)), Ok(Loaded::Done));
+    let Loaded::Room(Some(stored)) = world.load(Load::Room { room }) else { panic!() };
+    let left = [&items("alice@example.org")[1..], &items("malice@example.org")].concat();
+    assert_eq!(*stored, Element::new("room", ns::MUC_OWNER).children(left));
+    let Loaded::Rows(page) = world.load(Load::Nodes { owner, after: None }) else { panic!() };
+    assert_eq!(page.rows[0].2, node(&["bob@example.org"]));
 }

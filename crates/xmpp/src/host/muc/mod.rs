@@ -13,7 +13,7 @@ use super::effect::{Change, Load, Loaded, Query, RecordError, RoomState};
 use super::feature::{Feature, Level, Specification};
 use super::{Host, Outbox, retract};
 use crate::limits::{HISTORY, HISTORY_BYTES, ROOM_IDLE, ROOM_WAITING, ROOMS};
-use crate::stanza::{self, Condition, Kind};
+use crate::stanza::{self, Condition, Kind, StanzaError};
 use crate::{Bare, Element, Jid, ns};
 use room::{Out, Retraction, Room};
 
@@ -93,6 +93,8 @@ struct Slot {
     /// It is being read or written: stanzas wait, so that what is undone undoes nothing else.
     is_busy: bool,
     waiting: VecDeque<Box<Element>>,
+    /// Accounts that were removed, while it was being read or written.
+    departed: Vec<Bare>,
     /// As in `Rooms::idle`.
     idle_until: Option<Instant>,
 }
@@ -295,6 +297,10 @@ impl Host {
     /// What waited, as far as it goes; then the room rests if nobody is in it.
     fn drain(&mut self, now: Instant, address: &Bare, out: &mut Outbox) {
         while let Some(slot) = self.rooms.slots.get_mut(address).filter(|slot| !slot.is_busy) {
+            if let Some(user) = slot.departed.pop() {
+                self.leave_room(now, address, &user, out);
+                continue;
+            }
             let Some(stanza) = slot.waiting.pop_front() else { break };
             if let (Ok(Some(from)), Ok(Some(to))) = (stanza::from(&stanza), stanza::to(&stanza)) {
                 self.asking(&from, |host| host.act_in_room(now, address, &from, &to, stanza, out));
@@ -314,6 +320,32 @@ impl Host {
             }
             // Temporary ones go with the last occupant (§4.2).
             _ => drop(self.rooms.remove(address)),
+        }
+    }
+
+    /// A removed account loses what it is in the rooms that are in memory. Of the others the store has taken it out.
+    pub(super) fn leave_rooms(&mut self, now: Instant, user: &Bare, out: &mut Outbox) {
+        let addresses: Vec<Bare> = self.rooms.slots.keys().cloned().collect();
+        for address in addresses {
+            let Some(slot) = self.rooms.slots.get_mut(&address) else { continue };
+            if slot.is_busy {
+                slot.departed.push(user.clone());
+            } else {
+                self.leave_room(now, &address, user, out);
+            }
+        }
+    }
+
+    fn leave_room(&mut self, now: Instant, address: &Bare, user: &Bare, out: &mut Outbox) {
+        let Some(room) = self.rooms.room(address) else { return };
+        if room.remove_user(user) && room.is_persistent() {
+            // Nobody waits for it, and what cannot be written now stays true in memory.
+            let unsaved = Unsaved {
+                stanza: Box::new(Element::new("presence", ns::CLIENT).with("type", "error")),
+                before: None,
+                outs: vec![Out::Save],
+            };
+            self.save(now, address, unsaved, out);
         }
     }
 
@@ -407,13 +439,29 @@ impl Host {
         if config.is_none() && !was_kept {
             return self.perform_in_room(now, address, unsaved, out);
         }
+        let charged = if was_kept { None } else { self.charged_for_room(&unsaved.stanza) };
+        let Some(slot) = self.rooms.slots.get_mut(address) else { return };
         slot.is_busy = true;
         self.rooms.directories.forget(address.domain());
-        let change = Change::Room { room: address.clone(), config };
+        let change = Change::Room { room: address.clone(), config, charged };
         let address = address.clone();
         self.change(change, out, move |host, now, result, out| {
             host.saved(now, &address, result, unsaved, out);
         });
+    }
+
+    /// Who makes a room persistent: an account of ours, or a foreign domain, whose accounts are without number. Nobody, when
+    /// it is an administrator of the server.
+    fn charged_for_room(&self, stanza: &Element) -> Option<Box<str>> {
+        let from = stanza::from(stanza).ok().flatten()?;
+        if self.may_all_in_rooms(&from, stanza) {
+            return None;
+        }
+        Some(if self.settings.is_local(from.domain()) {
+            from.bare_str().into()
+        } else {
+            from.domain().into()
+        })
     }
 
     fn saved(
@@ -433,7 +481,15 @@ impl Host {
                 before.set_above(None);
                 slot.room = Some(before);
             }
-            self.refuse_in_room(&unsaved.stanza, Condition::ResourceConstraint, out);
+            let text = match result {
+                Err(RecordError::Beyond) => {
+                    "the room has too much to be stored, or you have made as many persistent rooms as one may: destroy some"
+                }
+                _ => "the room cannot be stored now: try again later",
+            };
+            let mut outs = Vec::new();
+            room::refuse(&unsaved.stanza, StanzaError::new(Condition::ResourceConstraint, text), &mut outs);
+            self.send_all(outs, out);
         }
         self.drain(now, address, out);
     }

@@ -103,7 +103,7 @@ impl Host {
             Ok(_) => host.send_text(user, text, out),
             // No phone is there, or it will never take it: the next that comes is asked again.
             Err(RecordError::NotFound) => drop(host.phones.texts.sending.remove(&user)),
-            Err(RecordError::Unavailable) => host.pause(now, &user),
+            Err(RecordError::Unavailable | RecordError::Beyond) => host.pause(now, &user),
         });
     }
 

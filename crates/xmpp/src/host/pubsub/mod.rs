@@ -312,6 +312,39 @@ impl Host {
         }
     }
 
+    /// A removed account loses what it is in the nodes that are in memory or being changed.
+    pub(super) fn leave_nodes(&mut self, now: Instant, user: &Bare, out: &mut Outbox) {
+        // What is in the store is without it already, and is read again.
+        self.pubsub.nodes.retain(|owner, _| owner != user);
+        let mut owners: Vec<Bare> = self.pubsub.busy.keys().cloned().collect();
+        let busy = &self.pubsub.busy;
+        self.pubsub
+            .nodes
+            .retain(|owner, nodes| busy.contains_key(owner) || !nodes.values().any(|node| node.names(user)));
+        owners.retain(|owner| owner != user);
+        for owner in owners {
+            self.leave_nodes_of(now, owner, user.clone(), out);
+        }
+    }
+
+    /// A change on its way may have written the account once more: one node after the other is written without it.
+    fn leave_nodes_of(&mut self, now: Instant, owner: Bare, user: Bare, out: &mut Outbox) {
+        let of = owner.clone();
+        let job = move |host: &mut Host, _: Instant, nodes: Result<Rc<Nodes>, _>, out: &mut Outbox| {
+            let Ok(nodes) = nodes else { return };
+            let Some((name, node)) = nodes.iter().find(|(_, node)| node.names(&user)) else { return };
+            let mut node = Node::clone(node);
+            node.remove(&user);
+            let name = name.clone();
+            host.change_node(&owner.clone(), &name, Some(node), out, move |host, now, result, out| {
+                if result.is_ok() {
+                    host.leave_nodes_of(now, owner, user, out);
+                }
+            });
+        };
+        self.with_nodes(now, &of, out, Box::new(job));
+    }
+
     /// Writes one node, or removes it; at most once in a job of [`with_nodes`](Self::with_nodes).
     fn change_node(
         &mut self,
@@ -474,6 +507,9 @@ fn not_read(error: RecordError) -> StanzaError {
     match error {
         RecordError::Unavailable => {
             StanzaError::new(Condition::ResourceConstraint, "cannot be read now: try again later")
+        }
+        RecordError::Beyond => {
+            StanzaError::new(Condition::ResourceConstraint, "more than can be read at once")
         }
         RecordError::NotFound => Condition::InternalServerError.into(),
     }

@@ -353,6 +353,22 @@ impl Node {
         known.map_or(Affiliation::None, |(_, affiliation)| *affiliation)
     }
 
+    /// It is something here, and not only banned.
+    pub(super) fn names(&self, user: &Bare) -> bool {
+        let is_of = |(known, is): &(Bare, Affiliation)| known == user && *is != Affiliation::Outcast;
+        self.affiliations.iter().any(is_of) || self.subscriptions.iter().any(|(jid, _)| jid.bare() == *user)
+    }
+
+    pub(super) fn remove(&mut self, user: &Bare) {
+        self.affiliations.retain(|(known, is)| known != user || *is == Affiliation::Outcast);
+        self.subscriptions.retain(|(jid, _)| jid.bare() != *user);
+    }
+
+    /// Subscriptions of one address, which has a resource each.
+    pub(super) fn subscriptions_of(&self, who: &Bare) -> usize {
+        self.subscriptions.iter().filter(|(jid, _)| jid.bare() == *who).count()
+    }
+
     pub(super) fn state(&self, jid: &Jid) -> Option<State> {
         self.subscriptions.iter().find(|(known, _)| known == jid).map(|(_, state)| *state)
     }

@@ -51,7 +51,7 @@ impl Room {
         }
     }
 
-    /// `None`: it is no room's record, or of a room that nobody owns.
+    /// `None`: it is no room's record. A room may have no owner any more: then it is the administrators'.
     pub(in super::super) fn from_record(address: Bare, record: &Element) -> Option<Room> {
         let mut room = Room::new(address, unhex(record.attr("secret")?)?);
         room.config = Config::stored(record.get("x", ns::DATA)?)?;
@@ -68,7 +68,18 @@ impl Room {
             };
             room.entries.insert(user, entry);
         }
-        (room.owners() > 0).then_some(room)
+        Some(room)
+    }
+
+    /// A removed account loses what it is here, unless that is to be banned. True: it was something.
+    pub(in super::super) fn remove_user(&mut self, user: &Bare) -> bool {
+        let is_something =
+            self.entries.get(user).is_some_and(|entry| entry.affiliation != Affiliation::Outcast);
+        if is_something {
+            self.entries.remove(user);
+        }
+        self.voices.remove(user);
+        is_something
     }
 
     /// Of a room that is not in memory, if it is for everybody to know of.

@@ -2,6 +2,7 @@
 //! another server.
 
 mod clients;
+mod departed;
 mod discover;
 mod enter;
 mod keep;
@@ -17,6 +18,9 @@ use std::collections::{HashMap, VecDeque};
 
 use super::*;
 use crate::host::effect::Page;
+
+/// As the store has it, but less.
+const ROOMS_OF_USER: usize = 3;
 
 const ROOM: &str = "coven@conference.example.org";
 const CRONE: &str = "crone1@example.org/desktop";
@@ -143,7 +147,11 @@ impl Hall {
         if self.is_broken {
             return Err(RecordError::Unavailable);
         }
-        if let Change::Room { room, config } = &change {
+        if let Change::Room { room, config, charged } = &change {
+            let of = |change: &&Change| matches!(change, Change::Room { charged: Some(of), .. } if Some(of) == charged.as_ref());
+            if self.changes.iter().filter(of).count() >= ROOMS_OF_USER && charged.is_some() {
+                return Err(RecordError::Beyond);
+            }
             match config {
                 Some(config) => drop(self.rooms.insert(room.clone(), Element::clone(config))),
                 None => drop(self.rooms.remove(room)),
