@@ -90,31 +90,24 @@ pub fn parse(bytes: &[u8], prefixes: &Prefixes) -> Result<Element, XmlError> {
 /// # Errors
 /// As [`XmlError`] says.
 pub fn parse_of(bytes: &[u8], prefixes: &Prefixes, elements: usize) -> Result<Element, XmlError> {
-    let mut reader = Reader::new(text_of(bytes)?, prefixes);
-    reader.left = elements;
-    whole(reader)
+    whole(bytes, prefixes, elements, false)
 }
 
-/// An element of the store, which was accepted once. The limits of streams do not hold: they may have been wider then, and
-/// what several stanzas made may be more than one stanza can be. The length of a row bounds the elements.
+/// An element of the store: the limits of streams do not hold, for they may have been wider when it was accepted, and what
+/// several stanzas made may be more than one can be. The length of a row bounds it.
 ///
 /// # Errors
 /// As [`XmlError`] says.
 pub fn parse_stored(bytes: &[u8]) -> Result<Element, XmlError> {
-    let none = Prefixes::default();
-    let mut reader = Reader::new(text_of(bytes)?, &none);
-    (reader.left, reader.depth, reader.attributes) =
-        (usize::MAX, limits::STORED_DEPTH, limits::STORED_ATTRIBUTES);
-    whole(reader)
+    whole(bytes, &Prefixes::default(), usize::MAX, true)
 }
 
-fn text_of(bytes: &[u8]) -> Result<&str, XmlError> {
-    std::str::from_utf8(bytes).map_err(|_| XmlError::UnsupportedEncoding)
-}
-
-fn whole(mut reader: Reader<'_>) -> Result<Element, XmlError> {
+fn whole(bytes: &[u8], prefixes: &Prefixes, left: usize, is_stored: bool) -> Result<Element, XmlError> {
+    let text = std::str::from_utf8(bytes).map_err(|_| XmlError::UnsupportedEncoding)?;
+    let mut reader = Reader::new(text, prefixes);
+    (reader.left, reader.is_stored) = (left, is_stored);
     let element = reader.element()?;
-    if reader.at != reader.text.len() {
+    if reader.at != text.len() {
         return Err(XmlError::NotWellFormed("something after the element"));
     }
     Ok(element)
@@ -153,10 +146,7 @@ struct Reader<'a> {
     declared: Vec<(&'a str, Name)>,
     /// Elements that there may still be.
     left: usize,
-    /// Elements inside each other, at most.
-    depth: usize,
-    /// Attributes of one element, at most.
-    attributes: usize,
+    is_stored: bool,
 }
 
 /// An opening tag.
@@ -171,15 +161,8 @@ struct Open<'a> {
 
 impl<'a> Reader<'a> {
     fn new(text: &'a str, prefixes: &'a Prefixes) -> Reader<'a> {
-        Reader {
-            text,
-            at: 0,
-            prefixes,
-            declared: Vec::new(),
-            left: limits::ELEMENTS,
-            depth: limits::DEPTH,
-            attributes: limits::ATTRIBUTES,
-        }
+        let left = limits::ELEMENTS;
+        Reader { text, at: 0, prefixes, declared: Vec::new(), left, is_stored: false }
     }
 
     fn rest(&self) -> &'a str {
@@ -229,7 +212,7 @@ impl<'a> Reader<'a> {
             if tag.is_empty {
                 self.declared.truncate(tag.outer);
                 innermost.element.push(tag.element);
-            } else if open.len() >= self.depth {
+            } else if open.len() >= if self.is_stored { limits::STORED_DEPTH } else { limits::DEPTH } {
                 return Err(XmlError::TooLarge("elements too deep inside each other"));
             } else {
                 open.push(tag);
@@ -267,7 +250,7 @@ impl<'a> Reader<'a> {
                 return Err(XmlError::NotWellFormed("expected a space before an attribute"));
             }
             let (name, value) = self.attribute()?;
-            if raw.len() >= self.attributes {
+            if raw.len() >= if self.is_stored { limits::STORED_ATTRIBUTES } else { limits::ATTRIBUTES } {
                 return Err(XmlError::TooLarge("too many attributes"));
             }
             match name.strip_prefix("xmlns") {

@@ -1,5 +1,6 @@
 //! Rooms (XEP-0045): which are here, and their way from and to the record. What happens in one is [`room`]'s.
 
+mod departed;
 mod directory;
 mod room;
 mod search;
@@ -320,32 +321,6 @@ impl Host {
             }
             // Temporary ones go with the last occupant (§4.2).
             _ => drop(self.rooms.remove(address)),
-        }
-    }
-
-    /// A removed account loses what it is in the rooms that are in memory. Of the others the store has taken it out.
-    pub(super) fn leave_rooms(&mut self, now: Instant, user: &Bare, out: &mut Outbox) {
-        let addresses: Vec<Bare> = self.rooms.slots.keys().cloned().collect();
-        for address in addresses {
-            let Some(slot) = self.rooms.slots.get_mut(&address) else { continue };
-            if slot.is_busy {
-                slot.departed.push(user.clone());
-            } else {
-                self.leave_room(now, &address, user, out);
-            }
-        }
-    }
-
-    fn leave_room(&mut self, now: Instant, address: &Bare, user: &Bare, out: &mut Outbox) {
-        let Some(room) = self.rooms.room(address) else { return };
-        if room.remove_user(user) && room.is_persistent() {
-            // Nobody waits for it, and what cannot be written now stays true in memory.
-            let unsaved = Unsaved {
-                stanza: Box::new(Element::new("presence", ns::CLIENT).with("type", "error")),
-                before: None,
-                outs: vec![Out::Save],
-            };
-            self.save(now, address, unsaved, out);
         }
     }
 
