@@ -23,7 +23,7 @@ pub fn open_with(server: &Server, options: store::sqlite::Options) -> Result<Sql
     // SQLite gives its other files the mode of this one.
     let made = OpenOptions::new().create(true).append(true).mode(0o600).open(&file);
     made.map_err(|error| failed(&file, error))?;
-    Sqlite::open_with(file, options)
+    Sqlite::open_with(file, store::sqlite::Options { without_user: crate::xmpp::without_user, ..options })
 }
 
 /// Closed to other users.

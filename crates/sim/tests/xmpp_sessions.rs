@@ -10,7 +10,7 @@ use stdx::Instant;
 use xmpp::c2s::{self, C2s, Framing, Security};
 use xmpp::host::effect::UserRecord;
 use xmpp::host::phones::Phone;
-use xmpp::host::{self, Edge, Effect, Host, Load, Loaded};
+use xmpp::host::{self, Edge, Effect, Host, ItemPage, Load, Loaded, RowPage};
 use xmpp::sasl::Known;
 
 #[global_allocator]
@@ -112,7 +112,8 @@ impl Shard {
                 Effect::Load { ticket, load } => {
                     let loaded = match load {
                         Load::User { .. } => Loaded::User(Some(Box::new(UserRecord::default()))),
-                        _ => Loaded::Items(Vec::new()),
+                        Load::Nodes { .. } => Loaded::Rows(RowPage { rows: Vec::new(), is_complete: true }),
+                        _ => Loaded::Items(ItemPage::default()),
                     };
                     self.host.handle_record(START, ticket, Ok(loaded), &mut out);
                 }

@@ -83,6 +83,10 @@ impl StoreError {
             Some(Code::DatabaseBusy | Code::DatabaseLocked) => StoreError::Locked { path },
             Some(Code::DatabaseCorrupt | Code::NotADatabase) => StoreError::Corrupt { path, detail },
             Some(Code::ConstraintViolation) => StoreError::exists(detail),
+            // `limits::READ_STEPS`.
+            Some(Code::OperationInterrupted) => {
+                StoreError::invalid("a read", "one that visits fewer rows of the database")
+            }
             Some(Code::SystemIoFailure | Code::ReadOnly | Code::CannotOpen | Code::PermissionDenied) => {
                 StoreError::Io { path, detail }
             }

@@ -14,6 +14,7 @@ pub mod error;
 pub mod import;
 pub mod limits;
 mod queue;
+mod reads;
 pub mod record;
 pub mod rest;
 pub mod service;

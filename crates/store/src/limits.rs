@@ -48,9 +48,13 @@ pub const MAX_VERIFIERS: usize = 16;
 pub const WRITE_QUEUE: usize = 65_536;
 /// Reads waiting for the reader threads. Full: [`Busy`](crate::Busy).
 pub const READ_QUEUE: usize = 65_536;
+/// Reads that wait of one account or room. Beyond: [`Busy`](crate::Busy). A host has few under way for each who asks.
+pub const READS_OF_ACCOUNT: usize = 4_096;
+/// Reader threads: one for what signing in needs, and two for everything.
+pub const READERS: usize = 3;
 /// Writes in one transaction: bounds how long the first of a group waits for the last.
 pub const MAX_GROUP: usize = 4_096;
-/// Reads answered in one batch.
+/// Reads answered in one batch: accounts, or an eighth of so many rosters.
 pub const MAX_READ_BATCH: usize = 64;
 /// How long the first waited-for write of a group waits for company. Eight milliseconds are invisible to a phone
 /// and make one fsync of what would be dozens.
@@ -64,8 +68,25 @@ pub const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 pub const IMPORT_BATCH: usize = 50_000;
 /// Messages that wait for one user of XMPP; one more is refused, and its sender told.
 pub const MAX_XMPP_OFFLINE: u32 = 1_000;
+/// Persistent rooms that one account, or the accounts of one foreign domain, have made and that are there. One more is
+/// refused until some are destroyed: each is a row and an archive.
+pub const MAX_ROOMS_OF_USER: u32 = 200;
 /// Bytes of a stanza, item or configuration of XMPP: what the streams let through, twice, for what we add.
 pub const MAX_XMPP_XML: usize = 512 << 10;
+/// Bytes of rows that one read loads, unless one row alone has more: some milliseconds of a reader thread. What follows is
+/// another page.
+pub const READ_BYTES: usize = 1 << 20;
+/// Nodes or rooms of one page of a listing.
+pub const LISTED_ROWS: u32 = 1_000;
+/// Bytes of a roster and a block list that are read at once, because signing in needs them whole: several times what
+/// accounts may keep. Beyond: `StoreError::Invalid`.
+pub const MAX_ROSTER_BYTES: usize = 16 << 20;
+/// Messages of an archive that are counted for a page. Beyond: the page has no total (XEP-0059 §2.6 makes it optional).
+pub const MAX_COUNTED: u32 = 10_000;
+/// Instructions of SQLite's virtual machine that one read may take: a fraction of a second. Beyond:
+/// `StoreError::Invalid`. Every honest read is far below; what is above visits more rows than it returns.
+pub const READ_STEPS: u64 = 10_000_000;
+
 /// Tokens of one account of XMPP, two of each client at most: more than anybody has devices. Beyond: the oldest is void,
 /// and its client has to use the password.
 pub const MAX_TOKENS: u32 = 64;

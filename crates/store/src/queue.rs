@@ -64,7 +64,8 @@ impl<T> Queue<T> {
     }
 
     /// Waits for a group and moves it to `out`. False: closed and empty.
-    pub(crate) fn take(&self, out: &mut Vec<T>) -> bool {
+    #[cfg(test)]
+    fn take(&self, out: &mut Vec<T>) -> bool {
         self.take_within(None, out) == Taken::Group
     }
 

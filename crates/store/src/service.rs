@@ -2,7 +2,8 @@
 //!
 //! A shard never waits: it puts a write or read into a queue with a [`Ticket`] and gets the answer through
 //! [`Completions`], in batches, from one of the service's threads. Answers to one sink's writes come in the
-//! order of the writes; reads may overtake each other when there are several readers.
+//! order of the writes; reads of one account and lane
+//! are answered in the order they came (`reads`), others overtake each other.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use crate::error::StoreError;
 use crate::limits;
 use crate::queue::{Queue, Refused, Taken};
+use crate::reads::{Reads, TakenRead};
 use crate::record::{Loaded, Read, Reader, Store, Write, WriteDone, Writer};
 use crate::rest::RestWrite;
 
@@ -40,6 +42,7 @@ pub struct Busy;
 
 #[derive(Clone, Debug)]
 pub struct ServiceOptions {
+    /// Threads that read, at least two: the first one serves quick reads only.
     pub readers: usize,
     pub write_queue: usize,
     pub read_queue: usize,
@@ -54,7 +57,7 @@ pub struct ServiceOptions {
 impl Default for ServiceOptions {
     fn default() -> Self {
         ServiceOptions {
-            readers: 1,
+            readers: limits::READERS,
             write_queue: limits::WRITE_QUEUE,
             read_queue: limits::READ_QUEUE,
             max_group: limits::MAX_GROUP,
@@ -65,7 +68,6 @@ impl Default for ServiceOptions {
 }
 
 type Writes = Queue<(Write, Option<Ticket>)>;
-type Reads = Queue<(Read, Ticket)>;
 
 /// Shared by all shards behind an `Arc`. Dropping it, or `shutdown`, writes what is queued and joins the threads.
 pub struct Service {
@@ -82,13 +84,15 @@ impl Service {
     ) -> Result<Self, StoreError> {
         let writes =
             Queue::new(options.write_queue, options.max_group, options.group_window, options.ride_along);
-        let reads = Queue::new(options.read_queue, limits::MAX_READ_BATCH, Duration::ZERO, Duration::ZERO);
+        let reads = Reads::new(options.read_queue);
         let mut service = Service { writes: Arc::new(writes), reads: Arc::new(reads), threads: Vec::new() };
         let (writer, queue, sinks) = (store.writer()?, service.writes.clone(), completions.clone());
         service.spawn("store-writer".into(), move || run_writer(writer, &queue, &*sinks))?;
-        for number in 0..options.readers.max(1) {
+        for number in 0..options.readers.max(2) {
             let (reader, queue, sinks) = (store.reader()?, service.reads.clone(), completions.clone());
-            service.spawn(format!("store-reader-{number}"), move || run_reader(reader, &queue, &*sinks))?;
+            service.spawn(format!("store-reader-{number}"), move || {
+                run_reader(reader, number == 0, &queue, &*sinks);
+            })?;
         }
         Ok(service)
     }
@@ -110,7 +114,7 @@ impl Service {
     }
 
     pub fn read(&self, read: Read, ticket: Ticket) -> Result<(), Busy> {
-        self.reads.push((read, ticket), true).map_err(Busy::from)
+        self.reads.push(read, ticket).map_err(Busy::from)
     }
 
     /// Writes and reads waiting now: a gauge.
@@ -207,11 +211,13 @@ fn worth_telling<'a>(
     })
 }
 
-fn run_reader(mut reader: Box<dyn Reader>, queue: &Reads, sinks: &dyn Completions) {
-    let mut taken = Vec::new();
-    while queue.take(&mut taken) {
-        let answered = taken.drain(..).map(|(read, ticket)| (ticket, reader.load(&read)));
+fn run_reader(mut reader: Box<dyn Reader>, is_quick_only: bool, queue: &Reads, sinks: &dyn Completions) {
+    let mut taken: Vec<TakenRead> = Vec::new();
+    while queue.take(is_quick_only, &mut taken) {
+        let answered = taken.iter().map(|taken| (taken.ticket, reader.load(&taken.read)));
         by_sink(answered, |sink, done| sinks.loaded(sink, done));
+        queue.done(&taken);
+        taken.clear();
     }
 }
 

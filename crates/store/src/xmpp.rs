@@ -55,10 +55,12 @@ pub enum XmppWrite {
         at: Instant,
         config: Option<Box<str>>,
     },
-    /// `None` removes it with its archive.
+    /// `None` removes it with its archive. A new one counts as one of those of `charged`, and is refused beyond
+    /// `limits::MAX_ROOMS_OF_USER`.
     Room {
         room: Box<str>,
         config: Option<Box<str>>,
+        charged: Option<Box<str>>,
     },
     /// Everything of an account.
     ForgetUser {
@@ -73,22 +75,26 @@ pub enum XmppRead {
         user: Box<str>,
         nodes: &'static [&'static str],
     },
-    /// In the order they were published.
+    /// A page of a node: `XmppLoaded::Items`.
     Items {
         owner: Box<str>,
         node: Box<str>,
+        query: Box<ItemQuery>,
     },
     /// Of all nodes, in the order they were published in each: `XmppLoaded::Kept`.
     Kept {
         owner: Box<str>,
     },
-    /// Names and configurations.
+    /// Names and configurations, by name, of those after that name: `XmppLoaded::Rows`.
     Nodes {
         owner: Box<str>,
+        after: Option<Box<str>>,
     },
-    /// Oldest first, at most `limits::MAX_XMPP_OFFLINE`.
+    /// Oldest first, of those after that id; or those of these ids, if there are any: `XmppLoaded::Stanzas`.
     Offline {
         user: Box<str>,
+        after: u64,
+        ids: Vec<u64>,
     },
     Archive {
         owner: Box<str>,
@@ -99,9 +105,10 @@ pub enum XmppRead {
     },
     /// Users whose messages wait: `XmppLoaded::Users`.
     Waiting,
-    /// Of a domain, by name.
+    /// Of a domain, by address, of those after that address: `XmppLoaded::Rows`.
     Rooms {
         domain: Box<str>,
+        after: Option<Box<str>>,
     },
 }
 
@@ -109,14 +116,69 @@ pub enum XmppRead {
 pub enum XmppLoaded {
     /// Empty where nothing was ever written.
     User(Box<UserRow>),
-    /// Id (or name), time and XML.
-    Items(Vec<(Box<str>, Instant, Box<str>)>),
+    Items(ItemPage),
+    Rows(RowPage),
     /// Node, id and XML.
     Kept(Vec<(Box<str>, Box<str>, Box<str>)>),
-    Stanzas(Vec<(u64, Instant, Box<str>)>),
+    Stanzas(StanzaPage),
     Page(ArchivePage),
     Room(Option<Box<str>>),
     Users(Vec<Box<str>>),
+}
+
+/// One page of a node. The newest item is the first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ItemQuery {
+    /// These, and the rest of the query but `bytes` does not count.
+    pub ids: Vec<Box<str>>,
+    /// Only so many of the newest exist for this query.
+    pub newest: Option<u32>,
+    /// Items that follow the one of this id.
+    pub after: Option<Box<str>>,
+    /// Items that precede the one of this id; the last of them are the page.
+    pub before: Option<Box<str>>,
+    /// The last items instead of the first.
+    pub from_end: bool,
+    /// Items to pass over.
+    pub index: u32,
+    /// Cut to `limits::MAX_PAGE`.
+    pub max: u32,
+    /// Bytes of items, unless one alone has more. Cut to `limits::READ_BYTES`.
+    pub bytes: usize,
+    /// Ids and times, and no items.
+    pub is_ids_only: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ItemPage {
+    /// Id, time and XML, the newest first.
+    pub items: Vec<(Box<str>, Instant, Box<str>)>,
+    /// The place of the first among all.
+    pub index: u32,
+    /// All that there are, whatever the page.
+    pub total: u32,
+    /// The bytes did not suffice for what was asked.
+    pub is_cut: bool,
+    /// `after` or `before` names no item.
+    pub is_unknown: bool,
+}
+
+/// Nodes or rooms.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RowPage {
+    /// Name or address, time and XML.
+    pub rows: Vec<(Box<str>, Instant, Box<str>)>,
+    /// Nothing follows.
+    pub is_complete: bool,
+}
+
+/// Messages that wait.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StanzaPage {
+    /// Id, time and XML.
+    pub stanzas: Vec<(u64, Instant, Box<str>)>,
+    /// Nothing follows.
+    pub is_complete: bool,
 }
 
 /// One contact of a roster.
@@ -167,6 +229,8 @@ pub struct ArchiveQuery {
     pub resource: Option<Box<str>>,
     pub since: Option<Instant>,
     pub until: Option<Instant>,
+    /// No stanza since `since` has a lower id. Ids sort by time, so what is older need not be looked at.
+    pub lowest: Option<Box<str>>,
     /// Beyond these ids.
     pub after: Option<Box<str>>,
     pub before: Option<Box<str>>,
@@ -176,6 +240,8 @@ pub struct ArchiveQuery {
     pub ids: Vec<Box<str>>,
     /// Cut to `limits::MAX_PAGE`.
     pub max: u32,
+    /// Bytes of stanzas, unless one alone has more. Cut to `limits::READ_BYTES`.
+    pub bytes: usize,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -184,8 +250,8 @@ pub struct ArchivePage {
     pub stanzas: Vec<(Box<str>, Instant, Box<str>)>,
     /// Nothing is beyond it, in the direction that was asked.
     pub is_complete: bool,
-    /// All that fit the question, whatever the page.
-    pub total: u64,
+    /// All that fit the question, whatever the page. `None`: more than `limits::MAX_COUNTED`.
+    pub total: Option<u64>,
     /// An id of the question is not in the archive.
     pub is_unknown: bool,
 }

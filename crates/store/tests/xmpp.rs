@@ -3,13 +3,19 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use stdx::Instant;
-use store::xmpp::{ArchiveQuery, ArchiveRow, RosterRow, XmppLoaded, XmppRead, XmppWrite};
+use store::xmpp::{
+    ArchiveQuery, ArchiveRow, ItemQuery, RosterRow, StanzaPage, XmppLoaded, XmppRead, XmppWrite,
+};
 use store::{Admin, Loaded, Read, Sqlite, StoreError, Write, limits};
 use tempfile::TempDir;
 
 struct World {
     admin: Admin,
     _dir: TempDir,
+}
+
+fn texts(rows: &[(Box<str>, Instant, Box<str>)]) -> Vec<String> {
+    rows.iter().map(|(id, _, text)| format!("{id} {text}")).collect()
 }
 
 fn at(seconds: u64) -> Instant {
@@ -36,7 +42,15 @@ impl World {
 
     fn items(&mut self, read: XmppRead) -> Vec<String> {
         match self.read(read) {
-            XmppLoaded::Items(items) => items.iter().map(|(id, _, item)| format!("{id} {item}")).collect(),
+            XmppLoaded::Items(page) => texts(&page.items),
+            XmppLoaded::Rows(page) => texts(&page.rows),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn waiting(&mut self, user: &str, after: u64, ids: &[u64]) -> StanzaPage {
+        match self.read(XmppRead::Offline { user: user.into(), after, ids: ids.to_vec() }) {
+            XmppLoaded::Stanzas(page) => page,
             other => panic!("{other:?}"),
         }
     }
@@ -93,13 +107,14 @@ fn messages_wait_in_order_until_there_are_too_many() {
     }
     let more = world.write(XmppWrite::Offline { user: user.clone(), at: at(1), stanza: "<m/>".into() });
     assert!(matches!(more, Err(StoreError::Invalid { .. })), "{more:?}");
-    let XmppLoaded::Stanzas(kept) = world.read(XmppRead::Offline { user: user.clone() }) else { panic!() };
+    let kept = world.waiting(&user, 0, &[]).stanzas;
     assert_eq!((kept.len(), &*kept[1].2), (limits::MAX_XMPP_OFFLINE as usize, "<m n='1'/>"));
     world.write(XmppWrite::ForgetOffline { user: user.clone(), ids: vec![kept[0].0, kept[2].0] }).unwrap();
-    let XmppLoaded::Stanzas(kept) = world.read(XmppRead::Offline { user: user.clone() }) else { panic!() };
+    let kept = world.waiting(&user, 0, &[]).stanzas;
     assert_eq!((&*kept[0].2, &*kept[1].2), ("<m n='1'/>", "<m n='3'/>"));
     world.write(XmppWrite::ForgetOffline { user: user.clone(), ids: Vec::new() }).unwrap();
-    assert_eq!(world.read(XmppRead::Offline { user: user.clone() }), XmppLoaded::Stanzas(Vec::new()));
+    let nothing = StanzaPage { stanzas: Vec::new(), is_complete: true };
+    assert_eq!(world.waiting(&user, 0, &[]), nothing);
     assert_eq!(world.read(XmppRead::Waiting), XmppLoaded::Users(Vec::new()));
     for _ in 0..2 {
         world.write(XmppWrite::Offline { user: user.clone(), at: at(1), stanza: "<m/>".into() }).unwrap();
@@ -120,8 +135,9 @@ fn a_node_keeps_its_newest_items() {
         publish(id, Some(item)).unwrap();
     }
     assert!(matches!(publish("z", None), Err(StoreError::NotFound { .. })));
-    let read = XmppRead::Items { owner: owner.clone(), node: node.clone() };
-    assert_eq!(world.items(read.clone()), ["a 3", "c 4"], "published again, a is newer than b");
+    let query = Box::new(ItemQuery { max: 10, ..ItemQuery::default() });
+    let read = XmppRead::Items { owner: owner.clone(), node: node.clone(), query };
+    assert_eq!(world.items(read.clone()), ["c 4", "a 3"], "published again, a is newer than b");
     let config = |config: Option<&str>| XmppWrite::Node {
         owner: owner.clone(),
         node: node.clone(),
@@ -129,7 +145,7 @@ fn a_node_keeps_its_newest_items() {
         config: config.map(Into::into),
     };
     world.write(config(Some("<x/>"))).unwrap();
-    assert_eq!(world.items(XmppRead::Nodes { owner: owner.clone() }), ["urn:n <x/>"]);
+    assert_eq!(world.items(XmppRead::Nodes { owner: owner.clone(), after: None }), ["urn:n <x/>"]);
     world.write(config(None)).unwrap();
     assert_eq!(world.items(read), [""; 0]);
 }
@@ -138,7 +154,7 @@ fn page(world: &mut World, query: ArchiveQuery) -> (Vec<String>, bool, u64) {
     let read = XmppRead::Archive { owner: "alice@x".into(), query: Box::new(query) };
     let XmppLoaded::Page(page) = world.read(read) else { panic!() };
     assert!(!page.is_unknown);
-    (page.stanzas.iter().map(|(id, _, _)| id.to_string()).collect(), page.is_complete, page.total)
+    (page.stanzas.iter().map(|(id, _, _)| id.to_string()).collect(), page.is_complete, page.total.unwrap())
 }
 
 #[test]
@@ -184,14 +200,67 @@ fn an_archive_is_read_by_pages_in_both_directions() {
 fn rooms_are_found_by_their_domain_and_go_with_their_history() {
     let mut world = World::new();
     for room in ["b@rooms.x", "a@rooms.x", "c@rooms.y"] {
-        world.write(XmppWrite::Room { room: room.into(), config: Some("<x/>".into()) }).unwrap();
+        world
+            .write(XmppWrite::Room { room: room.into(), config: Some("<x/>".into()), charged: None })
+            .unwrap();
     }
-    let rooms = XmppRead::Rooms { domain: "rooms.x".into() };
+    let rooms = XmppRead::Rooms { domain: "rooms.x".into(), after: None };
     assert_eq!(world.items(rooms.clone()), ["a@rooms.x <x/>", "b@rooms.x <x/>"]);
-    world.write(XmppWrite::Room { room: "a@rooms.x".into(), config: None }).unwrap();
+    world.write(XmppWrite::Room { room: "a@rooms.x".into(), config: None, charged: None }).unwrap();
     assert_eq!(world.items(rooms), ["b@rooms.x <x/>"]);
     assert_eq!(world.read(XmppRead::Room { room: "a@rooms.x".into() }), XmppLoaded::Room(None));
     let huge = "x".repeat(limits::MAX_XMPP_XML + 1).into();
-    let refused = world.write(XmppWrite::Room { room: "a@rooms.x".into(), config: Some(huge) });
+    let refused =
+        world.write(XmppWrite::Room { room: "a@rooms.x".into(), config: Some(huge), charged: None });
     assert!(matches!(refused, Err(StoreError::Invalid { .. })));
+}
+
+#[test]
+fn one_user_makes_a_bounded_number_of_rooms() {
+    let mut world = World::new();
+    let mut make = |room: String, charged: Option<&str>| {
+        let config = Some("<x/>".into());
+        world.write(XmppWrite::Room { room: room.into(), config, charged: charged.map(Into::into) })
+    };
+    for number in 0..limits::MAX_ROOMS_OF_USER {
+        make(format!("r{number}@rooms.x"), Some("mallory@x")).unwrap();
+    }
+    let more = make("more@rooms.x".into(), Some("mallory@x"));
+    assert!(matches!(more, Err(StoreError::Invalid { .. })), "{more:?}");
+    make("r0@rooms.x".into(), Some("mallory@x")).unwrap();
+    make("more@rooms.x".into(), Some("bob@x")).unwrap();
+    make("admins@rooms.x".into(), None).unwrap();
+    world.write(XmppWrite::Room { room: "r7@rooms.x".into(), config: None, charged: None }).unwrap();
+    let config = Some("<x/>".into());
+    let next = XmppWrite::Room { room: "next@rooms.x".into(), config, charged: Some("mallory@x".into()) };
+    world.write(next).unwrap();
+}
+
+#[test]
+fn a_removed_user_is_taken_out_of_rooms_and_nodes_of_others_in_the_same_transaction() {
+    let dir = tempfile::tempdir().unwrap();
+    let without_user = |config: &str, user: &str| Some(config.replace(&format!("jid='{user}'"), ""));
+    let options = store::sqlite::Options { without_user, ..store::sqlite::Options::default() };
+    let store = Sqlite::open_with(dir.path().join("belfry.db"), options).unwrap();
+    let mut world = World { admin: Admin::new(&store).unwrap(), _dir: dir };
+    let item = "<affiliation jid='alice@x'/><affiliation jid='malice@x'/>";
+    world
+        .write(XmppWrite::Room {
+            room: "a@r".into(),
+            config: Some(item.into()),
+            charged: Some("alice@x".into()),
+        })
+        .unwrap();
+    for (owner, node) in [("bob@x", "n"), ("pubsub.x", "news"), ("alice@x", "own")] {
+        let (owner, node, at) = (owner.into(), node.into(), at(1));
+        world.write(XmppWrite::Node { owner, node, at, config: Some(item.into()) }).unwrap();
+    }
+    world.write(XmppWrite::ForgetUser { user: "alice@x".into() }).unwrap();
+    let left = "<affiliation /><affiliation jid='malice@x'/>";
+    assert_eq!(world.read(XmppRead::Room { room: "a@r".into() }), XmppLoaded::Room(Some(left.into())));
+    for owner in ["bob@x", "pubsub.x"] {
+        let nodes = world.items(XmppRead::Nodes { owner: owner.into(), after: None });
+        assert!(nodes[0].ends_with(left), "{nodes:?}");
+    }
+    assert_eq!(world.items(XmppRead::Nodes { owner: "alice@x".into(), after: None }), [""; 0]);
 }

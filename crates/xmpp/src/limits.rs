@@ -50,6 +50,11 @@ pub const HEARD_BEFORE_AUTH: u16 = 100;
 pub const WRITTEN_PER_BYTE: usize = 4;
 pub const WRITTEN_PER_STANZA: usize = 16 << 10;
 
+/// The same two of an element of the store, which was accepted once, perhaps when the limits of streams were wider. They only
+/// bound the stack and the time that reading takes.
+pub const STORED_DEPTH: usize = 1_024;
+pub const STORED_ATTRIBUTES: usize = 1_024;
+
 /// Bytes of each part of an address (RFC 7622 §3). Beyond: `jid-malformed`.
 pub const JID_PART: usize = 1_023;
 
@@ -77,6 +82,10 @@ pub const ROOM_TEXT: usize = 1_024;
 /// Bytes of a room's description. Beyond: `not-acceptable`.
 pub const ROOM_DESCRIPTION: usize = 8_192;
 
+/// Bytes of a room's subject: it is text (XEP-0045 §8.1), is stored with the room and sent to each occupant who enters.
+/// Beyond: `not-acceptable`.
+pub const ROOM_SUBJECT: usize = 4_096;
+
 /// Messages that a room keeps in memory for whoever enters, and their bytes. Beyond: the oldest go.
 pub const HISTORY: usize = 100;
 pub const HISTORY_BYTES: usize = 128 << 10;
@@ -93,6 +102,10 @@ pub const ROOMS_LISTED: usize = 10_000;
 
 /// How long an empty room stays in memory, so that who comes back soon need not wait for the record.
 pub const ROOM_IDLE: std::time::Duration = std::time::Duration::from_secs(600);
+
+/// How long the list of a service's stored rooms answers questions before it is read again: reading it costs the same however
+/// many ask.
+pub const DIRECTORY_FOR: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Entries of one page of a service's list of rooms, whatever is asked for (XEP-0059 §2.1). The rest is on the next page.
 pub const ROOMS_PAGE: usize = 200;
@@ -260,8 +273,22 @@ pub const ITEM: usize = 192 << 10;
 /// Bytes of items in one answer. Beyond: the rest is for another page (XEP-0060 §6.5.4), of which the answer tells.
 pub const ITEMS_ANSWER: usize = 224 << 10;
 
+/// Bytes of a node's items that are read at once where all are needed: of bookmarks, a thousand with long names. Beyond:
+/// `resource-constraint`, until the client takes some back.
+pub const ITEMS_WHOLE: usize = 1 << 20;
+
+/// Reads of the store that one address has under way, each of as many bytes as a page may have. Further ones wait.
+pub const READS_UNDER_WAY: usize = 8;
+
+/// Reads of one address that wait: a client that signs in asks for the vCard of every contact at once. Beyond:
+/// `resource-constraint`.
+pub const READS_WAITING: usize = 1_000;
+
 /// Subscriptions of one node, and its affiliations. Beyond: `policy-violation`. Each publication goes through all.
 pub const NODE_SUBSCRIPTIONS: usize = 500;
+
+/// Subscriptions of one account to one node, a resource each. Beyond: `policy-violation`. Else one account fills the node.
+pub const SUBSCRIPTIONS_OF_USER: usize = 20;
 
 /// Accounts whose nodes are in memory. Beyond: those used least recently are read again when they are needed.
 pub const NODE_OWNERS: usize = 10_000;

@@ -125,37 +125,56 @@ fn kept(admin: &mut Admin, account: &Account, counts: &mut Counts) -> Result<Opt
     };
     counts.accounts += 1;
     counts.without_keys += u64::from(kept.credentials.keys.is_empty());
-    for read in [
-        XmppRead::User { user: owner.clone(), nodes: &[] },
-        XmppRead::Offline { user: owner.clone() },
-        XmppRead::Nodes { owner: owner.clone() },
-        XmppRead::Kept { owner },
-    ] {
-        let Loaded::Xmpp(loaded) = admin.read(&Read::Xmpp(read))? else { continue };
+    for read in [XmppRead::User { user: owner.clone(), nodes: &[] }, XmppRead::Kept { owner: owner.clone() }]
+    {
+        add(&mut kept, admin.read(&Read::Xmpp(read))?);
+    }
+    let mut next = Some(0);
+    while let Some(after) = next {
+        let loaded =
+            admin.read(&Read::Xmpp(XmppRead::Offline { user: owner.clone(), after, ids: Vec::new() }))?;
+        next = match &loaded {
+            Loaded::Xmpp(XmppLoaded::Stanzas(page)) if !page.is_complete => {
+                page.stanzas.last().map(|(id, _, _)| *id)
+            }
+            _ => None,
+        };
+        add(&mut kept, loaded);
+    }
+    let mut next = Some(None);
+    while let Some(after) = next {
+        let loaded = admin.read(&Read::Xmpp(XmppRead::Nodes { owner: owner.clone(), after }))?;
+        next = match &loaded {
+            Loaded::Xmpp(XmppLoaded::Rows(page)) if !page.is_complete => {
+                page.rows.last().map(|(name, _, _)| Some(name.clone()))
+            }
+            _ => None,
+        };
         add(&mut kept, loaded);
     }
     Ok(Some(kept))
 }
 
-fn add(kept: &mut Kept, loaded: XmppLoaded) {
+fn add(kept: &mut Kept, loaded: Loaded) {
     let element = crate::xmpp::element_of;
+    let Loaded::Xmpp(loaded) = loaded else { return };
     match loaded {
         XmppLoaded::User(row) => {
             kept.blocked = row.blocked.iter().filter_map(|jid| xmpp::Jid::parse(jid).ok()).collect();
             kept.roster = crate::xmpp::contacts_of(row.roster);
         }
-        XmppLoaded::Stanzas(rows) => {
-            kept.messages =
-                rows.into_iter().filter_map(|(_, at, text)| Some((at, element(&text)?))).collect();
+        XmppLoaded::Stanzas(page) => {
+            let message = |(_, at, text): (_, _, Box<str>)| Some((at, element(&text)?));
+            kept.messages.extend(page.stanzas.into_iter().filter_map(message));
         }
-        XmppLoaded::Items(rows) => {
-            kept.nodes =
-                rows.into_iter().filter_map(|(name, _, text)| Some((name, element(&text)?))).collect();
+        XmppLoaded::Rows(page) => {
+            let node = |(name, _, text): (_, _, Box<str>)| Some((name, element(&text)?));
+            kept.nodes.extend(page.rows.into_iter().filter_map(node));
         }
         XmppLoaded::Kept(rows) => {
             let item = |(node, id, text): (_, _, Box<str>)| Some((node, id, element(&text)?));
             kept.items = rows.into_iter().filter_map(item).collect();
         }
-        XmppLoaded::Page(_) | XmppLoaded::Room(_) | XmppLoaded::Users(_) => {}
+        XmppLoaded::Items(_) | XmppLoaded::Page(_) | XmppLoaded::Room(_) | XmppLoaded::Users(_) => {}
     }
 }

@@ -42,7 +42,7 @@ pub use counts::XmppCounts;
 pub use kinds::KindCount;
 pub use letter::XmppLetter;
 pub(crate) use phones::{Offering, PhoneWish, kept_of};
-pub(crate) use record::{contacts_of, element as element_of, write_of};
+pub(crate) use record::{contacts_of, element as element_of, without_user, write_of};
 pub use servers::Route as ServerRoute;
 use streams::{Event, Streams};
 
@@ -441,9 +441,9 @@ impl Xmpp {
         match self.asked.remove(&id) {
             Some(Asked::Record { ticket }) => {
                 let loaded = match result {
-                    Ok(Loaded::Xmpp(loaded)) => Ok(self.own_of(record::loaded_of(loaded))),
+                    Ok(Loaded::Xmpp(loaded)) => record::loaded_of(loaded).map(|loaded| self.own_of(loaded)),
                     Ok(Loaded::Access(loaded)) => Ok(access::loaded_of(loaded)),
-                    Ok(_) => Err(host::RecordError::NotFound),
+                    Ok(_) => Err(host::RecordError::Unavailable),
                     Err(error) => Err(record::error_of(&error)),
                 };
                 self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, loaded, out));

@@ -10,7 +10,7 @@ use crate::types::{
 };
 use crate::verifiers::{ScramHash, ScramKeys, Verifiers};
 
-use super::{Failure, from_seconds, seconds, xmpp};
+use super::{Failure, from_seconds, seconds, xmpp, xmpp_read};
 
 /// The columns `account` reads, before the rest of a query.
 macro_rules! select_account {
@@ -221,8 +221,8 @@ pub(super) fn remove(conn: &Connection, account: &Address) -> Result<WriteDone, 
     let id = account_id(conn, account)?;
     conn.prepare_cached("DELETE FROM account WHERE id = ?1")?.execute([id])?;
     let user = account.to_string();
-    // Those are still to be told of it.
-    let roster = xmpp::roster_of(conn, &user)?;
+    // Those are still to be told of it. A roster that cannot be read keeps no account.
+    let roster = xmpp_read::roster_of(conn, &user).unwrap_or_default();
     // Else the next account of that name would have its contacts and its messages.
     xmpp::forget_user(conn, &user)?;
     Ok(WriteDone::Removed { roster })

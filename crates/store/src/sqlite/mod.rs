@@ -10,12 +10,14 @@ mod rest;
 mod routes;
 mod writer;
 mod xmpp;
+mod xmpp_read;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
+use rusqlite::functions::FunctionFlags;
 use stdx::Instant;
 
 use crate::error::StoreError;
@@ -36,6 +38,14 @@ pub struct Options {
     pub checkpoint_pages: u32,
     /// The file may not grow beyond so many pages of 4 KiB; a write that would is `StoreError::Full`.
     pub max_pages: Option<u32>,
+    /// The configuration of a room or node without what an account is in it, when that account is removed; the store looks
+    /// into no XML. `None`: it is as it was.
+    pub without_user: fn(&str, &str) -> Option<String>,
+}
+
+/// For those who write no rooms and no nodes.
+fn unchanged(_: &str, _: &str) -> Option<String> {
+    None
 }
 
 /// 16 MiB, four times SQLite's own: the few hot pages of the log of bindings are then written to the file four
@@ -49,6 +59,7 @@ impl Default for Options {
             cache_kib: 16 * 1024,
             checkpoint_pages: CHECKPOINT_PAGES,
             max_pages: None,
+            without_user: unchanged,
         }
     }
 }
@@ -116,6 +127,16 @@ impl Sqlite {
             if let Some(pages) = self.options.max_pages {
                 conn.pragma_update(None, "max_page_count", pages)?;
             }
+            let without_user = self.options.without_user;
+            conn.create_scalar_function(
+                "without_user",
+                2,
+                FunctionFlags::SQLITE_DETERMINISTIC,
+                move |given| {
+                    let (config, user) = (given.get::<String>(0)?, given.get::<String>(1)?);
+                    Ok(without_user(&config, &user).unwrap_or(config))
+                },
+            )?;
             conn.set_prepared_statement_cache_capacity(64);
             // Else every statement is planned anew for each value that is bound to it: with STAT4, which the bundled SQLite
             // has, values could change the plan.
@@ -205,7 +226,7 @@ mod tests {
             let user = format!("user{number}");
             assert!(matches!(accounts::load(&conn, &user, "example.org"), Ok(None)));
             let read = crate::xmpp::XmppRead::User { user: user.into(), nodes: &["a"] };
-            assert!(xmpp::load(&conn, &read).is_ok());
+            assert!(xmpp_read::load(&conn, &read).is_ok());
         }
         for sql in [
             "SELECT contact, item FROM xmpp_roster WHERE user = ?1 ORDER BY contact",

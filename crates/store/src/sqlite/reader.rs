@@ -1,32 +1,56 @@
 //! A reading connection. WAL: it never waits for the writer, nor the writer for it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use rusqlite::Connection;
 
 use crate::error::StoreError;
+use crate::limits;
 use crate::record::{Loaded, LoggedBinding, Read, Reader};
+use crate::xmpp::XmppRead;
 
-use super::{Failure, Sqlite, access, accounts, from_micros, rest, routes, xmpp};
+use super::{Failure, Sqlite, access, accounts, from_micros, rest, routes, xmpp_read};
 
 pub(super) struct SqliteReader {
     sqlite: Sqlite,
     conn: Connection,
+    /// Steps of SQLite that the present read may still take.
+    left: Arc<AtomicU64>,
 }
+
+/// Steps of SQLite between two looks at what is left.
+const LOOK_EVERY: u16 = 10_000;
 
 impl SqliteReader {
     pub(super) fn new(sqlite: &Sqlite) -> Result<Self, StoreError> {
-        let conn = sqlite.connect()?;
+        let mut conn = sqlite.connect()?;
         conn.pragma_update(None, "query_only", true)
             .map_err(|error| StoreError::from_sqlite(&error, &sqlite.path))?;
-        Ok(SqliteReader { conn, sqlite: sqlite.clone() })
+        let left = Arc::new(AtomicU64::new(u64::MAX));
+        let of_handler = Arc::clone(&left);
+        let is_over = move || {
+            let left = of_handler.load(Ordering::Relaxed);
+            of_handler.store(left.saturating_sub(u64::from(LOOK_EVERY)), Ordering::Relaxed);
+            left == 0
+        };
+        conn.progress_handler(i32::from(LOOK_EVERY.cast_signed()), Some(is_over))
+            .map_err(|error| StoreError::from_sqlite(&error, &sqlite.path))?;
+        Ok(SqliteReader { conn, sqlite: sqlite.clone(), left })
     }
 }
 
 impl Reader for SqliteReader {
     fn load(&mut self, read: &Read) -> Result<Loaded, StoreError> {
+        // What an operator asks for may take its time; what a client asks for may not take that of others.
+        let is_clients =
+            matches!(read, Read::Xmpp(read) if !matches!(read, XmppRead::Waiting | XmppRead::Kept { .. }));
+        self.left.store(if is_clients { limits::READ_STEPS } else { u64::MAX }, Ordering::Relaxed);
         load(&self.conn, read).map_err(|failure| failure.into_store(&self.sqlite.path))
     }
 
     fn replay(&mut self, visit: &mut dyn FnMut(LoggedBinding<'_>)) -> Result<u64, StoreError> {
+        self.left.store(u64::MAX, Ordering::Relaxed);
         replay(&self.conn, visit).map_err(|failure| failure.into_store(&self.sqlite.path))
     }
 }
@@ -41,7 +65,7 @@ fn load(conn: &Connection, read: &Read) -> Result<Loaded, Failure> {
         Read::Calls(filter) => Loaded::Calls(routes::calls(conn, filter)?),
         Read::KeptMessages { aor } => Loaded::KeptMessages(routes::kept(conn, aor)?),
         Read::Rest(read) => Loaded::Rest(rest::load(conn, read)?),
-        Read::Xmpp(read) => Loaded::Xmpp(xmpp::load(conn, read)?),
+        Read::Xmpp(read) => Loaded::Xmpp(xmpp_read::load(conn, read)?),
         Read::Access(read) => Loaded::Access(access::load(conn, read)?),
         Read::KeptCounts => Loaded::KeptCounts(routes::kept_counts(conn)?),
     })

@@ -1,18 +1,15 @@
-//! XMPP's tables.
+//! Writing XMPP's tables.
 
-use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
+use rusqlite::{Connection, params};
 use stdx::Instant;
 
 use crate::error::StoreError;
 use crate::limits;
 use crate::record::WriteDone;
 use crate::types::check_length;
-use crate::xmpp::{
-    ArchivePage, ArchiveQuery, ArchiveRow, RosterRow, UserRow, XmppLoaded, XmppRead, XmppWrite,
-};
+use crate::xmpp::{ArchiveRow, RosterRow, XmppWrite};
 
-use super::{Failure, from_micros, micros};
+use super::{Failure, micros};
 
 pub(super) fn write(conn: &Connection, write: &XmppWrite) -> Result<WriteDone, Failure> {
     match write {
@@ -60,7 +57,9 @@ pub(super) fn write(conn: &Connection, write: &XmppWrite) -> Result<WriteDone, F
                 changed(conn.prepare_cached(sql)?.execute(params![owner, node])?)
             }
         },
-        XmppWrite::Room { room, config } => room_changed(conn, room, config.as_deref()),
+        XmppWrite::Room { room, config, charged } => {
+            room_changed(conn, room, config.as_deref(), charged.as_deref())
+        }
         XmppWrite::ForgetUser { user } => forget_user(conn, user),
     }
 }
@@ -166,16 +165,29 @@ fn publish(
     changed(1)
 }
 
-fn room_changed(conn: &Connection, room: &str, config: Option<&str>) -> Result<WriteDone, Failure> {
+fn room_changed(
+    conn: &Connection,
+    room: &str,
+    config: Option<&str>,
+    charged: Option<&str>,
+) -> Result<WriteDone, Failure> {
     let Some(config) = config else {
         conn.prepare_cached("DELETE FROM xmpp_archive WHERE owner = ?1")?.execute([room])?;
         return changed(conn.prepare_cached("DELETE FROM xmpp_room WHERE room = ?1")?.execute([room])?);
     };
     check_length("configuration of a room", config.len(), limits::MAX_XMPP_XML)?;
     let domain = room.split_once('@').map_or(room, |(_, domain)| domain);
-    let sql = "INSERT INTO xmpp_room (room, domain, config) VALUES (?1, ?2, ?3) \
+    let sql = "INSERT INTO xmpp_room (room, domain, config, creator) SELECT ?1, ?2, ?3, ?4 \
+               WHERE ?4 IS NULL OR EXISTS (SELECT 1 FROM xmpp_room WHERE room = ?1) \
+               OR (SELECT count(*) FROM xmpp_room WHERE creator = ?4) < ?5 \
                ON CONFLICT (room) DO UPDATE SET config = excluded.config";
-    changed(conn.prepare_cached(sql)?.execute(params![room, domain, config])?)
+    let most = limits::MAX_ROOMS_OF_USER;
+    let rows = conn.prepare_cached(sql)?.execute(params![room, domain, config, charged, most])?;
+    if rows == 0 {
+        let what = format!("persistent rooms of {}", charged.unwrap_or_default());
+        return Err(StoreError::invalid(what, format!("at most {most}")).into());
+    }
+    changed(rows)
 }
 
 pub(super) fn forget_user(conn: &Connection, user: &str) -> Result<WriteDone, Failure> {
@@ -189,164 +201,14 @@ pub(super) fn forget_user(conn: &Connection, user: &str) -> Result<WriteDone, Fa
         "DELETE FROM xmpp_node WHERE owner = ?1",
         "DELETE FROM xmpp_token WHERE user = ?1",
         "DELETE FROM xmpp_invitation WHERE inviter = ?1",
+        "UPDATE xmpp_room SET creator = NULL WHERE creator = ?1",
+        // What it was in rooms and nodes of others, which the next account of its name must not be.
+        "UPDATE xmpp_room SET config = without_user(config, ?1) WHERE instr(config, ?1) > 0",
+        "UPDATE xmpp_node INDEXED BY xmpp_node_shared SET config = without_user(config, ?1) \
+         WHERE (instr(config, '<affiliation ') > 0 OR instr(config, '<subscription ') > 0) \
+         AND instr(config, ?1) > 0",
     ] {
         rows += conn.prepare_cached(sql)?.execute([user])?;
     }
     changed(rows)
-}
-
-pub(super) fn load(conn: &Connection, read: &XmppRead) -> Result<XmppLoaded, Failure> {
-    Ok(match read {
-        XmppRead::User { user, nodes } => XmppLoaded::User(Box::new(user_row(conn, user, nodes)?)),
-        XmppRead::Items { owner, node } => {
-            let sql = "SELECT id, at, item FROM xmpp_item WHERE owner = ?1 AND node = ?2 ORDER BY seq";
-            XmppLoaded::Items(items(conn, sql, params![owner, node])?)
-        }
-        XmppRead::Kept { owner } => {
-            let sql = "SELECT node, id, item FROM xmpp_item WHERE owner = ?1 ORDER BY node, seq";
-            let mut statement = conn.prepare_cached(sql)?;
-            let rows = statement.query_map([owner], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-            XmppLoaded::Kept(rows.collect::<rusqlite::Result<_>>()?)
-        }
-        XmppRead::Nodes { owner } => {
-            let sql = "SELECT node, at, config FROM xmpp_node WHERE owner = ?1 ORDER BY node";
-            XmppLoaded::Items(items(conn, sql, params![owner])?)
-        }
-        XmppRead::Offline { user } => {
-            let sql = "SELECT id, at, stanza FROM xmpp_offline WHERE user = ?1 ORDER BY id LIMIT ?2";
-            let mut statement = conn.prepare_cached(sql)?;
-            let rows = statement.query_map(params![user, limits::MAX_XMPP_OFFLINE], |row| {
-                let id: i64 = row.get(0)?;
-                Ok((id.unsigned_abs(), from_micros(row.get(1)?), row.get::<_, String>(2)?.into()))
-            })?;
-            XmppLoaded::Stanzas(rows.collect::<Result<_, _>>()?)
-        }
-        XmppRead::Waiting => {
-            let mut statement = conn.prepare_cached("SELECT DISTINCT user FROM xmpp_offline")?;
-            let rows = statement.query_map([], |row| Ok(row.get::<_, String>(0)?.into()))?;
-            XmppLoaded::Users(rows.collect::<Result<_, _>>()?)
-        }
-        XmppRead::Archive { owner, query } => XmppLoaded::Page(page(conn, owner, query)?),
-        XmppRead::Room { room } => {
-            let sql = "SELECT config FROM xmpp_room WHERE room = ?1";
-            let config: Option<String> =
-                conn.prepare_cached(sql)?.query_row([room], |row| row.get(0)).optional()?;
-            XmppLoaded::Room(config.map(Into::into))
-        }
-        XmppRead::Rooms { domain } => {
-            let sql = "SELECT room, 0, config FROM xmpp_room WHERE domain = ?1 ORDER BY room";
-            XmppLoaded::Items(items(conn, sql, params![domain])?)
-        }
-    })
-}
-
-type Item = (Box<str>, Instant, Box<str>);
-
-fn items(conn: &Connection, sql: &str, given: impl rusqlite::Params) -> Result<Vec<Item>, Failure> {
-    let mut statement = conn.prepare_cached(sql)?;
-    let rows = statement.query_map(given, item)?;
-    Ok(rows.collect::<Result<_, _>>()?)
-}
-
-fn item(row: &rusqlite::Row<'_>) -> rusqlite::Result<Item> {
-    Ok((row.get::<_, String>(0)?.into(), from_micros(row.get(1)?), row.get::<_, String>(2)?.into()))
-}
-
-pub(super) fn roster_of(conn: &Connection, user: &str) -> Result<Vec<(Box<str>, RosterRow)>, Failure> {
-    let sql = "SELECT contact, item FROM xmpp_roster WHERE user = ?1 ORDER BY contact";
-    let mut statement = conn.prepare_cached(sql)?;
-    let mut rows = statement.query([user])?;
-    let mut roster = Vec::new();
-    while let Some(row) = rows.next()? {
-        let (contact, item): (String, String) = (row.get(0)?, row.get(1)?);
-        roster.push((contact.into(), serde_json::from_str(&item).map_err(|error| damaged(&error))?));
-    }
-    Ok(roster)
-}
-
-fn user_row(conn: &Connection, user: &str, nodes: &[&str]) -> Result<UserRow, Failure> {
-    let sql = "SELECT roster_version, blocked, last_at, last_status FROM xmpp_user WHERE user = ?1";
-    let head: Option<(i64, String, Option<i64>, Option<String>)> = conn
-        .prepare_cached(sql)?
-        .query_row([user], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
-        .optional()?;
-    let mut found = UserRow::default();
-    if let Some((version, blocked, last_at, status)) = head {
-        found.roster_version = version.unsigned_abs();
-        found.blocked = serde_json::from_str(&blocked).map_err(|error| damaged(&error))?;
-        found.last_seen = last_at.map(|at| (from_micros(at), status.unwrap_or_default().into()));
-    }
-    found.roster = roster_of(conn, user)?;
-    let sql = "SELECT count(*) FROM xmpp_offline WHERE user = ?1";
-    found.offline = conn.prepare_cached(sql)?.query_row([user], |row| row.get(0))?;
-    let sql = "SELECT item FROM xmpp_item WHERE owner = ?1 AND node = ?2 ORDER BY seq DESC LIMIT 1";
-    let mut newest = conn.prepare_cached(sql)?;
-    for node in nodes {
-        let item: Option<String> = newest.query_row([user, node], |row| row.get(0)).optional()?;
-        found.items.extend(item.map(|item| ((*node).into(), item.into())));
-    }
-    Ok(found)
-}
-
-/// The conditions that do not depend on the page.
-fn conditions(owner: &str, query: &ArchiveQuery) -> (String, Vec<Value>) {
-    let mut sql = String::from("owner = ?");
-    let mut values = vec![Value::Text(owner.to_owned())];
-    let mut add = |condition: &str, value: Value| {
-        sql.push_str(condition);
-        values.push(value);
-    };
-    if let Some(bare) = &query.bare {
-        add(" AND bare = ?", Value::Text(bare.to_string()));
-    }
-    if let Some(resource) = &query.resource {
-        add(" AND resource = ?", Value::Text(resource.to_string()));
-    }
-    if let Some(since) = query.since {
-        add(" AND at >= ?", Value::Integer(micros(since)));
-    }
-    if let Some(until) = query.until {
-        add(" AND at <= ?", Value::Integer(micros(until)));
-    }
-    if !query.ids.is_empty() {
-        let places = vec!["?"; query.ids.len()].join(", ");
-        sql.push_str(&format!(" AND id IN ({places})"));
-        values.extend(query.ids.iter().map(|id| Value::Text(id.to_string())));
-    }
-    (sql, values)
-}
-
-fn page(conn: &Connection, owner: &str, query: &ArchiveQuery) -> Result<ArchivePage, Failure> {
-    let mut known = conn.prepare_cached("SELECT 1 FROM xmpp_archive WHERE owner = ?1 AND id = ?2")?;
-    for id in query.ids.iter().chain(&query.after).chain(&query.before) {
-        if !known.exists(params![owner, id])? {
-            return Ok(ArchivePage { is_unknown: true, ..ArchivePage::default() });
-        }
-    }
-    let (mut sql, mut values) = conditions(owner, query);
-    let count = format!("SELECT count(*) FROM xmpp_archive WHERE {sql}");
-    let total: i64 =
-        conn.prepare_cached(&count)?.query_row(params_from_iter(values.iter()), |row| row.get(0))?;
-    if let Some(after) = &query.after {
-        sql.push_str(" AND id > ?");
-        values.push(Value::Text(after.to_string()));
-    }
-    if let Some(before) = &query.before {
-        sql.push_str(" AND id < ?");
-        values.push(Value::Text(before.to_string()));
-    }
-    let max = query.max.min(limits::MAX_PAGE) as usize;
-    let order = if query.from_end { "DESC" } else { "ASC" };
-    // One more tells whether there are more.
-    let sql =
-        format!("SELECT id, at, stanza FROM xmpp_archive WHERE {sql} ORDER BY id {order} LIMIT {}", max + 1);
-    let mut statement = conn.prepare_cached(&sql)?;
-    let rows = statement.query_map(params_from_iter(values.iter()), item)?;
-    let mut stanzas: Vec<Item> = rows.collect::<Result<_, _>>()?;
-    let is_complete = stanzas.len() <= max;
-    stanzas.truncate(max);
-    if query.from_end {
-        stanzas.reverse();
-    }
-    Ok(ArchivePage { stanzas, is_complete, total: total.unsigned_abs(), is_unknown: false })
 }

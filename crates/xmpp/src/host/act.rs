@@ -56,6 +56,7 @@ impl Host {
             Act::DescribeRooms { domain } => {
                 Acted { described_rooms: self.describe_rooms(domain), ..Acted::default() }
             }
+            Act::Departed { user } => self.departed(now, user, out),
             Act::CloseRooms => {
                 self.close_rooms(out);
                 Acted::default()

@@ -220,7 +220,7 @@ fn error_of(not_done: &NotDone) -> StanzaError {
 fn record_error(error: RecordError) -> StanzaError {
     match error {
         RecordError::NotFound => Condition::ItemNotFound.into(),
-        RecordError::Unavailable => {
+        RecordError::Unavailable | RecordError::Beyond => {
             StanzaError::new(Condition::ResourceConstraint, "not now: try again later")
         }
     }

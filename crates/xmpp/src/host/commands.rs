@@ -12,7 +12,7 @@ use super::effect::{Act, Acted, Change, Load, Loaded, Online, RecordError};
 use super::feature::{Answer, At, Feature, Handle, Iq, Level, Specification};
 use super::pubsub::items_of;
 use super::turn::not_written;
-use super::{Host, Outbox};
+use super::{Host, ItemQuery, Outbox};
 use crate::stanza::{Condition, StanzaError};
 use crate::{Bare, Element, Jid, limits, ns};
 
@@ -440,10 +440,11 @@ impl Host {
             return;
         }
         let Ok(owner) = Bare::parse(&domain) else { return };
-        self.load(Load::Items { owner, node: MOTD.into() }, out, move |host, now, result, out| {
+        let query = Box::new(ItemQuery::newest());
+        self.load(Load::Items { owner, node: MOTD.into(), query }, out, move |host, now, result, out| {
             // When it cannot be read, the next session asks again.
-            let Ok(mut rows) = items_of(result) else { return };
-            let motd = rows.pop().map(|(_, _, message)| message);
+            let Ok(page) = items_of(result) else { return };
+            let motd = page.items.into_iter().next().map(|(_, _, message)| message);
             let motd = host.commands.motd.entry(domain).or_insert(motd);
             if let Some(message) = motd.clone() {
                 host.send_from_domain(now, key, message, out);

@@ -2,6 +2,7 @@
 
 use stdx::Instant;
 
+use super::page::{ItemPage, ItemQuery, RowPage, StanzaPage};
 use super::phones::Outcome;
 use crate::c2s::Bound;
 use crate::sasl::Secret;
@@ -88,12 +89,12 @@ pub enum Effect {
 pub enum Load {
     /// `Loaded::User`; nobody: `None`.
     User { user: Bare },
-    /// `Loaded::Items`.
-    Items { owner: Bare, node: Box<str> },
-    /// The names of an owner's nodes with their configuration: `Loaded::Items`, whose ids are the nodes' names.
-    Nodes { owner: Bare },
-    /// `Loaded::Stanzas`, the oldest first.
-    Offline { user: Bare },
+    /// A page of a node: `Loaded::Items`.
+    Items { owner: Bare, node: Box<str>, query: Box<ItemQuery> },
+    /// The names of an owner's nodes with their configuration, of those after that name: a page, `Loaded::Rows`.
+    Nodes { owner: Bare, after: Option<Box<str>> },
+    /// A page of those after that id, or these: `Loaded::Stanzas`, the oldest first.
+    Offline { user: Bare, after: u64, ids: Vec<u64> },
     /// `Loaded::Page`.
     Archive { owner: Bare, query: Box<Query> },
     /// `Loaded::Room`; `None` where there is none.
@@ -107,17 +108,43 @@ pub enum Load {
     Act(Box<Act>),
     /// Accounts of this host whose messages wait: `Loaded::Users`.
     Waiting,
-    /// All rooms of a service that are listed: `Loaded::Items`, whose ids are the rooms' addresses.
-    Rooms { domain: Box<str> },
+    /// Rooms of a service, listed or not, of those after that address: a page, `Loaded::Rows`.
+    Rooms { domain: Box<str>, after: Option<Box<str>> },
+    /// Nothing: one address has too many reads under way. Answered with `RecordError::Unavailable`.
+    TooMany,
 }
 
 impl Load {
     /// Whose sessions may wait for it.
     pub(super) fn account(&self) -> Option<&Bare> {
         match self {
-            Load::User { user } | Load::Offline { user } | Load::Slot { user, .. } => Some(user),
-            Load::Items { owner, .. } | Load::Nodes { owner } | Load::Archive { owner, .. } => Some(owner),
-            Load::Room { .. } | Load::Accounts(_) | Load::Act(_) | Load::Waiting | Load::Rooms { .. } => None,
+            Load::User { user } | Load::Offline { user, .. } | Load::Slot { user, .. } => Some(user),
+            Load::Items { owner, .. } | Load::Nodes { owner, .. } | Load::Archive { owner, .. } => {
+                Some(owner)
+            }
+            Load::Room { .. }
+            | Load::Accounts(_)
+            | Load::Act(_)
+            | Load::Waiting
+            | Load::Rooms { .. }
+            | Load::TooMany => None,
+        }
+    }
+
+    /// It may load as much as a page has, for nobody but the one who asks. Of nodes and rooms there is one read at a time
+    /// for all who ask, which must not wait for what else one of them has asked.
+    pub(super) fn is_large(&self) -> bool {
+        match self {
+            Load::Items { .. } | Load::Offline { .. } | Load::Archive { .. } => true,
+            Load::User { .. }
+            | Load::Nodes { .. }
+            | Load::Room { .. }
+            | Load::Rooms { .. }
+            | Load::Slot { .. }
+            | Load::Accounts(_)
+            | Load::Act(_)
+            | Load::Waiting
+            | Load::TooMany => false,
         }
     }
 }
@@ -162,6 +189,15 @@ pub struct Query {
     pub from_end: bool,
     pub ids: Vec<Box<str>>,
     pub max: u32,
+    /// Bytes of stanzas, unless one alone has more. None: as many as the store reads at once.
+    pub bytes: usize,
+}
+
+impl Query {
+    /// No message since `since` has a lower id than this: ids begin with their time (`archive::archive_entry`).
+    pub fn lowest_id(&self) -> Option<Box<str>> {
+        Some(format!("{:014x}", self.since?.as_micros()).into())
+    }
 }
 
 /// What can be written. A change is whole or not at all.
@@ -184,8 +220,9 @@ pub enum Change {
     Item { owner: Bare, node: Box<str>, id: Box<str>, item: Option<Box<Element>>, at: Instant, keep: u32 },
     /// A node with its configuration; `None` removes it with its items.
     Node { owner: Bare, node: Box<str>, config: Option<Box<Element>> },
-    /// `None` removes it with its history.
-    Room { room: Bare, config: Option<Box<Element>> },
+    /// `None` removes it with its history. A new one counts as one of those that `charged` has made: an account of ours, or
+    /// a foreign domain. `RecordError::Beyond`: there are too many.
+    Room { room: Bare, config: Option<Box<Element>>, charged: Option<Box<str>> },
 }
 
 /// Who may sign in: what users change of it.
@@ -292,10 +329,9 @@ pub enum Loaded {
     /// Of a change.
     Done,
     User(Option<Box<UserRecord>>),
-    /// Id, when it was published, and the item.
-    Items(Vec<(Box<str>, Instant, Element)>),
-    /// Id, when it came, and the stanza.
-    Stanzas(Vec<(u64, Instant, Element)>),
+    Items(ItemPage),
+    Rows(RowPage),
+    Stanzas(StanzaPage),
     Page(Page),
     Room(Option<Box<Element>>),
     Slot(Box<Slot>),
@@ -364,6 +400,8 @@ pub enum Act {
     Sessions { who: Option<Jid>, max: u32 },
     /// Describes the rooms of a service that are in memory.
     DescribeRooms { domain: Box<str> },
+    /// This account was removed: it loses what it is in rooms and nodes.
+    Departed { user: Bare },
     /// The server ends: occupants are told so.
     CloseRooms,
 }
@@ -454,4 +492,6 @@ pub enum RecordError {
     /// Full, busy, broken: try later.
     Unavailable,
     NotFound,
+    /// Too large, or one too many: a limit of the store.
+    Beyond,
 }

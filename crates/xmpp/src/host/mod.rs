@@ -25,6 +25,7 @@ pub mod caps;
 mod carbons;
 mod commands;
 mod csi;
+mod departed;
 mod disco;
 pub mod extdisco;
 mod flow;
@@ -36,12 +37,14 @@ mod last;
 mod legacy_session;
 mod muc;
 mod offline;
+pub mod page;
 pub mod phones;
 mod ping;
 mod presence;
 mod private;
 mod pubsub;
 mod push;
+mod reads;
 pub mod register;
 mod resting;
 mod retract;
@@ -60,10 +63,12 @@ use stdx::Instant;
 use stdx::rng::Rng;
 use stdx::slab::{Key, Slab};
 
+pub use departed::without_user;
 pub use effect::{Access, Change, Edge, Effect, Load, Loaded, RecordError, Ticket};
 pub use feature::{Level, Specification, specifications};
 pub use handled::{forget_mark, mark_too_large};
 pub use muc::{RoomCreation, stored_room};
+pub use page::{ItemPage, ItemQuery, ItemRow, RowPage, StanzaPage};
 pub use register::Ending;
 pub use rosters::RosterMemory;
 
@@ -150,7 +155,18 @@ pub struct SessionLimit {
 
 pub type Outbox = Vec<Effect>;
 
-/// What goes on with an answer of the record, and for whom.
+/// An answer of the store that is awaited.
+struct Awaited {
+    /// The account whose memory it holds.
+    about: Option<Bare>,
+    /// The address that its read is of.
+    asker: Option<reads::Asker>,
+    /// It counts as one of the reads of that address.
+    is_large: bool,
+    then: Pending,
+}
+
+/// What goes on with an answer of the store.
 type Pending = Box<dyn FnOnce(&mut Host, Instant, Result<Loaded, RecordError>, &mut Outbox)>;
 
 pub struct Host {
@@ -163,7 +179,8 @@ pub struct Host {
     settling: Vec<Bare>,
     resting: resting::Resting,
     rosters: rosters::Rosters,
-    pending: HashMap<Ticket, (Option<Bare>, Pending)>,
+    pending: HashMap<Ticket, Awaited>,
+    reads: reads::Reads,
     last_ticket: u64,
     /// Sessions that wait to be resumed, the earliest deadline first.
     sleeping: VecDeque<(Instant, Key)>,
@@ -194,6 +211,7 @@ impl Host {
             resting: resting::Resting::default(),
             rosters: rosters::Rosters::default(),
             pending: HashMap::new(),
+            reads: reads::Reads::default(),
             last_ticket: 0,
             sleeping: VecDeque::new(),
             turns: turn::Turns::default(),
@@ -233,8 +251,9 @@ impl Host {
         out: &mut Outbox,
         then: impl FnOnce(&mut Host, Instant, Result<Loaded, RecordError>, &mut Outbox) + 'static,
     ) {
-        let ticket = self.await_answer(load.account(), Box::new(then));
-        out.push(Effect::Load { ticket, load });
+        let is_large = load.is_large();
+        let ticket = self.await_answer(load.account(), is_large, Box::new(then));
+        self.reads.begin(ticket, load, out);
     }
 
     /// Changes the record; `then` goes on once it is on disk.
@@ -247,7 +266,7 @@ impl Host {
         let then = move |host: &mut Host, now, result: Result<Loaded, _>, out: &mut Outbox| {
             then(host, now, result.map(drop), out);
         };
-        let ticket = self.await_answer(change.account(), Box::new(then));
+        let ticket = self.await_answer(change.account(), false, Box::new(then));
         out.push(Effect::Change { ticket, change });
     }
 
@@ -258,15 +277,16 @@ impl Host {
         out: &mut Outbox,
         then: impl FnOnce(&mut Host, Instant, Result<Loaded, RecordError>, &mut Outbox) + 'static,
     ) {
-        let ticket = self.await_answer(access.account(), Box::new(then));
+        let ticket = self.await_answer(access.account(), false, Box::new(then));
         out.push(Effect::Access { ticket, access });
     }
 
-    fn await_answer(&mut self, about: Option<&Bare>, then: Pending) -> Ticket {
+    fn await_answer(&mut self, about: Option<&Bare>, is_large: bool, then: Pending) -> Ticket {
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
         self.await_record(about);
-        self.pending.insert(ticket, (about.cloned(), then));
+        let asker = self.reads.asker();
+        self.pending.insert(ticket, Awaited { about: about.cloned(), asker, is_large, then });
         ticket
     }
 
@@ -278,9 +298,10 @@ impl Host {
         result: Result<Loaded, RecordError>,
         out: &mut Outbox,
     ) {
-        if let Some((about, then)) = self.pending.remove(&ticket) {
+        if let Some(Awaited { about, asker, is_large, then }) = self.pending.remove(&ticket) {
             self.record_answered(about.as_ref());
-            then(self, now, result, out);
+            self.asking_again(asker, |host| then(host, now, result, out));
+            self.read_answered(asker.filter(|_| is_large), out);
             self.drop_rosters();
         }
     }

@@ -7,7 +7,7 @@ use stdx::slab::Key;
 
 use super::effect::{Change, Load, Loaded, RecordError};
 use super::feature::{Answer, At, Feature, Handle, Iq, Level, Specification};
-use super::{Host, Outbox, hints, sm, turn};
+use super::{Host, Outbox, StanzaPage, hints, sm, turn};
 use crate::stanza::{self, Condition, StanzaError};
 use crate::{Bare, Element, Jid, limits, ns};
 
@@ -200,11 +200,11 @@ impl Host {
         {
             return;
         }
-        self.load(Load::Offline { user: user.clone() }, out, move |host, now, loaded, out| {
+        self.load(first_page(&user), out, move |host, now, loaded, out| {
             // It may have gone, and another may have come.
             let key = Some(key).filter(|key| host.sessions.contains(*key));
             let key = key.or_else(|| host.able(&user).first().copied());
-            let (Some(key), Ok(Loaded::Stanzas(messages))) = (key, loaded) else {
+            let (Some(key), Ok(Loaded::Stanzas(StanzaPage { stanzas: messages, .. }))) = (key, loaded) else {
                 host.offline.reading.remove(&user);
                 return host.forget_user(now, &user);
             };
@@ -274,11 +274,11 @@ impl Host {
             session.takes_offline = true;
         }
         let (iq, wants_items) = (iq.iq.clone(), iq.payload.ns() == ns::DISCO_ITEMS);
-        self.load(Load::Offline { user: user.clone() }, out, move |host, _, loaded, out| {
-            let answer = match loaded {
-                Ok(Loaded::Stanzas(messages)) if wants_items => Ok(Some(headers(&user, &messages))),
-                Ok(Loaded::Stanzas(messages)) => Ok(Some(count(messages.len()))),
-                _ => Err(turn::not_written(RecordError::Unavailable)),
+        self.offline_senders(user.clone(), Vec::new(), out, move |host, senders, out| {
+            let answer = match senders {
+                Ok(senders) if wants_items => Ok(Some(headers(&user, &senders))),
+                Ok(senders) => Ok(Some(count(senders.len()))),
+                Err(error) => Err(turn::not_written(error)),
             };
             host.answer(&iq, answer, out);
         });
@@ -290,12 +290,19 @@ fn node_of(id: u64) -> String {
     format!("{id:020}")
 }
 
-fn headers(user: &Bare, messages: &[(u64, Instant, Element)]) -> Element {
-    let item = |(id, _, message): &(u64, Instant, Element)| {
+/// The id of a message that waits, and the address of its sender.
+type Sender = (u64, Option<Box<str>>);
+
+fn first_page(user: &Bare) -> Load {
+    Load::Offline { user: user.clone(), after: 0, ids: Vec::new() }
+}
+
+fn headers(user: &Bare, messages: &[Sender]) -> Element {
+    let item = |(id, from): &Sender| {
         Element::new("item", ns::DISCO_ITEMS)
             .with("jid", user.as_str())
             .with("node", node_of(*id))
-            .with_opt("name", message.attr("from"))
+            .with_opt("name", from.clone())
     };
     Element::new("query", ns::DISCO_ITEMS).with("node", ns::OFFLINE).children(messages.iter().map(item))
 }
@@ -339,29 +346,49 @@ fn flexible(host: &mut Host, _now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> An
 }
 
 impl Host {
+    /// Who sent the messages that wait, page by page: all pages have too much to be in memory at once.
+    fn offline_senders(
+        &mut self,
+        user: Bare,
+        mut known: Vec<Sender>,
+        out: &mut Outbox,
+        then: impl FnOnce(&mut Host, Result<Vec<Sender>, RecordError>, &mut Outbox) + 'static,
+    ) {
+        let after = known.last().map_or(0, |(id, _)| *id);
+        let then: Box<dyn FnOnce(&mut Host, Result<Vec<Sender>, RecordError>, &mut Outbox)> = Box::new(then);
+        let load = Load::Offline { user: user.clone(), after, ids: Vec::new() };
+        self.load(load, out, move |host, _, loaded, out| {
+            let Ok(Loaded::Stanzas(page)) = loaded else {
+                return then(host, Err(RecordError::Unavailable), out);
+            };
+            let is_last = page.is_complete || page.stanzas.is_empty();
+            known.extend(
+                page.stanzas.iter().map(|(id, _, message)| (*id, message.attr("from").map(Box::from))),
+            );
+            if is_last { then(host, Ok(known), out) } else { host.offline_senders(user, known, out, then) }
+        });
+    }
+
+    /// These, or all of them, as many as are sent at once.
     fn offline_view(&mut self, key: Key, iq: &Iq<'_>, wanted: Option<Vec<u64>>, out: &mut Outbox) {
         let (user, iq) = (iq.to.bare(), iq.iq.clone());
-        self.load(Load::Offline { user: user.clone() }, out, move |host, now, loaded, out| {
-            let Ok(Loaded::Stanzas(messages)) = loaded else {
+        let load = Load::Offline { user: user.clone(), after: 0, ids: wanted.clone().unwrap_or_default() };
+        self.load(load, out, move |host, now, loaded, out| {
+            let Ok(Loaded::Stanzas(page)) = loaded else {
                 return host.refuse(&iq, &turn::not_written(RecordError::Unavailable), out);
             };
-            let is_there = |id: &u64| messages.iter().any(|(known, _, _)| known == id);
+            if !page.is_complete {
+                let text = "more than is sent at once: view some of the messages by their nodes";
+                return host.refuse(&iq, &StanzaError::new(Condition::ResourceConstraint, text), out);
+            }
+            let is_there = |id: &u64| page.stanzas.iter().any(|(known, _, _)| known == id);
             if !wanted.iter().flatten().all(is_there) {
                 return host.refuse(&iq, &Condition::ItemNotFound.into(), out);
             }
-            let is_wanted = |id: &u64| wanted.as_ref().is_none_or(|wanted| wanted.contains(id));
-            let weights =
-                messages.iter().filter(|(id, ..)| is_wanted(id)).map(|(.., message)| sm::weight(message));
-            if weights.sum::<usize>() > limits::BACKLOG_BYTES / 2 {
-                let text = "more than can be sent at once: ask for fewer";
-                return host.refuse(&iq, &StanzaError::new(Condition::ResourceConstraint, text), out);
-            }
-            for (id, at, message) in messages {
-                if wanted.as_ref().is_none_or(|wanted| wanted.contains(&id)) {
-                    let item = Element::new("item", ns::OFFLINE).with("node", node_of(id));
-                    let message = message.child(Element::new("offline", ns::OFFLINE).child(item));
-                    host.deliver(now, key, delayed(message, at, user.domain()), out);
-                }
+            for (id, at, message) in page.stanzas {
+                let item = Element::new("item", ns::OFFLINE).with("node", node_of(id));
+                let message = message.child(Element::new("offline", ns::OFFLINE).child(item));
+                host.deliver(now, key, delayed(message, at, user.domain()), out);
             }
             host.answer(&iq, Ok(None), out);
         });
@@ -377,11 +404,11 @@ impl Host {
         if ids.is_empty() {
             return self.offline_removed(&user, iq, ids, out);
         }
-        self.load(Load::Offline { user: user.clone() }, out, move |host, _, loaded, out| {
-            let Ok(Loaded::Stanzas(messages)) = loaded else {
+        self.offline_senders(user.clone(), Vec::new(), out, move |host, senders, out| {
+            let Ok(messages) = senders else {
                 return host.refuse(&iq, &turn::not_written(RecordError::Unavailable), out);
             };
-            if !ids.iter().all(|id| messages.iter().any(|(known, _, _)| known == id)) {
+            if !ids.iter().all(|id| messages.iter().any(|(known, _)| known == id)) {
                 return host.refuse(&iq, &Condition::ItemNotFound.into(), out);
             }
             host.offline_removed(&user, iq, ids, out);

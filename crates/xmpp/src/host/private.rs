@@ -6,9 +6,9 @@ use stdx::Instant;
 
 use super::effect::{Change, Load};
 use super::feature::{Answer, At, Feature, Handle, Iq, Level, Specification};
-use super::pubsub::{Publication, items_of};
+use super::pubsub::{Publication, items_of, whole};
 use super::turn::not_written;
-use super::{Host, Outbox, imported};
+use super::{Host, ItemQuery, Outbox, imported};
 use crate::stanza::{Condition, StanzaError};
 use crate::{Bare, Element, Jid, limits, ns};
 
@@ -137,6 +137,10 @@ pub(crate) fn is_private(node: &str, id: &str, data: &Element) -> bool {
     is_possible(data) && place(data) == (node.into(), id.into())
 }
 
+fn all_items(owner: &Bare, node: &str) -> Load {
+    Load::Items { owner: owner.clone(), node: node.into(), query: Box::new(ItemQuery::all()) }
+}
+
 fn query(data: Element) -> Element {
     Element::new("query", ns::PRIVATE).child(data)
 }
@@ -147,19 +151,24 @@ impl Host {
         // Who has stored nothing gets back what he asked with (XEP-0049 §2.3).
         let asked = data.clone();
         let user = user.clone();
-        self.load(Load::Items { owner: user.clone(), node }, out, move |host, _, result, out| {
-            let stored = items_of(result).map(|rows| {
-                let row = rows.into_iter().find(|(id, _, _)| *id == name);
-                row.map_or(asked, |(_, _, item)| item)
-            });
-            match stored {
-                Ok(data) if data.is("storage", ns::OLD_BOOKMARKS) => {
-                    host.bookmarks_asked(&user, question, data, out);
+        let wanted = Box::new(ItemQuery::of_id(&name));
+        self.load(
+            Load::Items { owner: user.clone(), node, query: wanted },
+            out,
+            move |host, _, result, out| {
+                let stored = items_of(result).map(|page| {
+                    let row = page.items.into_iter().next();
+                    row.map_or(asked, |(_, _, item)| item)
+                });
+                match stored {
+                    Ok(data) if data.is("storage", ns::OLD_BOOKMARKS) => {
+                        host.bookmarks_asked(&user, question, data, out);
+                    }
+                    Ok(data) => host.answer(&question, Ok(Some(query(data))), out),
+                    Err(error) => host.refuse(&question, &error, out),
                 }
-                Ok(data) => host.answer(&question, Ok(Some(query(data))), out),
-                Err(error) => host.refuse(&question, &error, out),
-            }
-        });
+            },
+        );
     }
 
     fn set_private(
@@ -185,9 +194,9 @@ impl Host {
 
     /// Rooms are the items' to tell, the rest is as it was stored.
     fn bookmarks_asked(&mut self, user: &Bare, question: Element, mut stored: Element, out: &mut Outbox) {
-        let load = Load::Items { owner: user.clone(), node: ns::BOOKMARKS.into() };
+        let load = all_items(&user, ns::BOOKMARKS);
         self.load(load, out, move |host, _, result, out| {
-            let answer = items_of(result).map(|rows| {
+            let answer = whole(result).map(|rows| {
                 stored.remove_children(|child| child.is("conference", ns::OLD_BOOKMARKS));
                 let rooms = rows.iter().filter_map(|(room, _, item)| to_old(room, item.first()?));
                 Some(query(stored.children(rooms)))
@@ -203,9 +212,9 @@ impl Host {
             Err(error) => return self.refuse(iq, &error, out),
         };
         let (owner, iq, data) = (user.clone(), iq.clone(), data.clone());
-        let load = Load::Items { owner: owner.clone(), node: ns::BOOKMARKS.into() };
+        let load = all_items(&owner, ns::BOOKMARKS);
         self.load(load, out, move |host, _, result, out| {
-            let known = match items_of(result) {
+            let known = match whole(result) {
                 Ok(known) => known,
                 Err(error) => return host.refuse(&iq, &error, out),
             };
@@ -276,12 +285,12 @@ impl Host {
 
     /// From items to the one of the old node, which keeps what is no room.
     fn mirror_bookmarks(&mut self, user: &Bare, out: &mut Outbox) {
-        let items = |node: &str| Load::Items { owner: user.clone(), node: node.into() };
+        let items = |node: &str| all_items(user, node);
         let (rooms, old, user) = (items(ns::BOOKMARKS), items(ns::OLD_BOOKMARKS), user.clone());
         self.load(rooms, out, move |host, _, rooms, out| {
             host.load(old, out, move |host, now, old, out| {
                 // What cannot be read now follows with the next change.
-                let (Ok(rooms), Ok(mut old)) = (items_of(rooms), items_of(old)) else { return };
+                let (Ok(rooms), Ok(mut old)) = (whole(rooms), whole(old)) else { return };
                 let old = old.pop().and_then(|(_, _, item)| item.first().cloned());
                 let mut storage = old.unwrap_or_else(|| Element::new("storage", ns::OLD_BOOKMARKS));
                 storage.remove_children(|child| child.is("conference", ns::OLD_BOOKMARKS));
@@ -296,9 +305,9 @@ impl Host {
     fn old_bookmarks_published(&mut self, user: &Bare, storage: Element, is_new: bool, out: &mut Outbox) {
         let Ok(mut wanted) = old_rooms(&storage) else { return };
         let user = user.clone();
-        let load = Load::Items { owner: user.clone(), node: ns::BOOKMARKS.into() };
+        let load = all_items(&user, ns::BOOKMARKS);
         self.load(load, out, move |host, now, result, out| {
-            let Ok(known) = items_of(result) else { return };
+            let Ok(known) = whole(result) else { return };
             if is_new {
                 let before = wanted.len();
                 for (room, _, item) in &known {

@@ -7,7 +7,7 @@ use stdx::slab::Key;
 
 use super::effect::{Change, Load, Loaded, RecordError};
 use super::feature::{Answer, At, Feature, Handle, Iq, Level, Specification};
-use super::{Host, Outbox, hints, offline, turn};
+use super::{Host, ItemQuery, Outbox, hints, offline, turn};
 use crate::stanza::{Condition, StanzaError};
 use crate::{Bare, Element, Jid, limits, ns};
 
@@ -191,15 +191,16 @@ impl Host {
             return then(self, now, Ok(known), out);
         }
         let user = user.clone();
-        let load = Load::Items { owner: user.clone(), node: NODE.into() };
+        let query = Box::new(ItemQuery::all());
+        let load = Load::Items { owner: user.clone(), node: NODE.into(), query };
         self.load(load, out, move |host, now, loaded, out| {
             let clients = match loaded {
-                Ok(Loaded::Items(items)) => items,
+                Ok(Loaded::Items(page)) => page.items,
                 Ok(_) => return then(host, now, Err(RecordError::Unavailable), out),
                 Err(error) => return then(host, now, Err(error), out),
             };
             let clients: Vec<Client> =
-                clients.iter().filter_map(|(_, _, item)| Client::parse(item).ok()).collect();
+                clients.iter().rev().filter_map(|(_, _, item)| Client::parse(item).ok()).collect();
             if host.is_in_memory(&user) {
                 host.push.known.insert(user, clients.clone());
             }

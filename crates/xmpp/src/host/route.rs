@@ -146,8 +146,12 @@ impl Host {
         self.avatar_loaded(bare, newest(ns::VCARD_UPDATE));
         for waiting in waiting {
             match waiting {
-                Waiting::FromSession(key, stanza) => self.session_says(now, key, *stanza, out),
-                Waiting::Routed(stanza) => self.routed_to_account(now, *stanza, out),
+                Waiting::FromSession(key, stanza) => self.session_asks(now, key, *stanza, out),
+                Waiting::Routed(stanza) => {
+                    let from = stanza::from(&stanza).ok().flatten();
+                    let asker = from.map(|from| self.reads.asker_of(&from));
+                    self.asking_again(asker, |host| host.routed_to_account(now, *stanza, out));
+                }
                 Waiting::Job(job) => job(self, now, out),
             }
         }
@@ -224,7 +228,7 @@ impl Host {
             let error = StanzaError::new(Condition::PolicyViolation, stanza::TOO_LARGE);
             return self.refuse(&element, &error, out);
         }
-        self.session_says(now, key, element, out);
+        self.session_asks(now, key, element, out);
     }
 
     /// An element of a client that is no stanza.
@@ -273,6 +277,14 @@ impl Host {
         }
         self.sm_ended(now, session, out);
         self.forget_user(now, &bare);
+    }
+
+    /// What is read for the stanza is read for the account of its session.
+    fn session_asks(&mut self, now: Instant, key: Key, element: Element, out: &mut Outbox) {
+        let Some(asker) = self.sessions.get(key).map(|session| self.reads.asker_of(&session.jid)) else {
+            return;
+        };
+        self.asking_again(Some(asker), |host| host.session_says(now, key, element, out));
     }
 
     fn session_says(&mut self, now: Instant, key: Key, mut element: Element, out: &mut Outbox) {
@@ -332,16 +344,22 @@ impl Host {
     }
 
     /// From another host or server, or from a service of ours: `to` is an address of this host's.
-    pub fn handle_routed(&mut self, now: Instant, mut element: Element, out: &mut Outbox) {
+    pub fn handle_routed(&mut self, now: Instant, element: Element, out: &mut Outbox) {
         let Ok(Some(to)) = stanza::to(&element) else { return };
         if self.hear_handled(&element, &to, out) {
             return;
         }
+        // What is read for the stanza is read for its sender.
+        let asker = stanza::from(&element).ok().flatten().map(|from| self.reads.asker_of(&from));
+        self.asking_again(asker, |host| host.routed(now, element, &to, out));
+    }
+
+    fn routed(&mut self, now: Instant, mut element: Element, to: &Jid, out: &mut Outbox) {
         let from = match stanza::from(&element) {
             Ok(Some(from)) => from,
             // From the account itself, to a session that named nobody.
             Ok(None) => {
-                if let Some(key) = self.session_of(&to) {
+                if let Some(key) = self.session_of(to) {
                     self.deliver(now, key, element, out);
                 }
                 return;
@@ -351,12 +369,12 @@ impl Host {
         let settings = std::sync::Arc::clone(&self.settings);
         if settings.rooms_of(to.domain()).is_some() {
             let hold = self.begin_handling(&mut element);
-            self.routed_to_room(now, element, &from, &to, out);
+            self.routed_to_room(now, element, &from, to, out);
             return self.end_handling(hold, out);
         }
         if settings.pubsub_of(to.domain()).is_some() {
             let hold = self.begin_handling(&mut element);
-            self.routed_to_pubsub(now, &element, &from, &to, out);
+            self.routed_to_pubsub(now, &element, &from, to, out);
             return self.end_handling(hold, out);
         }
         if settings.strangers_of(to.domain()).is_some() {
@@ -369,7 +387,7 @@ impl Host {
         }
         if to.local().is_none() {
             return match stanza::kind_of(&element) {
-                Some(Kind::Iq) => self.ask(now, &element, &from, &to, None, out),
+                Some(Kind::Iq) => self.ask(now, &element, &from, to, None, out),
                 _ => {
                     let hold = self.begin_handling(&mut element);
                     self.routed_to_server(&element, out);

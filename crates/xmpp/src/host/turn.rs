@@ -107,6 +107,9 @@ pub(super) fn not_written(error: RecordError) -> StanzaError {
         RecordError::Unavailable => {
             StanzaError::new(Condition::ResourceConstraint, "cannot be stored now: try again later")
         }
+        RecordError::Beyond => {
+            StanzaError::new(Condition::ResourceConstraint, "too large to be stored, or one too many")
+        }
         RecordError::NotFound => {
             StanzaError::new(Condition::InternalServerError, "the account is not in the record any more")
         }

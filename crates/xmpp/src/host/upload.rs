@@ -5,7 +5,7 @@ use stdx::cache::Cache;
 
 use super::effect::{Change, Load, Loaded, Slot};
 use super::feature::{Answer, At, Feature, Handle, Iq, Level, Specification};
-use super::{Host, Outbox, Settings};
+use super::{Host, ItemQuery, Outbox, Settings};
 use crate::stanza::{Condition, StanzaError};
 use crate::{Bare, Element, limits, ns};
 
@@ -149,10 +149,15 @@ fn request(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answ
         return Answer::Later;
     }
     // A restart forgets nothing that was used today.
-    let load = Load::Items { owner: user.clone(), node: NODE.into() };
+    let load = Load::Items { owner: user.clone(), node: NODE.into(), query: Box::new(ItemQuery::newest()) };
     host.load(load, out, move |host, now, result, out| match result {
-        Ok(Loaded::Items(items)) => {
-            let kept = items.last().and_then(|(_, _, item)| Used::read(item)).unwrap_or_default();
+        Ok(Loaded::Items(page)) => {
+            let kept = match page.items.first() {
+                Some((_, _, item)) => Used::read(item),
+                None => Some(Used::default()),
+            };
+            // What was used today and cannot be read is not nothing.
+            let Some(kept) = kept else { return host.refuse(&question, &no_place(), out) };
             // Another question may have been quicker.
             if host.upload.used.get(&user).is_none() {
                 host.upload.used.insert(user.clone(), kept);

@@ -15,7 +15,7 @@ use super::feature::{Answer, At, Feature, Handle, Iq, Level, Specification};
 use super::pubsub::{Publication, items_of};
 use super::session::Session;
 use super::turn::not_written;
-use super::{Host, Outbox, imported};
+use super::{Host, ItemQuery, Outbox, imported};
 use crate::stanza::{Condition, StanzaError};
 use crate::{Bare, Element, limits, ns};
 
@@ -321,9 +321,10 @@ impl Host {
             return;
         }
         let (owner, id, kind) = (owner.clone(), Box::<str>::from(id), kind.unwrap_or_default().to_owned());
-        let load = Load::Items { owner: owner.clone(), node: ns::AVATAR_DATA.into() };
+        let query = Box::new(ItemQuery::of_id(&id));
+        let load = Load::Items { owner: owner.clone(), node: ns::AVATAR_DATA.into(), query };
         self.load(load, out, move |host, now, result, out| {
-            let data = items_of(result).ok().and_then(|rows| rows.into_iter().find(|row| row.0 == id));
+            let data = items_of(result).ok().and_then(|page| page.items.into_iter().next());
             let data = data.and_then(|(_, _, item)| {
                 item.content_of("data", ns::AVATAR_DATA).map(|text| text.into_owned())
             });

@@ -44,6 +44,13 @@ impl Budget {
         attributes: limits::ATTRIBUTES,
         memory: Some((limits::MEMORY_PER_BYTE, limits::MEMORY_PER_STANZA)),
     };
+    /// Of an element of the store.
+    pub(super) const STORED: Budget = Budget {
+        elements: usize::MAX,
+        depth: limits::STORED_DEPTH,
+        attributes: limits::STORED_ATTRIBUTES,
+        memory: None,
+    };
     /// Of an element that came before its sender was authenticated.
     pub const BEFORE_AUTH: Budget = Budget {
         elements: limits::ELEMENTS_BEFORE_AUTH,

@@ -17,7 +17,7 @@ pub use element::{Attribute, Element, Node};
 pub use frame::{Frame, Framer};
 pub use name::Name;
 pub use packed::Packed;
-pub use parse::{Prefixes, parse, parse_header, parse_of, parse_opening, parse_within};
+pub use parse::{Prefixes, parse, parse_header, parse_of, parse_opening, parse_stored, parse_within};
 pub use write::{escape, escape_into};
 
 /// Why bytes are no XML of ours. Its name is the stream error of RFC 6120 §4.9.3.

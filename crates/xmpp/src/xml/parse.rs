@@ -97,6 +97,15 @@ pub fn parse_of(bytes: &[u8], prefixes: &Prefixes, elements: usize) -> Result<El
     Ok(parse_within(bytes, prefixes, Budget::of_elements(elements))?.element)
 }
 
+/// An element of the store: the limits of streams do not hold, for they may have been wider when it was accepted, and what
+/// several stanzas made may be more than one can be. The length of a row bounds it.
+///
+/// # Errors
+/// As [`XmlError`] says.
+pub fn parse_stored(bytes: &[u8]) -> Result<Element, XmlError> {
+    Ok(parse_within(bytes, &Prefixes::default(), Budget::STORED)?.element)
+}
+
 /// As [`parse`], within a budget.
 ///
 /// # Errors
@@ -342,10 +351,11 @@ impl<'a> Reader<'a> {
         if self.declared[outer..].iter().any(|(known, _)| *known == prefix) {
             return Err(XmlError::NotWellFormed("a prefix that is declared twice"));
         }
-        if self.declared.len() >= limits::DECLARATIONS {
+        let most = if self.is_bounded { limits::DECLARATIONS } else { limits::STORED_ATTRIBUTES };
+        if self.declared.len() >= most {
             return Err(XmlError::TooLarge("too many namespaces declared"));
         }
-        if uri.len() > limits::NAMESPACE {
+        if self.is_bounded && uri.len() > limits::NAMESPACE {
             return Err(XmlError::TooLarge("a namespace that is too long"));
         }
         let is_xml = prefix == "xml" || prefix == "xmlns" || uri == "http://www.w3.org/2000/xmlns/";

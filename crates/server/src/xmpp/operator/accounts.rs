@@ -36,7 +36,8 @@ impl Operator {
         let query = Box::new(ArchiveQuery { max: 1, ..ArchiveQuery::default() });
         let archive = XmppRead::Archive { owner: user.as_str().into(), query };
         let archived = match self.read_chat(archive).await? {
-            XmppLoaded::Page(page) => page.total,
+            // Beyond what is counted: at least so many.
+            XmppLoaded::Page(page) => page.total.unwrap_or(store::limits::MAX_COUNTED.into()),
             _ => 0,
         };
         let who = Some(user.clone().into_jid());

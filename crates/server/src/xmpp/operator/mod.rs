@@ -15,13 +15,13 @@ use admin::chat::{Answer, Ask, Session, Text};
 use cluster::{Bucket, Outlet};
 use sip::transport::Transport;
 use stdx::Instant;
-use store::xmpp::{XmppLoaded, XmppRead, XmppWrite};
+use store::xmpp::{ItemQuery, XmppLoaded, XmppRead, XmppWrite};
 use store::{Loaded, Read, Service, Write};
 use tokio::sync::oneshot;
 use xmpp::host::Edge;
 use xmpp::host::effect::{Act, SessionState};
 use xmpp::stanza::Condition;
-use xmpp::xml::{Prefixes, parse};
+use xmpp::xml::parse_stored;
 use xmpp::{Bare, Element, Jid, ns};
 
 use super::ask::{ActAnswer, Connection};
@@ -181,9 +181,15 @@ impl Operator {
     }
 
     async fn motd(&self, domain: &str) -> Result<Answer, ControlError> {
-        let read = XmppRead::Items { owner: domain.into(), node: MOTD.into() };
-        let XmppLoaded::Items(mut rows) = self.read_chat(read).await? else { return Err(ControlError::Busy) };
-        let message = rows.pop().and_then(|(_, _, xml)| parse(xml.as_bytes(), &Prefixes::default()).ok());
+        let query = Box::new(ItemQuery { max: 1, ..ItemQuery::default() });
+        let read = XmppRead::Items { owner: domain.into(), node: MOTD.into(), query };
+        let XmppLoaded::Items(page) = self.read_chat(read).await? else { return Err(ControlError::Busy) };
+        let newest = page.items.into_iter().next();
+        let message = match newest.map(|(_, _, xml)| parse_stored(xml.as_bytes())) {
+            None => None,
+            Some(Ok(message)) => Some(message),
+            Some(Err(_)) => return Err(ControlError::Busy),
+        };
         let of = |message: &Element, name| message.content_of(name, ns::CLIENT).unwrap_or_default().into();
         let text =
             message.map(|message| Text { subject: of(&message, "subject"), body: of(&message, "body") });

@@ -7,7 +7,7 @@ use admin::chat::{Affiliated, Answer, Occupant, Room, RoomDetails};
 use store::xmpp::{XmppLoaded, XmppRead};
 use xmpp::host::effect::Act;
 use xmpp::host::stored_room;
-use xmpp::xml::{Prefixes, parse};
+use xmpp::xml::parse_stored;
 use xmpp::{Bare, Element, ns};
 
 use super::{Operator, invalid};
@@ -43,16 +43,21 @@ impl Operator {
 
     pub(super) async fn list_rooms(&self, domain: &str) -> Result<Answer, ControlError> {
         let domain: Box<str> = self.rooms_domain(domain).into();
-        let stored = self.read_chat(XmppRead::Rooms { domain: domain.clone() }).await?;
-        let XmppLoaded::Items(stored) = stored else { return Err(ControlError::Busy) };
-        let mut rooms = BTreeMap::new();
-        for (address, _, xml) in stored {
-            let record = parse(xml.as_bytes(), &Prefixes::default()).ok();
-            let (name, listed) = record.as_ref().and_then(stored_room).unwrap_or_default();
-            let address = String::from(address);
-            let room =
-                Room { address: address.clone(), name: name.into(), listed, persistent: true, occupants: 0 };
-            rooms.insert(address, room);
+        let (mut rooms, mut after) = (BTreeMap::new(), None);
+        loop {
+            let read = XmppRead::Rooms { domain: domain.clone(), after };
+            let XmppLoaded::Rows(page) = self.read_chat(read).await? else { return Err(ControlError::Busy) };
+            after = page.rows.last().map(|(address, _, _)| address.clone()).filter(|_| !page.is_complete);
+            for (address, _, xml) in page.rows {
+                let record = parse_stored(xml.as_bytes()).ok();
+                let (name, listed) = record.as_ref().and_then(stored_room).unwrap_or_default();
+                let (address, name) = (String::from(address), name.into());
+                let room = Room { address: address.clone(), name, listed, persistent: true, occupants: 0 };
+                rooms.insert(address, room);
+            }
+            if after.is_none() {
+                break;
+            }
         }
         // What is in memory is newer.
         for room in self.act(Act::DescribeRooms { domain }).await?.acted.described_rooms {

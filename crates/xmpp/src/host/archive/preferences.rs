@@ -156,8 +156,10 @@ impl Host {
 
     /// The account's record was read, and what it prefers with it: its first message finds that.
     pub(in super::super) fn preferences_loaded(&mut self, user: &Bare, item: Option<&Element>) {
-        if let Some(preferences) = item.and_then(|item| Preferences::parse(item).ok()) {
-            self.archive.preferences.insert(user.clone(), preferences);
-        }
+        let Some(item) = item else { return };
+        // Preferences that cannot be read are not those of who never said: until they are set anew nothing is archived.
+        let nothing = Preferences { otherwise: Archived::Nobodys, ..Preferences::default() };
+        let preferences = Preferences::parse(item).unwrap_or(nothing);
+        self.archive.preferences.insert(user.clone(), preferences);
     }
 }

@@ -21,7 +21,8 @@ fn bad(text: &str) -> StanzaError {
 
 impl Question {
     fn parse(payload: &Element) -> Result<Question, StanzaError> {
-        let mut query = Query { max: limits::ARCHIVE_PAGE, ..Query::default() };
+        let mut query =
+            Query { max: limits::ARCHIVE_PAGE, bytes: limits::ARCHIVE_PAGE_BYTES, ..Query::default() };
         if let Some(set) = payload.get("set", ns::RSM) {
             read_page(set, &mut query)?;
         }

@@ -1,5 +1,6 @@
 //! Rooms (XEP-0045): which are here, and their way from and to the record. What happens in one is [`room`]'s.
 
+mod departed;
 mod directory;
 mod room;
 mod search;
@@ -12,8 +13,8 @@ use stdx::Instant;
 use super::effect::{Change, Load, Loaded, Query, RecordError, RoomState};
 use super::feature::{Feature, Level, Specification};
 use super::{Host, Outbox, retract};
-use crate::limits::{HISTORY, ROOM_IDLE, ROOM_WAITING, ROOMS};
-use crate::stanza::{self, Condition, Kind};
+use crate::limits::{HISTORY, HISTORY_BYTES, ROOM_IDLE, ROOM_WAITING, ROOMS};
+use crate::stanza::{self, Condition, Kind, StanzaError};
 use crate::{Bare, Element, Jid, ns};
 use room::{Out, Retraction, Room};
 
@@ -82,6 +83,7 @@ pub(super) struct Rooms {
     slots: HashMap<Bare, Slot>,
     /// Rooms that nobody is in, and until when they stay in memory.
     idle: BTreeSet<(Instant, Bare)>,
+    directories: directory::Directories,
 }
 
 /// The place of one room.
@@ -92,6 +94,8 @@ struct Slot {
     /// It is being read or written: stanzas wait, so that what is undone undoes nothing else.
     is_busy: bool,
     waiting: VecDeque<Box<Element>>,
+    /// Accounts that were removed, while it was being read or written.
+    departed: Vec<Bare>,
     /// As in `Rooms::idle`.
     idle_until: Option<Instant>,
 }
@@ -199,7 +203,7 @@ impl Host {
         out: &mut Outbox,
     ) {
         if to.local().is_none() {
-            return self.routed_to_rooms(&element, to, out);
+            return self.routed_to_rooms(now, &element, to, out);
         }
         let address = to.bare();
         let Some(slot) = self.rooms.slots.get_mut(&address) else {
@@ -240,7 +244,7 @@ impl Host {
         out: &mut Outbox,
     ) {
         let room = match result {
-            Ok(Loaded::Room(None)) | Err(RecordError::NotFound) => None,
+            Ok(Loaded::Room(None)) => None,
             Ok(Loaded::Room(Some(record))) => match Room::from_record(address.clone(), &record) {
                 Some(room) => Some(Box::new(room)),
                 None => return self.room_unavailable(&address, out),
@@ -255,10 +259,13 @@ impl Host {
             return self.drain(now, &address, out);
         }
         let max = u32::try_from(HISTORY).unwrap_or(u32::MAX);
-        let query = Box::new(Query { from_end: true, max, ..Query::default() });
+        let query = Box::new(Query { from_end: true, max, bytes: HISTORY_BYTES, ..Query::default() });
         let load = Load::Archive { owner: address.clone(), query };
-        self.load(load, out, move |host, now, result, out| {
-            host.room_history_loaded(now, &address, result, out);
+        // All who enter wait for it, whatever else the first of them has asked.
+        self.asking_again(None, |host| {
+            host.load(load, out, move |host, now, result, out| {
+                host.room_history_loaded(now, &address, result, out);
+            });
         });
     }
 
@@ -291,9 +298,13 @@ impl Host {
     /// What waited, as far as it goes; then the room rests if nobody is in it.
     fn drain(&mut self, now: Instant, address: &Bare, out: &mut Outbox) {
         while let Some(slot) = self.rooms.slots.get_mut(address).filter(|slot| !slot.is_busy) {
+            if let Some(user) = slot.departed.pop() {
+                self.leave_room(now, address, &user, out);
+                continue;
+            }
             let Some(stanza) = slot.waiting.pop_front() else { break };
             if let (Ok(Some(from)), Ok(Some(to))) = (stanza::from(&stanza), stanza::to(&stanza)) {
-                self.act_in_room(now, address, &from, &to, stanza, out);
+                self.asking(&from, |host| host.act_in_room(now, address, &from, &to, stanza, out));
             }
         }
         let Some(slot) = self.rooms.slots.get_mut(address).filter(|slot| !slot.is_busy) else { return };
@@ -403,12 +414,29 @@ impl Host {
         if config.is_none() && !was_kept {
             return self.perform_in_room(now, address, unsaved, out);
         }
+        let charged = if was_kept { None } else { self.charged_for_room(&unsaved.stanza) };
+        let Some(slot) = self.rooms.slots.get_mut(address) else { return };
         slot.is_busy = true;
-        let change = Change::Room { room: address.clone(), config };
+        self.rooms.directories.forget(address.domain());
+        let change = Change::Room { room: address.clone(), config, charged };
         let address = address.clone();
         self.change(change, out, move |host, now, result, out| {
             host.saved(now, &address, result, unsaved, out);
         });
+    }
+
+    /// Who makes a room persistent: an account of ours, or a foreign domain, whose accounts are without number. Nobody, when
+    /// it is an administrator of the server.
+    fn charged_for_room(&self, stanza: &Element) -> Option<Box<str>> {
+        let from = stanza::from(stanza).ok().flatten()?;
+        if self.may_all_in_rooms(&from, stanza) {
+            return None;
+        }
+        Some(if self.settings.is_local(from.domain()) {
+            from.bare_str().into()
+        } else {
+            from.domain().into()
+        })
     }
 
     fn saved(
@@ -428,7 +456,15 @@ impl Host {
                 before.set_above(None);
                 slot.room = Some(before);
             }
-            self.refuse_in_room(&unsaved.stanza, Condition::ResourceConstraint, out);
+            let text = match result {
+                Err(RecordError::Beyond) => {
+                    "the room has too much to be stored, or you have made as many persistent rooms as one may: destroy some"
+                }
+                _ => "the room cannot be stored now: try again later",
+            };
+            let mut outs = Vec::new();
+            room::refuse(&unsaved.stanza, StanzaError::new(Condition::ResourceConstraint, text), &mut outs);
+            self.send_all(outs, out);
         }
         self.drain(now, address, out);
     }

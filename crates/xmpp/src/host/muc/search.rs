@@ -1,5 +1,7 @@
 //! Looking for rooms by words (XEP-0433).
 
+use stdx::Instant;
+
 use super::directory::{Directory, page};
 use crate::host::effect::Listing;
 use crate::host::{Host, Outbox};
@@ -182,7 +184,14 @@ fn result(directory: &Directory, wanted: &Wanted, set: Option<&Element>) -> Resu
 }
 
 impl Host {
-    pub(super) fn search_rooms(&mut self, iq: &Element, payload: &Element, to: &Jid, out: &mut Outbox) {
+    pub(super) fn search_rooms(
+        &mut self,
+        now: Instant,
+        iq: &Element,
+        payload: &Element,
+        to: &Jid,
+        out: &mut Outbox,
+    ) {
         let Some(given) = payload.get("x", ns::DATA) else {
             let search = Element::new("search", ns::CHANNEL_SEARCH).child(form());
             return self.answer(iq, Ok(Some(search)), out);
@@ -192,7 +201,7 @@ impl Host {
             Err(error) => return self.refuse(iq, &error, out),
         };
         let (iq, set) = (iq.clone(), payload.get("set", ns::RSM).cloned());
-        self.with_directory(to.domain(), out, move |host, directory, out| {
+        self.with_directory(now, to.domain(), out, move |host, directory, out| {
             let found = directory.map_err(StanzaError::from);
             let found = found.and_then(|directory| result(&directory, &wanted, set.as_ref()));
             host.answer(&iq, found.map(Some), out);

@@ -1,5 +1,7 @@
 //! The service that has the rooms: what it is, and which they are (XEP-0045 §6.1, §6.2, paged by XEP-0059).
 
+use stdx::Instant;
+
 use super::directory::{Directory, page};
 use super::room::disco::{feature, identity};
 use crate::host::{Host, Outbox};
@@ -8,7 +10,7 @@ use crate::stanza::{self, Condition, Kind};
 use crate::{Element, Jid, ns};
 
 impl Host {
-    pub(super) fn routed_to_rooms(&mut self, stanza: &Element, to: &Jid, out: &mut Outbox) {
+    pub(super) fn routed_to_rooms(&mut self, now: Instant, stanza: &Element, to: &Jid, out: &mut Outbox) {
         match stanza::kind_of(stanza) {
             Some(Kind::Message) => return self.refuse(stanza, &Condition::ServiceUnavailable.into(), out),
             Some(Kind::Iq) if matches!(stanza.attr("type"), Some("get" | "set")) => {}
@@ -39,16 +41,16 @@ impl Host {
                 let info = info.children(features.map(feature));
                 self.answer(stanza, Ok(Some(info)), out);
             }
-            ("query", ns::DISCO_ITEMS) if is_get => self.list_rooms(stanza, payload, to, out),
-            ("search", ns::CHANNEL_SEARCH) if is_get => self.search_rooms(stanza, payload, to, out),
+            ("query", ns::DISCO_ITEMS) if is_get => self.list_rooms(now, stanza, payload, to, out),
+            ("search", ns::CHANNEL_SEARCH) if is_get => self.search_rooms(now, stanza, payload, to, out),
             ("ping", ns::PING) if is_get => self.answer(stanza, Ok(None), out),
             _ => self.refuse(stanza, &Condition::ServiceUnavailable.into(), out),
         }
     }
 
-    fn list_rooms(&mut self, iq: &Element, payload: &Element, to: &Jid, out: &mut Outbox) {
+    fn list_rooms(&mut self, now: Instant, iq: &Element, payload: &Element, to: &Jid, out: &mut Outbox) {
         let (iq, set) = (iq.clone(), payload.get("set", ns::RSM).cloned());
-        self.with_directory(to.domain(), out, move |host, directory, out| {
+        self.with_directory(now, to.domain(), out, move |host, directory, out| {
             let query = directory.and_then(|directory| listed(&directory, set.as_ref()));
             host.answer(&iq, query.map(Some).map_err(Into::into), out);
         });

@@ -68,30 +68,27 @@ impl Host {
         self.with_record(now, user, out, move |host, _, out| {
             let waits = host.record_of(&of).is_some_and(|record| record.offline > 0);
             if waits && host.able(&of).is_empty() && host.phones.texts.sending.insert(of.clone()) {
-                host.load(Load::Offline { user: of.clone() }, out, move |host, now, loaded, out| {
-                    host.send_first(now, &of, loaded, out);
-                });
+                host.find_text(of, 0, out);
             }
         });
     }
 
-    /// The oldest that is for a phone.
-    fn send_first(
-        &mut self,
-        now: Instant,
-        user: &Bare,
-        loaded: Result<Loaded, RecordError>,
-        out: &mut Outbox,
-    ) {
-        let Ok(Loaded::Stanzas(messages)) = loaded else { return self.pause(now, user) };
-        let text = messages.into_iter().find_map(|(id, at, message)| {
-            let from = crate::stanza::from(&message).ok().flatten()?;
-            Some(Text { id, from, at, parts: parts_of(&message)? })
+    /// Sends the oldest after that id that is for a phone.
+    fn find_text(&mut self, user: Bare, after: u64, out: &mut Outbox) {
+        let load = Load::Offline { user: user.clone(), after, ids: Vec::new() };
+        self.load(load, out, move |host, now, loaded, out| {
+            let Ok(Loaded::Stanzas(page)) = loaded else { return host.pause(now, &user) };
+            let last = page.stanzas.last().map(|(id, _, _)| *id).filter(|_| !page.is_complete);
+            let text = page.stanzas.into_iter().find_map(|(id, at, message)| {
+                let from = crate::stanza::from(&message).ok().flatten()?;
+                Some(Text { id, from, at, parts: parts_of(&message)? })
+            });
+            match (text, last) {
+                (Some(text), _) => host.send_text(user, text, out),
+                (None, Some(last)) => host.find_text(user, last, out),
+                (None, None) => drop(host.phones.texts.sending.remove(&user)),
+            }
         });
-        match text {
-            Some(text) => self.send_text(user.clone(), text, out),
-            None => drop(self.phones.texts.sending.remove(user)),
-        }
     }
 
     fn send_text(&mut self, user: Bare, mut text: Text, out: &mut Outbox) {
@@ -106,7 +103,7 @@ impl Host {
             Ok(_) => host.send_text(user, text, out),
             // No phone is there, or it will never take it: the next that comes is asked again.
             Err(RecordError::NotFound) => drop(host.phones.texts.sending.remove(&user)),
-            Err(RecordError::Unavailable) => host.pause(now, &user),
+            Err(RecordError::Unavailable | RecordError::Beyond) => host.pause(now, &user),
         });
     }
 
@@ -202,7 +199,7 @@ impl Host {
         out: &mut Outbox,
         then: impl FnOnce(&mut Host, Instant, Result<Loaded, RecordError>, &mut Outbox) + 'static,
     ) {
-        let ticket = self.await_answer(Some(&to), Box::new(then));
+        let ticket = self.await_answer(Some(&to), false, Box::new(then));
         out.push(Effect::Text { ticket, from: from.bare(), to, body, at });
     }
 }

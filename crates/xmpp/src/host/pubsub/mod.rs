@@ -17,7 +17,7 @@ use stdx::cache::Cache;
 use super::effect::{Change, Load, Loaded, RecordError};
 use super::feature::{Answer, At, Feature, Handle, Iq, Level, Specification};
 use super::turn::not_written;
-use super::{Host, Outbox};
+use super::{Host, ItemPage, ItemQuery, ItemRow, Outbox};
 use crate::stanza::{Condition, StanzaError};
 use crate::{Bare, Element, Jid, limits, ns};
 pub(crate) use imported::imported;
@@ -217,7 +217,7 @@ impl Host {
                 Err(error) => host.refuse(&asked.iq, &error, out),
             }
         };
-        self.with_nodes(now, &owner, out, Box::new(job));
+        self.asking(from, |host| host.with_nodes(now, &owner, out, Box::new(job)));
     }
 
     fn perform(&mut self, now: Instant, asked: &Rc<Asked>, nodes: &Rc<Nodes>, out: &mut Outbox) -> Outcome {
@@ -273,13 +273,22 @@ impl Host {
             return job(self, now, Ok(nodes), out);
         }
         self.pubsub.busy.insert(owner.clone(), VecDeque::from([job]));
-        let owner = owner.clone();
-        self.load(Load::Nodes { owner: owner.clone() }, out, move |host, now, result, out| {
+        self.read_nodes(owner.clone(), Nodes::new(), out);
+    }
+
+    /// Page by page, after the nodes that are here already.
+    fn read_nodes(&mut self, owner: Bare, mut nodes: Nodes, out: &mut Outbox) {
+        let after = nodes.last_key_value().map(|(name, _)| name.clone());
+        self.load(Load::Nodes { owner: owner.clone(), after }, out, move |host, now, result, out| {
             let error = match result {
-                Ok(Loaded::Items(rows)) => {
-                    let rows = rows.into_iter();
-                    let nodes = rows.map(|(name, _, row)| (name, Rc::new(Node::from_element(&row))));
-                    host.pubsub.nodes.insert(owner.clone(), Rc::new(nodes.collect()));
+                Ok(Loaded::Rows(page)) => {
+                    let is_last = page.is_complete || page.rows.is_empty();
+                    let rows = page.rows.into_iter();
+                    nodes.extend(rows.map(|(name, _, row)| (name, Rc::new(Node::from_element(&row)))));
+                    if !is_last {
+                        return host.read_nodes(owner, nodes, out);
+                    }
+                    host.pubsub.nodes.insert(owner.clone(), Rc::new(nodes));
                     None
                 }
                 Ok(_) => Some(Condition::InternalServerError.into()),
@@ -301,6 +310,39 @@ impl Host {
                 return;
             }
         }
+    }
+
+    /// A removed account loses what it is in the nodes that are in memory or being changed.
+    pub(super) fn leave_nodes(&mut self, now: Instant, user: &Bare, out: &mut Outbox) {
+        // What is in the store is without it already, and is read again.
+        self.pubsub.nodes.retain(|owner, _| owner != user);
+        let mut owners: Vec<Bare> = self.pubsub.busy.keys().cloned().collect();
+        let busy = &self.pubsub.busy;
+        self.pubsub
+            .nodes
+            .retain(|owner, nodes| busy.contains_key(owner) || !nodes.values().any(|node| node.names(user)));
+        owners.retain(|owner| owner != user);
+        for owner in owners {
+            self.leave_nodes_of(now, owner, user.clone(), out);
+        }
+    }
+
+    /// A change on its way may have written the account once more: one node after the other is written without it.
+    fn leave_nodes_of(&mut self, now: Instant, owner: Bare, user: Bare, out: &mut Outbox) {
+        let of = owner.clone();
+        let job = move |host: &mut Host, _: Instant, nodes: Result<Rc<Nodes>, _>, out: &mut Outbox| {
+            let Ok(nodes) = nodes else { return };
+            let Some((name, node)) = nodes.iter().find(|(_, node)| node.names(&user)) else { return };
+            let mut node = Node::clone(node);
+            node.remove(&user);
+            let name = name.clone();
+            host.change_node(&owner.clone(), &name, Some(node), out, move |host, now, result, out| {
+                if result.is_ok() {
+                    host.leave_nodes_of(now, owner, user, out);
+                }
+            });
+        };
+        self.with_nodes(now, &of, out, Box::new(job));
     }
 
     /// Writes one node, or removes it; at most once in a job of [`with_nodes`](Self::with_nodes).
@@ -359,9 +401,10 @@ impl Host {
         out: &mut Outbox,
         then: impl FnOnce(&mut Host, Instant, Result<Option<Element>, StanzaError>, &mut Outbox) + 'static,
     ) {
-        let load = Load::Items { owner: owner.clone(), node: node.into() };
+        let query = Box::new(ItemQuery::newest());
+        let load = Load::Items { owner: owner.clone(), node: node.into(), query };
         self.load(load, out, move |host, now, result, out| {
-            let newest = items_of(result).map(|mut items| items.pop().map(|(_, _, item)| item));
+            let newest = items_of(result).map(|page| page.items.into_iter().next().map(|(_, _, item)| item));
             then(host, now, newest, out);
         });
     }
@@ -441,21 +484,32 @@ impl Host {
     }
 }
 
-/// Rows as the record has them, the newest last.
-type Rows = Vec<(Box<str>, Instant, Element)>;
-
-pub(super) fn items_of(result: Result<Loaded, RecordError>) -> Result<Rows, StanzaError> {
+/// What cannot be read is an error, and never an empty node.
+pub(super) fn items_of(result: Result<Loaded, RecordError>) -> Result<ItemPage, StanzaError> {
     match result {
-        Ok(Loaded::Items(rows)) => Ok(rows),
-        Ok(_) | Err(RecordError::NotFound) => Ok(Vec::new()),
+        Ok(Loaded::Items(page)) => Ok(page),
+        Ok(_) => Err(Condition::InternalServerError.into()),
         Err(error) => Err(not_read(error)),
     }
+}
+
+/// All items of a node that is small by nature, the oldest first: a part of them is an error.
+pub(super) fn whole(result: Result<Loaded, RecordError>) -> Result<Vec<ItemRow>, StanzaError> {
+    let page = items_of(result)?;
+    if page.is_cut {
+        let text = "the node has more than can be read at once: take items back";
+        return Err(StanzaError::new(Condition::ResourceConstraint, text));
+    }
+    Ok(page.items.into_iter().rev().collect())
 }
 
 fn not_read(error: RecordError) -> StanzaError {
     match error {
         RecordError::Unavailable => {
             StanzaError::new(Condition::ResourceConstraint, "cannot be read now: try again later")
+        }
+        RecordError::Beyond => {
+            StanzaError::new(Condition::ResourceConstraint, "more than can be read at once")
         }
         RecordError::NotFound => Condition::InternalServerError.into(),
     }

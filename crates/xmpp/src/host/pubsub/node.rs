@@ -281,6 +281,31 @@ impl Config {
         Ok(config)
     }
 
+    /// As it was stored, whatever the limits are now. `None`: it has what nobody here wrote, or lacks what everybody writes.
+    fn stored(form: &Element) -> Option<Config> {
+        let mut config = Config::default();
+        let mut has_access = false;
+        for field in form.elements().filter(|child| child.is("field", ns::DATA)) {
+            let var = field.attr("var")?;
+            let values = field.elements().filter(|child| child.is("value", ns::DATA));
+            let values: Vec<String> = values.map(|value| value.content().into_owned()).collect();
+            has_access |= var == "pubsub#access_model";
+            match var {
+                "pubsub#max_items" => {
+                    let stored: u32 = values.first()?.parse().ok()?;
+                    config.max_items = stored.clamp(1, limits::NODE_ITEMS);
+                }
+                // Of these only the length can be wrong.
+                "pubsub#title" | "pubsub#type" | "pubsub#roster_groups_allowed" => {
+                    config.set(var, &values);
+                }
+                var if config.set(var, &values) == Some(false) => return None,
+                _ => {}
+            }
+        }
+        has_access.then_some(config)
+    }
+
     /// How many the record keeps.
     pub(super) fn keep(&self) -> u32 {
         self.max_items.max(1)
@@ -326,6 +351,22 @@ impl Node {
         }
         let known = self.affiliations.iter().find(|(known, _)| known == who);
         known.map_or(Affiliation::None, |(_, affiliation)| *affiliation)
+    }
+
+    /// It is something here, and not only banned.
+    pub(super) fn names(&self, user: &Bare) -> bool {
+        let is_of = |(known, is): &(Bare, Affiliation)| known == user && *is != Affiliation::Outcast;
+        self.affiliations.iter().any(is_of) || self.subscriptions.iter().any(|(jid, _)| jid.bare() == *user)
+    }
+
+    pub(super) fn remove(&mut self, user: &Bare) {
+        self.affiliations.retain(|(known, is)| known != user || *is == Affiliation::Outcast);
+        self.subscriptions.retain(|(jid, _)| jid.bare() != *user);
+    }
+
+    /// Subscriptions of one address, which has a resource each.
+    pub(super) fn subscriptions_of(&self, who: &Bare) -> usize {
+        self.subscriptions.iter().filter(|(jid, _)| jid.bare() == *who).count()
     }
 
     pub(super) fn state(&self, jid: &Jid) -> Option<State> {
@@ -394,27 +435,40 @@ impl Node {
             .child(Element::new("subscriptions", ns::PUBSUB_OWNER).children(subscriptions))
     }
 
-    /// What cannot be read of it is left out: a node is rather closed than lost.
+    /// A node of which anything cannot be read is there and closed: its name is not free for others, only those who are
+    /// known to be let in are let in, and whoever was kept out and is not known stays out.
     pub(super) fn from_element(element: &Element) -> Node {
         let form = element.get("configure", ns::PUBSUB_OWNER).and_then(|part| part.get("x", ns::DATA));
-        let config = form.and_then(|form| Config::default().with_form(form, "node_config", false).ok());
+        let affiliations = listed(element, "affiliations", |child| {
+            let affiliation = Affiliation::parse(child.attr("affiliation")?)?;
+            Some((Bare::parse(child.attr("jid")?).ok()?, affiliation))
+        });
+        let subscriptions = listed(element, "subscriptions", |child| {
+            Some((Jid::parse(child.attr("jid")?).ok()?, State::parse(child.attr("subscription")?)?))
+        });
+        let is_whole = affiliations.is_whole && subscriptions.is_whole;
+        let config = form.and_then(Config::stored).filter(|_| is_whole);
         let closed = || Config { access: Access::Whitelist, ..Config::default() };
         Node {
             config: config.unwrap_or_else(closed),
-            affiliations: listed(element, "affiliations", |child| {
-                let affiliation = Affiliation::parse(child.attr("affiliation")?)?;
-                Some((Bare::parse(child.attr("jid")?).ok()?, affiliation))
-            }),
-            subscriptions: listed(element, "subscriptions", |child| {
-                Some((Jid::parse(child.attr("jid")?).ok()?, State::parse(child.attr("subscription")?)?))
-            }),
+            affiliations: affiliations.known,
+            subscriptions: subscriptions.known,
         }
     }
 }
 
-fn listed<T>(element: &Element, name: &str, read: impl Fn(&Element) -> Option<T>) -> Vec<T> {
-    let children = element.get(name, ns::PUBSUB_OWNER).into_iter().flat_map(Element::elements);
-    children.filter_map(read).collect()
+/// What could be read of a list.
+struct Listed<T> {
+    known: Vec<T>,
+    is_whole: bool,
+}
+
+fn listed<T>(element: &Element, name: &str, read: impl Fn(&Element) -> Option<T>) -> Listed<T> {
+    let Some(list) = element.get(name, ns::PUBSUB_OWNER) else {
+        return Listed { known: Vec::new(), is_whole: false };
+    };
+    let known: Vec<T> = list.elements().filter_map(read).collect();
+    Listed { is_whole: known.len() == list.elements().count(), known }
 }
 
 #[cfg(test)]
@@ -452,8 +506,45 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_closed() {
+    fn a_node_that_cannot_be_read_wholly_is_closed() {
         let node = Node::from_element(&Element::new("pubsub", ns::PUBSUB_OWNER));
         assert_eq!(node.config.access, Access::Whitelist);
+        let stored = |affiliation: &str, access: &str| {
+            let open =
+                Node { config: Config { access: Access::Open, ..Config::default() }, ..Node::default() };
+            let text = String::from_utf8(open.element().to_bytes("")).unwrap();
+            let member = format!(
+                "<affiliations><affiliation jid='eve@x' affiliation='{affiliation}'/></affiliations>"
+            );
+            let text = text.replace("<affiliations/>", &member).replace(">open<", &format!(">{access}<"));
+            Node::from_element(&crate::xml::parse_stored(text.as_bytes()).unwrap()).config.access
+        };
+        assert_eq!(stored("outcast", "open"), Access::Open);
+        assert_eq!(stored("banned", "open"), Access::Whitelist, "a word of a later version");
+        assert_eq!(stored("outcast", "nonsense"), Access::Whitelist);
+    }
+
+    #[test]
+    fn a_node_at_every_limit_is_read_as_it_was_written_and_also_when_limits_have_shrunk() {
+        let long = |n: usize| -> Box<str> { format!("{n:04}{}", "'<&\u{e9}".repeat(300)).into() };
+        let jid = |n: usize| Jid::new(Some("u"), "example.org", Some(&format!("{n}{}", "x".repeat(1_000))));
+        let node = Node {
+            config: Config {
+                title: long(0),
+                kind: long(1),
+                max_items: limits::NODE_ITEMS,
+                groups: (0..2 * limits::CONTACT_GROUPS).map(long).collect(),
+                ..Config::default()
+            },
+            affiliations: (0..limits::NODE_SUBSCRIPTIONS)
+                .map(|n| (Bare::new(Some(&format!("u{n}")), "example.org").unwrap(), Affiliation::Member))
+                .collect(),
+            subscriptions: (0..limits::NODE_SUBSCRIPTIONS)
+                .map(|n| (jid(n).unwrap(), State::Subscribed))
+                .collect(),
+        };
+        assert!(node.config.title.len() > limits::NODE_NAME, "longer than a title may be");
+        let stored = crate::xml::parse_stored(&node.element().to_bytes("")).unwrap();
+        assert_eq!(Node::from_element(&stored), node);
     }
 }

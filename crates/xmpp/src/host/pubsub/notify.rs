@@ -9,7 +9,7 @@ use stdx::cache::Cache;
 
 use super::super::blocking::Blocklist;
 use super::super::effect::Load;
-use super::super::{Host, Outbox};
+use super::super::{Host, ItemQuery, Outbox};
 use super::items_of;
 use super::node::{Node, Nodes, SendLast, State};
 use super::publish::event_item;
@@ -123,10 +123,12 @@ impl Host {
         out: &mut Outbox,
     ) {
         let (owner, name, node, to) = (owner.clone(), Box::<str>::from(name), Rc::clone(node), to.clone());
-        let load = Load::Items { owner: owner.clone(), node: name.clone() };
+        let query = Box::new(ItemQuery::newest());
+        let load = Load::Items { owner: owner.clone(), node: name.clone(), query };
         self.load(load, out, move |host, _, result, out| {
             // When it cannot be read now, the next publication is told anyway.
-            let Some((_, at, item)) = items_of(result).ok().and_then(|mut rows| rows.pop()) else { return };
+            let newest = items_of(result).ok().and_then(|page| page.items.into_iter().next());
+            let Some((_, at, item)) = newest else { return };
             let items = Element::new("items", ns::PUBSUB_EVENT)
                 .with("node", name)
                 .child(event_item(&item, &node.config));

@@ -6,9 +6,9 @@ use stdx::Instant;
 
 use super::super::effect::{Change, Load, RecordError};
 use super::super::turn::not_written;
-use super::super::{Host, Outbox, imported};
+use super::super::{Host, ItemPage, ItemQuery, Outbox, imported};
 use super::node::{Affiliation, Config, FormFault, Node, Nodes};
-use super::{Asked, Outcome, Reply, Rows, fault, items_of, node_of, unsupported};
+use super::{Asked, Outcome, Reply, fault, items_of, node_of, unsupported};
 use crate::stanza::{Condition, StanzaError};
 use crate::{Bare, Element, limits, ns};
 
@@ -287,10 +287,11 @@ impl Host {
             return Err(unsupported("persistent-items"));
         }
         let page = Page::read(part, asked.iq.first())?;
+        let query = Box::new(page.query.clone());
         let (shared, load) =
-            (Rc::clone(asked), Load::Items { owner: asked.owner.clone(), node: name.clone() });
+            (Rc::clone(asked), Load::Items { owner: asked.owner.clone(), node: name.clone(), query });
         self.load(load, out, move |host, _, result, out| {
-            let answer = items_of(result).and_then(|rows| page.of(&name, rows));
+            let answer = items_of(result).and_then(|found| page.of(&name, found));
             host.answer(&shared.iq, answer.map(Some), out);
         });
         Ok(Reply::Later)
@@ -409,112 +410,87 @@ fn item_to_keep(
 }
 
 /// Which items are asked for: by id, the newest, or a page (XEP-0059).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Page {
-    ids: Vec<Box<str>>,
-    max_items: Option<usize>,
-    rsm: Option<Rsm>,
-}
-
-#[derive(Debug, Default)]
-struct Rsm {
-    max: Option<usize>,
-    after: Option<Box<str>>,
-    /// Empty: the last page.
-    before: Option<Box<str>>,
-    index: Option<usize>,
+    query: ItemQuery,
+    /// The client asked for a page, and is told which it got.
+    is_paged: bool,
 }
 
 impl Page {
     fn read(part: &Element, pubsub: Option<&Element>) -> Result<Page, StanzaError> {
-        let number = |text: &str| text.trim().parse::<usize>();
+        let number = |text: &str| text.trim().parse::<u32>();
         let bad = |_| StanzaError::from(Condition::BadRequest);
         let ids = part.elements().filter(|child| child.is("item", ns::PUBSUB));
-        let max_items = part.attr("max_items").map(number).transpose().map_err(bad)?;
-        let rsm = match pubsub.and_then(|pubsub| pubsub.get("set", ns::RSM)) {
-            None => None,
-            Some(set) => {
-                let text = |name: &str| set.content_of(name, ns::RSM);
-                Some(Rsm {
-                    max: text("max").map(|text| number(&text)).transpose().map_err(bad)?,
-                    after: text("after").map(|text| text.into()),
-                    before: text("before").map(|text| text.into()),
-                    index: text("index").map(|text| number(&text)).transpose().map_err(bad)?,
-                })
-            }
+        let mut query = ItemQuery {
+            ids: ids.filter_map(|item| item.attr("id")).map(Box::from).collect(),
+            newest: part.attr("max_items").map(number).transpose().map_err(bad)?,
+            bytes: limits::ITEMS_ANSWER,
+            ..ItemQuery::all()
         };
-        Ok(Page { ids: ids.filter_map(|item| item.attr("id")).map(Box::from).collect(), max_items, rsm })
+        if query.ids.len() > limits::NODE_ITEMS as usize {
+            return Err(StanzaError::new(Condition::PolicyViolation, "more items than a node has"));
+        }
+        let set = pubsub.and_then(|pubsub| pubsub.get("set", ns::RSM));
+        if let Some(set) = set {
+            let text = |name: &str| set.content_of(name, ns::RSM);
+            query.max = text("max").map(|text| number(&text)).transpose().map_err(bad)?.unwrap_or(query.max);
+            let index = text("index").map(|text| number(&text)).transpose().map_err(bad)?;
+            query.after = text("after").map(|text| text.into());
+            // XEP-0059 §2.2: what is beyond an item counts first, then what is before one, then an index.
+            if let Some(before) = text("before").filter(|_| query.after.is_none()) {
+                query.from_end = true;
+                query.before = (!before.is_empty()).then(|| before.into());
+            } else if query.after.is_none() {
+                query.index = index.unwrap_or(0);
+            }
+        }
+        Ok(Page { query, is_paged: set.is_some() })
     }
 
     /// The newest first, as the text has them.
-    fn of(&self, node: &str, mut rows: Rows) -> Result<Element, StanzaError> {
-        rows.reverse();
-        let mut items = Element::new("items", ns::PUBSUB).with("node", node);
-        if !self.ids.is_empty() {
-            rows.retain(|(id, _, _)| self.ids.contains(id));
-            if rows.is_empty() {
-                return Err(Condition::ItemNotFound.into());
-            }
+    fn of(&self, node: &str, mut found: ItemPage) -> Result<Element, StanzaError> {
+        let is_missing = !self.query.ids.is_empty() && found.items.is_empty();
+        if is_missing || found.is_unknown || self.query.index > found.total {
+            return Err(Condition::ItemNotFound.into());
         }
-        rows.truncate(self.max_items.unwrap_or(usize::MAX));
-        let total = rows.len();
-        let (first, mut page) = self.rsm.as_ref().map_or(Ok((0, total)), |rsm| rsm.range(&rows))?;
-        let is_from_end = self.rsm.as_ref().is_some_and(|rsm| rsm.before.is_some());
-        let (first, taken) = fitting(&rows, first, page, is_from_end);
-        page = taken;
-        let shown = &rows[first..first + page];
-        items = items.children(shown.iter().map(|(_, _, item)| item.clone()));
-        let answer = Element::new("pubsub", ns::PUBSUB).child(items);
-        if self.rsm.is_none() && page == total {
+        shorten(&mut found, self.query.from_end);
+        let ItemPage { items: shown, index, total, .. } = found;
+        let items = Element::new("items", ns::PUBSUB).with("node", node);
+        let answer = Element::new("pubsub", ns::PUBSUB)
+            .child(items.children(shown.iter().map(|(_, _, item)| item.clone())));
+        if !self.is_paged && shown.len() == total as usize {
             return Ok(answer);
         }
         let text = |name: &'static str, text: &str| Element::new(name, ns::RSM).text(text);
         let mut set = Element::new("set", ns::RSM);
-        if let [(from, ..), ..] = shown {
-            set.push(text("first", from).with("index", first.to_string()));
+        if let [(from, ..), ..] = &shown[..] {
+            set.push(text("first", from).with("index", index.to_string()));
         }
-        if let [.., (to, ..)] = shown {
+        if let [.., (to, ..)] = &shown[..] {
             set.push(text("last", to));
         }
         Ok(answer.child(set.child(text("count", &total.to_string()))))
     }
 }
 
-impl Rsm {
-    /// Where the page begins and how many items it has.
-    fn range(&self, rows: &Rows) -> Result<(usize, usize), StanzaError> {
-        let at = |id: &str| {
-            let found = rows.iter().position(|(known, _, _)| **known == *id);
-            found.ok_or_else(|| StanzaError::from(Condition::ItemNotFound))
-        };
-        let max = self.max.unwrap_or(rows.len());
-        let (from, to) = match (&self.after, &self.before, self.index) {
-            (Some(after), _, _) => (at(after)? + 1, rows.len()),
-            (_, Some(before), _) => {
-                let end = if before.is_empty() { rows.len() } else { at(before)? };
-                (end.saturating_sub(max), end)
-            }
-            (_, _, Some(index)) if index > rows.len() => return Err(Condition::ItemNotFound.into()),
-            (_, _, index) => (index.unwrap_or(0), rows.len()),
-        };
-        Ok((from, max.min(to - from)))
-    }
-}
-
-/// As much of a page as an answer may have, at least one item.
-fn fitting(rows: &Rows, first: usize, page: usize, is_from_end: bool) -> (usize, usize) {
+/// To as much of a page as an answer may have, at least one item: on the wire an item may be larger than it is stored.
+fn shorten(page: &mut ItemPage, is_from_end: bool) {
     let mut bytes = 0;
-    let mut fits = |row: &(Box<str>, Instant, Element)| {
+    let mut fits = |row: &&(Box<str>, Instant, Element)| {
         let is_first = bytes == 0;
         bytes += row.2.to_bytes(ns::CLIENT).len();
         is_first || bytes <= limits::ITEMS_ANSWER
     };
-    let shown = &rows[first..first + page];
     if is_from_end {
-        let taken = shown.iter().rev().take_while(|row| fits(row)).count();
-        return (first + page - taken, taken);
+        let taken = page.items.iter().rev().take_while(&mut fits).count();
+        let left_out = page.items.len() - taken;
+        page.items.drain(..left_out);
+        page.index += u32::try_from(left_out).unwrap_or(u32::MAX);
+    } else {
+        let taken = page.items.iter().take_while(&mut fits).count();
+        page.items.truncate(taken);
     }
-    (first, shown.iter().take_while(|row| fits(row)).count())
 }
 
 #[cfg(test)]
@@ -522,40 +498,40 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::host::ItemRow;
 
-    fn rows(count: usize) -> Rows {
-        let row =
-            |n: usize| (n.to_string().into(), Instant::from_micros(0), Element::new("item", ns::PUBSUB));
+    fn rows(count: u32) -> Vec<ItemRow> {
+        let row = |n: u32| (n.to_string().into(), Instant::from_micros(0), Element::new("item", ns::PUBSUB));
         (0..count).map(row).collect()
     }
 
     /// First and last id of a page, where it begins, and how many items it has.
-    fn page(rsm: Rsm, count: usize) -> Option<(String, String, usize)> {
-        let page = Page { rsm: Some(rsm), ..Page::default() };
-        let answer = page.of("n", rows(count)).unwrap();
+    fn page(query: ItemQuery, count: u32) -> Option<(String, String, u32)> {
+        let found = query.page_of(&rows(count));
+        let answer = Page { query, is_paged: true }.of("n", found).unwrap();
         let items = answer.get("items", ns::PUBSUB).unwrap().elements().count();
         let set = answer.get("set", ns::RSM).unwrap();
         let text = |name: &str| set.content_of(name, ns::RSM).map(|text| text.into_owned());
-        Some((text("first")?, text("last")?, items))
+        Some((text("first")?, text("last")?, u32::try_from(items).unwrap()))
     }
 
     proptest! {
         #[test]
-        fn pages_in_either_direction_have_every_item_once(count in 1..40_usize, max in 1..9_usize) {
+        fn pages_in_either_direction_have_every_item_once(count in 1..40_u32, max in 1..9_u32) {
             let mut seen = 0;
-            let mut next = Rsm { max: Some(max), ..Rsm::default() };
+            let mut next = ItemQuery { max, ..ItemQuery::all() };
             while let Some((_, last, items)) = page(next, count) {
                 seen += items;
                 prop_assert_eq!(&last, &(count - seen).to_string());
-                next = Rsm { max: Some(max), after: Some(last.into()), ..Rsm::default() };
+                next = ItemQuery { max, after: Some(last.into()), ..ItemQuery::all() };
             }
             prop_assert_eq!(seen, count);
             let mut seen = 0;
-            let mut next = Rsm { max: Some(max), before: Some("".into()), ..Rsm::default() };
+            let mut next = ItemQuery { max, from_end: true, ..ItemQuery::all() };
             while let Some((first, _, items)) = page(next, count) {
                 seen += items;
                 prop_assert_eq!(&first, &(seen - 1).to_string());
-                next = Rsm { max: Some(max), before: Some(first.into()), ..Rsm::default() };
+                next = ItemQuery { max, from_end: true, before: Some(first.into()), ..ItemQuery::all() };
             }
             prop_assert_eq!(seen, count);
         }

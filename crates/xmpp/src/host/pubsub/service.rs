@@ -6,7 +6,7 @@ use stdx::Instant;
 
 use super::node::{Access, Affiliation, Config, Node, Nodes, SendLast};
 use super::{Asked, FEATURE, node_of};
-use crate::host::{Host, Outbox};
+use crate::host::{Host, ItemQuery, Load, Outbox};
 use crate::stanza::{self, Condition, Kind, StanzaError};
 use crate::{Bare, Element, Jid, limits, ns};
 
@@ -175,14 +175,15 @@ impl Host {
             if let Err(error) = may {
                 return host.refuse(&iq, &error, out);
             }
-            let load = crate::host::Load::Items { owner: owner.clone(), node: name.clone() };
+            let query = ItemQuery { is_ids_only: true, ..ItemQuery::all() };
+            let load = Load::Items { owner: owner.clone(), node: name.clone(), query: Box::new(query) };
             host.load(load, out, move |host, _, result, out| {
-                let query = super::items_of(result).map(|rows| {
+                let query = super::items_of(result).map(|page| {
                     let item = |(id, _, _): (Box<str>, Instant, Element)| {
                         Element::new("item", ns::DISCO_ITEMS).with("jid", owner.as_str()).with("name", id)
                     };
                     let query = Element::new("query", ns::DISCO_ITEMS).with("node", name.clone());
-                    query.children(rows.into_iter().rev().map(item))
+                    query.children(page.items.into_iter().map(item))
                 });
                 host.answer(&iq, query.map(Some), out);
             });

@@ -31,7 +31,9 @@ impl Host {
             Some(State::Subscribed) => return Ok(Reply::Result(Some(told(&name, &jid, State::Subscribed)))),
             Some(State::None) | None => {}
         }
-        if node.subscriptions.len() >= limits::NODE_SUBSCRIPTIONS {
+        if node.subscriptions.len() >= limits::NODE_SUBSCRIPTIONS
+            || node.subscriptions_of(&asked.who) >= limits::SUBSCRIPTIONS_OF_USER
+        {
             return Err(fault(Condition::PolicyViolation, "too-many-subscriptions"));
         }
         let has_to_wait = node.config.access == Access::Authorize

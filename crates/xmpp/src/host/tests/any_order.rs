@@ -346,6 +346,7 @@ impl Play {
             ("questions", host.pending.len()),
             ("sleepers", host.sleeping.len()),
             ("turns", host.turns.len()),
+            ("reads", host.reads.len()),
             ("handling", host.handling.len()),
             ("offline", host.offline.len()),
             ("rooms", host.rooms.len()),

@@ -2,6 +2,7 @@
 
 use super::effect::{Page, Query};
 use super::*;
+use crate::limits;
 
 /// Id, whom it was from or to, when it came, and the stanza.
 type Archived = (Box<str>, Jid, Instant, Element);
@@ -52,13 +53,23 @@ impl Messages {
 
     pub(super) fn load(&self, load: &Load) -> Loaded {
         match load {
-            Load::Offline { user } => {
-                let own = self.offline.iter().filter(|(of, ..)| of == user);
-                Loaded::Stanzas(own.map(|(_, id, at, stanza)| (*id, *at, stanza.clone())).collect())
-            }
-            Load::Items { owner, node } => {
-                let own = self.items.iter().filter(|(of, under, ..)| of == owner && under == node);
-                Loaded::Items(own.map(|(.., id, at, item)| (id.clone(), *at, item.clone())).collect())
+            Load::Offline { user, after, ids } => {
+                let own = self
+                    .offline
+                    .iter()
+                    .filter(|(of, id, ..)| of == user && id > after && (ids.is_empty() || ids.contains(id)));
+                let rows: Vec<_> = own.map(|(_, id, at, stanza)| (*id, *at, stanza.clone())).collect();
+                let (mut left, mut stanzas) = (limits::OFFLINE_BYTES, Vec::new());
+                for row in &rows {
+                    let bytes = row.2.to_bytes("").len();
+                    if bytes > left && !stanzas.is_empty() {
+                        break;
+                    }
+                    left = left.saturating_sub(bytes);
+                    stanzas.push(row.clone());
+                }
+                let is_complete = stanzas.len() == rows.len();
+                Loaded::Stanzas(StanzaPage { stanzas, is_complete })
             }
             Load::Archive { owner, query } => Loaded::Page(self.page(owner, query)),
             _ => Loaded::Done,

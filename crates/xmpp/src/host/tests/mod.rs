@@ -24,6 +24,7 @@ mod private;
 mod pubsub;
 mod pubsub_service;
 mod push;
+mod reads;
 mod register;
 mod resting;
 mod retract;
@@ -112,6 +113,13 @@ pub(super) struct Record {
     accounts: register::Known,
 }
 
+/// Rows of one page: few, so that many tests have several pages.
+pub(super) fn page_of(mut rows: Vec<Row>) -> RowPage {
+    let is_complete = rows.len() <= 3;
+    rows.truncate(3);
+    RowPage { rows, is_complete }
+}
+
 impl Record {
     pub(super) fn load(&mut self, load: &Load) -> Result<Loaded, RecordError> {
         self.loads.push(load.clone());
@@ -132,14 +140,17 @@ impl Record {
                 )
             }
             Load::Offline { .. } | Load::Archive { .. } => self.messages.load(load),
-            Load::Items { owner, node } => {
-                Loaded::Items(self.items.get(&(owner.clone(), node.clone())).cloned().unwrap_or_default())
+            Load::Items { owner, node, query } => {
+                let items = self.items.get(&(owner.clone(), node.clone()));
+                Loaded::Items(query.page_of(items.map(Vec::as_slice).unwrap_or_default()))
             }
-            Load::Nodes { owner } => {
-                let of_owner = self.nodes.iter().filter(|((known, _), _)| known == owner);
-                Loaded::Items(
-                    of_owner.map(|((_, name), config)| (name.clone(), START, config.clone())).collect(),
-                )
+            Load::Nodes { owner, after } => {
+                let rows = self.nodes.iter().filter(|((known, name), _)| {
+                    known == owner && after.as_ref().is_none_or(|after| name > after)
+                });
+                Loaded::Rows(page_of(
+                    rows.map(|((_, name), config)| (name.clone(), START, config.clone())).collect(),
+                ))
             }
             Load::Act(_) => unreachable!("the world does it"),
             Load::Accounts(accounts) => self.administer(accounts),
@@ -151,7 +162,8 @@ impl Record {
             Load::Waiting => {
                 Loaded::Users(self.messages.offline.iter().map(|(user, ..)| user.clone()).collect())
             }
-            Load::Rooms { .. } => Loaded::Items(Vec::new()),
+            Load::Rooms { .. } => Loaded::Rows(page_of(Vec::new())),
+            Load::TooMany => return Err(RecordError::Unavailable),
             Load::Room { .. } => Loaded::Room(None),
         })
     }

@@ -211,3 +211,41 @@ fn nodes_of_one_user_have_a_bound() {
     assert!(cast.set(alice, "<create/>").contains("<resource-constraint"));
     assert!(cast.set(bob, "<create/>").contains("type='result'"));
 }
+
+#[test]
+fn a_removed_account_owns_no_node_and_is_subscribed_to_none() {
+    let mut cast = cast();
+    let (alice, bob) = (cast.alice, cast.bob);
+    assert!(cast.set(alice, "<create node='news'/>").contains("result"));
+    assert!(cast.set(bob, "<subscribe node='news' jid='bob@example.org'/>").contains("subscribed"));
+    // The store takes the account out of what it has, and hosts out of what they have in memory.
+    let leave = |cast: &mut Cast, user: &str| {
+        let user = Bare::parse(user).unwrap();
+        for config in cast.world.record.nodes.values_mut() {
+            if let Some(without) = crate::host::without_user(config, &user) {
+                *config = without;
+            }
+        }
+        let act = crate::host::effect::Act::Departed { user };
+        cast.world.tell(|host, now, out| drop(host.act(now, &act, out)));
+    };
+    leave(&mut cast, "bob@example.org");
+    assert!(!cast.set(bob, "<unsubscribe node='news' jid='bob@example.org'/>").contains("type='result'"));
+    leave(&mut cast, "alice@example.org");
+    let delete = "<delete node='news'/>";
+    assert!(cast.own(alice, "set", delete).contains("forbidden"), "a new account of the name owns nothing");
+}
+
+#[test]
+fn one_account_does_not_fill_a_node_with_its_subscriptions() {
+    let mut cast = cast();
+    let (alice, bob) = (cast.alice, cast.bob);
+    cast.set(alice, "<create node='news'/>");
+    for number in 0..crate::limits::SUBSCRIPTIONS_OF_USER {
+        let subscribe = format!("<subscribe node='news' jid='bob@example.org/{number}'/>");
+        assert!(cast.set(bob, &subscribe).contains("type='result'"));
+    }
+    let more = cast.set(bob, "<subscribe node='news' jid='bob@example.org/more'/>");
+    assert!(more.contains("too-many-subscriptions"), "{more}");
+    assert!(cast.set(alice, "<subscribe node='news' jid='alice@example.org'/>").contains("type='result'"));
+}

@@ -142,7 +142,16 @@ impl Config {
     /// # Errors
     /// `not-acceptable` with the field that is not.
     pub(super) fn apply(&self, form: &Element) -> Result<Config, StanzaError> {
-        let mut config = self.clone();
+        self.clone().changed(form, |text, most| text.len() <= most)
+    }
+
+    /// As it was stored, whatever the limits are now. `None`: it has what nobody here wrote.
+    pub(super) fn stored(form: &Element) -> Option<Config> {
+        Config::default().changed(form, |_, _| true).ok()
+    }
+
+    fn changed(self, form: &Element, fits: impl Fn(&str, usize) -> bool) -> Result<Config, StanzaError> {
+        let mut config = self;
         for (var, place, most) in [
             ("muc#roomconfig_roomname", &mut config.name, ROOM_TEXT),
             ("muc#roomconfig_roomdesc", &mut config.description, ROOM_DESCRIPTION),
@@ -152,7 +161,7 @@ impl Config {
             ("muc#roomconfig_roomsecret", &mut config.password, ROOM_TEXT),
         ] {
             let Some(value) = value(form, var) else { continue };
-            if value.len() > most {
+            if !fits(&value, most) {
                 return Err(refused(&format!("{var} is longer than {most} bytes")));
             }
             *place = value.into();

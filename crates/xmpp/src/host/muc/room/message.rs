@@ -9,7 +9,8 @@ use super::notice::to as addressed;
 use super::rules::Role;
 use super::{Occupant, Out, Retraction, Room, Subject, is_ours, refuse};
 use crate::host::retract::retracted;
-use crate::stanza::Condition;
+use crate::limits::ROOM_SUBJECT;
+use crate::stanza::{Condition, StanzaError};
 use crate::{Element, Jid, ns};
 
 impl Room {
@@ -48,8 +49,13 @@ impl Room {
             if !may {
                 return refuse(stanza, Condition::Forbidden, out);
             }
+            let length = stanza.elements().filter(|child| child.is("subject", ns::CLIENT));
+            if length.map(|text| text.content().len()).sum::<usize>() > ROOM_SUBJECT {
+                let error = StanzaError::new(Condition::NotAcceptable, "the subject is too long");
+                return refuse(stanza, error, out);
+            }
             let message = self.spoken(speaker, stanza);
-            self.subject = Subject { message: Some(Arc::new(message.clone())), at: now };
+            self.subject = Subject { message: Some(Arc::new(Subject::text_of(&message))), at: now };
             out.push(Out::Said(Box::new(message)));
             if self.config.is_persistent {
                 out.push(Out::Save);

@@ -25,7 +25,7 @@ use sha2::Sha256;
 use stdx::Instant;
 
 use crate::stanza::{self, Condition, Kind, StanzaError};
-use crate::{Bare, Element, Jid, ns};
+use crate::{Bare, Element, Jid, limits, ns};
 use config::Config;
 use history::History;
 use rules::{Affiliation, Role, Standing};
@@ -86,6 +86,22 @@ struct Subject {
     /// The message that set it, without addressee.
     message: Option<Arc<Element>>,
     at: Instant,
+}
+
+impl Subject {
+    /// What is kept of the message that set it: who it was and the text (XEP-0045 §8.1). What else is in the message goes to
+    /// those who are here, and is not stored with the room.
+    fn text_of(message: &Element) -> Element {
+        let is_who = |child: &&Element| child.is("occupant-id", ns::OCCUPANT_ID);
+        let short = |name: &'static str| message.attr(name).filter(|value| value.len() <= limits::ROOM_TEXT);
+        let text = message.get("subject", ns::CLIENT).map(Element::content).unwrap_or_default();
+        Element::new("message", ns::CLIENT)
+            .with("type", "groupchat")
+            .with_opt("from", message.attr("from"))
+            .with_opt("id", short("id"))
+            .child(Element::new("subject", ns::CLIENT).text(text.into_owned()))
+            .children(message.elements().find(is_who).cloned())
+    }
 }
 
 #[derive(Clone)]

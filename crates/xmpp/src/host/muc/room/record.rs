@@ -51,13 +51,13 @@ impl Room {
         }
     }
 
-    /// `None`: it is no room's record, or of a room that nobody owns.
+    /// `None`: it is no room's record. A room may have no owner any more: then it is the administrators'.
     pub(in super::super) fn from_record(address: Bare, record: &Element) -> Option<Room> {
         let mut room = Room::new(address, unhex(record.attr("secret")?)?);
-        room.config = Config::default().apply(record.get("x", ns::DATA)?).ok()?;
+        room.config = Config::stored(record.get("x", ns::DATA)?)?;
         if let Some(set) = record.get("set", ns::MUC_OWNER) {
             let at = set.attr("at").and_then(crate::time::parse).unwrap_or_default();
-            room.subject = Subject { message: set.first().cloned().map(Arc::new), at };
+            room.subject = Subject { message: set.first().map(Subject::text_of).map(Arc::new), at };
         }
         for item in record.elements().filter(|child| child.is("item", ns::MUC_OWNER)) {
             let user = Bare::parse(item.attr("jid")?).ok()?;
@@ -68,12 +68,23 @@ impl Room {
             };
             room.entries.insert(user, entry);
         }
-        (room.owners() > 0).then_some(room)
+        Some(room)
+    }
+
+    /// A removed account loses what it is here, unless that is to be banned. True: it was something.
+    pub(in super::super) fn remove_user(&mut self, user: &Bare) -> bool {
+        let is_something =
+            self.entries.get(user).is_some_and(|entry| entry.affiliation != Affiliation::Outcast);
+        if is_something {
+            self.entries.remove(user);
+        }
+        self.voices.remove(user);
+        is_something
     }
 
     /// Of a room that is not in memory, if it is for everybody to know of.
     pub(in super::super) fn listing(record: &Element) -> Option<Listing> {
-        let config = Config::default().apply(record.get("x", ns::DATA)?).ok()?;
+        let config = Config::stored(record.get("x", ns::DATA)?)?;
         config.is_public.then(|| config.listing(0))
     }
 
@@ -92,7 +103,7 @@ impl Room {
 
     /// The same for who may know of all.
     pub(in super::super) fn named(record: &Element) -> Option<(Box<str>, bool)> {
-        let config = Config::default().apply(record.get("x", ns::DATA)?).ok()?;
+        let config = Config::stored(record.get("x", ns::DATA)?)?;
         Some((config.name, config.is_public))
     }
 }

@@ -2,6 +2,7 @@
 //! another server.
 
 mod clients;
+mod departed;
 mod discover;
 mod enter;
 mod keep;
@@ -9,6 +10,7 @@ mod operate;
 mod own;
 mod privileges;
 mod rule;
+mod stored;
 mod table;
 mod talk;
 
@@ -16,6 +18,9 @@ use std::collections::{HashMap, VecDeque};
 
 use super::*;
 use crate::host::effect::Page;
+
+/// As the store has it, but less.
+const ROOMS_OF_USER: usize = 3;
 
 const ROOM: &str = "coven@conference.example.org";
 const CRONE: &str = "crone1@example.org/desktop";
@@ -108,11 +113,14 @@ impl Hall {
         }
         Ok(match load {
             Load::Room { room } => Loaded::Room(self.rooms.get(room).cloned().map(Box::new)),
-            Load::Rooms { domain } => {
-                let here = self.rooms.iter().filter(|(room, _)| *room.domain() == **domain);
-                Loaded::Items(
-                    here.map(|(room, config)| (room.as_str().into(), START, config.clone())).collect(),
-                )
+            Load::Rooms { domain, after } => {
+                let here = self.rooms.iter().filter(|(room, _)| {
+                    *room.domain() == **domain && after.as_ref().is_none_or(|after| *room.as_str() > **after)
+                });
+                let mut rows: Vec<_> =
+                    here.map(|(room, config)| (room.as_str().into(), START, config.clone())).collect();
+                rows.sort_by(|(one, ..): &(Box<str>, _, _), (other, ..)| one.cmp(other));
+                Loaded::Rows(super::page_of(rows))
             }
             Load::Archive { query, .. } if !query.ids.is_empty() => {
                 Loaded::Page(self.archived(&query.ids[0]))
@@ -139,7 +147,11 @@ impl Hall {
         if self.is_broken {
             return Err(RecordError::Unavailable);
         }
-        if let Change::Room { room, config } = &change {
+        if let Change::Room { room, config, charged } = &change {
+            let of = |change: &&Change| matches!(change, Change::Room { charged: Some(of), .. } if Some(of) == charged.as_ref());
+            if self.changes.iter().filter(of).count() >= ROOMS_OF_USER && charged.is_some() {
+                return Err(RecordError::Beyond);
+            }
             match config {
                 Some(config) => drop(self.rooms.insert(room.clone(), Element::clone(config))),
                 None => drop(self.rooms.remove(room)),
