@@ -14,6 +14,7 @@ mod sections;
 mod services;
 #[cfg(test)]
 mod tests;
+mod trust;
 mod uploads;
 mod value;
 mod voice;

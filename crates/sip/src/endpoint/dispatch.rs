@@ -301,7 +301,7 @@ fn started(context: &Context) -> CallEventKind {
 }
 
 fn destination_of_route(uri: Box<str>) -> Destination {
-    Destination { uri: uri.into_boxed_bytes(), path: "".into(), received: None }
+    Destination::new(uri.as_bytes(), None)
 }
 
 /// RFC 3261 §16.6: equal q in parallel, lower q after higher. One entry per instance (RFC 5626 §7): the
@@ -314,6 +314,7 @@ fn groups_by_q(bindings: Vec<Binding>) -> Vec<Vec<Destination>> {
             uri: contact.uri.into_boxed_bytes(),
             path: contact.path,
             received: contact.received,
+            is_binding: true,
         };
         match groups.last_mut() {
             Some((q, group)) if *q == contact.q => group.push(destination),

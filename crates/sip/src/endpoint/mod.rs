@@ -3,12 +3,15 @@
 
 mod agent;
 mod authenticate;
+#[cfg(test)]
+mod border_tests;
 mod branch;
 mod chat;
 mod counters;
 mod dispatch;
 mod effect;
 mod forward;
+mod identity;
 mod receive;
 mod register;
 mod respond;
@@ -18,6 +21,7 @@ mod sessions;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod trust;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -38,6 +42,8 @@ pub use effect::{
 };
 use sessions::OwnRequest;
 pub use settings::{Listener, Settings};
+use trust::RoutePeers;
+pub use trust::{RoutePeer, Trust};
 
 use crate::digest::Authenticator;
 use crate::dns::{DnsFault, DnsRecord};
@@ -70,6 +76,7 @@ pub struct Endpoint {
     /// Sources that gave wrong passwords.
     limiter: Limiter<IpAddr>,
     gruus: Gruus,
+    route_peers: RoutePeers,
     /// MESSAGEs that chat clients were offered, by account, Call-ID and CSeq.
     offered: Cache<u64, ()>,
     notifier: Notifier,
@@ -209,6 +216,7 @@ impl Endpoint {
             authenticator: Authenticator::new(settings.secret, settings.digest.clone()),
             limiter: Limiter::new(limits::WRONG_PASSWORDS),
             gruus: Gruus::new(&settings.secret),
+            route_peers: RoutePeers::default(),
             offered: Cache::new(limits::OFFERED),
             notifier: Notifier::new(settings.events.clone(), Rng::from_seed(notifier_seed(&settings)), now),
             event_effects: Vec::new(),

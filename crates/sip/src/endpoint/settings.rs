@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::trust::Trust;
 use crate::digest;
 use crate::events::EventRules;
 use crate::registrar::RegistrarRules;
@@ -58,6 +59,7 @@ pub struct Settings {
     pub service_route: Box<str>,
     /// RFC 5626 §4.4.1: seconds; a flow silent for longer is closed by us.
     pub flow_timer: u32,
+    pub trust: Trust,
 }
 
 impl Settings {
@@ -76,6 +78,7 @@ impl Settings {
             events: EventRules::default(),
             service_route: "".into(),
             flow_timer: 0,
+            trust: Trust::default(),
         }
     }
 
