@@ -22,5 +22,6 @@ pub fn settings(edge: Edge, listeners: &[SocketAddr]) -> Settings {
         service_route: "".into(),
         flow_timer: 0,
         trust: Default::default(),
+        route_peers: Default::default(),
     }
 }

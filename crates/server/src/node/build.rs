@@ -29,6 +29,7 @@ use crate::xmpp::uploads::Uploads;
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) plan: Arc<Plan>,
+    pub(crate) route_peers: Arc<sip::endpoint::RoutePeers>,
     /// Configured and added ones.
     pub(crate) domains: Vec<Box<str>>,
     pub(super) secret: [u8; 32],
@@ -56,7 +57,9 @@ impl Shared {
             Arc::new(Plan::new(&PlanSettings::default(), Vec::new()).map_err(|error| anyhow!("{error}"))?);
         let uploads = xmpp::uploads(&config, &secret, clock, sqlite)?;
         let (domains, started, access) = (Vec::new(), clock.now(), std::sync::OnceLock::new());
-        let mut shared = Shared { config, plan, domains, secret, seed, started, clock, uploads, access };
+        let route_peers = Arc::default();
+        let mut shared =
+            Shared { config, plan, route_peers, domains, secret, seed, started, clock, uploads, access };
         shared.refresh(sqlite)?;
         Ok(shared)
     }
@@ -77,6 +80,7 @@ impl Shared {
             _ => Vec::new(),
         };
         self.plan = Arc::new(compile(&self.config, &domains, &routes)?);
+        self.route_peers = Arc::new(sip::endpoint::RoutePeers::new(routes::peers(&routes)));
         self.domains = domains;
         Ok(())
     }
@@ -228,6 +232,7 @@ fn endpoint_settings(shared: &Shared, shard: usize) -> Settings {
         service_route: "".into(),
         flow_timer: seconds(sip.tcp_idle),
         trust: sip.trust.clone(),
+        route_peers: Arc::clone(&shared.route_peers),
     }
 }
 
@@ -394,6 +399,7 @@ mod tests {
             probe: true,
             strip: 0,
             prefix: "".into(),
+            policy: store::types::RoutePolicy::default(),
             created_at: Instant::default(),
         }
     }

@@ -14,7 +14,7 @@ use store::{Loaded, Read, StoreError};
 
 use super::{Owner, limits};
 use crate::config::{Number, Voice};
-use crate::shard::CallerProof;
+use crate::shard::{CallerProof, planning};
 
 /// The numbers of all shards; read-only once made, and made anew when a binding changes.
 #[derive(Debug, Default)]
@@ -190,14 +190,20 @@ impl Numbers {
         let is_ours = plan.is_own(request.source);
         let is_known = is_ours
             || matches!(request.caller, Caller::Account(_))
-            || plan.trunk_of(request.source).is_some();
+            || planning::trunk_of(plan, request).is_some();
+        // Who says to be of a domain of ours proves it, whatever address that comes from.
+        let must_prove = !is_ours
+            && !request.is_trusted
+            && request.caller == Caller::Stranger
+            && request.claims.is_some()
+            && proof == CallerProof::Required;
         let refuse = |reason: &str| Decision::Refuse { status: 403, reason: reason.into() };
         Some(if answers.is_suspended {
             refuse("Account Suspended")
+        } else if must_prove && !self.open {
+            Decision::Authenticate
         } else if is_known || self.open {
             Decision::Agent
-        } else if request.claims.is_some() && proof == CallerProof::Required {
-            Decision::Authenticate
         } else {
             refuse("Forbidden")
         })
@@ -237,6 +243,10 @@ mod tests {
             caller,
             claims: claims.then(|| "example.test".into()),
             source: "127.0.0.9:5060".parse().unwrap(),
+            transport: sip::transport::Transport::Udp,
+            is_trusted: false,
+            starts_call: true,
+            limits: None,
         };
         numbers.decide(&plan(), CallerProof::Required, &request)
     }
@@ -251,6 +261,10 @@ mod tests {
                 caller: Caller::Stranger,
                 claims: None,
                 source: source.parse().unwrap(),
+                transport: sip::transport::Transport::Udp,
+                is_trusted: false,
+                starts_call: true,
+                limits: None,
             };
             let decision = numbers(false).decide(&plan(), CallerProof::Required, &request);
             assert_eq!(decision == Some(Decision::Agent), expected, "{source}");

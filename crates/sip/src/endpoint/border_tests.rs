@@ -45,14 +45,15 @@ impl World {
         let now = Instant::from_unix_seconds(1_700_000_000);
         let mut settings = Settings::for_tests(Edge { node: 0, shard: 0 }, US.parse().unwrap());
         settings.trust.networks = vec!["10.0.0.0/8".parse().unwrap()];
-        let mut endpoint = Endpoint::new(settings, now);
         let peer = |host: &str, port, is_trusted| RoutePeer {
             host: host.into(),
             port: Some(port),
             transport: None,
             is_trusted,
         };
-        endpoint.set_route_peers(vec![peer("192.0.2.50", 5080, true), peer("203.0.113.9", 5060, false)]);
+        let peers = vec![peer("192.0.2.50", 5080, true), peer("203.0.113.9", 5060, false)];
+        settings.route_peers = Arc::new(RoutePeers::new(peers));
+        let endpoint = Endpoint::new(settings, now);
         World { endpoint, now, caller, target, branch: 0 }
     }
 

@@ -395,7 +395,17 @@ fn transport_of(name: &[u8], secure: bool) -> Option<Transport> {
 impl Context {
     pub(super) fn new(server: Key, request: Message, source: Source, own_routes: usize) -> Self {
         let stage = Stage::Planning { own_routes };
-        Context { server, request, source, caller: None, callee: None, stage, armed: Instant::FAR_FUTURE }
+        Context {
+            server,
+            request,
+            source,
+            caller: None,
+            limits: None,
+            admitted: Vec::new(),
+            callee: None,
+            stage,
+            armed: Instant::FAR_FUTURE,
+        }
     }
 
     pub(super) fn forking(&mut self) -> Option<&mut Forking> {

@@ -2,6 +2,7 @@
 //! event notifier. Inputs are `handle_*`; everything it causes is an [`Effect`].
 
 mod agent;
+mod allowance;
 mod authenticate;
 #[cfg(test)]
 mod border_tests;
@@ -25,6 +26,7 @@ mod trust;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use router::AskId;
 use stdx::Instant;
@@ -35,6 +37,7 @@ use stdx::rng::Rng;
 use stdx::slab::{Key, Slab};
 use stdx::wheel::Wheel;
 
+pub use allowance::CallLimits;
 pub use counters::Counters;
 pub use dispatch::StoreUnavailable;
 pub use effect::{
@@ -42,8 +45,7 @@ pub use effect::{
 };
 use sessions::OwnRequest;
 pub use settings::{Listener, Settings};
-use trust::RoutePeers;
-pub use trust::{RoutePeer, Trust};
+pub use trust::{RoutePeer, RoutePeers, Trust};
 
 use crate::digest::Authenticator;
 use crate::dns::{DnsFault, DnsRecord};
@@ -76,7 +78,6 @@ pub struct Endpoint {
     /// Sources that gave wrong passwords.
     limiter: Limiter<IpAddr>,
     gruus: Gruus,
-    route_peers: RoutePeers,
     /// MESSAGEs that chat clients were offered, by account, Call-ID and CSeq.
     offered: Cache<u64, ()>,
     notifier: Notifier,
@@ -120,6 +121,10 @@ pub(crate) struct Context {
     request: Message,
     source: Source,
     caller: Option<Caller>,
+    /// The limits of the account that is the caller, when it has any.
+    limits: Option<Arc<CallLimits>>,
+    /// Who has this call counted, though it has not begun: an account, and whether it is the caller.
+    admitted: Vec<(router::Aor, bool)>,
     /// The account it is for, once known.
     callee: Option<router::Aor>,
     stage: Stage,
@@ -137,6 +142,11 @@ enum Stage {
     /// The routing plan. `own_routes` Route values are ours and come off.
     Planning {
         own_routes: usize,
+    },
+    /// Whether the caller, or the callee, may have one more call.
+    Admitting {
+        own_routes: usize,
+        side: allowance::Admitting,
     },
     /// The account that the Request-URI names.
     Finding {
@@ -216,7 +226,6 @@ impl Endpoint {
             authenticator: Authenticator::new(settings.secret, settings.digest.clone()),
             limiter: Limiter::new(limits::WRONG_PASSWORDS),
             gruus: Gruus::new(&settings.secret),
-            route_peers: RoutePeers::default(),
             offered: Cache::new(limits::OFFERED),
             notifier: Notifier::new(settings.events.clone(), Rng::from_seed(notifier_seed(&settings)), now),
             event_effects: Vec::new(),

@@ -39,8 +39,8 @@ pub struct RoutePeer {
 }
 
 /// [`RoutePeer`]s as they are asked for.
-#[derive(Debug, Default)]
-pub(super) struct RoutePeers {
+#[derive(Clone, Debug, Default)]
+pub struct RoutePeers {
     /// With the port that a literal address without one means.
     addresses: HashSet<SocketAddr>,
     hosts: HashSet<Box<str>>,
@@ -49,7 +49,7 @@ pub(super) struct RoutePeers {
 }
 
 impl RoutePeers {
-    fn new(peers: Vec<RoutePeer>) -> Self {
+    pub fn new(peers: Vec<RoutePeer>) -> Self {
         let mut known = RoutePeers::default();
         for peer in peers {
             known.hosts.insert(peer.host.clone());
@@ -86,27 +86,23 @@ impl RoutePeers {
 }
 
 impl Endpoint {
-    /// The systems that routes lead to now.
-    pub fn set_route_peers(&mut self, peers: Vec<RoutePeer>) {
-        self.route_peers = RoutePeers::new(peers);
-    }
-
     /// Whether a binding must not lead there: it is ours, or calls would leave by a route that is not the account's.
     /// At the sender's own address a route's target is another port; elsewhere any port may be the carrier's.
     pub(super) fn is_taken(&self, host: &[u8], port: u16, source: &Source) -> bool {
         let Some(ip) = parse_ip(host) else {
             let name = String::from_utf8_lossy(host).to_ascii_lowercase();
-            return self.is_own_host(host, port) || self.route_peers.is_host(&name);
+            return self.is_own_host(host, port) || self.settings.route_peers.is_host(&name);
         };
         let is_elsewhere = ip.to_canonical() != source.remote.ip().to_canonical();
         self.is_own_host(host, port)
-            || self.route_peers.is_at(SocketAddr::new(ip, port))
-            || is_elsewhere && self.route_peers.is_host(&ip.to_canonical().to_string())
+            || self.settings.route_peers.is_at(SocketAddr::new(ip, port))
+            || is_elsewhere && self.settings.route_peers.is_host(&ip.to_canonical().to_string())
     }
 
     /// A UDP source address can be forged: from a route's target nobody registers, and calls do not leave by it.
     pub(super) fn check_way_back(&self, register: Register, source: &Source) -> Result<Register, Refusal> {
-        let comes_from_route = source.transport == Transport::Udp && self.route_peers.is_at(source.remote);
+        let comes_from_route =
+            source.transport == Transport::Udp && self.settings.route_peers.is_at(source.remote);
         let is_back = |contact: &router::Contact| contact.expires > 0 && contact.received.is_some();
         match &register.change {
             Change::Update(contacts) if comes_from_route && contacts.iter().any(is_back) => {
@@ -122,7 +118,7 @@ impl Endpoint {
         destination.is_binding
             && destination.received.is_none()
             && destination.path.is_empty()
-            && (self.route_peers.is_at(hop.addr) || is_ours())
+            && (self.settings.route_peers.is_at(hop.addr) || is_ours())
     }
 
     /// Whether what a message from there says of identities is taken (RFC 3325 §5).
@@ -139,7 +135,7 @@ impl Endpoint {
     pub(super) fn trusts_hop(&self, hop: &Hop, destination: &Destination, is_planned: bool) -> bool {
         let is_trusted_host = || {
             let host = Uri::parse(&destination.uri).ok().map(|uri| uri.host_lower());
-            host.is_some_and(|host| self.route_peers.trusted_hosts.contains(&*host))
+            host.is_some_and(|host| self.settings.route_peers.trusted_hosts.contains(&*host))
         };
         self.trusts_address(hop.transport, hop.addr)
             || self.trusts_name(hop.tls_name.as_deref())
@@ -151,14 +147,14 @@ impl Endpoint {
 
     fn trusts_address(&self, transport: Transport, remote: SocketAddr) -> bool {
         self.settings.trust.networks.iter().any(|network| network.contains(remote.ip()))
-            || self.route_peers.trusts(transport, remote)
+            || self.settings.route_peers.trusts(transport, remote)
     }
 
     /// A name that a certificate has proved.
     fn trusts_name(&self, name: Option<&str>) -> bool {
         name.is_some_and(|name| {
             self.settings.trust.names.iter().any(|trusted| trusted.eq_ignore_ascii_case(name))
-                || self.route_peers.trusted_hosts.contains(&*name.to_ascii_lowercase())
+                || self.settings.route_peers.trusted_hosts.contains(&*name.to_ascii_lowercase())
         })
     }
 }
