@@ -250,6 +250,95 @@ fn credentials_for_us_are_not_forwarded_and_others_are() {
     }
 }
 
+impl World {
+    /// Where calls of the account go when that is registered; `None`: it is refused.
+    fn register(&mut self, from: &str, contact: &str) -> Option<router::Contact> {
+        let text = format!(
+            "REGISTER sip:example.test SIP/2.0\r\nVia: SIP/2.0/UDP {from};branch=z9hG4bK-r\r\n\
+             From: <sip:a@example.test>;tag=1\r\nTo: <sip:a@example.test>\r\nCall-ID: r\r\nCSeq: 1 REGISTER\r\n\
+             Contact: <sip:{contact}>\r\nContent-Length: 0\r\n\r\n"
+        );
+        let source = Source {
+            transport: Transport::Udp,
+            local: US.parse().unwrap(),
+            remote: from.parse().unwrap(),
+            flow: None,
+        };
+        let request = Message::parse(Bytes::from(text)).unwrap();
+        let key = self.endpoint.contexts.insert(Context::new(Key::from_u64(0), request, source, 0));
+        let ha1s = crate::digest::Ha1s { md5: [0; 16], sha256: [0; 32], sha512_256: [0; 32] };
+        let aor = "a@example.test".into();
+        let account = Account { aor, ha1s, disabled: false, max_contacts: 5, limits: None };
+        let mut out = Outbox::new();
+        self.endpoint.register(self.now, key, account, &mut out);
+        let Some(Effect::Ask { query: router::Query::Register(register), .. }) = out.pop() else {
+            return None;
+        };
+        match register.change {
+            router::Change::Update(contacts) => contacts.into_iter().next(),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Toll fraud: calls of the account would leave by the route, or come back to us for ever.
+#[test]
+fn no_binding_leads_to_a_route_or_to_ourselves() {
+    let mut world = World::account(STRANGER);
+    let way = |world: &mut World, from: &str, contact: &str| {
+        let contact = world.register(from, contact)?;
+        Some(contact.received.map(|received| received.remote.to_string()))
+    };
+    let back = Some(Some(PHONE.to_owned()));
+    for contact in ["+1900@192.0.2.50:5080", "+1900@192.0.2.50", "a@192.0.2.1:5060", "a@phone.example"] {
+        assert_eq!(
+            way(&mut world, PHONE, contact),
+            back,
+            "{contact}: by the way it came, to the phone itself"
+        );
+    }
+    assert_eq!(way(&mut world, PHONE, "a@198.51.100.7:5099"), Some(None), "another port of its own");
+    // A forger who knows a password sends from the trunk's address, which a route leads to, or from ours.
+    assert_eq!(way(&mut world, TRUNK, "+1900@10.0.0.1"), None);
+    assert_eq!(way(&mut world, TRUNK, "+1900@192.0.2.50:5080"), None);
+    assert_eq!(way(&mut world, US, "a@192.0.2.1:5060"), None);
+    // Nor does a trusted proxy bind an account to them.
+    assert_eq!(way(&mut world, TRUSTED, "+1900@192.0.2.50:9"), None);
+    assert_eq!(way(&mut world, TRUSTED, "a@192.0.2.1:5060"), None);
+    assert_eq!(way(&mut world, TRUSTED, "a@198.51.100.77"), Some(None));
+}
+
+/// A route may be newer than a binding, and a name may resolve to anything.
+#[test]
+fn a_binding_that_leads_to_a_route_is_not_called() {
+    for (uri, is_called) in
+        [("sip:+1900@192.0.2.50:5080", false), ("sip:a@192.0.2.1:5060", false), ("sip:a@198.51.100.7", true)]
+    {
+        let mut world = World::account(STRANGER);
+        let mut contact = world.register(PHONE, "a@198.51.100.7").unwrap();
+        contact.uri = uri.into();
+        let (expires_at, call_id) = (Instant::FAR_FUTURE, "r".into());
+        let binding = router::Binding { contact, expires_at, call_id, cseq: 1 };
+        let source = Source {
+            transport: Transport::Udp,
+            local: US.parse().unwrap(),
+            remote: PHONE.parse().unwrap(),
+            flow: None,
+        };
+        let text = format!(
+            "INVITE sip:a@example.test SIP/2.0\r\nVia: SIP/2.0/UDP {PHONE};branch=z9hG4bK-i\r\n\
+             From: <sip:b@b.test>;tag=1\r\nTo: <sip:a@example.test>\r\nCall-ID: i\r\nCSeq: 1 INVITE\r\n\
+             Contact: <sip:b@{PHONE}>\r\nContent-Length: 0\r\n\r\n"
+        );
+        let request = Message::parse(Bytes::from(text)).unwrap();
+        let key = world.endpoint.contexts.insert(Context::new(Key::from_u64(0), request, source, 0));
+        let mut out = Outbox::new();
+        world.endpoint.ring_bindings(world.now, key, 0, vec![binding], &mut out);
+        let is_sent = out.iter().any(|effect| matches!(effect, Effect::Transmit(_)));
+        assert_eq!(is_sent, is_called, "{uri}");
+    }
+}
+
 /// A name in the case, with the white space and the folding that a forger likes.
 fn forged_line() -> impl Strategy<Value = String> {
     let name = prop::sample::select(NAMES).prop_flat_map(|name| {

@@ -3,6 +3,8 @@
 
 mod agent;
 mod allowance;
+#[cfg(test)]
+mod allowance_tests;
 mod authenticate;
 #[cfg(test)]
 mod border_tests;

@@ -30,7 +30,7 @@ impl Endpoint {
         let source = &context.source;
         let reach = Reach {
             networks: &self.settings.trust.contacts,
-            is_trusted: self.trusts_source(source),
+            is_trusted: self.trusts_registrations(source),
             is_forbidden: &|host, port| self.is_taken(host, port, source),
         };
         let parsed = registrar::parse_register(&context.request, source, account.aor.clone(), &rules, &reach);

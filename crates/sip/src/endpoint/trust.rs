@@ -145,6 +145,11 @@ impl Endpoint {
                 && is_trusted_host()
     }
 
+    /// Whether Path and Contact of a REGISTER are taken as they are: a proxy of ours may say so, a carrier may not.
+    pub(super) fn trusts_registrations(&self, source: &Source) -> bool {
+        self.settings.trust.networks.iter().any(|network| network.contains(source.remote.ip()))
+    }
+
     fn trusts_address(&self, transport: Transport, remote: SocketAddr) -> bool {
         self.settings.trust.networks.iter().any(|network| network.contains(remote.ip()))
             || self.settings.route_peers.trusts(transport, remote)
