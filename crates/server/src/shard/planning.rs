@@ -67,3 +67,112 @@ pub(crate) fn uri_of(target: &call::Target, user: &str) -> Box<str> {
     let user = sip::wire::escape_user(user);
     if user.is_empty() { format!("sip:{target}").into() } else { format!("sip:{user}@{target}").into() }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use sip::endpoint::CallLimits;
+    use sip::transport::Transport;
+
+    use super::*;
+
+    const NOW: Instant = Instant::from_unix_seconds(1_700_000_000);
+    const TRUNK: &str = "198.51.100.1:5080";
+
+    /// Calls abroad go to a carrier; one number of it rings Bob.
+    fn plan(policy: &store::RoutePolicy) -> Plan {
+        let route = |name: &str, pattern: &str, target: &str| store::Route {
+            id: 0,
+            name: name.into(),
+            pattern: crate::routes::parse_pattern(pattern).unwrap(),
+            targets: vec![crate::routes::parse_target(target).unwrap()],
+            open: false,
+            probe: false,
+            strip: 0,
+            prefix: "".into(),
+            policy: policy.clone(),
+            created_at: Instant::default(),
+        };
+        let abroad = route("abroad", "prefix:00", "sip:198.51.100.1:5080");
+        let did = route("did", "number:4930123", "account:bob@example.test");
+        let routes = [abroad, did].map(|route| crate::routes::to_plan(&route).unwrap());
+        let settings =
+            call::PlanSettings { domains: vec!["example.test".into()], ..call::PlanSettings::default() };
+        Plan::new(&settings, routes.into()).unwrap()
+    }
+
+    fn request(user: &str, transport: Transport) -> PlanRequest {
+        PlanRequest {
+            user: user.into(),
+            host: "example.test".into(),
+            port: None,
+            caller: Caller::Stranger,
+            claims: None,
+            source: TRUNK.parse().unwrap(),
+            transport,
+            is_trusted: false,
+            starts_call: true,
+            limits: None,
+        }
+    }
+
+    fn ask(plan: &Plan, request: &PlanRequest) -> Decision {
+        decide(NOW, plan, request, CallerProof::Required, 1, &call::DownTargets::default())
+    }
+
+    fn bob() -> Decision {
+        Decision::Local { user: "bob".into(), domain: "example.test".into() }
+    }
+
+    #[test]
+    fn a_trunk_over_udp_reaches_accounts_and_over_a_connection_other_trunks_too() {
+        let plan = plan(&store::RoutePolicy::default());
+        let is_relayed = |transport| matches!(ask(&plan, &request("00900", transport)), Decision::Targets(_));
+        assert_eq!(ask(&plan, &request("4930123", Transport::Udp)), bob());
+        assert!(!is_relayed(Transport::Udp) && !is_relayed(Transport::Tcp), "another port is another system");
+        let by_address = store::RoutePolicy { by_address: true, ..store::RoutePolicy::default() };
+        let plan = self::plan(&by_address);
+        assert!(matches!(ask(&plan, &request("00900", Transport::Udp)), Decision::Targets(_)));
+    }
+
+    /// A From can be written by anybody, a carrier's customers among them.
+    #[test]
+    fn a_trunk_that_claims_a_domain_of_ours_must_prove_it_unless_it_is_trusted() {
+        let plan = plan(&store::RoutePolicy::default());
+        let mut request = request("4930123", Transport::Udp);
+        request.claims = Some("example.test".into());
+        assert_eq!(ask(&plan, &request), Decision::Authenticate);
+        request.is_trusted = true;
+        assert_eq!(ask(&plan, &request), bob());
+        request.is_trusted = false;
+        let waived = decide(NOW, &plan, &request, CallerProof::Waived, 1, &call::DownTargets::default());
+        assert_eq!(waived, bob());
+    }
+
+    #[test]
+    fn denied_destinations_and_rates_are_refused_by_name() {
+        let policy = store::RoutePolicy {
+            deny: vec!["00882*".into()],
+            max_rate: Some(2),
+            ..store::RoutePolicy::default()
+        };
+        let plan = plan(&policy);
+        let mut request = request("00900", Transport::Udp);
+        request.caller = Caller::Account("alice@example.test".into());
+        let is_sent = |request: &PlanRequest| matches!(ask(&plan, request), Decision::Targets(_));
+        assert!(is_sent(&request) && is_sent(&request));
+        assert_eq!(ask(&plan, &request), Decision::TooFast);
+        // An ACK, or a MESSAGE, is no call.
+        request.starts_call = false;
+        assert!(is_sent(&request));
+        let denied = |user: &str, deny: &[&str]| {
+            let deny = deny.iter().map(|&pattern| pattern.into()).collect();
+            let limits = Some(Arc::new(CallLimits { deny, ..CallLimits::default() }));
+            ask(&plan, &PlanRequest { user: user.into(), limits, ..request.clone() }) == Decision::Deny
+        };
+        assert!(denied("008821", &[]), "by the route");
+        assert!(denied("00-900-1", &["00900*"]) && denied("bob", &["b?b"]), "by the account");
+        assert!(!denied("00901", &["00900*"]));
+    }
+}
