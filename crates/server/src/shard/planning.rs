@@ -130,7 +130,8 @@ mod tests {
         let plan = plan(&store::RoutePolicy::default());
         let is_relayed = |transport| matches!(ask(&plan, &request("00900", transport)), Decision::Targets(_));
         assert_eq!(ask(&plan, &request("4930123", Transport::Udp)), bob());
-        assert!(!is_relayed(Transport::Udp) && !is_relayed(Transport::Tcp), "another port is another system");
+        assert!(!is_relayed(Transport::Udp), "an address can be forged");
+        assert!(is_relayed(Transport::Tcp), "a handshake cannot");
         let by_address = store::RoutePolicy { by_address: true, ..store::RoutePolicy::default() };
         let plan = self::plan(&by_address);
         assert!(matches!(ask(&plan, &request("00900", Transport::Udp)), Decision::Targets(_)));
