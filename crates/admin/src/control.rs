@@ -64,6 +64,8 @@ pub enum ControlError {
     /// Limits of the node are reached.
     Busy,
     Invalid(String),
+    /// The account may not call from there.
+    Caller(String),
     Unsupported(&'static str),
 }
 

@@ -69,6 +69,12 @@ impl From<ControlError> for Fault {
             ControlError::NotFound => Fault::not_found("in the live node"),
             ControlError::Busy => Fault::busy(),
             ControlError::Invalid(message) => Fault::invalid(20400, message),
+            ControlError::Caller(from) => Fault::invalid(
+                21210,
+                format!(
+                    "'From' {from:?} is not verified: it is neither a number nor a caller id of the account"
+                ),
+            ),
             ControlError::Unsupported(what) => Fault::new(501, 20501, format!("{what} is not implemented")),
         }
     }

@@ -1,5 +1,6 @@
 //! Call control: the routing plan, the health of its targets, and the ledger of calls.
 
+mod allowance;
 mod dice;
 pub mod health;
 pub mod ledger;
@@ -8,7 +9,10 @@ mod pattern;
 pub mod plan;
 pub mod target;
 
+pub use allowance::Denied;
 pub use health::{Health, HealthEffect, HealthSettings};
 pub use ledger::{CallEvent, CallEventKind, CallRecord, EndedBy, Ledger, LedgerCounts, LedgerSettings};
-pub use plan::{Caller, Decision, Plan, PlanError, PlanRequest, PlanSettings, Route, TargetGroup};
+pub use plan::{
+    Caller, DENIED, Decision, Plan, PlanError, PlanRequest, PlanSettings, Route, SourceProof, TargetGroup,
+};
 pub use target::{DownTargets, Member, RouteTarget, Target, TargetTransport};

@@ -7,13 +7,17 @@
 //! pattern (exact, longest prefix, regular expression, glob), then the name. Other domains are reached only by
 //! routes that name them: without one it is 404, for strangers 403, and nothing is ever relayed.
 //!
-//! Toll fraud: a route serves accounts and trunks. Strangers take only routes marked `open`; for them the
-//! others do not exist.
+//! Toll fraud: a route serves accounts and trunks that are proved. Strangers take only routes marked `open`; for them the
+//! others do not exist. A trunk known by a UDP source address alone reaches accounts and no other system. Destinations
+//! that a route denies, and calls beyond its rate, are refused, and no other route is tried for them.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
+use stdx::Instant;
+
+use crate::allowance::{Denied, Meter};
 use crate::dice::Dice;
 use crate::limits;
 use crate::pattern::{self, Pattern};
@@ -53,15 +57,33 @@ pub struct Route {
     pub open: bool,
     /// Whether its targets are watched with OPTIONS.
     pub probe: bool,
+    /// A UDP source address alone proves its targets.
+    pub by_address: bool,
+    /// New calls a second, in one process; `None`: any.
+    pub max_rate: Option<u32>,
+    /// Numbers and users, after the rewriting and before it, that it does not carry; patterns as `pattern` is one.
+    pub deny: Vec<Box<str>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller<'a> {
     /// An address of record that has proved itself.
     Account(&'a str),
-    /// As `Plan::trunk_of` named it.
+    /// As `Plan::trunk_of` named it, and proved: it may call whatever accounts may.
     Trunk(&'a str),
+    /// As `Plan::trunk_of` named it, by nothing but a source address that can be forged: it reaches accounts, also by
+    /// routes that lead to one, and no other system.
+    Address(&'a str),
     Stranger,
+}
+
+/// What a transport says of a source address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceProof {
+    /// A datagram: nothing.
+    Datagram,
+    /// A handshake went there and back: the sender gets what is sent there.
+    Handshake,
 }
 
 /// The Request-URI of a call, taken apart.
@@ -132,12 +154,15 @@ pub struct Plan {
     patterns: Vec<usize>,
     /// Routes with targets at literal addresses.
     trunks: HashMap<IpAddr, Vec<usize>>,
+    /// Of routes with a rate, by their name.
+    meters: HashMap<Box<str>, Meter>,
 }
 
 #[derive(Debug)]
 struct Compiled {
     route: Route,
     pattern: Pattern,
+    denied: Denied,
 }
 
 impl Plan {
@@ -176,10 +201,11 @@ impl Plan {
         };
         let served = self.domains.contains(domain);
         match self.route(request, domain, served) {
-            Some(route) => take(route, request.user, random, down),
+            Some(found) if found.denies(request.user) => Decision::Refuse { code: 403, reason: DENIED },
+            Some(found) => take(&found.route, request.user, random, down),
             None if served && request.user.is_empty() => Decision::Refuse { code: 404, reason: "Not Found" },
             None if served => Decision::Local { user: request.user.into(), domain: domain.into() },
-            None if request.caller == Caller::Stranger => {
+            None if matches!(request.caller, Caller::Stranger | Caller::Address(_)) => {
                 Decision::Refuse { code: 403, reason: "Relaying denied" }
             }
             None => Decision::Refuse { code: 404, reason: "Domain not served here" },
@@ -207,15 +233,23 @@ impl Plan {
         self.local.contains(&source)
     }
 
-    /// The route whose target this source is: one at a literal address.
-    ///
-    /// Only for sources that the transport has proved, or that the network in front protects: a UDP source
-    /// address can be forged, though the forger sees no answer.
-    pub fn trunk_of(&self, source: SocketAddr) -> Option<&str> {
+    /// The route whose target this source is, one at a literal address: as [`Caller::Trunk`] when the source is proved, or
+    /// the operator takes an address for a proof, else as [`Caller::Address`].
+    pub fn trunk_of(&self, source: SocketAddr, proof: SourceProof) -> Option<Caller<'_>> {
         let routes =
             self.trunks.get(&source.ip().to_canonical())?.iter().map(|index| &self.routes[*index].route);
-        let mut from_there = routes.filter(|route| peers(route).any(|target| target.sends_from(source)));
-        from_there.next().map(|route| &*route.name)
+        let from_there = routes.filter(|route| peers(route).any(|target| target.sends_from(source)));
+        let callers = from_there.map(|route| match proof {
+            SourceProof::Datagram if !route.by_address => Caller::Address(&*route.name),
+            SourceProof::Datagram | SourceProof::Handshake => Caller::Trunk(&*route.name),
+        });
+        // Of several routes to one system, the one that trusts it most.
+        callers.min_by_key(|caller| matches!(caller, Caller::Address(_)))
+    }
+
+    /// Whether one more call may go by that route now. Asked once for each call that a decision sends there.
+    pub fn takes_call(&self, route: &str, now: Instant) -> bool {
+        self.meters.get(route).is_none_or(|meter| meter.take(now))
     }
 
     /// Everything that probes should go to, each once.
@@ -232,13 +266,16 @@ impl Plan {
     }
 
     fn index(&mut self) -> Result<(), PlanError> {
-        for (index, Compiled { route, pattern }) in self.routes.iter().enumerate() {
+        for (index, Compiled { route, pattern, .. }) in self.routes.iter().enumerate() {
             let wrong = |problem: &str| PlanError { route: route.name.clone(), problem: problem.into() };
             match pattern {
                 Pattern::Number(number) => self.numbers.entry(number.clone()).or_default().push(index),
                 Pattern::Prefix(prefix) => self.prefixes.entry(prefix.clone()).or_default().push(index),
                 Pattern::User(user) => self.users.entry(user.clone()).or_default().push(index),
                 Pattern::Regex(_) | Pattern::Glob(_) => self.patterns.push(index),
+            }
+            if let Some(calls) = route.max_rate {
+                self.meters.insert(route.name.clone(), Meter::new(calls));
             }
             if index >= limits::ROUTES || self.patterns.len() > limits::PATTERN_ROUTES {
                 return Err(wrong("expected fewer routes"));
@@ -259,13 +296,17 @@ impl Plan {
     }
 
     /// The best route this caller may take.
-    fn route(&self, request: &PlanRequest<'_>, domain: &str, served: bool) -> Option<&Route> {
+    fn route(&self, request: &PlanRequest<'_>, domain: &str, served: bool) -> Option<&Compiled> {
         if request.user.len() > limits::USER_BYTES {
             return None;
         }
         let may = |route: &Route| {
-            (route.open || request.caller != Caller::Stranger)
-                && route.domain.as_ref().map_or(served, |glob| pattern::glob_matches(glob, domain))
+            let is_open = match request.caller {
+                Caller::Account(_) | Caller::Trunk(_) => true,
+                Caller::Address(_) => route.open || peers(route).next().is_none(),
+                Caller::Stranger => route.open,
+            };
+            is_open && route.domain.as_ref().map_or(served, |glob| pattern::glob_matches(glob, domain))
         };
         let indexed = self.indexed(request.user);
         let matching =
@@ -276,7 +317,7 @@ impl Plan {
             .filter_map(|list| list.iter().find(|index| may(&self.routes[**index].route)))
             .chain(matching.filter(|index| may(&self.routes[**index].route)).take(1))
             .min()?;
-        Some(&self.routes[*best].route)
+        Some(&self.routes[*best])
     }
 
     /// Routes for exactly this user or number, and for each prefix of it.
@@ -305,7 +346,17 @@ fn compile(mut route: Route) -> Result<Compiled, PlanError> {
         return Err(wrong("expected an account to be the only target".into()));
     }
     let pattern = Pattern::parse(&route.pattern).map_err(wrong)?;
-    Ok(Compiled { route, pattern })
+    let denied = Denied::new(&route.deny).map_err(wrong)?;
+    Ok(Compiled { route, pattern, denied })
+}
+
+/// The reason of a refusal, by which callers and counters know it.
+pub const DENIED: &str = "Destination Denied";
+
+impl Compiled {
+    fn denies(&self, user: &str) -> bool {
+        self.denied.covers(user) || self.denied.covers(&rewrite(&self.route, user))
+    }
 }
 
 fn peers(route: &Route) -> impl Iterator<Item = &Target> {

@@ -20,7 +20,7 @@ impl Calls {
     }
 
     pub(crate) fn infos(&self) -> Vec<CallInfo> {
-        self.0.iter().map(|call| call.info.clone()).collect()
+        self.0.iter().take(limits::CALLS_PER_ADDRESS).map(|call| call.info.clone()).collect()
     }
 
     pub(crate) fn on_the_phone(&self) -> bool {
@@ -41,12 +41,24 @@ impl Calls {
     fn put(&mut self, now: Instant, info: CallInfo) {
         let full = self.0.len() >= limits::CALLS_PER_ADDRESS;
         match self.0.iter_mut().find(|call| same_call(&call.info, &info)) {
-            Some(call) => call.info = info,
+            Some(call) => *call = Call { info, until: now + limits::LONGEST_CALL },
             // The end of a call we were not told of is no news.
             None if info.phase == CallPhase::Terminated => {}
             None if full => {}
             None => self.0.push(Call { info, until: now + limits::LONGEST_CALL }),
         }
+    }
+
+    /// How many others there are, and whether this one is known.
+    pub(crate) fn count_beside(&self, call_id: &str, initiator: bool) -> (usize, bool) {
+        let is_this = |call: &&Call| &*call.info.call_id == call_id && call.info.initiator == initiator;
+        let these = self.0.iter().filter(is_this).count();
+        (self.0.len() - these, these > 0)
+    }
+
+    /// One that counts though nobody has told of it yet.
+    pub(crate) fn admit(&mut self, now: Instant, info: CallInfo) {
+        self.0.push(Call { info, until: now + limits::ADMITTED_UNSEEN });
     }
 
     fn drop_terminated(&mut self) -> bool {

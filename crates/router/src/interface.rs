@@ -53,6 +53,8 @@ pub enum Query {
         aor: Aor,
         call: CallInfo,
     },
+    /// May this address have one more call? Answered with `Answer::Admitted`.
+    Admit(Box<Admission>),
     /// Keep a message until the address registers. Answered with `Answer::Kept` once it is in the record.
     Keep(Box<KeptMessage>),
     /// A message for an address: its chat clients get it, and when it has no phones either it may be kept. Answered with
@@ -82,6 +84,7 @@ impl Query {
             | Query::Delivered { aor, .. } => aor,
             Query::Register(register) => &register.aor,
             Query::Publish(publish) => &publish.aor,
+            Query::Admit(admission) => &admission.aor,
             Query::Keep(message) => &message.aor,
             Query::Offer(offer) => &offer.message.aor,
         }
@@ -96,6 +99,7 @@ pub enum Answer {
     State(State),
     Published(Result<Published, PublishRefused>),
     Kept(Result<(), KeepRefused>),
+    Admitted(Result<(), AdmitRefused>),
     Offered(Offered),
 }
 
@@ -189,6 +193,26 @@ pub enum RegisterRefused {
     TooManyContacts,
     /// The record could not be written; nothing was changed.
     StoreFailed,
+}
+
+/// A call that is about to begin, of an address with limits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admission {
+    pub aor: Aor,
+    /// Empty: only asked, not counted.
+    pub call_id: Box<str>,
+    /// True when this address places the call.
+    pub initiator: bool,
+    /// Calls at once, placed and received.
+    pub max_calls: Option<u32>,
+    /// New calls a second.
+    pub max_rate: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdmitRefused {
+    TooManyCalls,
+    TooFast,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -2,6 +2,7 @@
 //!
 //! Protocol-neutral: SIP edges ask it today, XMPP sessions will. `interface` is the whole conversation.
 
+mod admission;
 mod calls;
 mod contact;
 pub mod interface;

@@ -39,6 +39,15 @@ pub const LONGEST_PUBLICATION: Duration = Duration::from_hours(24);
 /// Calls of one address that its watchers are told of. Calls beyond are not shown.
 pub const CALLS_PER_ADDRESS: usize = 64;
 
+/// Calls of one address with a limit that are counted; a higher limit counts as this one. Each call looks at all.
+pub const COUNTED_CALLS: usize = 10_000;
+
+/// An admitted call of which nothing more is heard counts so long: looking its callee up takes milliseconds.
+pub const ADMITTED_UNSEEN: Duration = Duration::from_secs(10);
+
+/// Accounts whose calls a second are measured at once, 100 bytes each; beyond, the one idle for longest starts anew.
+pub const CALL_RATES: usize = 65_536;
+
 /// A call that nobody ended is forgotten after this: its edge died.
 pub const LONGEST_CALL: Duration = Duration::from_hours(12);
 

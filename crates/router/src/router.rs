@@ -3,7 +3,9 @@
 use std::collections::{HashMap, VecDeque};
 
 use stdx::Instant;
+use stdx::cache::Cache;
 use stdx::hash::Keyed;
+use stdx::rate::TokenBucket;
 
 use crate::interface::{
     Answer, Aor, AskId, Binding, Edge, KeepRefused, KeptMessage, Offered, Presence, Push, Query, Register,
@@ -89,6 +91,7 @@ pub struct Router {
     pub(crate) location: Location,
     pub(crate) soft: SoftStates,
     pub(crate) kept: Kept,
+    pub(crate) call_rates: Cache<Aor, TokenBucket>,
     writes: HashMap<u64, Write>,
     /// Addresses with a REGISTER on its way to the disk, and those that wait for it: the next one must see
     /// what this one did, and must not build on it when it fails.
@@ -134,6 +137,7 @@ impl Router {
             soft: SoftStates::new(keyed.clone(), now),
             kept: Kept::new(keyed.clone(), now),
             keyed,
+            call_rates: Cache::new(limits::CALL_RATES),
             writes: HashMap::new(),
             lines: HashMap::new(),
             last_ticket: 0,
@@ -180,6 +184,10 @@ impl Router {
                 }
             }
             Query::CallChanged { aor, call } => self.handle_call_changed(now, &aor, call, out),
+            Query::Admit(admission) => {
+                let admitted = self.admit(now, &admission, out);
+                asker.answer(Answer::Admitted(admitted), out);
+            }
             Query::Keep(message) => self.handle_keep(now, asker, message, out),
             Query::Offer(_) => asker.answer(Answer::Offered(Offered::Nobody), out),
             Query::ChatChanged { aor, chat } => self.handle_chat_changed(now, &aor, chat, out),

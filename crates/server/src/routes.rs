@@ -1,6 +1,8 @@
 //! Routes as the record keeps them, and as the plan takes them.
 
-use call::{Member, Plan, PlanSettings, RouteTarget};
+use call::{Member, Plan, PlanSettings, RouteTarget, TargetTransport};
+use sip::endpoint::RoutePeer;
+use sip::transport::Transport;
 use store::{Pattern, Route};
 
 /// What the plan makes of a route of the record. The error says what was expected.
@@ -27,7 +29,33 @@ pub fn to_plan(route: &Route) -> Result<call::Route, String> {
         prefix: route.prefix.clone(),
         open: route.open,
         probe: route.probe,
+        by_address: route.policy.by_address,
+        max_rate: route.policy.max_rate,
+        deny: route.policy.deny.clone(),
     })
+}
+
+/// The systems that routes lead to, as the endpoints know them.
+pub fn peers(routes: &[Route]) -> Vec<RoutePeer> {
+    let peers_of = |route: &Route| {
+        let is_trusted = route.policy.trusted;
+        let targets = route.targets.iter().filter_map(|target| match target.uri.parse() {
+            Ok(RouteTarget::Peer(target)) => Some(target),
+            _ => None,
+        });
+        let peer = |target: call::Target| RoutePeer {
+            host: target.host,
+            port: target.port,
+            transport: target.transport.map(|transport| match transport {
+                TargetTransport::Udp => Transport::Udp,
+                TargetTransport::Tcp => Transport::Tcp,
+                TargetTransport::Tls => Transport::Tls,
+            }),
+            is_trusted,
+        };
+        targets.map(peer).collect::<Vec<_>>()
+    };
+    routes.iter().flat_map(peers_of).collect()
 }
 
 /// Whether the plan would take it, before it is written.
@@ -53,6 +81,14 @@ pub fn check(route: &Route) -> Result<(), String> {
     }
     let plan_route = to_plan(route).map_err(|problem| format!("route {}: {problem}", route.name))?;
     Plan::new(&PlanSettings::default(), vec![plan_route]).map(drop).map_err(|error| error.to_string())
+}
+
+/// Denied destinations of an account. No regular expressions: they would be compiled for each of its calls.
+pub fn check_deny(deny: &[Box<str>]) -> Result<(), String> {
+    if let Some(regex) = deny.iter().find(|pattern| pattern.starts_with('~')) {
+        return Err(format!("deny {regex:?}: expected a number, a prefix or a glob"));
+    }
+    call::Denied::new(deny).map(drop)
 }
 
 /// `number:`, `prefix:`, `user:`, `regex:` or `domain:` and a value.
@@ -94,6 +130,7 @@ mod tests {
             probe: false,
             strip: 0,
             prefix: "".into(),
+            policy: store::types::RoutePolicy::default(),
             created_at: stdx::Instant::default(),
         }
     }

@@ -22,5 +22,7 @@ pub fn settings(edge: Edge, listeners: &[SocketAddr]) -> Settings {
         events: Default::default(),
         service_route: "".into(),
         flow_timer: 0,
+        trust: Default::default(),
+        route_peers: Default::default(),
     }
 }

@@ -75,7 +75,7 @@ fn perform(endpoint: &mut Endpoint, now: Instant, effect: Effect, more: &mut Out
         Effect::Account { id, user, domain } => {
             let ha1s = Ha1s::compute(&user, &domain, "secret");
             let aor = format!("{user}@{domain}").into();
-            let account = Account { aor, ha1s, disabled: false, max_contacts: 5 };
+            let account = Account { aor, ha1s, disabled: false, max_contacts: 5, limits: None };
             endpoint.handle_account(now, id, Ok(Some(account)), more);
         }
         Effect::Ask { id, query: Query::Lookup { .. } } => {

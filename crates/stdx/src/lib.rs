@@ -8,6 +8,7 @@ pub mod hash;
 pub mod hex;
 pub mod ladder;
 pub mod limits;
+pub mod network;
 pub mod rate;
 pub mod ring;
 pub mod rng;

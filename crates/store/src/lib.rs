@@ -31,6 +31,6 @@ pub use service::{Busy, Completions, Service, ServiceOptions, Ticket};
 pub use sqlite::{Options, Sqlite};
 pub use types::{
     Account, AccountFilter, AccountLimits, Address, Alias, CallFilter, CallRecord, Domain, KeptMessage,
-    NewAccount, Pattern, Route, RouteTarget,
+    NewAccount, Pattern, Route, RoutePolicy, RouteTarget,
 };
 pub use verifiers::{MakeKeys, ScramHash, ScramKeys, Verifiers};

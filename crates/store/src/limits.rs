@@ -99,3 +99,7 @@ pub const MAX_IMPORT_BATCH: usize = 250_000;
 pub const IMPORT_ROW: usize = 3;
 /// Bytes of its message or item that count as one more.
 pub const IMPORT_BYTES: usize = 200;
+
+/// Denied destinations of one route or account. Each is tried for each of its calls; the world's premium-rate prefixes
+/// are some hundred.
+pub const MAX_DENY: usize = 256;

@@ -95,12 +95,17 @@ impl Account {
 }
 
 /// `None` leaves it to the server's configuration.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct AccountLimits {
     /// Bindings at once.
     pub max_contacts: Option<u32>,
     /// Calls at once.
     pub max_calls: Option<u32>,
+    /// New calls a second that it places.
+    pub max_rate: Option<u32>,
+    /// Patterns of destinations that it may not call.
+    pub deny: Vec<Box<str>>,
 }
 
 /// An account to be made. Its domain must be there.
@@ -185,9 +190,25 @@ pub struct Route {
     /// Leading characters taken off the number, before `prefix` is put there.
     pub strip: u8,
     pub prefix: Box<str>,
+    #[serde(default)]
+    pub policy: RoutePolicy,
     /// Whole seconds.
     #[serde(with = "unix_seconds", default)]
     pub created_at: Instant,
+}
+
+/// What a route's targets are trusted with, and how much it may be used.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RoutePolicy {
+    /// Its targets are in the trust domain (RFC 3325): identities go there and come from there.
+    pub trusted: bool,
+    /// A UDP source address alone proves its targets, though it can be forged: they may call whatever accounts may.
+    pub by_address: bool,
+    /// New calls a second; `None`: any.
+    pub max_rate: Option<u32>,
+    /// Patterns of numbers and users that it does not carry: `+882*`, `00*`, `1900???????`.
+    pub deny: Vec<Box<str>>,
 }
 
 /// What a route looks at.
@@ -250,11 +271,17 @@ pub struct RouteTarget {
     pub priority: u16,
 }
 
+pub(crate) fn check_deny(deny: &[Box<str>]) -> Result<(), StoreError> {
+    check_length("list of denied destinations", deny.len(), limits::MAX_DENY)?;
+    deny.iter().try_for_each(|pattern| check_length("denied destination", pattern.len(), limits::MAX_PATTERN))
+}
+
 impl Route {
     pub(crate) fn check(&self) -> Result<(), StoreError> {
         check_name(&self.name)?;
         check_length("prefix of a route", self.prefix.len(), limits::MAX_PREFIX)?;
         check_length("pattern of a route", self.pattern.value().len(), limits::MAX_PATTERN)?;
+        check_deny(&self.policy.deny)?;
         // An empty prefix is the default route; any other empty pattern matches nothing.
         if self.pattern.value().is_empty() && !matches!(self.pattern, Pattern::Prefix(_)) {
             return Err(StoreError::invalid(

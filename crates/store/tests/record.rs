@@ -95,10 +95,11 @@ fn an_account_lives_and_dies() {
     assert_eq!(account.verifiers, Verifiers::from_password("alice", "example.org", "secret"));
     assert_eq!((account.disabled, account.created_at, &*account.display_name), (false, at(7), ""));
 
-    let limits = AccountLimits { max_contacts: Some(3), max_calls: None };
+    let limits =
+        AccountLimits { max_contacts: Some(3), max_calls: None, max_rate: Some(4), deny: vec!["00*".into()] };
     admin.set_password(address("alice"), "other").unwrap();
     admin.set_disabled(address("alice"), true).unwrap();
-    admin.write(&Write::SetLimits { account: address("alice"), limits }).unwrap();
+    admin.write(&Write::SetLimits { account: address("alice"), limits: limits.clone() }).unwrap();
     let name = Write::SetDisplayName { account: address("alice"), display_name: "Alice".into() };
     admin.write(&name).unwrap();
     let account = admin.account(&address("alice")).unwrap();
@@ -211,6 +212,12 @@ fn route(name: &str) -> Route {
         probe: true,
         strip: 1,
         prefix: "00".into(),
+        policy: store::RoutePolicy {
+            trusted: true,
+            max_rate: Some(5),
+            deny: vec!["+882*".into()],
+            by_address: true,
+        },
         created_at: at(7),
     }
 }

@@ -80,6 +80,7 @@ fn create(context: &Context<'_>) -> Result<Answer, Fault> {
         return Err(Fault::invalid(21421, "PhoneNumber is missing"));
     };
     let phone_number = number(text)?;
+    super::check_operator(context, "Caller ids are vouched for by the first account")?;
     let found = CallerId {
         common: context.state.common("PN", &context.account),
         friendly_name: context.text("FriendlyName").unwrap_or(&phone_number).to_owned(),

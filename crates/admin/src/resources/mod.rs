@@ -145,6 +145,11 @@ pub(crate) fn own<T: Resource>(context: &Context<'_>, sid: &str) -> Result<T, Fa
     found.filter(|resource| of_account(&resource.columns())).ok_or_else(|| Fault::not_found(sid))
 }
 
+/// What concerns all accounts is the first one's to do, whose parent nobody is.
+fn check_operator(context: &Context<'_>, why: &str) -> Result<(), Fault> {
+    if context.signer.parent.is_some() { Err(Fault::new(403, 20403, why)) } else { Ok(()) }
+}
+
 /// Calls and messages of a suspended account are refused to its parents, too.
 pub(crate) fn check_active(context: &Context<'_>) -> Result<(), Fault> {
     match context.account.status.as_str() {

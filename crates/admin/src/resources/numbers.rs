@@ -7,6 +7,7 @@ use crate::fault::Fault;
 use crate::limits;
 use crate::numbers::Number;
 use crate::paging::{self, PAGING};
+use crate::sign_in;
 use crate::table::{Answer, Context, Parameter, Route, Shape};
 use crate::value::Value;
 
@@ -24,11 +25,13 @@ const FIELDS: &[Parameter] = &[
     method("StatusCallbackMethod"),
     flag("isSIP"),
 ];
+const OWNER: &[Parameter] = &[text("AccountSid")];
 const VOICE: &[Parameter] = hook!("Voice");
 const SMS: &[Parameter] = hook!("Sms");
 const USSD: &[Parameter] = hook!("Ussd");
 const REFER: &[Parameter] = hook!("Refer");
 const ALL: &[&[Parameter]] = &[FIELDS, VOICE, SMS, USSD, REFER];
+const CHANGED: &[&[Parameter]] = &[FIELDS, OWNER, VOICE, SMS, USSD, REFER];
 const LIST: &[Parameter] = &[text("PhoneNumber"), text("FriendlyName")];
 
 const fn list_route(path: &'static str) -> Route {
@@ -73,8 +76,8 @@ pub(crate) const ROUTES: &[Route] = &[
     Route {
         method: "POST",
         path: "/Accounts/{AccountSid}/IncomingPhoneNumbers/{Sid}",
-        summary: "Change what is given of a binding",
-        parameters: ALL,
+        summary: "Change what is given of a binding; with AccountSid the number is that account's from now on",
+        parameters: CHANGED,
         answer: Shape::Item(200, "IncomingPhoneNumber", example),
         handler: update,
     },
@@ -145,6 +148,7 @@ fn create(context: &Context<'_>) -> Result<Answer, Fault> {
             None => Fault::invalid(21421, "PhoneNumber is missing"),
         });
     }
+    super::check_operator(context, NOT_GIVEN)?;
     let common = context.state.common("PN", &context.account);
     let class = class(context).to_owned();
     let mut number = IncomingNumber { common, class, ..IncomingNumber::default() };
@@ -158,6 +162,9 @@ fn create(context: &Context<'_>) -> Result<Answer, Fault> {
     taken(&number, context.state.insert(&number))?;
     Ok(item(context, 201, &number))
 }
+
+/// A number, a name or a pattern rings whoever binds it: calls to other accounts, to phones, to what routes carry.
+const NOT_GIVEN: &str = "Only the first account binds numbers; it gives them to others by AccountSid";
 
 fn check_patterns(context: &Context<'_>) -> Result<(), Fault> {
     let (rows, _) = context.state.list(RestFilter::all(Kind::IncomingNumber))?;
@@ -183,7 +190,15 @@ fn taken(number: &IncomingNumber, done: Result<(), Fault>) -> Result<(), Fault> 
 
 fn update(context: &Context<'_>) -> Result<Answer, Fault> {
     let mut number: IncomingNumber = own(context, last(context))?;
+    let before = number.phone_number.clone();
     change(context, &mut number)?;
+    if number.phone_number != before {
+        super::check_operator(context, NOT_GIVEN)?;
+    }
+    if let Some(owner) = context.text("AccountSid") {
+        // As at Twilio: an account gives its numbers to those below it, and takes them back.
+        number.common.account = sign_in::target(context.state, &context.signer, owner)?.common.sid;
+    }
     number.common.updated_at = context.state.now();
     taken(&number, context.state.replace(&number))?;
     Ok(item(context, 200, &number))

@@ -71,6 +71,8 @@ fn a_call_the_node_refuses_is_in_the_record_as_failed() {
     *world.plane.refuses.lock().unwrap() = Some(ControlError::Busy);
     assert_eq!(world.post("/Calls.json", "To=1&From=2&Url=http://a").fault(), (429, 20429));
     assert_eq!(world.get("/Calls.json?Status=failed").json()["total"], 1);
+    *world.plane.refuses.lock().unwrap() = Some(ControlError::Caller("2".into()));
+    assert_eq!(world.post("/Calls.json", "To=1&From=2&Url=http://a").fault(), (400, 21210));
 }
 
 #[test]

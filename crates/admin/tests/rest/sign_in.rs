@@ -126,3 +126,40 @@ fn a_token_of_the_configuration_counts_from_the_next_start() {
     let made = ensure_account(repository, plane, other, Some("second")).unwrap().unwrap();
     assert_eq!((&*made.sid, &*made.token, &*made.signing_key), (other, "second", "second"));
 }
+
+/// A number, a name or a pattern rings whoever binds it.
+#[test]
+fn sub_accounts_have_the_numbers_that_they_were_given() {
+    let world = World::new();
+    let made = world.ask("POST", "/2010-04-01/Accounts.json", "FriendlyName=Sub").json();
+    let (sid, token) = (made["sid"].as_str().unwrap(), made["auth_token"].as_str().unwrap());
+    let path = |sid: &str, rest: &str| format!("/2010-04-01/Accounts/{sid}{rest}.json");
+    let as_sub = |path: &str, form: &str| world.as_who((sid, token), "POST", path, form);
+    for number in ["77", "alice", ".*", "+4930901820"] {
+        let form = format!("PhoneNumber={}", number.replace('+', "%2B"));
+        assert_eq!(as_sub(&path(sid, "/IncomingPhoneNumbers"), &form).fault(), (403, 20403), "{number}");
+        assert_eq!(
+            as_sub(&path(sid, "/OutgoingCallerIds"), &form).fault().0,
+            if number == ".*" { 400 } else { 403 }
+        );
+    }
+    let bound = world.make("/IncomingPhoneNumbers.json", "PhoneNumber=77&VoiceUrl=http://a/");
+    let number = format!("/IncomingPhoneNumbers/{}", bound["sid"].as_str().unwrap());
+    assert_eq!(world.post(&format!("{number}.json"), "AccountSid=AC0").fault(), (404, 20404));
+    let given = world.ask("POST", &path(&world.me.sid, &number), &format!("AccountSid={sid}")).json();
+    assert_eq!((given["account_sid"].as_str(), given["voice_url"].as_str()), (Some(sid), Some("http://a/")));
+    assert_eq!(world.get("/IncomingPhoneNumbers.json").json()["total"], 0);
+    // It says what answers, and cannot make it another number, nor give it up the tree.
+    assert_eq!(
+        as_sub(&path(sid, &number), "VoiceUrl=http://b/&PhoneNumber=77").json()["voice_url"],
+        "http://b/"
+    );
+    assert_eq!(as_sub(&path(sid, &number), "PhoneNumber=78").fault(), (403, 20403));
+    assert_eq!(as_sub(&path(sid, &number), "PhoneNumber=.*").fault(), (403, 20403));
+    assert_eq!(as_sub(&path(sid, &number), &format!("AccountSid={}", world.me.sid)).fault(), (404, 20404));
+    // The parent takes it back, or binds one for it at once.
+    let back = world.ask("POST", &path(sid, &number), &format!("AccountSid={}", world.me.sid));
+    assert_eq!(back.json()["account_sid"], world.me.sid);
+    assert_eq!(world.ask("POST", &path(sid, "/IncomingPhoneNumbers"), "PhoneNumber=79").status, 201);
+    assert_eq!(world.ask("POST", &path(sid, "/OutgoingCallerIds"), "PhoneNumber=80").status, 201);
+}

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use call::{
-    Caller, Decision, DownTargets, Member, Plan, PlanRequest, PlanSettings, Route, RouteTarget, Target,
+    Caller, Decision, DownTargets, Member, Plan, PlanRequest, PlanSettings, Route, RouteTarget, SourceProof,
+    Target,
 };
 use proptest::prelude::*;
 
@@ -21,6 +22,9 @@ fn route(name: &str, pattern: &str, targets: &[&str]) -> Route {
         prefix: "".into(),
         open: false,
         probe: true,
+        by_address: false,
+        max_rate: None,
+        deny: Vec::new(),
     }
 }
 
@@ -213,9 +217,65 @@ fn trunks_are_known_by_where_they_send_from() {
         ("[2001:db8::3]:40000", Some("tcp")),
         ("198.51.100.3:5060", None),
     ] {
-        assert_eq!(plan.trunk_of(source.parse::<SocketAddr>().unwrap()), trunk, "{source}");
+        let source = source.parse::<SocketAddr>().unwrap();
+        let of = |proof| plan.trunk_of(source, proof);
+        assert_eq!(of(SourceProof::Handshake), trunk.map(Caller::Trunk), "{source}");
+        assert_eq!(of(SourceProof::Datagram), trunk.map(Caller::Address), "{source}: it can be forged");
     }
     assert_eq!(plan.probed().len(), 4);
+}
+
+/// A UDP source address can be forged, and toll fraud needs no answer but the call itself.
+#[test]
+fn a_trunk_that_is_only_an_address_reaches_accounts_and_no_other_system() {
+    let mut named = route("named", "8*", &["198.51.100.9:5080"]);
+    named.by_address = true;
+    let plan = plan(vec![
+        route("out", "00*", &["198.51.100.1:5080"]),
+        route("did", "+4930123", &["account:bob@example.com"]),
+        Route { open: true, ..route("open", "7*", &["198.51.100.2"]) },
+        named,
+    ]);
+    let trunk = plan.trunk_of("198.51.100.1:5080".parse().unwrap(), SourceProof::Datagram).unwrap();
+    let word = |caller, uri| word(&plan, caller, uri);
+    assert_eq!(word(trunk, "bob@example.com"), "bob@example.com");
+    assert_eq!(word(trunk, "+4930123@192.0.2.1"), "bob@example.com");
+    assert_eq!(word(trunk, "77@example.com"), "open 77");
+    assert_eq!(word(trunk, "001900@example.com"), "001900@example.com", "an account there is not");
+    assert_eq!(word(trunk, "x@elsewhere.test"), "403");
+    assert_eq!(word(Caller::Stranger, "+4930123@192.0.2.1"), "+4930123@example.com", "it has no such number");
+    let proved = plan.trunk_of("198.51.100.1:5080".parse().unwrap(), SourceProof::Handshake).unwrap();
+    assert_eq!(word(proved, "001900@example.com"), "out 001900");
+    // The operator has said that there an address is proof enough.
+    let flagged = plan.trunk_of("198.51.100.9:5080".parse().unwrap(), SourceProof::Datagram).unwrap();
+    assert_eq!(word(flagged, "001900@example.com"), "out 001900");
+}
+
+#[test]
+fn a_route_denies_destinations_before_and_after_its_rewriting() {
+    let mut out = route("out", "0*", &["192.0.2.9"]);
+    (out.strip, out.prefix) = (1, "+".into());
+    out.deny = vec!["+882*".into(), "01900*".into()];
+    let plan = plan(vec![out, route("other way", "*", &["192.0.2.10"])]);
+    for (user, expected) in [("08821", "403"), ("0-882-1", "403"), ("01900555", "403"), ("0491", "out +491")]
+    {
+        assert_eq!(word(&plan, ALICE, &format!("{user}@example.com")), expected, "{user}");
+    }
+    let mut wrong = route("wrong", "1*", &["192.0.2.9"]);
+    wrong.deny = vec!["~(".into()];
+    let error = Plan::new(&PlanSettings::default(), vec![wrong]).unwrap_err().to_string();
+    assert!(error.starts_with("route wrong: deny "), "{error}");
+}
+
+#[test]
+fn a_route_has_a_rate_of_its_own() {
+    let mut slow = route("slow", "1*", &["192.0.2.9"]);
+    slow.max_rate = Some(2);
+    let plan = plan(vec![slow, route("any", "2*", &["192.0.2.9"])]);
+    let now = stdx::Instant::from_unix_seconds(1_700_000_000);
+    let taken = |route, at| (0..9).filter(|_| plan.takes_call(route, at)).count();
+    assert_eq!((taken("slow", now), taken("any", now)), (2, 9));
+    assert_eq!(taken("slow", now + std::time::Duration::from_secs(1)), 2);
 }
 
 #[test]

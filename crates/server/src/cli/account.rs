@@ -64,9 +64,15 @@ struct Details {
     /// Phones at once [default: what the configuration says]
     #[arg(long, value_name = "N")]
     max_contacts: Option<u32>,
-    /// Calls at once [default: no limit]
+    /// Calls at once, placed and received [default: no limit]
     #[arg(long, value_name = "N")]
     max_calls: Option<u32>,
+    /// New calls a second that it places [default: no limit]
+    #[arg(long, value_name = "N")]
+    max_rate: Option<u32>,
+    /// Destinations that it may not call, as +882*, 00* or 1900???????; may be repeated
+    #[arg(long, value_name = "PATTERN")]
+    deny: Vec<Box<str>>,
 }
 
 #[derive(Debug, Args)]
@@ -81,8 +87,8 @@ pub(super) struct SetArgs {
     account: String,
     #[command(flatten)]
     details: Details,
-    /// Leave both limits to the configuration again
-    #[arg(long, conflicts_with_all = ["max_contacts", "max_calls"])]
+    /// No limits and denied destinations of its own any more
+    #[arg(long, conflicts_with_all = ["max_contacts", "max_calls", "max_rate", "deny"])]
     no_limits: bool,
 }
 
@@ -157,12 +163,12 @@ impl AddArgs {
                 address.domain
             )));
         }
-        let Details { name, max_contacts, max_calls } = self.details;
+        let Details { name, max_contacts, max_calls, max_rate, deny } = self.details;
         backend.change(Change::AddAccount {
             password: self.password.read(&address)?,
             address,
             display_name: name.unwrap_or_default().into(),
-            limits: AccountLimits { max_contacts, max_calls },
+            limits: AccountLimits { max_contacts, max_calls, max_rate, deny },
         })
     }
 }
@@ -172,15 +178,19 @@ impl SetArgs {
         let account = address(&self.account, config)?;
         let mut backend = Backend::open(config)?;
         let found = find(&mut backend, &account)?;
-        let Details { name, max_contacts, max_calls } = self.details;
+        let Details { name, max_contacts, max_calls, max_rate, deny } = self.details;
         if let Some(name) = name {
             let account = found.address.clone();
             backend.change(Change::SetDisplayName { account, display_name: name.into() })?;
         }
+        let had = found.limits.clone();
         let limits = AccountLimits {
-            max_contacts: max_contacts.or(found.limits.max_contacts).filter(|_| !self.no_limits),
-            max_calls: max_calls.or(found.limits.max_calls).filter(|_| !self.no_limits),
+            max_contacts: max_contacts.or(had.max_contacts),
+            max_calls: max_calls.or(had.max_calls),
+            max_rate: max_rate.or(had.max_rate),
+            deny: if deny.is_empty() { had.deny } else { deny },
         };
+        let limits = if self.no_limits { AccountLimits::default() } else { limits };
         if limits == found.limits {
             return Ok(());
         }
@@ -268,6 +278,8 @@ fn json(account: &AccountRow, aliases: &[String], bindings: Option<&[BindingRow]
         "disabled": account.disabled,
         "max_contacts": account.limits.max_contacts,
         "max_calls": account.limits.max_calls,
+        "max_rate": account.limits.max_rate,
+        "deny": account.limits.deny,
         "created_at": account.created_at,
     });
     if let Some(bindings) = bindings {
@@ -317,6 +329,13 @@ impl ShowArgs {
         writeln!(out, "made         {} UTC", date(account.created_at))?;
         writeln!(out, "contacts     {}", limit(account.limits.max_contacts))?;
         writeln!(out, "calls        {}", limit(account.limits.max_calls))?;
+        writeln!(out, "a second     {}", limit(account.limits.max_rate))?;
+        let deny = &account.limits.deny;
+        writeln!(
+            out,
+            "not to       {}",
+            if deny.is_empty() { "not limited here".into() } else { deny.join(", ") }
+        )?;
         let aliases = if aliases.is_empty() { "none".into() } else { aliases.join(", ") };
         writeln!(out, "aliases      {aliases}")?;
         match bindings.as_deref() {

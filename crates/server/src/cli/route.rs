@@ -3,7 +3,7 @@
 use std::io;
 
 use clap::{Args, Subcommand};
-use store::{Route, RouteTarget};
+use store::{Route, RoutePolicy, RouteTarget};
 
 use super::backend::{Backend, unexpected};
 use super::error::CliError;
@@ -23,7 +23,8 @@ TARGET is a SIP address, or account:user@domain, with ,weight=N and ,priority=N 
 priority share the calls by weight, the next priority takes what they do not answer.
 
   belfry route add carrier prefix:+49 sip:192.0.2.7:5060 sip:192.0.2.8:5060,priority=2 --probe
-  belfry route add sales user:sales account:bob@example.net";
+  belfry route add sales user:sales account:bob@example.net
+  belfry route add world 'prefix:00' sip:192.0.2.7 --trusted --max-rate 20 --deny '00882*' --deny '001900*'";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum RouteCommand {
@@ -58,9 +59,27 @@ pub(super) struct AddArgs {
     /// Put this before what is left
     #[arg(long, value_name = "DIGITS", default_value = "")]
     prefix: String,
+    #[command(flatten)]
+    policy: PolicyArgs,
     /// Take the place of the route of this name
     #[arg(long)]
     replace: bool,
+}
+
+#[derive(Debug, Args)]
+struct PolicyArgs {
+    /// Its targets are in the trust domain: P-Asserted-Identity and the like go there and are taken from there
+    #[arg(long)]
+    trusted: bool,
+    /// A UDP source address alone proves its targets, though it can be forged: from there all other routes may be taken
+    #[arg(long)]
+    trust_udp_address: bool,
+    /// New calls a second by this route, in each process
+    #[arg(long, value_name = "N")]
+    max_rate: Option<u32>,
+    /// Destinations that it does not carry, as +882*, 00* or 1900???????; may be repeated
+    #[arg(long, value_name = "PATTERN")]
+    deny: Vec<Box<str>>,
 }
 
 impl RouteCommand {
@@ -92,6 +111,12 @@ impl AddArgs {
             probe: self.probe,
             strip: self.strip,
             prefix: self.prefix.into(),
+            policy: RoutePolicy {
+                trusted: self.policy.trusted,
+                by_address: self.policy.trust_udp_address,
+                max_rate: self.policy.max_rate,
+                deny: self.policy.deny,
+            },
             created_at: stdx::Instant::default(),
         };
         backend.change(Change::AddRoute { route, replace: self.replace })
@@ -113,7 +138,7 @@ fn list(backend: &mut Backend, json: bool) -> Result<(), CliError> {
         println!("no routes");
         return Ok(());
     }
-    let mut table = Table::new(&["name", "pattern", "targets", "number", "who", "probe"], &[]);
+    let mut table = Table::new(&["name", "pattern", "targets", "number", "who", "probe", "policy"], &[]);
     for route in &routes {
         table.row([
             route.name.to_string(),
@@ -122,6 +147,7 @@ fn list(backend: &mut Backend, json: bool) -> Result<(), CliError> {
             rewrite(route),
             if route.open { "everybody" } else { "accounts" }.to_owned(),
             if route.probe { "yes" } else { "no" }.to_owned(),
+            policy(&route.policy),
         ]);
     }
     Ok(table.print(&mut io::stdout().lock())?)
@@ -137,6 +163,20 @@ fn target(target: &RouteTarget) -> String {
         text.push_str(&format!(",priority={}", target.priority));
     }
     text
+}
+
+/// As it is written for `add`.
+fn policy(policy: &RoutePolicy) -> String {
+    let mut words = Vec::new();
+    if policy.trusted {
+        words.push("trusted".to_owned());
+    }
+    if policy.by_address {
+        words.push("trust-udp-address".to_owned());
+    }
+    words.extend(policy.max_rate.map(|calls| format!("max-rate={calls}")));
+    words.extend(policy.deny.iter().map(|pattern| format!("deny={pattern}")));
+    if words.is_empty() { "none".into() } else { words.join(" ") }
 }
 
 fn rewrite(route: &Route) -> String {

@@ -15,6 +15,7 @@ mod sections;
 mod services;
 #[cfg(test)]
 mod tests;
+mod trust;
 mod uploads;
 mod value;
 mod voice;

@@ -83,6 +83,7 @@ pub struct Sip {
     pub nameservers: Vec<SocketAddr>,
     /// Empty: any.
     pub websocket_origins: Vec<Box<str>>,
+    pub trust: sip::endpoint::Trust,
 }
 
 impl Sip {
@@ -142,6 +143,7 @@ impl Sip {
                 Vec::new(),
                 "Web sites whose pages may connect, as `https://phone.example.net`. Empty: any.",
             ),
+            trust: super::trust::read(&mut section),
             listen,
         };
         sip.check(&mut section);

@@ -32,6 +32,11 @@ const MISTAKES: &[(&str, &str)] = &[
         "4:3: `listen` is \"sctp:127.0.0.1:5060\"; expected udp:, tcp:, tls:, ws: or wss: with an address and port, \
              as \"udp:127.0.0.1:5060\" or \"tls:[::]:5061\"",
     ),
+    (
+        "[sip]\ntrusted = [\"carrier.example\"]\n",
+        "2:12: `trusted` is \"carrier.example\"; expected an address, as \"192.0.2.7\", a network, as \"10.0.0.0/8\", or \
+             tls: and the name of a certificate, as \"tls:sip.example.net\"",
+    ),
     ("[sip]\nlisten = []\n", "2:10: `listen` is empty; expected at least one address to listen at"),
     (
         "[sip]\nlisten = [\"udp:[::]:5060\", \"udp:[::]:5060\"]\n",

@@ -112,13 +112,13 @@ impl std::error::Error for Failure {}
 
 impl From<admin::ControlError> for Failure {
     fn from(error: admin::ControlError) -> Self {
-        use admin::ControlError::{Busy, Invalid, NotFound, NotLive, Unsupported};
+        use admin::ControlError::{Busy, Caller, Invalid, NotFound, NotLive, Unsupported};
         match error {
             NotFound | NotLive => {
                 Failure::new(FailureKind::NotFound, "there is no such account, session or room")
             }
             Busy => Failure::new(FailureKind::Busy, "the node has too much to do; try again"),
-            Invalid(what) => Failure::new(FailureKind::Invalid, what),
+            Invalid(what) | Caller(what) => Failure::new(FailureKind::Invalid, what),
             Unsupported(what) => Failure::new(FailureKind::Invalid, format!("{what} is not possible")),
         }
     }

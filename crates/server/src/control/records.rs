@@ -99,6 +99,8 @@ impl Change {
     pub fn into_write(self, now: Instant) -> Result<Write, Failure> {
         Ok(match self {
             Change::AddAccount { address, password, display_name, limits } => {
+                routes::check_deny(&limits.deny)
+                    .map_err(|problem| Failure::new(FailureKind::Invalid, problem))?;
                 let account = NewAccount::with_password(address, &password.0, now)?;
                 let verifiers = account.verifiers.clone().with_scram(&keys::make(&password.0));
                 Write::AddAccount(Box::new(NewAccount { display_name, limits, verifiers, ..account }))
@@ -113,7 +115,11 @@ impl Change {
                 Write::SetDisplayName { account, display_name }
             }
             Change::SetDisabled { account, disabled } => Write::SetDisabled { account, disabled },
-            Change::SetLimits { account, limits } => Write::SetLimits { account, limits },
+            Change::SetLimits { account, limits } => {
+                routes::check_deny(&limits.deny)
+                    .map_err(|problem| Failure::new(FailureKind::Invalid, problem))?;
+                Write::SetLimits { account, limits }
+            }
             Change::RemoveAccount { account } => Write::RemoveAccount { account },
             Change::AddDomain { name } => Write::AddDomain { name, created_at: now },
             Change::RemoveDomain { name } => Write::RemoveDomain { name },

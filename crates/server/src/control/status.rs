@@ -129,6 +129,8 @@ pub struct ShardCounters {
     pub loops: u64,
     pub too_many_hops: u64,
     pub relay_refused: u64,
+    pub limited_calls: u64,
+    pub denied_destinations: u64,
     pub timeouts: u64,
     pub messages_kept: u64,
     pub panics: u64,
@@ -250,6 +252,8 @@ impl ShardCounters {
         self.loops = sip.loops;
         self.too_many_hops = sip.too_many_hops;
         self.relay_refused = sip.refused_relay;
+        self.limited_calls = sip.refused_by_limit;
+        self.denied_destinations = sip.refused_destinations;
         self.timeouts = sip.timeouts;
         self.messages_kept = sip.messages_kept;
         self

@@ -124,6 +124,16 @@ const SHARD: &[ShardMetric] = &[
     counter("belfry_shed_total", "Requests answered 503 because the shard was behind or leaving", |s| s.shed),
     counter("belfry_loops_total", "Requests that had been here before", |s| s.loops),
     counter("belfry_too_many_hops_total", "Requests whose Max-Forwards was used up", |s| s.too_many_hops),
+    counter(
+        "belfry_calls_limited_total",
+        "Calls refused for a limit of their account or route: at once, or a second",
+        |s| s.limited_calls,
+    ),
+    counter(
+        "belfry_destinations_denied_total",
+        "Calls to destinations that their account or route denies",
+        |s| s.denied_destinations,
+    ),
     counter("belfry_relay_refused_total", "Requests of strangers to domains that are not ours", |s| {
         s.relay_refused
     }),

@@ -1,59 +1,14 @@
 //! The client for which a reverse proxy speaks: `X-Forwarded-For` or `Forwarded` (RFC 7239), of proxies that are trusted
 //! and of nobody else.
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::str::FromStr;
 
 use hyper::HeaderMap;
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
 const FORWARDED: &str = "forwarded";
 
-/// An address, or all that begin with the same bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Network {
-    address: IpAddr,
-    bits: u8,
-}
-
-impl Network {
-    pub fn contains(self, address: IpAddr) -> bool {
-        match (self.address, address) {
-            (IpAddr::V4(own), IpAddr::V4(address)) => {
-                let shift = 32 - u32::from(self.bits);
-                own.to_bits().checked_shr(shift) == address.to_bits().checked_shr(shift)
-            }
-            (IpAddr::V6(own), IpAddr::V6(address)) => {
-                let shift = 128 - u32::from(self.bits);
-                own.to_bits().checked_shr(shift) == address.to_bits().checked_shr(shift)
-            }
-            _ => false,
-        }
-    }
-}
-
-impl FromStr for Network {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Network, ()> {
-        let (address, bits) =
-            text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
-        let address: IpAddr = address.parse().map_err(|_| ())?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        let bits = bits.map_or(Ok(most), str::parse).map_err(|_| ())?;
-        (bits <= most).then_some(Network { address, bits }).ok_or(())
-    }
-}
-
-impl fmt::Display for Network {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.address, self.bits) {
-            (IpAddr::V4(_), 32) | (IpAddr::V6(_), 128) => write!(f, "{}", self.address),
-            (address, bits) => write!(f, "{address}/{bits}"),
-        }
-    }
-}
+pub use stdx::network::Network;
 
 /// In which header proxies name their clients. Only this one is read: what a proxy does not write it passes on as the
 /// client wrote it.
@@ -137,24 +92,6 @@ mod tests {
 
     fn headers(lines: &[&'static str]) -> HeaderMap {
         lines.iter().map(|line| (FORWARDED_FOR.parse().unwrap(), HeaderValue::from_static(line))).collect()
-    }
-
-    #[test]
-    fn networks_are_read_shown_and_compared() {
-        for (text, inside, outside) in [
-            ("127.0.0.1", "127.0.0.1", "127.0.0.2"),
-            ("10.1.0.0/16", "10.1.255.9", "10.2.0.1"),
-            ("0.0.0.0/0", "203.0.113.9", "::1"),
-            ("2001:db8::/32", "2001:db8:9::1", "2001:db9::1"),
-            ("::/0", "::1", "127.0.0.1"),
-        ] {
-            let network: Network = text.parse().unwrap();
-            assert_eq!(network.to_string(), text);
-            assert!(network.contains(ip(inside)) && !network.contains(ip(outside)), "{text}");
-        }
-        for wrong in ["", "proxy", "10.0.0.0/33", "10.0.0.0/", "::/129", "10.0.0.0/-1", "10.0.0.1:80"] {
-            assert_eq!(wrong.parse::<Network>(), Err(()), "{wrong}");
-        }
     }
 
     fn proxies(header: ForwardedHeader) -> Proxies {

@@ -30,6 +30,7 @@ use crate::xmpp::uploads::Uploads;
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) plan: Arc<Plan>,
+    pub(crate) route_peers: Arc<sip::endpoint::RoutePeers>,
     /// Configured and added ones.
     pub(crate) domains: Vec<Box<str>>,
     pub(super) secret: [u8; 32],
@@ -64,9 +65,11 @@ impl Shared {
         let (domains, started, access) = (Vec::new(), clock.now(), std::sync::OnceLock::new());
         let looks = ::xmpp::sasl::Looks::default();
         let admissions = Admissions::new();
+        let route_peers = Arc::default();
         let mut shared = Shared {
             config,
             plan,
+            route_peers,
             domains,
             secret,
             seed,
@@ -98,6 +101,7 @@ impl Shared {
             _ => Vec::new(),
         };
         self.plan = Arc::new(compile(&self.config, &domains, &routes)?);
+        self.route_peers = Arc::new(sip::endpoint::RoutePeers::new(routes::peers(&routes)));
         self.domains = domains;
         Ok(())
     }
@@ -281,6 +285,8 @@ fn endpoint_settings(shared: &Shared, shard: usize) -> Settings {
         events: sip::events::EventRules { chat: shared.config.xmpp.is_on(), ..Default::default() },
         service_route: "".into(),
         flow_timer: seconds(sip.tcp_idle),
+        trust: sip.trust.clone(),
+        route_peers: Arc::clone(&shared.route_peers),
     }
 }
 
@@ -449,6 +455,7 @@ mod tests {
             probe: true,
             strip: 0,
             prefix: "".into(),
+            policy: store::types::RoutePolicy::default(),
             created_at: Instant::default(),
         }
     }

@@ -126,7 +126,7 @@ fn changes_numbers(write: &Write) -> bool {
         Write::Rest(RestWrite::Remove { kind, .. }) => *kind,
         _ => return false,
     };
-    matches!(kind, Kind::IncomingNumber | Kind::Application | Kind::Account)
+    matches!(kind, Kind::IncomingNumber | Kind::Application | Kind::Account | Kind::CallerId | Kind::Client)
 }
 
 impl Repository for Record {

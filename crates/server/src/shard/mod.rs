@@ -11,7 +11,7 @@ mod load;
 mod pace;
 mod perform;
 mod phones;
-mod planning;
+pub(crate) mod planning;
 mod reports;
 mod status;
 pub(crate) mod voice;

@@ -1,10 +1,10 @@
 //! What the cores ask, done: by the sockets, the store, the bus, or another core of this shard.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use cluster::Bucket;
 use router::{AskId, Edge, Push, Query};
-use sip::endpoint::{Account, CallEvent, Decision, Effect, PlanRequest, StoreUnavailable};
+use sip::endpoint::{Account, CallEvent, CallLimits, Decision, Effect, PlanRequest, StoreUnavailable};
 use sip::transport::Transmit;
 use stdx::Instant;
 use store::{Loaded, Read, StoreError, Ticket, Write, WriteDone};
@@ -77,7 +77,7 @@ impl Shard {
         let voice = parts.voice.as_ref();
         let decision: Decision = voice
             .and_then(|voice| voice.decide(&parts.plan, parts.proof, request))
-            .unwrap_or_else(|| planning::decide(&parts.plan, request, parts.proof, random, &self.down));
+            .unwrap_or_else(|| planning::decide(now, &parts.plan, request, parts.proof, random, &self.down));
         self.parts.endpoint.handle_plan(now, id, decision, &mut self.scratch.effects);
     }
 
@@ -275,6 +275,7 @@ impl super::Parts {
             disabled: found.disabled || ha1s.is_none(),
             ha1s: ha1s.unwrap_or(sip::digest::Ha1s { md5: [0; 16], sha256: [0; 32], sha512_256: [0; 32] }),
             max_contacts: limit.unwrap_or(self.default_max_contacts),
+            limits: call_limits(&found.limits),
         }
     }
 }
@@ -294,6 +295,13 @@ fn ha1s_of(verifiers: &store::Verifiers) -> Option<sip::digest::Ha1s> {
     }
     let (md5, sha256, sha512_256) = (verifiers.md5, verifiers.sha256, verifiers.sha512_256);
     Some(sip::digest::Ha1s { md5, sha256, sha512_256 })
+}
+
+/// `None` where there are none: then nobody is asked.
+fn call_limits(limits: &store::AccountLimits) -> Option<Arc<CallLimits>> {
+    let store::AccountLimits { max_calls, max_rate, deny, .. } = limits;
+    let limits = CallLimits { max_calls: *max_calls, max_rate: *max_rate, deny: deny.clone() };
+    (limits != CallLimits::default()).then(|| Arc::new(limits))
 }
 
 /// Puts a drained buffer back, unless new effects came meanwhile: then both are kept, in order.

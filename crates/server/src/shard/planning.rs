@@ -1,7 +1,9 @@
 //! The routing plan's words and the endpoint's: same meaning, two crates that do not know each other.
 
-use call::{Plan, PlanRequest as Question};
+use call::{Denied, Plan, PlanRequest as Question, SourceProof};
 use sip::endpoint::{Caller, Decision, PlanRequest};
+use sip::transport::is_reliable;
+use stdx::Instant;
 
 /// Whether callers that claim an account of ours must prove it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,35 +14,166 @@ pub enum CallerProof {
 
 /// Where a request goes, and whether its caller must first prove who it is.
 pub(crate) fn decide(
+    now: Instant,
     plan: &Plan,
     request: &PlanRequest,
     proof: CallerProof,
     random: u64,
     down: &call::DownTargets,
 ) -> Decision {
-    let trunk = plan.trunk_of(request.source);
-    let caller = match (&request.caller, trunk) {
-        (Caller::Account(aor), _) => call::Caller::Account(aor),
-        (Caller::Stranger, Some(trunk)) => call::Caller::Trunk(trunk),
-        (Caller::Stranger, None) if request.claims.is_some() && proof == CallerProof::Required => {
-            return Decision::Authenticate;
-        }
-        (Caller::Stranger, None) => call::Caller::Stranger,
+    // What a trunk says of its callers is worth no more than what a stranger says, unless it is in the trust domain.
+    let must_prove = request.claims.is_some() && !request.is_trusted && proof == CallerProof::Required;
+    let caller = match &request.caller {
+        Caller::Account(aor) => call::Caller::Account(aor),
+        Caller::Stranger if must_prove => return Decision::Authenticate,
+        Caller::Stranger => trunk_of(plan, request).unwrap_or(call::Caller::Stranger),
     };
+    if denies(request) {
+        return Decision::Deny;
+    }
     let question = Question { user: &request.user, host: &request.host, port: request.port, caller };
     match plan.decide(&question, random, down) {
         call::Decision::Local { user, domain } => Decision::Local { user, domain },
+        call::Decision::Targets { route, .. } if request.starts_call && !plan.takes_call(&route, now) => {
+            Decision::TooFast
+        }
         call::Decision::Targets { user, groups, .. } => {
             // Targets of one priority are alternatives, not to ring at once: each is a group of its own.
             let targets = groups.iter().flat_map(|group| &group.targets);
             Decision::Targets(targets.map(|target| vec![uri_of(target, &user)]).collect())
         }
+        call::Decision::Refuse { code: 403, reason: call::DENIED } => Decision::Deny,
         call::Decision::Refuse { code, reason } => Decision::Refuse { status: code, reason: reason.into() },
     }
+}
+
+/// The route whose target has sent a request, and how well that is known.
+pub(crate) fn trunk_of<'p>(plan: &'p Plan, request: &PlanRequest) -> Option<call::Caller<'p>> {
+    let proof = if is_reliable(request.transport) { SourceProof::Handshake } else { SourceProof::Datagram };
+    plan.trunk_of(request.source, proof)
+}
+
+/// Whether the caller's own limits keep it from there. Patterns were checked when they were given.
+fn denies(request: &PlanRequest) -> bool {
+    let deny = request.limits.as_ref().map(|limits| &limits.deny).filter(|deny| !deny.is_empty());
+    deny.is_some_and(|deny| {
+        // A list that cannot be read denies all: it was there to deny something.
+        Denied::new(deny).map_or(true, |denied| denied.covers(&request.user))
+    })
 }
 
 /// The Request-URI for a target: `sip:user@target`.
 pub(crate) fn uri_of(target: &call::Target, user: &str) -> Box<str> {
     let user = sip::wire::escape_user(user);
     if user.is_empty() { format!("sip:{target}").into() } else { format!("sip:{user}@{target}").into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use sip::endpoint::CallLimits;
+    use sip::transport::Transport;
+
+    use super::*;
+
+    const NOW: Instant = Instant::from_unix_seconds(1_700_000_000);
+    const TRUNK: &str = "198.51.100.1:5080";
+
+    /// Calls abroad go to a carrier; one number of it rings Bob.
+    fn plan(policy: &store::RoutePolicy) -> Plan {
+        let route = |name: &str, pattern: &str, target: &str| store::Route {
+            id: 0,
+            name: name.into(),
+            pattern: crate::routes::parse_pattern(pattern).unwrap(),
+            targets: vec![crate::routes::parse_target(target).unwrap()],
+            open: false,
+            probe: false,
+            strip: 0,
+            prefix: "".into(),
+            policy: policy.clone(),
+            created_at: Instant::default(),
+        };
+        let abroad = route("abroad", "prefix:00", "sip:198.51.100.1:5080");
+        let did = route("did", "number:4930123", "account:bob@example.test");
+        let routes = [abroad, did].map(|route| crate::routes::to_plan(&route).unwrap());
+        let settings =
+            call::PlanSettings { domains: vec!["example.test".into()], ..call::PlanSettings::default() };
+        Plan::new(&settings, routes.into()).unwrap()
+    }
+
+    fn request(user: &str, transport: Transport) -> PlanRequest {
+        PlanRequest {
+            user: user.into(),
+            host: "example.test".into(),
+            port: None,
+            caller: Caller::Stranger,
+            claims: None,
+            source: TRUNK.parse().unwrap(),
+            transport,
+            is_trusted: false,
+            starts_call: true,
+            limits: None,
+        }
+    }
+
+    fn ask(plan: &Plan, request: &PlanRequest) -> Decision {
+        decide(NOW, plan, request, CallerProof::Required, 1, &call::DownTargets::default())
+    }
+
+    fn bob() -> Decision {
+        Decision::Local { user: "bob".into(), domain: "example.test".into() }
+    }
+
+    #[test]
+    fn a_trunk_over_udp_reaches_accounts_and_over_a_connection_other_trunks_too() {
+        let plan = plan(&store::RoutePolicy::default());
+        let is_relayed = |transport| matches!(ask(&plan, &request("00900", transport)), Decision::Targets(_));
+        assert_eq!(ask(&plan, &request("4930123", Transport::Udp)), bob());
+        assert!(!is_relayed(Transport::Udp), "an address can be forged");
+        assert!(is_relayed(Transport::Tcp), "a handshake cannot");
+        let by_address = store::RoutePolicy { by_address: true, ..store::RoutePolicy::default() };
+        let plan = self::plan(&by_address);
+        assert!(matches!(ask(&plan, &request("00900", Transport::Udp)), Decision::Targets(_)));
+    }
+
+    /// A From can be written by anybody, a carrier's customers among them.
+    #[test]
+    fn a_trunk_that_claims_a_domain_of_ours_must_prove_it_unless_it_is_trusted() {
+        let plan = plan(&store::RoutePolicy::default());
+        let mut request = request("4930123", Transport::Udp);
+        request.claims = Some("example.test".into());
+        assert_eq!(ask(&plan, &request), Decision::Authenticate);
+        request.is_trusted = true;
+        assert_eq!(ask(&plan, &request), bob());
+        request.is_trusted = false;
+        let waived = decide(NOW, &plan, &request, CallerProof::Waived, 1, &call::DownTargets::default());
+        assert_eq!(waived, bob());
+    }
+
+    #[test]
+    fn denied_destinations_and_rates_are_refused_by_name() {
+        let policy = store::RoutePolicy {
+            deny: vec!["00882*".into()],
+            max_rate: Some(2),
+            ..store::RoutePolicy::default()
+        };
+        let plan = plan(&policy);
+        let mut request = request("00900", Transport::Udp);
+        request.caller = Caller::Account("alice@example.test".into());
+        let is_sent = |request: &PlanRequest| matches!(ask(&plan, request), Decision::Targets(_));
+        assert!(is_sent(&request) && is_sent(&request));
+        assert_eq!(ask(&plan, &request), Decision::TooFast);
+        // An ACK, or a MESSAGE, is no call.
+        request.starts_call = false;
+        assert!(is_sent(&request));
+        let denied = |user: &str, deny: &[&str]| {
+            let deny = deny.iter().map(|&pattern| pattern.into()).collect();
+            let limits = Some(Arc::new(CallLimits { deny, ..CallLimits::default() }));
+            ask(&plan, &PlanRequest { user: user.into(), limits, ..request.clone() }) == Decision::Deny
+        };
+        assert!(denied("008821", &[]), "by the route");
+        assert!(denied("00-900-1", &["00900*"]) && denied("bob", &["b?b"]), "by the account");
+        assert!(!denied("00901", &["00900*"]));
+    }
 }

@@ -159,6 +159,11 @@ impl Voice {
         world: &mut World<'_>,
     ) -> Result<Reply, ControlError> {
         let Placing { call, owner, to, send_digits, from, plan, timeout, record } = placing;
+        if let Some(shown) =
+            [&from, &call.from].into_iter().find(|shown| !self.may_show(&owner.account, shown))
+        {
+            return Err(ControlError::Caller(shown.clone()));
+        }
         let sid = call.common.sid.clone();
         self.placed.insert(sid.clone(), call);
         let call = Outgoing { sid, owner, to, send_digits, from, plan, timeout, record };

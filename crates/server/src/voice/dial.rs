@@ -16,6 +16,9 @@ use super::party::{Party, Whose};
 use super::record::Background;
 use super::{API_VERSION, Voice, World};
 
+/// Twilio's number for it.
+const INVALID_CALLER_ID: u32 = 13_214;
+
 /// What a leg's script has dialled.
 #[derive(Default)]
 pub(super) struct Dialing {
@@ -40,6 +43,7 @@ impl Voice {
     ) {
         let Some((caller, leg)) = self.leg_of(actor) else { return };
         let from = options.caller_id.clone().unwrap_or_else(|| leg.from.to_string());
+        let is_callers = from == *leg.from;
         // That of the caller is none for another number.
         let caller_name = if options.caller_id.is_none() { leg.caller_name.clone() } else { None };
         let owner = Arc::clone(&leg.owner);
@@ -51,13 +55,19 @@ impl Voice {
         if is_early {
             self.record_dial(now, caller, world);
         }
+        // The caller's own number may be passed on.
+        let is_forged = !is_callers && !self.may_show(&owner.account, &from);
         let mut name = self.home.name_of(&from);
         if let Some(shown) = &caller_name {
             // RFC 3261 §25.1: a quoted-string.
             let quoted = shown.replace('\\', "\\\\").replace('"', "\\\"");
             name = format!("\"{quoted}\" {name}").into();
         }
-        let is_heard_ringing = legs.iter().any(|leg| !matches!(leg.address, Address::Queue(_)));
+        if is_forged {
+            let text = format!("Dial: callerId {from:?} is neither a number nor a caller id of the account");
+            self.warn(now, caller, INVALID_CALLER_ID, text, world);
+        }
+        let is_heard_ringing = !is_forged && legs.iter().any(|leg| !matches!(leg.address, Address::Queue(_)));
         for Leg { id, address } in legs {
             if let Address::Queue(queue) = address {
                 self.dial_queue(now, actor, id, &queue, world);
@@ -69,11 +79,17 @@ impl Voice {
             party.codecs = codecs;
             party.caller_name.clone_from(&caller_name);
             party.hops = hops;
+            party.is_forged = is_forged;
             self.call_party(now, caller, party, address, world);
         }
         if is_heard_ringing {
             self.start_ringing(caller);
         }
+    }
+
+    /// Whether calls of this account may come from there.
+    pub(super) fn may_show(&self, account: &str, shown: &str) -> bool {
+        self.numbers.may_show(account, shown, |host, _| host == self.home.domain())
     }
 
     /// The party that is the leg `id` of a script.

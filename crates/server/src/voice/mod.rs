@@ -7,6 +7,7 @@ mod actor;
 mod asks;
 mod begin;
 mod bridge;
+mod caller_ids;
 pub(crate) mod control;
 mod dial;
 pub(crate) mod helpers;

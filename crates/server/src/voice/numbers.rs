@@ -12,9 +12,10 @@ use store::rest::types::{Application, Hook, IncomingNumber, RestAccount};
 use store::rest::{Resource, RestFilter, RestLoaded, RestRead};
 use store::{Loaded, Read, StoreError};
 
+use super::caller_ids::CallerIds;
 use super::{Owner, limits};
 use crate::config::{Number, Voice};
-use crate::shard::CallerProof;
+use crate::shard::{CallerProof, planning};
 
 /// The numbers of all shards; read-only once made, and made anew when a binding changes.
 #[derive(Debug, Default)]
@@ -24,6 +25,7 @@ pub struct Numbers {
     by_binding: HashMap<Box<str>, Arc<Answers>>,
     configured: HashMap<Box<str>, Arc<Answers>>,
     open: bool,
+    pub(super) caller_ids: CallerIds,
 }
 
 /// Who answers a number, and how.
@@ -135,7 +137,9 @@ impl Numbers {
             accounts: accounts.map(|account| (account.common.sid.clone(), account)).collect(),
             applications: applications.map(|found| (found.common.sid.clone(), found)).collect(),
         };
-        Ok(Numbers::new(config, all(repository)?, &directory))
+        let mut numbers = Numbers::new(config, all(repository)?, &directory);
+        numbers.caller_ids = CallerIds::new(&config.account, all(repository)?, all(repository)?);
+        Ok(numbers)
     }
 
     /// Of two entries of the configuration for one number the first counts.
@@ -157,7 +161,13 @@ impl Numbers {
             .iter()
             .filter_map(|number| Some((number.common.sid.as_str().into(), directory.answers(number)?.into())))
             .collect();
-        Numbers { bound: admin::numbers::Numbers::new(bound), by_binding, configured, open: config.open }
+        Numbers {
+            bound: admin::numbers::Numbers::new(bound),
+            by_binding,
+            configured,
+            open: config.open,
+            caller_ids: CallerIds::default(),
+        }
     }
 
     /// With or without a `+`.
@@ -167,6 +177,16 @@ impl Numbers {
             Some(user).filter(|user| user.len() <= limits::NUMBER).and_then(|user| self.bound.find(user));
         let answers = bound.and_then(|number| self.by_binding.get(number.common.sid.as_str()));
         answers.or_else(|| self.configured.get(user.strip_prefix('+').unwrap_or(user)))
+    }
+
+    /// The account whose number that is.
+    pub(super) fn owner_of_number(&self, user: &str) -> Option<&str> {
+        let bound =
+            Some(user).filter(|user| user.len() <= limits::NUMBER).and_then(|user| self.bound.find(user));
+        let configured = || self.configured.get(user.strip_prefix('+').unwrap_or(user));
+        bound
+            .map(|number| number.common.account.as_str())
+            .or_else(|| configured().map(|answers| &*answers.owner.account))
     }
 
     /// Whether an application answers that address.
@@ -190,14 +210,20 @@ impl Numbers {
         let is_ours = plan.is_own(request.source);
         let is_known = is_ours
             || matches!(request.caller, Caller::Account(_))
-            || plan.trunk_of(request.source).is_some();
+            || planning::trunk_of(plan, request).is_some();
+        // Who says to be of a domain of ours proves it, whatever address that comes from.
+        let must_prove = !is_ours
+            && !request.is_trusted
+            && request.caller == Caller::Stranger
+            && request.claims.is_some()
+            && proof == CallerProof::Required;
         let refuse = |reason: &str| Decision::Refuse { status: 403, reason: reason.into() };
         Some(if answers.is_suspended {
             refuse("Account Suspended")
+        } else if must_prove && !self.open {
+            Decision::Authenticate
         } else if is_known || self.open {
             Decision::Agent
-        } else if request.claims.is_some() && proof == CallerProof::Required {
-            Decision::Authenticate
         } else {
             refuse("Forbidden")
         })
@@ -237,6 +263,10 @@ mod tests {
             caller,
             claims: claims.then(|| "example.test".into()),
             source: "127.0.0.9:5060".parse().unwrap(),
+            transport: sip::transport::Transport::Udp,
+            is_trusted: false,
+            starts_call: true,
+            limits: None,
         };
         numbers.decide(&plan(), CallerProof::Required, &request)
     }
@@ -251,6 +281,10 @@ mod tests {
                 caller: Caller::Stranger,
                 claims: None,
                 source: source.parse().unwrap(),
+                transport: sip::transport::Transport::Udp,
+                is_trusted: false,
+                starts_call: true,
+                limits: None,
             };
             let decision = numbers(false).decide(&plan(), CallerProof::Required, &request);
             assert_eq!(decision == Some(Decision::Agent), expected, "{source}");
@@ -379,6 +413,52 @@ mod tests {
         assert_eq!(application.plan.fallback, target("http://app/fallback", ""));
         assert_eq!(application.plan.status, callback("http://app/status", "POST"));
         assert_eq!((&*application.number, &*numbers.get("7000").unwrap().number), ("PN2", ""));
+    }
+
+    #[test]
+    fn an_account_shows_its_own_numbers_and_what_is_vouched_for() {
+        let mut numbers = rest();
+        let vouched = |account: &str, number: &str| store::rest::types::CallerId {
+            common: common("PN9", account),
+            phone_number: number.into(),
+            ..Default::default()
+        };
+        let client = |account: &str, login: &str| store::rest::types::Client {
+            common: common("CL1", account),
+            login: login.into(),
+            ..Default::default()
+        };
+        let ids = vec![vouched("AC1", "+15550100"), vouched("AC2", "+15550200")];
+        numbers.caller_ids = CallerIds::new("AC1", ids, vec![client("AC2", "eve"), client("AC1", "ann")]);
+        let is_ours = |host: &str, _: Option<u16>| host == "example.test";
+        for (account, shown, expected) in [
+            ("AC1", "1234", true),
+            ("AC1", "+1 (234)", true),
+            ("AC1", "3099", true),
+            ("AC1", "+7000", true),
+            ("AC1", "4000", false),
+            ("AC2", "4000", true),
+            ("AC2", "1234", false),
+            ("AC2", "7000", false),
+            ("AC1", "1 555 0100", true),
+            ("AC2", "+15550100", false),
+            ("AC2", "+15550200", true),
+            ("AC1", "+4930901820", false),
+            ("AC1", "client:ann", true),
+            ("AC2", "client:ann", false),
+            ("AC2", "eve", true),
+            ("AC1", "eve", false),
+            ("AC1", "alice", true),
+            ("AC2", "alice", false),
+            ("AC1", "1001", true),
+            ("AC2", "1001", false),
+            ("AC1", "sip:alice@example.test", true),
+            ("AC1", "sip:alice@bank.test", false),
+            ("AC1", "sips:+4930901820@example.test", false),
+            ("AC2", "anonymous", true),
+        ] {
+            assert_eq!(numbers.may_show(account, shown, is_ours), expected, "{account} {shown}");
+        }
     }
 
     #[test]

@@ -164,7 +164,7 @@ impl Voice {
         to: Address,
         world: &mut World<'_>,
     ) {
-        let (address, hops) = (party.take_address(to), party.hops);
+        let (address, hops, is_forged) = (party.take_address(to), party.hops, party.is_forged);
         if self.has_records && party.whose != Whose::Own {
             let call = self.call_of_party(party.actor, &party);
             party.row = Some(Box::new(Row::new(now, &call, "")));
@@ -174,6 +174,7 @@ impl Voice {
             leg.dialing.get_or_insert_with(Box::<Dialing>::default).parties.push(key);
         }
         match address {
+            _ if is_forged => self.party_failed(now, key, 403, world),
             _ if hops == 0 => self.party_failed(now, key, 483, world),
             Some(address) => self.look_up(key, address, world),
             // No URI that SIP has.

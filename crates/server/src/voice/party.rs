@@ -46,6 +46,8 @@ pub(super) struct Party {
     pub(super) codecs: &'static [Codec],
     /// Max-Forwards.
     pub(super) hops: u8,
+    /// Its caller is not whom the script says.
+    pub(super) is_forged: bool,
     /// While its address is looked up.
     pub(super) ticket: Option<u64>,
     /// Still to be tried.
@@ -101,6 +103,7 @@ impl Party {
             timeout: Duration::ZERO,
             codecs: codecs_like(None),
             hops: sip::limits::MAX_FORWARDS,
+            is_forged: false,
             ticket: None,
             groups: VecDeque::new(),
             legs: Vec::new(),

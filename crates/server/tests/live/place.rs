@@ -11,7 +11,7 @@ use server::clock::Clock;
 use server::config::Config;
 use server::node::Node;
 use sip::transport::Transport;
-use store::types::{Address, NewAccount, Pattern, Route, RouteTarget};
+use store::types::{Address, NewAccount, Pattern, Route, RoutePolicy, RouteTarget};
 use store::{Admin, Sqlite};
 use tempfile::TempDir;
 
@@ -128,6 +128,7 @@ impl Place {
             probe: false,
             strip: 0,
             prefix: "".into(),
+            policy: RoutePolicy::default(),
             created_at: Clock::new().now(),
         };
         self.admin().add_route(route).unwrap();

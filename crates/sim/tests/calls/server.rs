@@ -83,7 +83,7 @@ impl Server {
     pub fn with_account(mut self, user: &str, disabled: bool) -> Self {
         let ha1s = Ha1s::compute(user, DOMAIN, "secret");
         let aor = format!("{user}@{DOMAIN}");
-        let account = Account { aor: aor.clone().into(), ha1s, disabled, max_contacts: 10 };
+        let account = Account { aor: aor.clone().into(), ha1s, disabled, max_contacts: 10, limits: None };
         self.accounts.insert(aor, account);
         self
     }

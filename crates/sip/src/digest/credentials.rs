@@ -60,6 +60,28 @@ pub fn find<'a>(
     fault
 }
 
+/// Whether a header line has Digest credentials for a realm that `is_ours` knows. Broken ones that name no realm count:
+/// nobody on the way can use them.
+pub(crate) fn names_realm(value: &[u8], is_ours: impl Fn(&[u8]) -> bool) -> bool {
+    let value = trim(value);
+    let scheme_end = value.iter().position(|b| b.is_ascii_whitespace()).unwrap_or(value.len());
+    if !eq_ignore_case(&value[..scheme_end], "Digest") {
+        return false;
+    }
+    let (mut rest, mut is_named) = (trim(&value[scheme_end..]), false);
+    while !rest.is_empty() {
+        let Some((name, value, after)) = next_param(rest) else { return !is_named };
+        if eq_ignore_case(name, "realm") {
+            if is_ours(value.text) {
+                return true;
+            }
+            is_named = true;
+        }
+        rest = after;
+    }
+    !is_named
+}
+
 impl<'a> Credentials<'a> {
     /// `value` is one header line; its commas separate parameters. Unknown parameters are ignored.
     pub fn parse(value: &'a [u8]) -> Result<Credentials<'a>, CredentialsError> {

@@ -16,6 +16,7 @@ mod verify;
 pub(crate) use algorithm::hash_hex;
 pub use algorithm::{Algorithm, Ha1s, Hash};
 pub use challenge::{challenge_value, quoted};
+pub(crate) use credentials::names_realm;
 pub use credentials::{Credentials, CredentialsError, Qop, find};
 pub use nonce::{NonceSettings, NonceUse, NonceVerdict, Nonces};
 pub use verify::{Answer, Authenticator, Question, Settings, Verdict};

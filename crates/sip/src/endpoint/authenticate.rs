@@ -7,7 +7,7 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::receive::reply_target;
-use super::{Account, Caller, Effect, Endpoint, Outbox, Stage};
+use super::{Account, Effect, Endpoint, Outbox, Stage};
 use crate::digest::{Answer, Question, Verdict, find};
 use crate::transport::{Source, Transmit};
 use crate::wire::{Address, Header, Message, Method, Reply, Uri};
@@ -121,8 +121,7 @@ impl Endpoint {
         if context.request.method() == Method::Register {
             return self.register(now, key, account, out);
         }
-        self.set_stage(key, Stage::Planning { own_routes });
-        self.plan(key, Caller::Account(account.aor), out);
+        self.plan_for(now, key, (account.aor, account.limits), own_routes, out);
     }
 
     fn refuse(&mut self, now: Instant, key: Key, realm: &str, verdict: Verdict, out: &mut Outbox) {

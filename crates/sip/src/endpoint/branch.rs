@@ -151,6 +151,9 @@ impl Endpoint {
         let Some(context) = self.contexts.get(key) else { return true };
         let Stage::Forking(forking) = &context.stage else { return true };
         let branch = &forking.branches[index];
+        if self.is_forbidden_way(&branch.destination, hop) {
+            return false;
+        }
         // A flow is left by the socket it came in by: no other has its way through the NAT.
         let local = branch.destination.received.map_or(context.source.local, |received| received.local);
         let Some(listener) = self.listener_for(hop.transport, hop.addr, Some(local)) else { return false };
@@ -162,6 +165,8 @@ impl Endpoint {
             attempt: branch.attempt,
             breadth: Some(branch.breadth),
             listener,
+            is_trusted: self.trusts_hop(hop, &branch.destination, context.request.to_tag().is_none()),
+            asserted: context.asserted(),
         };
         let bytes = self.build_copy(&context.request, &context.source, &copy);
         let target = self.target_of(hop, &branch.destination, listener);

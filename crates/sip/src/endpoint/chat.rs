@@ -186,7 +186,7 @@ mod tests {
                     Effect::Account { id, .. } => {
                         let ha1s = Ha1s { md5: [0; 16], sha256: [0; 32], sha512_256: [0; 32] };
                         let aor = "bob@example.test".into();
-                        let account = Account { aor, ha1s, disabled: false, max_contacts: 1 };
+                        let account = Account { aor, ha1s, disabled: false, max_contacts: 1, limits: None };
                         endpoint.handle_account(NOW, id, Ok(Some(account)), &mut out);
                     }
                     Effect::Ask { id, query } => {

@@ -24,6 +24,10 @@ pub struct Counters {
     pub loops: u64,
     pub too_many_hops: u64,
     pub refused_relay: u64,
+    /// Calls beyond a limit of their account or route.
+    pub refused_by_limit: u64,
+    /// Calls to destinations that their account or route denies.
+    pub refused_destinations: u64,
     pub timeouts: u64,
     pub messages_kept: u64,
 }

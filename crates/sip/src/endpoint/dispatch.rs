@@ -102,6 +102,10 @@ impl Endpoint {
             caller,
             claims,
             source: context.source.remote,
+            transport: context.source.transport,
+            is_trusted: self.trusts_source(&context.source),
+            starts_call: context.starts_call(),
+            limits: context.limits.clone(),
         };
         out.push(Effect::Plan { id: Self::ask_id(key), request });
     }
@@ -112,7 +116,9 @@ impl Endpoint {
         let is_ack = self.contexts.get(key).is_some_and(|context| context.request.method() == Method::Ack);
         match decision {
             Decision::Agent => self.give_to_agent(now, key, out),
-            Decision::Authenticate | Decision::Refuse { .. } if is_ack => {
+            Decision::Authenticate | Decision::Refuse { .. } | Decision::Deny | Decision::TooFast
+                if is_ack =>
+            {
                 self.finish_ack(now, key, None, out);
             }
             Decision::Targets(groups) if is_ack => {
@@ -140,6 +146,14 @@ impl Endpoint {
             }
             Decision::Authenticate => self.authenticate(now, key, own_routes, out),
             Decision::Refuse { status, reason } => self.finish(now, key, status, &reason, out),
+            Decision::Deny => {
+                self.counters.refused_destinations += 1;
+                self.finish(now, key, 403, "Destination Denied", out);
+            }
+            Decision::TooFast => {
+                self.counters.refused_by_limit += 1;
+                self.finish(now, key, 403, "Too Many Calls By This Route", out);
+            }
         }
     }
 
@@ -176,7 +190,20 @@ impl Endpoint {
         let Some(account) = account.filter(|account| !account.disabled) else {
             return self.finish(now, key, 404, "Not Found", out);
         };
-        let aor = account.aor;
+        let callee = (&account.aor, account.limits.as_ref());
+        if !self.asks_for_callee(now, key, callee, own_routes, out) {
+            self.locate_account(now, key, own_routes, account.aor, out);
+        }
+    }
+
+    pub(super) fn locate_account(
+        &mut self,
+        now: Instant,
+        key: Key,
+        own_routes: usize,
+        aor: router::Aor,
+        out: &mut Outbox,
+    ) {
         self.set_stage(key, Stage::Locating { own_routes, instance: None });
         if let Some(context) = self.contexts.get_mut(key) {
             context.callee = Some(aor.clone());
@@ -207,6 +234,9 @@ impl Endpoint {
                 }
                 let is_for_account = instance.is_none();
                 self.located(now, key, own_routes, bindings, is_for_account, out);
+            }
+            (Stage::Admitting { .. }, Answer::Admitted(admitted)) => {
+                self.handle_admitted(now, key, admitted, out);
             }
             (Stage::Offering { .. }, Answer::Offered(offered)) => self.offered(now, key, offered, out),
             (Stage::Registering { .. }, Answer::Registered(result)) => {
@@ -301,7 +331,7 @@ fn started(context: &Context) -> CallEventKind {
 }
 
 fn destination_of_route(uri: Box<str>) -> Destination {
-    Destination { uri: uri.into_boxed_bytes(), path: "".into(), received: None }
+    Destination::new(uri.as_bytes(), None)
 }
 
 /// RFC 3261 §16.6: equal q in parallel, lower q after higher. One entry per instance (RFC 5626 §7): the
@@ -314,6 +344,7 @@ fn groups_by_q(bindings: Vec<Binding>) -> Vec<Vec<Destination>> {
             uri: contact.uri.into_boxed_bytes(),
             path: contact.path,
             received: contact.received,
+            is_binding: true,
         };
         match groups.last_mut() {
             Some((q, group)) if *q == contact.q => group.push(destination),

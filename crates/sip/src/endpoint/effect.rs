@@ -1,15 +1,17 @@
 //! All that one shard's SIP can ask of the world, on one screen.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use router::{Aor, AskId, Query};
 
+use super::allowance::CallLimits;
 use crate::digest::Ha1s;
 use crate::dns::DnsQuery;
 use crate::events::Texted;
 use crate::session::SessionEvent;
-use crate::transport::Transmit;
+use crate::transport::{Transmit, Transport};
 
 #[derive(Debug)]
 pub enum Effect {
@@ -69,6 +71,13 @@ pub struct PlanRequest {
     /// The domain of ours that an unproved caller claims to be of.
     pub claims: Option<Box<str>>,
     pub source: SocketAddr,
+    pub transport: Transport,
+    /// The source is in the trust domain: it may speak for a domain of ours.
+    pub is_trusted: bool,
+    /// An INVITE outside of a dialog.
+    pub starts_call: bool,
+    /// Of the caller, when it is an account that has any.
+    pub limits: Option<Arc<CallLimits>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,6 +105,10 @@ pub enum Decision {
         status: u16,
         reason: Box<str>,
     },
+    /// The account or the route denies the destination: 403.
+    Deny,
+    /// Beyond the route's calls a second: 403.
+    TooFast,
 }
 
 /// What the endpoint needs of an account.
@@ -106,6 +119,8 @@ pub struct Account {
     pub ha1s: Ha1s,
     pub disabled: bool,
     pub max_contacts: usize,
+    /// `None` for nearly all.
+    pub limits: Option<Arc<CallLimits>>,
 }
 
 /// For the ledger: a call is named by the keyed hash of its Call-ID.

@@ -26,6 +26,10 @@ pub(super) struct Copy<'a> {
     /// Max-Breadth of the copy; an ACK has none.
     pub(super) breadth: Option<usize>,
     pub(super) listener: usize,
+    /// It stays in the trust domain.
+    pub(super) is_trusted: bool,
+    /// The account that is to be asserted there.
+    pub(super) asserted: Option<&'a str>,
 }
 
 impl Endpoint {
@@ -69,8 +73,7 @@ impl Endpoint {
             self.note_call(key, CallEventKind::Ended, out);
         }
         let Some(context) = self.contexts.get(key) else { return };
-        let destination =
-            Destination { uri: context.request.uri().into(), path: "".into(), received: own.flow };
+        let destination = Destination::new(context.request.uri(), own.flow);
         self.begin_forking(now, key, vec![vec![destination]], own.count, false, false, out);
     }
 
@@ -83,7 +86,7 @@ impl Endpoint {
         }
         let own = self.own_routes(&ack);
         if own.genuine {
-            let destination = Destination { uri: ack.uri().into(), path: "".into(), received: own.flow };
+            let destination = Destination::new(ack.uri(), own.flow);
             return self.forward_ack(now, &ack, &source, own.count, &destination, out);
         }
         // To our own error response: its tag is made of the branch, which such an ACK has from its INVITE. By a
@@ -130,7 +133,19 @@ impl Endpoint {
         let local = destination.received.map_or(source.local, |received| received.local);
         let Some(listener) = self.listener_for(hop.transport, hop.addr, Some(local)) else { return };
         let (branch, attempt, breadth) = (0, 0, None);
-        let copy = Copy { destination, own_routes, record_route: false, branch, attempt, breadth, listener };
+        let is_trusted = self.trusts_hop(&hop, destination, false);
+        let (record_route, asserted) = (false, None);
+        let copy = Copy {
+            destination,
+            own_routes,
+            record_route,
+            branch,
+            attempt,
+            breadth,
+            listener,
+            is_trusted,
+            asserted,
+        };
         let bytes = self.build_copy(ack, source, &copy);
         let target = self.target_of(&hop, destination, listener);
         self.transmit(target, bytes, None, out);
@@ -164,6 +179,7 @@ impl Endpoint {
         if copy.record_route {
             self.add_record_route(&mut rewrite, request, source, copy);
         }
+        self.rewrite_identity(&mut rewrite, request, copy);
         rewrite.ensure_content_length();
         rewrite.finish()
     }
@@ -379,7 +395,17 @@ fn transport_of(name: &[u8], secure: bool) -> Option<Transport> {
 impl Context {
     pub(super) fn new(server: Key, request: Message, source: Source, own_routes: usize) -> Self {
         let stage = Stage::Planning { own_routes };
-        Context { server, request, source, caller: None, callee: None, stage, armed: Instant::FAR_FUTURE }
+        Context {
+            server,
+            request,
+            source,
+            caller: None,
+            limits: None,
+            admitted: Vec::new(),
+            callee: None,
+            stage,
+            armed: Instant::FAR_FUTURE,
+        }
     }
 
     pub(super) fn forking(&mut self) -> Option<&mut Forking> {

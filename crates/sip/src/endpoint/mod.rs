@@ -2,13 +2,19 @@
 //! event notifier. Inputs are `handle_*`; everything it causes is an [`Effect`].
 
 mod agent;
+mod allowance;
+#[cfg(test)]
+mod allowance_tests;
 mod authenticate;
+#[cfg(test)]
+mod border_tests;
 mod branch;
 mod chat;
 mod counters;
 mod dispatch;
 mod effect;
 mod forward;
+mod identity;
 mod receive;
 mod register;
 mod respond;
@@ -18,9 +24,11 @@ mod sessions;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod trust;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use router::AskId;
 use stdx::Instant;
@@ -31,6 +39,7 @@ use stdx::rng::Rng;
 use stdx::slab::{Key, Slab};
 use stdx::wheel::Wheel;
 
+pub use allowance::CallLimits;
 pub use counters::Counters;
 pub use dispatch::StoreUnavailable;
 pub use effect::{
@@ -38,6 +47,7 @@ pub use effect::{
 };
 use sessions::OwnRequest;
 pub use settings::{Listener, Settings};
+pub use trust::{RoutePeer, RoutePeers, Trust};
 
 use crate::digest::Authenticator;
 use crate::dns::{DnsFault, DnsRecord};
@@ -113,6 +123,10 @@ pub(crate) struct Context {
     request: Message,
     source: Source,
     caller: Option<Caller>,
+    /// The limits of the account that is the caller, when it has any.
+    limits: Option<Arc<CallLimits>>,
+    /// Who has this call counted, though it has not begun: an account, and whether it is the caller.
+    admitted: Vec<(router::Aor, bool)>,
     /// The account it is for, once known.
     callee: Option<router::Aor>,
     stage: Stage,
@@ -130,6 +144,11 @@ enum Stage {
     /// The routing plan. `own_routes` Route values are ours and come off.
     Planning {
         own_routes: usize,
+    },
+    /// Whether the caller, or the callee, may have one more call.
+    Admitting {
+        own_routes: usize,
+        side: allowance::Admitting,
     },
     /// The account that the Request-URI names.
     Finding {

@@ -48,6 +48,7 @@ impl Endpoint {
             }
             return;
         }
+        let Some(request) = self.without_untrusted_identity(request, &source) else { return };
         let Some(via) = request.top_via() else { return };
         let hash = self.table.server_hash(&request, &via, method);
         let known = self.table.find(hash);
@@ -171,6 +172,13 @@ impl Endpoint {
     }
 
     fn tell_response(&mut self, now: Instant, user: User, key: Key, response: &Message, out: &mut Outbox) {
+        let server = match user {
+            User::Context(context) => self.contexts.get(context).map(|context| context.server),
+            User::Late { server } => Some(server),
+            _ => None,
+        };
+        let rewritten = server.and_then(|server| self.response_across_border(key, server, response));
+        let response = rewritten.as_ref().unwrap_or(response);
         match user {
             User::Context(context) => self.handle_branch_response(now, context, key, response, out),
             User::Late { server } => self.forward_response(now, server, response, out),

@@ -7,7 +7,7 @@ use stdx::slab::Key;
 
 use super::authenticate::is_for_us;
 use super::{Account, Effect, Endpoint, Outbox, Stage};
-use crate::registrar::{self, OkSettings, Refusal};
+use crate::registrar::{self, OkSettings, Reach, Refusal};
 use crate::wire::Reply;
 
 impl Endpoint {
@@ -27,8 +27,14 @@ impl Endpoint {
         let Some(context) = self.contexts.get(key) else { return };
         let mut rules = self.settings.registrar;
         rules.max_contacts = account.max_contacts;
-        let parsed =
-            registrar::parse_register(&context.request, &context.source, account.aor.clone(), &rules);
+        let source = &context.source;
+        let reach = Reach {
+            networks: &self.settings.trust.contacts,
+            is_trusted: self.trusts_registrations(source),
+            is_forbidden: &|host, port| self.is_taken(host, port, source),
+        };
+        let parsed = registrar::parse_register(&context.request, source, account.aor.clone(), &rules, &reach);
+        let parsed = parsed.and_then(|register| self.check_way_back(register, source));
         match parsed {
             Ok(register) => {
                 self.set_stage(key, Stage::Registering { aor: account.aor });

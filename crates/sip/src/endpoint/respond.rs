@@ -60,6 +60,9 @@ impl Endpoint {
         headers: impl FnOnce(&mut Reply),
         out: &mut Outbox,
     ) {
+        if status >= 300 {
+            self.release(key, out);
+        }
         let Some(context) = self.contexts.get(key) else { return };
         let tag = self.tag_of(&context.request);
         let mut reply = Reply::new(&context.request, context.source.remote, status, reason, Some(&tag));

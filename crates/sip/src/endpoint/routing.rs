@@ -31,7 +31,7 @@ impl Endpoint {
         self.is_own_host(uri.host, port)
     }
 
-    fn is_own_host(&self, host: &[u8], port: u16) -> bool {
+    pub(super) fn is_own_host(&self, host: &[u8], port: u16) -> bool {
         let ip = parse_ip(host);
         self.settings.listeners.iter().any(|listener| {
             let by_address = ip == Some(listener.addr.ip()) && listener.addr.port() == port;

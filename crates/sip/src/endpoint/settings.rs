@@ -1,8 +1,10 @@
 //! What an endpoint is told at its start, and what a reload may change.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::trust::{RoutePeers, Trust};
 use crate::digest;
 use crate::events::EventRules;
 use crate::registrar::RegistrarRules;
@@ -60,6 +62,9 @@ pub struct Settings {
     pub service_route: Box<str>,
     /// RFC 5626 §4.4.1: seconds; a flow silent for longer is closed by us.
     pub flow_timer: u32,
+    pub trust: Trust,
+    /// The systems that routes lead to.
+    pub route_peers: Arc<RoutePeers>,
 }
 
 impl Settings {
@@ -79,6 +84,8 @@ impl Settings {
             events: EventRules::default(),
             service_route: "".into(),
             flow_timer: 0,
+            trust: Trust::default(),
+            route_peers: Arc::default(),
         }
     }
 

@@ -23,6 +23,15 @@ pub(crate) struct Destination {
     pub(crate) path: Box<str>,
     /// Send there and not where the URI says: a connection, or behind NAT.
     pub(crate) received: Option<Received>,
+    /// An account bound it; it must not lead out by a route.
+    pub(crate) is_binding: bool,
+}
+
+impl Destination {
+    /// One that no account bound.
+    pub(crate) fn new(uri: &[u8], received: Option<Received>) -> Self {
+        Destination { uri: uri.into(), path: "".into(), received, is_binding: false }
+    }
 }
 
 #[derive(Debug)]

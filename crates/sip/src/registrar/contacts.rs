@@ -2,7 +2,7 @@
 
 use router::{Contact, Received, Transport};
 
-use super::{Refusal, RegistrarRules, text};
+use super::{Reach, Refusal, RegistrarRules, text};
 use crate::limits;
 use crate::transport::Source;
 use crate::wire::{Address, Header, Message, Params, Uri, parse_number};
@@ -13,8 +13,9 @@ pub(super) fn parse(
     source: &Source,
     aor: &str,
     rules: &RegistrarRules,
+    reach: &Reach<'_>,
 ) -> Result<Vec<Contact>, Refusal> {
-    let registration = Registration::of(request, source, rules)?;
+    let registration = Registration::of(request, source, rules, reach)?;
     let mut contacts = Vec::new();
     for value in request.values(Header::Contact) {
         if contacts.len() == limits::CONTACTS_PER_REGISTER {
@@ -45,6 +46,7 @@ pub(super) fn uses_outbound(request: &Message) -> bool {
 /// What all contacts of a request share.
 struct Registration<'a> {
     rules: &'a RegistrarRules,
+    reach: &'a Reach<'a>,
     source: &'a Source,
     request: &'a Message,
     /// Of the Expires header.
@@ -55,15 +57,25 @@ struct Registration<'a> {
 }
 
 impl<'a> Registration<'a> {
-    fn of(request: &'a Message, source: &'a Source, rules: &'a RegistrarRules) -> Result<Self, Refusal> {
+    fn of(
+        request: &'a Message,
+        source: &'a Source,
+        rules: &'a RegistrarRules,
+        reach: &'a Reach<'a>,
+    ) -> Result<Self, Refusal> {
         let expires = request.header(Header::Expires);
+        let path = path(request)?;
+        if !path.is_empty() && !reach.is_trusted {
+            return Err(Refusal::path_of_untrusted());
+        }
         Ok(Registration {
             rules,
+            reach,
             source,
             request,
             expires: expires.map(|value| parse_number(value).unwrap_or(rules.default_expires)),
             outbound: request.lists(Header::Supported, "outbound"),
-            path: path(request)?,
+            path,
             user_agent: user_agent(request),
         })
     }
@@ -78,17 +90,22 @@ impl<'a> Registration<'a> {
         if is_gruu_of(&uri, aor) {
             return Err(Refusal::contact_is_gruu());
         }
+        let (expires, received) = (self.granted(address.params)?, self.received(&uri));
+        let is_direct = received.is_none() && self.path.is_empty() && uri.is_sip();
+        if expires > 0 && is_direct && self.reach.leads_astray(&uri) {
+            return Err(Refusal::contact_is_taken());
+        }
         // RFC 5626 §6: without an instance, or a client that speaks Outbound, a reg-id means nothing.
         let is_flow = self.outbound && !instance.is_empty();
         Ok(Contact {
             uri: text(address.uri, "Bad Contact")?,
             q: address.params.get("q").and_then(thousandths).unwrap_or(1000),
-            expires: self.granted(address.params)?,
+            expires,
             instance: text(instance, "Bad Instance")?,
             reg_id: if is_flow { reg_id(address.params) } else { 0 },
             path: self.path.clone(),
             user_agent: self.user_agent.clone(),
-            received: self.received(&uri),
+            received,
         })
     }
 
@@ -106,7 +123,8 @@ impl<'a> Registration<'a> {
         Ok(asked.min(rules.max_expires))
     }
 
-    /// The way back, when the contact is not it. Behind a proxy the way back is Path, or the contact.
+    /// The way back, when the contact is not it or may not be. Behind a trusted proxy the way back is Path, or the
+    /// contact.
     fn received(&self, uri: &Uri<'_>) -> Option<Received> {
         let is_first_hop = self.path.is_empty() && self.request.values(Header::Via).count() == 1;
         let source = self.source;
@@ -116,9 +134,8 @@ impl<'a> Registration<'a> {
             remote: source.remote,
             flow: source.flow,
         };
-        let needed =
-            is_first_hop && uri.is_sip() && (source.transport != Transport::Udp || self.is_behind_nat(uri));
-        needed.then_some(received)
+        let is_needed = is_first_hop && (source.transport != Transport::Udp || self.is_behind_nat(uri));
+        (uri.is_sip() && (is_needed || !self.reach.is_direct(uri, source))).then_some(received)
     }
 
     /// Neither Contact nor Via say where the datagram came from. A Via that does shows a client that knows

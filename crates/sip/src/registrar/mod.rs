@@ -5,6 +5,7 @@
 mod answer;
 mod contacts;
 pub mod gruu;
+mod reach;
 mod refusal;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ mod tests;
 use router::{Aor, Change, Register};
 
 pub use answer::{OkSettings, write_ok};
+pub use reach::Reach;
 pub use refusal::Refusal;
 
 use crate::transport::Source;
@@ -45,6 +47,7 @@ pub fn parse_register(
     source: &Source,
     aor: Aor,
     rules: &RegistrarRules,
+    reach: &Reach<'_>,
 ) -> Result<Register, Refusal> {
     check_require(request)?;
     let call_id = text(request.call_id().ok_or(Refusal::bad("Missing Call-ID"))?, "Bad Call-ID")?;
@@ -53,7 +56,7 @@ pub fn parse_register(
         check_remove_all(request)?;
         Change::RemoveAll
     } else {
-        let contacts = contacts::parse(request, source, &aor, rules)?;
+        let contacts = contacts::parse(request, source, &aor, rules, reach)?;
         if contacts.is_empty() { Change::None } else { Change::Update(contacts) }
     };
     Ok(Register { aor, call_id, cseq, change, max_contacts: rules.max_contacts })

@@ -34,6 +34,16 @@ impl Refusal {
         Refusal::new(403, "Contact Is A GRUU")
     }
 
+    /// A binding must not lead to ourselves or out by a route.
+    pub(crate) const fn contact_is_taken() -> Self {
+        Refusal::new(403, "Contact Is A Route's Target Or This Server")
+    }
+
+    /// RFC 3327 §5.3: a registrar's policy may be not to take a Path.
+    pub(super) const fn path_of_untrusted() -> Self {
+        Refusal::new(403, "Path From An Untrusted Proxy")
+    }
+
     /// RFC 5626 §11.6.
     pub(super) const fn first_hop_lacks_outbound() -> Self {
         Refusal::new(439, "First Hop Lacks Outbound Support")

@@ -42,8 +42,28 @@ fn with_via(via: &str, lines: &str) -> Message {
     Message::parse(Bytes::from(text.replace('\n', "\r\n"))).unwrap()
 }
 
+/// A trusted proxy stands before us where there is a Path, and nowhere else.
 fn parse(request: &Message, source: &Source) -> Result<Register, Refusal> {
-    parse_register(request, source, AOR.into(), &RegistrarRules::default())
+    parse_from(request, source, request.count(Header::Path) > 0)
+}
+
+fn parse_from(request: &Message, source: &Source, is_trusted: bool) -> Result<Register, Refusal> {
+    parse_by(request, source, &RegistrarRules::default(), is_trusted)
+}
+
+/// The operator lets bindings lead to 10.9.0.0/16. A route leads to 192.0.2.66:5060 and to carrier.example.
+fn parse_by(
+    request: &Message,
+    source: &Source,
+    rules: &RegistrarRules,
+    is_trusted: bool,
+) -> Result<Register, Refusal> {
+    let networks = ["10.9.0.0/16".parse().unwrap()];
+    let is_forbidden = |host: &[u8], port: u16| {
+        matches!((host, port), (b"192.0.2.66" | b"10.9.0.66", 5060) | (b"carrier.example", _))
+    };
+    let reach = Reach { networks: &networks, is_trusted, is_forbidden: &is_forbidden };
+    parse_register(request, source, AOR.into(), rules, &reach)
 }
 
 fn contacts(request: &Message, source: &Source) -> Vec<Contact> {
@@ -131,7 +151,7 @@ fn intervals_are_granted() {
 #[test]
 fn an_hour_is_never_too_brief() {
     let rules = RegistrarRules { min_expires: 7200, max_expires: 86_400, ..RegistrarRules::default() };
-    let ask = |lines| parse_register(&register(lines), &udp("192.0.2.4:5060"), AOR.into(), &rules);
+    let ask = |lines| parse_by(&register(lines), &udp("192.0.2.4:5060"), &rules, false);
     assert!(ask("Contact: <sip:a@b>;expires=3600\n").is_ok());
     assert_eq!(ask("Contact: <sip:a@b>;expires=3599\n").unwrap_err().status, 423);
 }
@@ -224,9 +244,18 @@ fn the_source_is_kept_behind_nat() {
     // STUN told the client its address, but this NAT maps each peer to another port.
     assert_eq!(kept("198.51.100.7:30000;rport", "198.51.100.7:30000", "198.51.100.7:31999"), Some(nat));
     assert_eq!(kept("phone.lan;rport", "phone.invalid", "198.51.100.7:31999"), Some(nat));
-    // Contact is the source, Via is the source, or the client listens at another port than it sends from.
+    // Via is the source: the client knows its address and means another. It may say so within the operator's networks only.
+    assert_eq!(kept("198.51.100.7;rport", "10.9.8.7:5080", "198.51.100.7:5060"), None);
+    let elsewhere = "198.51.100.7:5060".parse().ok();
+    assert_eq!(kept("198.51.100.7;rport", "203.0.113.9:5080", "198.51.100.7:5060"), elsewhere);
+    assert_eq!(kept("198.51.100.7;rport", "phone.example", "198.51.100.7:5060"), elsewhere);
+    assert_eq!(
+        kept("198.51.100.7;rport", "198.51.100.7:5060;maddr=203.0.113.9", "198.51.100.7:5060"),
+        elsewhere
+    );
+    // Contact is the source, or the client listens at another port than it sends from.
     assert_eq!(kept("10.0.0.5:5060;rport", "198.51.100.7:31999", "198.51.100.7:31999"), None);
-    assert_eq!(kept("198.51.100.7;rport", "203.0.113.9:5080", "198.51.100.7:5060"), None);
+    assert_eq!(kept("198.51.100.7;rport", "198.51.100.7:5080", "198.51.100.7:5060"), None);
     assert_eq!(kept("198.51.100.7", "198.51.100.7", "198.51.100.7:31999"), None);
     assert_eq!(kept("[2001:db8::9]:5070;rport", "[2001:db8::9]:5070", "[2001:db8::9]:5070"), None);
 }
@@ -243,9 +272,49 @@ fn a_connection_is_the_way_back() {
         "Via: SIP/2.0/TCP proxy.example;branch=z9hG4bK2\nVia: SIP/2.0/UDP 10.0.0.5;branch=z9hG4bK1\n",
         "Contact: <sip:bob@10.0.0.5>\n",
     );
-    assert_eq!(contacts(&relayed, &source)[0].received, None);
+    // By whom it came, calls go back, as if that had put itself into a Path; a trusted one may know better.
+    assert_eq!(contacts(&relayed, &source)[0].received, Some(expected));
+    let Change::Update(trusted) = parse_from(&relayed, &source, true).unwrap().change else { panic!() };
+    assert_eq!(trusted[0].received, None);
     let pathed = register("Contact: <sip:bob@10.0.0.5>\nPath: <sip:p.example;lr>\n");
     assert_eq!(contacts(&pathed, &source)[0].received, None);
+}
+
+/// Toll fraud: what is bound is called by us, and a carrier knows us by our address.
+#[test]
+fn no_binding_leads_out_by_a_route() {
+    let bind = |contact: &str, is_trusted| {
+        let request = register(&format!("Contact: <sip:{contact}>\n"));
+        let parsed = parse_from(&request, &udp("192.0.2.4:5060"), is_trusted);
+        parsed.map_err(|refusal| refusal.status).map(|register| match register.change {
+            Change::Update(contacts) => contacts[0].received.is_none(),
+            other => panic!("{other:?}"),
+        })
+    };
+    for (contact, untrusted, trusted) in [
+        ("+1900@192.0.2.66", Ok(false), Err(403)),
+        ("+1900@192.0.2.4;maddr=192.0.2.66", Ok(false), Err(403)),
+        ("+1900@carrier.example", Ok(false), Err(403)),
+        ("+1900@10.9.0.66", Err(403), Err(403)),
+        ("bob@10.9.0.67", Ok(true), Ok(true)),
+        ("bob@192.0.2.4:5070", Ok(true), Ok(true)),
+    ] {
+        assert_eq!(bind(contact, false), untrusted, "{contact}");
+        assert_eq!(bind(contact, true), trusted, "{contact}");
+    }
+    // One that is there already may be removed.
+    let request = register("Contact: <sip:+1900@10.9.0.66>;expires=0\n");
+    assert!(parse_from(&request, &udp("192.0.2.4:5060"), false).is_ok());
+}
+
+#[test]
+fn a_path_is_taken_from_trusted_proxies_only() {
+    let request = register("Contact: <sip:bob@192.0.2.4>\nPath: <sip:p.example;lr>\n");
+    assert_eq!(
+        parse_from(&request, &udp("192.0.2.4:5060"), false).unwrap_err(),
+        Refusal::path_of_untrusted()
+    );
+    assert!(parse_from(&request, &udp("192.0.2.4:5060"), true).is_ok());
 }
 
 /// RFC 3327 §5.5.2, kept in order even when the client does not list `path`.

@@ -25,6 +25,7 @@ pub enum Header {
     Path,
     ProxyAuthenticate,
     ProxyAuthorization,
+    PAssertedIdentity,
     ProxyRequire,
     RecordRoute,
     ReferTo,
@@ -45,6 +46,11 @@ pub enum Header {
     Via,
     Warning,
     WwwAuthenticate,
+    Privacy,
+    /// Any other header by which a trusted element says who called or was called: see [`GROUPS`].
+    AssertedIdentity,
+    /// Any header that never leaves a trust domain: see [`GROUPS`].
+    TrustDomain,
 }
 
 /// Canonical name and header; matched without regard to case.
@@ -69,6 +75,7 @@ const NAMES: &[(&str, Header)] = &[
     ("Path", Header::Path),
     ("Proxy-Authenticate", Header::ProxyAuthenticate),
     ("Proxy-Authorization", Header::ProxyAuthorization),
+    ("P-Asserted-Identity", Header::PAssertedIdentity),
     ("Proxy-Require", Header::ProxyRequire),
     ("Record-Route", Header::RecordRoute),
     ("Refer-To", Header::ReferTo),
@@ -89,6 +96,37 @@ const NAMES: &[(&str, Header)] = &[
     ("Via", Header::Via),
     ("Warning", Header::Warning),
     ("WWW-Authenticate", Header::WwwAuthenticate),
+    ("Privacy", Header::Privacy),
+];
+
+/// Headers that are only ever removed, all of a group at once. None of them has a compact form (IANA, SIP header fields).
+const GROUPS: &[(&str, Header)] = &[
+    // draft-ietf-sip-privacy-04 (still sent by carriers); RFC 5806; RFC 7044; RFC 8496.
+    ("Remote-Party-ID", Header::AssertedIdentity),
+    ("Diversion", Header::AssertedIdentity),
+    ("History-Info", Header::AssertedIdentity),
+    ("P-Charge-Info", Header::AssertedIdentity),
+    // RFC 3325 §9.2: a hint to the proxy of the sender, which is not passed on.
+    ("P-Preferred-Identity", Header::TrustDomain),
+    // RFC 6050 §4.1, RFC 7315 §5, RFC 5502 §6, RFC 5002 §6, RFC 4457 §4, RFC 5009 §8, RFC 7316 §5.
+    ("P-Asserted-Service", Header::TrustDomain),
+    ("P-Preferred-Service", Header::TrustDomain),
+    ("P-Access-Network-Info", Header::TrustDomain),
+    ("P-Called-Party-ID", Header::TrustDomain),
+    ("P-Charging-Function-Addresses", Header::TrustDomain),
+    ("P-Charging-Vector", Header::TrustDomain),
+    ("P-Visited-Network-ID", Header::TrustDomain),
+    ("P-Served-User", Header::TrustDomain),
+    ("P-Profile-Key", Header::TrustDomain),
+    ("P-User-Database", Header::TrustDomain),
+    ("P-Early-Media", Header::TrustDomain),
+    ("P-Private-Network-Indication", Header::TrustDomain),
+    // RFC 5503 §7 and §8.
+    ("P-DCS-Trace-Party-ID", Header::TrustDomain),
+    ("P-DCS-OSPS", Header::TrustDomain),
+    ("P-DCS-Billing-Info", Header::TrustDomain),
+    ("P-DCS-LAES", Header::TrustDomain),
+    ("P-DCS-Redirect", Header::TrustDomain),
 ];
 
 impl Header {
@@ -102,7 +140,21 @@ impl Header {
             .iter()
             .take_while(|(known, _)| known.len() == name.len())
             .find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(name))
-            .map_or(Header::Other, |&(_, header)| header)
+            .map_or_else(|| Header::in_group(name), |&(_, header)| header)
+    }
+
+    fn in_group(name: &[u8]) -> Header {
+        // Most other headers begin with another letter: X-, Alert-Info, Content-Disposition.
+        if !matches!(name.first().map(u8::to_ascii_uppercase), Some(b'P' | b'R' | b'D' | b'H')) {
+            return Header::Other;
+        }
+        let known = GROUPS.iter().find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(name));
+        known.map_or(Header::Other, |&(_, header)| header)
+    }
+
+    /// Its bit in [`Message::has_any`](super::Message::has_any).
+    pub(crate) const fn bit(self) -> u64 {
+        1 << self as u8
     }
 
     fn from_compact(letter: u8) -> Header {
@@ -139,9 +191,9 @@ impl Header {
         )
     }
 
-    /// The canonical long name; empty for `Other`.
+    /// The canonical long name; empty for `Other` and for groups.
     pub fn as_str(self) -> &'static str {
-        (self as usize).checked_sub(1).map_or("", |row| NAMES[row].0)
+        (self as usize).checked_sub(1).and_then(|row| NAMES.get(row)).map_or("", |(name, _)| name)
     }
 }
 
@@ -190,10 +242,21 @@ mod tests {
             "Contaxt",
             "y",
             "X-Header",
-            "P-Asserted-Identity",
+            "P-Asserted-Identities",
             "Acceptable-Names-Are-Longer",
         ] {
             assert_eq!(Header::from_bytes(name.as_bytes()), Header::Other, "{name}");
         }
+    }
+
+    #[test]
+    fn identities_are_known_in_any_case() {
+        for &(name, header) in GROUPS {
+            for name in [name.to_owned(), name.to_lowercase(), name.to_uppercase()] {
+                assert_eq!(Header::from_bytes(name.as_bytes()), header, "{name}");
+            }
+        }
+        // RFC 8224: a signature is worth what its signer is, whoever carries it.
+        assert_eq!(Header::from_bytes(b"Identity"), Header::Other);
     }
 }

@@ -20,6 +20,8 @@ pub struct Message {
     lines: Vec<Line>,
     /// Where the body starts.
     body: u32,
+    /// [`Header::bit`] of every header that stands in it.
+    present: u64,
     /// Some line of the header has no name, or a CR stands without its LF.
     blemished: bool,
 }
@@ -89,7 +91,8 @@ impl Message {
         let crlfs = index.crlfs + first_end - start_line.len();
         let has_stray_cr = memchr::memchr_iter(b'\r', &bytes[..index.body]).count() != crlfs;
         let blemished = index.nameless || has_stray_cr;
-        let mut message = Message { bytes, kind, lines: index.lines, body: offset(index.body), blemished };
+        let (lines, body, present) = (index.lines, offset(index.body), index.present);
+        let mut message = Message { bytes, kind, lines, body, present, blemished };
         message.drop_what_follows();
         Ok(message)
     }
@@ -215,6 +218,11 @@ impl Message {
         })
     }
 
+    /// Whether any of these headers stands in it; `bits` are [`Header::bit`]s. Costs no look at the lines.
+    pub(crate) fn has_any(&self, bits: u64) -> bool {
+        self.present & bits != 0
+    }
+
     pub fn count(&self, header: Header) -> usize {
         self.lines.iter().filter(|line| line.header == header).count()
     }
@@ -278,7 +286,7 @@ impl Message {
     pub(crate) fn has_repeated_line(&self) -> bool {
         let mut seen = 0u64;
         self.lines.iter().any(|line| {
-            let bit = 1u64 << (line.header as u8);
+            let bit = line.header.bit();
             let is_repeated = line.header.is_single() && seen & bit != 0;
             seen |= bit;
             is_repeated
@@ -319,6 +327,7 @@ fn parse_start(line: &[u8]) -> Option<Kind> {
 
 struct Index {
     lines: Vec<Line>,
+    present: u64,
     body: usize,
     nameless: bool,
     /// Line ends with a CR.
@@ -329,7 +338,8 @@ struct Index {
 const USUAL_LINES: usize = 20;
 
 fn index_lines(bytes: &[u8], mut at: usize) -> Result<Index, ParseError> {
-    let mut index = Index { lines: Vec::with_capacity(USUAL_LINES), body: 0, nameless: false, crlfs: 0 };
+    let lines = Vec::with_capacity(USUAL_LINES);
+    let mut index = Index { lines, present: 0, body: 0, nameless: false, crlfs: 0 };
     loop {
         let end = line_end(bytes, at, &mut index.crlfs)?;
         let length = trim_line(&bytes[at..end - 1]).len();
@@ -341,6 +351,7 @@ fn index_lines(bytes: &[u8], mut at: usize) -> Result<Index, ParseError> {
         }
         let (line, is_named) = index_line(bytes, at, length, end);
         index.nameless |= !is_named;
+        index.present |= line.header.bit();
         index.lines.push(line);
         at = end;
     }

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::header::Header;
 use super::message::{Line, Message};
-use super::scan::{defuse, write_uri};
+use super::scan::{defuse, trim_end, write_uri};
 use super::values::Values;
 
 /// A list of cuts and pastes over a message, carried out by [`finish`](Rewrite::finish).
@@ -70,6 +70,26 @@ impl<'m> Rewrite<'m> {
         let message = self.message;
         for line in message.lines().iter().filter(|line| line.header == header) {
             self.cut(line.whole());
+        }
+    }
+
+    /// Removes each line of that name whose value `is_unwanted` names.
+    pub fn remove_lines(&mut self, header: Header, is_unwanted: impl Fn(&[u8]) -> bool) {
+        let message = self.message;
+        let lines = message.lines().iter().filter(|line| line.header == header);
+        for line in lines.filter(|line| is_unwanted(&message.bytes()[line.value()])) {
+            self.cut(line.whole());
+        }
+    }
+
+    /// Removes the lines of headers that have no [`Header`] of their own and one of these names.
+    pub fn remove_named(&mut self, names: &[&str]) {
+        let message = self.message;
+        for line in message.lines().iter().filter(|line| line.header == Header::Other) {
+            let name = message.bytes()[line.whole()].split(|&b| b == b':').next().unwrap_or_default();
+            if names.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(trim_end(name))) {
+                self.cut(line.whole());
+            }
         }
     }
 

@@ -6,7 +6,8 @@ use crate::error::StoreError;
 use crate::limits;
 use crate::record::WriteDone;
 use crate::types::{
-    Account, AccountFilter, AccountLimits, Address, Alias, Domain, NewAccount, check_domain, check_length,
+    Account, AccountFilter, AccountLimits, Address, Alias, Domain, NewAccount, check_deny, check_domain,
+    check_length,
 };
 use crate::verifiers::{ScramHash, ScramKeys, Verifiers};
 
@@ -17,7 +18,7 @@ macro_rules! select_account {
     ($rest:literal) => {
         concat!(
             "SELECT account.id, account.name, domain.name, verifiers, display_name, disabled, max_contacts, \
-             max_calls, account.created_at FROM ",
+             max_calls, account.created_at, max_rate, deny FROM ",
             $rest
         )
     };
@@ -43,8 +44,8 @@ const PAGE: &str = select_account!(
 );
 
 pub(super) const INSERT: &str = "INSERT INTO account \
-    (domain_id, name, verifiers, display_name, disabled, max_contacts, max_calls, created_at) \
-    VALUES (?1, ?2, ?3, nullif(?4, ''), 0, ?5, ?6, ?7)";
+    (domain_id, name, verifiers, display_name, disabled, max_contacts, max_calls, created_at, max_rate, deny) \
+    VALUES (?1, ?2, ?3, nullif(?4, ''), 0, ?5, ?6, ?7, ?8, ?9)";
 
 pub(super) fn domain_id(conn: &Connection, domain: &str) -> Result<i64, Failure> {
     conn.prepare_cached("SELECT id FROM domain WHERE name = ?1")?
@@ -65,6 +66,7 @@ pub(super) fn account_id(conn: &Connection, account: &Address) -> Result<i64, Fa
 pub(super) fn add(conn: &Connection, account: &NewAccount) -> Result<WriteDone, Failure> {
     let address = &account.address;
     check_length("display name", account.display_name.len(), limits::MAX_DISPLAY_NAME)?;
+    check_deny(&account.limits.deny)?;
     let domain = domain_id(conn, &address.domain)?;
     let sql = "SELECT 1 FROM alias WHERE domain_id = ?1 AND name = ?2";
     if conn.prepare_cached(sql)?.exists(params![domain, address.user])? {
@@ -90,6 +92,8 @@ pub(super) fn insert(
         account.limits.max_contacts,
         account.limits.max_calls,
         seconds(account.created_at),
+        account.limits.max_rate,
+        deny_text(&account.limits.deny),
     ])
 }
 
@@ -210,11 +214,24 @@ pub(super) fn set_disabled(
 pub(super) fn set_limits(
     conn: &Connection,
     account: &Address,
-    limits: AccountLimits,
+    limits: &AccountLimits,
 ) -> Result<WriteDone, Failure> {
+    check_deny(&limits.deny)?;
     let id = account_id(conn, account)?;
-    let sql = "UPDATE account SET max_contacts = ?2, max_calls = ?3 WHERE id = ?1";
-    changed(conn.prepare_cached(sql)?.execute(params![id, limits.max_contacts, limits.max_calls])?)
+    let sql = "UPDATE account SET max_contacts = ?2, max_calls = ?3, max_rate = ?4, deny = ?5 WHERE id = ?1";
+    let AccountLimits { max_contacts, max_calls, max_rate, deny } = limits;
+    changed(conn.prepare_cached(sql)?.execute(params![
+        id,
+        max_contacts,
+        max_calls,
+        max_rate,
+        deny_text(deny)
+    ])?)
+}
+
+/// Nothing for most accounts, whose rows stay small.
+fn deny_text(deny: &[Box<str>]) -> Option<String> {
+    (!deny.is_empty()).then(|| serde_json::to_string(deny).unwrap_or_default())
 }
 
 pub(super) fn remove(conn: &Connection, account: &Address) -> Result<WriteDone, Failure> {
@@ -288,6 +305,10 @@ fn one(conn: &Connection, sql: &str, user: &str, domain: &str) -> Result<Option<
 }
 
 fn account(row: &Row<'_>) -> Result<Account, Failure> {
+    let deny = row.get::<_, Option<String>>(10)?.map(|deny| serde_json::from_str(&deny)).transpose();
+    let damaged =
+        |error: serde_json::Error| StoreError::Internal { detail: format!("denied destinations: {error}") };
+    let deny = deny.map_err(damaged)?.unwrap_or_default();
     Ok(Account {
         id: row.get(0)?,
         name: row.get(1)?,
@@ -295,7 +316,12 @@ fn account(row: &Row<'_>) -> Result<Account, Failure> {
         verifiers: Verifiers::decode(row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?)?,
         display_name: row.get::<_, Option<Box<str>>>(4)?.unwrap_or_default(),
         disabled: row.get(5)?,
-        limits: AccountLimits { max_contacts: row.get(6)?, max_calls: row.get(7)? },
+        limits: AccountLimits {
+            max_contacts: row.get(6)?,
+            max_calls: row.get(7)?,
+            max_rate: row.get(9)?,
+            deny,
+        },
         created_at: from_seconds(row.get(8)?),
     })
 }

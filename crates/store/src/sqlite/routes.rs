@@ -5,25 +5,26 @@ use rusqlite::{Connection, Row, named_params, params};
 use crate::error::StoreError;
 use crate::limits;
 use crate::record::WriteDone;
-use crate::types::{CallFilter, CallRecord, KeptMessage, Pattern, Route, RouteTarget, check_length};
+use crate::types::{CallFilter, CallRecord, KeptMessage, Pattern, Route, check_length};
 
 use super::{Failure, from_micros, from_seconds, micros, seconds};
 
 pub(super) fn add(conn: &Connection, route: &Route) -> Result<WriteDone, Failure> {
     route.check()?;
     let sql = "INSERT INTO route \
-        (name, pattern_kind, pattern, targets, open, probe, strip, prefix, created_at) \
-        VALUES (:name, :kind, :pattern, :targets, :open, :probe, :strip, :prefix, :created_at)";
+        (name, pattern_kind, pattern, targets, open, probe, strip, prefix, policy, created_at) \
+        VALUES (:name, :kind, :pattern, :targets, :open, :probe, :strip, :prefix, :policy, :created_at)";
     conn.prepare_cached(sql)?
         .execute(named_params! {
             ":name": route.name,
             ":kind": route.pattern.kind(),
             ":pattern": route.pattern.value(),
-            ":targets": targets_text(&route.targets)?,
+            ":targets": json(&route.targets[..])?,
             ":open": route.open,
             ":probe": route.probe,
             ":strip": route.strip,
             ":prefix": route.prefix,
+            ":policy": json(&route.policy)?,
             ":created_at": seconds(route.created_at),
         })
         .map_err(|error| Failure::from(error).or_exists(|| format!("route {}", route.name)))?;
@@ -34,16 +35,17 @@ pub(super) fn add(conn: &Connection, route: &Route) -> Result<WriteDone, Failure
 pub(super) fn replace(conn: &Connection, route: &Route) -> Result<WriteDone, Failure> {
     route.check()?;
     let sql = "UPDATE route SET pattern_kind = :kind, pattern = :pattern, targets = :targets, open = :open, \
-        probe = :probe, strip = :strip, prefix = :prefix WHERE name = :name";
+        probe = :probe, strip = :strip, prefix = :prefix, policy = :policy WHERE name = :name";
     let rows = conn.prepare_cached(sql)?.execute(named_params! {
         ":name": route.name,
         ":kind": route.pattern.kind(),
         ":pattern": route.pattern.value(),
-        ":targets": targets_text(&route.targets)?,
+        ":targets": json(&route.targets[..])?,
         ":open": route.open,
         ":probe": route.probe,
         ":strip": route.strip,
         ":prefix": route.prefix,
+        ":policy": json(&route.policy)?,
     })?;
     changed_one(rows, || format!("route {}", route.name))
 }
@@ -60,12 +62,12 @@ fn changed_one(rows: usize, what: impl FnOnce() -> String) -> Result<WriteDone, 
     }
 }
 
-fn targets_text(targets: &[RouteTarget]) -> Result<String, Failure> {
-    serde_json::to_string(targets).map_err(|error| StoreError::Internal { detail: error.to_string() }.into())
+fn json<T: serde::Serialize + ?Sized>(value: &T) -> Result<String, Failure> {
+    serde_json::to_string(value).map_err(|error| StoreError::Internal { detail: error.to_string() }.into())
 }
 
 pub(super) fn list(conn: &Connection) -> Result<Vec<Route>, Failure> {
-    let sql = "SELECT id, name, pattern_kind, pattern, targets, open, probe, strip, prefix, created_at \
+    let sql = "SELECT id, name, pattern_kind, pattern, targets, open, probe, strip, prefix, created_at, policy \
                FROM route ORDER BY id";
     let mut statement = conn.prepare_cached(sql)?;
     let mut rows = statement.query([])?;
@@ -82,7 +84,7 @@ fn route(row: &Row<'_>) -> Result<Route, Failure> {
     let (kind, pattern): (String, String) = (row.get(2)?, row.get(3)?);
     let pattern = Pattern::from_parts(&kind, &pattern)
         .ok_or_else(|| damaged(format!("unknown kind of pattern {kind:?}")))?;
-    let targets: String = row.get(4)?;
+    let (targets, policy): (String, String) = (row.get(4)?, row.get(10)?);
     Ok(Route {
         id: row.get(0)?,
         pattern,
@@ -92,6 +94,7 @@ fn route(row: &Row<'_>) -> Result<Route, Failure> {
         strip: row.get(7)?,
         prefix: row.get(8)?,
         created_at: from_seconds(row.get(9)?),
+        policy: serde_json::from_str(&policy).map_err(|error| damaged(error.to_string()))?,
         name,
     })
 }

@@ -144,7 +144,7 @@ fn apply(conn: &Connection, write: &Write, pending: &mut Pending) -> Result<Writ
             accounts::set_display_name(conn, account, display_name)
         }
         Write::SetDisabled { account, disabled } => accounts::set_disabled(conn, account, *disabled),
-        Write::SetLimits { account, limits } => accounts::set_limits(conn, account, *limits),
+        Write::SetLimits { account, limits } => accounts::set_limits(conn, account, limits),
         Write::RemoveAccount { account } => accounts::remove(conn, account),
         Write::KeepDigests(keep) => accounts::keep_digests(conn, *keep),
         Write::AddDomain { name, created_at } => accounts::add_domain(conn, name, seconds(*created_at)),

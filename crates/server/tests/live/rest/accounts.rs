@@ -97,7 +97,10 @@ fn numbers_of_a_suspended_account_do_not_answer() {
     let (sid, token) = (below["sid"].as_str().unwrap(), below["auth_token"].as_str().unwrap());
     let theirs = rest.as_who(sid, token);
     let form = format!("PhoneNumber=1234&VoiceUrl=http://{}/", app.address);
-    theirs.post("/IncomingPhoneNumbers.json", &form);
+    assert_eq!(theirs.ask("POST", "/IncomingPhoneNumbers.json", &form).fault(), (403, 20403));
+    let bound = rest.post("/IncomingPhoneNumbers.json", &form);
+    let number = format!("/IncomingPhoneNumbers/{}.json", bound["sid"].as_str().unwrap());
+    assert_eq!(rest.post(&number, &format!("AccountSid={sid}"))["account_sid"], sid);
     let mut caller = Caller::new(&place);
     let status = |caller: &mut Caller| {
         let sdp = caller.sdp("8", "sendrecv");

@@ -61,6 +61,25 @@ fn a_phone_that_is_called_rings_answers_and_hears_the_document() {
     site.nothing_left();
 }
 
+/// Twilio's 21210; an OutgoingCallerId of the account is what helps.
+#[test]
+fn a_call_comes_from_a_number_of_its_account() {
+    let site = Site::new(WAIT);
+    let mut bob = Callee::registered(&site.place, "bob");
+    let form = |from: &str| site.form(&[("To", "client:bob"), ("From", from), ("Url", "{app}/wait")]);
+    for from in ["+4930901820", "sip:1001@bank.test"] {
+        assert_eq!(site.rest.ask("POST", "/Calls.json", &form(from)).fault(), (400, 21210), "{from}");
+    }
+    site.rest.post("/OutgoingCallerIds.json", "PhoneNumber=%2B4930901820");
+    let call = site.rest.post("/Calls.json", &form("+4930901820"));
+    let invite = bob.invited();
+    assert!(text(invite.header(Header::From)).starts_with("<sip:+4930901820@example.test>;tag="));
+    bob.say(&invite, "486 Busy Here");
+    bob.line.phone.expect_request("ACK");
+    site.until_status(call["sid"].as_str().unwrap(), "busy");
+    site.nothing_left();
+}
+
 #[test]
 fn one_who_does_not_answer_is_a_status_of_the_call() {
     let site = Site::new(WAIT);

@@ -186,7 +186,7 @@ fn a_peer_is_called_at_his_address_with_headers_and_credentials() {
     let mut peer = Callee::new(&elsewhere, "gateway");
     let address = peer.line.phone.link.local();
     let app = App::new(documents(format!(
-        "<Response><Dial action='/dialed' callerId='+15550100'><Sip username='me' password='it'>\
+        "<Response><Dial action='/dialed' callerId='550100'><Sip username='me' password='it'>\
          sip:42@{address}?X-Color=red</Sip></Dial></Response>"
     )));
     let mut scene = Scene::of(app);
@@ -195,7 +195,7 @@ fn a_peer_is_called_at_his_address_with_headers_and_credentials() {
     let invite = peer.invited();
     assert_eq!(text(Some(invite.uri())), format!("sip:42@{address}"));
     assert_eq!(text(invite.header_named("X-Color")), "red");
-    assert!(text(invite.header(Header::From)).starts_with("<sip:+15550100@example.test>;tag="));
+    assert!(text(invite.header(Header::From)).starts_with("<sip:550100@example.test>;tag="));
     let challenge = "WWW-Authenticate: Digest realm=\"peer\", nonce=\"n\", algorithm=MD5\r\n";
     peer.line.phone.reply(&invite, "401 Unauthorized", "1", challenge);
     peer.line.phone.expect_request("ACK");
@@ -207,6 +207,23 @@ fn a_peer_is_called_at_his_address_with_headers_and_credentials() {
     scene.hang_up(&mut dialog);
     peer.hung_up();
     scene.ends(2);
+}
+
+/// Else an application, or who writes into its documents, calls as anybody's bank.
+#[test]
+fn a_dial_with_a_number_that_is_not_the_accounts_calls_nobody() {
+    let elsewhere = Place::new("");
+    let peer = Callee::new(&elsewhere, "gateway");
+    let address = peer.line.phone.link.local();
+    let app = App::new(documents(format!(
+        "<Response><Dial action='/dialed' callerId='+4930901820'><Sip>sip:42@{address}</Sip></Dial></Response>"
+    )));
+    let mut scene = Scene::of(app);
+    let (mut dialog, _) = scene.caller.call();
+    let dialed = scene.dialed();
+    assert_eq!((&*dialed["DialCallStatus"], dialed.get("DialCallDuration").map(|_| ())), ("failed", None));
+    scene.hang_up(&mut dialog);
+    scene.ends(1);
 }
 
 #[test]

@@ -1,0 +1,230 @@
+//! Limits of accounts, with the router that counts.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use router::{Answer, Binding, Contact, Edge, Router, RouterSettings};
+use stdx::Instant;
+
+use super::*;
+use crate::digest::Ha1s;
+use crate::transport::{Packet, Transport};
+
+const US: &str = "192.0.2.1:5060";
+const PHONE: &str = "198.51.100.7:5060";
+const EDGE: Edge = Edge { node: 0, shard: 0 };
+const ALICE: &str = "alice@example.test";
+const BOB: &str = "bob@example.test";
+
+/// Every caller has proved to be Alice. Bob has a phone, everybody else is a carrier's.
+struct World {
+    endpoint: Endpoint,
+    router: Router,
+    now: Instant,
+    alice: CallLimits,
+    bob: CallLimits,
+    decision: fn() -> Decision,
+    parties: Vec<(u64, router::Aor, bool, Box<str>)>,
+    asked: usize,
+}
+
+fn to_bob() -> Decision {
+    Decision::Local { user: "bob".into(), domain: "example.test".into() }
+}
+
+fn out() -> Decision {
+    Decision::Targets(vec![vec!["sip:1@203.0.113.9".into()]])
+}
+
+impl World {
+    fn new(alice: CallLimits, bob: CallLimits, decision: fn() -> Decision) -> Self {
+        let now = Instant::from_unix_seconds(1_700_000_000);
+        let endpoint = Endpoint::new(Settings::for_tests(EDGE, US.parse().unwrap()), now);
+        let router = Router::new(RouterSettings::default(), [4; 16], now);
+        World { endpoint, router, now, alice, bob, decision, parties: Vec::new(), asked: 0 }
+    }
+
+    fn account(aor: &str, limits: &CallLimits) -> Account {
+        let limits = (*limits != CallLimits::default()).then(|| Arc::new(limits.clone()));
+        let ha1s = Ha1s { md5: [0; 16], sha256: [0; 32], sha512_256: [0; 32] };
+        Account { aor: aor.into(), ha1s, disabled: false, max_contacts: 1, limits }
+    }
+
+    /// The start lines of what is sent.
+    fn receive(&mut self, from: &str, text: &str) -> Vec<String> {
+        let source = Source {
+            transport: Transport::Udp,
+            local: US.parse().unwrap(),
+            remote: from.parse::<SocketAddr>().unwrap(),
+            flow: None,
+        };
+        let (mut out, mut sent) = (Outbox::new(), Vec::new());
+        let packet = Packet { bytes: Bytes::from(text.to_owned()), source };
+        self.endpoint.handle_packet(self.now, packet, &mut out);
+        while !out.is_empty() {
+            for effect in std::mem::take(&mut out) {
+                self.perform(effect, &mut out, &mut sent);
+            }
+        }
+        sent
+    }
+
+    fn perform(&mut self, effect: Effect, out: &mut Outbox, sent: &mut Vec<String>) {
+        match effect {
+            Effect::Transmit(transmit) => {
+                let text = String::from_utf8(transmit.bytes.to_vec()).unwrap();
+                sent.push(text.lines().next().unwrap().to_owned());
+            }
+            Effect::Plan { id, request } if request.caller == Caller::Stranger => {
+                let account = World::account(ALICE, &self.alice);
+                let caller = (account.aor, account.limits);
+                self.endpoint.plan_for(self.now, Key::from_u64(id.0), caller, 0, out);
+            }
+            Effect::Plan { id, .. } => self.endpoint.handle_plan(self.now, id, (self.decision)(), out),
+            Effect::Account { id, .. } => {
+                let account = World::account(BOB, &self.bob);
+                self.endpoint.handle_account(self.now, id, Ok(Some(account)), out);
+            }
+            Effect::Ask { id, query: router::Query::Lookup { .. } } => {
+                self.endpoint.handle_answer(self.now, id, Answer::Bindings(vec![phone()]), out);
+            }
+            Effect::Ask { id, query } => {
+                self.asked += 1;
+                self.ask(id, query, out);
+            }
+            Effect::Call(event) => self.note(event, out),
+            _ => {}
+        }
+    }
+
+    fn ask(&mut self, id: AskId, query: router::Query, out: &mut Outbox) {
+        let mut effects = Vec::new();
+        self.router.handle_query(self.now, EDGE, id, query, &mut effects);
+        for effect in effects {
+            if let router::Effect::Answer { id, answer, .. } = effect {
+                self.endpoint.handle_answer(self.now, id, answer, out);
+            }
+        }
+    }
+
+    /// As the shard tells the router of calls.
+    fn note(&mut self, event: CallEvent, out: &mut Outbox) {
+        let phase = match &event.kind {
+            CallEventKind::Started { call_id, caller, callee, .. } => {
+                let of = |aor: &Option<router::Aor>, is| {
+                    aor.clone().map(|aor| (event.call, aor, is, call_id.clone()))
+                };
+                self.parties.extend([of(caller, true), of(callee, false)].into_iter().flatten());
+                router::CallPhase::Trying
+            }
+            CallEventKind::Answered => router::CallPhase::Confirmed,
+            CallEventKind::Failed { .. } | CallEventKind::Ended => router::CallPhase::Terminated,
+        };
+        for (_, aor, initiator, call_id) in
+            self.parties.clone().into_iter().filter(|party| party.0 == event.call)
+        {
+            let (local_tag, remote_tag, remote) = ("".into(), "".into(), "sip:x".into());
+            let call = router::CallInfo { call_id, local_tag, remote_tag, initiator, remote, phase };
+            self.ask(AskId(0), router::Query::CallChanged { aor, call }, out);
+        }
+    }
+
+    fn request(method: &str, call: usize, to_tag: &str) -> String {
+        format!(
+            "{method} sip:bob@example.test SIP/2.0\r\nVia: SIP/2.0/UDP {PHONE};branch=z9hG4bK-{method}{call}\r\n\
+             From: <sip:alice@example.test>;tag=1\r\nTo: <sip:bob@example.test>{to_tag}\r\nCall-ID: c{call}\r\n\
+             CSeq: 1 {method}\r\nContact: <sip:a@{PHONE}>\r\nMax-Forwards: 70\r\nContent-Length: 0\r\n\r\n"
+        )
+    }
+
+    /// What the caller, or the callee, gets first.
+    fn call(&mut self, call: usize) -> String {
+        self.receive(PHONE, &World::request("INVITE", call, "")).remove(0)
+    }
+
+    fn hang_up(&mut self, call: usize) {
+        self.receive(PHONE, &World::request("BYE", call, ";tag=b"));
+    }
+}
+
+fn phone() -> Binding {
+    let contact = Contact {
+        uri: "sip:bob@198.51.100.8:5070".into(),
+        q: 1_000,
+        expires: 600,
+        instance: "".into(),
+        reg_id: 0,
+        path: "".into(),
+        user_agent: "".into(),
+        received: None,
+    };
+    Binding { contact, expires_at: Instant::FAR_FUTURE, call_id: "r".into(), cseq: 1 }
+}
+
+fn at_once(calls: u32) -> CallLimits {
+    CallLimits { max_calls: Some(calls), ..CallLimits::default() }
+}
+
+#[test]
+fn an_account_has_no_more_calls_at_once_than_it_may() {
+    let mut world = World::new(at_once(2), CallLimits::default(), out);
+    assert!(world.call(1).starts_with("INVITE") && world.call(2).starts_with("INVITE"));
+    assert_eq!(world.call(3), "SIP/2.0 403 Too Many Calls Of This Account");
+    assert_eq!(world.endpoint.counters().refused_by_limit, 1);
+    world.hang_up(1);
+    assert!(world.call(4).starts_with("INVITE"), "one has ended");
+    assert_eq!(world.call(5), "SIP/2.0 403 Too Many Calls Of This Account");
+}
+
+#[test]
+fn a_call_that_never_begins_counts_no_more() {
+    let mut world = World::new(at_once(1), CallLimits::default(), || Decision::Refuse {
+        status: 404,
+        reason: "Not Found".into(),
+    });
+    for call in 0..5 {
+        assert_eq!(world.call(call), "SIP/2.0 404 Not Found");
+    }
+    world.decision = || Decision::Deny;
+    assert_eq!(world.call(5), "SIP/2.0 403 Destination Denied");
+    assert_eq!(world.endpoint.counters().refused_destinations, 1);
+    world.decision = || Decision::TooFast;
+    assert_eq!(world.call(6), "SIP/2.0 403 Too Many Calls By This Route");
+    world.decision = out;
+    assert!(world.call(7).starts_with("INVITE"));
+}
+
+#[test]
+fn a_callee_with_all_the_calls_it_may_have_is_busy() {
+    let mut world = World::new(CallLimits::default(), at_once(1), to_bob);
+    assert!(world.call(1).starts_with("INVITE sip:bob@198.51.100.8:5070"));
+    assert_eq!(world.call(2), "SIP/2.0 486 Busy Here");
+    world.hang_up(1);
+    assert!(world.call(3).starts_with("INVITE"));
+}
+
+#[test]
+fn an_account_places_so_many_calls_a_second() {
+    let limits = CallLimits { max_rate: Some(3), ..CallLimits::default() };
+    let mut world = World::new(limits, CallLimits::default(), out);
+    let placed = |world: &mut World, from: usize| {
+        (from..from + 9).filter(|call| world.call(*call).starts_with("INVITE")).count()
+    };
+    assert_eq!(placed(&mut world, 0), 3);
+    assert_eq!(world.call(9), "SIP/2.0 403 Too Many Calls A Second");
+    world.now = world.now + Duration::from_secs(1);
+    assert_eq!(placed(&mut world, 10), 3);
+}
+
+#[test]
+fn accounts_without_limits_are_not_asked_for() {
+    let mut world = World::new(CallLimits::default(), CallLimits::default(), to_bob);
+    assert!(world.call(1).starts_with("INVITE"));
+    assert_eq!(world.asked, 0);
+    // Nor are requests that are no call.
+    let mut world = World::new(at_once(0), at_once(0), to_bob);
+    let sent = world.receive(PHONE, &World::request("OPTIONS", 1, ""));
+    assert!(sent[0].starts_with("OPTIONS"), "{sent:?}");
+    assert_eq!(world.asked, 0);
+}

@@ -1,0 +1,150 @@
+//! Identities at the border of the trust domain (RFC 3325), privacy (RFC 3323), and credentials for us (RFC 3261 §22.3).
+//!
+//! A message from the untrusted loses its identities as it comes in, before anything is done with it; a copy for the
+//! untrusted loses those that its sender wants kept private. A message without such headers costs one test of a bit mask.
+
+use stdx::slab::Key;
+
+use super::forward::Copy;
+use super::{Caller, Context, Endpoint};
+use crate::digest::names_realm;
+use crate::transport::Source;
+use crate::wire::{Header, Message, Method, Rewrite, escape_user};
+
+const IDENTITIES: u64 =
+    Header::PAssertedIdentity.bit() | Header::AssertedIdentity.bit() | Header::TrustDomain.bit();
+const CREDENTIALS: u64 = Header::Authorization.bit() | Header::ProxyAuthorization.bit();
+
+/// RFC 3323 §5.3: what a message can do without, and what tells who sent it. `Subject` and `User-Agent` have a
+/// [`Header`] of their own.
+const USER_HEADERS: &[&str] = &["Call-Info", "Organization", "Reply-To", "In-Reply-To", "Referred-By"];
+
+/// What the sender asks for (RFC 3323 §4.2, RFC 3325 §9.3, RFC 7044 §10.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Privacy {
+    /// `id`, or what includes it: `user` and `header`.
+    identity: bool,
+    history: bool,
+    user: bool,
+}
+
+impl Privacy {
+    fn of(message: &Message) -> Self {
+        let mut privacy = Privacy::default();
+        // RFC 3323 §4.2 separates values by semicolons; some write commas.
+        let values = message.header_lines(Header::Privacy).flat_map(|line| line.split(|b| b";,".contains(b)));
+        for value in values.map(<[u8]>::trim_ascii) {
+            match value.to_ascii_lowercase().as_slice() {
+                // No more may be done than the sender wants: identities stay.
+                b"none" => return Privacy::default(),
+                b"id" | b"header" => privacy.identity = true,
+                b"user" => (privacy.identity, privacy.user) = (true, true),
+                b"history" => privacy.history = true,
+                _ => {}
+            }
+        }
+        privacy
+    }
+}
+
+impl Endpoint {
+    /// A request as it counts for us: what an untrusted source says of identities is not in it (RFC 3325 §5).
+    pub(super) fn without_untrusted_identity(&self, request: Message, source: &Source) -> Option<Message> {
+        if !request.has_any(IDENTITIES) || self.trusts_source(source) {
+            return Some(request);
+        }
+        let mut rewrite = Rewrite::new(&request);
+        remove_identities(&mut rewrite);
+        Message::parse(rewrite.finish()).ok()
+    }
+
+    /// A response as its request's sender may have it. `None`: as it is.
+    pub(super) fn response_across_border(
+        &self,
+        client: Key,
+        server: Key,
+        response: &Message,
+    ) -> Option<Message> {
+        if !response.has_any(IDENTITIES) {
+            return None;
+        }
+        let is_trusted = |key| self.table.get(key).is_some_and(|tx| self.trusts_target(&tx.target));
+        let mut rewrite = Rewrite::new(response);
+        if !is_trusted(client) {
+            remove_identities(&mut rewrite);
+        } else if !is_trusted(server) {
+            leave_trust_domain(&mut rewrite, response);
+        }
+        Message::parse(rewrite.finish()).ok()
+    }
+
+    /// The part of §16.6 that RFC 3261 leaves to others: credentials for us, identities, privacy.
+    pub(super) fn rewrite_identity(&self, rewrite: &mut Rewrite<'_>, request: &Message, copy: &Copy<'_>) {
+        if request.has_any(CREDENTIALS) {
+            self.remove_own_credentials(rewrite);
+        }
+        if !copy.is_trusted {
+            if request.has_any(IDENTITIES | Header::Privacy.bit()) {
+                leave_trust_domain(rewrite, request);
+            }
+            return;
+        }
+        // RFC 3325 §5: one who has proved to be an account is that account, unless a trusted source knows better.
+        if let Some(aor) = copy.asserted.filter(|_| !request.has_any(Header::PAssertedIdentity.bit())) {
+            rewrite.append(Header::PAssertedIdentity.as_str(), |text| write_identity(text, aor));
+        }
+    }
+
+    /// RFC 3261 §22.3: credentials of another realm are for others on the way; those of ours have done their work, and
+    /// their response may be guessed at by whoever gets them.
+    fn remove_own_credentials(&self, rewrite: &mut Rewrite<'_>) {
+        let is_ours = |line: &[u8]| {
+            names_realm(line, |realm| {
+                std::str::from_utf8(realm)
+                    .is_ok_and(|realm| self.settings.serves(&realm.to_ascii_lowercase()))
+            })
+        };
+        rewrite.remove_lines(Header::Authorization, is_ours);
+        rewrite.remove_lines(Header::ProxyAuthorization, is_ours);
+    }
+}
+
+impl Context {
+    /// Whose request it is, where that was proved and the request may say so (RFC 3325 §9.1: not in an ACK or CANCEL).
+    pub(super) fn asserted(&self) -> Option<&str> {
+        match &self.caller {
+            Some(Caller::Account(aor)) if self.request.method() != Method::Ack => Some(aor),
+            _ => None,
+        }
+    }
+}
+
+fn remove_identities(rewrite: &mut Rewrite<'_>) {
+    rewrite.remove_all(Header::PAssertedIdentity);
+    rewrite.remove_all(Header::AssertedIdentity);
+    rewrite.remove_all(Header::TrustDomain);
+}
+
+/// RFC 3325 §7: the untrusted get asserted identities, unless the sender wants them private; RFC 7315 §6 and its like:
+/// what is for the trust domain alone stays in it.
+fn leave_trust_domain(rewrite: &mut Rewrite<'_>, message: &Message) {
+    rewrite.remove_all(Header::TrustDomain);
+    let privacy = Privacy::of(message);
+    if privacy.identity {
+        rewrite.remove_all(Header::PAssertedIdentity);
+    }
+    if privacy.identity || privacy.history {
+        rewrite.remove_all(Header::AssertedIdentity);
+    }
+    if privacy.user {
+        rewrite.remove_all(Header::Subject);
+        rewrite.remove_all(Header::UserAgent);
+        rewrite.remove_named(USER_HEADERS);
+    }
+}
+
+/// RFC 3325 §9.1: a name-addr.
+fn write_identity(text: &mut Vec<u8>, aor: &str) {
+    let (user, domain) = aor.rsplit_once('@').unwrap_or((aor, ""));
+    text.extend_from_slice(format!("<sip:{}@{domain}>", escape_user(user)).as_bytes());
+}
