@@ -1,7 +1,11 @@
 //! How often somebody may: token buckets, alone and by key, with a penalty that grows with failures.
 
+mod source;
+
 use std::hash::Hash;
 use std::time::Duration;
+
+pub use source::SourcePrefix;
 
 use crate::Instant;
 use crate::cache::Cache;

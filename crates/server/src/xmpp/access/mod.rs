@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use stdx::Instant;
-use stdx::rate::{Limiter, Policy, Rate};
+use stdx::rate::{Limiter, Policy, Rate, SourcePrefix};
 
 pub(crate) use registration::{NewAccount, hash_of};
 pub(super) use tokens::TokenKey;
@@ -34,7 +34,7 @@ pub(crate) struct Access {
     /// Where clients go while the node drains.
     pub(crate) other_hosts: Vec<Box<str>>,
     /// Accounts made of late, by source: one source is at many shards.
-    made: Mutex<Limiter<IpAddr>>,
+    made: Mutex<Limiter<SourcePrefix>>,
 }
 
 impl Access {
@@ -65,7 +65,7 @@ impl Access {
     /// Whether this source may make one more account now.
     fn may_make(&self, now: Instant, source: IpAddr) -> bool {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        made.allow(now, prefix(source)).is_pass()
+        made.allow(now, SourcePrefix::of(source)).is_pass()
     }
 
     /// Why a password is not taken.
@@ -74,17 +74,6 @@ impl Access {
         let most = store::limits::MAX_PASSWORD;
         let fits = (least..=most).contains(&password.len());
         (!fits).then(|| format!("a password has {least} to {most} bytes"))
-    }
-}
-
-/// Who has one address of IPv6 has 2^64 of them.
-fn prefix(source: IpAddr) -> IpAddr {
-    match source {
-        IpAddr::V4(_) => source,
-        IpAddr::V6(source) => {
-            let [a, b, c, d, ..] = source.segments();
-            std::net::Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
-        }
     }
 }
 
