@@ -17,5 +17,5 @@ pub(crate) use algorithm::hash_hex;
 pub use algorithm::{Algorithm, Ha1s, Hash};
 pub use challenge::{challenge_value, quoted};
 pub use credentials::{Credentials, CredentialsError, Qop, find};
-pub use nonce::{NonceSettings, NonceUse, NonceVerdict, Nonces};
+pub use nonce::{NonceScope, NonceSettings, NonceUse, NonceVerdict, Nonces};
 pub use verify::{Answer, Authenticator, Question, Settings, Verdict};

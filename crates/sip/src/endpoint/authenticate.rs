@@ -8,7 +8,7 @@ use stdx::slab::Key;
 
 use super::receive::reply_target;
 use super::{Account, Caller, Effect, Endpoint, Outbox, Stage};
-use crate::digest::{Answer, Question, Verdict, find};
+use crate::digest::{Answer, NonceScope, Question, Verdict, find};
 use crate::transport::{Source, Transmit};
 use crate::wire::{Address, Header, Message, Method, Reply, Uri};
 
@@ -33,7 +33,7 @@ impl Endpoint {
         let claim = self.claim(request)?;
         let tag = self.tag_of(request);
         let mut reply = Reply::new(request, source.remote, 401, "Unauthorized", Some(&tag));
-        self.write_challenges(now, &mut reply, request, &claim.domain, false);
+        self.write_challenges(now, &mut reply, request, source, &claim.domain, false);
         Some(Transmit { target: reply_target(request, source), bytes: reply.finish(), report: None })
     }
 
@@ -73,7 +73,7 @@ impl Endpoint {
                 self.finish(now, key, 400, "Bad Credentials", out);
             }
             Some(Ok(credentials)) => {
-                let verdict = Question::of(&context.request, &claim.domain)
+                let verdict = Question::of(&context.request, &claim.domain, context.source.remote.ip())
                     .map_or(Err(Verdict::Wrong), |question| {
                         self.authenticator.inspect(now, &credentials, question)
                     });
@@ -102,7 +102,8 @@ impl Endpoint {
         let Some(claim) = self.claim(&context.request) else { return };
         let (header, _) = headers(&context.request);
         let Some(Ok(credentials)) = find(&context.request, header, &claim.domain) else { return };
-        let Some(question) = Question::of(&context.request, &claim.domain) else { return };
+        let source = context.source.remote.ip();
+        let Some(question) = Question::of(&context.request, &claim.domain, source) else { return };
         let matching =
             account.filter(|account| !account.disabled && is_name_of(&credentials.username, &account.aor));
         let ha1s = matching.as_ref().map(|account| &account.ha1s);
@@ -154,9 +155,9 @@ impl Endpoint {
             _ => (407, "Proxy Authentication Required"),
         };
         let tag = self.tag_of(&request);
-        let mut reply = Reply::new(&request, context.source.remote, status, reason, Some(&tag));
-        let server = context.server;
-        self.write_challenges(now, &mut reply, &request, realm, stale);
+        let (server, source) = (context.server, context.source);
+        let mut reply = Reply::new(&request, source.remote, status, reason, Some(&tag));
+        self.write_challenges(now, &mut reply, &request, &source, realm, stale);
         self.respond(now, server, status, reply.finish(), out);
         self.close(key);
     }
@@ -166,12 +167,14 @@ impl Endpoint {
         now: Instant,
         reply: &mut Reply,
         request: &Message,
+        source: &Source,
         realm: &str,
         stale: bool,
     ) {
         let (_, name) = headers(request);
         let call_id = request.call_id().unwrap_or_default();
-        for value in self.authenticator.challenges(now, call_id, realm, stale) {
+        let scope = NonceScope { realm, call_id, source: source.remote.ip() };
+        for value in self.authenticator.challenges(now, scope, stale) {
             reply.header(name.as_str(), value.as_bytes());
         }
     }

@@ -206,7 +206,7 @@ impl Endpoint {
             resolved: Vec::new(),
             resolutions: HashMap::new(),
             next_resolution: 0,
-            authenticator: Authenticator::new(settings.secret, settings.digest.clone()),
+            authenticator: Authenticator::new(settings.secret, settings.digest.clone(), now),
             limiter: Limiter::new(limits::WRONG_PASSWORDS),
             gruus: Gruus::new(&settings.secret),
             offered: Cache::new(limits::OFFERED),
