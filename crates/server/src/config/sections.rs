@@ -76,6 +76,8 @@ pub struct Sip {
     /// Offered in this order; never empty.
     pub algorithms: Vec<Hash>,
     pub timer_c: Duration,
+    /// A second, of one address that has proved nothing.
+    pub unproved_requests: u32,
     /// Bytes.
     pub udp_receive_buffer: usize,
     pub tcp_idle: Duration,
@@ -128,6 +130,12 @@ impl Sip {
                 Duration::from_secs(181),
                 Duration::from_secs(181)..=HOUR,
                 "How long a call may ring (RFC 3261 §16.6: more than three minutes).",
+            ),
+            unproved_requests: section.key_in(
+                "unproved_requests",
+                100,
+                1..=1_000_000,
+                "New requests a second over UDP from one IPv4 address or IPv6 /64 that has not yet shown that it receives our answers, and ten seconds' worth at once. Loopback and private networks may make a hundred times as many; sources that have acknowledged or authenticated anything are not limited.",
             ),
             udp_receive_buffer: read_udp_receive_buffer(&mut section),
             tcp_idle: section.key_in(

@@ -226,6 +226,10 @@ fn endpoint_settings(shared: &Shared, shard: usize) -> Settings {
         digest: sip::digest::Settings { hashes: sip.algorithms.clone(), ..Default::default() },
         events: sip::events::EventRules { chat: shared.config.xmpp.is_on(), ..Default::default() },
         service_route: "".into(),
+        unproved_requests: stdx::rate::Rate::per_second(
+            sip.unproved_requests,
+            sip.unproved_requests.saturating_mul(10),
+        ),
         flow_timer: seconds(sip.tcp_idle),
     }
 }

@@ -18,4 +18,4 @@ pub use algorithm::{Algorithm, Ha1s, Hash};
 pub use challenge::{challenge_value, quoted};
 pub use credentials::{Credentials, CredentialsError, Qop, find};
 pub use nonce::{NonceScope, NonceSettings, NonceUse, NonceVerdict, Nonces};
-pub use verify::{Answer, Authenticator, Question, Settings, Verdict};
+pub use verify::{Authenticator, Question, Settings, Verdict};

@@ -14,6 +14,7 @@ use stdx::Instant;
 use stdx::hash::Keyed;
 
 use crate::limits;
+use crate::transport::address_bytes;
 
 const BYTES: usize = 16;
 
@@ -164,11 +165,8 @@ impl Nonces {
     }
 
     fn key(&self, stamp: u64, scope: NonceScope<'_>) -> u64 {
-        let source = match scope.source.to_canonical() {
-            IpAddr::V4(source) => source.to_ipv6_mapped(),
-            IpAddr::V6(source) => source,
-        };
-        self.keyed.mac(&[&stamp.to_be_bytes(), scope.realm.as_bytes(), scope.call_id, &source.octets()])
+        let source = address_bytes(scope.source);
+        self.keyed.mac(&[&stamp.to_be_bytes(), scope.realm.as_bytes(), scope.call_id, &source])
     }
 }
 

@@ -291,14 +291,6 @@ fn the_operator_may_insist_on_the_request_uri() {
     }
 }
 
-#[test]
-fn answers_follow_the_limit() {
-    assert_eq!(Verdict::Accepted.answer(true), None);
-    assert_eq!(Verdict::Stale.answer(true), Some(Answer::Challenge { stale: true }));
-    assert_eq!(Verdict::Wrong.answer(false), Some(Answer::Challenge { stale: false }));
-    assert_eq!(Verdict::Wrong.answer(true), Some(Answer::Forbid));
-}
-
 /// RFC 7616 §3.4 `nc`, and CSeq in its place for RFC 2069.
 #[test]
 fn a_count_is_used_once() {

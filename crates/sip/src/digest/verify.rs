@@ -74,27 +74,6 @@ pub enum Verdict {
     Wrong,
 }
 
-/// What is sent when the verdict is not `Accepted`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// 401 or 407 with a fresh nonce.
-    Challenge { stale: bool },
-    /// 403, with nothing to try again.
-    Forbid,
-}
-
-impl Verdict {
-    /// `None` when accepted. `over_limit`: this source has been wrong too often; a stale nonce is no failure.
-    pub fn answer(self, over_limit: bool) -> Option<Answer> {
-        match self {
-            Verdict::Accepted => None,
-            Verdict::Stale => Some(Answer::Challenge { stale: true }),
-            Verdict::Wrong if over_limit => Some(Answer::Forbid),
-            Verdict::Wrong => Some(Answer::Challenge { stale: false }),
-        }
-    }
-}
-
 /// One shard's challenger.
 #[derive(Debug)]
 pub struct Authenticator {
