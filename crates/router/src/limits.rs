@@ -49,7 +49,7 @@ pub const PATROL: Duration = Duration::from_mins(5);
 /// Messages kept for one address. Answer: `KeepRefused::TooMany`.
 pub const KEPT_PER_ADDRESS: u32 = 100;
 
-/// Of these, messages of strangers are kept only while there are fewer than so many: whoever forges sources cannot keep
+/// Messages of strangers are kept only while the address has fewer kept messages than this: forged sources cannot keep
 /// out the messages of accounts. Answer: `KeepRefused::TooMany`.
 pub const KEPT_OF_STRANGERS: u32 = 20;
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use sip::digest::Hash;
+use sip::events::WatchPolicy;
 use sip::transport::Transport;
 
 use super::reader::{Reader, Section};
@@ -68,6 +69,7 @@ pub struct Sip {
     /// One of `domains`.
     pub default_domain: Box<str>,
     pub authenticate_calls: bool,
+    pub watching: WatchPolicy,
     /// `min_expires` ≤ `default_expires` ≤ `max_expires`; whole seconds.
     pub min_expires: Duration,
     pub max_expires: Duration,
@@ -110,12 +112,18 @@ impl Sip {
             true,
             "Whether a caller who claims one of our domains must prove it with a password. Off only behind something that does.",
         );
+        let watching = section.key(
+            "watching",
+            WatchPolicy::Contacts,
+            "Which accounts may watch another one's presence and calls from their phones: `contacts`, those that its chat roster lets see its presence; `accounts`, all, as offices without chat want it for their phones' lamps; `nobody`. An account may always watch itself.",
+        );
         let (min_expires, default_expires, max_expires) = read_expires(&mut section);
         let sip = Sip {
             advertise,
             domains,
             default_domain,
             authenticate_calls,
+            watching,
             min_expires,
             default_expires,
             max_expires,
@@ -259,6 +267,28 @@ fn read_expires(section: &mut Section<'_, '_>) -> (Duration, Duration, Duration)
         section.mistake("default_expires", format!("`default_expires` is {}", default.show()), expected);
     }
     (min, default, max)
+}
+
+impl Value for WatchPolicy {
+    const EXPECTED: &'static str = "\"contacts\", \"accounts\" or \"nobody\"";
+
+    fn read(value: &toml::de::DeValue<'_>) -> Option<Self> {
+        match value.as_str()? {
+            "contacts" => Some(WatchPolicy::Contacts),
+            "accounts" => Some(WatchPolicy::Accounts),
+            "nobody" => Some(WatchPolicy::Nobody),
+            _ => None,
+        }
+    }
+
+    fn show(&self) -> String {
+        let text = match self {
+            WatchPolicy::Contacts => "contacts",
+            WatchPolicy::Accounts => "accounts",
+            WatchPolicy::Nobody => "nobody",
+        };
+        format!("\"{text}\"")
+    }
 }
 
 impl Value for Hash {

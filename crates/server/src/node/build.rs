@@ -224,7 +224,11 @@ fn endpoint_settings(shared: &Shared, shard: usize) -> Settings {
             max_contacts: sip.max_contacts as usize,
         },
         digest: sip::digest::Settings { hashes: sip.algorithms.clone(), ..Default::default() },
-        events: sip::events::EventRules { chat: shared.config.xmpp.is_on(), ..Default::default() },
+        events: sip::events::EventRules {
+            chat: shared.config.xmpp.is_on(),
+            watching: sip.watching,
+            ..Default::default()
+        },
         service_route: "".into(),
         unproved_requests: stdx::rate::Rate::per_second(
             sip.unproved_requests,

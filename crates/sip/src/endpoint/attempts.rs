@@ -1,7 +1,7 @@
 //! How fast passwords may be tried (RFC 7616 §5.6 names the guessing of passwords over the network).
 //!
-//! A failure counts only with a nonce that is bound to the source, so nobody fails in the name of another. Tries are
-//! paced, never locked out: by source and account, so that a shared address hinders no other account; and, more widely,
+//! A failure counts only with a nonce that is bound to the source, so a forged source causes none. Tries are paced, never
+//! locked out: by source and account, so that a shared address hinders no other account; and, more widely,
 //! by source over all accounts and by account over all sources, where those that have signed in from there before are
 //! spared. No pace is slower than two seconds, so the right password gets in within that.
 
@@ -15,7 +15,7 @@ use stdx::rate::{Limiter, SourcePrefix, Verdict};
 
 use crate::limits;
 
-/// Who tries, at what.
+/// One attempt to sign in: its source and the account that it claims.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attempt<'a> {
     pub(super) source: SocketAddr,
@@ -23,7 +23,7 @@ pub(super) struct Attempt<'a> {
     pub(super) domain: &'a str,
 }
 
-/// Failures of one shard, in bounded memory.
+/// The failed attempts that one shard remembers, in bounded memory.
 pub(super) struct Attempts {
     keyed: Keyed,
     /// By source and account. A device that has signed in is a source of its own, by its port.

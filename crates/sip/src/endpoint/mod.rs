@@ -161,7 +161,7 @@ enum Stage {
     Forking(Box<Forking>),
     /// The event notifier's answer.
     Agent,
-    /// An acknowledgement from the source's network, before an application is bothered.
+    /// An acknowledgement from the source's network, before an application gets the call.
     Waiting,
     /// The answer of a session's application, which has patience of its own.
     Session(SessionId),

@@ -1,5 +1,5 @@
-//! Calls to applications from UDP sources that have proved nothing: two of a network at a time. Further ones wait,
-//! with nothing but a 100, until the network has acknowledged something, and not for long.
+//! Calls to applications from UDP sources that have proved nothing. Two calls of a network are admitted at a time. Further
+//! calls wait with a 100 until the network has acknowledged a response, or their patience is over.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -26,7 +26,7 @@ struct Calls {
     waiting: VecDeque<Key>,
 }
 
-/// What becomes of a call from an unproved source.
+/// The decision on a call from an unproved source.
 enum Admission {
     Begins,
     Waits,
