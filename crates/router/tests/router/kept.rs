@@ -49,7 +49,7 @@ fn messages_of_strangers_leave_room_for_those_of_accounts() {
     for _ in 0..50 {
         let query = Query::KeepOfStranger(Box::new(message(A, "spam", world.now)));
         if let Some(Effect::KeepMessage { ticket, .. }) = world.ask(query).into_iter().next() {
-            world.written(ticket, Ok(()));
+            world.written(ticket, Ok(kept_of_strangers.into()));
             kept_of_strangers += 1;
         }
     }

@@ -112,11 +112,7 @@ impl Sip {
             true,
             "Whether a caller who claims one of our domains must prove it with a password. Off only behind something that does.",
         );
-        let watching = section.key(
-            "watching",
-            WatchPolicy::Contacts,
-            "Which accounts may watch another one's presence and calls from their phones: `contacts`, those that its chat roster lets see its presence; `accounts`, all, as offices without chat want it for their phones' lamps; `nobody`. An account may always watch itself.",
-        );
+        let watching = read_watching(&mut section);
         let (min_expires, default_expires, max_expires) = read_expires(&mut section);
         let sip = Sip {
             advertise,
@@ -139,12 +135,7 @@ impl Sip {
                 Duration::from_secs(181)..=HOUR,
                 "How long a call may ring (RFC 3261 §16.6: more than three minutes).",
             ),
-            unproved_requests: section.key_in(
-                "unproved_requests",
-                100,
-                1..=1_000_000,
-                "New requests a second over UDP from one IPv4 address or IPv6 /64 that has not yet shown that it receives our answers, and ten seconds' worth at once. Loopback and private networks may make a hundred times as many; sources that have acknowledged or authenticated anything are not limited.",
-            ),
+            unproved_requests: read_unproved_requests(&mut section),
             udp_receive_buffer: read_udp_receive_buffer(&mut section),
             tcp_idle: section.key_in(
                 "tcp_idle",
@@ -229,6 +220,23 @@ fn read_domains(section: &mut Section<'_, '_>) -> (Vec<Box<str>>, Box<str>) {
         section.mistake("default_domain", format!("`default_domain` is {default:?}"), expected);
     }
     (domains, default)
+}
+
+fn read_watching(section: &mut Section<'_, '_>) -> WatchPolicy {
+    section.key(
+        "watching",
+        WatchPolicy::Contacts,
+        "Which accounts may watch another one's presence and calls from their phones: `contacts`, those that its chat roster lets see its presence; `accounts`, all, as offices without chat want it for their phones' lamps; `nobody`. An account may always watch itself.",
+    )
+}
+
+fn read_unproved_requests(section: &mut Section<'_, '_>) -> u32 {
+    section.key_in(
+        "unproved_requests",
+        100,
+        1..=1_000_000,
+        "New requests a second over UDP from one IPv4 address or IPv6 /64 that has not yet shown that it receives our answers, and ten seconds' worth at once. Loopback and private networks may make a hundred times as many; sources that have acknowledged or authenticated anything are not limited.",
+    )
 }
 
 fn read_udp_receive_buffer(section: &mut Section<'_, '_>) -> usize {
