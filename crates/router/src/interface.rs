@@ -41,6 +41,15 @@ pub enum Query {
         watch: WatchId,
         until: Instant,
     },
+    /// As `Watch`, for a watcher that needs the consent of the address. Answered with `Answer::WatchRefused` where it has
+    /// none. A router knows of no consent; what has the rosters takes the question before it gets there.
+    WatchByConsent {
+        watcher: Aor,
+        aor: Aor,
+        topic: Topic,
+        watch: WatchId,
+        until: Instant,
+    },
     Unwatch {
         aor: Aor,
         topic: Topic,
@@ -57,6 +66,8 @@ pub enum Query {
     Admit(Box<Admission>),
     /// Keep a message until the address registers. Answered with `Answer::Kept` once it is in the record.
     Keep(Box<KeptMessage>),
+    /// As `Keep`, from a sender that is no account: strangers together fill a part of what is kept for an address.
+    KeepOfStranger(Box<KeptMessage>),
     /// A message for an address: its chat clients get it, and when it has no phones either it may be kept. Answered with
     /// `Answer::Offered`. A router has no chat clients; who has takes the question before it gets there.
     Offer(Box<Offer>),
@@ -78,6 +89,7 @@ impl Query {
         match self {
             Query::Lookup { aor }
             | Query::Watch { aor, .. }
+            | Query::WatchByConsent { aor, .. }
             | Query::Unwatch { aor, .. }
             | Query::CallChanged { aor, .. }
             | Query::ChatChanged { aor, .. }
@@ -85,7 +97,7 @@ impl Query {
             Query::Register(register) => &register.aor,
             Query::Publish(publish) => &publish.aor,
             Query::Admit(admission) => &admission.aor,
-            Query::Keep(message) => &message.aor,
+            Query::Keep(message) | Query::KeepOfStranger(message) => &message.aor,
             Query::Offer(offer) => &offer.message.aor,
         }
     }
@@ -97,6 +109,7 @@ pub enum Answer {
     Bindings(Vec<Binding>),
     Registered(Result<Vec<Binding>, RegisterRefused>),
     State(State),
+    WatchRefused,
     Published(Result<Published, PublishRefused>),
     Kept(Result<(), KeepRefused>),
     Admitted(Result<(), AdmitRefused>),

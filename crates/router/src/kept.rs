@@ -63,14 +63,14 @@ impl Kept {
         self.counts.values().map(|count| count.kept as usize).sum()
     }
 
-    /// Counts the message as on its way to the record, which numbers it.
-    pub(crate) fn accept(&mut self, message: &KeptMessage) -> Result<(), KeepRefused> {
+    /// Counts the message as on its way to the record, which numbers it, while fewer than `limit` are kept.
+    pub(crate) fn accept(&mut self, message: &KeptMessage, limit: u32) -> Result<(), KeepRefused> {
         if message.body.len() > limits::KEPT_BYTES {
             return Err(KeepRefused::TooLarge);
         }
         let hash = self.hash(&message.aor);
         let count = self.counts.get(&hash).copied().unwrap_or_default();
-        if count.kept + count.writing >= limits::KEPT_PER_ADDRESS {
+        if count.kept + count.writing >= limit {
             return Err(KeepRefused::TooMany);
         }
         self.set(hash, Count { writing: count.writing + 1, ..count });

@@ -58,6 +58,10 @@ pub const PATROL: Duration = Duration::from_mins(5);
 /// Messages kept for one address. Answer: `KeepRefused::TooMany`.
 pub const KEPT_PER_ADDRESS: u32 = 100;
 
+/// Messages of strangers are kept only while the address has fewer kept messages than this: forged sources cannot keep
+/// out the messages of accounts. Answer: `KeepRefused::TooMany`.
+pub const KEPT_OF_STRANGERS: u32 = 20;
+
 /// Bytes of one kept message. RFC 3428 §8 wants a MESSAGE under 1,300 bytes on the wire; over TCP some
 /// clients send more. Answer: `KeepRefused::TooLarge`.
 pub const KEPT_BYTES: usize = 16 * 1024;

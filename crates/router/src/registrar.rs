@@ -25,6 +25,7 @@ pub(crate) fn change(
             old.iter().try_for_each(|binding| in_order(binding, register))?;
             Ok(Some(Vec::new()))
         }
+        Change::Update(contacts) if is_repeated(old, register, contacts) => Ok(None),
         Change::Update(contacts) => update(now, old, register, contacts),
     }
 }
@@ -50,6 +51,25 @@ fn update(
     // Stable: among equals the order of first registration.
     new.sort_by_key(|binding| std::cmp::Reverse(binding.contact.q));
     Ok((new != old).then_some(new))
+}
+
+/// Whether this very request made what is bound: a retransmission that reached us by another way, whose first copy was
+/// answered elsewhere. It is answered like the first. What it removed is not bound.
+fn is_repeated(old: &[Binding], register: &Register, contacts: &[Contact]) -> bool {
+    let is_of_it = |binding: &&Binding| binding.call_id == register.call_id && binding.cseq == register.cseq;
+    let mut made = old.iter().filter(is_of_it).peekable();
+    made.peek().is_some()
+        && made.all(|binding| contacts.iter().any(|contact| is_granted(binding, contact)))
+        && contacts.iter().all(|contact| match contact.expires {
+            0 => !old.iter().any(|binding| same_binding(&binding.contact, contact)),
+            _ => old.iter().filter(is_of_it).any(|binding| is_granted(binding, contact)),
+        })
+}
+
+/// Whether the binding is what the contact asked for, wherever the request came from.
+fn is_granted(binding: &Binding, contact: &Contact) -> bool {
+    let bound = &binding.contact;
+    same_binding(bound, contact) && (bound.q, &bound.path) == (contact.q, &contact.path)
 }
 
 /// RFC 3261 §10.3 step 7: the same Call-ID needs a higher CSeq.

@@ -174,6 +174,10 @@ impl Router {
                 let state = self.watch(now, from, &aor, topic, watch, until, out);
                 asker.answer(Answer::State(state), out);
             }
+            Query::WatchByConsent { aor, topic, watch, .. } => {
+                self.soft.unwatch(now, from, &aor, topic, watch);
+                asker.answer(Answer::WatchRefused, out);
+            }
             Query::Unwatch { aor, topic, watch } => self.soft.unwatch(now, from, &aor, topic, watch),
             Query::Publish(publish) => {
                 let published = self.publish(now, &publish);
@@ -188,7 +192,10 @@ impl Router {
                 let admitted = self.admit(now, &admission, out);
                 asker.answer(Answer::Admitted(admitted), out);
             }
-            Query::Keep(message) => self.handle_keep(now, asker, message, out),
+            Query::Keep(message) => self.handle_keep(now, asker, message, limits::KEPT_PER_ADDRESS, out),
+            Query::KeepOfStranger(message) => {
+                self.handle_keep(now, asker, message, limits::KEPT_OF_STRANGERS, out);
+            }
             Query::Offer(_) => asker.answer(Answer::Offered(Offered::Nobody), out),
             Query::ChatChanged { aor, chat } => self.handle_chat_changed(now, &aor, chat, out),
             Query::Delivered { aor, message } => self.handle_delivered(now, &aor, message, out),
@@ -320,11 +327,18 @@ impl Router {
         }
     }
 
-    fn handle_keep(&mut self, now: Instant, asker: Asker, message: Box<KeptMessage>, out: &mut Vec<Effect>) {
+    fn handle_keep(
+        &mut self,
+        now: Instant,
+        asker: Asker,
+        message: Box<KeptMessage>,
+        limit: u32,
+        out: &mut Vec<Effect>,
+    ) {
         if !self.settings.keep_messages {
             return asker.answer(Answer::Kept(Err(KeepRefused::TooMany)), out);
         }
-        if let Err(refused) = self.kept.accept(&message) {
+        if let Err(refused) = self.kept.accept(&message, limit) {
             return asker.answer(Answer::Kept(Err(refused)), out);
         }
         let aor = message.aor.clone();

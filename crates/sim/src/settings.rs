@@ -6,6 +6,7 @@ use std::time::Duration;
 use router::Edge;
 use sip::endpoint::{Listener, Settings};
 use sip::transport::Transport;
+use stdx::rate::Rate;
 
 /// UDP at those addresses, one domain, fixed secrets.
 pub fn settings(edge: Edge, listeners: &[SocketAddr]) -> Settings {
@@ -21,6 +22,7 @@ pub fn settings(edge: Edge, listeners: &[SocketAddr]) -> Settings {
         digest: Default::default(),
         events: Default::default(),
         service_route: "".into(),
+        unproved_requests: Rate::per_second(100, 1_000),
         flow_timer: 0,
         trust: Default::default(),
         route_peers: Default::default(),

@@ -3,34 +3,37 @@
 
 use std::fmt::Write;
 use std::hint::black_box;
+use std::net::{IpAddr, Ipv4Addr};
 
-use sip::digest::{Authenticator, Credentials, Ha1s, Question, Settings, Verdict};
+use sip::digest::{Authenticator, Credentials, Ha1s, NonceScope, Question, Settings, Verdict};
 use stdx::Instant;
 
 const ROUNDS: u32 = 20;
 const OPERATIONS: u32 = 10_000;
 const NOW: Instant = Instant::from_unix_seconds(1_700_000_000);
 const CALL_ID: &[u8] = b"843817637684230@998sdasdh09.example.org";
+const SOURCE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
+const SCOPE: NonceScope<'static> = NonceScope { realm: "example.org", call_id: CALL_ID, source: SOURCE };
 
 fn main() {
     println!("{:<28}{:>10}", "operation", "ns");
-    let mut authenticator = Authenticator::new([7; 32], Settings::default());
+    let mut authenticator = Authenticator::new([7; 32], Settings::default(), NOW);
     report("challenge, three lines", || {
-        black_box(authenticator.challenges(NOW, black_box(CALL_ID), "example.org", false));
+        black_box(authenticator.challenges(NOW, black_box(SCOPE), false));
     });
-    let mut nonces = sip::digest::Nonces::new([7; 16], Settings::default().nonces);
+    let mut nonces = sip::digest::Nonces::new([7; 16], Settings::default().nonces, NOW);
     report("nonce alone", || {
-        black_box(nonces.issue(NOW, black_box(CALL_ID), "example.org"));
+        black_box(nonces.issue(NOW, black_box(SCOPE)));
     });
     let account = Ha1s::compute("alice", "example.org", "secret");
     for algorithm in ["MD5", "SHA-256", "SHA-512-256"] {
-        let nonce = nonces.issue(NOW, CALL_ID, "example.org");
+        let nonce = nonces.issue(NOW, SCOPE);
         let header = header(algorithm, &nonce);
         report(&format!("parse, {algorithm}"), || {
             black_box(Credentials::parse(black_box(header.as_bytes())).is_ok());
         });
-        let mut authenticator = Authenticator::new([7; 32], Settings::default());
-        let challenge = authenticator.challenges(NOW, CALL_ID, "example.org", false).remove(0);
+        let mut authenticator = Authenticator::new([7; 32], Settings::default(), NOW);
+        let challenge = authenticator.challenges(NOW, SCOPE, false).remove(0);
         let nonce = challenge.split('"').nth(3).expect("a challenge has a realm and a nonce").to_owned();
         let header = self::header(algorithm, &nonce);
         let credentials = Credentials::parse(header.as_bytes()).expect("written above");
@@ -62,6 +65,7 @@ fn question() -> Question<'static> {
         method: b"REGISTER",
         request_uri: b"sip:example.org",
         call_id: CALL_ID,
+        source: SOURCE,
         cseq: 2,
         body: b"",
     }

@@ -51,6 +51,55 @@ pub const TRANSACTIONS: usize = 2_000_000;
 /// at last, finds nobody. Well under the 32 s after which the client stops waiting.
 pub const CONTEXT_PATIENCE: Duration = Duration::from_secs(10);
 
+// Sources over UDP that have proved nothing (`endpoint::proof`).
+
+/// Bytes that an unproved source is sent for each that arrived: the factor of RFC 9000 §8.1. What exceeds it is not
+/// sent and counted as withheld.
+pub const UNPROVED_FACTOR: u32 = 3;
+
+/// Final responses of an application to an unproved source since its INVITE last arrived: one and two repetitions.
+pub const UNPROVED_FINALS: u8 = 3;
+
+/// Addresses of one shard remembered as proved, about 80 bytes each: the phones of a shard that serves 200,000. Beyond it
+/// the longest unused prove themselves again with their next request.
+pub const PROVED_SOURCES: usize = 262_144;
+
+/// How long a proof counts. A NAT may give the address to another host later; calls and refreshes renew it.
+pub const PROOF_LIFETIME: Duration = Duration::from_secs(600);
+
+/// Dialogs of one shard whose tag went to an unproved source, about 50 bytes each. Beyond it the oldest are forgotten;
+/// their sources prove themselves by another call or a nonce.
+pub const SHOWN_TAGS: usize = 65_536;
+
+/// How long a tag is waited for: an answer is acknowledged within 64*T1 (RFC 3261 §13.3.1.4), ringing takes longer.
+pub const SHOWN_TAG_LIFETIME: Duration = Duration::from_secs(240);
+
+/// New requests of one unproved network (an IPv4 address, an IPv6 /64) are paced at a rate that is configured; over it
+/// they are dropped, and the client's retransmission finds the network paced or proved. Networks remembered at once.
+pub const NEW_REQUESTS: Policy = Policy {
+    capacity: 65_536,
+    rate: Rate::NEVER,
+    free_failures: 0,
+    first_penalty: Duration::ZERO,
+    longest_penalty: Duration::ZERO,
+    forgive_after: Duration::ZERO,
+};
+
+/// Calls to applications of one unproved network at a time. Further ones wait for the first acknowledgement.
+pub const UNPROVED_CALLS_OF_NETWORK: u8 = 2;
+
+/// Calls of one shard from unproved networks, each with a session and an application's resources for the 32 s of 64*T1:
+/// a tenth of `SESSIONS`, so that forged sources leave room for those that are proved. Over it they wait.
+pub const UNPROVED_CALLS: usize = 10_000;
+
+/// Calls that wait, of one network and of one shard, and how long. Then 503 with Retry-After.
+pub const WAITING_CALLS_OF_NETWORK: usize = 64;
+pub const WAITING_CALLS: usize = 10_000;
+pub const WAITING_CALL_PATIENCE: Duration = Duration::from_secs(15);
+
+/// Loopback and private networks may make so many times more: load generators, and gateways of the same house.
+pub const LOCAL_REQUESTS_FACTOR: u32 = 100;
+
 // Resolution (`resolve`).
 
 /// Resolutions of one shard at a time. A DNS server that hangs must not fill memory; over it a request is
@@ -121,6 +170,16 @@ pub const PUBLISHED_BYTES: usize = 16 * 1_024;
 /// Bytes of a MESSAGE's body that is kept, as the router keeps them. Over it 413.
 pub const KEPT_MESSAGE_BYTES: usize = 16 * 1_024;
 
+/// MESSAGEs of one stranger's network for one account that no phone takes: five, and then one an hour. Over it 480.
+pub const MESSAGES_OF_STRANGER: Policy = Policy {
+    capacity: 10_000,
+    rate: Rate::NEVER,
+    free_failures: 4,
+    first_penalty: Duration::from_secs(3_600),
+    longest_penalty: Duration::from_secs(3_600),
+    forgive_after: Duration::from_secs(86_400),
+};
+
 /// Kept messages of one shard on their way out. Over it they wait for the next REGISTER.
 pub const DELIVERIES: usize = 16_384;
 
@@ -137,6 +196,37 @@ pub const MAX_STREAM_HEAD: usize = 64 * 1024;
 /// Bytes of body of a message on a stream. Offers, presence documents and messages are a hundredth of this.
 /// Longer: 413, then the connection is closed, because the rest cannot be skipped safely.
 pub const MAX_STREAM_BODY: usize = 256 * 1024;
+
+// Wrong passwords of SIP (`endpoint::attempts`). Each pace is two seconds at most: the right password gets in within that.
+
+/// Wrong passwords for one account from one network: people and phones mistype, one that goes on is answered 503 unread.
+/// That leaves 1,800 guesses an hour.
+pub const WRONG_BY_PAIR: Policy = Policy {
+    capacity: 65_536,
+    rate: Rate::NEVER,
+    free_failures: 5,
+    first_penalty: Duration::from_secs(1),
+    longest_penalty: Duration::from_secs(2),
+    forgive_after: Duration::from_secs(900),
+};
+
+/// Wrong passwords of one network over all accounts that have not signed in from there, an office's worth of mistakes;
+/// then four a second.
+pub const WRONG_BY_SOURCE: Policy = Policy {
+    capacity: 65_536,
+    free_failures: 100,
+    first_penalty: Duration::from_millis(250),
+    longest_penalty: Duration::from_millis(250),
+    ..WRONG_BY_PAIR
+};
+
+/// Wrong passwords for one account from all networks where it has not signed in; then four a second.
+pub const WRONG_BY_ACCOUNT: Policy = WRONG_BY_SOURCE;
+
+/// Networks and devices of one shard from which accounts have signed in, about 40 bytes each, and for how long they are
+/// spared: a day's worth of registrations. Beyond it the longest unused count as new.
+pub const KNOWN_DEVICES: usize = 262_144;
+pub const KNOWN_DEVICE_LIFETIME: Duration = Duration::from_secs(86_400);
 
 /// Wrong passwords of one source address. People and phones mistype; a source that goes on is answered 403
 /// unread, for a time that doubles. Ten thousand sources are remembered.

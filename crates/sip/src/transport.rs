@@ -56,6 +56,14 @@ pub struct Transmit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TransmitId(pub u64);
 
+/// An address as keyed hashes take it: an IPv4 address is the same however it is written.
+pub(crate) fn address_bytes(address: std::net::IpAddr) -> [u8; 16] {
+    match address.to_canonical() {
+        std::net::IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        std::net::IpAddr::V6(address) => address.octets(),
+    }
+}
+
 /// Whether the transport delivers or reports (RFC 3261 §17: timers A, E, G, I, J, K depend on it).
 pub fn is_reliable(transport: Transport) -> bool {
     transport != Transport::Udp

@@ -41,6 +41,22 @@ impl World {
     }
 }
 
+/// Sources can be forged: all strangers together fill a part of what is kept for an address.
+#[test]
+fn messages_of_strangers_leave_room_for_those_of_accounts() {
+    let mut world = World::new();
+    let mut kept_of_strangers = 0;
+    for _ in 0..50 {
+        let query = Query::KeepOfStranger(Box::new(message(A, "spam", world.now)));
+        if let Some(Effect::KeepMessage { ticket, .. }) = world.ask(query).into_iter().next() {
+            world.written(ticket, Ok(kept_of_strangers.into()));
+            kept_of_strangers += 1;
+        }
+    }
+    assert_eq!(kept_of_strangers, limits::KEPT_OF_STRANGERS);
+    assert!(world.keep("of an account").is_ok());
+}
+
 fn delivered_body(effects: Vec<Effect>) -> Option<String> {
     pushes(effects).into_iter().find_map(|push| match push {
         Push::Deliver { bindings, message } => {

@@ -97,6 +97,18 @@ fn work_out(now: Instant, old: &[Bound], register: &Register) -> Result<Option<V
         Change::RemoveAll => return Ok((!old.is_empty()).then(Vec::new)),
         Change::Update(contacts) => contacts,
     };
+    let of_it = |bound: &&Bound| *bound.call_id == *register.call_id && bound.cseq == register.cseq;
+    let made: Vec<usize> = old.iter().filter(of_it).map(|bound| bound.class).collect();
+    let asks = |wanted: usize, adds: bool| {
+        contacts.iter().any(|contact| class(&contact.uri) == wanted && (contact.expires > 0) == adds)
+    };
+    let is_repeated = !made.is_empty()
+        && made.iter().all(|class| asks(*class, true))
+        && contacts.iter().all(|contact| contact.expires == 0 || made.contains(&class(&contact.uri)))
+        && !old.iter().any(|bound| asks(bound.class, false));
+    if is_repeated {
+        return Ok(None);
+    }
     let mut new = old.to_vec();
     for contact in contacts {
         let class = class(&contact.uri);

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use sip::digest::Hash;
+use sip::events::WatchPolicy;
 use sip::transport::Transport;
 
 use super::reader::{Reader, Section};
@@ -68,6 +69,7 @@ pub struct Sip {
     /// One of `domains`.
     pub default_domain: Box<str>,
     pub authenticate_calls: bool,
+    pub watching: WatchPolicy,
     /// `min_expires` ≤ `default_expires` ≤ `max_expires`; whole seconds.
     pub min_expires: Duration,
     pub max_expires: Duration,
@@ -76,6 +78,8 @@ pub struct Sip {
     /// Offered in this order; never empty.
     pub algorithms: Vec<Hash>,
     pub timer_c: Duration,
+    /// A second, of one address that has proved nothing.
+    pub unproved_requests: u32,
     /// Bytes.
     pub udp_receive_buffer: usize,
     pub tcp_idle: Duration,
@@ -109,12 +113,14 @@ impl Sip {
             true,
             "Whether a caller who claims one of our domains must prove it with a password. Off only behind something that does.",
         );
+        let watching = read_watching(&mut section);
         let (min_expires, default_expires, max_expires) = read_expires(&mut section);
         let sip = Sip {
             advertise,
             domains,
             default_domain,
             authenticate_calls,
+            watching,
             min_expires,
             default_expires,
             max_expires,
@@ -130,6 +136,7 @@ impl Sip {
                 Duration::from_secs(181)..=HOUR,
                 "How long a call may ring (RFC 3261 §16.6: more than three minutes).",
             ),
+            unproved_requests: read_unproved_requests(&mut section),
             udp_receive_buffer: read_udp_receive_buffer(&mut section),
             tcp_idle: section.key_in(
                 "tcp_idle",
@@ -227,6 +234,23 @@ fn read_domains(section: &mut Section<'_, '_>) -> (Vec<Box<str>>, Box<str>) {
     (domains, default)
 }
 
+fn read_watching(section: &mut Section<'_, '_>) -> WatchPolicy {
+    section.key(
+        "watching",
+        WatchPolicy::Contacts,
+        "Which accounts may watch another one's presence and calls from their phones: `contacts`, those that its chat roster lets see its presence; `accounts`, all, as offices without chat want it for their phones' lamps; `nobody`. An account may always watch itself.",
+    )
+}
+
+fn read_unproved_requests(section: &mut Section<'_, '_>) -> u32 {
+    section.key_in(
+        "unproved_requests",
+        100,
+        1..=1_000_000,
+        "New requests a second over UDP from one IPv4 address or IPv6 /64 that has not yet shown that it receives our answers, and ten seconds' worth at once. Loopback and private networks may make a hundred times as many; sources that have acknowledged or authenticated anything are not limited.",
+    )
+}
+
 fn read_udp_receive_buffer(section: &mut Section<'_, '_>) -> usize {
     let size = section.key_in(
         "udp_receive_buffer",
@@ -263,6 +287,28 @@ fn read_expires(section: &mut Section<'_, '_>) -> (Duration, Duration, Duration)
         section.mistake("default_expires", format!("`default_expires` is {}", default.show()), expected);
     }
     (min, default, max)
+}
+
+impl Value for WatchPolicy {
+    const EXPECTED: &'static str = "\"contacts\", \"accounts\" or \"nobody\"";
+
+    fn read(value: &toml::de::DeValue<'_>) -> Option<Self> {
+        match value.as_str()? {
+            "contacts" => Some(WatchPolicy::Contacts),
+            "accounts" => Some(WatchPolicy::Accounts),
+            "nobody" => Some(WatchPolicy::Nobody),
+            _ => None,
+        }
+    }
+
+    fn show(&self) -> String {
+        let text = match self {
+            WatchPolicy::Contacts => "contacts",
+            WatchPolicy::Accounts => "accounts",
+            WatchPolicy::Nobody => "nobody",
+        };
+        format!("\"{text}\"")
+    }
 }
 
 impl Value for Hash {

@@ -125,6 +125,9 @@ pub struct ShardCounters {
     pub registrations: u64,
     pub challenges: u64,
     pub authentication_failures: u64,
+    pub authentication_paced: u64,
+    pub unproved_limited: u64,
+    pub unproved_withheld: u64,
     pub shed: u64,
     pub loops: u64,
     pub too_many_hops: u64,
@@ -248,6 +251,9 @@ impl ShardCounters {
         self.registrations = sip.registered;
         self.challenges = sip.challenged;
         self.authentication_failures = sip.authentication_failures;
+        self.authentication_paced = sip.authentication_paced;
+        self.unproved_limited = sip.unproved_limited;
+        self.unproved_withheld = sip.unproved_withheld;
         self.shed = sip.shed;
         self.loops = sip.loops;
         self.too_many_hops = sip.too_many_hops;

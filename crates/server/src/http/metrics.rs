@@ -121,6 +121,21 @@ const SHARD: &[ShardMetric] = &[
     counter("belfry_authentication_failures_total", "Wrong passwords and unknown users", |s| {
         s.authentication_failures
     }),
+    counter(
+        "belfry_authentication_paced_total",
+        "Requests with credentials answered 503 because there were too many wrong ones before",
+        |s| s.authentication_paced,
+    ),
+    counter(
+        "belfry_unproved_limited_total",
+        "New requests over UDP from addresses that had acknowledged nothing, over their rate",
+        |s| s.unproved_limited,
+    ),
+    counter(
+        "belfry_unproved_withheld_total",
+        "Responses over UDP not sent, because their address had acknowledged nothing and had been sent three times its own bytes",
+        |s| s.unproved_withheld,
+    ),
     counter("belfry_shed_total", "Requests answered 503 because the shard was behind or leaving", |s| s.shed),
     counter("belfry_loops_total", "Requests that had been here before", |s| s.loops),
     counter("belfry_too_many_hops_total", "Requests whose Max-Forwards was used up", |s| s.too_many_hops),

@@ -282,8 +282,16 @@ fn endpoint_settings(shared: &Shared, shard: usize) -> Settings {
             max_contacts: sip.max_contacts as usize,
         },
         digest: sip::digest::Settings { hashes: sip.algorithms.clone(), ..Default::default() },
-        events: sip::events::EventRules { chat: shared.config.xmpp.is_on(), ..Default::default() },
+        events: sip::events::EventRules {
+            chat: shared.config.xmpp.is_on(),
+            watching: sip.watching,
+            ..Default::default()
+        },
         service_route: "".into(),
+        unproved_requests: stdx::rate::Rate::per_second(
+            sip.unproved_requests,
+            sip.unproved_requests.saturating_mul(10),
+        ),
         flow_timer: seconds(sip.tcp_idle),
         trust: sip.trust.clone(),
         route_peers: Arc::clone(&shared.route_peers),

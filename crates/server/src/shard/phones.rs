@@ -6,7 +6,7 @@ use stdx::Instant;
 
 use super::Shard;
 use super::asker::Asker;
-use crate::xmpp::{Offering, PhoneWish, kept_of};
+use crate::xmpp::{Offering, PendingWatch, PhoneWish, kept_of};
 
 impl Shard {
     /// A question for the owner of an address, which this shard is. Messages are chat's to take first.
@@ -18,6 +18,13 @@ impl Shard {
             Query::Keep(message) if self.xmpp.is_some() && is_of_voice => {
                 let offer = Offer { message: (*message).clone(), sender: None, has_phones: false };
                 (Offering::Keep { edge: from, id, message }, offer)
+            }
+            Query::WatchByConsent { watcher, aor, topic, watch, until } if self.xmpp.is_some() => {
+                let watch = Query::Watch { aor, topic, watch, until };
+                self.with_xmpp(now, |xmpp, wishes| {
+                    xmpp.handle_watch(now, &watcher, PendingWatch { edge: from, id, query: watch }, wishes);
+                });
+                return;
             }
             query => {
                 if let Query::Watch { aor, topic: Topic::Presence, .. } = &query {
@@ -61,6 +68,17 @@ impl Shard {
                 } else {
                     self.parts.endpoint.text(now, id, &bindings, &words, &mut self.scratch.effects);
                 }
+            }
+            PhoneWish::Watched { watch: PendingWatch { edge, id, query }, is_given: true } => {
+                self.query(now, edge, id, query);
+            }
+            PhoneWish::Watched { watch: PendingWatch { edge, id, query }, is_given: false } => {
+                if let Query::Watch { aor, topic, watch, .. } = query {
+                    let unwatch = Query::Unwatch { aor, topic, watch };
+                    let effects = &mut self.scratch.router_effects;
+                    self.parts.router.handle_query(now, edge, AskId(0), unwatch, effects);
+                }
+                self.answer_later(edge, id, Answer::WatchRefused);
             }
             PhoneWish::Offered { to: Offering::Edge { edge, id }, offered } => {
                 self.answer_later(edge, id, Answer::Offered(offered));

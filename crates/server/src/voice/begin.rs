@@ -36,6 +36,7 @@ impl Voice {
         let trusted = invited.source.remote.ip();
         let owner = std::sync::Arc::clone(&answers.owner);
         let mut leg = Leg::new(session, sid, owner, trusted, &mut self.rng);
+        leg.is_held = !invited.proved;
         leg.from = from;
         leg.caller_name = caller_name;
         leg.hops = request.max_forwards().flatten().unwrap_or(leg.hops);

@@ -37,6 +37,8 @@ pub(super) struct Leg {
     pub(super) offer: Bytes,
     /// Where the signalling comes from.
     pub(super) trusted: IpAddr,
+    /// The caller has not shown that it receives anything: its address may be another's, and no media goes there.
+    pub(super) is_held: bool,
     pub(super) pair: Option<Pair>,
     pub(super) media: Option<Box<MediaSession>>,
     /// Our last description that waits for its answer.
@@ -125,6 +127,7 @@ impl Leg {
             aside: None,
             offer: Bytes::new(),
             trusted,
+            is_held: false,
             pair: None,
             media: None,
             offered: None,

@@ -447,7 +447,7 @@ impl Voice {
     fn close_media(&mut self, now: Instant, key: Key) {
         self.end_recordings(now, key);
         let Some(leg) = self.legs.get_mut(key) else { return };
-        let (media, pair) = (leg.media.take(), leg.pair.take());
+        let (media, pair) = (leg.media.take().filter(|_| !leg.is_held), leg.pair.take());
         (leg.speaking, leg.first_digits) = (None, None);
         let Some(pair) = pair else { return };
         if let Some(mut media) = media {

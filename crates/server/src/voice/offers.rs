@@ -107,6 +107,9 @@ impl Voice {
         world: &mut World<'_>,
     ) {
         let Some(&key) = self.by_session.get(&session) else { return };
+        if let Some(leg) = self.legs.get_mut(key) {
+            leg.is_held = false;
+        }
         if let Some(sdp) = sdp {
             self.settled(session, &sdp);
         }

@@ -36,6 +36,8 @@ pub(super) struct Clockwork {
 struct Line<'a> {
     leg: Key,
     pair: &'a Pair,
+    /// Nothing goes out.
+    is_held: bool,
     events: &'a mut Vec<(Key, Event)>,
     counts: &'a mut VoiceCounts,
     recording: Option<&'a mut Recording>,
@@ -71,6 +73,9 @@ impl Outbox for Line<'_> {
 impl Line<'_> {
     /// Late sound is worth nothing: what the kernel does not take at once is lost, and counted.
     fn send(&mut self, wire: Wire, to: SocketAddr, packet: &[u8]) {
+        if self.is_held {
+            return;
+        }
         match self.pair.socket(wire).send_to(packet, to) {
             Ok(_) => self.counts.packets_out += 1,
             Err(_) => self.counts.packets_unsent += 1,
@@ -131,7 +136,8 @@ impl Clockwork {
         pair: &Pair,
         counts: &mut VoiceCounts,
     ) {
-        let mut line = Line { leg, pair, events: &mut self.events, counts, recording: None, streams: None };
+        let events = &mut self.events;
+        let mut line = Line { leg, pair, is_held: false, events, counts, recording: None, streams: None };
         media.finish(now, &mut self.work, &mut line);
     }
 
@@ -248,9 +254,10 @@ fn parts<'a>(
     events: &'a mut Vec<(Key, Event)>,
     counts: &'a mut VoiceCounts,
 ) -> Option<(&'a mut MediaSession, Line<'a>)> {
+    let is_held = leg.is_held;
     let (media, pair) = (leg.media.as_deref_mut()?, leg.pair.as_ref()?);
     let (recording, streams) = (leg.recording.as_deref_mut(), leg.streams.as_deref_mut());
-    Some((media, Line { leg: key, pair, events, counts, recording, streams }))
+    Some((media, Line { leg: key, pair, is_held, events, counts, recording, streams }))
 }
 
 impl Voice {

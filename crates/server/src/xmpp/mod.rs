@@ -41,7 +41,7 @@ use counts::Counted;
 pub use counts::XmppCounts;
 pub use kinds::KindCount;
 pub use letter::XmppLetter;
-pub(crate) use phones::{Offering, PhoneWish, kept_of};
+pub(crate) use phones::{Offering, PendingWatch, PhoneWish, kept_of};
 pub(crate) use record::{contacts_of, element as element_of, without_user, write_of};
 pub use servers::Route as ServerRoute;
 use streams::{Event, Streams};

@@ -23,6 +23,17 @@ pub(crate) enum PhoneWish {
     Text { id: u64, words: Box<KeptMessage> },
     /// The answer to `handle_offer`.
     Offered { to: Offering, offered: Offered },
+    /// The answer to `handle_watch`.
+    Watched { watch: PendingWatch, is_given: bool },
+}
+
+/// A watch that waits for the consent of its address.
+#[derive(Debug)]
+pub(crate) struct PendingWatch {
+    pub(crate) edge: router::Edge,
+    pub(crate) id: AskId,
+    /// What the router is asked then.
+    pub(crate) query: router::Query,
 }
 
 /// Who waits for the answer.
@@ -37,6 +48,7 @@ pub(crate) enum Offering {
 #[derive(Default)]
 pub(super) struct Phones {
     offering: HashMap<u64, Offering>,
+    watching: HashMap<u64, PendingWatch>,
     pub(super) texts_in: u64,
     pub(super) texts_out: u64,
 }
@@ -53,6 +65,24 @@ impl Xmpp {
             Err(offered) => offered,
         };
         wishes.push(Wish::Phone(PhoneWish::Offered { to, offered }));
+    }
+
+    /// A watch of an account of this shard by another account, which the account's roster allows or not.
+    pub(crate) fn handle_watch(
+        &mut self,
+        now: Instant,
+        watcher: &str,
+        watch: PendingWatch,
+        wishes: &mut Vec<Wish>,
+    ) {
+        let (Some(user), Some(watcher)) = (self.account_of(watch.query.aor()), self.account_of(watcher))
+        else {
+            return wishes.push(Wish::Phone(PhoneWish::Watched { watch, is_given: false }));
+        };
+        self.last_ask += 1;
+        let id = self.last_ask;
+        self.phones.watching.insert(id, watch);
+        self.tell_host(now, wishes, |host, out| host.handle_watcher(now, id, user, watcher, out));
     }
 
     /// In the host's words, and told to the sender's host.
@@ -139,6 +169,10 @@ impl Xmpp {
             }
             Effect::AskPhone { user } => PhoneWish::Ask { user },
             Effect::Show { user } => PhoneWish::Show { user },
+            Effect::Consent { id, is_given } => {
+                let Some(watch) = self.phones.watching.remove(&id) else { return };
+                PhoneWish::Watched { watch, is_given }
+            }
             Effect::Heard { id, outcome } => {
                 let Some(to) = self.phones.offering.remove(&id) else { return };
                 PhoneWish::Offered { to, offered: offered_of(outcome) }

@@ -61,6 +61,7 @@ impl Scene {
         world.set_label(sim::ladder::label_with_method);
         let alice = world.add("alice", &[address(2)], Phone::new("alice", address(2), SERVER));
         let tcp = SocketAddr::new(SERVER.ip(), 5062);
+        let server = server.trusting_its_peers(world.now());
         let server = world.add("server", &[SERVER, tcp], server);
         let callees = callees
             .into_iter()

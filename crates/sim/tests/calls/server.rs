@@ -12,6 +12,7 @@ use sip::dns::{DnsData, DnsFault, DnsQuery, DnsRecord};
 use sip::endpoint::{
     Account, CallEventKind, Decision, Effect, Endpoint, Listener, Outbox, PlanRequest, Settings,
 };
+use sip::events::{EventRules, WatchPolicy};
 use sip::session::SessionEvent;
 use sip::transport::{Packet, Source, Transmit, Transport};
 use stdx::Instant;
@@ -55,6 +56,7 @@ pub(crate) fn settings(host: u8) -> Settings {
         domains: vec![DOMAIN.into()],
         secret: [host; 32],
         table_seed: [3; 16],
+        events: EventRules { watching: WatchPolicy::Accounts, ..EventRules::default() },
         ..sim::settings(EDGE, &[])
     }
 }
@@ -78,6 +80,12 @@ impl Server {
             store: Vec::new(),
             flows: Vec::new(),
         }
+    }
+
+    /// As after a call that was acknowledged: what is sent to the other hosts is not held back.
+    pub fn trusting_its_peers(mut self, now: Instant) -> Self {
+        (1..=9).for_each(|host| self.endpoint.trust_source(now, address(host)));
+        self
     }
 
     pub fn with_account(mut self, user: &str, disabled: bool) -> Self {

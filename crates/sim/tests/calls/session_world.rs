@@ -48,6 +48,18 @@ impl Pair {
     pub(crate) fn new(seed: u64, us: Server, them: Server) -> Pair {
         let mut world = World::new(seed);
         world.set_label(sim::ladder::label_with_method);
+        let (us, them) = (us.trusting_its_peers(world.now()), them.trusting_its_peers(world.now()));
+        Pair::of(world, us, them)
+    }
+
+    /// Neither has heard of the other.
+    pub(crate) fn of_unproved(us: Server, them: Server) -> Pair {
+        let mut world = World::new(1);
+        world.set_label(sim::ladder::label_with_method);
+        Pair::of(world, us, them)
+    }
+
+    fn of(mut world: World, us: Server, them: Server) -> Pair {
         let us = world.add("us", &[SERVER], us);
         let them = world.add("them", &[address(9)], them);
         Pair { world, us, them, session: SessionId(0) }

@@ -105,6 +105,23 @@ fn no_ack_ever() {
     pair.rest();
 }
 
+/// RFC 3261 §13.3.1.4 has a BYE go out; a source that has proved nothing gets none, for the INVITE may be forged.
+#[test]
+fn an_unproved_caller_that_never_acknowledges_is_forgotten_in_silence() {
+    let mut pair = Pair::of_unproved(agent(1), agent(9).with_app(answers));
+    let (us, them) = (pair.us, pair.them);
+    pair.world.lose_next(us, them, "ACK", 1_000);
+    pair.call();
+    pair.run(40_000);
+    assert!(pair.others().ends_with("ended: unacknowledged"), "{}", pair.others());
+    let ladder = pair.world.ladder();
+    assert!(!ladder.contains("BYE"), "{ladder}");
+    assert!(ladder.matches("200 INVITE").count() <= 3, "{ladder}");
+    let session = pair.session;
+    pair.do_us(|endpoint, now, out| endpoint.hang_up(now, session, None, out));
+    pair.rest();
+}
+
 /// §15: the callee's BYE waits for the ACK.
 #[test]
 fn the_callee_hangs_up_before_the_ack() {

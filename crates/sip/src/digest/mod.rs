@@ -18,5 +18,5 @@ pub use algorithm::{Algorithm, Ha1s, Hash};
 pub use challenge::{challenge_value, quoted};
 pub(crate) use credentials::names_realm;
 pub use credentials::{Credentials, CredentialsError, Qop, find};
-pub use nonce::{NonceSettings, NonceUse, NonceVerdict, Nonces};
-pub use verify::{Answer, Authenticator, Question, Settings, Verdict};
+pub use nonce::{NonceScope, NonceSettings, NonceUse, NonceVerdict, Nonces};
+pub use verify::{Authenticator, Question, Settings, Verdict};

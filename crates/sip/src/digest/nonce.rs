@@ -1,10 +1,12 @@
-//! Nonces that need no table to be known again: time, a counter, and two check values under a secret.
+//! Nonces that need no table to be known again: time, a counter, and a check value under a secret.
 //!
-//! 20 bytes, 40 hexadecimal digits: 7 of microseconds since the epoch, 1 counter, 8 that prove that the nonce
-//! is ours for this realm, 4 that bind it to the Call-ID. One Call-ID belongs to one shard, so the shard that
-//! issued a nonce sees every use of it.
+//! 16 bytes, 32 hexadecimal digits: 7 of microseconds since the epoch, 1 counter, 8 that prove that the nonce
+//! is ours for this realm, Call-ID and source address. One Call-ID belongs to one shard, so the shard that
+//! issued a nonce sees every use of it. A nonce that comes back from the address it is bound to proves that
+//! the address receives what is sent to it: nothing else tells a client this value.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use hashbrown::HashMap;
@@ -12,8 +14,9 @@ use stdx::Instant;
 use stdx::hash::Keyed;
 
 use crate::limits;
+use crate::transport::address_bytes;
 
-const BYTES: usize = 20;
+const BYTES: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NonceSettings {
@@ -34,9 +37,9 @@ impl Default for NonceSettings {
 pub enum NonceVerdict {
     /// Take [`Nonces::spend`] once the response is verified.
     Good(NonceUse),
-    /// Ours, but too old, forgotten, or of another Call-ID.
+    /// Ours, but too old, older than this process, or forgotten.
     Stale,
-    /// Not ours, of another realm, or from before the secret changed.
+    /// Not ours; or for another realm, Call-ID or source; or from before the secret changed.
     Forged,
     /// The count is not higher than the last one.
     Replayed,
@@ -48,6 +51,15 @@ pub struct NonceUse {
     key: u64,
     issued: Instant,
     count: u32,
+}
+
+/// What a nonce is good for; it is stale anywhere else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NonceScope<'a> {
+    pub realm: &'a str,
+    pub call_id: &'a [u8],
+    /// The address that the request came from. The port may change: NATs forget it.
+    pub source: IpAddr,
 }
 
 /// Issues nonces and remembers the last count of those in use.
@@ -62,10 +74,12 @@ pub struct Nonces {
     used: VecDeque<(u64, Instant)>,
     /// The newest nonce that was forgotten before its time.
     horizon: Option<Instant>,
+    /// When this process began. How often an older nonce was used is not known here, whichever node issued it.
+    started: Instant,
 }
 
 impl Nonces {
-    pub fn new(secret: [u8; 16], settings: NonceSettings) -> Self {
+    pub fn new(secret: [u8; 16], settings: NonceSettings, started: Instant) -> Self {
         Nonces {
             keyed: Keyed::new(secret),
             settings,
@@ -73,18 +87,17 @@ impl Nonces {
             counts: HashMap::default(),
             used: VecDeque::new(),
             horizon: None,
+            started,
         }
     }
 
-    /// A nonce for one Call-ID and realm, never issued before.
-    pub fn issue(&mut self, now: Instant, call_id: &[u8], realm: &str) -> String {
+    /// A nonce for one scope, never issued before.
+    pub fn issue(&mut self, now: Instant, scope: NonceScope<'_>) -> String {
         self.counter = self.counter.wrapping_add(1);
         let stamp = now.as_micros() << 8 | u64::from(self.counter);
-        let key = self.key(stamp, realm.as_bytes());
         let mut bytes = [0; BYTES];
         bytes[..8].copy_from_slice(&stamp.to_be_bytes());
-        bytes[8..16].copy_from_slice(&key.to_be_bytes());
-        bytes[16..].copy_from_slice(&self.binding(key, call_id));
+        bytes[8..].copy_from_slice(&self.key(stamp, scope).to_be_bytes());
         let hex = super::algorithm::Hex::of(&bytes);
         String::from_utf8_lossy(hex.as_bytes()).into_owned()
     }
@@ -92,18 +105,18 @@ impl Nonces {
     /// Whether `nonce` may be used with `count`, which must be higher than in every use before: `nc`, or the
     /// CSeq where the client speaks no `qop`. Records nothing: before the response is verified anybody could
     /// have chosen the count.
-    pub fn check(&self, now: Instant, nonce: &[u8], realm: &str, call_id: &[u8], count: u32) -> NonceVerdict {
+    pub fn check(&self, now: Instant, nonce: &[u8], scope: NonceScope<'_>, count: u32) -> NonceVerdict {
         let Some(bytes) = stdx::hex::decode_array::<BYTES>(nonce) else {
             return NonceVerdict::Forged;
         };
-        let (head, binding) = bytes.split_at(16);
-        let stamp = u64::from_be_bytes(std::array::from_fn(|index| head[index]));
-        let key = self.key(stamp, realm.as_bytes());
-        if !stdx::ct_eq(&key.to_be_bytes(), &head[8..]) {
+        let (stamp, check) = bytes.split_at(8);
+        let stamp = u64::from_be_bytes(std::array::from_fn(|index| stamp[index]));
+        let key = self.key(stamp, scope);
+        if !stdx::ct_eq(&key.to_be_bytes(), check) {
             return NonceVerdict::Forged;
         }
         let issued = Instant::from_micros(stamp >> 8);
-        if !stdx::ct_eq(&self.binding(key, call_id), binding) || now.since(issued) > self.settings.lifetime {
+        if now.since(issued) > self.settings.lifetime {
             return NonceVerdict::Stale;
         }
         self.check_count(NonceUse { key, issued, count })
@@ -114,6 +127,7 @@ impl Nonces {
             Some(&last) if nonce_use.count <= last => NonceVerdict::Replayed,
             // RFC 7616 §3.4: counting starts at 1.
             None if nonce_use.count == 0 => NonceVerdict::Replayed,
+            None if nonce_use.issued < self.started => NonceVerdict::Stale,
             None if self.horizon.is_some_and(|horizon| nonce_use.issued <= horizon) => NonceVerdict::Stale,
             _ => NonceVerdict::Good(nonce_use),
         }
@@ -150,14 +164,9 @@ impl Nonces {
         }
     }
 
-    fn key(&self, stamp: u64, realm: &[u8]) -> u64 {
-        self.keyed.mac(&[&stamp.to_be_bytes(), realm])
-    }
-
-    fn binding(&self, key: u64, call_id: &[u8]) -> [u8; 4] {
-        let mac = self.keyed.mac(&[b"call", &key.to_be_bytes(), call_id]);
-        let [a, b, c, d, ..] = mac.to_be_bytes();
-        [a, b, c, d]
+    fn key(&self, stamp: u64, scope: NonceScope<'_>) -> u64 {
+        let source = address_bytes(scope.source);
+        self.keyed.mac(&[&stamp.to_be_bytes(), scope.realm.as_bytes(), scope.call_id, &source])
     }
 }
 

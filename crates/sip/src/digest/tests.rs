@@ -1,3 +1,4 @@
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -9,9 +10,14 @@ use crate::wire::Header;
 
 const NOW: Instant = Instant::from_unix_seconds(1_700_000_000);
 const REALM: &str = "example.org";
+const SOURCE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
+
+fn scope<'a>(call_id: &'a [u8], realm: &'a str) -> NonceScope<'a> {
+    NonceScope { realm, call_id, source: SOURCE }
+}
 
 fn authenticator() -> Authenticator {
-    Authenticator::new(std::array::from_fn(|index| index as u8), Settings::default())
+    Authenticator::new(std::array::from_fn(|index| index as u8), Settings::default(), NOW)
 }
 
 fn question(cseq: u32) -> Question<'static> {
@@ -20,6 +26,7 @@ fn question(cseq: u32) -> Question<'static> {
         method: b"REGISTER",
         request_uri: b"sip:example.org",
         call_id: b"call-1",
+        source: SOURCE,
         cseq,
         body: b"",
     }
@@ -203,7 +210,7 @@ fn every_algorithm_and_qop_signs_in() {
     for algorithm in ["MD5", "SHA-256", "SHA-512-256", "md5-sess", "SHA-256-sess", "SHA-512-256-sess"] {
         for qop in ["auth", "auth-int", ""] {
             let mut authenticator = authenticator();
-            let nonce = nonce_of(&authenticator.challenges(NOW, b"call-1", REALM, false)[0]);
+            let nonce = nonce_of(&authenticator.challenges(NOW, scope(b"call-1", REALM), false)[0]);
             let header = respond(algorithm, &nonce, qop, 1, "secret");
             let verdict = judge(&mut authenticator, NOW, &header, question(1), Some(&alice()));
             assert_eq!(verdict, Verdict::Accepted, "{algorithm} {qop}");
@@ -236,7 +243,7 @@ fn credentials_are_found_by_realm() {
     let both = of("a.org") + unknown + &of("b.org");
     assert_eq!(found(&both), Some(Ok("b.org".to_owned())));
     let request = request(unknown);
-    let question = Question::of(&request, "b.org").unwrap();
+    let question = Question::of(&request, "b.org", SOURCE).unwrap();
     assert_eq!((question.method, question.request_uri), (&b"REGISTER"[..], &b"sip:example.com"[..]));
     assert_eq!((question.call_id, question.cseq), (&b"c"[..], 9338));
 }
@@ -245,22 +252,22 @@ fn credentials_are_found_by_realm() {
 #[test]
 fn challenges_stand_in_order() {
     let mut authenticator = authenticator();
-    let challenges = authenticator.challenges(NOW, b"call-1", "a\"b", true);
+    let challenges = authenticator.challenges(NOW, scope(b"call-1", "a\"b"), true);
     let nonce = nonce_of(&challenges[0]);
     let expected = ["SHA-256", "SHA-512-256", "MD5"].map(|name| {
         format!("Digest realm=\"a\\\"b\", nonce=\"{nonce}\", algorithm={name}, qop=\"auth\", stale=true")
     });
     assert_eq!(challenges, expected);
-    assert_eq!(nonce.len(), 40);
-    assert_ne!(nonce, nonce_of(&authenticator.challenges(NOW, b"call-1", "a\"b", true)[0]));
+    assert_eq!(nonce.len(), 32);
+    assert_ne!(nonce, nonce_of(&authenticator.challenges(NOW, scope(b"call-1", "a\"b"), true)[0]));
 }
 
 /// A wrong password, an unknown account and an algorithm that was not offered look the same.
 #[test]
 fn wrong_is_wrong() {
     let settings = Settings { hashes: vec![Hash::Sha256], ..Settings::default() };
-    let mut authenticator = Authenticator::new([7; 32], settings);
-    let nonce = nonce_of(&authenticator.challenges(NOW, b"call-1", REALM, false)[0]);
+    let mut authenticator = Authenticator::new([7; 32], settings, NOW);
+    let nonce = nonce_of(&authenticator.challenges(NOW, scope(b"call-1", REALM), false)[0]);
     let mut verdict = |header: String, account: Option<&Ha1s>| {
         judge(&mut authenticator, NOW, &header, question(1), account)
     };
@@ -275,27 +282,20 @@ fn wrong_is_wrong() {
 #[test]
 fn the_operator_may_insist_on_the_request_uri() {
     for (same_uri, expected) in [(false, Verdict::Accepted), (true, Verdict::Wrong)] {
-        let mut authenticator = Authenticator::new([7; 32], Settings { same_uri, ..Settings::default() });
-        let nonce = nonce_of(&authenticator.challenges(NOW, b"call-1", REALM, false)[0]);
+        let mut authenticator =
+            Authenticator::new([7; 32], Settings { same_uri, ..Settings::default() }, NOW);
+        let nonce = nonce_of(&authenticator.challenges(NOW, scope(b"call-1", REALM), false)[0]);
         let header = respond("SHA-256", &nonce, "auth", 1, "secret");
         let question = Question { request_uri: b"sip:192.0.2.1:5060", ..question(1) };
         assert_eq!(judge(&mut authenticator, NOW, &header, question, Some(&alice())), expected);
     }
 }
 
-#[test]
-fn answers_follow_the_limit() {
-    assert_eq!(Verdict::Accepted.answer(true), None);
-    assert_eq!(Verdict::Stale.answer(true), Some(Answer::Challenge { stale: true }));
-    assert_eq!(Verdict::Wrong.answer(false), Some(Answer::Challenge { stale: false }));
-    assert_eq!(Verdict::Wrong.answer(true), Some(Answer::Forbid));
-}
-
 /// RFC 7616 §3.4 `nc`, and CSeq in its place for RFC 2069.
 #[test]
 fn a_count_is_used_once() {
     let mut authenticator = authenticator();
-    let nonce = nonce_of(&authenticator.challenges(NOW, b"call-1", REALM, false)[0]);
+    let nonce = nonce_of(&authenticator.challenges(NOW, scope(b"call-1", REALM), false)[0]);
     let mut with = |qop: &str, nc: u32, cseq: u32| {
         let header = respond("SHA-256", &nonce, qop, nc, "secret");
         judge(&mut authenticator, NOW, &header, question(cseq), Some(&alice()))
@@ -310,30 +310,54 @@ fn a_count_is_used_once() {
 }
 
 #[test]
-fn a_nonce_belongs_to_its_call_realm_and_time() {
+fn a_nonce_belongs_to_its_call_source_realm_and_time() {
     let settings = NonceSettings::default();
-    let mut nonces = Nonces::new([1; 16], settings);
-    let nonce = nonces.issue(NOW, b"call-1", REALM);
+    let mut nonces = Nonces::new([1; 16], settings, NOW);
+    let ours = scope(b"call-1", REALM);
+    let nonce = nonces.issue(NOW, ours);
     let late = NOW + settings.lifetime + Duration::from_micros(1);
-    let check = |now, nonce: &str, realm, call: &[u8]| nonces.check(now, nonce.as_bytes(), realm, call, 1);
-    assert!(matches!(check(NOW + settings.lifetime, &nonce, REALM, b"call-1"), NonceVerdict::Good(_)));
-    assert_eq!(check(late, &nonce, REALM, b"call-1"), NonceVerdict::Stale);
-    assert_eq!(check(NOW, &nonce, REALM, b"call-2"), NonceVerdict::Stale);
-    assert_eq!(check(NOW, &nonce, "other.org", b"call-1"), NonceVerdict::Forged);
-    assert_eq!(check(NOW, &"0".repeat(40), REALM, b"call-1"), NonceVerdict::Forged);
-    let other = Nonces::new([2; 16], settings);
-    assert_eq!(other.check(NOW, nonce.as_bytes(), REALM, b"call-1", 1), NonceVerdict::Forged);
+    let check = |now, scope| nonces.check(now, nonce.as_bytes(), scope, 1);
+    assert!(matches!(check(NOW + settings.lifetime, ours), NonceVerdict::Good(_)));
+    assert_eq!(check(late, ours), NonceVerdict::Stale);
+    assert_eq!(check(NOW, scope(b"call-2", REALM)), NonceVerdict::Forged);
+    assert_eq!(check(NOW, scope(b"call-1", "other.org")), NonceVerdict::Forged);
+    let elsewhere = NonceScope { source: "192.0.2.8".parse().unwrap(), ..ours };
+    assert_eq!(check(NOW, elsewhere), NonceVerdict::Forged);
+    let mapped = NonceScope { source: "::ffff:192.0.2.7".parse().unwrap(), ..ours };
+    assert!(
+        matches!(check(NOW, mapped), NonceVerdict::Good(_)),
+        "an address is itself however it is written"
+    );
+    assert_eq!(nonces.check(NOW, "0".repeat(32).as_bytes(), ours, 1), NonceVerdict::Forged);
+    let other = Nonces::new([2; 16], settings, NOW);
+    assert_eq!(other.check(NOW, nonce.as_bytes(), ours, 1), NonceVerdict::Forged);
+}
+
+/// How often a nonce was used is forgotten with the process. In a farm, nodes that started before accept it.
+#[test]
+fn a_nonce_from_before_the_process_started_is_stale() {
+    let settings = NonceSettings::default();
+    let ours = scope(b"call-1", REALM);
+    let mut before = Nonces::new([1; 16], settings, NOW);
+    let nonce = before.issue(NOW + Duration::from_secs(5), ours);
+    let later = NOW + Duration::from_secs(20);
+    let restarted = Nonces::new([1; 16], settings, NOW + Duration::from_secs(10));
+    assert_eq!(restarted.check(later, nonce.as_bytes(), ours, 1), NonceVerdict::Stale);
+    let neighbour = Nonces::new([1; 16], settings, NOW);
+    assert!(matches!(neighbour.check(later, nonce.as_bytes(), ours, 1), NonceVerdict::Good(_)));
+    let of_neighbour = before.issue(NOW + Duration::from_secs(11), ours);
+    assert!(matches!(restarted.check(later, of_neighbour.as_bytes(), ours, 1), NonceVerdict::Good(_)));
 }
 
 /// Every digit counts.
 #[test]
 fn no_digit_of_a_nonce_can_change() {
-    let mut nonces = Nonces::new([1; 16], NonceSettings::default());
-    let nonce = nonces.issue(NOW, b"call-1", REALM);
+    let mut nonces = Nonces::new([1; 16], NonceSettings::default(), NOW);
+    let nonce = nonces.issue(NOW, scope(b"call-1", REALM));
     for at in 0..nonce.len() {
         let mut changed = nonce.clone().into_bytes();
         changed[at] = if changed[at] == b'0' { b'1' } else { b'0' };
-        let verdict = nonces.check(NOW, &changed, REALM, b"call-1", 1);
+        let verdict = nonces.check(NOW, &changed, scope(b"call-1", REALM), 1);
         assert!(matches!(verdict, NonceVerdict::Forged | NonceVerdict::Stale), "{at} {verdict:?}");
     }
 }
@@ -341,11 +365,12 @@ fn no_digit_of_a_nonce_can_change() {
 #[test]
 fn the_table_of_counts_is_bounded_and_never_lets_a_replay_through() {
     let settings = NonceSettings { capacity: 4, ..NonceSettings::default() };
-    let mut nonces = Nonces::new([1; 16], settings);
-    let issued: Vec<String> =
-        (0..10).map(|index| nonces.issue(NOW + Duration::from_micros(index), b"call-1", REALM)).collect();
+    let mut nonces = Nonces::new([1; 16], settings, NOW);
+    let issued: Vec<String> = (0..10)
+        .map(|index| nonces.issue(NOW + Duration::from_micros(index), scope(b"call-1", REALM)))
+        .collect();
     for nonce in &issued {
-        let NonceVerdict::Good(used) = nonces.check(NOW, nonce.as_bytes(), REALM, b"call-1", 1) else {
+        let NonceVerdict::Good(used) = nonces.check(NOW, nonce.as_bytes(), scope(b"call-1", REALM), 1) else {
             panic!("unused and newer than what was forgotten");
         };
         assert!(nonces.spend(NOW, used));
@@ -353,20 +378,20 @@ fn the_table_of_counts_is_bounded_and_never_lets_a_replay_through() {
     }
     assert_eq!(nonces.in_use(), 4);
     for nonce in &issued[..6] {
-        assert_eq!(nonces.check(NOW, nonce.as_bytes(), REALM, b"call-1", 2), NonceVerdict::Stale);
+        assert_eq!(nonces.check(NOW, nonce.as_bytes(), scope(b"call-1", REALM), 2), NonceVerdict::Stale);
     }
-    let fresh = |count| nonces.check(NOW, issued[9].as_bytes(), REALM, b"call-1", count);
+    let fresh = |count| nonces.check(NOW, issued[9].as_bytes(), scope(b"call-1", REALM), count);
     assert_eq!(fresh(1), NonceVerdict::Replayed);
     assert!(matches!(fresh(2), NonceVerdict::Good(_)));
 }
 
 #[test]
 fn counts_of_dead_nonces_are_forgotten() {
-    let mut nonces = Nonces::new([1; 16], NonceSettings::default());
+    let mut nonces = Nonces::new([1; 16], NonceSettings::default(), NOW);
     for minute in 0..60 {
         let now = NOW + Duration::from_secs(minute * 60);
-        let nonce = nonces.issue(now, b"call-1", REALM);
-        let NonceVerdict::Good(used) = nonces.check(now, nonce.as_bytes(), REALM, b"call-1", 1) else {
+        let nonce = nonces.issue(now, scope(b"call-1", REALM));
+        let NonceVerdict::Good(used) = nonces.check(now, nonce.as_bytes(), scope(b"call-1", REALM), 1) else {
             panic!("fresh");
         };
         assert!(nonces.spend(now, used));
@@ -381,7 +406,7 @@ proptest! {
         let mut behind = b"Digest ".to_vec();
         behind.extend_from_slice(&bytes);
         let _ = Credentials::parse(&behind);
-        let _ = Nonces::new([1; 16], NonceSettings::default()).check(NOW, &bytes, REALM, &bytes, 1);
+        let _ = Nonces::new([1; 16], NonceSettings::default(), NOW).check(NOW, &bytes, scope(&bytes, REALM), 1);
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! Whether a response is right, in the same time and with the same answer for every way to be wrong.
 
+use std::net::IpAddr;
+
 use stdx::Instant;
 use stdx::hash::Keyed;
 
 use super::algorithm::{Ha1s, Hash, Hex, hash_hex};
 use super::challenge::challenge_value;
 use super::credentials::{Credentials, Qop};
-use super::nonce::{NonceSettings, NonceUse, NonceVerdict, Nonces};
+use super::nonce::{NonceScope, NonceSettings, NonceUse, NonceVerdict, Nonces};
 use crate::keys;
 
 #[derive(Clone, Debug)]
@@ -38,21 +40,28 @@ pub struct Question<'a> {
     pub method: &'a [u8],
     pub request_uri: &'a [u8],
     pub call_id: &'a [u8],
+    /// The address that the request came from.
+    pub source: IpAddr,
     pub cseq: u32,
     pub body: &'a [u8],
 }
 
 impl<'a> Question<'a> {
     /// `None` when the request lacks Call-ID or CSeq, which no checked request does.
-    pub fn of(request: &'a crate::wire::Message, realm: &'a str) -> Option<Question<'a>> {
+    pub fn of(request: &'a crate::wire::Message, realm: &'a str, source: IpAddr) -> Option<Question<'a>> {
         Some(Question {
             realm,
             method: request.method_name(),
             request_uri: request.uri(),
             call_id: request.call_id()?,
+            source,
             cseq: request.cseq()?.0,
             body: request.body(),
         })
+    }
+
+    fn scope(&self) -> NonceScope<'a> {
+        NonceScope { realm: self.realm, call_id: self.call_id, source: self.source }
     }
 }
 
@@ -65,27 +74,6 @@ pub enum Verdict {
     Wrong,
 }
 
-/// What is sent when the verdict is not `Accepted`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// 401 or 407 with a fresh nonce.
-    Challenge { stale: bool },
-    /// 403, with nothing to try again.
-    Forbid,
-}
-
-impl Verdict {
-    /// `None` when accepted. `over_limit`: this source has been wrong too often; a stale nonce is no failure.
-    pub fn answer(self, over_limit: bool) -> Option<Answer> {
-        match self {
-            Verdict::Accepted => None,
-            Verdict::Stale => Some(Answer::Challenge { stale: true }),
-            Verdict::Wrong if over_limit => Some(Answer::Forbid),
-            Verdict::Wrong => Some(Answer::Challenge { stale: false }),
-        }
-    }
-}
-
 /// One shard's challenger.
 #[derive(Debug)]
 pub struct Authenticator {
@@ -96,17 +84,18 @@ pub struct Authenticator {
 }
 
 impl Authenticator {
-    /// `secret` is the endpoint's: what is used here is derived from it.
-    pub fn new(secret: [u8; 32], settings: Settings) -> Self {
-        let nonces = Nonces::new(keys::derive(&secret, "nonces"), settings.nonces);
+    /// `secret` is the endpoint's: what is used here is derived from it. `started`: when the process began;
+    /// nonces from before are stale.
+    pub fn new(secret: [u8; 32], settings: Settings, started: Instant) -> Self {
+        let nonces = Nonces::new(keys::derive(&secret, "nonces"), settings.nonces, started);
         let nobody = Keyed::new(keys::derive(&secret, "made-up verifiers"));
         Authenticator { settings, nonces, nobody }
     }
 
     /// Header values in the order they are to stand, one line each, all with the same fresh nonce.
-    pub fn challenges(&mut self, now: Instant, call_id: &[u8], realm: &str, stale: bool) -> Vec<String> {
-        let nonce = self.nonces.issue(now, call_id, realm);
-        self.settings.hashes.iter().map(|&hash| challenge_value(hash, realm, &nonce, stale)).collect()
+    pub fn challenges(&mut self, now: Instant, scope: NonceScope<'_>, stale: bool) -> Vec<String> {
+        let nonce = self.nonces.issue(now, scope);
+        self.settings.hashes.iter().map(|&hash| challenge_value(hash, scope.realm, &nonce, stale)).collect()
     }
 
     /// What can be said without the account. `Ok` leads to [`verify`](Self::verify).
@@ -163,7 +152,7 @@ impl Authenticator {
             Qop::Auth | Qop::AuthInt => credentials.nonce_count().unwrap_or(0),
         };
         let nonce = credentials.nonce;
-        match self.nonces.check(now, nonce, question.realm, question.call_id, count) {
+        match self.nonces.check(now, nonce, question.scope(), count) {
             NonceVerdict::Good(nonce_use) => Ok(nonce_use),
             // A forged nonce may be one from before a restart: its owner deserves a silent retry, and a
             // forger learns nothing by one.

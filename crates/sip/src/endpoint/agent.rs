@@ -224,7 +224,7 @@ impl Endpoint {
         let Ok(request) = Message::parse(head) else { return };
         if request.is_request() && request.method() != Method::Ack && request.top_via().is_some() {
             let (status, reason) = reply;
-            let tag = self.tag_of(&request);
+            let tag = self.tag_of(&request, &source);
             let bytes = Reply::new(&request, source.remote, status, reason, Some(&tag)).finish();
             self.transmit(reply_target(&request, &source), bytes, None, out);
         }

@@ -3,13 +3,15 @@
 //! A request without credentials is challenged without a transaction where that is safe; one with them waits
 //! for the account's verifiers. Wrong passwords, absent accounts and disabled ones look alike.
 
+use std::time::Duration;
+
 use stdx::Instant;
 use stdx::slab::Key;
 
-use super::receive::reply_target;
-use super::{Account, Effect, Endpoint, Outbox, Stage};
-use crate::digest::{Answer, Question, Verdict, find};
-use crate::transport::{Source, Transmit};
+use super::attempts::{Attempt, retry_after, without_port};
+use super::{Account, Context, Credit, Effect, Endpoint, Outbox, Stage};
+use crate::digest::{NonceScope, Question, Verdict, find};
+use crate::transport::{Source, Transport};
 use crate::wire::{Address, Header, Message, Method, Reply, Uri};
 
 /// An address the request claims as its sender's.
@@ -26,15 +28,36 @@ impl Endpoint {
         now: Instant,
         request: &Message,
         source: &Source,
-    ) -> Option<Transmit> {
-        if request.method() != Method::Register || request.header(Header::Authorization).is_some() {
+    ) -> Option<bytes::Bytes> {
+        if request.method() != Method::Register {
+            return None;
+        }
+        self.challenge_alone(now, request, source)
+    }
+
+    /// The challenge of a request that claims to be of ours and brings no credentials.
+    pub(super) fn challenge_alone(
+        &mut self,
+        now: Instant,
+        request: &Message,
+        source: &Source,
+    ) -> Option<bytes::Bytes> {
+        if request.header(headers(request).0).is_some() {
             return None;
         }
         let claim = self.claim(request)?;
-        let tag = self.tag_of(request);
-        let mut reply = Reply::new(request, source.remote, 401, "Unauthorized", Some(&tag));
-        self.write_challenges(now, &mut reply, request, &claim.domain, false);
-        Some(Transmit { target: reply_target(request, source), bytes: reply.finish(), report: None })
+        let is_proved = request.top_via().is_some_and(|via| self.is_proved(now, source, &via));
+        let credit = (!is_proved).then(|| Credit::new(request.bytes().len()));
+        let challenge = Challenge { realm: &claim.domain, stale: false, room: credit.map(Credit::left) };
+        Some(self.challenge_response(now, request, source, &challenge))
+    }
+
+    /// Whether the request shows a nonce that only its source was told.
+    pub(super) fn has_genuine_nonce(&self, now: Instant, request: &Message, source: &Source) -> bool {
+        let Some(claim) = self.claim(request) else { return false };
+        let Some(Ok(credentials)) = find(request, headers(request).0, &claim.domain) else { return false };
+        Question::of(request, &claim.domain, source.remote.ip())
+            .is_some_and(|question| self.authenticator.inspect(now, &credentials, question).is_ok())
     }
 
     /// To of a REGISTER, From of anything else, when the domain is ours.
@@ -59,9 +82,6 @@ impl Endpoint {
             return self.finish(now, key, 403, "Forbidden", out);
         };
         let (header, _) = headers(&context.request);
-        if self.is_penalised(now, key) {
-            return self.finish(now, key, 403, "Forbidden", out);
-        }
         match find(&context.request, header, &claim.domain) {
             None
             | Some(Err(
@@ -73,20 +93,38 @@ impl Endpoint {
                 self.finish(now, key, 400, "Bad Credentials", out);
             }
             Some(Ok(credentials)) => {
-                let verdict = Question::of(&context.request, &claim.domain)
+                let verdict = Question::of(&context.request, &claim.domain, context.source.remote.ip())
                     .map_or(Err(Verdict::Wrong), |question| {
                         self.authenticator.inspect(now, &credentials, question)
                     });
                 match verdict {
-                    Ok(()) => {
-                        self.set_stage(key, Stage::Authenticating { own_routes });
-                        let Claim { user, domain } = claim;
-                        out.push(Effect::Account { id: Self::ask_id(key), user, domain });
+                    Ok(()) => self.look_at_credentials(now, key, own_routes, claim, out),
+                    // Without a nonce that is bound to the source nothing is counted: the source may be forged.
+                    Err(verdict) => {
+                        self.challenge(now, key, &claim.domain, verdict == Verdict::Stale, out);
                     }
-                    Err(verdict) => self.refuse(now, key, &claim.domain, verdict, out),
                 }
             }
         }
+    }
+
+    /// The nonce is genuine: the credentials are looked at, unless there were too many wrong ones before.
+    fn look_at_credentials(
+        &mut self,
+        now: Instant,
+        key: Key,
+        own_routes: usize,
+        claim: Claim,
+        out: &mut Outbox,
+    ) {
+        self.prove_by_nonce(now, key, out);
+        let Some(context) = self.contexts.get(key) else { return };
+        if let Some(wait) = self.attempts.wait(now, &attempt_of(context, &claim)) {
+            return self.finish_paced(now, key, wait, out);
+        }
+        self.set_stage(key, Stage::Authenticating { own_routes });
+        let Claim { user, domain } = claim;
+        out.push(Effect::Account { id: Self::ask_id(key), user, domain });
     }
 
     /// The account is there, or is not. Both take the same time.
@@ -102,17 +140,18 @@ impl Endpoint {
         let Some(claim) = self.claim(&context.request) else { return };
         let (header, _) = headers(&context.request);
         let Some(Ok(credentials)) = find(&context.request, header, &claim.domain) else { return };
-        let Some(question) = Question::of(&context.request, &claim.domain) else { return };
+        let source = context.source.remote.ip();
+        let Some(question) = Question::of(&context.request, &claim.domain, source) else { return };
         let matching =
             account.filter(|account| !account.disabled && is_name_of(&credentials.username, &account.aor));
         let ha1s = matching.as_ref().map(|account| &account.ha1s);
         match self.authenticator.verify(now, &credentials, question, ha1s) {
             Verdict::Accepted => {
                 let Some(account) = matching else { return };
-                self.limiter.succeed(context.source.remote.ip());
+                self.attempts.succeed(now, &attempt_of(context, &claim));
                 self.accepted(now, key, own_routes, account, out);
             }
-            verdict => self.refuse(now, key, &claim.domain, verdict, out),
+            verdict => self.refuse(now, key, &claim, verdict, out),
         }
     }
 
@@ -124,55 +163,109 @@ impl Endpoint {
         self.plan_for(now, key, (account.aor, account.limits), own_routes, out);
     }
 
-    fn refuse(&mut self, now: Instant, key: Key, realm: &str, verdict: Verdict, out: &mut Outbox) {
+    fn refuse(&mut self, now: Instant, key: Key, claim: &Claim, verdict: Verdict, out: &mut Outbox) {
         let Some(context) = self.contexts.get(key) else { return };
-        let remote = context.source.remote;
         if verdict == Verdict::Wrong {
             self.counters.authentication_failures += 1;
-            self.limiter.fail(now, remote.ip());
-            out.push(Effect::AuthenticationFailed { source: remote });
+            self.attempts.fail(now, &attempt_of(context, claim));
+            out.push(Effect::AuthenticationFailed { source: context.source.remote });
         }
-        match verdict.answer(self.is_penalised(now, key)) {
-            Some(Answer::Challenge { stale }) => self.challenge(now, key, realm, stale, out),
-            Some(Answer::Forbid) | None => self.finish(now, key, 403, "Forbidden", out),
-        }
+        self.challenge(now, key, &claim.domain, verdict == Verdict::Stale, out);
     }
 
-    /// Whether the source has been wrong so often that it must wait.
-    fn is_penalised(&self, now: Instant, key: Key) -> bool {
-        let source = self.contexts.get(key).map(|context| context.source.remote.ip());
-        source.is_some_and(|source| !self.limiter.penalty(now, source).is_pass())
+    /// There were too many wrong passwords before: these credentials are not looked at.
+    fn finish_paced(&mut self, now: Instant, key: Key, wait: Duration, out: &mut Outbox) {
+        self.counters.authentication_paced += 1;
+        let seconds = retry_after(wait).to_string();
+        let retry = |reply: &mut Reply| {
+            reply.header("Retry-After", seconds.as_bytes());
+        };
+        self.finish_with(now, key, 503, "Service Unavailable", retry, out);
+    }
+
+    /// The nonce is bound to the source: it was received there.
+    fn prove_by_nonce(&mut self, now: Instant, key: Key, out: &mut Outbox) {
+        let Some(context) = self.contexts.get(key) else { return };
+        let Some(transaction) = self.table.get(context.server) else { return };
+        if context.source.transport == Transport::Udp {
+            let address = transaction.target.remote;
+            self.prove(now, address, out);
+        }
     }
 
     fn challenge(&mut self, now: Instant, key: Key, realm: &str, stale: bool, out: &mut Outbox) {
         self.counters.challenged += 1;
         let Some(context) = self.contexts.get(key) else { return };
-        let request = context.request.clone();
-        let (status, reason) = match headers(&request) {
-            (Header::Authorization, _) => (401, "Unauthorized"),
-            _ => (407, "Proxy Authentication Required"),
-        };
-        let tag = self.tag_of(&request);
-        let mut reply = Reply::new(&request, context.source.remote, status, reason, Some(&tag));
-        let server = context.server;
-        self.write_challenges(now, &mut reply, &request, realm, stale);
-        self.respond(now, server, status, reply.finish(), out);
-        self.close(key);
+        let (request, source) = (context.request.clone(), context.source);
+        let credit = self.table.get(context.server).and_then(|transaction| transaction.credit);
+        let challenge = Challenge { realm, stale, room: credit.map(Credit::left) };
+        let response = self.challenge_response(now, &request, &source, &challenge);
+        let (status, _) = challenge_status(&request);
+        self.refuse_or_answer(now, key, status, response, out);
     }
 
-    fn write_challenges(
+    /// 401 or 407, with as many of the algorithms as there is room for.
+    fn challenge_response(
         &mut self,
         now: Instant,
-        reply: &mut Reply,
         request: &Message,
-        realm: &str,
-        stale: bool,
-    ) {
+        source: &Source,
+        challenge: &Challenge<'_>,
+    ) -> bytes::Bytes {
         let (_, name) = headers(request);
+        let (status, reason) = challenge_status(request);
+        let tag = self.tag_of(request, source);
+        let mut reply = Reply::new(request, source.remote, status, reason, Some(&tag));
         let call_id = request.call_id().unwrap_or_default();
-        for value in self.authenticator.challenges(now, call_id, realm, stale) {
+        let scope = NonceScope { realm: challenge.realm, call_id, source: source.remote.ip() };
+        let values = self.authenticator.challenges(now, scope, challenge.stale);
+        let length = |value: &String| name.as_str().len() + b": \r\n".len() + value.len();
+        let mut excess = match challenge.room {
+            Some(room) => {
+                let all: usize = values.iter().map(length).sum();
+                (reply.len() + all + LAST_LINES).saturating_sub(room)
+            }
+            None => 0,
+        };
+        // The strongest is offered first, the one that every phone knows last (RFC 8760 §2.4): what is left out stands
+        // between the two, then before the last.
+        let last = values.len().saturating_sub(1);
+        let mut left_out = vec![false; values.len()];
+        for index in (1..last).rev().chain((last > 0).then_some(0)) {
+            if excess > 0 {
+                left_out[index] = true;
+                excess = excess.saturating_sub(length(&values[index]));
+            }
+        }
+        for (value, _) in values.iter().zip(left_out).filter(|(_, left_out)| !left_out) {
             reply.header(name.as_str(), value.as_bytes());
         }
+        reply.finish()
+    }
+}
+
+/// A connection's port is another each time; a phone's UDP port stays.
+fn attempt_of<'a>(context: &Context, claim: &'a Claim) -> Attempt<'a> {
+    let remote = context.source.remote;
+    let is_udp = context.source.transport == Transport::Udp;
+    let source = if is_udp { remote } else { without_port(remote.ip()) };
+    Attempt { source, user: &claim.user, domain: &claim.domain }
+}
+
+/// `Content-Length: 0` and the empty line.
+const LAST_LINES: usize = 21;
+
+/// What a challenge says, and how long the response with it may be.
+struct Challenge<'a> {
+    realm: &'a str,
+    stale: bool,
+    room: Option<usize>,
+}
+
+fn challenge_status(request: &Message) -> (u16, &'static str) {
+    match headers(request) {
+        (Header::Authorization, _) => (401, "Unauthorized"),
+        _ => (407, "Proxy Authentication Required"),
     }
 }
 

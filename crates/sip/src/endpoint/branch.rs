@@ -414,6 +414,7 @@ impl Endpoint {
             return self.cancel_session(now, key, session, out);
         }
         if context.forking().is_none() {
+            self.give_up_waiting(key);
             return self.finish(now, key, 487, "Request Terminated", out);
         }
         if let Some(forking) = self.contexts.get_mut(key).and_then(|context| context.forking()) {
@@ -487,6 +488,10 @@ impl Endpoint {
         context.armed = Instant::FAR_FUTURE;
         if matches!(context.stage, Stage::Session(_)) {
             return;
+        }
+        if matches!(context.stage, Stage::Waiting) {
+            self.give_up_waiting(key);
+            return self.refuse_open_call(now, key, out);
         }
         let Some(forking) = context.forking() else {
             return self.finish(now, key, 500, "Server Internal Error", out);

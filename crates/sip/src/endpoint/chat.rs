@@ -3,10 +3,11 @@
 use router::{Binding, KeptMessage, Offered};
 use stdx::Instant;
 use stdx::slab::Key;
+use stdx::source::SourcePrefix;
 
 use super::{Caller, Effect, Endpoint, Outbox, Stage, User};
 use crate::events::offer_query;
-use crate::wire::{Method, Reply};
+use crate::wire::{Method, Reply, Uri};
 
 impl Endpoint {
     /// Words of chat for the phones of an account. [`Effect::Texted`] tells what became of them.
@@ -37,6 +38,14 @@ impl Endpoint {
         let is_message = context.request.method() == Method::Message
             && context.request.to_tag().is_none()
             && is_for_account;
+        if is_message
+            && bindings.is_empty()
+            && self.is_of_stranger(key)
+            && !self.accept_of_stranger(now, key, out)
+        {
+            return self.finish(now, key, 480, "Temporarily Unavailable", out);
+        }
+        let Some(context) = self.contexts.get(key) else { return };
         let offer = context.callee.as_deref().filter(|_| self.settings.events.chat && is_message);
         let query = offer.and_then(|aor| {
             let sender = self.sender_of(key);
@@ -46,6 +55,24 @@ impl Endpoint {
         let Some(query) = query else { return self.ring_bindings(now, key, own_routes, bindings, out) };
         self.set_stage(key, Stage::Offering { own_routes, bindings });
         out.push(Effect::Ask { id: Self::ask_id(key), query });
+    }
+
+    /// A stranger's MESSAGE that no phone takes: 202 at once, whether or not there is such an account and whatever becomes
+    /// of it, so that neither status nor time tell which accounts there are. False when the stranger has sent enough.
+    fn accept_of_stranger(&mut self, now: Instant, key: Key, out: &mut Outbox) -> bool {
+        let Some(sender) = self.stranger_and_account(key) else { return false };
+        if !self.messages_of_strangers.penalty(now, sender).is_pass() {
+            return false;
+        }
+        self.messages_of_strangers.fail(now, sender);
+        self.answer_early(now, key, (202, "Accepted"), out);
+        true
+    }
+
+    fn stranger_and_account(&self, key: Key) -> Option<(SourcePrefix, u64)> {
+        let context = self.contexts.get(key)?;
+        let user = Uri::parse(context.request.uri()).ok()?.user_decoded().unwrap_or_default();
+        Some((SourcePrefix::of(context.source.remote.ip()), self.keys.call.hash(user.as_bytes())))
     }
 
     /// A phone may say that it is where we are, and a MESSAGE come back for the same account: chat has it already. All that
@@ -83,11 +110,17 @@ impl Endpoint {
         let Some(context) = self.contexts.get_mut(key) else { return };
         let Stage::Offering { own_routes, bindings } = &mut context.stage else { return };
         let (own_routes, bindings) = (*own_routes, std::mem::take(bindings));
+        // What a chat client has at once fills nothing.
+        if offered == Offered::Delivered
+            && let Some(sender) = self.stranger_and_account(key)
+        {
+            self.messages_of_strangers.succeed(sender);
+        }
         match offered {
             Offered::Refused => self.finish(now, key, 480, "Temporarily Unavailable", out),
             Offered::Delivered if bindings.is_empty() => self.finish(now, key, 200, "OK", out),
             Offered::Delivered => {
-                self.answer_early(now, key, out);
+                self.answer_early(now, key, (200, "OK"), out);
                 self.ring_bindings(now, key, own_routes, bindings, out);
             }
             Offered::Nobody => self.ring_bindings(now, key, own_routes, bindings, out),
@@ -109,17 +142,17 @@ impl Endpoint {
         }
     }
 
-    /// 200 before the phones have it. Their answers find a transaction that has said its last word.
-    fn answer_early(&mut self, now: Instant, key: Key, out: &mut Outbox) {
+    /// A final response before the phones have it. Their answers find a transaction that has said its last word.
+    fn answer_early(&mut self, now: Instant, key: Key, (status, reason): (u16, &str), out: &mut Outbox) {
         let Some(context) = self.contexts.get(key) else { return };
-        let tag = self.tag_of(&context.request);
-        let reply = Reply::new(&context.request, context.source.remote, 200, "OK", Some(&tag)).finish();
+        let tag = self.tag_of(&context.request, &context.source);
+        let reply = Reply::new(&context.request, context.source.remote, status, reason, Some(&tag)).finish();
         let server = context.server;
         // The context goes on without it, however soon it ends.
         if let Some(transaction) = self.table.get_mut(server) {
             transaction.user = User::Nobody;
         }
-        self.respond(now, server, 200, reply, out);
+        self.respond(now, server, status, reply, out);
     }
 }
 

@@ -20,6 +20,12 @@ pub struct Counters {
     pub registered: u64,
     pub challenged: u64,
     pub authentication_failures: u64,
+    /// Requests whose credentials were not looked at: too many wrong ones came before.
+    pub authentication_paced: u64,
+    /// New requests of unproved networks over their rate, dropped.
+    pub unproved_limited: u64,
+    /// Responses not sent, for an unproved source had not paid for them.
+    pub unproved_withheld: u64,
     pub shed: u64,
     pub loops: u64,
     pub too_many_hops: u64,

@@ -187,12 +187,21 @@ impl Endpoint {
         out: &mut Outbox,
     ) {
         // A disabled account is as absent as one that never was: nobody learns which.
-        let Some(account) = account.filter(|account| !account.disabled) else {
-            return self.finish(now, key, 404, "Not Found", out);
+        let account = account.filter(|account| !account.disabled);
+        let is_stranger = self.is_of_stranger(key);
+        let (aor, limits) = match account {
+            Some(account) => {
+                if let Some(context) = self.contexts.get_mut(key) {
+                    context.callee = Some(account.aor.clone());
+                }
+                (account.aor, account.limits)
+            }
+            // Strangers do not learn which accounts there are: an absent one is looked for like any other.
+            None if is_stranger => (self.absent_aor(key), None),
+            None => return self.finish(now, key, 404, "Not Found", out),
         };
-        let callee = (&account.aor, account.limits.as_ref());
-        if !self.asks_for_callee(now, key, callee, own_routes, out) {
-            self.locate_account(now, key, own_routes, account.aor, out);
+        if !self.asks_for_callee(now, key, (&aor, limits.as_ref()), own_routes, out) {
+            self.locate_account(now, key, own_routes, aor, out);
         }
     }
 
@@ -205,13 +214,23 @@ impl Endpoint {
         out: &mut Outbox,
     ) {
         self.set_stage(key, Stage::Locating { own_routes, instance: None });
-        if let Some(context) = self.contexts.get_mut(key) {
-            context.callee = Some(aor.clone());
-        }
         if self.take_by_agent(now, key, &aor, out) {
             return;
         }
         out.push(Effect::Ask { id: Self::ask_id(key), query: Query::Lookup { aor } });
+    }
+
+    /// Whether the sender is no account of ours, as far as is known.
+    pub(super) fn is_of_stranger(&self, key: Key) -> bool {
+        self.sender_of(key).is_none()
+    }
+
+    /// The address that a request names, where there is no account.
+    fn absent_aor(&self, key: Key) -> router::Aor {
+        let uri = self.contexts.get(key).and_then(|context| Uri::parse(context.request.uri()).ok());
+        uri.map_or_else(Box::default, |uri| {
+            format!("{}@{}", uri.user_decoded().unwrap_or_default(), uri.host_lower()).into()
+        })
     }
 
     fn locate_instance(&mut self, key: Key, own_routes: usize, instance: Instance, out: &mut Outbox) {
@@ -229,8 +248,11 @@ impl Endpoint {
         match (&context.stage, answer) {
             (Stage::Locating { own_routes, instance }, Answer::Bindings(mut bindings)) => {
                 let own_routes = *own_routes;
-                if let Some(instance) = instance {
-                    bindings.retain(|binding| self.gruus.reaches(instance, binding));
+                match instance {
+                    Some(instance) => bindings.retain(|binding| self.gruus.reaches(instance, binding)),
+                    // Phones of an account that was disabled are not rung.
+                    None if context.callee.is_none() => bindings.clear(),
+                    None => {}
                 }
                 let is_for_account = instance.is_none();
                 self.located(now, key, own_routes, bindings, is_for_account, out);
@@ -265,7 +287,11 @@ impl Endpoint {
     fn nobody_there(&mut self, now: Instant, key: Key, out: &mut Outbox) {
         let Some(context) = self.contexts.get(key) else { return };
         if context.request.method() == Method::Message {
-            return self.keep_message(now, key, out);
+            return match &context.callee {
+                Some(_) => self.keep_message(now, key, out),
+                // Only strangers get here: they were told what they are told of an account that is not there now.
+                None => self.finish(now, key, 480, "Temporarily Unavailable", out),
+            };
         }
         self.finish(now, key, 480, "Temporarily Unavailable", out);
     }

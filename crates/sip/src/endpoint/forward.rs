@@ -91,7 +91,7 @@ impl Endpoint {
         }
         // To our own error response: its tag is made of the branch, which such an ACK has from its INVITE. By a
         // Route that we did not write, or round in a loop, nothing is relayed.
-        let is_to_us = ack.to_tag() == Some(self.tag_of(&ack).as_bytes());
+        let is_to_us = ack.to_tag() == Some(self.tag_of(&ack, &source).as_bytes());
         if is_to_us || route_after(&ack, own.count).is_some() || self.is_loop(&ack) {
             return;
         }

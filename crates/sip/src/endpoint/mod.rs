@@ -5,6 +5,7 @@ mod agent;
 mod allowance;
 #[cfg(test)]
 mod allowance_tests;
+mod attempts;
 mod authenticate;
 #[cfg(test)]
 mod border_tests;
@@ -15,6 +16,8 @@ mod dispatch;
 mod effect;
 mod forward;
 mod identity;
+mod open_calls;
+mod proof;
 mod receive;
 mod register;
 mod respond;
@@ -27,7 +30,6 @@ mod tests;
 mod trust;
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use router::AskId;
@@ -37,14 +39,19 @@ use stdx::hash::Keyed;
 use stdx::rate::Limiter;
 use stdx::rng::Rng;
 use stdx::slab::{Key, Slab};
+use stdx::source::SourcePrefix;
 use stdx::wheel::Wheel;
 
 pub use allowance::CallLimits;
+use attempts::Attempts;
 pub use counters::Counters;
 pub use dispatch::StoreUnavailable;
 pub use effect::{
     Account, CallEvent, CallEventKind, Caller, Decision, Effect, Outbox, PlanRequest, TraceEvent,
 };
+use open_calls::OpenCalls;
+pub(crate) use proof::Credit;
+use proof::Proofs;
 use sessions::OwnRequest;
 pub use settings::{Listener, Settings};
 pub use trust::{RoutePeer, RoutePeers, Trust};
@@ -77,8 +84,11 @@ pub struct Endpoint {
     resolutions: HashMap<u64, Resolving>,
     next_resolution: u64,
     authenticator: Authenticator,
-    /// Sources that gave wrong passwords.
-    limiter: Limiter<IpAddr>,
+    proofs: Proofs,
+    open_calls: OpenCalls,
+    attempts: Attempts,
+    /// How many MESSAGEs of strangers were taken for an account without a phone, by source and account.
+    messages_of_strangers: Limiter<(SourcePrefix, u64)>,
     gruus: Gruus,
     /// MESSAGEs that chat clients were offered, by account, Call-ID and CSeq.
     offered: Cache<u64, ()>,
@@ -171,6 +181,8 @@ enum Stage {
     Forking(Box<Forking>),
     /// The event notifier's answer.
     Agent,
+    /// An acknowledgement from the source's network, before an application gets the call.
+    Waiting,
     /// The answer of a session's application, which has patience of its own.
     Session(SessionId),
 }
@@ -225,8 +237,11 @@ impl Endpoint {
             resolved: Vec::new(),
             resolutions: HashMap::new(),
             next_resolution: 0,
-            authenticator: Authenticator::new(settings.secret, settings.digest.clone()),
-            limiter: Limiter::new(limits::WRONG_PASSWORDS),
+            authenticator: Authenticator::new(settings.secret, settings.digest.clone(), now),
+            proofs: Proofs::new(derived(&settings.secret, "tags shown"), settings.unproved_requests),
+            open_calls: OpenCalls::default(),
+            attempts: Attempts::new(derived(&settings.secret, "attempts")),
+            messages_of_strangers: Limiter::new(limits::MESSAGES_OF_STRANGER),
             gruus: Gruus::new(&settings.secret),
             offered: Cache::new(limits::OFFERED),
             notifier: Notifier::new(settings.events.clone(), Rng::from_seed(notifier_seed(&settings)), now),
@@ -287,6 +302,9 @@ impl Endpoint {
     /// What a reload may change: domains, registrar rules, whether calls are authenticated.
     pub fn reload(&mut self, settings: Settings) {
         self.notifier.set_rules(settings.events.clone());
+        if settings.unproved_requests != self.settings.unproved_requests {
+            self.proofs.set_rate(settings.unproved_requests);
+        }
         self.settings = Settings { listeners: std::mem::take(&mut self.settings.listeners), ..settings };
     }
 
@@ -315,9 +333,13 @@ impl ListenerText {
 
 impl Keys {
     fn new(secret: &[u8; 32]) -> Self {
-        let derive = |purpose: &str| Keyed::new(crate::keys::derive(secret, purpose));
+        let derive = |purpose: &str| derived(secret, purpose);
         Keys { branch: derive("branches"), route: derive("routes"), call: derive("calls") }
     }
+}
+
+fn derived(secret: &[u8; 32], purpose: &str) -> Keyed {
+    Keyed::new(crate::keys::derive(secret, purpose))
 }
 
 /// Another than the notifier's: tags of both are looked up by themselves.

@@ -34,7 +34,7 @@ impl Endpoint {
             self.handle_request(now, message, packet.source, out);
         } else {
             self.counters.responses += 1;
-            self.handle_response(now, &message, out);
+            self.handle_response(now, &message, &packet.source, out);
         }
     }
 
@@ -44,18 +44,19 @@ impl Endpoint {
             self.counters.malformed += 1;
             // Without a Via there is nowhere to answer.
             if method != Method::Ack && request.header(Header::Via).is_some() {
-                self.reply_stateless(&request, &source, fault.status, fault.reason, out);
+                self.reply_stateless(now, &request, &source, fault.status, fault.reason, out);
             }
             return;
         }
         let Some(request) = self.without_untrusted_identity(request, &source) else { return };
         let Some(via) = request.top_via() else { return };
         let hash = self.table.server_hash(&request, &via, method);
+        self.note_tag(now, &request, &source, &via, out);
         let known = self.table.find(hash);
         // RFC 6026 §7.1: an ACK that finds its INVITE accepted is for the callee. COMPAT(RFC 2543 callers): theirs
         // has the INVITE's branch, or none.
         if let Some(key) = known.filter(|&key| method != Method::Ack || !self.table.is_accepted(key)) {
-            return self.handle_known_request(now, key, method, out);
+            return self.handle_known_request(now, key, &request, out);
         }
         match method {
             Method::Ack if self.take_ack(now, &request, out) => {}
@@ -65,8 +66,12 @@ impl Endpoint {
         }
     }
 
-    fn handle_known_request(&mut self, now: Instant, key: Key, method: Method, out: &mut Outbox) {
+    fn handle_known_request(&mut self, now: Instant, key: Key, request: &Message, out: &mut Outbox) {
         let Some(transaction) = self.table.get_mut(key) else { return };
+        let method = request.method();
+        if let Some(credit) = &mut transaction.credit {
+            credit.pay(request.bytes().len());
+        }
         let turn = match &mut transaction.machine {
             Machine::ServerInvite(machine) if method == Method::Ack => machine.handle_ack(now),
             Machine::ServerInvite(machine) => machine.handle_retransmission(),
@@ -87,10 +92,18 @@ impl Endpoint {
         source: Source,
         out: &mut Outbox,
     ) {
+        if !self.is_admitted(now, &request, &source) {
+            self.counters.unproved_limited += 1;
+            // The flood may be forged and this its owner, who answers the challenge: that costs no memory, as a SYN cookie.
+            if let Some(challenge) = self.challenge_alone(now, &request, &source) {
+                self.transmit_alone(now, &request, &source, challenge, out);
+            }
+            return;
+        }
         let in_dialog = request.to_tag().is_some();
         if self.is_full() || self.intake != Intake::Open && !in_dialog {
             self.counters.shed += 1;
-            return self.reply_unavailable(&request, &source, out);
+            return self.reply_unavailable(now, &request, &source, out);
         }
         if let Some((status, reason)) = self.refuse_by_hops(&request) {
             if in_dialog && request.method() == Method::Invite {
@@ -98,19 +111,29 @@ impl Endpoint {
                 let context = self.open(now, hash, request, source, out);
                 return self.finish(now, context, status, reason, out);
             }
-            return self.reply_stateless(&request, &source, status, reason, out);
+            return self.reply_stateless(now, &request, &source, status, reason, out);
         }
         if let Some(refusal) = self.challenge_without_state(now, &request, &source) {
             self.counters.challenged += 1;
-            return self.transmit(refusal.target, refusal.bytes, refusal.report, out);
+            return self.transmit_alone(now, &request, &source, refusal, out);
         }
         let context = self.open(now, hash, request, source, out);
         self.dispatch(now, context, out);
     }
 
+    /// Whether a new request is looked at: those of unproved networks are paced.
+    fn is_admitted(&mut self, now: Instant, request: &Message, source: &Source) -> bool {
+        let Some(via) = request.top_via() else { return false };
+        self.is_proved(now, source, &via)
+            || self.proofs.admits(now, source.remote.ip())
+            || self.has_genuine_nonce(now, request, source)
+    }
+
     /// A server transaction and the context that owes its final response.
     fn open(&mut self, now: Instant, hash: u64, request: Message, source: Source, out: &mut Outbox) -> Key {
         let reliable = is_reliable(source.transport);
+        let target = reply_target(&request, &source);
+        let credit = self.credit(now, &request, &source, target.remote);
         let machine = if request.method() == Method::Invite {
             self.counters.invites += 1;
             let trying = Reply::new(&request, source.remote, 100, "Trying", None).finish();
@@ -118,12 +141,12 @@ impl Endpoint {
         } else {
             Machine::ServerOther(ServerOther::start(now, reliable))
         };
-        let target = reply_target(&request, &source);
         let server = self.table.insert(hash, machine, target, User::Nobody);
         let context = self.contexts.insert(Context::new(server, request, source, 0));
         self.arm_context(context, now + limits::CONTEXT_PATIENCE);
         if let Some(transaction) = self.table.get_mut(server) {
             transaction.user = User::Context(context);
+            transaction.credit = credit;
         }
         self.perform(server, Turn::default(), out);
         context
@@ -134,15 +157,15 @@ impl Endpoint {
         let Some(via) = cancel.top_via() else { return };
         let invite = self.table.find(self.table.server_hash(cancel, &via, Method::Invite));
         let Some(invite) = invite else {
-            return self.reply_stateless(cancel, source, 481, "Call/Transaction Does Not Exist", out);
+            return self.reply_stateless(now, cancel, source, 481, "Call/Transaction Does Not Exist", out);
         };
-        self.reply_stateless(cancel, source, 200, "OK", out);
+        self.reply_stateless(now, cancel, source, 200, "OK", out);
         if let Some(User::Context(context)) = self.table.get(invite).map(|tx| tx.user) {
             self.cancel_context(now, context, out);
         }
     }
 
-    fn handle_response(&mut self, now: Instant, response: &Message, out: &mut Outbox) {
+    fn handle_response(&mut self, now: Instant, response: &Message, source: &Source, out: &mut Outbox) {
         if wire::check_response(response).is_err() {
             self.counters.unparsable += 1;
             return;
@@ -166,6 +189,9 @@ impl Endpoint {
             Machine::ServerInvite(_) | Machine::ServerOther(_) => return,
         };
         let user = transaction.user;
+        if source.transport == Transport::Udp && source.remote == transaction.target.remote {
+            self.note_response(now, source.remote, out);
+        }
         if let Some(Tell::Response) = self.perform(key, turn, out) {
             self.tell_response(now, user, key, response, out);
         }
@@ -250,6 +276,7 @@ impl Endpoint {
     /// Carries out a transaction's turn, but for what it tells.
     pub(super) fn perform(&mut self, key: Key, turn: Turn, out: &mut Outbox) -> Option<Tell> {
         if let Some(bytes) = turn.send
+            && self.is_covered(key, &bytes)
             && let Some(transaction) = self.table.get(key)
         {
             let target = transaction.target.clone();
@@ -292,14 +319,10 @@ impl Endpoint {
 
 /// Where responses to a request go: RFC 3261 §18.2.2, RFC 3581 §4.
 pub(super) fn reply_target(request: &Message, source: &Source) -> Target {
-    let mut remote = source.remote;
     // A WebSocket client cannot be connected to; of a connection that is gone, the sent-by port is left.
     let is_websocket = matches!(source.transport, Transport::Ws | Transport::Wss);
-    let by_sent_by = |via: &wire::Via<'_>| is_reliable(source.transport) || via.rport().is_none();
-    if let Some(via) = request.top_via().filter(by_sent_by).filter(|_| !is_websocket) {
-        let default = if source.transport == Transport::Tls { 5061 } else { 5060 };
-        remote.set_port(via.port.unwrap_or(default));
-    }
+    let via = request.top_via().filter(|_| !is_websocket);
+    let remote = via.map_or(source.remote, |via| reply_address(&via, source));
     Target {
         transport: source.transport,
         remote,
@@ -308,4 +331,14 @@ pub(super) fn reply_target(request: &Message, source: &Source) -> Target {
         tls_name: None,
         reconnect: !is_websocket,
     }
+}
+
+/// The source's address, with the port of the Via where the client asks for that.
+pub(super) fn reply_address(via: &wire::Via<'_>, source: &Source) -> SocketAddr {
+    let mut remote = source.remote;
+    if is_reliable(source.transport) || via.rport().is_none() {
+        let default = if source.transport == Transport::Tls { 5061 } else { 5060 };
+        remote.set_port(via.port.unwrap_or(default));
+    }
+    remote
 }

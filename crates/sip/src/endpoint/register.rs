@@ -65,7 +65,7 @@ impl Endpoint {
             service_route: &self.settings.service_route,
             flow_timer: self.settings.flow_timer,
         };
-        let tag = self.tag_of(&context.request);
+        let tag = self.tag_of(&context.request, &context.source);
         let mut reply = Reply::new(&context.request, context.source.remote, 200, "OK", Some(&tag));
         registrar::write_ok(&mut reply, &context.request, &bindings, now, &settings);
         let server = context.server;

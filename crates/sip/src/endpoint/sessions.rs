@@ -14,7 +14,7 @@ use crate::events::{Onward, RequestId, TxRef};
 use crate::resolve::{Hop, ResolveFault};
 use crate::session::{
     Arrived, CommandError, Invite, MessageId, MessageOut, OfferId, ReferId, SessionCounts, SessionEffect,
-    SessionId, SessionRules, Sessions,
+    SessionEvent, SessionId, SessionRules, Sessions,
 };
 use crate::transport::{Source, Target, Transport};
 use crate::wire::{Header, Message, Method, Rewrite, Uri};
@@ -243,7 +243,13 @@ impl Endpoint {
 
     fn perform_session(&mut self, now: Instant, effect: SessionEffect, out: &mut Outbox) {
         match effect {
-            SessionEffect::Event(event) => out.push(Effect::Session(event)),
+            SessionEffect::Event(event) => {
+                if let SessionEvent::Ended { session, .. } = event {
+                    self.open_call_ended(now, session, out);
+                }
+                out.push(Effect::Session(event));
+            }
+            SessionEffect::Withheld { id } => self.fail_own(now, id.0, 480, out),
             SessionEffect::Reply { transaction, status, bytes } => {
                 self.reply_for_session(now, transaction, status, bytes, out);
             }
@@ -280,7 +286,7 @@ impl Endpoint {
             _ if request.to_tag().is_some() => {
                 self.finish(now, key, 481, "Call/Transaction Does Not Exist", out);
             }
-            Method::Invite => self.start_session(now, key, out),
+            Method::Invite => self.begin_open_call(now, key, out),
             Method::Options => self.answer_options(now, key, out),
             _ => {
                 let add = |reply: &mut crate::wire::Reply| {
@@ -291,8 +297,14 @@ impl Endpoint {
         }
     }
 
-    fn start_session(&mut self, now: Instant, key: Key, out: &mut Outbox) {
-        let Some(context) = self.contexts.get(key) else { return };
+    pub(super) fn start_session(&mut self, now: Instant, key: Key, out: &mut Outbox) -> Option<SessionId> {
+        let context = self.contexts.get(key)?;
+        let proved = self.is_transaction_proved(context.server);
+        let server = context.server;
+        if let Some(credit) = self.table.get_mut(server).and_then(|transaction| transaction.credit.as_mut()) {
+            credit.limit_finals();
+        }
+        let context = self.contexts.get(key)?;
         let (server, source) = (context.server, context.source);
         let (request, caller) = (context.request.clone(), context.caller.clone());
         let contact = self.contact_for(&source);
@@ -302,6 +314,7 @@ impl Endpoint {
             request: &request,
             source: &source,
             contact: &contact,
+            proved,
         };
         let session =
             self.sessions.handle_invite(now, &arrived, caller.unwrap_or(Caller::Stranger), &mut effects);
@@ -311,6 +324,7 @@ impl Endpoint {
         for effect in effects {
             self.perform_session(now, effect, out);
         }
+        session
     }
 
     /// A request within a session, if it is.
@@ -325,6 +339,7 @@ impl Endpoint {
             request: &request,
             source: &source,
             contact: &contact,
+            proved: true,
         };
         self.with_sessions(now, out, |sessions, effects| sessions.handle_request(now, &arrived, effects));
         true

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use stdx::rate::Rate;
+
 use super::trust::{RoutePeers, Trust};
 use crate::digest;
 use crate::events::EventRules;
@@ -60,6 +62,8 @@ pub struct Settings {
     pub events: EventRules,
     /// RFC 3608: `<sip:...;lr>` for registered phones; empty for none.
     pub service_route: Box<str>,
+    /// New requests that one network may make over UDP before it has proved that its addresses are its own.
+    pub unproved_requests: Rate,
     /// RFC 5626 §4.4.1: seconds; a flow silent for longer is closed by us.
     pub flow_timer: u32,
     pub trust: Trust,
@@ -83,6 +87,7 @@ impl Settings {
             digest: digest::Settings::default(),
             events: EventRules::default(),
             service_route: "".into(),
+            unproved_requests: Rate::per_second(100, 1_000),
             flow_timer: 0,
             trust: Trust::default(),
             route_peers: Arc::default(),

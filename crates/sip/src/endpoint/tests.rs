@@ -24,7 +24,9 @@ impl World {
     fn new() -> Self {
         let now = Instant::from_unix_seconds(1_700_000_000);
         let settings = Settings::for_tests(Edge { node: 0, shard: 0 }, US.parse().unwrap());
-        World { endpoint: Endpoint::new(settings, now), now, out: Vec::new() }
+        let mut endpoint = Endpoint::new(settings, now);
+        [ALICE, BOB].iter().for_each(|address| endpoint.trust_source(now, address.parse().unwrap()));
+        World { endpoint, now, out: Vec::new() }
     }
 
     /// Feeds one message, answers what the plan asks with `BOB`, and returns what was sent.

@@ -181,7 +181,8 @@ fn sender_of(request: &Message) -> Option<&str> {
 }
 
 fn keep_query(now: Instant, incoming: &Incoming<'_>, from: &str) -> Query {
-    Query::Keep(Box::new(message_of(now, incoming.request, incoming.aor, from)))
+    let message = Box::new(message_of(now, incoming.request, incoming.aor, from));
+    if incoming.account.is_some() { Query::Keep(message) } else { Query::KeepOfStranger(message) }
 }
 
 fn message_of(now: Instant, request: &Message, aor: &str, from: &str) -> KeptMessage {

@@ -45,13 +45,29 @@ pub struct EventRules {
     pub max_expires: u32,
     /// Whether those without an account here may watch presence. Other packages are for accounts only.
     pub strangers_see_presence: bool,
+    pub watching: WatchPolicy,
     /// Whether there are chat clients: MESSAGEs for accounts are then offered to them, too.
     pub chat: bool,
 }
 
+/// Which accounts may watch the presence and the calls of another. An account may always watch itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WatchPolicy {
+    /// Those that its roster lets see its presence; without chat there are no rosters, and none may.
+    Contacts,
+    Accounts,
+    Nobody,
+}
+
 impl Default for EventRules {
     fn default() -> Self {
-        EventRules { min_expires: 60, max_expires: 3_600, strangers_see_presence: false, chat: false }
+        EventRules {
+            min_expires: 60,
+            max_expires: 3_600,
+            strangers_see_presence: false,
+            watching: WatchPolicy::Contacts,
+            chat: false,
+        }
     }
 }
 
@@ -226,6 +242,7 @@ impl Notifier {
     pub fn handle_answer(&mut self, now: Instant, id: AskId, answer: Answer, out: &mut Vec<EventEffect>) {
         match (self.asked.remove(&id.0), answer) {
             (Some(Asked::State(key)), Answer::State(state)) => self.handle_state(now, key, state, true, out),
+            (Some(Asked::State(key)), Answer::WatchRefused) => self.handle_watch_refused(now, key, out),
             (Some(Asked::Request(waiting)), Answer::Published(result)) => {
                 self.handle_published(&waiting, &result, out);
             }

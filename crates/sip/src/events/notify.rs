@@ -19,6 +19,8 @@ pub(super) enum Reason {
     Deactivated,
     /// Subscribe anew later: the state could not be had.
     Probation,
+    /// Do not subscribe anew: the watched account has not consented.
+    Rejected,
 }
 
 impl Reason {
@@ -26,6 +28,7 @@ impl Reason {
         match self {
             Reason::Timeout => "terminated;reason=timeout".to_owned(),
             Reason::Deactivated => "terminated;reason=deactivated".to_owned(),
+            Reason::Rejected => "terminated;reason=rejected".to_owned(),
             Reason::Probation => {
                 format!("terminated;reason=probation;retry-after={}", limits::EVENTS_RETRY_AFTER)
             }
@@ -59,6 +62,14 @@ impl Notifier {
             subscription.not_before = now;
         }
         self.advance(now, key, out);
+    }
+
+    /// The watched account does not let this one see it: nothing of it is told, not even what was before.
+    pub(super) fn handle_watch_refused(&mut self, now: Instant, key: Key, out: &mut Vec<EventEffect>) {
+        let Some(subscription) = self.subscriptions.get_mut(key) else { return };
+        subscription.latest = None;
+        self.counters.refused += 1;
+        self.terminate(now, key, Reason::Rejected, out);
     }
 
     /// The router is silent. With an older state in hand the subscription goes on.

@@ -8,7 +8,7 @@ use stdx::slab::Key;
 
 use super::dialog::Dialog;
 use super::package::{self, Event, Package};
-use super::{Asked, EventEffect, EventRules, Incoming, Notifier, Refusal, RequestId};
+use super::{Asked, EventEffect, EventRules, Incoming, Notifier, Refusal, RequestId, WatchPolicy};
 use crate::limits;
 use crate::wire::{Header, Message, Reply, parse_number};
 
@@ -97,13 +97,21 @@ impl Notifier {
         Ok(())
     }
 
-    /// RFC 6665 §4.2.1.3: presence is for accounts unless the rules say otherwise; calls show who talks to
-    /// whom, so they are for accounts; messages and registrations are nobody's business but the owner's.
+    /// RFC 6665 §4.2.1.3: presence and calls are for the account itself and those that the policy names; messages and
+    /// registrations are for the account alone.
     fn authorise(&self, package: Package, incoming: &Incoming<'_>) -> Result<(), Refusal> {
+        let is_own = incoming.account == Some(incoming.aor);
+        let by_policy = incoming.account.is_some()
+            && match self.rules.watching {
+                // The roster is asked with the state.
+                WatchPolicy::Contacts => self.rules.chat,
+                WatchPolicy::Accounts => true,
+                WatchPolicy::Nobody => false,
+            };
         let may = match package {
-            Package::Presence => incoming.account.is_some() || self.rules.strangers_see_presence,
-            Package::Dialog => incoming.account.is_some(),
-            Package::MessageSummary | Package::Reg => incoming.account == Some(incoming.aor),
+            Package::Presence => is_own || by_policy || self.rules.strangers_see_presence,
+            Package::Dialog => is_own || by_policy,
+            Package::MessageSummary | Package::Reg => is_own,
         };
         if may { Ok(()) } else { Err(Refusal::new(403, "Forbidden")) }
     }
@@ -171,11 +179,16 @@ impl Notifier {
         let Some(subscription) = self.subscriptions.get_mut(key) else { return };
         let until = subscription.until;
         subscription.watched_until = until;
-        let query = Query::Watch {
-            aor: subscription.aor.clone(),
-            topic: subscription.event.package.topic(),
-            watch: WatchId(key.to_u64()),
-            until,
+        let (aor, topic) = (subscription.aor.clone(), subscription.event.package.topic());
+        let watch = WatchId(key.to_u64());
+        let watcher = subscription.account.clone().filter(|account| {
+            self.rules.watching == WatchPolicy::Contacts
+                && !self.rules.strangers_see_presence
+                && *account != aor
+        });
+        let query = match watcher {
+            Some(watcher) => Query::WatchByConsent { watcher, aor, topic, watch, until },
+            None => Query::Watch { aor, topic, watch, until },
         };
         self.ask(now, query, Asked::State(key), out);
     }

@@ -33,6 +33,9 @@ pub struct Invited {
     pub request: Message,
     pub source: Source,
     pub caller: Caller,
+    /// The caller is known to receive what goes to its address. Until then, or [`SessionEvent::Confirmed`], it may be
+    /// somebody else's, and no media goes there.
+    pub proved: bool,
 }
 
 /// What happens to a session. After [`Ended`](SessionEvent::Ended) nothing more comes of it.
@@ -222,6 +225,10 @@ pub enum SessionEffect {
         id: RequestId,
         bytes: Bytes,
         onward: Onward,
+    },
+    /// A request that is not sent, for the peer has not proved its address: answered as if 480 had come.
+    Withheld {
+        id: RequestId,
     },
     /// The ACK of a 2xx: in no transaction.
     Ack {

@@ -128,11 +128,17 @@ impl Sessions {
         let call_id = dialog.call_id.clone();
         let mut session = Session::new(dialog, Stage::Invited(Box::new(incoming)));
         session.note_allow(request);
+        session.proved = arrived.proved;
         let key = self.sessions.insert(session);
         self.by_tag.insert(tag, key);
         let id = SessionId(key.to_u64());
         out.push(SessionEffect::Call { call_id, kind: started(request, &caller) });
-        let invited = Box::new(Invited { request: request.clone(), source: *arrived.source, caller });
+        let invited = Box::new(Invited {
+            request: request.clone(),
+            source: *arrived.source,
+            caller,
+            proved: arrived.proved,
+        });
         out.push(SessionEffect::Event(SessionEvent::Invited { session: id, invited }));
         self.arm(key);
         Some(id)
@@ -313,6 +319,7 @@ impl Sessions {
     pub(crate) fn handle_ack(&mut self, ack: &Message, out: &mut Out) {
         let Some(key) = self.find(ack) else { return };
         let Some(session) = self.sessions.get_mut(key) else { return };
+        session.proved = true;
         let number = ack.cseq().map(|(number, _)| number);
         let Some(unacked) = session.unacked.take_if(|unacked| Some(unacked.cseq) == number) else { return };
         if matches!(session.stage, Stage::Ending) {

@@ -107,6 +107,8 @@ struct Session {
     is_referring: bool,
     /// Where the last response to a request of ours came from.
     peer: Option<IpAddr>,
+    /// The peer is known to receive what goes to its address: until then it is sent no requests.
+    proved: bool,
     /// The application has heard of the end.
     has_ended: bool,
     /// Once a 2xx has made it a session; by it the ledger tells ended from failed.
@@ -163,6 +165,8 @@ pub(crate) struct Arrived<'a> {
     pub(crate) source: &'a Source,
     /// The URI by which the sender reaches the listener it came in by: our Contact.
     pub(crate) contact: &'a str,
+    /// The sender is known to receive what goes to its address.
+    pub(crate) proved: bool,
 }
 
 impl Sessions {
@@ -356,7 +360,12 @@ impl Sessions {
             let pending = Pending { key, purpose, message, onward: onward.clone(), challenges: 0 };
             self.insert_request(id, pending);
         }
-        out.push(SessionEffect::Request { id: RequestId(id), bytes, onward });
+        let is_proved = self.sessions.get(key).is_none_or(|session| session.proved);
+        out.push(if is_proved {
+            SessionEffect::Request { id: RequestId(id), bytes, onward }
+        } else {
+            SessionEffect::Withheld { id: RequestId(id) }
+        });
         id
     }
 
@@ -409,6 +418,7 @@ impl Session {
             owns_call_id: false,
             is_referring: false,
             peer: None,
+            proved: true,
             local_sdp: Bytes::new(),
             peer_allows_update: false,
             exchange: Exchange::Idle,

@@ -20,6 +20,7 @@ impl Sessions {
         let request = arrived.request;
         let Some(key) = self.find(request) else { return };
         let Some(session) = self.sessions.get_mut(key) else { return };
+        session.proved = true;
         let dialog = match &mut session.stage {
             Stage::Calling(calling) => calling.dialog_of(request),
             _ => Some(&mut session.dialog),

@@ -40,6 +40,11 @@ impl ServerInvite {
         ServerInvite::Proceeding { trying: Some((trying, now + TRYING_DELAY)), last: None, reliable }
     }
 
+    /// Whether nothing was sent yet, so that the client goes on repeating its request.
+    pub fn is_silent(&self) -> bool {
+        matches!(self, ServerInvite::Proceeding { last: None, .. })
+    }
+
     /// A response from the user.
     pub fn respond(&mut self, now: Instant, status: u16, response: Bytes) -> Turn {
         match self {

@@ -77,6 +77,11 @@ impl ServerOther {
         }
     }
 
+    /// Whether nothing was sent yet, so that the client goes on repeating its request.
+    pub fn is_silent(&self) -> bool {
+        matches!(self, ServerOther::Trying { .. })
+    }
+
     pub fn has_final(&self) -> bool {
         matches!(self, ServerOther::Completed { .. } | ServerOther::Terminated)
     }

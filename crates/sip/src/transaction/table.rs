@@ -7,6 +7,7 @@ use stdx::hash::Keyed;
 use stdx::slab::{Key, Slab};
 
 use super::{Machine, ServerInvite};
+use crate::endpoint::Credit;
 use crate::transport::Target;
 use crate::wire::{Message, Method, Via};
 
@@ -16,6 +17,8 @@ pub struct Transaction<U> {
     pub machine: Machine,
     pub target: Target,
     pub user: U,
+    /// What may be sent to an unproved source; `None`: anything.
+    pub(crate) credit: Option<Credit>,
     hash: u64,
     /// The earliest wheel entry that is outstanding for it.
     armed: Instant,
@@ -79,7 +82,7 @@ impl<U> Table<U> {
 
     pub fn insert(&mut self, hash: u64, machine: Machine, target: Target, user: U) -> Key {
         let armed = Instant::FAR_FUTURE;
-        let key = self.slab.insert(Transaction { machine, target, user, hash, armed });
+        let key = self.slab.insert(Transaction { machine, target, user, credit: None, hash, armed });
         let slab = &self.slab;
         self.index.insert_unique(hash, key, |&key| slab.get(key).map_or(0, |tx| tx.hash));
         key

@@ -44,6 +44,11 @@ impl Reply {
         Reply { out }
     }
 
+    /// Bytes written so far.
+    pub(crate) fn len(&self) -> usize {
+        self.out.len()
+    }
+
     pub fn header(&mut self, name: &str, value: &[u8]) -> &mut Self {
         write_line(&mut self.out, name, value);
         self

@@ -77,6 +77,11 @@ pub enum Effect {
     Show {
         user: Bare,
     },
+    /// The answer to `handle_watcher`.
+    Consent {
+        id: u64,
+        is_given: bool,
+    },
     /// The answer to `handle_heard`.
     Heard {
         id: u64,

@@ -172,6 +172,7 @@ impl Host {
         self.archive.forget(bare);
         self.push.forget(bare);
         self.heard_by_nobody(bare, out);
+        self.refuse_watchers(bare, out);
         for key in user.sessions {
             if let Some(edge) = self.sessions.remove(key).and_then(|session| session.edge) {
                 self.by_edge.remove(&edge);

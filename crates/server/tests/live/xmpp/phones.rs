@@ -280,6 +280,16 @@ fn phones_that_watch_an_account_see_its_chat() {
     let mut node = place.start();
     let mut carol = place.udp("carol");
     carol.register();
+    // Without bob's consent nothing is told.
+    let mut ask = carol.ask("SUBSCRIBE", "sip:bob@example.test");
+    ask.more = format!("Event: presence\r\nExpires: 600\r\nContact: <{}>\r\n", carol.contact());
+    assert_eq!(carol.request(ask).status(), 200);
+    let refusal = carol.expect("NOTIFY", |m| m.is_request() && m.method_name() == b"NOTIFY");
+    carol.reply(&refusal, "200 OK", "", "");
+    let all = String::from_utf8_lossy(refusal.bytes()).into_owned();
+    assert!(all.contains("terminated;reason=rejected"), "{all}");
+    assert!(refusal.body().is_empty(), "{all}");
+    befriend(&place, "bob", "carol");
     let mut ask = carol.ask("SUBSCRIBE", "sip:bob@example.test");
     ask.more = format!("Event: presence\r\nExpires: 600\r\nContact: <{}>\r\n", carol.contact());
     assert_eq!(carol.request(ask).status(), 200);

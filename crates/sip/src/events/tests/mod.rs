@@ -1,5 +1,6 @@
 //! Plays: what the notifier does is written down as text and compared.
 
+mod consent;
 mod limited;
 mod message;
 mod packages;
@@ -37,7 +38,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        World::with(EventRules::default())
+        World::with(EventRules { watching: WatchPolicy::Accounts, ..EventRules::default() })
     }
 
     fn with(rules: EventRules) -> Self {
@@ -192,6 +193,9 @@ fn remarkable(message: &Message) -> String {
 
 fn query_text(query: &Query) -> String {
     match query {
+        Query::WatchByConsent { watcher, aor, topic, .. } => {
+            format!("ask Watch {aor} {topic:?} by consent to {watcher}")
+        }
         Query::Watch { aor, topic, until, .. } => {
             format!("Watch {aor} {topic:?} until {}", until.unix_seconds())
         }

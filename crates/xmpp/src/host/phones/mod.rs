@@ -4,6 +4,7 @@
 //! tells. It takes words ([`texts`]) and says some ([`heard`]); what else is asked of it is refused, Jingle's
 //! `session-initiate` among it: whoever leads such calls to phones takes them in `phone_asked` and adds their features.
 
+mod consent;
 mod heard;
 mod pidf;
 mod strangers;
@@ -144,6 +145,7 @@ pub(super) struct Phones {
     watched: HashMap<Bare, Watched>,
     texts: texts::Texts,
     heard: heard::Hearing,
+    consents: consent::PendingConsents,
 }
 
 #[derive(Default)]

@@ -21,6 +21,7 @@ pub(in crate::host) struct Phones {
     refusal: Option<RecordError>,
     shown: Vec<(String, Option<Shown>)>,
     outcomes: Vec<(u64, Outcome)>,
+    consents: Vec<(u64, bool)>,
 }
 
 impl Phones {
@@ -46,6 +47,7 @@ impl Phones {
                 }
             }
             Effect::Heard { id, outcome } => self.outcomes.push((id, outcome)),
+            Effect::Consent { id, is_given } => self.consents.push((id, is_given)),
             other => panic!("{other:?}"),
         }
     }
@@ -89,6 +91,32 @@ fn world_with(texts_to_phones: TextsToPhones) -> World {
     }
     world.host.reload(Arc::new(Settings { texts_to_phones, ..settings() }));
     world
+}
+
+/// RFC 6121 §3: who has the subscription `from` or `both` sees the account, and nobody else.
+#[test]
+fn contacts_may_watch_an_account_from_their_phones_as_its_roster_says() {
+    let mut world = world();
+    let watch = |world: &mut World, user: &str, watcher: &str| {
+        let (user, watcher) = (bare(user), bare(watcher));
+        world.tell(|host, now, out| host.handle_watcher(now, 7, user, watcher, out));
+        world.phones.consents.pop()
+    };
+    assert_eq!(watch(&mut world, ALICE, BOB), Some((7, true)));
+    assert_eq!(watch(&mut world, ALICE, "carol@example.org"), Some((7, false)));
+    assert_eq!(watch(&mut world, "carol@example.org", ALICE), Some((7, false)));
+    assert_eq!(watch(&mut world, "nobody@example.org", ALICE), Some((7, false)));
+    for (subscription, expected) in
+        [(Subscription::From, true), (Subscription::To, false), (Subscription::None, false)]
+    {
+        let mut world = self::world();
+        let record = world.record.users.get_mut(&bare(ALICE)).unwrap();
+        record.roster[0].1.subscription = subscription;
+        assert_eq!(watch(&mut world, ALICE, BOB), Some((7, expected)), "{subscription:?}");
+    }
+    let mut world = self::world();
+    world.record.users.get_mut(&bare(ALICE)).unwrap().blocked.push(Jid::parse(BOB).unwrap());
+    assert_eq!(watch(&mut world, ALICE, BOB), Some((7, false)), "blocked");
 }
 
 impl World {

@@ -1,0 +1,208 @@
+//! Attacks on signing in: passwords that are guessed in the name of another, credentials that are sent again.
+
+#![allow(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use router::{Answer, Edge, Query};
+use sip::digest::Ha1s;
+use sip::endpoint::{Account, Effect, Endpoint, Settings};
+use sip::transport::{Packet, Source, Transport};
+use sip::wire::{Header, Message};
+use stdx::Instant;
+
+const START: Instant = Instant::from_unix_seconds(1_700_000_000);
+const US: &str = "192.0.2.1:5060";
+const VICTIM: &str = "198.51.100.7:5060";
+const ATTACKER: &str = "203.0.113.66:5060";
+
+struct World {
+    endpoint: Endpoint,
+    now: Instant,
+    number: u32,
+}
+
+impl World {
+    fn new() -> Self {
+        World { endpoint: endpoint(START), now: START, number: 0 }
+    }
+
+    /// The last response to a REGISTER of bob's with these lines.
+    fn register(&mut self, remote: &str, lines: &str) -> Message {
+        self.number += 1;
+        let text = format!(
+            "REGISTER sip:example.com SIP/2.0\r\nVia: SIP/2.0/UDP {remote};branch=z9hG4bK{}\r\nMax-Forwards: 70\r\n\
+             From: <sip:bob@example.com>;tag=1\r\nTo: <sip:bob@example.com>\r\nCall-ID: of-bob\r\nCSeq: {} REGISTER\r\n\
+             {lines}Content-Length: 0\r\n\r\n",
+            self.number, self.number
+        );
+        self.receive(remote, text.into())
+    }
+
+    fn receive(&mut self, remote: &str, bytes: Bytes) -> Message {
+        let source = Source {
+            transport: Transport::Udp,
+            local: US.parse().unwrap(),
+            remote: remote.parse().unwrap(),
+            flow: None,
+        };
+        let (mut out, mut last) = (Vec::new(), None);
+        self.endpoint.handle_packet(self.now, Packet { bytes, source }, &mut out);
+        while !out.is_empty() {
+            for effect in std::mem::take(&mut out) {
+                match effect {
+                    Effect::Transmit(transmit) => last = Some(transmit.bytes),
+                    Effect::Account { id, user, domain } => {
+                        let ha1s = Ha1s::compute(&user, &domain, "secret");
+                        let aor = format!("{user}@{domain}").into();
+                        let account = Account { aor, ha1s, disabled: false, max_contacts: 5 };
+                        self.endpoint.handle_account(self.now, id, Ok(Some(account)), &mut out);
+                    }
+                    Effect::Ask { id, query: Query::Register(_) } => {
+                        self.endpoint.handle_answer(
+                            self.now,
+                            id,
+                            Answer::Registered(Ok(Vec::new())),
+                            &mut out,
+                        );
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Message::parse(last.unwrap()).unwrap()
+    }
+
+    fn nonce(&mut self, remote: &str) -> String {
+        nonce_of(&self.register(remote, ""))
+    }
+}
+
+fn endpoint(started: Instant) -> Endpoint {
+    let settings = Settings {
+        domains: vec!["example.com".into()],
+        ..sim::settings(Edge { node: 1, shard: 0 }, &[US.parse().unwrap()])
+    };
+    Endpoint::new(settings, started)
+}
+
+fn nonce_of(challenge: &Message) -> String {
+    let line =
+        String::from_utf8_lossy(challenge.header_lines(Header::WwwAuthenticate).next().unwrap()).into_owned();
+    line.split("nonce=\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
+}
+
+fn credentials(nonce: &str, password: &str, count: u32) -> String {
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    // H over three parts with colons between them is what an HA1 is.
+    let hash = |a: &str, b: &str, c: &str| hex(&Ha1s::compute(a, b, c).sha256);
+    let ha2 = hash("REGISTER", "sip", "example.com");
+    let ha1 = hash("bob", "example.com", password);
+    let response = hash(&ha1, &format!("{nonce}:{count:08x}:c:auth"), &ha2);
+    format!(
+        "Authorization: Digest username=\"bob\", realm=\"example.com\", nonce=\"{nonce}\", uri=\"sip:example.com\", \
+         algorithm=SHA-256, qop=auth, nc={count:08x}, cnonce=\"c\", response=\"{response}\"\r\n"
+    )
+}
+
+#[test]
+fn wrong_passwords_from_a_forged_source_do_not_hinder_its_owner() {
+    let mut world = World::new();
+    let stolen = world.nonce(ATTACKER);
+    for count in 1..300 {
+        // The forger has a nonce of its own address, or one of nobody, or none that fits the algorithm.
+        world.register(VICTIM, &credentials(&stolen, "guess", count));
+        world.register(VICTIM, &credentials(&"0".repeat(32), "guess", count));
+        world.register(VICTIM, &credentials(&stolen, "guess", count).replace("SHA-256", "MD5"));
+    }
+    assert_eq!(world.endpoint.counters().authentication_failures, 0);
+    let nonce = world.nonce(VICTIM);
+    assert_eq!(world.register(VICTIM, &credentials(&nonce, "secret", 1)).status(), 200);
+}
+
+#[test]
+fn a_flood_from_a_forged_source_does_not_keep_its_owner_from_signing_in() {
+    let mut world = World::new();
+    let options = |number: u32| {
+        format!(
+            "OPTIONS sip:example.com SIP/2.0\r\nVia: SIP/2.0/UDP {VICTIM};branch=z9hG4bKo{number}\r\n\
+             From: <sip:eve@elsewhere.test>;tag=1\r\nTo: <sip:example.com>\r\nCall-ID: o\r\nCSeq: 1 OPTIONS\r\n\
+             Content-Length: 0\r\n\r\n"
+        )
+    };
+    for number in 0..3_000 {
+        let source = Source {
+            transport: Transport::Udp,
+            local: US.parse().unwrap(),
+            remote: VICTIM.parse().unwrap(),
+            flow: None,
+        };
+        let packet = Packet { bytes: options(number).into(), source };
+        world.endpoint.handle_packet(world.now, packet, &mut Vec::new());
+    }
+    assert!(world.endpoint.counters().unproved_limited > 1_000);
+    let nonce = world.nonce(VICTIM);
+    assert_eq!(world.register(VICTIM, &credentials(&nonce, "secret", 1)).status(), 200);
+}
+
+#[test]
+fn guesses_from_elsewhere_do_not_hinder_the_right_password() {
+    let mut world = World::new();
+    for _ in 0..500 {
+        let nonce = world.nonce(ATTACKER);
+        world.register(ATTACKER, &credentials(&nonce, "guess", 1));
+    }
+    assert!(world.endpoint.counters().authentication_paced > 400);
+    let nonce = world.nonce(VICTIM);
+    assert_eq!(world.register(VICTIM, &credentials(&nonce, "secret", 1)).status(), 200, "at once");
+    world.now = world.now + Duration::from_secs(2);
+    let nonce = world.nonce(ATTACKER);
+    assert_eq!(
+        world.register(ATTACKER, &credentials(&nonce, "secret", 1)).status(),
+        200,
+        "and there within two seconds"
+    );
+}
+
+#[test]
+fn too_many_guesses_are_answered_503_with_the_time_to_wait() {
+    let mut world = World::new();
+    for _ in 0..10 {
+        let nonce = world.nonce(ATTACKER);
+        world.register(ATTACKER, &credentials(&nonce, "guess", 1));
+    }
+    let nonce = world.nonce(ATTACKER);
+    let answer = world.register(ATTACKER, &credentials(&nonce, "secret", 1));
+    assert_eq!(answer.status(), 503);
+    assert!(String::from_utf8_lossy(answer.bytes()).contains("Retry-After: 1\r\n"));
+}
+
+#[test]
+fn captured_credentials_are_stale_from_another_address() {
+    let mut world = World::new();
+    let nonce = world.nonce(VICTIM);
+    let answer = world.register(ATTACKER, &credentials(&nonce, "secret", 1));
+    assert_eq!(answer.status(), 401);
+    assert!(String::from_utf8_lossy(answer.bytes()).contains("stale=true"));
+    assert_eq!(
+        world.register(VICTIM, &credentials(&nonce, "secret", 1)).status(),
+        200,
+        "and are not spent by that"
+    );
+}
+
+#[test]
+fn captured_credentials_are_stale_after_a_restart() {
+    let mut world = World::new();
+    let nonce = world.nonce(VICTIM);
+    assert_eq!(world.register(VICTIM, &credentials(&nonce, "secret", 1)).status(), 200);
+    world.now = world.now + Duration::from_secs(10);
+    world.endpoint = endpoint(world.now);
+    let answer = world.register(VICTIM, &credentials(&nonce, "secret", 1));
+    assert_eq!(answer.status(), 401);
+    assert!(String::from_utf8_lossy(answer.bytes()).contains("stale=true"));
+    // The client goes on with the fresh nonce, without asking its user.
+    let nonce = nonce_of(&answer);
+    assert_eq!(world.register(VICTIM, &credentials(&nonce, "secret", 1)).status(), 200);
+}
