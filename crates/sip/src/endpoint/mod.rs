@@ -4,11 +4,14 @@
 mod agent;
 mod authenticate;
 mod branch;
+mod call_events;
 mod chat;
 mod counters;
+mod dialog_route;
 mod dispatch;
 mod effect;
 mod forward;
+mod merged;
 mod receive;
 mod register;
 mod respond;
@@ -43,7 +46,7 @@ use crate::digest::Authenticator;
 use crate::dns::{DnsFault, DnsRecord};
 use crate::events::{EventEffect, Notifier};
 use crate::limits;
-use crate::proxy::Forking;
+use crate::proxy::{Forking, ResponseEdit};
 use crate::registrar::gruu::{Gruus, Instance};
 use crate::resolve::{ResolveEffect, Resolver};
 use crate::session::{SessionId, Sessions};
@@ -72,6 +75,8 @@ pub struct Endpoint {
     gruus: Gruus,
     /// MESSAGEs that chat clients were offered, by account, Call-ID and CSeq.
     offered: Cache<u64, ()>,
+    /// Server transactions of requests that we answer as a user agent, by From tag, Call-ID and CSeq.
+    merging: Cache<u64, Key>,
     notifier: Notifier,
     event_effects: Vec<EventEffect>,
     sessions: Sessions,
@@ -163,6 +168,7 @@ pub(crate) enum User {
     /// A client transaction whose context is done: further 2xx go straight up (RFC 6026 §7.2).
     Late {
         server: Key,
+        edit: ResponseEdit,
     },
     /// A request of our own, by the number its maker gave it.
     Probe(u64),
@@ -210,6 +216,7 @@ impl Endpoint {
             limiter: Limiter::new(limits::WRONG_PASSWORDS),
             gruus: Gruus::new(&settings.secret),
             offered: Cache::new(limits::OFFERED),
+            merging: Cache::new(limits::MERGING),
             notifier: Notifier::new(settings.events.clone(), Rng::from_seed(notifier_seed(&settings)), now),
             event_effects: Vec::new(),
             sessions: Sessions::new(Rng::from_seed(session_seed(&settings)), now),

@@ -261,8 +261,10 @@ impl Endpoint {
                     self.table.remove(client);
                 }
             }
-            SessionEffect::Call { call_id, kind } => {
-                out.push(Effect::Call(super::CallEvent { call: self.keys.call.hash(&call_id), kind }));
+            SessionEffect::Call { call_id, local_tag, kind } => {
+                // Our own tag, on either side: a session ends by its own dialog only.
+                let call = self.keys.call_of(&call_id, local_tag.as_bytes());
+                out.push(Effect::Call(super::CallEvent { call, leg: 0, kind }));
             }
         }
     }
@@ -292,6 +294,10 @@ impl Endpoint {
     }
 
     fn start_session(&mut self, now: Instant, key: Key, out: &mut Outbox) {
+        if self.refuse_merged(now, key, out) {
+            return;
+        }
+        self.remember_request(key);
         let Some(context) = self.contexts.get(key) else { return };
         let (server, source) = (context.server, context.source);
         let (request, caller) = (context.request.clone(), context.caller.clone());

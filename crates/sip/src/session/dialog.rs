@@ -2,6 +2,8 @@
 
 use router::Received;
 
+use super::SessionEffect;
+use crate::endpoint::CallEventKind;
 use crate::events::{Onward, dialog_received};
 use crate::transport::Source;
 use crate::wire::{Address, Header, Message, Request, Uri, Values};
@@ -89,6 +91,12 @@ impl Dialog {
             received,
             ..self.clone()
         })
+    }
+
+    /// For the ledger.
+    pub(super) fn call_effect(&self, kind: CallEventKind) -> SessionEffect {
+        let (call_id, local_tag) = (self.call_id.clone(), self.local_tag.clone());
+        SessionEffect::Call { call_id, local_tag, kind }
     }
 
     pub(super) fn is_of(&self, request: &Message) -> bool {
