@@ -2,11 +2,13 @@
 
 use sip::dns::{DnsData, DnsQuery};
 use sip::endpoint::{Decision, PlanRequest};
+use sip::session::SessionEvent;
 
 use crate::accounts;
 use crate::phone::Phone;
 use crate::raw::{Peer, Raw, route_of_request, route_of_response};
 use crate::server::{self, Server};
+use crate::session_world::{agent, answers};
 use crate::{Scene, address, bob, targets, to_bob};
 
 const METHODS: [&str; 5] = ["INVITE", "MESSAGE", "BYE", "UPDATE", "ACK"];
@@ -269,4 +271,45 @@ fn a_refreshed_contact_leads_to_no_third_host() {
     assert!(bob.last(&scene, "BYE").starts_with("BYE sip:x@10.0.0.9:5060 SIP/2.0\r\n"));
     assert!(alice.last(&scene, "BYE").starts_with("BYE sip:x@10.0.0.9:5060 SIP/2.0\r\n"));
     assert_eq!(victim.received(&scene), [""; 0]);
+}
+
+/// The same where we are the callee: what our applications send in a call goes to who called.
+#[test]
+fn a_callers_contact_and_record_route_do_not_lead_our_own_requests_away() {
+    for (contact, lines) in [
+        ("<sip:x@10.0.0.9:5060>", ""),
+        ("<sip:x@victim.test>", ""),
+        ("<sip:x@10.0.0.8:5060>", "Record-Route: <sip:10.0.0.9;lr>\r\n"),
+        ("<sip:x@10.0.0.8:5060>", "Record-Route: <sip:victim.test;lr>\r\n"),
+    ] {
+        let server = agent(1)
+            .with_app(answers)
+            .with_dns(DnsQuery::A("victim.test".into()), vec![DnsData::Address(address(9).ip())]);
+        let mut scene = Scene::build(1, server, vec![]);
+        let victim = Peer::new(&mut scene, 9);
+        let mut stranger = Peer::new(&mut scene, 8);
+        let invite = Raw {
+            method: "INVITE",
+            uri: "sip:100@10.0.0.1",
+            from: FROM,
+            to: "<sip:100@10.0.0.1>",
+            call_id: "c",
+            contact,
+            lines,
+            ..Raw::default()
+        };
+        stranger.send(&mut scene, invite);
+        let to = crate::raw::header(&stranger.last(&scene, "SIP/2.0 200"), "To");
+        stranger.send_copy(&mut scene, Raw { method: "ACK", to: &to, ..invite });
+        let ended = scene.server().events.iter().find_map(|event| match event {
+            SessionEvent::Invited { session, .. } => Some(*session),
+            _ => None,
+        });
+        scene.world.act(scene.server, |server: &mut Server, now, out| {
+            server.command(now, out, |endpoint, out| endpoint.hang_up(now, ended.unwrap(), None, out));
+        });
+        scene.run(60_000);
+        assert_eq!(victim.received(&scene), [""; 0], "{contact} {lines}");
+        stranger.last(&scene, "BYE");
+    }
 }

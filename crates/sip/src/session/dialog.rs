@@ -41,7 +41,7 @@ impl Dialog {
             remote_tag: request.from_tag()?.into(),
             local: request.header(Header::To)?.into(),
             remote: request.header(Header::From)?.into(),
-            received: dialog_received(source, remote_target, route_set.is_empty()),
+            received: dialog_received(source, remote_target, route_set.first().map(|route| &**route)),
             route_set,
             remote_target: remote_target.into(),
             public_only: false,
@@ -118,7 +118,7 @@ impl Dialog {
         let Some(target) = contact_of(message) else { return };
         self.remote_target = target.into();
         if let Some(source) = source {
-            self.received = dialog_received(source, target, self.route_set.is_empty());
+            self.received = dialog_received(source, target, self.route_set.first().map(|route| &**route));
         }
     }
 
