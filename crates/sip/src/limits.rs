@@ -180,3 +180,11 @@ pub const OFFERED_FOR: Duration = Duration::from_secs(64);
 /// bytes each. Copies of one request arrive within a second; 3,000 REGISTERs a second fill this in 20. Beyond, those not
 /// looked at for long are forgotten: a copy that is late is answered like a request of its own.
 pub const MERGING: usize = 65_536;
+
+/// Certificates of a Request-URI that are looked at: ours, and those of other nodes that the Contact passed. More are
+/// not, because each costs a keyed hash over the whole URI; the request is then judged without our Route.
+pub const CERTIFICATES: usize = 4;
+
+/// Answered calls of one shard that are known to be up, 40 bytes each. While a shard is overloaded or leaving, requests of
+/// user agents that keep no Route pass by this alone. Beyond, those not heard of for long are forgotten and get 503 then.
+pub const ANSWERED_CALLS: usize = 131_072;

@@ -369,6 +369,31 @@ fn a_merged_request_is_refused_by_the_notifier_and_forwarded_by_the_proxy() {
     }
 }
 
+/// COMPAT(sipp): its built-in uac keeps no Route. The tags of a call that was answered are as good.
+#[test]
+fn an_answered_call_without_routes_passes_through_overload_and_drain() {
+    for intake in [Intake::Overloaded, Intake::Draining] {
+        let mut scene = scene();
+        register(&mut scene, "secret");
+        scene.call("sip:bob@example.test");
+        scene.run(2_000);
+        scene.world.node_mut::<Server>(scene.server).endpoint.set_intake(intake);
+        let bye = |scene: &mut Scene| {
+            scene.world.act(scene.alice, |phone: &mut Phone, now, out| {
+                phone.calls[0].routes.clear();
+                phone.calls[0].target = "sip:bob@example.test".into();
+                phone.hang_up(now, 0, out);
+            });
+            scene.run(1_000);
+            scene.alice().finals.last().unwrap().0
+        };
+        assert_eq!(bye(&mut scene), 200);
+        assert!(scene.callee(0).calls[0].ended);
+        assert_eq!(bye(&mut scene), 503, "it is over");
+        scene.rest();
+    }
+}
+
 /// RFC 5626 §5.3: a phone whose connection is gone is not there.
 #[test]
 fn a_connection_that_is_gone_is_a_phone_that_is_gone() {

@@ -40,11 +40,12 @@ impl Endpoint {
         let (Some(call_id), Some(caller)) = (response.call_id(), response.from_tag()) else { return };
         let call = self.keys.call_of(call_id, caller);
         let leg = self.keys.leg_of(call_id, response.to_tag().unwrap_or_default());
+        self.answered.insert(call ^ leg, ());
         out.push(Effect::Call(CallEvent { call, leg, kind: CallEventKind::Answered }));
     }
 
     /// A BYE had a 2xx.
-    pub(super) fn note_bye_accepted(&self, key: Key, out: &mut Outbox) {
+    pub(super) fn note_bye_accepted(&mut self, key: Key, out: &mut Outbox) {
         let Some(context) = self.contexts.get(key) else { return };
         let (request, Stage::Forking(forking)) = (&context.request, &context.stage) else { return };
         if request.method() != Method::Bye {
@@ -52,17 +53,18 @@ impl Endpoint {
         }
         // Without a token of ours either side may have sent it: a name that no call has changes nothing.
         let from_caller = forking.purpose.within.map(|proof| proof.from_caller);
-        if from_caller != Some(false) {
-            self.note_ended(request, request.from_tag(), request.to_tag(), out);
-        }
-        if from_caller != Some(true) {
-            self.note_ended(request, request.to_tag(), request.from_tag(), out);
+        let (from, to) = (request.from_tag(), request.to_tag());
+        let as_caller = (from_caller != Some(false)).then(|| self.name_of(request, from, to)).flatten();
+        let as_callee = (from_caller != Some(true)).then(|| self.name_of(request, to, from)).flatten();
+        for (call, leg) in as_caller.into_iter().chain(as_callee) {
+            self.answered.remove(&(call ^ leg));
+            out.push(Effect::Call(CallEvent { call, leg, kind: CallEventKind::Ended }));
         }
     }
 
     /// A BYE had another final response, or none. RFC 3261 §15.1.1: the dialog is over for its sender after 481, 408
     /// and silence, which counts where the sender has proved to be in it.
-    pub(super) fn note_bye_failed(&self, key: Key, outcome: &Outcome, out: &mut Outbox) {
+    pub(super) fn note_bye_failed(&mut self, key: Key, outcome: &Outcome, out: &mut Outbox) {
         let is_over = outcome.response.is_none() || matches!(outcome.status, 408 | 481);
         let is_proved = match self.contexts.get(key).map(|context| &context.stage) {
             Some(Stage::Forking(forking)) => forking.purpose.within.is_some(),
@@ -73,9 +75,17 @@ impl Endpoint {
         }
     }
 
-    fn note_ended(&self, request: &Message, caller: Option<&[u8]>, callee: Option<&[u8]>, out: &mut Outbox) {
-        let (Some(call_id), Some(caller), Some(callee)) = (request.call_id(), caller, callee) else { return };
-        let (call, leg) = (self.keys.call_of(call_id, caller), self.keys.leg_of(call_id, callee));
-        out.push(Effect::Call(CallEvent { call, leg, kind: CallEventKind::Ended }));
+    /// Whether the request has the Call-ID and both tags of a call that was answered here and has not ended.
+    /// COMPAT(sipp): its built-in uac keeps no Route, which would prove the same.
+    pub(super) fn is_in_known_call(&self, request: &Message) -> bool {
+        let (from, to) = (request.from_tag(), request.to_tag());
+        let names = [self.name_of(request, from, to), self.name_of(request, to, from)];
+        names.iter().flatten().any(|(call, leg)| self.answered.get(&(call ^ leg)).is_some())
+    }
+
+    /// Call and leg of a request, when these are the tags of its caller and its callee.
+    fn name_of(&self, request: &Message, caller: Option<&[u8]>, callee: Option<&[u8]>) -> Option<(u64, u64)> {
+        let call_id = request.call_id()?;
+        Some((self.keys.call_of(call_id, caller?), self.keys.leg_of(call_id, callee?)))
     }
 }

@@ -112,6 +112,7 @@ impl Endpoint {
         let restored = self.restore_strictly_routed(request);
         self.sessions.owns(request)
             || self.notifier.owns(request)
+            || self.is_in_known_call(request)
             || self.own_routes(restored.as_ref().unwrap_or(request)).within.is_some()
     }
 

@@ -97,7 +97,7 @@ impl Endpoint {
             return;
         }
         // Not by a dialog that was let through: it is new work like any other.
-        if self.is_full() || self.intake != Intake::Open {
+        if self.is_full() || self.intake != Intake::Open && !self.is_within_dialog(&ack) {
             self.counters.shed += 1;
             return;
         }

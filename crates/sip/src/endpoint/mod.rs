@@ -75,6 +75,8 @@ pub struct Endpoint {
     gruus: Gruus,
     /// MESSAGEs that chat clients were offered, by account, Call-ID and CSeq.
     offered: Cache<u64, ()>,
+    /// Dialogs of calls that were answered and have not ended.
+    answered: Cache<u64, ()>,
     /// Server transactions of requests that we answer as a user agent, by From tag, Call-ID and CSeq.
     merging: Cache<u64, Key>,
     notifier: Notifier,
@@ -216,6 +218,7 @@ impl Endpoint {
             limiter: Limiter::new(limits::WRONG_PASSWORDS),
             gruus: Gruus::new(&settings.secret),
             offered: Cache::new(limits::OFFERED),
+            answered: Cache::new(limits::ANSWERED_CALLS),
             merging: Cache::new(limits::MERGING),
             notifier: Notifier::new(settings.events.clone(), Rng::from_seed(notifier_seed(&settings)), now),
             event_effects: Vec::new(),

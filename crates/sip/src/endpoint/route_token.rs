@@ -17,6 +17,7 @@ use smallvec::SmallVec;
 use stdx::hash::Keyed;
 
 use super::settings::Listener;
+use crate::limits;
 use crate::token;
 use crate::wire::{Address, Scheme, Uri, escape_at};
 
@@ -213,7 +214,8 @@ impl<'a> Certified<'a> {
         // Most Request-URIs have none: they are not parsed for it.
         memchr::memmem::find(uri, b";bt=")?;
         let parsed = Uri::parse(uri).ok()?;
-        parsed.params.iter().filter(|param| param.name == CERTIFICATE.as_bytes()).find_map(|param| {
+        let ours = parsed.params.iter().filter(|param| param.name == CERTIFICATE.as_bytes());
+        ours.take(limits::CERTIFICATES).find_map(|param| {
             let (proof, flow) = param.value?.split_at_checked(PROOF)?;
             let proof = token::parse(proof).filter(|p| *p == target_proof(key, dialog, flow, uri))?;
             let start = (param.name.as_ptr() as usize).wrapping_sub(uri.as_ptr() as usize);
