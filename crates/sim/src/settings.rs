@@ -21,5 +21,6 @@ pub fn settings(edge: Edge, listeners: &[SocketAddr]) -> Settings {
         events: Default::default(),
         service_route: "".into(),
         flow_timer: 0,
+        failover_on_redirect: false,
     }
 }

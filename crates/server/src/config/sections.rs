@@ -76,6 +76,7 @@ pub struct Sip {
     /// Offered in this order; never empty.
     pub algorithms: Vec<Hash>,
     pub timer_c: Duration,
+    pub failover_on_redirect: bool,
     /// Bytes.
     pub udp_receive_buffer: usize,
     pub tcp_idle: Duration,
@@ -128,6 +129,11 @@ impl Sip {
                 Duration::from_secs(181),
                 Duration::from_secs(181)..=HOUR,
                 "How long a call may ring (RFC 3261 §16.6: more than three minutes).",
+            ),
+            failover_on_redirect: section.key(
+                "failover_on_redirect",
+                false,
+                "Whether a 3xx of a route's target leads to its next target. If not, the caller gets it. Contacts of a 3xx are never called.",
             ),
             udp_receive_buffer: read_udp_receive_buffer(&mut section),
             tcp_idle: section.key_in(

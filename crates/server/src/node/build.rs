@@ -227,6 +227,7 @@ fn endpoint_settings(shared: &Shared, shard: usize) -> Settings {
         events: sip::events::EventRules { chat: shared.config.xmpp.is_on(), ..Default::default() },
         service_route: "".into(),
         flow_timer: seconds(sip.tcp_idle),
+        failover_on_redirect: sip.failover_on_redirect,
     }
 }
 

@@ -283,7 +283,7 @@ fn a_binding_of_lower_q_rings_after_any_refusal_but_6xx() {
     }
 }
 
-/// A To tag that somebody made up opens no door, and stray ACKs are work like any other.
+/// A made-up To tag is no reason to take a request while new work is refused; stray ACKs are new work, too.
 #[test]
 fn a_to_tag_is_no_pass_through_overload_and_drain() {
     for intake in [Intake::Overloaded, Intake::Draining] {

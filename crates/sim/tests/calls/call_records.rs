@@ -1,4 +1,4 @@
-//! Which records calls have: one each, whoever chose its Call-ID, and ended by their own dialog only.
+//! Call records: one for each caller, also under one Call-ID, and ended by the call's own dialog only.
 
 use call::LedgerCounts;
 
@@ -63,7 +63,7 @@ fn a_bye_that_is_answered_481_ends_no_record() {
     };
     stranger.send(&mut scene, raw);
     assert_eq!(counts(&scene).live, 1);
-    // RFC 3261 §15.1.1: whoever is in the dialog has ended it all the same.
+    // RFC 3261 §15.1.1: for a participant the dialog is over all the same.
     scene.hang_up();
     scene.run(1_000);
     assert_eq!(counts(&scene).live, 0);

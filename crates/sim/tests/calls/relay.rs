@@ -13,7 +13,7 @@ use crate::{Scene, address, bob, targets, to_bob};
 
 const METHODS: [&str; 5] = ["INVITE", "MESSAGE", "BYE", "UPDATE", "ACK"];
 
-/// Whoever asks for this address reaches bob, and nothing else is reached.
+/// Requests for our address reach bob; everything else is refused.
 fn only_bob(request: &PlanRequest) -> Decision {
     match &*request.host {
         "10.0.0.1" => to_bob(request),
@@ -186,11 +186,11 @@ fn a_callers_contact_and_record_route_lead_to_no_third_host() {
         call.scene.run(2_000);
         assert_eq!(call.victim.received(&call.scene), [""; 0], "{contact} {lines}");
         let bye = call.stranger.last(&call.scene, "BYE ");
-        assert!(bye.contains("Call-ID: c\r\n"), "it comes to who called: {bye}");
+        assert!(bye.contains("Call-ID: c\r\n"), "the caller gets it: {bye}");
     }
 }
 
-/// A registered phone answers with a Contact elsewhere: its caller reaches the phone, and nobody else.
+/// A registered phone answers with a Contact elsewhere: requests of its caller reach the phone only.
 #[test]
 fn a_callees_contact_and_record_route_lead_to_no_third_host() {
     for (contact, above) in [
@@ -273,7 +273,7 @@ fn a_refreshed_contact_leads_to_no_third_host() {
     assert_eq!(victim.received(&scene), [""; 0]);
 }
 
-/// The same where we are the callee: what our applications send in a call goes to who called.
+/// The same where we are the callee: requests of our applications go to the host that called.
 #[test]
 fn a_callers_contact_and_record_route_do_not_lead_our_own_requests_away() {
     for (contact, lines) in [

@@ -1,8 +1,8 @@
 //! What the ledger is told of calls: begun, answered, failed, ended.
 //!
-//! A call is named by the keyed hash of its Call-ID and its caller's tag, so that a second caller who chooses the same
+//! A call is named by the keyed hash of its Call-ID and its caller's tag, so that a second caller under the same
 //! Call-ID has a call of its own. It ends with the BYE of the dialog that was answered (RFC 3261 §15), once the
-//! other side has agreed to it: whoever knows a Call-ID ends nothing.
+//! other side has agreed to it: knowledge of a Call-ID ends nothing.
 
 use stdx::slab::Key;
 

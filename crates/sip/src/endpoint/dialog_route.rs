@@ -332,7 +332,7 @@ impl Endpoint {
     }
 }
 
-/// RFC 3261 §12.2, RFC 3311, RFC 6665 §3.1, RFC 3515: requests whose Contact replaces the remote target, and their
+/// RFC 3261 §12.2, RFC 3311, RFC 6665 §3.1, RFC 3515: requests with a Contact that replaces the remote target, and their
 /// responses.
 fn refreshes_target(message: &Message) -> bool {
     matches!(

@@ -136,7 +136,8 @@ impl Endpoint {
                     .into_iter()
                     .map(|group| group.into_iter().map(destination_of_route).collect())
                     .collect();
-                self.fork(now, key, groups, own_routes, Search::Failover, out);
+                let search = Search::Failover { redirects: self.settings.failover_on_redirect };
+                self.fork(now, key, groups, own_routes, search, out);
             }
             Decision::Authenticate => self.authenticate(now, key, own_routes, out),
             Decision::Refuse { status, reason } => self.finish(now, key, status, &reason, out),

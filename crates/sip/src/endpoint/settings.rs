@@ -58,6 +58,9 @@ pub struct Settings {
     pub service_route: Box<str>,
     /// RFC 5626 §4.4.1: seconds; a flow silent for longer is closed by us.
     pub flow_timer: u32,
+    /// Whether 3xx of a route's target leads to its next target. If not, the caller gets it. No Contact of a 3xx is
+    /// called by us in either case.
+    pub failover_on_redirect: bool,
 }
 
 impl Settings {
@@ -76,6 +79,7 @@ impl Settings {
             events: EventRules::default(),
             service_route: "".into(),
             flow_timer: 0,
+            failover_on_redirect: false,
         }
     }
 

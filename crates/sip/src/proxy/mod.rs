@@ -48,14 +48,22 @@ pub(crate) enum Search {
     #[default]
     Fork,
     /// Gateways of one route: only after 408, 5xx and failures to reach the last one. Any other response is about
-    /// the called number, and the next gateway would be told the same, or be paid for it.
-    Failover,
+    /// the called number: the next gateway would repeat it, or be paid for it. `redirects`: after 3xx, too.
+    Failover { redirects: bool },
 }
 
 impl Search {
     /// Whether the search goes on after this final status. `responded`: a peer sent it.
     pub(crate) fn goes_on(self, status: u16, responded: bool) -> bool {
-        self == Search::Fork || !responded || status == 408 || (500..600).contains(&status)
+        match self {
+            Search::Fork => true,
+            Search::Failover { redirects } => {
+                !responded
+                    || status == 408
+                    || (500..600).contains(&status)
+                    || redirects && (300..400).contains(&status)
+            }
+        }
     }
 }
 

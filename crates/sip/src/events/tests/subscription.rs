@@ -118,7 +118,7 @@ fn it_goes_back_by_connection_and_through_a_nat() {
         world.request("SUBSCRIBE", &format!("Event: presence\nContact: <{contact}>"), "");
         let notify = world.answer(Answer::State(presence(true)));
         let back = notify.split(';').find(|part| part.contains(" by "));
-        // A Contact at the host that sent it is believed. A name could be anybody's.
+        // A Contact at the host that sent it is believed. A name may lead to any host.
         assert_eq!(back.is_some(), contact != "sip:bob@192.0.2.9:5070", "{contact}");
     }
 }
