@@ -1,14 +1,15 @@
 //! We are no open relay: not for strangers, and not for the participants of a dialog (RFC 3261 §26.1, §16.3 step 6).
 
+use router::Received;
 use sip::dns::{DnsData, DnsQuery};
 use sip::endpoint::{Decision, PlanRequest};
-use sip::session::SessionEvent;
+use sip::session::{Invite, SessionEvent};
 
 use crate::accounts;
 use crate::phone::Phone;
 use crate::raw::{Peer, Raw, route_of_request, route_of_response};
 use crate::server::{self, Server};
-use crate::session_world::{agent, answers};
+use crate::session_world::{agent, answers, invite_to};
 use crate::{Scene, address, bob, targets, to_bob};
 
 const METHODS: [&str; 5] = ["INVITE", "MESSAGE", "BYE", "UPDATE", "ACK"];
@@ -311,5 +312,33 @@ fn a_callers_contact_and_record_route_do_not_lead_our_own_requests_away() {
         scene.run(60_000);
         assert_eq!(victim.received(&scene), [""; 0], "{contact} {lines}");
         stranger.last(&scene, "BYE");
+    }
+}
+
+/// And where we place the call to a phone behind a NAT or on a connection.
+#[test]
+fn a_callees_record_route_does_not_lead_our_own_requests_away() {
+    for above in ["<sip:10.0.0.9;lr>", "<sip:victim.test;lr>"] {
+        let server =
+            agent(1).with_dns(DnsQuery::A("victim.test".into()), vec![DnsData::Address(address(9).ip())]);
+        let mut scene = Scene::build(1, server, vec![]);
+        let victim = Peer::new(&mut scene, 9);
+        let phone = Peer::new(&mut scene, 3);
+        let session = scene.world.act(scene.server, |server: &mut Server, now, out| {
+            let (local, remote) = (crate::SERVER, address(3));
+            let received = Received { transport: router::Transport::Udp, local, remote, flow: None };
+            let invite = Invite { received: Some(received), ..invite_to("sip:bob@192.168.1.3") };
+            server.command(now, out, |endpoint, out| endpoint.invite(now, invite, out)).unwrap()
+        });
+        scene.run(100);
+        let request = phone.last(&scene, "INVITE");
+        phone.respond(&mut scene, &request, "200 OK", "b", above, "Contact: <sip:bob@192.168.1.3>\r\n");
+        phone.last(&scene, "ACK");
+        scene.world.act(scene.server, |server: &mut Server, now, out| {
+            server.command(now, out, |endpoint, out| endpoint.hang_up(now, session, None, out));
+        });
+        scene.run(60_000);
+        phone.last(&scene, "BYE");
+        assert_eq!(victim.received(&scene), [""; 0], "{above}");
     }
 }

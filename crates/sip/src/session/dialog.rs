@@ -81,8 +81,14 @@ impl Dialog {
         let tag = response.to_tag()?;
         let mut routes: Vec<Box<[u8]>> = response.values(Header::RecordRoute).map(Box::from).collect();
         routes.reverse();
-        // A phone behind a NAT that no proxy stands before stays reachable by its flow alone.
-        let received = self.received.filter(|_| routes.is_empty());
+        // A phone behind a NAT that no proxy stands before stays reachable by its flow alone, and a Record-Route that
+        // names another host than the flow's is not believed.
+        let received = self.received.filter(|received| {
+            let Received { transport, local, remote, flow } = *received;
+            let source = Source { transport, local, remote, flow };
+            let route = routes.first().map(|route| &**route);
+            route.is_none() || dialog_received(&source, &self.remote_target, route).is_some()
+        });
         Some(Dialog {
             remote_tag: tag.into(),
             remote: response.header(Header::To)?.into(),
