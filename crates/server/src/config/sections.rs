@@ -130,11 +130,7 @@ impl Sip {
                 Duration::from_secs(181)..=HOUR,
                 "How long a call may ring (RFC 3261 §16.6: more than three minutes).",
             ),
-            failover_on_redirect: section.key(
-                "failover_on_redirect",
-                false,
-                "Whether a 3xx of a route's target leads to its next target. If not, the caller gets it. Contacts of a 3xx are never called.",
-            ),
+            failover_on_redirect: read_failover_on_redirect(&mut section),
             udp_receive_buffer: read_udp_receive_buffer(&mut section),
             tcp_idle: section.key_in(
                 "tcp_idle",
@@ -177,6 +173,14 @@ impl Sip {
             );
         }
     }
+}
+
+fn read_failover_on_redirect(section: &mut Section<'_, '_>) -> bool {
+    section.key(
+        "failover_on_redirect",
+        false,
+        "Whether a 3xx of a route's target leads to its next target. If not, the caller gets it. Contacts of a 3xx are never called.",
+    )
 }
 
 fn default_listeners() -> Vec<Listener> {
