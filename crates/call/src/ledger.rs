@@ -26,8 +26,11 @@ impl Default for LedgerSettings {
 /// they do with forks and retransmissions, change nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallEvent {
-    /// A hash of the Call-ID, under a key nobody outside knows.
+    /// A hash of the Call-ID and the caller's tag, under a key that peers do not know.
     pub key: u64,
+    /// A hash of the callee's tag, in `Answered` and `Ended`: one INVITE may be answered by several callees, and the
+    /// call ends with the dialog that was answered first.
+    pub leg: u64,
     pub kind: CallEventKind,
 }
 
@@ -107,6 +110,8 @@ struct Live {
     start: Instant,
     ringing: u32,
     answer: u32,
+    /// Of the callee that answered.
+    leg: u64,
     /// Call-ID, From, To and account, one behind the other.
     texts: Box<str>,
     /// Where each but the first begins. Without an account the last is empty.
@@ -121,7 +126,7 @@ impl Ledger {
     }
 
     pub fn handle_event(&mut self, now: Instant, event: CallEvent, out: &mut Vec<CallRecord>) {
-        let CallEvent { key, kind } = event;
+        let CallEvent { key, leg, kind } = event;
         match kind {
             CallEventKind::Started { call_id, from, to, account } => {
                 self.start(now, key, [&call_id, &from, &to, account.as_deref().unwrap_or_default()]);
@@ -133,7 +138,7 @@ impl Ledger {
             }
             CallEventKind::Answered => {
                 if let Some(live) = self.find(key).filter(|live| live.answer == 0) {
-                    live.answer = live.mark(now);
+                    (live.answer, live.leg) = (live.mark(now), leg);
                     self.counts.answered += 1;
                     self.counts.answered_total += 1;
                 }
@@ -147,7 +152,11 @@ impl Ledger {
                 }
             }
             CallEventKind::Ended { by, reason } => {
-                if let Some(live) = self.take(key) {
+                // The end of another dialog, or of none.
+                let is_answered = |live: &&mut Live| live.answer != 0 && live.leg == leg;
+                if self.find(key).filter(is_answered).is_some()
+                    && let Some(live) = self.take(key)
+                {
                     out.push(live.close(now, live.code(), &reason, by));
                 }
             }
@@ -232,7 +241,7 @@ impl Live {
         }
         let [first, second, third, _] = ends;
         let texts = texts.concat().into_boxed_str();
-        Live { key, start, ringing: 0, answer: 0, texts, cuts: [first, second, third], patrols: 0 }
+        Live { key, start, ringing: 0, answer: 0, leg: 0, texts, cuts: [first, second, third], patrols: 0 }
     }
 
     fn next_patrol(&self, longest: Duration) -> Instant {

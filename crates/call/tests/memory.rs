@@ -18,7 +18,7 @@ fn started(n: u64) -> CallEvent {
         to: format!("sip:user{:08}@example.com:5060", n + 1).into(),
         account: Some(format!("user{n:08}@example.com").into()),
     };
-    CallEvent { key: key(n), kind }
+    CallEvent { key: key(n), leg: 0, kind }
 }
 
 fn key(n: u64) -> u64 {
@@ -43,7 +43,8 @@ fn a_live_call_costs_at_most_300_bytes_and_a_finished_one_nothing() {
     let each = (ALLOCATOR.bytes() - before) / CALLS as usize;
     assert!(each <= 300, "{each} bytes a call after an hour");
     for n in 0..CALLS {
-        ledger.handle_event(hour, CallEvent { key: key(n), kind: CallEventKind::Answered }, &mut out);
+        let answered = CallEvent { key: key(n), leg: key(n), kind: CallEventKind::Answered };
+        ledger.handle_event(hour, answered, &mut out);
     }
     ledger.drain(hour, &mut out);
     out = Vec::new();

@@ -26,5 +26,6 @@ pub fn settings(edge: Edge, listeners: &[SocketAddr]) -> Settings {
         flow_timer: 0,
         trust: Default::default(),
         route_peers: Default::default(),
+        failover_on_redirect: false,
     }
 }

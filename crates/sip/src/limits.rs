@@ -265,3 +265,16 @@ pub const RING_PATIENCE: Duration = Duration::from_secs(181);
 /// (RFC 3261 §17.1.2.2, Timer F). Beyond, the oldest is forgotten: a loop that long is seen twice.
 pub const OFFERED: usize = 4_096;
 pub const OFFERED_FOR: Duration = Duration::from_secs(64);
+
+/// Requests of one shard that we answer as a user agent and that are compared with later ones (RFC 3261 §8.2.2.2), 40
+/// bytes each. Copies of one request arrive within a second; 3,000 REGISTERs a second fill this in 20. Beyond, those not
+/// looked at for long are forgotten: a copy that is late is answered like a request of its own.
+pub const MERGING: usize = 65_536;
+
+/// Certificates of a Request-URI that are looked at: ours, and those of other nodes that the Contact passed. More are
+/// not, because each costs a keyed hash over the whole URI; the request is then judged without our Route.
+pub const CERTIFICATES: usize = 4;
+
+/// Answered calls of one shard that are known to be up, 40 bytes each. While a shard is overloaded or leaving, requests of
+/// user agents that keep no Route pass by this alone. Beyond, those not heard of for long are forgotten and get 503 then.
+pub const ANSWERED_CALLS: usize = 131_072;

@@ -42,6 +42,12 @@ impl Target {
     pub(crate) fn hop(&self) -> (SocketAddr, Transport) {
         (self.remote, self.transport)
     }
+
+    /// The way there, as later requests may use it.
+    pub(crate) fn received(&self) -> router::Received {
+        let local = self.local.unwrap_or(self.remote);
+        router::Received { transport: self.transport, local, remote: self.remote, flow: self.flow }
+    }
 }
 
 /// One message to send. `report` is told back when it certainly could not be sent.

@@ -93,6 +93,7 @@ impl World {
                     ha1s: Ha1s::compute(&user, &domain, "secret"),
                     disabled: false,
                     max_contacts: 5,
+                    limits: None,
                 });
                 self.endpoint.handle_account(now, id, Ok(account), &mut self.out);
             }

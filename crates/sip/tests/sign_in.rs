@@ -56,7 +56,7 @@ impl World {
                     Effect::Account { id, user, domain } => {
                         let ha1s = Ha1s::compute(&user, &domain, "secret");
                         let aor = format!("{user}@{domain}").into();
-                        let account = Account { aor, ha1s, disabled: false, max_contacts: 5 };
+                        let account = Account { aor, ha1s, disabled: false, max_contacts: 5, limits: None };
                         self.endpoint.handle_account(self.now, id, Ok(Some(account)), &mut out);
                     }
                     Effect::Ask { id, query: Query::Register(_) } => {

@@ -26,7 +26,11 @@ impl World {
     }
 
     fn tell(&mut self, key: u64, kind: CallEventKind) -> Vec<CallRecord> {
-        self.ledger.handle_event(self.now, CallEvent { key, kind }, &mut self.out);
+        self.tell_of(key, 1, kind)
+    }
+
+    fn tell_of(&mut self, key: u64, leg: u64, kind: CallEventKind) -> Vec<CallRecord> {
+        self.ledger.handle_event(self.now, CallEvent { key, leg, kind }, &mut self.out);
         std::mem::take(&mut self.out)
     }
 }
@@ -103,6 +107,19 @@ fn what_comes_twice_or_late_changes_nothing() {
     assert_eq!(world.ledger.counts().started_total, 1);
 }
 
+/// RFC 3261 §13.2.2.4: a caller that is answered twice ends one of the two dialogs and speaks in the other.
+#[test]
+fn a_call_ends_with_the_dialog_that_was_answered() {
+    let mut world = World::new();
+    world.tell(1, started(1));
+    assert_eq!(world.tell(1, ended()), [], "a call that is not answered fails, and does not end");
+    world.tell_of(1, 7, CallEventKind::Answered);
+    world.tell_of(1, 8, CallEventKind::Answered);
+    assert_eq!(world.tell_of(1, 8, ended()), []);
+    assert_eq!(world.tell_of(1, 0, ended()), []);
+    assert_eq!(world.tell_of(1, 7, ended()).len(), 1);
+}
+
 #[test]
 fn a_call_without_an_end_is_lost_and_leaves_no_timer() {
     let mut world = World::new();
@@ -123,6 +140,7 @@ fn finished_calls_leave_no_timer_for_long() {
         world.tell(round % 3, failed(486));
     }
     world.tell(1, started(1));
+    world.tell(1, CallEventKind::Answered);
     world.pass(2 * u64::try_from(limits::PATROL.as_millis()).unwrap());
     world.tell(1, ended());
     world.pass(u64::try_from(limits::PATROL.as_millis()).unwrap());
@@ -179,7 +197,8 @@ fn naive_step(calls: &mut Naive, now: Instant, key: u64, kind: &CallEventKind) -
             return calls.remove(&key).map(|call| (call.0, *code));
         }
         CallEventKind::Ended { .. } => {
-            return calls.remove(&key).map(|call| (call.0, if call.1.is_some() { 200 } else { 0 }));
+            calls.get(&key).filter(|call| call.1.is_some())?;
+            return calls.remove(&key).map(|call| (call.0, 200));
         }
     }
     None

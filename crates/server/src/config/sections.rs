@@ -80,6 +80,7 @@ pub struct Sip {
     pub timer_c: Duration,
     /// A second, of one address that has proved nothing.
     pub unproved_requests: u32,
+    pub failover_on_redirect: bool,
     /// Bytes.
     pub udp_receive_buffer: usize,
     pub tcp_idle: Duration,
@@ -137,6 +138,7 @@ impl Sip {
                 "How long a call may ring (RFC 3261 §16.6: more than three minutes).",
             ),
             unproved_requests: read_unproved_requests(&mut section),
+            failover_on_redirect: read_failover_on_redirect(&mut section),
             udp_receive_buffer: read_udp_receive_buffer(&mut section),
             tcp_idle: section.key_in(
                 "tcp_idle",
@@ -180,6 +182,14 @@ impl Sip {
             );
         }
     }
+}
+
+fn read_failover_on_redirect(section: &mut Section<'_, '_>) -> bool {
+    section.key(
+        "failover_on_redirect",
+        false,
+        "Whether a 3xx of a route's target leads to its next target. If not, the caller gets it. Contacts of a 3xx are never called.",
+    )
 }
 
 fn default_listeners() -> Vec<Listener> {

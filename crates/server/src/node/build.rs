@@ -295,6 +295,7 @@ fn endpoint_settings(shared: &Shared, shard: usize) -> Settings {
         flow_timer: seconds(sip.tcp_idle),
         trust: sip.trust.clone(),
         route_peers: Arc::clone(&shared.route_peers),
+        failover_on_redirect: sip.failover_on_redirect,
     }
 }
 

@@ -10,6 +10,9 @@ use stdx::cache::Cache;
 #[derive(Debug)]
 struct Parties {
     call_id: Box<str>,
+    from_tag: Box<str>,
+    /// The dialog that was answered, as [`CallEvent::leg`] has it; `None` before.
+    answered: Option<u64>,
     from: Box<str>,
     to: Box<str>,
     caller: Option<Box<str>>,
@@ -30,12 +33,14 @@ impl AccountCalls {
     /// What the addresses are to be told.
     pub(crate) fn handle_event(&mut self, event: &CallEvent) -> Vec<Query> {
         match &event.kind {
-            CallEventKind::Started { call_id, from, to, caller, callee } => {
+            CallEventKind::Started { call_id, from_tag, from, to, caller, callee } => {
                 if caller.is_none() && callee.is_none() {
                     return Vec::new();
                 }
                 let parties = Parties {
                     call_id: call_id.clone(),
+                    from_tag: from_tag.clone(),
+                    answered: None,
                     from: from.clone(),
                     to: to.clone(),
                     caller: caller.clone(),
@@ -46,12 +51,23 @@ impl AccountCalls {
                 told
             }
             CallEventKind::Answered => {
-                self.calls.get(&event.call).map_or_else(Vec::new, |p| p.changed(CallPhase::Confirmed))
+                let Some(parties) = self.calls.get_mut(&event.call) else { return Vec::new() };
+                parties.answered.get_or_insert(event.leg);
+                parties.changed(CallPhase::Confirmed)
             }
-            CallEventKind::Failed { .. } | CallEventKind::Ended => {
-                self.calls.remove(&event.call).map_or_else(Vec::new, |p| p.changed(CallPhase::Terminated))
-            }
+            CallEventKind::Failed { .. } => self.remove_if(event.call, |answered| answered.is_none()),
+            CallEventKind::Ended => self.remove_if(event.call, |answered| answered == Some(event.leg)),
         }
+    }
+}
+
+impl AccountCalls {
+    /// The call is over, unless the event is of another dialog than the one that was answered.
+    fn remove_if(&mut self, call: u64, is_over: impl FnOnce(Option<u64>) -> bool) -> Vec<Query> {
+        if !self.calls.get(&call).is_some_and(|parties| is_over(parties.answered)) {
+            return Vec::new();
+        }
+        self.calls.remove(&call).map_or_else(Vec::new, |parties| parties.changed(CallPhase::Terminated))
     }
 }
 
@@ -62,8 +78,8 @@ impl Parties {
                 aor: aor.clone(),
                 call: CallInfo {
                     call_id: self.call_id.clone(),
-                    local_tag: "".into(),
-                    remote_tag: "".into(),
+                    local_tag: if initiator { self.from_tag.clone() } else { "".into() },
+                    remote_tag: if initiator { "".into() } else { self.from_tag.clone() },
                     initiator,
                     remote: remote.into(),
                     phase,
@@ -87,7 +103,7 @@ pub(crate) fn for_ledger(event: CallEvent) -> call::CallEvent {
         CallEventKind::Failed { status, reason } => LedgerKind::Failed { code: status, reason },
         CallEventKind::Ended => LedgerKind::Ended { by: EndedBy::Caller, reason: "BYE".into() },
     };
-    call::CallEvent { key: event.call, kind }
+    call::CallEvent { key: event.call, leg: event.leg, kind }
 }
 
 /// One call in the record's words.
@@ -112,6 +128,7 @@ mod tests {
     fn started(caller: Option<&str>, callee: Option<&str>) -> CallEventKind {
         CallEventKind::Started {
             call_id: "c1".into(),
+            from_tag: "f1".into(),
             from: "sip:alice@a".into(),
             to: "sip:bob@a".into(),
             caller: caller.map(Into::into),
@@ -125,7 +142,16 @@ mod tests {
         call: u64,
         kind: CallEventKind,
     ) -> Vec<(String, bool, String, CallPhase)> {
-        let queries = calls.handle_event(&CallEvent { call, kind });
+        told_of(calls, call, 7, kind)
+    }
+
+    fn told_of(
+        calls: &mut AccountCalls,
+        call: u64,
+        leg: u64,
+        kind: CallEventKind,
+    ) -> Vec<(String, bool, String, CallPhase)> {
+        let queries = calls.handle_event(&CallEvent { call, leg, kind });
         let line = |query| match query {
             Query::CallChanged { aor, call } => {
                 (aor.into_string(), call.initiator, call.remote.into_string(), call.phase)
@@ -150,6 +176,36 @@ mod tests {
         assert_eq!(told(&mut calls, 1, CallEventKind::Ended), both(CallPhase::Terminated));
         assert!(told(&mut calls, 1, CallEventKind::Ended).is_empty(), "it is over");
         assert!(calls.calls.is_empty());
+    }
+
+    #[test]
+    fn the_end_of_another_dialog_of_the_call_ends_nothing() {
+        let mut calls = AccountCalls::new(8);
+        told(&mut calls, 1, started(Some("alice@a"), None));
+        assert!(told(&mut calls, 1, CallEventKind::Ended).is_empty(), "it is not answered");
+        told(&mut calls, 1, CallEventKind::Answered);
+        assert!(told_of(&mut calls, 1, 8, CallEventKind::Ended).is_empty());
+        let failed = CallEventKind::Failed { status: 487, reason: "".into() };
+        assert!(told(&mut calls, 1, failed).is_empty(), "a branch beside the one that answered");
+        assert_eq!(told(&mut calls, 1, CallEventKind::Ended).len(), 1);
+    }
+
+    #[test]
+    fn two_callers_with_one_call_id_have_two_calls() {
+        let mut calls = AccountCalls::new(8);
+        let tag_of = |queries: Vec<Query>| match queries.into_iter().next() {
+            Some(Query::CallChanged { call, .. }) => call.remote_tag.into_string(),
+            other => panic!("{other:?}"),
+        };
+        let mut start = |call: u64, tag: &str| {
+            let mut kind = started(None, Some("bob@a"));
+            if let CallEventKind::Started { from_tag, .. } = &mut kind {
+                *from_tag = tag.into();
+            }
+            tag_of(calls.handle_event(&CallEvent { call, leg: 0, kind }))
+        };
+        assert_eq!((start(1, "a"), start(2, "b")), ("a".into(), "b".into()));
+        assert_eq!(calls.calls.len(), 2);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use sip::digest::Ha1s;
 use sip::endpoint::{Decision, Intake, PlanRequest};
 
 use crate::phone::Phone;
+use crate::raw::{Peer, Raw};
 use crate::server::{self, DOMAIN, Server};
 use crate::{SERVER, Scene, address, bob};
 
@@ -18,12 +19,16 @@ fn plan(request: &PlanRequest) -> Decision {
     }
 }
 
-fn scene() -> Scene {
-    let server = Server::new(server::settings(1), plan)
+/// With accounts for alice, bob, and one that is disabled.
+pub(crate) fn server() -> Server {
+    Server::new(server::settings(1), plan)
         .with_account("alice", false)
         .with_account("bob", false)
-        .with_account("gone", true);
-    Scene::build(1, server, vec![bob()])
+        .with_account("gone", true)
+}
+
+fn scene() -> Scene {
+    Scene::build(1, server(), vec![bob()])
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -78,7 +83,8 @@ fn ask_at(
     send(scene, uri, credentials + &lines)
 }
 
-fn register(scene: &mut Scene, password: &str) -> String {
+/// The first callee registers as bob.
+pub(crate) fn register(scene: &mut Scene, password: &str) -> String {
     ask(scene, "REGISTER", "sip:example.test", "Expires: 600\r\n", password)
 }
 
@@ -324,6 +330,133 @@ fn overload_and_draining_spare_what_is_there() {
         scene.world.act(scene.alice, |phone: &mut Phone, now, out| phone.hang_up(now, 0, out));
         scene.run(1_000);
         assert!(scene.callee(0).calls[0].ended);
+        scene.rest();
+    }
+}
+
+/// RFC 3261 §16.7 step 5: the bindings of an address are tried by q whatever the first ones say, but for 6xx.
+#[test]
+fn a_binding_of_lower_q_rings_after_any_refusal_but_6xx() {
+    for (status, calls) in [(302, 2), (404, 2), (480, 2), (486, 2), (500, 2), (603, 1)] {
+        let mut scene = Scene::build(1, server(), vec![bob().answering(&[(0, status)])]);
+        let second = "Expires: 600\r\nContact: <sip:bob2@10.0.0.3:5060>;q=0.5\r\n";
+        assert!(
+            ask(&mut scene, "REGISTER", "sip:example.test", second, "secret").starts_with("SIP/2.0 200 ")
+        );
+        scene.call("sip:bob@example.test");
+        scene.run(2_000);
+        assert_eq!((scene.status(), scene.callee(0).calls.len()), (status, calls));
+        scene.rest();
+    }
+}
+
+/// A made-up To tag is no reason to take a request while new work is refused; stray ACKs are new work, too.
+#[test]
+fn a_to_tag_is_no_pass_through_overload_and_drain() {
+    for intake in [Intake::Overloaded, Intake::Draining] {
+        let mut scene = scene();
+        register(&mut scene, "secret");
+        let mut stranger = Peer::new(&mut scene, 8);
+        scene.world.node_mut::<Server>(scene.server).endpoint.set_intake(intake);
+        for method in ["INVITE", "MESSAGE", "BYE", "ACK"] {
+            for route in ["", "<sip:10.0.0.1;lr>", "<sip:10.0.0.1;lr;t=raaaaaaaaaaaaaaaaaaaaaaaaaa>"] {
+                let raw = Raw {
+                    method,
+                    uri: "sip:bob@example.test",
+                    route,
+                    from: "<sip:x@elsewhere.test>;tag=x",
+                    to: "<sip:bob@example.test>;tag=made-up",
+                    call_id: "c",
+                    contact: "<sip:x@10.0.0.8>",
+                    ..Raw::default()
+                };
+                stranger.send(&mut scene, raw);
+            }
+        }
+        assert!(scene.callee(0).calls.is_empty() && scene.callee(0).requests.is_empty());
+        let received = stranger.received(&scene);
+        assert_eq!(received.len(), 9, "{received:#?}");
+        assert!(received.iter().all(|text| text.starts_with("SIP/2.0 503 ")));
+        assert_eq!(scene.server().endpoint.counters().shed, 12);
+        scene.rest();
+    }
+}
+
+#[test]
+fn a_merged_register_is_refused() {
+    let mut scene = Scene::build(1, server(), vec![]);
+    let mut phone = Peer::new(&mut scene, 3);
+    let register = Raw {
+        method: "REGISTER",
+        uri: "sip:example.test",
+        from: "<sip:bob@example.test>;tag=x",
+        to: "<sip:bob@example.test>",
+        call_id: "c",
+        contact: "<sip:bob@10.0.0.3:5060>",
+        ..Raw::default()
+    };
+    phone.send(&mut scene, register);
+    let challenge = phone.last(&scene, "SIP/2.0 401");
+    let lines = credentials(&challenge, "bob", "secret", "REGISTER", "sip:example.test");
+    let mut answers = Vec::new();
+    for _ in 0..2 {
+        phone.send_copy(&mut scene, Raw { lines: &lines, ..register });
+        answers.push(phone.last(&scene, "SIP/2.0")[..11].to_owned());
+    }
+    assert_eq!(answers, ["SIP/2.0 200", "SIP/2.0 482"]);
+    scene.rest();
+}
+
+/// RFC 3261 §8.2.2.2: one request by two ways is answered once where we are the user agent server.
+#[test]
+fn a_merged_request_is_refused_by_the_notifier_and_forwarded_by_the_proxy() {
+    let mut scene = scene();
+    register(&mut scene, "secret");
+    let mut stranger = Peer::new(&mut scene, 8);
+    let subscribe = Raw {
+        method: "SUBSCRIBE",
+        uri: "sip:bob@example.test",
+        from: "<sip:x@elsewhere.test>;tag=x",
+        to: "<sip:bob@example.test>",
+        call_id: "c",
+        contact: "<sip:x@10.0.0.8:5060>",
+        lines: "Event: presence\r\nExpires: 600\r\n",
+        ..Raw::default()
+    };
+    for (method, merged) in [("SUBSCRIBE", true), ("PUBLISH", true), ("INVITE", false)] {
+        stranger.send_copy(&mut scene, Raw { method, ..subscribe });
+        let first = stranger.last(&scene, "SIP/2.0");
+        stranger.send_copy(&mut scene, Raw { method, ..subscribe });
+        let second = stranger.last(&scene, "SIP/2.0");
+        assert!(!first.starts_with("SIP/2.0 482 "), "{first}");
+        assert_eq!(second.starts_with("SIP/2.0 482 "), merged, "{second}");
+        // Another request of the same dialogs, or of another client, is none.
+        stranger.send_copy(&mut scene, Raw { method, from: "<sip:y@elsewhere.test>;tag=y", ..subscribe });
+        assert!(!stranger.last(&scene, "SIP/2.0").starts_with("SIP/2.0 482 "));
+    }
+}
+
+/// COMPAT(sipp): its built-in uac keeps no Route. The tags of a call that was answered are as good.
+#[test]
+fn an_answered_call_without_routes_passes_through_overload_and_drain() {
+    for intake in [Intake::Overloaded, Intake::Draining] {
+        let mut scene = scene();
+        register(&mut scene, "secret");
+        scene.call("sip:bob@example.test");
+        scene.run(2_000);
+        scene.world.node_mut::<Server>(scene.server).endpoint.set_intake(intake);
+        let bye = |scene: &mut Scene| {
+            scene.world.act(scene.alice, |phone: &mut Phone, now, out| {
+                phone.calls[0].routes.clear();
+                phone.calls[0].target = "sip:bob@example.test".into();
+                phone.hang_up(now, 0, out);
+            });
+            scene.run(1_000);
+            scene.alice().finals.last().unwrap().0
+        };
+        assert_eq!(bye(&mut scene), 200);
+        assert!(scene.callee(0).calls[0].ended);
+        assert_eq!(bye(&mut scene), 503, "it is over");
         scene.rest();
     }
 }

@@ -59,9 +59,69 @@ fn a_second_2xx_reaches_the_caller() {
     scene.rest();
 }
 
+/// A gateway that answers speaks of the number that was called, and the next one would say the same; one that fails
+/// speaks of itself. 3xx goes to the caller.
 #[test]
-fn the_next_group_rings_when_all_of_the_first_have_refused() {
-    let phones = vec![bob().answering(&[(0, 180), (300, 486)]), carol()];
+fn the_next_gateway_is_tried_only_when_one_fails() {
+    for status in [300, 302, 401, 403, 404, 410, 480, 484, 486, 488, 487, 600, 603, 604] {
+        let phones = vec![bob().answering(&[(0, status)]), carol()];
+        let mut scene = Scene::new(1, one_by_one, phones);
+        scene.call("sip:all@10.0.0.1");
+        scene.run(2_000);
+        assert_eq!((scene.status(), scene.callee(1).calls.len()), (status, 0));
+        scene.rest();
+    }
+    for status in [408, 500, 501, 502, 503, 504, 580] {
+        let phones = vec![bob().answering(&[(0, 180), (5, status)]), carol()];
+        let mut scene = Scene::new(1, one_by_one, phones);
+        scene.call("sip:all@10.0.0.1");
+        scene.run(2_000);
+        assert_eq!((scene.status(), scene.callee(1).calls.len()), (200, 1), "{status}");
+        scene.hang_up();
+        scene.rest();
+    }
+}
+
+/// The Contacts of a 3xx are not called either way: a gateway could name any number in them.
+#[test]
+fn a_redirected_call_goes_to_the_next_gateway_where_the_operator_says_so() {
+    for (next, status, calls) in [(false, 302, 0), (true, 200, 1)] {
+        let settings = sip::endpoint::Settings { failover_on_redirect: next, ..server::settings(1) };
+        let mut phone = bob().answering(&[(0, 302)]);
+        phone.extra = "Contact: <sip:+4990012345@10.0.0.4>\n";
+        let mut scene = Scene::with(1, settings, one_by_one, vec![phone, carol()]);
+        scene.call("sip:all@10.0.0.1");
+        scene.run(2_000);
+        assert_eq!((scene.status(), scene.callee(1).calls.len()), (status, calls));
+        scene.rest();
+    }
+}
+
+/// RFC 3263 §4.3: silence, a transport error and a name that does not resolve.
+#[test]
+fn the_next_gateway_is_tried_when_one_is_not_reached() {
+    let mut scene = Scene::new(1, one_by_one, vec![bob(), carol()]);
+    scene.world.stop(scene.callees[0]);
+    scene.call("sip:all@10.0.0.1");
+    scene.run(35_000);
+    assert_eq!(scene.callee(1).calls.len(), 1, "silence");
+    scene.rest();
+    let mut server = server::Server::new(server::settings(1), one_by_one);
+    server.unreachable.push((sip::transport::Transport::Udp, crate::address(3)));
+    let mut scene = Scene::build(1, server, vec![bob(), carol()]);
+    scene.call("sip:all@10.0.0.1");
+    scene.run(2_000);
+    assert_eq!(scene.callee(1).calls.len(), 1, "a transport error");
+    let unknown = |_: &PlanRequest| targets(&[&["sip:x@nowhere.test:5060;transport=udp"], &[CAROL]]);
+    let mut scene = Scene::new(1, unknown, vec![bob(), carol()]);
+    scene.call("sip:all@10.0.0.1");
+    scene.run(2_000);
+    assert_eq!((scene.status(), scene.callee(1).calls.len()), (200, 1), "a name without an address");
+}
+
+#[test]
+fn the_next_group_rings_when_all_of_the_first_have_failed() {
+    let phones = vec![bob().answering(&[(0, 180), (300, 500)]), carol()];
     let mut scene = Scene::new(1, one_by_one, phones);
     scene.call("sip:all@10.0.0.1");
     scene.run(2_000);
@@ -71,7 +131,7 @@ fn the_next_group_rings_when_all_of_the_first_have_refused() {
        10ms  server ──INVITE──────▶ bob
        20ms  server ◀──180 INVITE── bob
        30ms  alice  ◀──180 INVITE── server
-      320ms  server ◀──486 INVITE── bob
+      320ms  server ◀──500 INVITE── bob
       330ms  server ──ACK─────────▶ bob
       330ms  server ──INVITE──────▶ carol
       340ms  server ◀──180 INVITE── carol

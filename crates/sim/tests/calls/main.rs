@@ -4,10 +4,14 @@
 
 mod accounts;
 mod basic;
+mod call_records;
 mod cancels;
 mod chaos;
+mod dialog_routes;
 mod forks;
 mod phone;
+mod raw;
+mod relay;
 mod routes;
 mod server;
 mod session_chaos;

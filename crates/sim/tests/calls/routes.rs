@@ -93,25 +93,6 @@ fn a_strict_router_before_us() {
     scene.rest();
 }
 
-/// §16.6 step 6: the router after us wants itself in the Request-URI.
-#[test]
-fn a_strict_router_after_us() {
-    let mut scene = Scene::new(1, to_bob, vec![bob()]);
-    let strict = scene.world.add("strict", &[address(9)], Mailbox::new());
-    scene.call("sip:bob@10.0.0.1");
-    scene.run(2_000);
-    scene.world.node_mut::<Phone>(scene.alice).calls[0].routes.push("<sip:10.0.0.9>".into());
-    scene.hang_up();
-    scene.run(100);
-    let bye = scene.world.node::<Mailbox>(strict).letters()[0].text();
-    assert!(bye.starts_with("BYE sip:10.0.0.9 SIP/2.0\r\n"), "{bye}");
-    assert!(
-        bye.contains("\r\nRoute: <sip:bob@10.0.0.3:5060>\r\n") && bye.matches("Route:").count() == 1,
-        "{bye}"
-    );
-    scene.rest();
-}
-
 /// Nobody is relayed by a Route that we did not write for this dialog.
 #[test]
 fn we_are_no_open_relay() {

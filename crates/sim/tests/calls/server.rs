@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
+use call::{CallRecord, EndedBy, Ledger, LedgerSettings};
 use router::{Edge, FlowId, KeptMessage, Router, RouterSettings};
 use sim::{Datagram, Node};
 use sip::digest::Ha1s;
@@ -35,6 +36,8 @@ pub struct Server {
     /// Where sending fails at once.
     pub unreachable: Vec<(Transport, SocketAddr)>,
     pub calls: Vec<CallEventKind>,
+    pub ledger: Ledger,
+    pub records: Vec<CallRecord>,
     pub events: Vec<SessionEvent>,
     app: Option<App>,
     /// Questions to the store wait for `catch_up`.
@@ -73,6 +76,8 @@ impl Server {
             dns: HashMap::new(),
             unreachable: Vec::new(),
             calls: Vec::new(),
+            ledger: Ledger::new(LedgerSettings::default(), start),
+            records: Vec::new(),
             events: Vec::new(),
             app: None,
             is_slow: false,
@@ -158,7 +163,23 @@ impl Server {
                 let answer = self.dns.get(&query).cloned().ok_or(DnsFault::NoName);
                 self.endpoint.handle_dns(now, id, answer, more);
             }
-            Effect::Call(event) => self.calls.push(event.kind),
+            Effect::Call(event) => {
+                let kind = match event.kind.clone() {
+                    CallEventKind::Started { call_id, from, to, .. } => {
+                        call::CallEventKind::Started { call_id, from, to, account: None }
+                    }
+                    CallEventKind::Answered => call::CallEventKind::Answered,
+                    CallEventKind::Failed { status: code, reason } => {
+                        call::CallEventKind::Failed { code, reason }
+                    }
+                    CallEventKind::Ended => {
+                        call::CallEventKind::Ended { by: EndedBy::Caller, reason: "BYE".into() }
+                    }
+                };
+                let ledgers = call::CallEvent { key: event.call, leg: event.leg, kind };
+                self.ledger.handle_event(now, ledgers, &mut self.records);
+                self.calls.push(event.kind);
+            }
             Effect::Session(event) => {
                 if let Some(app) = &mut self.app {
                     app(now, &event, &mut self.endpoint, more);

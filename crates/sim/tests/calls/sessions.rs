@@ -7,6 +7,7 @@ use insta::assert_snapshot;
 use sip::session::{Cause, Invite, Login, SessionEvent, SessionId};
 
 use crate::phone::Phone;
+use crate::raw::{Peer, Raw};
 use crate::server::{self, Server};
 use crate::session_world::{ANSWER, NO_HEADERS, Pair, agent, answers, assert_at_rest, heard, invite_to};
 use crate::{Scene, address, bob, carol, targets};
@@ -485,4 +486,32 @@ fn an_application_sleeps() {
     scene.run(182_000);
     assert_eq!((scene.status(), heard(scene.server())), (480, "invited, ended: timeout".into()));
     scene.rest();
+}
+
+/// RFC 3261 §8.2.2.2: an INVITE that forked before us and came by two ways is one call.
+#[test]
+fn a_merged_invite_is_refused() {
+    let mut scene = Scene::build(1, agent(1).with_app(answers), vec![]);
+    let mut caller = Peer::new(&mut scene, 8);
+    let invite = Raw {
+        method: "INVITE",
+        uri: "sip:100@10.0.0.1",
+        from: "<sip:x@elsewhere.test>;tag=x",
+        to: "<sip:100@10.0.0.1>",
+        call_id: "c",
+        contact: "<sip:x@10.0.0.8:5060>",
+        ..Raw::default()
+    };
+    let mut invited = Vec::new();
+    for (uri, from) in [
+        ("sip:100@10.0.0.1", invite.from),
+        ("sip:200@10.0.0.1", invite.from),
+        ("sip:100@10.0.0.1", "<sip:y@elsewhere.test>;tag=y"),
+    ] {
+        caller.send_copy(&mut scene, Raw { uri, from, ..invite });
+        let events = &scene.server().events;
+        let calls = events.iter().filter(|event| matches!(event, SessionEvent::Invited { .. })).count();
+        invited.push((calls, caller.last(&scene, "SIP/2.0")[8..11].to_owned()));
+    }
+    assert_eq!(invited, [(1, "200".into()), (1, "482".into()), (2, "200".into())]);
 }

@@ -102,6 +102,10 @@ impl Endpoint {
     }
 
     fn run_notifier(&mut self, now: Instant, key: Key, aor: &str, out: &mut Outbox) {
+        if self.refuse_merged(now, key, out) {
+            return;
+        }
+        self.remember_request(key);
         let Some(context) = self.contexts.get_mut(key) else { return };
         context.stage = Stage::Agent;
         let Some(context) = self.contexts.get(key) else { return };

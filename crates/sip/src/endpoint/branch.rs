@@ -2,13 +2,14 @@
 //! §16.7, §16.8 (Timer C), §16.9 (transport errors), §16.10 (CANCEL).
 
 use bytes::Bytes;
+use router::Received;
 use stdx::Instant;
 use stdx::slab::Key;
 
 use super::forward::{Copy, hop_of_flow, new_branch, with_challenges, without_top_via};
 use super::receive::Failed;
 use super::{Endpoint, Outbox, Resolving, Stage, Timer, User};
-use crate::proxy::{BranchState, Forking, Outcome};
+use crate::proxy::{BranchState, Forking, Outcome, ResponseEdit};
 use crate::resolve::{Hop, ResolveEffect, ResolveFault};
 use crate::transaction::{ClientInvite, ClientOther, Machine, TIMEOUT};
 use crate::transport::{Target, Transport, is_reliable};
@@ -16,6 +17,14 @@ use crate::wire::{Header, Message, Method, Request, Via};
 
 /// A request longer than this goes by TCP first (RFC 3261 §18.1.1: the path MTU is not known).
 const MTU_BYTES: usize = 1300;
+
+/// A response to one of our client transactions.
+pub(super) struct BranchResponse<'m> {
+    pub(super) client: Key,
+    /// Where the request went.
+    pub(super) from: Received,
+    pub(super) message: &'m Message,
+}
 
 impl Endpoint {
     pub(super) fn ring_next_group(&mut self, now: Instant, key: Key, out: &mut Outbox) {
@@ -157,10 +166,14 @@ impl Endpoint {
         // A flow is left by the socket it came in by: no other has its way through the NAT.
         let local = branch.destination.received.map_or(context.source.local, |received| received.local);
         let Some(listener) = self.listener_for(hop.transport, hop.addr, Some(local)) else { return false };
+        let made =
+            forking.purpose.record_route.then(|| self.request_token(&context.request, &context.source));
+        let token = made.as_ref().map(|made| made.token.route);
         let copy = Copy {
             destination: &branch.destination,
-            own_routes: forking.own_routes,
-            record_route: forking.record_route,
+            own_routes: forking.purpose.own_routes,
+            record_route: made.as_ref(),
+            within: forking.purpose.within.as_ref(),
             branch: index,
             attempt: branch.attempt,
             breadth: Some(branch.breadth),
@@ -176,6 +189,7 @@ impl Endpoint {
             return false;
         };
         if let Some(forking) = self.contexts.get_mut(key).and_then(|context| context.forking()) {
+            forking.token = token;
             forking.branches[index].state = BranchState::Trying { client, cancel: false };
         }
         true
@@ -207,22 +221,33 @@ impl Endpoint {
         Some(key)
     }
 
+    /// Hands a response to the request's server transaction, as it goes upstream.
+    pub(super) fn forward_response(
+        &mut self,
+        now: Instant,
+        server: Key,
+        edit: ResponseEdit,
+        response: &BranchResponse<'_>,
+        out: &mut Outbox,
+    ) {
+        let bytes = self.upstream_copy(response.message, &response.from, edit);
+        self.respond(now, server, response.message.status(), bytes, out);
+    }
+
     /// RFC 3261 §16.7.
     pub(super) fn handle_branch_response(
         &mut self,
         now: Instant,
         key: Key,
-        client: Key,
-        response: &Message,
+        response: &BranchResponse<'_>,
         out: &mut Outbox,
     ) {
-        let Some(context) = self.contexts.get_mut(key) else { return };
-        let is_invite = context.request.method() == Method::Invite;
-        let Some(forking) = context.forking() else { return };
+        let client = response.client;
+        let Some(forking) = self.contexts.get_mut(key).and_then(|context| context.forking()) else { return };
         let Some(index) = forking.branch_of(client) else { return };
-        match response.status() {
+        match response.message.status() {
             ..200 => self.handle_provisional(now, key, index, response, out),
-            200..300 => self.handle_success(now, key, index, client, response, is_invite, out),
+            200..300 => self.handle_success(now, key, index, response, out),
             503 if self.has_more_hops(key, index) => {
                 if let Some((addr, transport)) = self.table.get(client).map(|tx| tx.target.hop()) {
                     self.resolver.penalise(now, addr, transport);
@@ -230,7 +255,7 @@ impl Endpoint {
                 self.try_next_hop(now, key, index, 503, out);
             }
             status => {
-                let bytes = response.bytes().clone();
+                let bytes = response.message.bytes().clone();
                 if status >= 600 {
                     // §16.7 step 5: a 6xx ends the search, once the others have answered.
                     self.close_forking(now, key, out);
@@ -245,19 +270,21 @@ impl Endpoint {
         now: Instant,
         key: Key,
         index: usize,
-        response: &Message,
+        response: &BranchResponse<'_>,
         out: &mut Outbox,
     ) {
         let timer_c = now + self.settings.timer_c;
         let Some(context) = self.contexts.get_mut(key) else { return };
         let server = context.server;
         // RFC 4320 §4.1: nothing but 100 before the final response to a non-INVITE.
-        let is_forwarded = response.status() > 100 && context.request.method() == Method::Invite;
+        let status = response.message.status();
+        let is_forwarded = status > 100 && context.request.method() == Method::Invite;
         let Some(forking) = context.forking() else { return };
-        if response.status() > 100 && !forking.closed {
+        if status > 100 && !forking.closed {
             // §16.7 step 2: any provisional but 100 resets Timer C.
             forking.timer_c = timer_c;
         }
+        let edit = forking.response_edit(index);
         let branch = &mut forking.branches[index];
         if let BranchState::Trying { client, cancel } = branch.state {
             branch.state = BranchState::Proceeding { client, cancelled: false };
@@ -268,34 +295,34 @@ impl Endpoint {
             }
         }
         if is_forwarded {
-            self.forward_response(now, server, response, out);
+            self.forward_response(now, server, edit, response, out);
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one arm of handle_branch_response")]
     fn handle_success(
         &mut self,
         now: Instant,
         key: Key,
         index: usize,
-        client: Key,
-        response: &Message,
-        is_invite: bool,
+        response: &BranchResponse<'_>,
         out: &mut Outbox,
     ) {
         let Some(context) = self.contexts.get_mut(key) else { return };
+        let is_invite = context.request.method() == Method::Invite;
         let server = context.server;
         let Some(forking) = context.forking() else { return };
-        let starts_call = forking.starts_call && !forking.forwarded_final;
+        let starts_call = forking.purpose.starts_call && !forking.forwarded_final;
+        let edit = forking.response_edit(index);
         forking.forwarded_final = true;
         forking.branches[index].state = BranchState::Done;
-        if is_invite && let Some(transaction) = self.table.get_mut(client) {
-            transaction.user = User::Late { server };
+        if is_invite && let Some(transaction) = self.table.get_mut(response.client) {
+            transaction.user = User::Late { server, edit };
         }
         if starts_call {
-            self.note_answered(key, out);
+            self.note_answered(response.message, out);
         }
-        self.forward_response(now, server, response, out);
+        self.note_bye_accepted(key, out);
+        self.forward_response(now, server, edit, response, out);
         self.close_forking(now, key, out);
         self.conclude(now, key, out);
     }
@@ -344,6 +371,9 @@ impl Endpoint {
     ) {
         let Some(forking) = self.contexts.get_mut(key).and_then(|context| context.forking()) else { return };
         forking.branches[index].state = BranchState::Done;
+        if !forking.purpose.search.goes_on(status, response.is_some()) {
+            forking.waiting.clear();
+        }
         forking.best.consider(status, response);
         let all_done = forking.branches.iter().all(|branch| branch.state == BranchState::Done);
         if all_done && !forking.closed && !forking.waiting.is_empty() {
@@ -359,6 +389,7 @@ impl Endpoint {
         let is_invite = context.request.method() == Method::Invite;
         let Some(forking) = context.forking() else { return };
         if let Some(outcome) = forking.take_best() {
+            self.note_bye_failed(key, &outcome, out);
             // RFC 4320 §4.2: a timed-out non-INVITE is answered by nobody: the answer would be late.
             if outcome.status == 408 && !is_invite {
                 self.table.remove(server);
@@ -379,7 +410,7 @@ impl Endpoint {
             Some(response) if status != 503 => {
                 let reason = String::from_utf8_lossy(response.reason()).into_owned();
                 let starts_call = match self.contexts.get(key).map(|context| &context.stage) {
-                    Some(Stage::Forking(forking)) => forking.starts_call,
+                    Some(Stage::Forking(forking)) => forking.purpose.starts_call,
                     _ => false,
                 };
                 if starts_call {
@@ -541,7 +572,7 @@ fn forking_clients(forking: &Forking) -> Vec<Key> {
 
 fn forking_own_routes(stage: &Stage) -> usize {
     match stage {
-        Stage::Forking(forking) => forking.own_routes,
+        Stage::Forking(forking) => forking.purpose.own_routes,
         _ => 0,
     }
 }

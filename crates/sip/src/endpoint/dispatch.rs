@@ -9,7 +9,7 @@ use super::effect::{Account, Caller, Decision, PlanRequest};
 use super::routing::route_after;
 use super::{CallEventKind, Context, Effect, Endpoint, Outbox, Stage};
 use crate::events::ASK_BIT;
-use crate::proxy::Destination;
+use crate::proxy::{Destination, Purpose, Search};
 use crate::registrar::gruu::Instance;
 use crate::wire::{Header, Method, Scheme, Uri};
 
@@ -42,9 +42,9 @@ impl Endpoint {
         };
         let to_us = self.is_us(&uri);
         // A Contact that is an address of ours, as a GRUU is (RFC 5627 §6.1), is looked up like any other.
-        let is_ours = own.flow.is_none() && !beyond && self.settings.serves(&uri.host_lower());
-        if own.genuine && !is_ours && (beyond || !to_us) {
-            return self.forward_in_dialog(now, key, &own, out);
+        let is_ours = own.flow().is_none() && !beyond && self.settings.serves(&uri.host_lower());
+        if let Some(within) = own.within.filter(|_| !is_ours && (beyond || !to_us)) {
+            return self.forward_in_dialog(now, key, own.count, &within, out);
         }
         if self.is_notifiers(request) {
             return self.give_to_notifier(now, key, out);
@@ -142,7 +142,8 @@ impl Endpoint {
                     .into_iter()
                     .map(|group| group.into_iter().map(destination_of_route).collect())
                     .collect();
-                self.fork(now, key, groups, own_routes, out);
+                let search = Search::Failover { redirects: self.settings.failover_on_redirect };
+                self.fork(now, key, groups, own_routes, search, out);
             }
             Decision::Authenticate => self.authenticate(now, key, own_routes, out),
             Decision::Refuse { status, reason } => self.finish(now, key, status, &reason, out),
@@ -280,7 +281,7 @@ impl Endpoint {
         if bindings.is_empty() {
             return self.nobody_there(now, key, out);
         }
-        self.fork(now, key, groups_by_q(bindings), own_routes, out);
+        self.fork(now, key, groups_by_q(bindings), own_routes, Search::Fork, out);
     }
 
     /// No binding: a MESSAGE is kept for later, a call is not.
@@ -303,6 +304,7 @@ impl Endpoint {
         key: Key,
         groups: Vec<Vec<Destination>>,
         own_routes: usize,
+        search: Search,
         out: &mut Outbox,
     ) {
         if groups.iter().all(Vec::is_empty) {
@@ -310,23 +312,19 @@ impl Endpoint {
         }
         let Some(context) = self.contexts.get(key) else { return };
         let method = context.request.method();
-        match method {
-            Method::Ack => {
-                let first = groups.into_iter().flatten().next();
-                return self.finish_ack(now, key, first.as_ref(), out);
-            }
-            // A caller that keeps no Route: the end of its call is seen here.
-            Method::Bye => self.note_call(key, CallEventKind::Ended, out),
-            _ => {}
+        if method == Method::Ack {
+            let first = groups.into_iter().flatten().next();
+            return self.finish_ack(now, key, first.as_ref(), out);
         }
         let Some(context) = self.contexts.get(key) else { return };
-        let starts_dialog = matches!(method, Method::Invite | Method::Subscribe | Method::Refer);
+        let record_route = matches!(method, Method::Invite | Method::Subscribe | Method::Refer);
         let starts_call = method == Method::Invite && context.request.to_tag().is_none();
         if starts_call {
             let event = started(context);
             self.note_call(key, event, out);
         }
-        self.begin_forking(now, key, groups, own_routes, starts_dialog, starts_call, out);
+        let purpose = Purpose { own_routes, record_route, starts_call, within: None, search };
+        self.begin_forking(now, key, groups, purpose, out);
     }
 
     pub(super) fn set_stage(&mut self, key: Key, stage: Stage) {
@@ -349,6 +347,7 @@ fn started(context: &Context) -> CallEventKind {
     };
     CallEventKind::Started {
         call_id: text(request.call_id()),
+        from_tag: text(request.from_tag()),
         from: text(request.from().map(|a| a.uri)),
         to: text(Some(request.uri())),
         caller,
@@ -357,7 +356,7 @@ fn started(context: &Context) -> CallEventKind {
 }
 
 fn destination_of_route(uri: Box<str>) -> Destination {
-    Destination::new(uri.as_bytes(), None)
+    Destination { trusted: true, ..Destination::new(uri.as_bytes(), None) }
 }
 
 /// RFC 3261 §16.6: equal q in parallel, lower q after higher. One entry per instance (RFC 5626 §7): the
@@ -371,6 +370,7 @@ fn groups_by_q(bindings: Vec<Binding>) -> Vec<Vec<Destination>> {
             path: contact.path,
             received: contact.received,
             is_binding: true,
+            trusted: false,
         };
         match groups.last_mut() {
             Some((q, group)) if *q == contact.q => group.push(destination),

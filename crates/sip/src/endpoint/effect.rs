@@ -123,18 +123,33 @@ pub struct Account {
     pub limits: Option<Arc<CallLimits>>,
 }
 
-/// For the ledger: a call is named by the keyed hash of its Call-ID.
+/// For the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallEvent {
+    /// The keyed hash of its Call-ID and its caller's tag.
     pub call: u64,
+    /// The keyed hash of the callee's tag, in `Answered` and `Ended`: a call ends with the dialog that was answered,
+    /// not with a fork of it.
+    pub leg: u64,
     pub kind: CallEventKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallEventKind {
-    Started { call_id: Box<str>, from: Box<str>, to: Box<str>, caller: Option<Aor>, callee: Option<Aor> },
+    Started {
+        call_id: Box<str>,
+        /// The caller's tag: two callers may choose one Call-ID.
+        from_tag: Box<str>,
+        from: Box<str>,
+        to: Box<str>,
+        caller: Option<Aor>,
+        callee: Option<Aor>,
+    },
     Answered,
-    Failed { status: u16, reason: Box<str> },
+    Failed {
+        status: u16,
+        reason: Box<str>,
+    },
     Ended,
 }
 

@@ -8,19 +8,21 @@ use smallvec::SmallVec;
 use stdx::Instant;
 use stdx::slab::Key;
 
-use super::routing::{OwnRoutes, first_address, route_after};
-use super::{CallEventKind, Caller, Context, Effect, Endpoint, Outbox, Stage};
+use super::dialog_route::{RequestToken, Within};
+use super::routing::{first_address, route_after};
+use super::{Caller, Context, Effect, Endpoint, Intake, Outbox, Stage};
 use crate::limits;
-use crate::proxy::{Best, Branch, BranchState, Destination, Forking};
+use crate::proxy::{Best, Branch, BranchState, Destination, DialogProof, Forking, Purpose};
 use crate::resolve::{Hop, NextHop, ResolveEffect};
-use crate::transport::{Source, Target, Transport, is_reliable};
+use crate::transport::{Source, Target, Transport};
 use crate::wire::{Header, Message, Method, Rewrite, Scheme, Uri, Values, Via, write_via_with_source};
 
 /// How one copy of a request is to be changed.
 pub(super) struct Copy<'a> {
     pub(super) destination: &'a Destination,
     pub(super) own_routes: usize,
-    pub(super) record_route: bool,
+    pub(super) record_route: Option<&'a RequestToken>,
+    pub(super) within: Option<&'a DialogProof>,
     pub(super) branch: usize,
     pub(super) attempt: u8,
     /// Max-Breadth of the copy; an ACK has none.
@@ -33,15 +35,12 @@ pub(super) struct Copy<'a> {
 }
 
 impl Endpoint {
-    #[expect(clippy::too_many_arguments, reason = "called once, from `fork`")]
     pub(super) fn begin_forking(
         &mut self,
         now: Instant,
         key: Key,
         groups: Vec<Vec<Destination>>,
-        own_routes: usize,
-        record_route: bool,
-        starts_call: bool,
+        purpose: Purpose,
         out: &mut Outbox,
     ) {
         let timer_c = now + self.settings.timer_c;
@@ -56,10 +55,9 @@ impl Endpoint {
             branches: SmallVec::new(),
             best: Best::default(),
             timer_c,
-            own_routes,
-            record_route,
+            purpose,
+            token: None,
             closed: false,
-            starts_call,
             forwarded_final: false,
         };
         context.stage = Stage::Forking(Box::new(forking));
@@ -67,14 +65,21 @@ impl Endpoint {
     }
 
     /// A request by our own Record-Route: where it goes, its Route or its flow says.
-    pub(super) fn forward_in_dialog(&mut self, now: Instant, key: Key, own: &OwnRoutes, out: &mut Outbox) {
+    pub(super) fn forward_in_dialog(
+        &mut self,
+        now: Instant,
+        key: Key,
+        own_routes: usize,
+        within: &Within,
+        out: &mut Outbox,
+    ) {
         let Some(context) = self.contexts.get(key) else { return };
-        if context.request.method() == Method::Bye {
-            self.note_call(key, CallEventKind::Ended, out);
-        }
-        let Some(context) = self.contexts.get(key) else { return };
-        let destination = Destination::new(context.request.uri(), own.flow);
-        self.begin_forking(now, key, vec![vec![destination]], own.count, false, false, out);
+        let destination = Self::destination_within(&context.request, own_routes, within);
+        // RFC 6665 §4.3: a NOTIFY may be the first that a subscriber hears of its dialog.
+        let record_route = context.request.method() == Method::Notify;
+        let within = Some(within.proof);
+        let purpose = Purpose { own_routes, record_route, within, ..Purpose::default() };
+        self.begin_forking(now, key, vec![vec![destination]], purpose, out);
     }
 
     /// An ACK that matches no transaction of ours: to a 2xx (RFC 3261 §13.2.2.4, §16.11), or to an error
@@ -85,14 +90,19 @@ impl Endpoint {
             return;
         }
         let own = self.own_routes(&ack);
-        if own.genuine {
-            let destination = Destination::new(ack.uri(), own.flow);
+        if let Some(within) = &own.within {
+            let destination = Self::destination_within(&ack, own.count, within);
             return self.forward_ack(now, &ack, &source, own.count, &destination, out);
         }
         // To our own error response: its tag is made of the branch, which such an ACK has from its INVITE. By a
         // Route that we did not write, or round in a loop, nothing is relayed.
         let is_to_us = ack.to_tag() == Some(self.tag_of(&ack, &source).as_bytes());
         if is_to_us || route_after(&ack, own.count).is_some() || self.is_loop(&ack) {
+            return;
+        }
+        // Not by a dialog that was let through: it is new work like any other.
+        if self.is_full() || self.intake != Intake::Open && !self.is_within_dialog(&ack) {
+            self.counters.shed += 1;
             return;
         }
         // COMPAT(sipp): its built-in uac keeps no Route; the ACK goes where its INVITE went. The context has
@@ -134,11 +144,12 @@ impl Endpoint {
         let Some(listener) = self.listener_for(hop.transport, hop.addr, Some(local)) else { return };
         let (branch, attempt, breadth) = (0, 0, None);
         let is_trusted = self.trusts_hop(&hop, destination, false);
-        let (record_route, asserted) = (false, None);
+        let (record_route, within, asserted) = (None, None, None);
         let copy = Copy {
             destination,
             own_routes,
             record_route,
+            within,
             branch,
             attempt,
             breadth,
@@ -176,8 +187,14 @@ impl Endpoint {
             rewrite.set(Header::MaxBreadth, |text| text.extend_from_slice(breadth.to_string().as_bytes()));
         }
         self.rewrite_routes(&mut rewrite, request, copy);
-        if copy.record_route {
-            self.add_record_route(&mut rewrite, request, source, copy);
+        if let Some(made) = copy.record_route {
+            let incoming = self
+                .listener_for(source.transport, source.remote, Some(source.local))
+                .filter(|&index| self.settings.listeners[index].transport == source.transport);
+            self.record_route(&mut rewrite, made, incoming, copy.listener);
+        }
+        if let Some(proof) = copy.within {
+            self.certify_sender(&mut rewrite, request, source, proof);
         }
         self.rewrite_identity(&mut rewrite, request, copy);
         rewrite.ensure_content_length();
@@ -223,27 +240,6 @@ impl Endpoint {
         }
     }
 
-    fn add_record_route(
-        &self,
-        rewrite: &mut Rewrite<'_>,
-        request: &Message,
-        source: &Source,
-        copy: &Copy<'_>,
-    ) {
-        let call_id = request.call_id().unwrap_or_default();
-        let incoming_listener = self
-            .listener_for(source.transport, source.remote, Some(source.local))
-            .filter(|&index| self.settings.listeners[index].transport == source.transport);
-        let incoming_flow = needs_flow(request, source).and_then(|received| self.flow_text(&received));
-        let outgoing_flow = copy.destination.received.as_ref().and_then(|received| self.flow_text(received));
-        self.record_route(
-            rewrite,
-            call_id,
-            (incoming_listener, incoming_flow),
-            (copy.listener, outgoing_flow),
-        );
-    }
-
     /// RFC 3261 §16.6 step 7: the first Route that is not ours, else the Request-URI.
     pub(super) fn next_hop(&self, request: &Message, own: usize, to: &Destination) -> Option<NextHop> {
         let from_path = first_address(&to.path);
@@ -266,28 +262,6 @@ impl Endpoint {
             tls_name: hop.tls_name.clone(),
             reconnect: received.is_none_or(|received| received.flow.is_none()),
         }
-    }
-
-    /// Takes our Via off a response and hands it to the request's server transaction (§16.7 steps 3 and 9).
-    pub(super) fn forward_response(
-        &mut self,
-        now: Instant,
-        server: Key,
-        response: &Message,
-        out: &mut Outbox,
-    ) {
-        let bytes = without_top_via(response);
-        self.respond(now, server, response.status(), bytes, out);
-    }
-
-    pub(super) fn note_answered(&mut self, context: Key, out: &mut Outbox) {
-        self.counters.answered += 1;
-        self.note_call(context, CallEventKind::Answered, out);
-    }
-
-    /// The call that a message belongs to, as the ledger names it.
-    pub fn call_of(&self, call_id: &[u8]) -> u64 {
-        super::routing::call_hash(&self.keys, call_id)
     }
 }
 
@@ -341,30 +315,6 @@ fn in_breadth(mut groups: Vec<Vec<Destination>>, breadth: usize) -> VecDeque<Vec
         group.truncate(breadth);
     }
     groups.into()
-}
-
-/// Whether in-dialog requests to the sender must use what it came by: always on a connection, and on UDP
-/// when its Contact is not where it sent from (a NAT).
-fn needs_flow(request: &Message, source: &Source) -> Option<router::Received> {
-    let received = router::Received {
-        transport: source.transport,
-        local: source.local,
-        remote: source.remote,
-        flow: source.flow,
-    };
-    if is_reliable(source.transport) {
-        return Some(received);
-    }
-    let contact = request.values(Header::Contact).next().and_then(crate::wire::Address::parse)?;
-    let uri = contact.parsed_uri().ok()?;
-    // A name is its owner's business; an address that differs is a NAT's inside.
-    let differs = uri
-        .host_ip()
-        .is_some_and(|ip| ip != source.remote.ip() || uri.port.unwrap_or(5060) != source.remote.port());
-    // Behind another proxy the Contact is never the sender's: only a first hop can be behind a NAT.
-    let first_hop = request.values(Header::Via).count() == 1;
-    let natted = uri.host_ip().is_some_and(|ip| ip != source.remote.ip());
-    (differs && natted && first_hop).then_some(received)
 }
 
 pub(super) fn next_hop_of(uri: &Uri<'_>) -> Option<NextHop> {

@@ -10,12 +10,15 @@ mod authenticate;
 #[cfg(test)]
 mod border_tests;
 mod branch;
+mod call_events;
 mod chat;
 mod counters;
+mod dialog_route;
 mod dispatch;
 mod effect;
 mod forward;
 mod identity;
+mod merged;
 mod open_calls;
 mod proof;
 mod receive;
@@ -60,7 +63,7 @@ use crate::digest::Authenticator;
 use crate::dns::{DnsFault, DnsRecord};
 use crate::events::{EventEffect, Notifier};
 use crate::limits;
-use crate::proxy::Forking;
+use crate::proxy::{Forking, ResponseEdit};
 use crate::registrar::gruu::{Gruus, Instance};
 use crate::resolve::{ResolveEffect, Resolver};
 use crate::session::{SessionId, Sessions};
@@ -92,6 +95,10 @@ pub struct Endpoint {
     gruus: Gruus,
     /// MESSAGEs that chat clients were offered, by account, Call-ID and CSeq.
     offered: Cache<u64, ()>,
+    /// Dialogs of calls that were answered and have not ended.
+    answered: Cache<u64, ()>,
+    /// Server transactions of requests that we answer as a user agent, by From tag, Call-ID and CSeq.
+    merging: Cache<u64, Key>,
     notifier: Notifier,
     event_effects: Vec<EventEffect>,
     sessions: Sessions,
@@ -194,6 +201,7 @@ pub(crate) enum User {
     /// A client transaction whose context is done: further 2xx go straight up (RFC 6026 §7.2).
     Late {
         server: Key,
+        edit: ResponseEdit,
     },
     /// A request of our own, by the number its maker gave it.
     Probe(u64),
@@ -244,6 +252,8 @@ impl Endpoint {
             messages_of_strangers: Limiter::new(limits::MESSAGES_OF_STRANGER),
             gruus: Gruus::new(&settings.secret),
             offered: Cache::new(limits::OFFERED),
+            answered: Cache::new(limits::ANSWERED_CALLS),
+            merging: Cache::new(limits::MERGING),
             notifier: Notifier::new(settings.events.clone(), Rng::from_seed(notifier_seed(&settings)), now),
             event_effects: Vec::new(),
             sessions: Sessions::new(Rng::from_seed(session_seed(&settings)), now),

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use stdx::Instant;
 use stdx::slab::Key;
 
+use super::branch::BranchResponse;
 use super::{Context, Effect, Endpoint, Intake, Outbox, Timer, TraceEvent, User};
 use crate::limits;
 use crate::transaction::{Machine, ServerInvite, ServerOther, Tell, Turn};
@@ -100,13 +101,12 @@ impl Endpoint {
             }
             return;
         }
-        let in_dialog = request.to_tag().is_some();
-        if self.is_full() || self.intake != Intake::Open && !in_dialog {
+        if self.is_full() || self.intake != Intake::Open && !self.is_within_dialog(&request) {
             self.counters.shed += 1;
             return self.reply_unavailable(now, &request, &source, out);
         }
         if let Some((status, reason)) = self.refuse_by_hops(&request) {
-            if in_dialog && request.method() == Method::Invite {
+            if request.method() == Method::Invite && self.is_within_dialog(&request) {
                 // Its ACK has a Route of ours: only a transaction keeps it from the callee.
                 let context = self.open(now, hash, request, source, out);
                 return self.finish(now, context, status, reason, out);
@@ -189,25 +189,35 @@ impl Endpoint {
             Machine::ServerInvite(_) | Machine::ServerOther(_) => return,
         };
         let user = transaction.user;
+        // The transaction may be gone after its turn.
+        let from = transaction.target.received();
         if source.transport == Transport::Udp && source.remote == transaction.target.remote {
             self.note_response(now, source.remote, out);
         }
         if let Some(Tell::Response) = self.perform(key, turn, out) {
-            self.tell_response(now, user, key, response, out);
+            self.tell_response(now, user, &BranchResponse { client: key, from, message: response }, out);
         }
     }
 
-    fn tell_response(&mut self, now: Instant, user: User, key: Key, response: &Message, out: &mut Outbox) {
+    fn tell_response(
+        &mut self,
+        now: Instant,
+        user: User,
+        branch_response: &BranchResponse<'_>,
+        out: &mut Outbox,
+    ) {
+        let (key, response) = (branch_response.client, branch_response.message);
         let server = match user {
             User::Context(context) => self.contexts.get(context).map(|context| context.server),
-            User::Late { server } => Some(server),
+            User::Late { server, .. } => Some(server),
             _ => None,
         };
         let rewritten = server.and_then(|server| self.response_across_border(key, server, response));
         let response = rewritten.as_ref().unwrap_or(response);
+        let branch_response = &BranchResponse { client: key, from: branch_response.from, message: response };
         match user {
-            User::Context(context) => self.handle_branch_response(now, context, key, response, out),
-            User::Late { server } => self.forward_response(now, server, response, out),
+            User::Context(context) => self.handle_branch_response(now, context, branch_response, out),
+            User::Late { server, edit } => self.forward_response(now, server, edit, branch_response, out),
             User::Session(id) => self.handle_own_response(now, id, key, response, out),
             User::Probe(id) if response.status() >= 200 => {
                 out.push(Effect::Probed { id, status: response.status() });
@@ -269,7 +279,7 @@ impl Endpoint {
         self.respond(now, server, 100, trying, out);
     }
 
-    fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.contexts.len() >= limits::CONTEXTS || self.table.len() >= limits::TRANSACTIONS
     }
 

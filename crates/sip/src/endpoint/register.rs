@@ -13,6 +13,10 @@ use crate::wire::Reply;
 impl Endpoint {
     pub(super) fn begin_register(&mut self, now: Instant, key: Key, out: &mut Outbox) {
         self.counters.registers += 1;
+        // Before the credentials are looked at: those of a copy were used by the first one.
+        if self.refuse_merged(now, key, out) {
+            return;
+        }
         let Some(context) = self.contexts.get(key) else { return };
         let known = is_for_us(self, &context.request) && self.claim(&context.request).is_some();
         if !known {
@@ -24,6 +28,7 @@ impl Endpoint {
 
     /// The sender has proved to be the account it registers.
     pub(super) fn register(&mut self, now: Instant, key: Key, account: Account, out: &mut Outbox) {
+        self.remember_request(key);
         let Some(context) = self.contexts.get(key) else { return };
         let mut rules = self.settings.registrar;
         rules.max_contacts = account.max_contacts;

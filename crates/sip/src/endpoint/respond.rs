@@ -4,7 +4,7 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::receive::reply_target;
-use super::{CallEvent, CallEventKind, Caller, Context, Effect, Endpoint, Intake, Outbox, Stage, User};
+use super::{Caller, Context, Endpoint, Intake, Outbox, Stage, User};
 use crate::token;
 use crate::transaction::{Machine, Turn};
 use crate::transport::{Source, Transport, address_bytes};
@@ -91,7 +91,7 @@ impl Endpoint {
         let mut reply = Reply::new(&context.request, context.source.remote, status, reason, Some(&tag));
         headers(&mut reply);
         if let Stage::Forking(forking) = &context.stage
-            && forking.starts_call
+            && forking.purpose.starts_call
             && status >= 300
         {
             self.note_failed(key, status, reason, out);
@@ -165,17 +165,6 @@ impl Endpoint {
         let Some(context) = self.contexts.remove(key) else { return };
         if let Some(transaction) = self.table.get_mut(context.server) {
             transaction.user = User::Nobody;
-        }
-    }
-
-    pub(super) fn note_failed(&mut self, key: Key, status: u16, reason: &str, out: &mut Outbox) {
-        self.counters.failed += 1;
-        self.note_call(key, CallEventKind::Failed { status, reason: reason.into() }, out);
-    }
-
-    pub(super) fn note_call(&self, key: Key, kind: CallEventKind, out: &mut Outbox) {
-        if let Some(call_id) = self.contexts.get(key).and_then(|context| context.request.call_id()) {
-            out.push(Effect::Call(CallEvent { call: self.keys.call.hash(call_id), kind }));
         }
     }
 

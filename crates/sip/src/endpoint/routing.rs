@@ -2,26 +2,14 @@
 
 use std::net::SocketAddr;
 
-use router::Received;
 use smallvec::{SmallVec, smallvec};
-use stdx::hash::Keyed;
 
-use super::route_token::{self, FlowText};
-use super::{Endpoint, Keys};
+use super::Endpoint;
+use super::dialog_route::RequestToken;
+use super::route_token::FlowText;
 use crate::token;
 use crate::transport::Transport;
 use crate::wire::{Address, Header, MAGIC_COOKIE, Message, Rewrite, Uri, Values, Via, parse_ip};
-
-/// What the Route header says about us.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct OwnRoutes {
-    /// How many values at the front name us.
-    pub(super) count: usize,
-    /// At least one of them is a Record-Route of ours, for this very dialog.
-    pub(super) genuine: bool,
-    /// The flow behind the last of them: where the request leaves.
-    pub(super) flow: Option<Received>,
-}
 
 impl Endpoint {
     /// Whether the URI names this server: a listening address, or the name of one.
@@ -57,26 +45,6 @@ impl Endpoint {
             text.push(b'>');
         });
         Message::parse(rewrite.finish()).ok()
-    }
-
-    /// Reads our own values at the front of Route (§16.4). A flow is believed only in a genuine one.
-    pub(super) fn own_routes(&self, request: &Message) -> OwnRoutes {
-        let call_id = request.call_id().unwrap_or_default();
-        // A caller knows the token of its own call: without a To tag it would start others by it.
-        let in_dialog = request.to_tag().is_some();
-        let mut own = OwnRoutes::default();
-        for value in request.values(Header::Route) {
-            let Some(uri) = Address::parse(value).and_then(|a| a.parsed_uri().ok()) else { break };
-            if !self.is_us(&uri) {
-                break;
-            }
-            own.count += 1;
-            if in_dialog && route_token::is_genuine(&uri, &self.keys.route, call_id) {
-                own.genuine = true;
-                own.flow = FlowText::parse(&uri, &self.settings.listeners);
-            }
-        }
-        own
     }
 
     /// The branch parameter of a forwarded request (§16.6 step 8): derived from the incoming one, so that
@@ -171,34 +139,32 @@ impl Endpoint {
         }
     }
 
-    /// Adds our Record-Route: one when both sides are alike, two when they differ in transport, address or
-    /// flow (RFC 5658), the one nearer to the next hop on top.
+    /// Adds our Record-Route: one when both sides are alike, two when they differ in transport or address
+    /// (RFC 5658), the one nearer to the next hop on top. Both have the token by which the response's copy of the
+    /// top one is found, and the addressee needs it in the last one.
     pub(super) fn record_route(
         &self,
         rewrite: &mut Rewrite<'_>,
-        call_id: &[u8],
-        incoming: (Option<usize>, Option<FlowText>),
-        outgoing: (usize, Option<FlowText>),
+        made: &RequestToken,
+        in_listener: Option<usize>,
+        out_listener: usize,
     ) {
-        let (in_listener, in_flow) = incoming;
-        let (out_listener, out_flow) = outgoing;
         let in_listener = in_listener.unwrap_or(out_listener);
-        let mut add = |listener: usize, flow: Option<&FlowText>| {
+        let flow = made.flow.as_ref().map_or(&b""[..], FlowText::as_bytes);
+        let mut add = |listener: usize, flow: &[u8]| {
             rewrite.push_front(Header::RecordRoute, |text| {
                 text.push(b'<');
                 text.extend_from_slice(&self.texts[listener].uri);
-                route_token::write_params(text, &self.keys.route, call_id, flow);
+                text.extend_from_slice(b";lr");
+                made.token.write_params(text, flow);
                 text.push(b'>');
             });
         };
-        add(out_listener, out_flow.as_ref());
-        if in_listener != out_listener || in_flow.is_some() || out_flow.is_some() {
-            add(in_listener, in_flow.as_ref());
+        if in_listener == out_listener {
+            return add(out_listener, flow);
         }
-    }
-
-    pub(super) fn flow_text(&self, received: &Received) -> Option<FlowText> {
-        FlowText::of(received, &self.settings.listeners)
+        add(out_listener, b"");
+        add(in_listener, flow);
     }
 }
 
@@ -222,10 +188,4 @@ fn is_advertised(advertised: &str, host: &[u8], port: u16) -> bool {
 /// The first value of a comma-separated list of addresses.
 pub(super) fn first_address(list: &str) -> Option<Address<'_>> {
     Values::new(list.as_bytes()).next().and_then(Address::parse)
-}
-
-/// Used where a hash of a call is wanted outside the endpoint (which shard works on a message).
-pub(super) fn call_hash(keys: &Keys, call_id: &[u8]) -> u64 {
-    let key: &Keyed = &keys.call;
-    key.hash(call_id)
 }

@@ -267,8 +267,10 @@ impl Endpoint {
                     self.table.remove(client);
                 }
             }
-            SessionEffect::Call { call_id, kind } => {
-                out.push(Effect::Call(super::CallEvent { call: self.keys.call.hash(&call_id), kind }));
+            SessionEffect::Call { call_id, local_tag, kind } => {
+                // Our own tag, on either side: a session ends by its own dialog only.
+                let call = self.keys.call_of(&call_id, local_tag.as_bytes());
+                out.push(Effect::Call(super::CallEvent { call, leg: 0, kind }));
             }
         }
     }
@@ -298,6 +300,10 @@ impl Endpoint {
     }
 
     pub(super) fn start_session(&mut self, now: Instant, key: Key, out: &mut Outbox) -> Option<SessionId> {
+        if self.refuse_merged(now, key, out) {
+            return None;
+        }
+        self.remember_request(key);
         let context = self.contexts.get(key)?;
         let proved = self.is_transaction_proved(context.server);
         let server = context.server;

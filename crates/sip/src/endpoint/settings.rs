@@ -69,6 +69,9 @@ pub struct Settings {
     pub trust: Trust,
     /// The systems that routes lead to.
     pub route_peers: Arc<RoutePeers>,
+    /// Whether 3xx of a route's target leads to its next target. If not, the caller gets it. No Contact of a 3xx is
+    /// called by us in either case.
+    pub failover_on_redirect: bool,
 }
 
 impl Settings {
@@ -91,6 +94,7 @@ impl Settings {
             flow_timer: 0,
             trust: Trust::default(),
             route_peers: Arc::default(),
+            failover_on_redirect: false,
         }
     }
 

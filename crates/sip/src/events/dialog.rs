@@ -4,7 +4,7 @@ use router::Received;
 
 use super::{Incoming, Onward, Refusal};
 use crate::transport::{Source, is_reliable};
-use crate::wire::{Address, Header, Message, Request, Uri};
+use crate::wire::{Address, Header, Message, Request, Uri, parse_ip};
 
 pub(super) struct Dialog {
     pub(super) call_id: Box<[u8]>,
@@ -37,7 +37,7 @@ impl Dialog {
             local: request.header(Header::To).ok_or(bad("Missing To"))?.into(),
             remote: request.header(Header::From).ok_or(bad("Missing From"))?.into(),
             contact: incoming.contact.into(),
-            received: received(incoming.source, remote_target, route_set.is_empty()),
+            received: received(incoming.source, remote_target, route_set.first().map(|route| &**route)),
             route_set,
             remote_target: remote_target.into(),
             remote_cseq: request.cseq().ok_or(bad("Bad CSeq"))?.0,
@@ -60,7 +60,10 @@ impl Dialog {
         }
         self.remote_cseq = number;
         self.contact = incoming.contact.into();
-        self.received = received(incoming.source, &self.remote_target, self.route_set.is_empty());
+        self.received = {
+            let route = self.route_set.first().map(|route| &**route);
+            received(incoming.source, &self.remote_target, route)
+        };
         Ok(())
     }
 
@@ -114,14 +117,19 @@ fn contact_of(request: &Message) -> Result<Option<&[u8]>, Refusal> {
     }
 }
 
-/// Back the way it came, when there is no proxy to go by and its Contact cannot be reached: on a connection
-/// (RFC 5626 §5.3), or when it names another address than the packet's (a NAT).
-pub(crate) fn received(source: &Source, remote_target: &[u8], is_direct: bool) -> Option<Received> {
-    let behind_nat = || {
-        let host = Uri::parse(remote_target).ok().and_then(|uri| uri.host_ip());
-        host.is_some_and(|ip| ip != source.remote.ip())
-    };
-    (is_direct && (is_reliable(source.transport) || behind_nat())).then_some(Received {
+/// The peer's own address, where what it says of itself does not lead there: `route` is the nearest of its Record-Route
+/// values. A stranger could name any host in it or in its Contact, and a phone behind a NAT names one that cannot be
+/// reached. On a connection without a proxy it is the connection (RFC 5626 §5.3).
+pub(crate) fn received(source: &Source, remote_target: &[u8], route: Option<&[u8]>) -> Option<Received> {
+    let next =
+        route.map_or(remote_target, |value| Address::parse(value).map_or(value, |address| address.uri));
+    let leads_there = Uri::parse(next).is_ok_and(|uri| {
+        let maddr = uri.params.get("maddr").filter(|host| !host.is_empty());
+        let host = parse_ip(maddr.unwrap_or(uri.host));
+        host.is_some_and(|ip| ip.to_canonical() == source.remote.ip().to_canonical())
+    });
+    let is_direct_connection = route.is_none() && is_reliable(source.transport);
+    (is_direct_connection || !leads_there).then_some(Received {
         transport: source.transport,
         local: source.local,
         remote: source.remote,

@@ -2,6 +2,8 @@
 
 use router::Received;
 
+use super::SessionEffect;
+use crate::endpoint::CallEventKind;
 use crate::events::{Onward, dialog_received};
 use crate::transport::Source;
 use crate::wire::{Address, Header, Message, Request, Uri, Values};
@@ -39,7 +41,7 @@ impl Dialog {
             remote_tag: request.from_tag()?.into(),
             local: request.header(Header::To)?.into(),
             remote: request.header(Header::From)?.into(),
-            received: dialog_received(source, remote_target, route_set.is_empty()),
+            received: dialog_received(source, remote_target, route_set.first().map(|route| &**route)),
             route_set,
             remote_target: remote_target.into(),
             public_only: false,
@@ -79,8 +81,14 @@ impl Dialog {
         let tag = response.to_tag()?;
         let mut routes: Vec<Box<[u8]>> = response.values(Header::RecordRoute).map(Box::from).collect();
         routes.reverse();
-        // A phone behind a NAT that no proxy stands before stays reachable by its flow alone.
-        let received = self.received.filter(|_| routes.is_empty());
+        // A phone behind a NAT that no proxy stands before stays reachable by its flow alone, and a Record-Route that
+        // names another host than the flow's is not believed.
+        let received = self.received.filter(|received| {
+            let Received { transport, local, remote, flow } = *received;
+            let source = Source { transport, local, remote, flow };
+            let route = routes.first().map(|route| &**route);
+            route.is_none() || dialog_received(&source, &self.remote_target, route).is_some()
+        });
         Some(Dialog {
             remote_tag: tag.into(),
             remote: response.header(Header::To)?.into(),
@@ -89,6 +97,12 @@ impl Dialog {
             received,
             ..self.clone()
         })
+    }
+
+    /// For the ledger.
+    pub(super) fn call_effect(&self, kind: CallEventKind) -> SessionEffect {
+        let (call_id, local_tag) = (self.call_id.clone(), self.local_tag.clone());
+        SessionEffect::Call { call_id, local_tag, kind }
     }
 
     pub(super) fn is_of(&self, request: &Message) -> bool {
@@ -110,7 +124,7 @@ impl Dialog {
         let Some(target) = contact_of(message) else { return };
         self.remote_target = target.into();
         if let Some(source) = source {
-            self.received = dialog_received(source, target, self.route_set.is_empty());
+            self.received = dialog_received(source, target, self.route_set.first().map(|route| &**route));
         }
     }
 

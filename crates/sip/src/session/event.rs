@@ -246,6 +246,7 @@ pub enum SessionEffect {
     /// For the ledger.
     Call {
         call_id: Box<[u8]>,
+        local_tag: Box<str>,
         kind: CallEventKind,
     },
 }

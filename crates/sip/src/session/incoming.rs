@@ -125,14 +125,14 @@ impl Sessions {
             has_answered_offer: false,
             until: now + limits::RING_PATIENCE,
         };
-        let call_id = dialog.call_id.clone();
+        let (call_id, local_tag) = (dialog.call_id.clone(), dialog.local_tag.clone());
         let mut session = Session::new(dialog, Stage::Invited(Box::new(incoming)));
         session.note_allow(request);
         session.proved = arrived.proved;
         let key = self.sessions.insert(session);
         self.by_tag.insert(tag, key);
         let id = SessionId(key.to_u64());
-        out.push(SessionEffect::Call { call_id, kind: started(request, &caller) });
+        out.push(SessionEffect::Call { call_id, local_tag, kind: started(request, &caller) });
         let invited = Box::new(Invited {
             request: request.clone(),
             source: *arrived.source,
@@ -258,8 +258,7 @@ impl Sessions {
             session.local_sdp = sdp;
         }
         session.was_up = true;
-        let call_id = session.dialog.call_id.clone();
-        out.push(SessionEffect::Call { call_id, kind: CallEventKind::Answered });
+        out.push(session.dialog.call_effect(CallEventKind::Answered));
         out.push(reply_effect(transaction, 200, bytes));
         self.arm(key);
     }
@@ -437,6 +436,7 @@ fn started(request: &Message, caller: &Caller) -> CallEventKind {
     let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into();
     CallEventKind::Started {
         call_id: text(request.call_id()),
+        from_tag: text(request.from_tag()),
         from: text(request.from().map(|a| a.uri)),
         to: text(Some(request.uri())),
         caller: match caller {

@@ -308,7 +308,7 @@ impl Sessions {
         }
         session.refresh = Refresh::Never;
         let was_up = session.was_up;
-        let call_id = session.dialog.call_id.clone();
+        let (call_id, local_tag) = (session.dialog.call_id.clone(), session.dialog.local_tag.clone());
         self.settle_refers(key, out);
         let kind = match &cause {
             _ if was_up => CallEventKind::Ended,
@@ -319,7 +319,7 @@ impl Sessions {
             Cause::Timeout => CallEventKind::Failed { status: 408, reason: "No Answer".into() },
             _ => CallEventKind::Failed { status: 487, reason: "Request Terminated".into() },
         };
-        out.push(SessionEffect::Call { call_id, kind });
+        out.push(SessionEffect::Call { call_id, local_tag, kind });
         out.push(SessionEffect::Event(SessionEvent::Ended { session: SessionId(key.to_u64()), cause }));
     }
 

@@ -341,7 +341,7 @@ impl Sessions {
             session.was_up = true;
             session.refresh = refresh::of_response(now, rules, response);
         }
-        let call_id = session.dialog.call_id.clone();
+        let answered = session.dialog.call_effect(CallEventKind::Answered);
         self.acknowledge(now, key, id, base, response, out);
         if was_cancelled {
             // The CANCEL came too late.
@@ -350,7 +350,7 @@ impl Sessions {
             }
             return self.send_bye(key, None, out);
         }
-        out.push(SessionEffect::Call { call_id, kind: CallEventKind::Answered });
+        out.push(answered);
         let response = Box::new(response.clone());
         self.emit(key, |session| SessionEvent::Answered { session, response }, out);
     }
@@ -427,14 +427,12 @@ impl Sessions {
 
 fn started(dialog: &Dialog, from: &str, target: &str) -> SessionEffect {
     let uri = crate::wire::Address::parse(from.as_bytes()).map(|address| address.uri);
-    SessionEffect::Call {
-        call_id: dialog.call_id.clone(),
-        kind: CallEventKind::Started {
-            call_id: String::from_utf8_lossy(&dialog.call_id).into(),
-            from: String::from_utf8_lossy(uri.unwrap_or_default()).into(),
-            to: target.into(),
-            caller: None,
-            callee: None,
-        },
-    }
+    dialog.call_effect(CallEventKind::Started {
+        call_id: String::from_utf8_lossy(&dialog.call_id).into(),
+        from_tag: dialog.local_tag.clone(),
+        from: String::from_utf8_lossy(uri.unwrap_or_default()).into(),
+        to: target.into(),
+        caller: None,
+        callee: None,
+    })
 }

@@ -31,6 +31,7 @@ pub use params::{Param, Params};
 pub use rewrite::Rewrite;
 pub(crate) use scan::quoted_end;
 pub use scan::{eq_ignore_case, parse_number, trim};
+pub(crate) use uri::escape_at;
 pub use uri::{Scheme, Uri, UriError, escape_user, parse_ip, unescape};
 pub use values::Values;
 pub use via::{MAGIC_COOKIE, Via};

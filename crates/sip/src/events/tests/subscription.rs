@@ -103,7 +103,7 @@ fn a_strict_router_gets_the_request_uri() {
     let mut world = World::new();
     world.request("SUBSCRIBE", "Event: presence\nRecord-Route: <sip:p1.test>, <sip:p2.test;lr>", "");
     let notify = world.answer(Answer::State(presence(true)));
-    insta::assert_snapshot!(notify.lines().next().unwrap(), @"send NOTIFY sip:p1.test to sip:p2.test;lr; Route: <sip:p2.test;lr>; Route: <sip:bob@192.0.2.9>; CSeq: 1 NOTIFY; Contact: <sip:192.0.2.1:5060>; Event: presence; Subscription-State: active;expires=3600; Content-Type: application/pidf+xml");
+    insta::assert_snapshot!(notify.lines().next().unwrap(), @"send NOTIFY sip:p1.test to sip:p2.test;lr by Udp 192.0.2.9:5060; Route: <sip:p2.test;lr>; Route: <sip:bob@192.0.2.9>; CSeq: 1 NOTIFY; Contact: <sip:192.0.2.1:5060>; Event: presence; Subscription-State: active;expires=3600; Content-Type: application/pidf+xml");
 }
 
 #[test]
@@ -118,10 +118,8 @@ fn it_goes_back_by_connection_and_through_a_nat() {
         world.request("SUBSCRIBE", &format!("Event: presence\nContact: <{contact}>"), "");
         let notify = world.answer(Answer::State(presence(true)));
         let back = notify.split(';').find(|part| part.contains(" by "));
-        assert_eq!(
-            back.is_some(),
-            from.remote.port() == 40001 || from.remote.ip().to_string() == "198.51.100.4"
-        );
+        // A Contact at the host that sent it is believed. A name may lead to any host.
+        assert_eq!(back.is_some(), contact != "sip:bob@192.0.2.9:5070", "{contact}");
     }
 }
 

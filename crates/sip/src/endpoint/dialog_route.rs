@@ -1,0 +1,344 @@
+//! Where the requests of a dialog may go: the tokens of [`super::route_token`] made of requests and responses, and
+//! checked where they come back. RFC 3261 §16.4, §16.6 step 4, §16.7 step 8; RFC 5658.
+//!
+//! | made of | for | at |
+//! |---|---|---|
+//! | a request that creates a dialog | the callee's side: the way back to the caller | `forward` |
+//! | a 101 to 2xx with a To tag | the caller's side: our Record-Route value is rewritten | `upstream_copy` |
+//! | a Contact that refreshes a target | whichever side did not send it | both |
+//!
+//! The word of a peer that no operator configured counts only for itself: where its Record-Route or Contact names
+//! another host than the one it speaks from, requests go where it speaks from.
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use router::Received;
+use smallvec::SmallVec;
+
+use super::Endpoint;
+use super::route_token::{
+    Certified, DialogId, FlowText, Token, TokenKind, request_token_in, target_proof, write_certified,
+};
+use super::routing::route_after;
+use crate::proxy::{DialogProof, ResponseEdit, WayBack};
+use crate::token;
+use crate::transport::{Source, is_reliable};
+use crate::wire::{Address, Header, Message, Method, Rewrite, Uri, parse_ip};
+
+/// What the Route header says about us.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct OwnRoutes {
+    /// How many values at the front name us.
+    pub(super) count: usize,
+    /// The last of them is a Record-Route of ours for this dialog, and everything behind it is as we proved it.
+    pub(super) within: Option<Within>,
+}
+
+impl OwnRoutes {
+    /// The flow by which a request within a dialog leaves.
+    pub(super) fn flow(&self) -> Option<Received> {
+        self.within.as_ref().and_then(|within| within.flow)
+    }
+}
+
+/// A request that goes where its dialog leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Within {
+    pub(super) flow: Option<Received>,
+    /// The Request-URI without our certificate, when it had one.
+    pub(super) uri: Option<Vec<u8>>,
+    pub(super) proof: DialogProof,
+}
+
+/// The token for our Record-Route values in a request, and the flow behind it.
+pub(super) struct RequestToken {
+    pub(super) token: Token,
+    pub(super) flow: Option<FlowText>,
+}
+
+impl Endpoint {
+    /// Reads our own values at the front of Route (§16.4).
+    pub(super) fn own_routes(&self, request: &Message) -> OwnRoutes {
+        let mut own = OwnRoutes::default();
+        let mut last = None;
+        for value in request.values(Header::Route) {
+            let Some(uri) = Address::parse(value).and_then(|a| a.parsed_uri().ok()) else { break };
+            if !self.is_us(&uri) {
+                break;
+            }
+            own.count += 1;
+            last = Some(uri);
+        }
+        // The last one is the nearest to the next hop: its token has what lies behind us on that side.
+        own.within = last.and_then(|uri| self.prove_within(request, &uri, own.count));
+        own
+    }
+
+    fn prove_within(&self, request: &Message, own: &Uri<'_>, count: usize) -> Option<Within> {
+        let key = &self.keys.route;
+        let token = Token::parse(own)?;
+        let dialog = DialogId {
+            call_id: request.call_id()?,
+            remote_tag: request.to_tag()?,
+            local_tag: request.from_tag().unwrap_or_default(),
+        };
+        let flow = own.params.get("f").unwrap_or_default();
+        if !token.fits(key, &dialog, flow, request.values(Header::Route).skip(count)) {
+            return None;
+        }
+        let (flow, remote, uri) = match Certified::of(key, &dialog, request.uri()) {
+            Some(certified) => (certified.flow, certified.proof, Some(certified.uri)),
+            None if token.target == target_proof(key, &dialog, flow, request.uri()) => {
+                (flow, token.target, None)
+            }
+            None => return None,
+        };
+        let flow = match flow {
+            [] => None,
+            text => Some(FlowText::parse(text, &self.settings.listeners)?),
+        };
+        let local = own.params.get("o").and_then(token::parse);
+        let from_caller = token.kind == TokenKind::Response;
+        Some(Within { flow, uri, proof: DialogProof { remote, local, from_caller } })
+    }
+
+    /// Whether the request is of a dialog that was let through or is held here: one that may pass where new work may
+    /// not. A To tag alone says nothing.
+    pub(super) fn is_within_dialog(&self, request: &Message) -> bool {
+        if request.to_tag().is_none() {
+            return false;
+        }
+        let restored = self.restore_strictly_routed(request);
+        self.sessions.owns(request)
+            || self.notifier.owns(request)
+            || self.is_in_known_call(request)
+            || self.own_routes(restored.as_ref().unwrap_or(request)).within.is_some()
+    }
+
+    /// The way back to the sender of a request, for its addressee.
+    pub(super) fn request_token(&self, request: &Message, source: &Source) -> RequestToken {
+        let flow = self.sender_flow(request, source);
+        let text = flow.as_ref().map_or(&b""[..], FlowText::as_bytes);
+        let dialog = DialogId {
+            call_id: request.call_id().unwrap_or_default(),
+            remote_tag: request.from_tag().unwrap_or_default(),
+            local_tag: b"",
+        };
+        let routes = request.values(Header::RecordRoute);
+        let kind = TokenKind::Request;
+        let token = Token::new(&self.keys.route, kind, &dialog, text, routes, contact_of(request));
+        RequestToken { token, flow }
+    }
+
+    /// The flow by which later requests reach the sender of a request: always on a connection, and on UDP when what
+    /// it says of itself is not where it sends from, because of a NAT or of malice.
+    fn sender_flow(&self, request: &Message, source: &Source) -> Option<FlowText> {
+        let received = Received {
+            transport: source.transport,
+            local: source.local,
+            remote: source.remote,
+            flow: source.flow,
+        };
+        let nearest = request.values(Header::RecordRoute).next();
+        if !is_reliable(source.transport) && self.leads_to(nearest, contact_of(request), source.remote.ip()) {
+            return None;
+        }
+        FlowText::of(&received, &self.settings.listeners)
+    }
+
+    /// Whether a request that goes by `route`, or else to `contact`, goes to this host. Another port of it is fine:
+    /// not all user agents send from where they listen. A Contact in a domain of ours is looked up by us.
+    fn leads_to(&self, route: Option<&[u8]>, contact: &[u8], ip: IpAddr) -> bool {
+        let next = route.map_or(contact, |value| Address::parse(value).map_or(value, |address| address.uri));
+        let Ok(uri) = Uri::parse(next) else { return false };
+        let maddr = uri.params.get("maddr").filter(|host| !host.is_empty());
+        match parse_ip(maddr.unwrap_or(uri.host)) {
+            Some(host) => uri.is_sip() && host.to_canonical() == ip.to_canonical(),
+            None => route.is_none() && maddr.is_none() && self.settings.serves(&uri.host_lower()),
+        }
+    }
+
+    /// Certifies the Contact of a request within a dialog, when it may be news to the addressee (§12.2).
+    pub(super) fn certify_sender(
+        &self,
+        rewrite: &mut Rewrite<'_>,
+        request: &Message,
+        source: &Source,
+        proof: &DialogProof,
+    ) {
+        if !refreshes_target(request) {
+            return;
+        }
+        let flow = self.sender_flow(request, source);
+        let dialog = DialogId {
+            call_id: request.call_id().unwrap_or_default(),
+            remote_tag: request.from_tag().unwrap_or_default(),
+            local_tag: b"",
+        };
+        self.certify(rewrite, request, &dialog, flow.as_ref(), proof.local);
+    }
+
+    /// Puts a proof into the Contact, unless it is the one that `known` is a proof of.
+    fn certify(
+        &self,
+        rewrite: &mut Rewrite<'_>,
+        message: &Message,
+        dialog: &DialogId<'_>,
+        flow: Option<&FlowText>,
+        known: Option<u64>,
+    ) {
+        let value = message.values(Header::Contact).next();
+        let Some((value, contact)) = value.and_then(|value| Some((value, Address::parse(value)?))) else {
+            return;
+        };
+        let Some(uri) = contact.parsed_uri().ok().filter(Uri::is_sip) else { return };
+        // A GRUU of ours is looked up each time.
+        if flow.is_none() && uri.host_ip().is_none() && self.settings.serves(&uri.host_lower()) {
+            return;
+        }
+        let flow = flow.map_or(&b""[..], FlowText::as_bytes);
+        let proof = target_proof(&self.keys.route, dialog, flow, contact.uri);
+        if known == Some(proof) {
+            return;
+        }
+        let is_bare = !value.contains(&b'<');
+        rewrite.replace(contact.uri, |text| {
+            text.extend_from_slice(if is_bare { b"<" } else { b"" });
+            write_certified(text, contact.uri, proof, flow);
+            text.extend_from_slice(if is_bare { b">" } else { b"" });
+        });
+    }
+
+    /// A response on its way upstream: without our Via, and with what makes later requests of its dialog pass (§16.7
+    /// steps 3, 8 and 9). `target` is where the request went.
+    pub(super) fn upstream_copy(&self, response: &Message, target: &Received, edit: ResponseEdit) -> Bytes {
+        let mut rewrite = Rewrite::new(response);
+        rewrite.remove_first_value(Header::Via);
+        if (101..300).contains(&response.status()) {
+            match edit {
+                ResponseEdit::None => {}
+                ResponseEdit::RecordRoute { token, way } => {
+                    self.rewrite_record_route(&mut rewrite, response, target, token, way);
+                }
+                ResponseEdit::Contact { known, way } if refreshes_target(response) => {
+                    self.certify_responder(&mut rewrite, response, target, known, way);
+                }
+                ResponseEdit::Contact { .. } => {}
+            }
+        }
+        rewrite.ensure_content_length();
+        rewrite.finish()
+    }
+
+    fn rewrite_record_route(
+        &self,
+        rewrite: &mut Rewrite<'_>,
+        response: &Message,
+        target: &Received,
+        token: u64,
+        way: WayBack,
+    ) {
+        let Some(to_tag) = response.to_tag() else { return };
+        // Values above ours are of the proxies between us and the callee, the nearest to us last.
+        let mut above: SmallVec<[&[u8]; 4]> = SmallVec::new();
+        let mut ours = None;
+        for value in response.values(Header::RecordRoute) {
+            let found = request_token_in(value).filter(|(_, found)| found.route == token);
+            match found.filter(|_| value.starts_with(b"<")) {
+                Some((at, found)) => {
+                    ours = Some((value, at, found));
+                    break;
+                }
+                None => above.push(value),
+            }
+        }
+        let Some((value, at, request)) = ours else { return };
+        let contact = contact_of(response);
+        let flow = self.responder_flow(above.last().copied(), contact, target, way);
+        let flow = flow.as_ref().map_or(&b""[..], FlowText::as_bytes);
+        let dialog = DialogId {
+            call_id: response.call_id().unwrap_or_default(),
+            remote_tag: to_tag,
+            local_tag: response.from_tag().unwrap_or_default(),
+        };
+        let routes = above.iter().rev().copied();
+        let made = Token::new(&self.keys.route, TokenKind::Response, &dialog, flow, routes, contact);
+        rewrite.replace(value, |text| {
+            text.extend_from_slice(&value[..at]);
+            made.write_params(text, flow);
+            // What the callee knows of the caller, so that a refresh that changes nothing is known.
+            text.extend_from_slice(b";o=");
+            token::write(text, request.target);
+            text.push(b'>');
+        });
+    }
+
+    fn responder_flow(
+        &self,
+        nearest: Option<&[u8]>,
+        contact: &[u8],
+        target: &Received,
+        way: WayBack,
+    ) -> Option<FlowText> {
+        match way {
+            WayBack::Followed => return None,
+            WayBack::Checked if self.leads_to(nearest, contact, target.remote.ip()) => return None,
+            WayBack::Checked | WayBack::Flow => {}
+        }
+        FlowText::of(target, &self.settings.listeners)
+    }
+
+    fn certify_responder(
+        &self,
+        rewrite: &mut Rewrite<'_>,
+        response: &Message,
+        target: &Received,
+        known: u64,
+        way: WayBack,
+    ) {
+        let dialog = DialogId {
+            call_id: response.call_id().unwrap_or_default(),
+            remote_tag: response.to_tag().unwrap_or_default(),
+            local_tag: b"",
+        };
+        let contact = contact_of(response);
+        // The same Contact by the same way is what the other side has.
+        let usual = match way {
+            WayBack::Flow => self.responder_flow(None, contact, target, way),
+            WayBack::Followed | WayBack::Checked => None,
+        };
+        let text = usual.as_ref().map_or(&b""[..], FlowText::as_bytes);
+        if target_proof(&self.keys.route, &dialog, text, contact) == known {
+            return;
+        }
+        let flow = self.responder_flow(None, contact, target, way);
+        self.certify(rewrite, response, &dialog, flow.as_ref(), None);
+    }
+
+    /// The destination of a request that came by a genuine Route, `own` values of which are ours.
+    pub(super) fn destination_within(
+        request: &Message,
+        own: usize,
+        within: &Within,
+    ) -> crate::proxy::Destination {
+        let uri = within.uri.as_deref().unwrap_or(request.uri());
+        // Route values behind ours decide, and the token covers them.
+        let trusted = route_after(request, own).is_some();
+        crate::proxy::Destination { trusted, ..crate::proxy::Destination::new(uri, within.flow) }
+    }
+}
+
+/// RFC 3261 §12.2, RFC 3311, RFC 6665 §3.1, RFC 3515: requests with a Contact that replaces the remote target, and their
+/// responses.
+fn refreshes_target(message: &Message) -> bool {
+    matches!(
+        message.method(),
+        Method::Invite | Method::Update | Method::Subscribe | Method::Notify | Method::Refer
+    )
+}
+
+/// The URI of the first Contact; empty where there is none.
+fn contact_of(message: &Message) -> &[u8] {
+    message.values(Header::Contact).next().and_then(Address::parse).map_or(b"", |contact| contact.uri)
+}
