@@ -226,7 +226,6 @@ fn largest_changes(user: &Bare) -> Vec<(Change, Load)> {
         ..RosterItem::default()
     };
     let contact = long_jid(1).bare();
-    let room = bare("tea@conference.example.org");
     let mut changes = vec![
         (
             Change::Roster { user: user.clone(), contact, item: Some(item), version: u64::MAX >> 1 },
@@ -258,6 +257,15 @@ fn largest_changes(user: &Bare) -> Vec<(Change, Load)> {
             },
             Load::Archive { owner: user.clone(), query: Box::new(Query { max: 10, ..Query::default() }) },
         ),
+    ];
+    changes.extend(largest_configurations(user));
+    changes.extend(ITEM_NODES.into_iter().map(|node| largest_item(user, node)));
+    changes
+}
+
+fn largest_configurations(user: &Bare) -> [(Change, Load); 2] {
+    let room = bare("tea@conference.example.org");
+    [
         (
             Change::Node {
                 owner: user.clone(),
@@ -274,9 +282,7 @@ fn largest_changes(user: &Bare) -> Vec<(Change, Load)> {
             },
             Load::Room { room },
         ),
-    ];
-    changes.extend(ITEM_NODES.into_iter().map(|node| largest_item(user, node)));
-    changes
+    ]
 }
 
 fn record_of(user: &Bare) -> Load {
