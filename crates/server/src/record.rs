@@ -15,7 +15,7 @@ pub fn open(server: &Server) -> Result<Sqlite, StoreError> {
 }
 
 /// As [`open`], with other than the usual options.
-pub fn open_with(server: &Server, options: store::sqlite::Options) -> Result<Sqlite, StoreError> {
+pub fn open_with(server: &Server, mut options: store::sqlite::Options) -> Result<Sqlite, StoreError> {
     let (folder, file) = (&server.data, server.database());
     let failed =
         |path: &Path, error: io::Error| StoreError::Io { path: path.into(), detail: error.to_string() };
@@ -23,7 +23,8 @@ pub fn open_with(server: &Server, options: store::sqlite::Options) -> Result<Sql
     // SQLite gives its other files the mode of this one.
     let made = OpenOptions::new().create(true).append(true).mode(0o600).open(&file);
     made.map_err(|error| failed(&file, error))?;
-    Sqlite::open_with(file, store::sqlite::Options { without_user: crate::xmpp::without_user, ..options })
+    options.without_user = crate::xmpp::without_user;
+    Sqlite::open_with(file, options)
 }
 
 /// Closed to other users.

@@ -293,6 +293,8 @@ fn node_of(id: u64) -> String {
 /// The id of a message that waits, and the address of its sender.
 type Sender = (u64, Option<Box<str>>);
 
+type ThenSenders = Box<dyn FnOnce(&mut Host, Result<Vec<Sender>, RecordError>, &mut Outbox)>;
+
 fn first_page(user: &Bare) -> Load {
     Load::Offline { user: user.clone(), after: 0, ids: Vec::new() }
 }
@@ -355,7 +357,7 @@ impl Host {
         then: impl FnOnce(&mut Host, Result<Vec<Sender>, RecordError>, &mut Outbox) + 'static,
     ) {
         let after = known.last().map_or(0, |(id, _)| *id);
-        let then: Box<dyn FnOnce(&mut Host, Result<Vec<Sender>, RecordError>, &mut Outbox)> = Box::new(then);
+        let then: ThenSenders = Box::new(then);
         let load = Load::Offline { user: user.clone(), after, ids: Vec::new() };
         self.load(load, out, move |host, _, loaded, out| {
             let Ok(Loaded::Stanzas(page)) = loaded else {

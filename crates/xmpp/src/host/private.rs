@@ -194,7 +194,7 @@ impl Host {
 
     /// Rooms are the items' to tell, the rest is as it was stored.
     fn bookmarks_asked(&mut self, user: &Bare, question: Element, mut stored: Element, out: &mut Outbox) {
-        let load = all_items(&user, ns::BOOKMARKS);
+        let load = all_items(user, ns::BOOKMARKS);
         self.load(load, out, move |host, _, result, out| {
             let answer = whole(result).map(|rows| {
                 stored.remove_children(|child| child.is("conference", ns::OLD_BOOKMARKS));

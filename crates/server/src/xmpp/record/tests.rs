@@ -216,7 +216,6 @@ fn long_jid(number: usize) -> Jid {
 
 /// Each with what reads it back.
 fn largest_changes(user: &Bare) -> Vec<(Change, Load)> {
-    let of = |user: &Bare| Load::User { user: user.clone() };
     let item = RosterItem {
         name: Some("<".repeat(limits::CONTACT_NAME).into()),
         asked: Some(Box::new(Element::new("presence", ns::CLIENT).with("x", "&".repeat(limits::ASKED - 50)))),
@@ -227,17 +226,18 @@ fn largest_changes(user: &Bare) -> Vec<(Change, Load)> {
         ..RosterItem::default()
     };
     let contact = long_jid(1).bare();
-    let query = || Box::new(ItemQuery::all());
-    let room = bare("tea@conference.example.org");
     let mut changes = vec![
-        (Change::Roster { user: user.clone(), contact, item: Some(item), version: u64::MAX >> 1 }, of(user)),
+        (
+            Change::Roster { user: user.clone(), contact, item: Some(item), version: u64::MAX >> 1 },
+            record_of(user),
+        ),
         (
             Change::Blocked { user: user.clone(), blocked: (0..limits::BLOCKED / 5).map(long_jid).collect() },
-            of(user),
+            record_of(user),
         ),
         (
             Change::LastSeen { user: user.clone(), at: NOW, status: "<".repeat(limits::PRESENCE).into() },
-            of(user),
+            record_of(user),
         ),
         (
             Change::Offline {
@@ -257,6 +257,15 @@ fn largest_changes(user: &Bare) -> Vec<(Change, Load)> {
             },
             Load::Archive { owner: user.clone(), query: Box::new(Query { max: 10, ..Query::default() }) },
         ),
+    ];
+    changes.extend(largest_configurations(user));
+    changes.extend(ITEM_NODES.into_iter().map(|node| largest_item(user, node)));
+    changes
+}
+
+fn largest_configurations(user: &Bare) -> [(Change, Load); 2] {
+    let room = bare("tea@conference.example.org");
+    [
         (
             Change::Node {
                 owner: user.clone(),
@@ -273,15 +282,19 @@ fn largest_changes(user: &Bare) -> Vec<(Change, Load)> {
             },
             Load::Room { room },
         ),
-    ];
-    for node in ITEM_NODES {
-        let (owner, node): (Bare, Box<str>) = (user.clone(), node.into());
-        let item = Some(Box::new(Element::new("item", ns::PUBSUB).child(largest(limits::ITEM))));
-        let id = "i".repeat(limits::NODE_NAME).into();
-        let change = Change::Item { owner: owner.clone(), node: node.clone(), id, item, at: NOW, keep: 9 };
-        changes.push((change, Load::Items { owner, node, query: query() }));
-    }
-    changes
+    ]
+}
+
+fn record_of(user: &Bare) -> Load {
+    Load::User { user: user.clone() }
+}
+
+fn largest_item(user: &Bare, node: &str) -> (Change, Load) {
+    let (owner, node): (Bare, Box<str>) = (user.clone(), node.into());
+    let item = Some(Box::new(Element::new("item", ns::PUBSUB).child(largest(limits::ITEM))));
+    let id = "i".repeat(limits::NODE_NAME).into();
+    let change = Change::Item { owner: owner.clone(), node: node.clone(), id, item, at: NOW, keep: 9 };
+    (change, Load::Items { owner, node, query: Box::new(ItemQuery::all()) })
 }
 
 /// The elements of an answer, and whether it is of that change.

@@ -73,31 +73,28 @@ impl Host {
     ) {
         let load = Load::Rooms { domain: domain.clone(), after };
         self.load(load, out, move |host, now, result, out| {
-            let page = match result {
-                Ok(Loaded::Rows(page)) => page,
-                _ => return host.directory_read(now, domain, None, out),
-            };
+            let Ok(Loaded::Rows(page)) = result else { return host.directory_read(now, &domain, None, out) };
             let last = page.rows.last().map(|(address, _, _)| address.clone());
             let listed =
                 |(address, _, record): (Box<str>, _, Element)| Some((address, Room::listing(&record)?));
             known.extend(page.rows.into_iter().filter_map(listed));
             match last.filter(|_| !page.is_complete) {
                 Some(last) => host.read_directory(domain, Some(last), known, out),
-                None => host.directory_read(now, domain, Some(known), out),
+                None => host.directory_read(now, &domain, Some(known), out),
             }
         });
     }
 
     /// `None`: it cannot be read now.
-    fn directory_read(&mut self, now: Instant, domain: Box<str>, read: Option<Directory>, out: &mut Outbox) {
-        let Some(Stored::Loading(waiting)) = self.rooms.directories.of.remove(&domain) else { return };
+    fn directory_read(&mut self, now: Instant, domain: &str, read: Option<Directory>, out: &mut Outbox) {
+        let Some(Stored::Loading(waiting)) = self.rooms.directories.of.remove(domain) else { return };
         let Some(rooms) = read.map(Rc::new) else {
             return waiting.into_iter().for_each(|then| then(self, Err(Condition::ResourceConstraint), out));
         };
         let stored = Stored::Ready { rooms: Rc::clone(&rooms), until: now + DIRECTORY_FOR };
-        self.rooms.directories.of.insert(domain.clone(), stored);
+        self.rooms.directories.of.insert(domain.into(), stored);
         for then in waiting {
-            self.add_rooms_in_memory(domain.clone(), &rooms, out, then);
+            self.add_rooms_in_memory(domain.into(), &rooms, out, then);
         }
     }
 
