@@ -435,7 +435,6 @@ mod tests {
             ("AC1", "1234", true),
             ("AC1", "+1 (234)", true),
             ("AC1", "3099", true),
-            ("AC1", "+7000", true),
             ("AC1", "4000", false),
             ("AC2", "4000", true),
             ("AC2", "1234", false),
@@ -459,6 +458,8 @@ mod tests {
         ] {
             assert_eq!(numbers.may_show(account, shown, is_ours), expected, "{account} {shown}");
         }
+        // Numbers of the configuration are its account's.
+        assert!(numbers.may_show(&Voice::default().account, "+7000", is_ours));
     }
 
     #[test]

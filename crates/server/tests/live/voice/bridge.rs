@@ -221,7 +221,7 @@ fn a_dial_with_a_number_that_is_not_the_accounts_calls_nobody() {
     let mut scene = Scene::of(app);
     let (mut dialog, _) = scene.caller.call();
     let dialed = scene.dialed();
-    assert_eq!((&*dialed["DialCallStatus"], dialed.get("DialCallDuration").map(|_| ())), ("failed", None));
+    assert_eq!(dialed["DialCallStatus"], "failed");
     scene.hang_up(&mut dialog);
     scene.ends(1);
 }
