@@ -16,8 +16,9 @@ impl Router {
         admission: &Admission,
         out: &mut Vec<Effect>,
     ) -> Result<(), AdmitRefused> {
-        let Admission { aor, call_id, initiator, max_calls, max_rate } = admission;
-        let known = self.soft.get(aor).map(|soft| soft.calls.count_beside(call_id, *initiator));
+        let Admission { aor, max_calls, max_rate, .. } = admission;
+        let info = call_of(admission);
+        let known = self.soft.get(aor).map(|soft| soft.calls.count_beside(&info));
         let (others, is_known) = known.unwrap_or((0, false));
         // A repeated question, or one call that comes by again: it is counted.
         if is_known {
@@ -30,15 +31,7 @@ impl Router {
             return Err(AdmitRefused::TooFast);
         }
         // Without a limit on calls at once nobody needs the count.
-        if max_calls.is_some() && !call_id.is_empty() && self.soft.has_room(aor) {
-            let info = CallInfo {
-                call_id: call_id.clone(),
-                local_tag: "".into(),
-                remote_tag: "".into(),
-                initiator: *initiator,
-                remote: "".into(),
-                phase: CallPhase::Trying,
-            };
+        if max_calls.is_some() && !info.call_id.is_empty() && self.soft.has_room(aor) {
             self.soft.change(now, aor, |soft| soft.calls.admit(now, info));
             self.notify(now, aor, out);
         }
@@ -53,5 +46,19 @@ impl Router {
         let verdict = bucket.take(now);
         self.call_rates.insert(key, bucket);
         verdict.is_pass()
+    }
+}
+
+/// The call as the events of its dialog name it; the callee's tag is not known yet.
+fn call_of(admission: &Admission) -> CallInfo {
+    let (caller, callee) = (admission.caller_tag.clone(), Box::default());
+    let (local_tag, remote_tag) = if admission.initiator { (caller, callee) } else { (callee, caller) };
+    CallInfo {
+        call_id: admission.call_id.clone(),
+        local_tag,
+        remote_tag,
+        initiator: admission.initiator,
+        remote: "".into(),
+        phase: CallPhase::Trying,
     }
 }

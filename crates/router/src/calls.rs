@@ -50,8 +50,8 @@ impl Calls {
     }
 
     /// How many others there are, and whether this one is known.
-    pub(crate) fn count_beside(&self, call_id: &str, initiator: bool) -> (usize, bool) {
-        let is_this = |call: &&Call| &*call.info.call_id == call_id && call.info.initiator == initiator;
+    pub(crate) fn count_beside(&self, info: &CallInfo) -> (usize, bool) {
+        let is_this = |call: &&Call| same_call(&call.info, info);
         let these = self.0.iter().filter(is_this).count();
         (self.0.len() - these, these > 0)
     }

@@ -214,6 +214,8 @@ pub struct Admission {
     pub aor: Aor,
     /// Empty: only asked, not counted.
     pub call_id: Box<str>,
+    /// The From tag of the INVITE: calls under one Call-ID with different tags are different calls.
+    pub caller_tag: Box<str>,
     /// True when this address places the call.
     pub initiator: bool,
     /// Calls at once, placed and received.

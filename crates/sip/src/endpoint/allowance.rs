@@ -84,6 +84,7 @@ impl Endpoint {
         let admission = Admission {
             aor,
             call_id: call_id_of(&context.request),
+            caller_tag: caller_tag_of(&context.request),
             initiator,
             max_calls: limits.max_calls,
             max_rate: limits.max_rate.filter(|_| initiator),
@@ -135,12 +136,12 @@ impl Endpoint {
         if context.admitted.is_empty() || matches!(context.stage, Stage::Forking(_) | Stage::Session(_)) {
             return;
         }
-        let call_id = call_id_of(&context.request);
+        let (call_id, caller) = (call_id_of(&context.request), caller_tag_of(&context.request));
         for (aor, initiator) in std::mem::take(&mut context.admitted) {
             let call = CallInfo {
                 call_id: call_id.clone(),
-                local_tag: "".into(),
-                remote_tag: "".into(),
+                local_tag: if initiator { caller.clone() } else { "".into() },
+                remote_tag: if initiator { "".into() } else { caller.clone() },
                 initiator,
                 remote: "".into(),
                 phase: CallPhase::Terminated,
@@ -164,4 +165,8 @@ impl Context {
 /// As the events of the call name it.
 fn call_id_of(request: &Message) -> Box<str> {
     String::from_utf8_lossy(request.call_id().unwrap_or_default()).into()
+}
+
+fn caller_tag_of(request: &Message) -> Box<str> {
+    String::from_utf8_lossy(request.from_tag().unwrap_or_default()).into()
 }

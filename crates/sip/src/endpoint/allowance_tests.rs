@@ -25,8 +25,20 @@ struct World {
     alice: CallLimits,
     bob: CallLimits,
     decision: fn() -> Decision,
-    parties: Vec<(u64, router::Aor, bool, Box<str>)>,
+    parties: Vec<Party>,
+    /// Everything sent.
+    sent: Vec<String>,
     asked: usize,
+}
+
+/// One account in a call, as the shard remembers it.
+#[derive(Clone)]
+struct Party {
+    call: u64,
+    aor: router::Aor,
+    initiator: bool,
+    call_id: Box<str>,
+    caller_tag: Box<str>,
 }
 
 fn to_bob() -> Decision {
@@ -42,7 +54,7 @@ impl World {
         let now = Instant::from_unix_seconds(1_700_000_000);
         let endpoint = Endpoint::new(Settings::for_tests(EDGE, US.parse().unwrap()), now);
         let router = Router::new(RouterSettings::default(), [4; 16], now);
-        World { endpoint, router, now, alice, bob, decision, parties: Vec::new(), asked: 0 }
+        World { endpoint, router, now, alice, bob, decision, parties: Vec::new(), sent: Vec::new(), asked: 0 }
     }
 
     fn account(aor: &str, limits: &CallLimits) -> Account {
@@ -75,6 +87,7 @@ impl World {
             Effect::Transmit(transmit) => {
                 let text = String::from_utf8(transmit.bytes.to_vec()).unwrap();
                 sent.push(text.lines().next().unwrap().to_owned());
+                self.sent.push(text);
             }
             Effect::Plan { id, request } if request.caller == Caller::Stranger => {
                 let account = World::account(ALICE, &self.alice);
@@ -111,9 +124,15 @@ impl World {
     /// As the shard tells the router of calls.
     fn note(&mut self, event: CallEvent, out: &mut Outbox) {
         let phase = match &event.kind {
-            CallEventKind::Started { call_id, caller, callee, .. } => {
-                let of = |aor: &Option<router::Aor>, is| {
-                    aor.clone().map(|aor| (event.call, aor, is, call_id.clone()))
+            CallEventKind::Started { call_id, from_tag, caller, callee, .. } => {
+                let of = |aor: &Option<router::Aor>, initiator| {
+                    aor.clone().map(|aor| Party {
+                        call: event.call,
+                        aor,
+                        initiator,
+                        call_id: call_id.clone(),
+                        caller_tag: from_tag.clone(),
+                    })
                 };
                 self.parties.extend([of(caller, true), of(callee, false)].into_iter().flatten());
                 router::CallPhase::Trying
@@ -121,11 +140,12 @@ impl World {
             CallEventKind::Answered => router::CallPhase::Confirmed,
             CallEventKind::Failed { .. } | CallEventKind::Ended => router::CallPhase::Terminated,
         };
-        for (_, aor, initiator, call_id) in
-            self.parties.clone().into_iter().filter(|party| party.0 == event.call)
-        {
-            let (local_tag, remote_tag, remote) = ("".into(), "".into(), "sip:x".into());
-            let call = router::CallInfo { call_id, local_tag, remote_tag, initiator, remote, phase };
+        for party in self.parties.clone().into_iter().filter(|party| party.call == event.call) {
+            let Party { aor, initiator, call_id, caller_tag, .. } = party;
+            let (local_tag, remote_tag) =
+                if initiator { (caller_tag, "".into()) } else { ("".into(), caller_tag) };
+            let call =
+                router::CallInfo { call_id, local_tag, remote_tag, initiator, remote: "sip:x".into(), phase };
             self.ask(AskId(0), router::Query::CallChanged { aor, call }, out);
         }
     }
@@ -143,8 +163,27 @@ impl World {
         self.receive(PHONE, &World::request("INVITE", call, "")).remove(0)
     }
 
+    /// The callee answers the call, one side ends it, and the other agrees.
     fn hang_up(&mut self, call: usize) {
+        self.answer("INVITE", call);
         self.receive(PHONE, &World::request("BYE", call, ";tag=b"));
+        self.answer("BYE", call);
+    }
+
+    /// 200 to the forwarded request, from where it was sent.
+    fn answer(&mut self, method: &str, call: usize) {
+        let call_id = format!("Call-ID: c{call}\r\n");
+        let is_it = |text: &&String| text.starts_with(method) && text.contains(&call_id);
+        let request = self.sent.iter().rev().find(is_it).unwrap().clone();
+        let wanted = ["Via:", "From:", "Call-ID:", "CSeq:", "Record-Route:"];
+        let lines = request.lines().filter(|line| wanted.iter().any(|name| line.starts_with(name)));
+        let lines: String = lines.map(|line| format!("{line}\r\n")).collect();
+        let from = if request.contains("203.0.113.9") { "203.0.113.9:5060" } else { "198.51.100.8:5070" };
+        let answer = format!(
+            "SIP/2.0 200 OK\r\n{lines}To: <sip:bob@example.test>;tag=b\r\nContact: <sip:b@{from}>\r\n\
+             Content-Length: 0\r\n\r\n"
+        );
+        self.receive(from, &answer);
     }
 }
 
@@ -175,6 +214,18 @@ fn an_account_has_no_more_calls_at_once_than_it_may() {
     world.hang_up(1);
     assert!(world.call(4).starts_with("INVITE"), "one has ended");
     assert_eq!(world.call(5), "SIP/2.0 403 Too Many Calls Of This Account");
+}
+
+/// RFC 3261 §12: the tags are part of a dialog's name.
+#[test]
+fn calls_under_one_call_id_are_counted_one_by_one() {
+    let mut world = World::new(at_once(2), CallLimits::default(), out);
+    let call = |world: &mut World, tag: usize| {
+        let text = World::request("INVITE", 1, "").replace(";tag=1", &format!(";tag=t{tag}"));
+        world.receive(PHONE, &text.replace("z9hG4bK-", &format!("z9hG4bK-t{tag}"))).remove(0)
+    };
+    assert!(call(&mut world, 1).starts_with("INVITE") && call(&mut world, 2).starts_with("INVITE"));
+    assert_eq!(call(&mut world, 3), "SIP/2.0 403 Too Many Calls Of This Account");
 }
 
 #[test]
