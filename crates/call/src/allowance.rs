@@ -15,9 +15,8 @@ impl Denied {
     /// # Errors
     /// Says which pattern is wrong, and what was expected.
     pub fn new(patterns: &[Box<str>]) -> Result<Self, String> {
-        let parse =
-            |text: &Box<str>| Pattern::parse(text).map_err(|problem| format!("deny {text:?}: {problem}"));
-        patterns.iter().map(parse).collect::<Result<_, _>>().map(Denied)
+        let parse = |text: &str| Pattern::parse(text).map_err(|problem| format!("deny {text:?}: {problem}"));
+        patterns.iter().map(|text| parse(text)).collect::<Result<_, _>>().map(Denied)
     }
 
     /// Of a number also without what people write between its digits, so that `1-900` is `1900`.

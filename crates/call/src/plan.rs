@@ -240,8 +240,8 @@ impl Plan {
             self.trunks.get(&source.ip().to_canonical())?.iter().map(|index| &self.routes[*index].route);
         let from_there = routes.filter(|route| peers(route).any(|target| target.sends_from(source)));
         let callers = from_there.map(|route| match proof {
-            SourceProof::Datagram if !route.by_address => Caller::Address(&*route.name),
-            SourceProof::Datagram | SourceProof::Handshake => Caller::Trunk(&*route.name),
+            SourceProof::Datagram if !route.by_address => Caller::Address(&route.name),
+            SourceProof::Datagram | SourceProof::Handshake => Caller::Trunk(&route.name),
         });
         // Of several routes to one system, the one that trusts it most.
         callers.min_by_key(|caller| matches!(caller, Caller::Address(_)))

@@ -106,7 +106,7 @@ impl World {
                 self.asked += 1;
                 self.ask(id, query, out);
             }
-            Effect::Call(event) => self.note(event, out),
+            Effect::Call(event) => self.note(&event, out),
             _ => {}
         }
     }
@@ -122,7 +122,7 @@ impl World {
     }
 
     /// As the shard tells the router of calls.
-    fn note(&mut self, event: CallEvent, out: &mut Outbox) {
+    fn note(&mut self, event: &CallEvent, out: &mut Outbox) {
         let phase = match &event.kind {
             CallEventKind::Started { call_id, from_tag, caller, callee, .. } => {
                 let of = |aor: &Option<router::Aor>, initiator| {

@@ -122,7 +122,7 @@ impl Endpoint {
                 self.finish_ack(now, key, None, out);
             }
             Decision::Targets(groups) if is_ack => {
-                let first = groups.into_iter().flatten().next().map(destination_of_route);
+                let first = groups.into_iter().flatten().next().map(|uri| destination_of_route(&uri));
                 self.finish_ack(now, key, first.as_ref(), out);
             }
             Decision::Local { user, domain } => {
@@ -140,7 +140,7 @@ impl Endpoint {
             Decision::Targets(groups) => {
                 let groups = groups
                     .into_iter()
-                    .map(|group| group.into_iter().map(destination_of_route).collect())
+                    .map(|group| group.iter().map(|uri| destination_of_route(uri)).collect())
                     .collect();
                 let search = Search::Failover { redirects: self.settings.failover_on_redirect };
                 self.fork(now, key, groups, own_routes, search, out);
@@ -355,7 +355,7 @@ fn started(context: &Context) -> CallEventKind {
     }
 }
 
-fn destination_of_route(uri: Box<str>) -> Destination {
+fn destination_of_route(uri: &str) -> Destination {
     Destination { trusted: true, ..Destination::new(uri.as_bytes(), None) }
 }
 
