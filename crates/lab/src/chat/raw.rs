@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(
             stanzas.iter().map(shown).collect::<Vec<_>>(),
             [
-                "<message to='[Contact]'>\n <body>{&quot;a&quot;: [Number]} &amp; [User]</body></message>",
+                "<message to='[Contact]'>\n <body>{\"a\": [Number]} &amp; [User]</body></message>",
                 "<presence/>",
                 "<iq type='get' id='[Id]' to='[Domain]'><ping xmlns='urn:xmpp:ping'/></iq>",
             ]

@@ -131,12 +131,7 @@ impl Sip {
                 vec![Hash::Sha256, Hash::Sha512_256, Hash::Md5],
                 "Digest algorithms offered, in this order. Old clients look at the first only and know `MD5` only.",
             ),
-            timer_c: section.key_in(
-                "timer_c",
-                Duration::from_secs(181),
-                Duration::from_secs(181)..=HOUR,
-                "How long a call may ring (RFC 3261 §16.6: more than three minutes).",
-            ),
+            timer_c: read_timer_c(&mut section),
             unproved_requests: read_unproved_requests(&mut section),
             failover_on_redirect: read_failover_on_redirect(&mut section),
             udp_receive_buffer: read_udp_receive_buffer(&mut section),
@@ -277,6 +272,15 @@ fn read_nameservers(section: &mut Section<'_, '_>) -> Vec<SocketAddr> {
 }
 
 /// Least, default and most.
+fn read_timer_c(section: &mut Section<'_, '_>) -> Duration {
+    section.key_in(
+        "timer_c",
+        Duration::from_secs(181),
+        Duration::from_secs(181)..=HOUR,
+        "How long a call may ring (RFC 3261 §16.6: more than three minutes).",
+    )
+}
+
 fn read_expires(section: &mut Section<'_, '_>) -> (Duration, Duration, Duration) {
     let second = Duration::from_secs(1);
     let min = section.key_in(

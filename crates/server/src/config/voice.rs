@@ -100,6 +100,7 @@ impl Voice {
         let numbers = numbers(&mut section, media.is_some());
         let documents = documents(&mut section, &numbers);
         let mail = read_mail(&mut section);
+        let (media_networks, media_timeout, media_timeout_ends) = read_media(&mut section);
         let voice = Voice {
             media,
             advertise,
@@ -115,22 +116,9 @@ impl Voice {
                 false,
                 "Whether applications, and the URLs and SIP addresses that their documents name, may be in this machine's own network (loopback, private and link-local addresses).",
             ),
-            media_networks: section.list(
-                "media_networks",
-                Vec::new(),
-                "Media gateways, as `203.0.113.0/24`, that wait for our media before they send theirs. Any other address is sent media once it has sent some, or if it is the one the signalling comes from.",
-            ),
-            media_timeout: section.key_in(
-                "media_timeout",
-                Duration::from_secs(60),
-                Duration::ZERO..=Duration::from_hours(24),
-                "A call whose peer sends neither RTP nor RTCP for so long, and is not on hold, has lost its phone. `0s`: never.",
-            ),
-            media_timeout_ends: section.key(
-                "media_timeout_ends",
-                true,
-                "Whether such a call is ended. Otherwise it is only logged and counted.",
-            ),
+            media_networks,
+            media_timeout,
+            media_timeout_ends,
             documents,
             prompts: section.optional("prompts", "Folder of sounds that documents name as `file:NAME`."),
             speech: section.list(
@@ -155,11 +143,7 @@ impl Voice {
                 "auth_token",
                 "Secret that signs requests to applications (`X-Twilio-Signature`), and that account's token. Without it requests are not signed, and the token is made at the first start.",
             ),
-            records: section.key(
-                "records",
-                true,
-                "Whether calls and what went wrong with them can be asked for by REST. Two writes a call.",
-            ),
+            records: read_records(&mut section),
             mail,
         };
         if !ivr::sid::is(ivr::sid::ACCOUNT, &voice.account) {
@@ -190,6 +174,35 @@ fn sockets(section: &mut Section<'_, '_>) -> (Option<IpAddr>, Option<IpAddr>, Ra
         "UDP ports for media, two a call: for RTP and RTCP. Shards share them. Beyond, callers get 503.",
     );
     (media, advertise, ports)
+}
+
+fn read_records(section: &mut Section<'_, '_>) -> bool {
+    section.key(
+        "records",
+        true,
+        "Whether calls and what went wrong with them can be asked for by REST. Two writes a call.",
+    )
+}
+
+/// The keys about the media of calls.
+fn read_media(section: &mut Section<'_, '_>) -> (Vec<Network>, Duration, bool) {
+    let networks = section.list(
+        "media_networks",
+        Vec::new(),
+        "Media gateways, as `203.0.113.0/24`, that wait for our media before they send theirs. Any other address is sent media once it has sent some, or if it is the one the signalling comes from.",
+    );
+    let timeout = section.key_in(
+        "media_timeout",
+        Duration::from_secs(60),
+        Duration::ZERO..=Duration::from_hours(24),
+        "A call whose peer sends neither RTP nor RTCP for so long, and is not on hold, has lost its phone. `0s`: never.",
+    );
+    let ends = section.key(
+        "media_timeout_ends",
+        true,
+        "Whether such a call is ended. Otherwise it is only logged and counted.",
+    );
+    (networks, timeout, ends)
 }
 
 impl Default for Voice {

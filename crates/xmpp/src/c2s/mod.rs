@@ -8,6 +8,7 @@
 mod access_tests;
 mod bind;
 mod bodies;
+mod bounds;
 mod fast;
 mod features;
 mod register;
@@ -26,7 +27,7 @@ pub(crate) use register::{form_value, register_value};
 
 use crate::host::{Level, Specification, forget_mark, mark_too_large};
 use crate::sasl::{self, Exchange};
-use crate::xml::{Budget, Frame, Framer, Measured, Prefixes, XmlError, parse_header, parse_within};
+use crate::xml::{Frame, Framer, Measured, Prefixes, XmlError, parse_header, parse_within};
 use crate::{Element, Jid, limits, ns, stanza};
 pub use trace::Direction;
 
@@ -391,17 +392,6 @@ impl C2s {
         self.state = State::Choosing;
         let features = features::of(self);
         self.write(&features, out);
-    }
-
-    /// A client that only asks and does not sign in is not answered for ever.
-    fn may_go_on(&mut self) -> bool {
-        let heard = &mut self.entry_mut().heard;
-        *heard = heard.saturating_add(1);
-        *heard <= limits::HEARD_BEFORE_AUTH
-    }
-
-    fn budget(&self) -> Budget {
-        if self.jid.is_some() { Budget::CLIENT } else { Budget::BEFORE_AUTH }
     }
 
     fn handle_element(&mut self, Measured { element, written, .. }: Measured, out: &mut Outbox) {

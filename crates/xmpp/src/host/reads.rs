@@ -4,9 +4,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 
+use stdx::Instant;
+use stdx::slab::Key;
+
 use super::effect::{Effect, Load, Ticket};
 use super::{Host, Outbox};
-use crate::{Jid, limits};
+use crate::{Element, Jid, limits};
 
 /// The hash of an address: two that share one share the bound, and no address has to be copied for a stanza.
 pub(super) type Asker = u64;
@@ -85,6 +88,14 @@ impl Host {
         let done = act(self);
         self.reads.asker = before;
         done
+    }
+
+    /// What is read for the stanza is read for the account of its session.
+    pub(super) fn session_asks(&mut self, now: Instant, key: Key, element: Element, out: &mut Outbox) {
+        let Some(asker) = self.sessions.get(key).map(|session| self.reads.asker_of(&session.jid)) else {
+            return;
+        };
+        self.asking_again(Some(asker), |host| host.session_says(now, key, element, out));
     }
 
     pub(super) fn read_answered(&mut self, asker: Option<Asker>, out: &mut Outbox) {

@@ -280,15 +280,7 @@ impl Host {
         self.forget_user(now, &bare);
     }
 
-    /// What is read for the stanza is read for the account of its session.
-    fn session_asks(&mut self, now: Instant, key: Key, element: Element, out: &mut Outbox) {
-        let Some(asker) = self.sessions.get(key).map(|session| self.reads.asker_of(&session.jid)) else {
-            return;
-        };
-        self.asking_again(Some(asker), |host| host.session_says(now, key, element, out));
-    }
-
-    fn session_says(&mut self, now: Instant, key: Key, mut element: Element, out: &mut Outbox) {
+    pub(super) fn session_says(&mut self, now: Instant, key: Key, mut element: Element, out: &mut Outbox) {
         let Some(session) = self.sessions.get(key) else { return };
         let (jid, bare) = (session.jid.clone(), session.jid.bare());
         // What it is to others depends on roster and blocking list.

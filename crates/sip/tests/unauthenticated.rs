@@ -1,0 +1,221 @@
+//! Whatever an unauthenticated peer sends by SIP: the memory that is kept, the memory that is used on the way, and the work are
+//! bounded by a small multiple of the bytes that came, and all of it is given back when the timers have run out. What is sent is
+//! bounded in `amplification.rs`.
+
+#![allow(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use router::{Answer, Edge, Query};
+use sim::Counting;
+use sip::endpoint::{Decision, Effect, Endpoint, Outbox, PlanRequest, Settings};
+use sip::transport::{Packet, Source, Transport};
+use stdx::Instant;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting::new();
+
+/// For each byte that came, and besides for each message.
+struct Bound {
+    per_byte: usize,
+    besides: usize,
+}
+
+/// A transaction and its context hold the request and the answer; tables grow by doubling.
+const KEPT: Bound = Bound { per_byte: 4, besides: 8 << 10 };
+/// The most at any time, while a message is read and answered.
+const PEAK: Bound = Bound { per_byte: 24, besides: 32 << 10 };
+/// All that was ever allocated, as a measure of work: retransmissions and timers among it.
+const WORK: Bound = Bound { per_byte: 48, besides: 64 << 10 };
+/// Tables that keep their room, whatever came: proofs, limits of sources, the wheel.
+const AT_REST: usize = 64 << 10;
+
+const START: Instant = Instant::from_unix_seconds(1_700_000_000);
+const US: &str = "192.0.2.1:5060";
+
+impl Bound {
+    fn holds(&self, figure: usize, bytes: usize, messages: usize) -> bool {
+        figure <= self.per_byte * bytes + self.besides * messages
+    }
+}
+
+struct World {
+    endpoint: Endpoint,
+    now: Instant,
+    out: Outbox,
+}
+
+impl World {
+    fn new() -> Self {
+        let settings = Settings {
+            domains: vec!["example.com".into()],
+            ..sim::settings(Edge { node: 1, shard: 0 }, &[US.parse().unwrap()])
+        };
+        World { endpoint: Endpoint::new(settings, START), now: START, out: Vec::new() }
+    }
+
+    fn receive(&mut self, transport: Transport, port: u16, bytes: &[u8]) {
+        let source = Source {
+            transport,
+            local: US.parse().unwrap(),
+            remote: ([198, 51, 100, 7], port).into(),
+            flow: None,
+        };
+        let bytes = Bytes::copy_from_slice(bytes);
+        self.endpoint.handle_packet(self.now, Packet { bytes, source }, &mut self.out);
+        self.settle();
+    }
+
+    /// Nothing is known of anybody, and no other system is asked.
+    fn settle(&mut self) {
+        while !self.out.is_empty() {
+            for effect in std::mem::take(&mut self.out) {
+                match effect {
+                    Effect::Plan { id, request } => {
+                        self.endpoint.handle_plan(self.now, id, plan(&request), &mut self.out);
+                    }
+                    Effect::Account { id, .. } => {
+                        self.endpoint.handle_account(self.now, id, Ok(None), &mut self.out);
+                    }
+                    Effect::Ask { id, query: Query::Lookup { .. } } => {
+                        self.endpoint.handle_answer(
+                            self.now,
+                            id,
+                            Answer::Bindings(Vec::new()),
+                            &mut self.out,
+                        );
+                    }
+                    _ => {}
+                }
+            }
+        }
+        self.out = Vec::new();
+    }
+
+    /// Until all timers have run out.
+    fn rest(&mut self) {
+        let end = self.now + Duration::from_secs(700);
+        while let Some(at) = self.endpoint.deadline().filter(|at| *at <= end) {
+            self.now = self.now.max(at) + Duration::from_micros(1);
+            self.endpoint.expire(self.now, &mut self.out);
+            self.settle();
+        }
+    }
+}
+
+fn plan(request: &PlanRequest) -> Decision {
+    if request.claims.is_some() {
+        return Decision::Authenticate;
+    }
+    if &*request.host == "example.com" {
+        return Decision::Local { user: request.user.clone(), domain: request.host.clone() };
+    }
+    Decision::Refuse { status: 403, reason: "Relaying Denied".into() }
+}
+
+/// The messages of RFC 4475 and 5118.
+fn torture() -> Vec<Vec<u8>> {
+    let vectors = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
+    let folders = ["rfc4475", "rfc5118"].map(|name| fs::read_dir(vectors.join(name)).unwrap());
+    let files = folders.into_iter().flatten().map(|entry| entry.unwrap().path());
+    files
+        .filter(|path| path.extension().is_some_and(|kind| kind == "dat"))
+        .map(|path| fs::read(path).unwrap())
+        .collect()
+}
+
+/// Requests with headers of any number and size, some of which mean something.
+fn request() -> impl Strategy<Value = Vec<u8>> {
+    let methods =
+        ["INVITE", "REGISTER", "OPTIONS", "MESSAGE", "SUBSCRIBE", "BYE", "ACK", "CANCEL", "PUBLISH", "NOISE"];
+    let names = [
+        "Route",
+        "Record-Route",
+        "Via",
+        "Contact",
+        "Path",
+        "Authorization",
+        "Proxy-Authorization",
+        "Require",
+        "Supported",
+        "X-Any",
+        "P-Asserted-Identity",
+        "Event",
+        "Accept",
+    ];
+    let values = prop_oneof![
+        Just("<sip:192.0.2.1;lr;t=abcdefg>".to_owned()),
+        Just("<sip:a@example.com>;q=0.5;expires=60".to_owned()),
+        Just(
+            "Digest username=\"a\", realm=\"example.com\", nonce=\"0\", uri=\"sip:a\", response=\"0\""
+                .to_owned()
+        ),
+        "[ -~]{0,40}",
+        (1_usize..2_000).prop_map(|length| "a,".repeat(length)),
+    ];
+    let header =
+        (prop::sample::select(&names[..]), values).prop_map(|(name, value)| format!("{name}: {value}\r\n"));
+    let headers = prop::collection::vec(header, 0..30).prop_map(|headers| headers.concat());
+    let body = prop::collection::vec(any::<u8>(), 0..600);
+    let number = any::<u32>();
+    let tag = prop::sample::select(&["", ";tag=x"][..]);
+    let from = prop::sample::select(&["sip:a@example.com", "sip:b@elsewhere.test"][..]);
+    let uri =
+        prop::sample::select(&["sip:bob@example.com", "sip:example.com", "sip:x@192.0.2.200", "tel:+1"][..]);
+    (prop::sample::select(&methods[..]), uri, from, tag, number, headers, body).prop_map(
+        |(method, uri, from, tag, number, headers, body)| {
+            let head = format!(
+                "{method} {uri} SIP/2.0\r\nVia: SIP/2.0/UDP 198.51.100.7;branch=z9hG4bK{number};rport\r\n\
+                 From: <{from}>;tag=f\r\nTo: <{uri}>{tag}\r\nCall-ID: {number}\r\nCSeq: 1 {method}\r\n\
+                 Max-Forwards: 70\r\nContact: <sip:a@198.51.100.7>\r\n{headers}Content-Length: {}\r\n\r\n",
+                body.len()
+            );
+            [head.as_bytes(), &body].concat()
+        },
+    )
+}
+
+/// Messages of one peer, and what they cost.
+fn check(messages: &[(u16, bool, Vec<u8>)]) -> Result<(), String> {
+    let mut world = World::new();
+    let (base, bytes, count) = (ALLOCATOR.bytes(), messages.iter().map(|m| m.2.len()).sum(), messages.len());
+    let work = ALLOCATOR.total();
+    ALLOCATOR.reset_peak();
+    for (port, is_udp, message) in messages {
+        world.receive(if *is_udp { Transport::Udp } else { Transport::Tcp }, *port, message);
+    }
+    let kept = ALLOCATOR.bytes().saturating_sub(base);
+    let peak = ALLOCATOR.peak().saturating_sub(base);
+    world.rest();
+    let rest = ALLOCATOR.bytes().saturating_sub(base);
+    let work = ALLOCATOR.total() - work;
+    let figures =
+        format!("{bytes} bytes in {count} messages: kept {kept}, peak {peak}, at rest {rest}, work {work}");
+    let holds = KEPT.holds(kept, bytes, count)
+        && PEAK.holds(peak, bytes, count)
+        && WORK.holds(work, bytes, count)
+        && rest <= AT_REST + bytes
+        && world.endpoint.load() == (0, 0);
+    if holds { Ok(()) } else { Err(figures) }
+}
+
+#[test]
+fn a_stranger_costs_a_small_multiple_of_what_it_sends() {
+    for message in torture() {
+        for is_udp in [true, false] {
+            check(&[(5060, is_udp, message.clone())]).unwrap();
+        }
+    }
+    let all: Vec<_> =
+        torture().into_iter().enumerate().map(|(at, message)| (at as u16, at % 2 == 0, message)).collect();
+    check(&all).unwrap();
+    let mut runner = TestRunner::new(Config { cases: 200, failure_persistence: None, ..Config::default() });
+    let messages = prop::collection::vec((any::<u16>(), any::<bool>(), request()), 1..40);
+    let outcome = runner.run(&messages, |messages| check(&messages).map_err(TestCaseError::fail));
+    outcome.unwrap_or_else(|failure| panic!("{failure}"));
+}
