@@ -89,7 +89,7 @@ impl Xmpp {
     fn settle(&mut self, stream: u64, bare: &str) -> Option<u16> {
         let owner = self.owner(bare);
         let stream = self.streams.get(stream)?;
-        if stream.host.replace(Some(owner)).is_none() {
+        if stream.host.replace(owner).is_none() {
             stream.establish();
             self.sign_ins += 1;
             self.streams.count_sign_in(&stream);

@@ -146,7 +146,7 @@ fn routes_are_checked_before_they_are_written() {
     place.belfry(&add).failed(1, "route carrier exists already");
     let listed = place.belfry(&["route", "list"]).good();
     let line = listed.lines().nth(1).unwrap();
-    let expected = "carrier  prefix:+49  sip:192.0.2.7:5060,weight=3 sip:192.0.2.8,priority=2  0… without 2  accounts  yes";
+    let expected = "carrier  prefix:+49  sip:192.0.2.7:5060,weight=3 sip:192.0.2.8,priority=2  0… without 2  accounts  yes    none";
     assert_eq!(line, expected);
     place.belfry(&[&add[..], &["--replace", "--open"]].concat()).good();
     let json = place.belfry(&["route", "list", "--json"]).good();

@@ -12,6 +12,31 @@ use xmpp::c2s::{C2s, Framing, Outbox};
 use super::pace::Buckets;
 use crate::net::admission::{Admitted, Handle};
 
+/// The shard of a stream's host, if it is known, in two bytes: a stream has to fit the allocator's class of 384 bytes.
+pub(crate) struct HostShard(Cell<u16>);
+
+impl HostShard {
+    /// Above `limits::SHARDS`.
+    const UNKNOWN: u16 = u16::MAX;
+
+    pub(crate) fn get(&self) -> Option<u16> {
+        Some(self.0.get()).filter(|shard| *shard != HostShard::UNKNOWN)
+    }
+
+    /// The shard that was known before.
+    pub(crate) fn replace(&self, shard: u16) -> Option<u16> {
+        let before = self.get();
+        self.0.set(shard);
+        before
+    }
+}
+
+impl Default for HostShard {
+    fn default() -> HostShard {
+        HostShard(Cell::new(HostShard::UNKNOWN))
+    }
+}
+
 /// Idle, it holds no buffer.
 pub(crate) struct Stream {
     pub(crate) number: u64,
@@ -35,7 +60,7 @@ pub(crate) struct Stream {
     /// It was asked for a sign of life.
     pub(super) probed: Cell<bool>,
     /// Its host, once it has asked for a session.
-    pub(crate) host: Cell<Option<u16>>,
+    pub(crate) host: HostShard,
     /// Stream management is on: stanzas are counted, and our own must not be among them.
     pub(crate) is_managed: Cell<bool>,
     /// Its host waits for it to drain.
@@ -71,7 +96,7 @@ impl Stream {
             heard: Cell::new(tick),
             stanza_since: Cell::new(0),
             probed: Cell::new(false),
-            host: Cell::new(None),
+            host: HostShard::default(),
             is_managed: Cell::new(false),
             flushing: Cell::new(false),
             wrote: Cell::new(false),
