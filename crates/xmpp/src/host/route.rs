@@ -372,7 +372,7 @@ impl Host {
         }
         if settings.strangers_of(to.domain()).is_some() {
             let hold = self.begin_handling(&mut element);
-            self.routed_to_stranger(&element, &from, &to, out);
+            self.routed_to_stranger(&element, &from, to, out);
             return self.end_handling(hold, out);
         }
         if !settings.is_local(to.domain()) {
