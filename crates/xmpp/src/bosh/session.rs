@@ -237,7 +237,10 @@ impl Session {
         let waiting = self.pending.len() + 1;
         let most = self.requests as usize + usize::from(request.is_extra());
         let is_early = now.since(self.last) < self.settings.polling;
-        let is_busy = !self.is_polling && waiting >= self.requests as usize && request.is_empty() && is_early;
+        // One that a later request has overtaken on another connection was sent before that one.
+        let is_newest = self.pending.last_key_value().is_none_or(|(last, _)| *last < request.rid);
+        let is_full = waiting >= self.requests as usize;
+        let is_busy = !self.is_polling && is_newest && is_full && request.is_empty() && is_early;
         let polls = self.is_polling
             && request.is_empty()
             && self.last_empty.is_some_and(|last| now.since(last) < self.settings.polling);

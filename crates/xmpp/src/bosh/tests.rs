@@ -238,6 +238,17 @@ fn too_much_at_once_ends_the_session() {
     assert!(!world.session.is_over());
 }
 
+/// XEP-0124 §11 counts requests in the order of their rid; two connections may turn them around.
+#[test]
+fn an_empty_request_that_a_later_one_has_overtaken_is_not_too_much() {
+    let mut world = World::open(USUAL);
+    world.send(2, "", "<a/>");
+    world.send(1, "", "");
+    assert!(!world.session.is_over());
+    world.relax();
+    assert_eq!(world.take(1), EMPTY);
+}
+
 #[test]
 fn who_polls_is_answered_at_once_and_may_not_poll_too_often() {
     let mut world = World::open("wait='0' hold='1' ver='1.6'");
