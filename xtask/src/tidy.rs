@@ -4,6 +4,7 @@
 mod arrows;
 mod lengths;
 mod licences;
+mod security;
 mod words;
 
 use std::path::Path;
@@ -18,6 +19,7 @@ pub(crate) fn findings(root: &Path) -> Result<Vec<String>> {
     findings.extend(words::findings(&sources));
     findings.extend(lengths::findings(root, &sources)?);
     findings.extend(licences::findings(root)?);
+    findings.extend(security::findings(root)?);
     Ok(findings)
 }
 

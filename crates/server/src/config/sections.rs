@@ -69,7 +69,8 @@ pub struct Sip {
     /// One of `domains`.
     pub default_domain: Box<str>,
     pub authenticate_calls: bool,
-    pub watching: WatchPolicy,
+    /// `None`: `contacts` where chat is on, else `accounts`.
+    pub watching: Option<WatchPolicy>,
     /// `min_expires` ≤ `default_expires` ≤ `max_expires`; whole seconds.
     pub min_expires: Duration,
     pub max_expires: Duration,
@@ -239,11 +240,10 @@ fn read_domains(section: &mut Section<'_, '_>) -> (Vec<Box<str>>, Box<str>) {
     (domains, default)
 }
 
-fn read_watching(section: &mut Section<'_, '_>) -> WatchPolicy {
-    section.key(
+fn read_watching(section: &mut Section<'_, '_>) -> Option<WatchPolicy> {
+    section.optional(
         "watching",
-        WatchPolicy::Contacts,
-        "Which accounts may watch another one's presence and calls from their phones: `contacts`, those that its chat roster lets see its presence; `accounts`, all, as offices without chat want it for their phones' lamps; `nobody`. An account may always watch itself.",
+        "Which accounts may watch another one's presence and calls from their phones: `contacts`, those that its chat roster lets see its presence; `accounts`, all, as offices without chat want it for their phones' lamps; `nobody`. An account may always watch itself. When not given, `contacts` where chat is on, for there are rosters, and `accounts` where it is not.",
     )
 }
 

@@ -9,6 +9,7 @@ use call::{Health, HealthSettings, Ledger, LedgerSettings, Plan, PlanSettings};
 use cluster::{Bucket, Inbox, Outlet};
 use router::{Edge, Router, RouterSettings};
 use sip::endpoint::{Endpoint, Settings};
+use sip::events::WatchPolicy;
 use stdx::Instant;
 use store::{Loaded, Read, Reader, Service, Sqlite, Store, Write, WriteDone};
 
@@ -284,7 +285,11 @@ fn endpoint_settings(shared: &Shared, shard: usize) -> Settings {
         digest: sip::digest::Settings { hashes: sip.algorithms.clone(), ..Default::default() },
         events: sip::events::EventRules {
             chat: shared.config.xmpp.is_on(),
-            watching: sip.watching,
+            watching: sip.watching.unwrap_or(if shared.config.xmpp.is_on() {
+                WatchPolicy::Contacts
+            } else {
+                WatchPolicy::Accounts
+            }),
             ..Default::default()
         },
         service_route: "".into(),

@@ -2,7 +2,7 @@
 
 use router::Received;
 use sip::dns::{DnsData, DnsQuery};
-use sip::endpoint::{Decision, PlanRequest};
+use sip::endpoint::{Decision, PlanRequest, Settings};
 use sip::session::{Invite, SessionEvent};
 
 use crate::accounts;
@@ -38,7 +38,11 @@ struct Call {
 const FROM: &str = "<sip:stranger@elsewhere.test>;tag=s1";
 
 fn call(contact: &str, lines: &str) -> Call {
-    let server = Server::new(server::settings(1), only_bob)
+    call_at(server::settings(1), contact, lines)
+}
+
+fn call_at(settings: Settings, contact: &str, lines: &str) -> Call {
+    let server = Server::new(settings, only_bob)
         .with_dns(DnsQuery::A("victim.test".into()), vec![DnsData::Address(address(9).ip())]);
     let mut scene = Scene::build(1, server, vec![bob()]);
     let victim = Peer::new(&mut scene, 9);
@@ -189,6 +193,20 @@ fn a_callers_contact_and_record_route_lead_to_no_third_host() {
         let bye = call.stranger.last(&call.scene, "BYE ");
         assert!(bye.contains("Call-ID: c\r\n"), "the caller gets it: {bye}");
     }
+}
+
+/// Of a trusted gateway, which answers at another address than it calls from.
+#[test]
+fn the_contact_of_a_trusted_caller_is_followed() {
+    let mut settings = server::settings(1);
+    settings.trust.networks = vec!["10.0.0.8".parse().unwrap()];
+    let mut call = call_at(settings, "<sip:x@10.0.0.9:5060>", "");
+    call.scene.run(1_000);
+    let callee = call.scene.callees[0];
+    call.scene.world.act(callee, |phone: &mut Phone, now, out| phone.hang_up(now, 0, out));
+    call.scene.run(2_000);
+    let bye = call.victim.last(&call.scene, "BYE ");
+    assert!(bye.contains("Call-ID: c\r\n"), "{bye}");
 }
 
 /// A registered phone answers with a Contact elsewhere: requests of its caller reach the phone only.

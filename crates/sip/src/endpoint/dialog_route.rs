@@ -141,7 +141,10 @@ impl Endpoint {
             flow: source.flow,
         };
         let nearest = request.values(Header::RecordRoute).next();
-        if !is_reliable(source.transport) && self.leads_to(nearest, contact_of(request), source.remote.ip()) {
+        // A trusted gateway may answer at another address than it calls from.
+        let may_follow =
+            self.trusts_source(source) || self.leads_to(nearest, contact_of(request), source.remote.ip());
+        if !is_reliable(source.transport) && may_follow {
             return None;
         }
         FlowText::of(&received, &self.settings.listeners)
