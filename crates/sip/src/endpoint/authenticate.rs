@@ -189,7 +189,8 @@ impl Endpoint {
         let Some(transaction) = self.table.get(context.server) else { return };
         if context.source.transport == Transport::Udp {
             let address = transaction.target.remote;
-            self.prove(now, address, out);
+            // A phone that refreshes has mostly proved itself before.
+            self.note_receipt(now, address, out);
         }
     }
 

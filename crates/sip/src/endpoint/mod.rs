@@ -38,7 +38,7 @@ use std::sync::Arc;
 use router::AskId;
 use stdx::Instant;
 use stdx::cache::Cache;
-use stdx::hash::Keyed;
+use stdx::hash::{HashedKeys, Keyed};
 use stdx::rate::Limiter;
 use stdx::rng::Rng;
 use stdx::slab::{Key, Slab};
@@ -98,7 +98,7 @@ pub struct Endpoint {
     /// Dialogs of calls that were answered and have not ended.
     answered: Cache<u64, ()>,
     /// Server transactions of requests that we answer as a user agent, by From tag, Call-ID and CSeq.
-    merging: Cache<u64, Key>,
+    merging: Cache<u64, Key, HashedKeys>,
     notifier: Notifier,
     event_effects: Vec<EventEffect>,
     sessions: Sessions,
@@ -253,7 +253,7 @@ impl Endpoint {
             gruus: Gruus::new(&settings.secret),
             offered: Cache::new(limits::OFFERED),
             answered: Cache::new(limits::ANSWERED_CALLS),
-            merging: Cache::new(limits::MERGING),
+            merging: Cache::of_hashes(limits::MERGING),
             notifier: Notifier::new(settings.events.clone(), Rng::from_seed(notifier_seed(&settings)), now),
             event_effects: Vec::new(),
             sessions: Sessions::new(Rng::from_seed(session_seed(&settings)), now),

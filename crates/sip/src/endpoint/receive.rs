@@ -192,7 +192,7 @@ impl Endpoint {
         // The transaction may be gone after its turn.
         let from = transaction.target.received();
         if source.transport == Transport::Udp && source.remote == transaction.target.remote {
-            self.note_response(now, source.remote, out);
+            self.note_receipt(now, source.remote, out);
         }
         if let Some(Tell::Response) = self.perform(key, turn, out) {
             self.tell_response(now, user, &BranchResponse { client: key, from, message: response }, out);
