@@ -126,6 +126,11 @@ impl<K: Hash + Eq, V> Cache<K, V> {
         }
     }
 
+    /// All entries in no order, also those whose time is over. None of them counts as used by it.
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.entries.iter().map(|entry| (&entry.key, &entry.value))
+    }
+
     pub fn clear(&mut self) {
         self.index.clear();
         self.entries.clear();
