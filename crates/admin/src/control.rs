@@ -4,8 +4,10 @@
 //! (`store::rest::types`), the interface reads them. Only what lives in the node's memory is asked for here.
 
 use std::io::Read;
+use std::net::IpAddr;
 
 use stdx::Instant;
+use stdx::attempts::Cause;
 use store::rest::types::{RestCall, TextMessage};
 
 use crate::chat;
@@ -54,6 +56,9 @@ pub trait ControlPlane: Source {
 
     /// Sessions, rooms and accounts of chat.
     fn chat(&self, ask: chat::Ask) -> Result<chat::Answer, ControlError>;
+
+    /// A request showed a token that is none of that account's, or was refused because too many had. For the log.
+    fn sign_in_failed(&self, from: IpAddr, account: &str, cause: Cause);
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

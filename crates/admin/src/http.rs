@@ -12,7 +12,8 @@ use axum::http::header::{
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use stdx::rate::Verdict;
+use stdx::attempts::retry_after;
+use store::rest::types::RestAccount;
 use tokio::sync::Semaphore;
 
 use crate::control::Audio;
@@ -20,7 +21,7 @@ use crate::fault::Fault;
 use crate::limits;
 use crate::request::{Base, Format, Request};
 use crate::service::State;
-use crate::sign_in;
+use crate::sign_in::{self, SignInError};
 use crate::table::{Answer, Context, Found, find};
 
 #[derive(Clone)]
@@ -119,18 +120,7 @@ impl Refusal {
 }
 
 fn perform(state: &State, request: &Request, from: IpAddr, authorization: &str) -> Result<Answer, Refusal> {
-    if let Verdict::Refuse { retry_after } = state.may_try(from) {
-        let wait = retry_after.as_secs() + 1;
-        return Err(Refusal { fault: Fault::busy(), header: Some((RETRY_AFTER, wait.to_string())) });
-    }
-    let signer = sign_in::signer(state, authorization);
-    match &signer {
-        // No header at all is how browsers and some libraries begin: no guess was made.
-        Err(fault) if fault.status == 401 && !authorization.is_empty() => state.tried(from, true),
-        Ok(_) => state.tried(from, false),
-        Err(_) => {}
-    }
-    let signer = signer?;
+    let signer = sign_in(state, from, authorization)?;
     let (route, variables) = match find(request) {
         Found::Route(route, variables) => (route, variables),
         Found::Nothing => return Err(Fault::not_found(&request.path).into()),
@@ -146,6 +136,29 @@ fn perform(state: &State, request: &Request, from: IpAddr, authorization: &str) 
     route.check(request)?;
     let context = Context { state, request, route, variables, account, signer };
     Ok((route.handler)(&context)?)
+}
+
+/// The account that asks, unless too many tokens were wrong before.
+fn sign_in(state: &State, from: IpAddr, authorization: &str) -> Result<RestAccount, Refusal> {
+    let name = sign_in::claimed(authorization);
+    if let Some(wait) = state.wait(from, &name) {
+        let header = Some((RETRY_AFTER, retry_after(wait).to_string()));
+        return Err(Refusal { fault: Fault::busy(), header });
+    }
+    match sign_in::signer(state, authorization) {
+        Ok(account) => {
+            state.succeeded(from, &name);
+            Ok(account)
+        }
+        Err(SignInError::Failed(cause)) => {
+            // No header at all is how browsers and some libraries begin: no guess was made.
+            if !authorization.is_empty() {
+                state.failed(from, &name, cause);
+            }
+            Err(Fault::sign_in().into())
+        }
+        Err(SignInError::Fault(fault)) => Err(fault.into()),
+    }
 }
 
 fn write(request: &Request, answer: Answer) -> Response {

@@ -252,6 +252,21 @@ pub const WRONG_SECRETS: Policy = Policy {
     forgive_after: Duration::from_secs(900),
 };
 
+/// Lines of the log about failed sign-ins: of all sources, and of one. A source's first lines tell a program that shuts
+/// addresses out all it needs. Further ones are counted, and told as a number.
+pub const SIGN_IN_LINES: Rate = Rate { interval: Duration::from_millis(20), burst: 200 };
+pub const SIGN_IN_LINES_BY_SOURCE: Policy = Policy {
+    capacity: 10_000,
+    rate: Rate { interval: Duration::from_secs(1), burst: 20 },
+    free_failures: u32::MAX,
+    first_penalty: Duration::ZERO,
+    longest_penalty: Duration::ZERO,
+    forgive_after: Duration::ZERO,
+};
+
+/// Blocks that `belfry blocks` shows, the latest ones; it tells how many there are.
+pub const BLOCKS: usize = 1_000;
+
 /// For the head of an HTTP request of a chat client, and between two requests of one connection. Longer: closed.
 pub const XMPP_HTTP_HEAD: Duration = Duration::from_secs(30);
 

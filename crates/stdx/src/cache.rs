@@ -142,6 +142,11 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         }
     }
 
+    /// All entries in no order, also those whose time is over. None of them counts as used by it.
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.entries.iter().map(|entry| (&entry.key, &entry.value))
+    }
+
     pub fn clear(&mut self) {
         self.index.clear();
         self.entries.clear();

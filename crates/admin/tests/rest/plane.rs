@@ -1,6 +1,7 @@
 //! A node that remembers what it was asked, with a clock that stands and bytes that count up.
 
 use std::io::Cursor;
+use std::net::IpAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,6 +11,7 @@ use admin::control::{
     ParticipantChange, QueueMember, Source, StartCall,
 };
 use stdx::Instant;
+use stdx::attempts::Cause;
 use store::rest::types::TextMessage;
 
 #[derive(Default)]
@@ -24,6 +26,8 @@ pub(crate) struct Plane {
     pub(crate) members: Mutex<Vec<QueueMember>>,
     /// The answer to the next request.
     pub(crate) refuses: Mutex<Option<ControlError>>,
+    /// Account and cause of each failed sign-in.
+    pub(crate) failed_sign_ins: Mutex<Vec<(String, &'static str)>>,
 }
 
 /// Sat, 21 Nov 2026 12:37:01 +0000
@@ -110,6 +114,10 @@ impl ControlPlane for Plane {
 
     fn remove_recording(&self, sid: &str) -> Result<(), ControlError> {
         self.note(format!("remove {sid}"))
+    }
+
+    fn sign_in_failed(&self, _: IpAddr, account: &str, cause: Cause) {
+        self.failed_sign_ins.lock().unwrap().push((account.to_owned(), cause.name()));
     }
 
     fn chat(&self, ask: Ask) -> Result<Told, ControlError> {

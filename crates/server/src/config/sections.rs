@@ -10,7 +10,7 @@ use sip::transport::Transport;
 
 use super::reader::{Reader, Section};
 use super::value::{Nameserver, Size, Value};
-use crate::net::{ForwardedHeader, Listener, NetSettings, Network};
+use crate::net::{ForwardedHeader, Listener, NetSettings, Network, Proxies};
 
 const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
@@ -89,6 +89,8 @@ pub struct Sip {
     pub nameservers: Vec<SocketAddr>,
     /// Empty: any.
     pub websocket_origins: Vec<Box<str>>,
+    /// Before the WebSocket listeners.
+    pub websocket_proxies: Proxies,
     pub trust: sip::endpoint::Trust,
 }
 
@@ -148,6 +150,7 @@ impl Sip {
                 Vec::new(),
                 "Web sites whose pages may connect, as `https://phone.example.net`. Empty: any.",
             ),
+            websocket_proxies: read_websocket_proxies(&mut section),
             trust: super::trust::read(&mut section),
             listen,
         };
@@ -186,6 +189,20 @@ fn read_failover_on_redirect(section: &mut Section<'_, '_>) -> bool {
         false,
         "Whether a 3xx of a route's target leads to its next target. If not, the caller gets it. Contacts of a 3xx are never called.",
     )
+}
+
+fn read_websocket_proxies(section: &mut Section<'_, '_>) -> Proxies {
+    let proxies = section.list(
+        "websocket_proxies",
+        Vec::new(),
+        "Reverse proxies before the `ws:` and `wss:` addresses. The client of a connection that one of them passes on is the one that the proxy names in the header of `websocket_forwarded_header`, to limits per source, `trusted` and routes; their own connections are not counted per source. Nobody is believed when empty.",
+    );
+    let header = section.key(
+        "websocket_forwarded_header",
+        ForwardedHeader::XForwardedFor,
+        "The header in which these proxies say for which client they speak: `x-forwarded-for`, or `forwarded` (RFC 7239). The other one is not looked at, because a client may have written it.",
+    );
+    Proxies::new(proxies, header)
 }
 
 fn default_listeners() -> Vec<Listener> {

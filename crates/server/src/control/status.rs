@@ -29,6 +29,17 @@ pub struct Observed {
     /// By kind of listener.
     #[serde(default)]
     pub admissions: Vec<AdmissionStatus>,
+    /// By service and cause, where there were any.
+    #[serde(default)]
+    pub sign_in_failures: Vec<SignInFailureCount>,
+}
+
+/// Sign-ins of one service that failed since the start, for one cause.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignInFailureCount {
+    pub service: Box<str>,
+    pub cause: Box<str>,
+    pub count: u64,
 }
 
 /// Connections of one kind of listener that are in progress: before a first message, a sign-in or a request.

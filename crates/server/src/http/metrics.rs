@@ -464,6 +464,10 @@ const ADMISSIONS: &[AdmissionMetric] = &[
     },
 ];
 
+const SIGN_IN_FAILURES: (&str, &str) = (
+    "belfry_sign_in_failures_total",
+    "Sign-ins that failed, by service (`sip`, `xmpp`, `components`, `rest`) and cause; those of `too-many-attempts` were not looked at",
+);
 const TARGET_UP: (&str, &str) =
     ("belfry_target_up", "1 when a probed target of a route answers, 0 when it is out");
 const BUILD: (&str, &str) = ("belfry_build_info", "Always 1; the version is in the label");
@@ -488,6 +492,12 @@ pub fn exposition(status: &Status) -> String {
             let (service, value) = (escaped(&admission.service), (metric.read)(admission));
             let _ = writeln!(out, "{}{{service=\"{service}\"}} {value}", metric.name);
         }
+    }
+    head(&mut out, SIGN_IN_FAILURES.0, Kind::Counter, SIGN_IN_FAILURES.1);
+    for failures in &status.node.sign_in_failures {
+        let (service, cause) = (escaped(&failures.service), escaped(&failures.cause));
+        let (name, count) = (SIGN_IN_FAILURES.0, failures.count);
+        let _ = writeln!(out, "{name}{{service=\"{service}\",cause=\"{cause}\"}} {count}");
     }
     for metric in SHARD {
         head(&mut out, metric.name, metric.kind, metric.help);
@@ -528,6 +538,7 @@ pub fn reference() -> String {
     row(&mut page, BUILD.0, Kind::Gauge, BUILD.1);
     NODE.iter().for_each(|metric| row(&mut page, metric.name, metric.kind, metric.help));
     row(&mut page, TARGET_UP.0, Kind::Gauge, TARGET_UP.1);
+    row(&mut page, SIGN_IN_FAILURES.0, Kind::Counter, SIGN_IN_FAILURES.1);
     page.push_str(
         "\n## Of each kind of listener, with the label `service`\n\n\
          `sip`, `xmpp`, `xmpp_servers`, `xmpp_components` and `http`.\n\n| name | kind | meaning |\n|---|---|---|\n",

@@ -1,5 +1,6 @@
 //! What requests ask of live calls: put to all shards, one of which knows the call.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -15,6 +16,7 @@ use ivr::document::{Address, Callback, tones};
 use ivr::script::{Plan, Start};
 use media::session::RecordSource;
 use stdx::Instant;
+use stdx::attempts::Cause;
 use store::rest::types::{Application, Conference, RestAccount, TextMessage};
 use store::rest::{Resource, RestLoaded, RestRead};
 use store::{Loaded, Read};
@@ -22,6 +24,7 @@ use store::{Loaded, Read};
 use super::{Chance, Record};
 use crate::node::Node;
 use crate::shard::Letter;
+use crate::sign_in_failures::{Failure, Service, SignInFailures};
 use crate::voice::control::{Change, Placing, Reply, Request};
 use crate::voice::numbers::{owner_of, plan_of, plan_of_application, target};
 use crate::voice::record::{Background, Modify};
@@ -41,6 +44,7 @@ pub(super) struct Plane {
     /// The shard of the next call.
     next: AtomicUsize,
     chat: crate::xmpp::operator::Operator,
+    failures: Arc<SignInFailures>,
 }
 
 impl Plane {
@@ -53,6 +57,7 @@ impl Plane {
             files: node.voice.as_ref().map(|voice| Arc::clone(voice.files())),
             next: AtomicUsize::new(0),
             chat: node.chat(),
+            failures: Arc::clone(&node.shared.failures),
         }
     }
 
@@ -300,6 +305,11 @@ impl ControlPlane for Plane {
         let owner = self.owner(&message.common.account)?;
         let (message, status) = (Box::new(message.clone()), status_callback.to_owned());
         self.tell_one(&Request::Send { message, owner, status })
+    }
+
+    fn sign_in_failed(&self, from: IpAddr, account: &str, cause: Cause) {
+        let failure = Failure { service: Service::Rest, transport: "http", address: from, account, cause };
+        self.failures.note(self.now(), &failure);
     }
 
     fn chat(&self, ask: admin::chat::Ask) -> Result<admin::chat::Answer, ControlError> {

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use router::{Aor, AskId, Query};
+use stdx::attempts::Cause;
 
 use super::allowance::CallLimits;
 use crate::digest::Ha1s;
 use crate::dns::DnsQuery;
 use crate::events::Texted;
 use crate::session::SessionEvent;
-use crate::transport::{Transmit, Transport};
+use crate::transport::{Source, Transmit, Transport};
 
 #[derive(Debug)]
 pub enum Effect {
@@ -53,9 +54,12 @@ pub enum Effect {
         id: u64,
         texted: Texted,
     },
-    /// A wrong password, or none that fits, from this source.
+    /// Credentials for this account that were wrong, or not looked at. The source is proved.
     AuthenticationFailed {
-        source: SocketAddr,
+        source: Source,
+        user: Box<str>,
+        domain: Box<str>,
+        cause: Cause,
     },
 }
 

@@ -5,7 +5,6 @@ mod agent;
 mod allowance;
 #[cfg(test)]
 mod allowance_tests;
-mod attempts;
 mod authenticate;
 #[cfg(test)]
 mod border_tests;
@@ -37,6 +36,7 @@ use std::sync::Arc;
 
 use router::AskId;
 use stdx::Instant;
+use stdx::attempts::Attempts;
 use stdx::cache::Cache;
 use stdx::hash::{HashedKeys, Keyed};
 use stdx::rate::Limiter;
@@ -46,7 +46,6 @@ use stdx::source::SourcePrefix;
 use stdx::wheel::Wheel;
 
 pub use allowance::CallLimits;
-use attempts::Attempts;
 pub use counters::Counters;
 pub use dispatch::StoreUnavailable;
 pub use effect::{
@@ -248,7 +247,7 @@ impl Endpoint {
             authenticator: Authenticator::new(settings.secret, settings.digest.clone(), now),
             proofs: Proofs::new(derived(&settings.secret, "tags shown"), settings.unproved_requests),
             open_calls: OpenCalls::default(),
-            attempts: Attempts::new(derived(&settings.secret, "attempts")),
+            attempts: Attempts::new(derived(&settings.secret, "attempts"), &limits::WRONG_PASSWORDS),
             messages_of_strangers: Limiter::new(limits::MESSAGES_OF_STRANGER),
             gruus: Gruus::new(&settings.secret),
             offered: Cache::new(limits::OFFERED),

@@ -20,6 +20,8 @@ mod trace;
 
 use std::sync::{Arc, LazyLock};
 
+use stdx::attempts::Cause;
+
 pub use bind::{BindRequest, Bound, UserAgent};
 pub use fast::{NewToken, TokenWork};
 pub use register::{Invited, Registration};
@@ -200,6 +202,18 @@ struct Entry {
     heard: u16,
     /// It may make an account by this.
     invitation: Option<Box<register::Invitation>>,
+    /// The name that the client gave in its latest exchange.
+    claimed: Option<Box<str>>,
+    /// Since the driver took the last ones.
+    failed: Vec<FailedAttempt>,
+}
+
+/// An attempt to sign in that failed, or a guess at an invitation: for limits and logs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedAttempt {
+    /// As the client named itself. Empty: it had not.
+    pub user: Box<str>,
+    pub cause: Cause,
 }
 
 /// Of who is bound.
@@ -266,6 +280,23 @@ impl C2s {
     /// Attempts to sign in that failed.
     pub fn failures(&self) -> u8 {
         self.failures
+    }
+
+    /// Those that have failed since the last call.
+    pub fn take_failed(&mut self) -> Vec<FailedAttempt> {
+        self.entry.as_deref_mut().map(|entry| std::mem::take(&mut entry.failed)).unwrap_or_default()
+    }
+
+    /// The name that the client has signed in by, or tries to; until the stream is bound.
+    pub fn claimed(&self) -> Option<&str> {
+        self.entry().claimed.as_deref()
+    }
+
+    fn count_failure(&mut self, cause: Cause) {
+        self.failures = self.failures.saturating_add(1);
+        let entry = self.entry_mut();
+        let user = entry.claimed.take().unwrap_or_default();
+        entry.failed.push(FailedAttempt { user, cause });
     }
 
     /// Bytes of a stanza wait for its rest.
@@ -548,10 +579,10 @@ impl C2s {
 
     /// The connection is gone. A client that has had a challenge and says nothing to it has tried, and failed.
     pub fn handle_gone(&mut self) {
-        if let State::Proving { exchange, .. } = &self.state {
-            self.failures = self.failures.saturating_add(u8::from(exchange.has_challenged()));
+        let before = std::mem::replace(&mut self.state, State::Closed);
+        if matches!(before, State::Proving { exchange, .. } if exchange.has_challenged()) {
+            self.count_failure(Cause::Aborted);
         }
-        self.state = State::Closed;
     }
 
     /// The client's last word, or ours: the stream ends in order.
