@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::Instant;
 use crate::cache::Cache;
-use crate::hash::Keyed;
+use crate::hash::{HashedKeys, Keyed};
 use crate::limits::BLOCK_NAME;
 use crate::rate::{Limiter, Penalty, Policy, Verdict};
 use crate::source::SourcePrefix;
@@ -37,7 +37,7 @@ pub struct Paces {
     pub source: Policy,
     /// Failures for one account from all sources where it has not signed in.
     pub account: Policy,
-    /// Sources and devices from which accounts have signed in: entries, about 40 bytes each, and their lifetime.
+    /// Networks from which accounts have signed in, with their ports: entries, about 40 bytes each, and their lifetime.
     pub known: usize,
     pub known_lifetime: Duration,
     /// Blocks that are remembered with their names, for `blocks`.
@@ -110,8 +110,8 @@ pub struct Attempts {
     pairs: Limiter<u64>,
     sources: Limiter<SourcePrefix>,
     accounts: Limiter<u64>,
-    /// Networks and devices from which an account has signed in.
-    known: Cache<u64, ()>,
+    /// Networks from which an account has signed in, by the hash of both, with the ports of its devices.
+    known: Cache<u64, Ports, HashedKeys>,
     known_lifetime: Duration,
     /// The names behind the hashes of blocks.
     names: Cache<Key, Name>,
@@ -135,7 +135,7 @@ impl Attempts {
             pairs: Limiter::new(paces.pair),
             sources: Limiter::new(paces.source),
             accounts: Limiter::new(paces.account),
-            known: Cache::new(paces.known),
+            known: Cache::of_hashes(paces.known),
             known_lifetime: paces.known_lifetime,
             names: Cache::new(paces.named),
         }
@@ -143,8 +143,8 @@ impl Attempts {
 
     /// How long the credentials are not looked at; `None`: they are.
     pub fn wait(&self, now: Instant, attempt: &Attempt<'_>) -> Option<Duration> {
-        let is_known = self.known.get_at(now, &self.place(attempt, None)).is_some();
-        let mut verdicts = [self.pairs.penalty(now, self.pair(now, attempt)), Verdict::Pass, Verdict::Pass];
+        let (pair, is_known) = self.pair(now, attempt);
+        let mut verdicts = [self.pairs.penalty(now, pair), Verdict::Pass, Verdict::Pass];
         if !is_known {
             verdicts[1] = self.sources.penalty(now, SourcePrefix::of(attempt.source.ip()));
             verdicts[2] = self.accounts.penalty(now, self.account(attempt.user, attempt.domain));
@@ -158,10 +158,10 @@ impl Attempts {
 
     pub fn fail(&mut self, now: Instant, attempt: &Attempt<'_>) {
         let source = SourcePrefix::of(attempt.source.ip());
-        let pair = self.pair(now, attempt);
+        let (pair, is_known) = self.pair(now, attempt);
         self.pairs.fail(now, pair);
         self.name(Key::Pair(pair), self.pairs.failed(now, &pair), Some(source), attempt);
-        if self.known.get_at(now, &self.place(attempt, None)).is_some() {
+        if is_known {
             return;
         }
         self.sources.fail(now, source);
@@ -173,12 +173,11 @@ impl Attempts {
     }
 
     pub fn succeed(&mut self, now: Instant, attempt: &Attempt<'_>) {
-        let pair = self.pair(now, attempt);
-        self.pairs.succeed(pair);
-        for port in [None, Some(attempt.source.port())] {
-            let place = self.place(attempt, port);
-            self.known.insert_until(now + self.known_lifetime, place, ());
-        }
+        let origin = self.origin(attempt);
+        let mut ports = self.known.get_at(now, &origin).copied().unwrap_or_default();
+        self.pairs.succeed(self.pair_of(origin, ports, attempt.source.port()));
+        ports.insert(attempt.source.port());
+        self.known.insert_until(now + self.known_lifetime, origin, ports);
     }
 
     /// Who is paced now, in no order. Pairs and accounts of which the names are no longer remembered are left out.
@@ -246,23 +245,54 @@ impl Attempts {
         self.names.insert_until(penalty.forgiven_at, key, Name { source, account });
     }
 
-    fn pair(&self, now: Instant, attempt: &Attempt<'_>) -> u64 {
-        let device = self.place(attempt, Some(attempt.source.port()));
-        match self.known.get_at(now, &device) {
-            Some(()) => device,
-            None => self.place(attempt, None),
+    /// The key of the pair, and whether the account has signed in from this network.
+    fn pair(&self, now: Instant, attempt: &Attempt<'_>) -> (u64, bool) {
+        let origin = self.origin(attempt);
+        match self.known.get_at(now, &origin) {
+            Some(&ports) => (self.pair_of(origin, ports, attempt.source.port()), true),
+            None => (origin, false),
         }
     }
 
-    /// A network, or one port of it, with the account.
-    fn place(&self, attempt: &Attempt<'_>, port: Option<u16>) -> u64 {
+    fn pair_of(&self, origin: u64, ports: Ports, port: u16) -> u64 {
+        if ports.contains(port) {
+            self.keyed.hash_parts(&[&origin.to_be_bytes(), &port.to_be_bytes()])
+        } else {
+            origin
+        }
+    }
+
+    /// The network with the account.
+    fn origin(&self, attempt: &Attempt<'_>) -> u64 {
         let network = SourcePrefix::of(attempt.source.ip()).to_bytes();
-        let port = port.map_or([0; 3], |port| [1, port.to_be_bytes()[0], port.to_be_bytes()[1]]);
-        self.keyed.hash_parts(&[&network, &port, attempt.user.as_bytes(), attempt.domain.as_bytes()])
+        self.keyed.hash_parts(&[&network, attempt.user.as_bytes(), attempt.domain.as_bytes()])
     }
 
     fn account(&self, user: &str, domain: &str) -> u64 {
         self.keyed.hash_parts(&[user.as_bytes(), domain.as_bytes()])
+    }
+}
+
+/// The ports of the devices of one account in one network: the four that signed in last.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ports {
+    ports: [u16; 4],
+    count: u8,
+    next: u8,
+}
+
+impl Ports {
+    fn contains(&self, port: u16) -> bool {
+        self.ports[..usize::from(self.count)].contains(&port)
+    }
+
+    fn insert(&mut self, port: u16) {
+        if self.contains(port) {
+            return;
+        }
+        self.ports[usize::from(self.next)] = port;
+        self.next = (self.next + 1) % 4;
+        self.count = (self.count + 1).min(4);
     }
 }
 
