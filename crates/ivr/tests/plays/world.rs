@@ -85,6 +85,12 @@ pub(crate) fn play(text: &str) -> Play {
 
 pub(crate) fn play_with(call: Call, plan: Plan, text: &str) -> Play {
     let mut stage = Play::new(call, plan);
+    perform(&mut stage, text);
+    stage
+}
+
+/// The same on a stage that has been set up.
+pub(crate) fn perform(stage: &mut Play, text: &str) {
     let (mut seen, mut story) = (String::new(), String::new());
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
         writeln!(story, "{line}").expect("a string takes it");
@@ -97,7 +103,6 @@ pub(crate) fn play_with(call: Call, plan: Plan, text: &str) -> Play {
         }
     }
     assert!(seen == story, "the play went another way:\n{seen}\nthan written:\n{story}");
-    stage
 }
 
 impl Play {
