@@ -18,6 +18,7 @@ use tokio::sync::Semaphore;
 
 use crate::control::Audio;
 use crate::fault::Fault;
+use crate::landing;
 use crate::limits;
 use crate::request::{Base, Format, Request};
 use crate::service::State;
@@ -30,7 +31,7 @@ struct Edge {
     at_work: Arc<Semaphore>,
 }
 
-/// Answers everything under the bases, and 404 to everything else. Failed sign-ins are held against the
+/// Answers everything under the bases, the pages that lead there, and 404 to everything else. Failed sign-ins are held against the
 /// address in `ConnectInfo<SocketAddr>`, when the server gives it (`into_make_service_with_connect_info`).
 pub fn router(state: Arc<State>) -> Router {
     let at_work = Arc::new(Semaphore::new(limits::MAX_AT_WORK));
@@ -47,8 +48,11 @@ async fn answer(Shared(edge): Shared<Edge>, request: HttpRequest) -> Response {
         "DELETE" => "DELETE",
         _ => "",
     };
+    if let Some(page) = landing::page(method, parts.uri.path(), accept) {
+        return page;
+    }
     let Some(mut request) = Request::parse(method, parts.uri.path(), accept) else {
-        return StatusCode::NOT_FOUND.into_response();
+        return (StatusCode::NOT_FOUND, "Not Found: / says what is here\n").into_response();
     };
     let from = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(address)| address.ip());
     let from = from.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));

@@ -38,6 +38,9 @@ pub const MAX_PATTERNS: usize = 1_000;
 pub const MAX_QUEUE: u32 = 5_000;
 pub const QUEUE_SIZE: u32 = 100;
 
+/// Characters of a key that signs requests to applications: as unguessable as a token, in a line. 400.
+pub const SIGNING_KEY: std::ops::RangeInclusive<usize> = 16..=256;
+
 /// Failed sign-ins of one address of the network at one account: ten free ones, then a pause of a second, and of two. 429,
 /// code 20429.
 const SIGN_IN_BY_PAIR: Policy = Policy {

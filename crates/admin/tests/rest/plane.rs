@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use admin::chat::{Affiliated, Answer as Told, Ask, Contact, Room, RoomDetails, Session, Text, User};
 use admin::control::{
     Audio, CallChange, ConferenceChange, ControlError, ControlPlane, Document, Participant,
-    ParticipantChange, QueueMember, Source, StartCall,
+    ParticipantChange, QueueMember, RecordingChange, Source, StartCall, StartRecording,
 };
 use stdx::Instant;
 use stdx::attempts::Cause;
@@ -98,12 +98,12 @@ impl ControlPlane for Plane {
         index.map(|index| members.remove(index)).ok_or(ControlError::NotFound)
     }
 
-    fn start_recording(&self, _: &str, recording: &str, channels: u8) -> Result<(), ControlError> {
-        self.note(format!("record {recording} {channels}"))
+    fn start_recording(&self, call: &str, _: &str, how: &StartRecording) -> Result<(), ControlError> {
+        self.note(format!("record {call} {how:?}"))
     }
 
-    fn modify_recording(&self, _: &str, status: &str) -> Result<(), ControlError> {
-        self.note(format!("recording {status}"))
+    fn modify_recording(&self, sid: &str, change: RecordingChange) -> Result<(), ControlError> {
+        self.note(format!("recording {sid} {change:?}"))
     }
 
     fn recording(&self, sid: &str) -> Option<Audio> {

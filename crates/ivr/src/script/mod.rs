@@ -343,7 +343,9 @@ impl Script {
         if !callback.events.contains(&event) {
             return;
         }
-        let mut form = form::of_call(&self.call, self.status);
+        // Twilio's StatusCallback: the event `initiated` has a CallStatus of its own name, whatever the direction.
+        let status = if event == "initiated" { CallStatus::Initiated } else { self.status };
+        let mut form = form::of_call(&self.call, status);
         if event == "completed" {
             let talked = self.answered_at.map(|since| now.since(since).as_secs()).unwrap_or_default();
             form.push(form::pair("CallDuration", talked.to_string()));

@@ -240,7 +240,13 @@ impl Play {
     fn leg(&mut self, id: Id, number: usize, word: &str, rest: &str, out: &mut Vec<Effect>) {
         let failed = |status, code| {
             let headers = vec![("X-Why".to_owned(), "lunch".to_owned())];
-            LegEvent::Failed(LegFailure { status, code: Some(code), call_id: Some("c1".into()), headers })
+            LegEvent::Failed(LegFailure {
+                status,
+                code: Some(code),
+                reason: "why".into(),
+                call_id: Some("c1".into()),
+                headers,
+            })
         };
         if word == "transfers" {
             let more = vec![("ReferTransferTarget".to_owned(), "sip:x".to_owned())];

@@ -144,7 +144,7 @@ impl Voice {
             account: section.key("account", ACCOUNT.into(), "`AccountSid` of requests to applications, and the first account of the REST interface."),
             auth_token: section.optional(
                 "auth_token",
-                "Secret that signs requests to applications (`X-Twilio-Signature`), and that account's token. Without it requests are not signed, and the token is made at the first start.",
+                "That account's token, and the secret that signs requests to applications (`X-Twilio-Signature`). Without it the token is made at the first start of the REST interface, and signs them.",
             ),
             records: read_records(&mut section),
             mail,

@@ -407,6 +407,12 @@ impl Status {
 pub struct StatusSource(mpsc::Sender<oneshot::Sender<Arc<Status>>>);
 
 impl StatusSource {
+    /// Of a node that never answers: for tests of what asks it.
+    pub fn silent() -> StatusSource {
+        let (send, _) = mpsc::channel(1);
+        StatusSource(send)
+    }
+
     /// `None`: the node did not answer within `limits::STATUS_PATIENCE`.
     pub async fn get(&self) -> Option<Arc<Status>> {
         let (answer, status) = oneshot::channel();

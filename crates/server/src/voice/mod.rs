@@ -171,12 +171,18 @@ impl Common {
 }
 
 /// In whose name an application is asked.
-#[derive(Debug)]
 pub(crate) struct Owner {
     /// `AccountSid`.
     pub(crate) account: Box<str>,
     /// Signs requests; empty: unsigned.
     pub(crate) signing_key: Box<str>,
+}
+
+impl std::fmt::Debug for Owner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The key may be the account's token.
+        write!(f, "Owner({}, hidden)", self.account)
+    }
 }
 
 /// One shard's calls.

@@ -21,6 +21,8 @@ pub(crate) mod streams;
 pub(crate) mod uploads;
 mod work;
 
+pub use streams::WebConnections;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::task::{Context, Poll};
