@@ -1,5 +1,6 @@
 //! What handlers stand on: the record, the node, and a request with its account.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -61,9 +62,7 @@ impl State {
         domain: &str,
         keys: MakeKeys,
     ) -> Arc<Self> {
-        let mut key = [0; 16];
-        control.fill_random(&mut key);
-        let attempts = Mutex::new(Attempts::new(Keyed::new(key), &limits::SIGN_IN));
+        let attempts = Mutex::new(Attempts::new(Keyed::new(table_key()), &limits::SIGN_IN));
         Arc::new(State { repository, control, domain: domain.into(), keys, attempts })
     }
 
@@ -181,6 +180,15 @@ pub fn token(source: &dyn Source) -> String {
     let mut bytes = [0; 16];
     source.fill_random(&mut bytes);
     hex::encode(&bytes)
+}
+
+/// Of the hashes in the table of attempts. The standard library's randomness: what `Source` gives is for secrets and sids.
+fn table_key() -> [u8; 16] {
+    let random = RandomState::new();
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&random.hash_one(1_u8).to_be_bytes());
+    key[8..].copy_from_slice(&random.hash_one(2_u8).to_be_bytes());
+    key
 }
 
 /// By the name as it was given: sid or e-mail address.

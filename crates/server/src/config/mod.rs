@@ -8,6 +8,7 @@ mod federation;
 mod mistake;
 mod operating;
 mod phones;
+mod proxies;
 mod reader;
 mod reference;
 mod registration;

@@ -150,7 +150,7 @@ impl Sip {
                 Vec::new(),
                 "Web sites whose pages may connect, as `https://phone.example.net`. Empty: any.",
             ),
-            websocket_proxies: read_websocket_proxies(&mut section),
+            websocket_proxies: super::proxies::read(&mut section),
             trust: super::trust::read(&mut section),
             listen,
         };
@@ -189,20 +189,6 @@ fn read_failover_on_redirect(section: &mut Section<'_, '_>) -> bool {
         false,
         "Whether a 3xx of a route's target leads to its next target. If not, the caller gets it. Contacts of a 3xx are never called.",
     )
-}
-
-fn read_websocket_proxies(section: &mut Section<'_, '_>) -> Proxies {
-    let proxies = section.list(
-        "websocket_proxies",
-        Vec::new(),
-        "Reverse proxies before the `ws:` and `wss:` addresses. The client of a connection that one of them passes on is the one that the proxy names in the header of `websocket_forwarded_header`, to limits per source, `trusted` and routes; their own connections are not counted per source. Nobody is believed when empty.",
-    );
-    let header = section.key(
-        "websocket_forwarded_header",
-        ForwardedHeader::XForwardedFor,
-        "The header in which these proxies say for which client they speak: `x-forwarded-for`, or `forwarded` (RFC 7239). The other one is not looked at, because a client may have written it.",
-    );
-    Proxies::new(proxies, header)
 }
 
 fn default_listeners() -> Vec<Listener> {
@@ -416,25 +402,6 @@ impl Http {
         );
         section.finish();
         Http { listen, trusted_proxies, forwarded }
-    }
-}
-
-impl Value for ForwardedHeader {
-    const EXPECTED: &'static str = "\"x-forwarded-for\" or \"forwarded\"";
-
-    fn read(value: &toml::de::DeValue<'_>) -> Option<Self> {
-        match value.as_str()? {
-            "x-forwarded-for" => Some(ForwardedHeader::XForwardedFor),
-            "forwarded" => Some(ForwardedHeader::Forwarded),
-            _ => None,
-        }
-    }
-
-    fn show(&self) -> String {
-        match self {
-            ForwardedHeader::XForwardedFor => "\"x-forwarded-for\"".into(),
-            ForwardedHeader::Forwarded => "\"forwarded\"".into(),
-        }
     }
 }
 

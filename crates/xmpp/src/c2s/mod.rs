@@ -9,6 +9,7 @@ mod access_tests;
 mod bind;
 mod bodies;
 mod bounds;
+mod failed;
 mod fast;
 mod features;
 mod register;
@@ -20,9 +21,8 @@ mod trace;
 
 use std::sync::{Arc, LazyLock};
 
-use stdx::attempts::Cause;
-
 pub use bind::{BindRequest, Bound, UserAgent};
+pub use failed::FailedAttempt;
 pub use fast::{NewToken, TokenWork};
 pub use register::{Invited, Registration};
 pub(crate) use register::{form_value, register_value};
@@ -208,14 +208,6 @@ struct Entry {
     failed: Vec<FailedAttempt>,
 }
 
-/// An attempt to sign in that failed, or a guess at an invitation: for limits and logs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FailedAttempt {
-    /// As the client named itself. Empty: it had not.
-    pub user: Box<str>,
-    pub cause: Cause,
-}
-
 /// Of who is bound.
 static PAST: LazyLock<Entry> = LazyLock::new(Entry::default);
 
@@ -275,28 +267,6 @@ impl C2s {
     /// The client ended the stream in order.
     pub fn was_closed(&self) -> bool {
         self.was_closed
-    }
-
-    /// Attempts to sign in that failed.
-    pub fn failures(&self) -> u8 {
-        self.failures
-    }
-
-    /// Those that have failed since the last call.
-    pub fn take_failed(&mut self) -> Vec<FailedAttempt> {
-        self.entry.as_deref_mut().map(|entry| std::mem::take(&mut entry.failed)).unwrap_or_default()
-    }
-
-    /// The name that the client has signed in by, or tries to; until the stream is bound.
-    pub fn claimed(&self) -> Option<&str> {
-        self.entry().claimed.as_deref()
-    }
-
-    fn count_failure(&mut self, cause: Cause) {
-        self.failures = self.failures.saturating_add(1);
-        let entry = self.entry_mut();
-        let user = entry.claimed.take().unwrap_or_default();
-        entry.failed.push(FailedAttempt { user, cause });
     }
 
     /// Bytes of a stanza wait for its rest.
@@ -581,7 +551,7 @@ impl C2s {
     pub fn handle_gone(&mut self) {
         let before = std::mem::replace(&mut self.state, State::Closed);
         if matches!(before, State::Proving { exchange, .. } if exchange.has_challenged()) {
-            self.count_failure(Cause::Aborted);
+            self.count_failure(stdx::attempts::Cause::Aborted);
         }
     }
 
