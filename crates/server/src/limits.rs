@@ -102,6 +102,10 @@ pub const DNS_QUESTIONS: usize = 512;
 /// For a DNS question with all its retries. Longer: `DnsFault::Failed`.
 pub const DNS_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long an address of the hosts file is kept, in seconds: the file is a local one, and an operator who changes it
+/// expects that it counts soon.
+pub const HOSTS_FILE_TTL: u32 = 10;
+
 /// Records of one answer that are handed on; the rest is left out.
 pub const DNS_RECORDS: usize = 64;
 

@@ -142,6 +142,27 @@ pub const PENALTY: Duration = Duration::from_secs(32);
 /// Hops remembered as failed, per shard. Beyond it the oldest are tried like any other.
 pub const PENALTIES: usize = 1_024;
 
+/// Bytes of ACKs, probes and NOTIFYs that wait for DNS, per shard. A caller may send ACKs as fast as it likes while a name
+/// is asked for; beyond it an ACK is dropped, and comes again with the next 2xx (RFC 3261 §13.3.1.4).
+pub const WAITING_BYTES: usize = 4 * 1_024 * 1_024;
+
+/// A longer request goes by TCP first where the operator wants it (RFC 3261 §18.1.1: the path MTU is not known).
+pub const UDP_REQUEST_BYTES: usize = 1_300;
+
+/// A longer request goes by TCP first in any case: a UDP datagram has 65,507 bytes at most.
+pub const DATAGRAM_BYTES: usize = 65_507;
+
+/// What our Via, Record-Route and Max-Forwards add to a request, at most.
+pub const FORWARDING_BYTES: usize = 300;
+
+/// How long TCP is not tried for large requests to a peer that refused it. A firewall or a phone without TCP stays as it
+/// is; each try may cost the time of a connection attempt before the phone rings.
+pub const TCP_REFUSAL: Duration = Duration::from_secs(3_600);
+
+/// Peers remembered as refusing TCP, per shard, some forty bytes each. Beyond it the one that was not used for longest
+/// is tried again.
+pub const TCP_REFUSALS: usize = 16_384;
+
 // Event notification (`events`).
 
 /// Subscriptions of one shard, about 1 KB each. Over it SUBSCRIBE is answered 503 with Retry-After.

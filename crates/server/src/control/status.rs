@@ -128,6 +128,7 @@ pub struct ShardCounters {
     pub requests: u64,
     pub responses: u64,
     pub unparsable: u64,
+    pub unfinished: u64,
     pub malformed: u64,
     pub retransmissions_received: u64,
     pub retransmissions_sent: u64,
@@ -254,6 +255,7 @@ impl ShardCounters {
         self.requests = sip.requests;
         self.responses = sip.responses;
         self.unparsable = sip.unparsable;
+        self.unfinished = sip.unfinished;
         self.malformed = sip.malformed;
         self.retransmissions_received = sip.retransmissions_received;
         self.retransmissions_sent = sip.retransmissions_sent;

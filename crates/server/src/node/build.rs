@@ -306,6 +306,7 @@ fn endpoint_settings(shared: &Shared, shard: usize) -> Settings {
         trust: sip.trust.clone(),
         route_peers: Arc::clone(&shared.route_peers),
         failover_on_redirect: sip.failover_on_redirect,
+        tcp_for_large_requests: sip.tcp_for_large_requests,
     }
 }
 

@@ -222,7 +222,13 @@ impl Operator {
         while let Some(event) = next_event(&mut events, &mut chat, &sink).await {
             match event {
                 Traced::Sip(event) if event.account == account => {
-                    sink.message(self.now(), &name(event.from), &name(event.to), &event.bytes);
+                    let (now, from, to) = (self.now(), name(event.from), name(event.to));
+                    match event.traced {
+                        sip::endpoint::Traced::Message => sink.message(now, &from, &to, &event.bytes),
+                        sip::endpoint::Traced::Refused(transport) => {
+                            sink.refused(now, &from, &to, transport, &event.bytes);
+                        }
+                    }
                 }
                 Traced::Chat(trace) if trace.account == account => sink.chat(self.now(), &trace),
                 Traced::Sip(_) | Traced::Chat(_) => {}

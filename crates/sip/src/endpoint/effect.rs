@@ -162,7 +162,17 @@ pub struct TraceEvent {
     pub account: Aor,
     pub from: SocketAddr,
     pub to: SocketAddr,
+    pub traced: Traced,
     pub bytes: Bytes,
+}
+
+/// What a trace shows of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Traced {
+    /// It arrived, or was handed to a transport.
+    Message,
+    /// The transport could not send it: the peer refused, or did not take, the connection.
+    Refused(Transport),
 }
 
 pub type Outbox = Vec<Effect>;

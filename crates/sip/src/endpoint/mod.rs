@@ -22,6 +22,7 @@ mod open_calls;
 mod proof;
 mod receive;
 mod register;
+mod resolution;
 mod respond;
 mod route_token;
 mod routing;
@@ -32,6 +33,7 @@ mod tests;
 mod trust;
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use router::AskId;
@@ -49,11 +51,12 @@ pub use allowance::CallLimits;
 pub use counters::Counters;
 pub use dispatch::StoreUnavailable;
 pub use effect::{
-    Account, CallEvent, CallEventKind, Caller, Decision, Effect, Outbox, PlanRequest, TraceEvent,
+    Account, CallEvent, CallEventKind, Caller, Decision, Effect, Outbox, PlanRequest, TraceEvent, Traced,
 };
 use open_calls::OpenCalls;
 pub(crate) use proof::Credit;
 use proof::Proofs;
+use resolution::Resolving;
 use sessions::OwnRequest;
 pub use settings::{Listener, Settings};
 pub use trust::{RoutePeer, RoutePeers, Trust};
@@ -82,9 +85,13 @@ pub struct Endpoint {
     due: Vec<Timer>,
     resolver: Resolver,
     resolved: Vec<ResolveEffect>,
-    /// Which branch waits for which resolution.
+    /// By the resolution's number.
     resolutions: HashMap<u64, Resolving>,
     next_resolution: u64,
+    /// Bytes of messages that wait for their resolution.
+    waiting_bytes: usize,
+    /// Peers that took a request by UDP and not by TCP.
+    tcp_refusals: Cache<SocketAddr, ()>,
     authenticator: Authenticator,
     proofs: Proofs,
     open_calls: OpenCalls,
@@ -146,6 +153,8 @@ pub(crate) struct Context {
     /// The account it is for, once known.
     callee: Option<router::Aor>,
     stage: Stage,
+    /// The plan was asked without the domain that the sender claims.
+    claim_withheld: bool,
     /// The earliest wheel entry that is outstanding for it.
     armed: Instant,
 }
@@ -216,14 +225,6 @@ impl User {
     }
 }
 
-/// Who waits for a resolution.
-#[derive(Clone, Copy, Debug)]
-enum Resolving {
-    Branch(Key, usize),
-    /// A request of a session.
-    Own(u64),
-}
-
 #[derive(Clone, Copy, Debug)]
 enum Timer {
     Transaction(Key),
@@ -244,6 +245,8 @@ impl Endpoint {
             resolved: Vec::new(),
             resolutions: HashMap::new(),
             next_resolution: 0,
+            waiting_bytes: 0,
+            tcp_refusals: Cache::new(limits::TCP_REFUSALS),
             authenticator: Authenticator::new(settings.secret, settings.digest.clone(), now),
             proofs: Proofs::new(derived(&settings.secret, "tags shown"), settings.unproved_requests),
             open_calls: OpenCalls::default(),
