@@ -430,6 +430,8 @@ impl C2s {
             self.register(element, out);
         } else if stanza::kind_of(element).is_some() {
             self.fail("not-authorized", out);
+        } else if bind::asks_for_management(element) {
+            self.refuse_management(out);
         } else {
             self.fail("unsupported-stanza-type", out);
         }
