@@ -158,9 +158,9 @@ impl Limit {
         number(digits).map(|size| Limit::Bytes(size * scale))
     }
 
-    /// What was measured, for people, and whether the limit is kept: it is, unless a process surely grew by more. A load that is
-    /// too short, or that nobody watched, says nothing against the server.
-    pub fn judge(self, growth: &[Growth]) -> (String, bool) {
+    /// What was measured, for people, and whether the limit is kept: it is, unless a process surely grew by more. `None`: it
+    /// cannot be judged, because the load was too short or no process was watched.
+    pub fn judge(self, growth: &[Growth]) -> (String, Option<bool>) {
         let told: Vec<&Growth> = growth.iter().filter(|growth| !growth.is_too_short).collect();
         let excess = |growth: &Growth| match self {
             Limit::Share(share) => growth.low - share * growth.memory,
@@ -168,9 +168,9 @@ impl Limit {
         };
         let worst = told.into_iter().max_by(|a, b| excess(a).total_cmp(&excess(b)));
         match worst {
-            Some(worst) => (format!("{}: {}", worst.name, worst.rate()), excess(worst) <= 0.0),
-            None if growth.is_empty() => ("nothing: no process was watched for long enough".to_owned(), true),
-            None => (growth[0].too_short(), true),
+            Some(worst) => (format!("{}: {}", worst.name, worst.rate()), Some(excess(worst) <= 0.0)),
+            None if growth.is_empty() => ("nothing: no process was watched for long enough".to_owned(), None),
+            None => (growth[0].too_short(), None),
         }
     }
 }
@@ -243,7 +243,7 @@ mod tests {
     }
 
     fn keeps(limit: &str, growth: &Growth) -> bool {
-        Limit::parse(limit).expect(limit).judge(std::slice::from_ref(growth)).1
+        Limit::parse(limit).expect(limit).judge(std::slice::from_ref(growth)).1.expect("long enough")
     }
 
     #[test]
@@ -285,13 +285,14 @@ mod tests {
     }
 
     #[test]
-    fn a_short_load_tells_nothing_and_fails_nobody() {
+    fn a_short_load_is_not_judged() {
         let growth = series(60, |at, _| 100.0 + at);
-        assert!(growth.is_too_short && keeps("0%/h", &growth));
-        let (measured, _) = Limit::parse("1%/h").unwrap().judge(&[growth]);
+        assert!(growth.is_too_short);
+        let (measured, kept) = Limit::parse("1%/h").unwrap().judge(&[growth]);
+        assert_eq!(kept, None);
         assert!(measured.starts_with("too short to tell: 53 s"), "{measured}");
         let (measured, kept) = Limit::Share(0.0).judge(&[]);
-        assert!(kept && measured.contains("no process was watched"), "{measured}");
+        assert!(kept.is_none() && measured.contains("no process was watched"), "{measured}");
     }
 
     #[test]
@@ -306,7 +307,7 @@ mod tests {
         let flat = series(3_600, |_, rng| 100.0 + noise(rng));
         let leak = Growth { name: "leak".to_owned(), ..series(3_600, |at, _| 100.0 + at / 100.0) };
         let (measured, kept) = Limit::parse("1 %/h").unwrap().judge(&[flat.clone(), leak, flat]);
-        assert!(!kept && measured.starts_with("leak: +"), "{measured}");
+        assert!(kept == Some(false) && measured.starts_with("leak: +"), "{measured}");
         assert!(measured.ends_with("+36.00 MiB/h"), "{measured}");
     }
 

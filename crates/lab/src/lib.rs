@@ -23,6 +23,7 @@ pub mod rtp;
 pub mod scenario;
 pub mod screen;
 pub mod session;
+pub mod shell;
 pub mod stats;
 pub mod threshold;
 pub mod trace;

@@ -1,11 +1,10 @@
 //! What a run must keep: `failed == 0`, `response.p99 < 200ms`, `rate >= 781.6`, `retransmissions < 0.2%`.
 
-use std::fmt;
 use std::time::Duration;
 
 use crate::engine::Progress;
 use crate::growth::Limit;
-use crate::report::model::Growth;
+use crate::report::model::{Growth, Threshold as Verdict};
 use crate::stats::{Count, Durations};
 
 /// `figure comparison bound`.
@@ -80,15 +79,6 @@ enum Compare {
     AtLeast,
 }
 
-/// A threshold and what was measured.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Verdict {
-    pub threshold: String,
-    /// As a person reads it, with its unit; `None` when nothing was measured, which is a miss.
-    pub measured: Option<String>,
-    pub kept: bool,
-}
-
 /// Figures a threshold may name, for error messages and the manual.
 pub const FIGURES: &[(&str, &str)] = &[
     ("failed", "calls that failed; with a bound in %, of those that ended"),
@@ -141,24 +131,19 @@ impl Threshold {
     /// `rtds` are the scenario's counters by index.
     pub fn judge(&self, progress: &Progress, rtds: &[String], growth: &[Growth]) -> Verdict {
         let (measured, kept) = match &self.rule {
+            // A figure of which nothing was measured is missed.
             Rule::Figure { figure, compare, bound } => {
                 let measured = figure.measure(progress, rtds);
                 let kept = measured.is_some_and(|value| compare.holds(value, *bound));
-                (measured.map(|value| figure.show(value)), kept)
+                (measured.map(|value| figure.show(value)), Some(kept))
             }
             Rule::Growth(limit) => {
                 let (measured, kept) = limit.judge(growth);
                 (Some(measured), kept)
             }
         };
-        Verdict { threshold: self.text.clone(), measured, kept }
-    }
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = if self.kept { "kept" } else { "MISSED" };
-        write!(f, "{word}: {} (measured {})", self.threshold, self.measured.as_deref().unwrap_or("nothing"))
+        let (kept, judged) = (kept.unwrap_or(false), kept.is_some());
+        Verdict { text: self.text.clone(), measured, kept, judged }
     }
 }
 
@@ -409,8 +394,19 @@ mod tests {
     fn what_was_not_measured_is_missed() {
         let verdict = judge("response.p99 < 1s");
         assert!(!verdict.kept, "{verdict}");
+        assert!(verdict.is_missed());
         assert_eq!(verdict.to_string(), "MISSED: response.p99 < 1s (measured nothing)");
         assert!(!judge("response.nobody.p99 < 1s").kept);
+    }
+
+    #[test]
+    fn growth_that_cannot_be_told_is_not_judged() {
+        let verdict = judge("growth < 1%/h");
+        assert!(!verdict.judged && !verdict.kept && !verdict.is_missed());
+        assert_eq!(
+            verdict.to_string(),
+            "not judged: growth < 1%/h (nothing: no process was watched for long enough)"
+        );
     }
 
     #[test]

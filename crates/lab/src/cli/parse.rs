@@ -17,8 +17,9 @@ impl std::fmt::Display for Misuse {
 /// Reads the arguments after the program's name. Actions that only print win over everything behind them.
 pub fn parse(program: &str, arguments: &[String]) -> Result<Asked, Misuse> {
     let mut asked = Asked::default();
+    // `ringer sip` is two words.
     asked.options.command_line =
-        std::iter::once(program.to_owned()).chain(arguments.iter().cloned()).collect();
+        program.split(' ').map(str::to_owned).chain(arguments.iter().cloned()).collect();
     let mut rest = arguments.iter().map(String::as_str).peekable();
     while let Some(word) = rest.next() {
         if !word.starts_with('-') || word == "-" {

@@ -10,7 +10,7 @@ use super::{ExitCode, background, help, parse, version};
 use crate::command::{ReportFiles, write_reports};
 use crate::engine::{Progress, Run, Setup};
 use crate::prometheus::{DEFAULT_PORT, Exporter};
-use crate::report::{Recorder, Report, tables};
+use crate::report::{Recorder, Report, model, summary, tables};
 use crate::scenario::built_in;
 use crate::screen::{self, Screens};
 use crate::session::{Control, Observer, drive};
@@ -113,7 +113,8 @@ pub(super) fn run(mut setup: Setup, outputs: &Outputs) -> ExitCode {
             return code;
         }
     };
-    let title = format!("{} at {} calls/s", setup.scenario.name, setup.options.rate.calls);
+    let unit = if setup.chat.is_some() { "sign-ins/s" } else { "calls/s" };
+    let title = format!("{} at {} {unit}", setup.scenario.name, setup.options.rate.calls);
     let recorder = Recorder::new(&title, thresholds, Watch::new(&outputs.watch));
     let report = recorder.report();
     let mut observers = match observers(&setup, outputs, screens) {
@@ -158,18 +159,15 @@ fn thresholds(outputs: &Outputs) -> Result<Vec<Threshold>, String> {
     }
 }
 
-/// Tells the verdicts and writes the reports; whether every threshold was kept.
+/// Tells times, failures and verdicts, and writes the reports; whether no threshold was missed.
 fn conclude(files: &ReportFiles, report: &Report) -> Result<bool, String> {
     report.tables.iter().for_each(|table| eprint!("{}", tables::text(table)));
-    for threshold in &report.thresholds {
-        let word = if threshold.kept { "kept" } else { "MISSED" };
-        let measured = threshold.measured.as_deref().unwrap_or("nothing");
-        eprintln!("{word}: {} (measured {measured})", threshold.text);
-    }
+    summary::of(report).iter().for_each(|line| eprintln!("{line}"));
+    report.thresholds.iter().for_each(|threshold| eprintln!("{threshold}"));
     for path in write_reports(files, &report.title, std::slice::from_ref(report))? {
         eprintln!("report: {}", path.display());
     }
-    Ok(report.thresholds.iter().all(|threshold| threshold.kept))
+    Ok(!report.thresholds.iter().any(model::Threshold::is_missed))
 }
 
 fn traced(setup: &mut Setup) -> Result<(), String> {

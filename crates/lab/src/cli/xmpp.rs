@@ -18,6 +18,7 @@ use crate::engine::Setup;
 use crate::options::Remote;
 use crate::scenario::model::Source;
 use crate::scenario::{Scenario, compile_text};
+use crate::shell;
 
 /// What every run must keep: nothing lost, nothing twice.
 const ALWAYS: [&str; 5] =
@@ -29,10 +30,6 @@ pub(super) fn main(program: &str, arguments: &[String]) -> ExitCode {
             eprint!("{}", help(program));
             return ExitCode::Fatal;
         }
-        Some("--help" | "-h") => {
-            print!("{}", help(program));
-            return ExitCode::Success;
-        }
         Some("--actions") => {
             for (name, _, about) in ACTIONS {
                 println!("  {name:<18} {about}");
@@ -42,6 +39,10 @@ pub(super) fn main(program: &str, arguments: &[String]) -> ExitCode {
         Some("accounts") => return make_accounts(program, &arguments[1..]),
         Some(_) => {}
     }
+    if asks_for_help(arguments) {
+        print!("{}", help(program));
+        return ExitCode::Success;
+    }
     match build(arguments) {
         Ok((setup, outputs)) => sip::run(setup, &outputs),
         Err(mistake) => {
@@ -49,6 +50,20 @@ pub(super) fn main(program: &str, arguments: &[String]) -> ExitCode {
             ExitCode::Fatal
         }
     }
+}
+
+/// `--help` among the flags, wherever it stands; not as the value of one.
+fn asks_for_help(words: &[String]) -> bool {
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        if word == "--help" || word == "-h" {
+            return true;
+        }
+        if FLAGS.iter().any(|flag| flag.name == word) {
+            words.next();
+        }
+    }
+    false
 }
 
 fn make_accounts(program: &str, words: &[String]) -> ExitCode {
@@ -235,7 +250,7 @@ fn scenario(title: &str, command_line: &[String]) -> Result<Scenario, String> {
         name: title.to_owned(),
         steps: Vec::new(),
         rtds: TIMERS.map(str::to_owned).to_vec(),
-        text: format!("ringer xmpp {}", command_line.join(" ")),
+        text: format!("ringer xmpp {}", shell::join(command_line)),
         ..scenario
     })
 }

@@ -10,7 +10,7 @@ use crate::cli::flags::Outputs;
 use crate::engine::{Progress, Setup};
 use crate::plan::model::Seed;
 use crate::plan::{self, Finished, Plan, Prepared, SHIPPED};
-use crate::report::{Report, tables};
+use crate::report::{Report, summary, tables};
 use crate::stats::Count;
 use crate::watch::Watch;
 
@@ -188,11 +188,8 @@ fn print_results(finished: &Finished, seed: Option<&Seed>) {
         report.tables.iter().for_each(|table| print!("{}", tables::text(table)));
     }
     for (name, report) in &finished.reports {
-        for threshold in &report.thresholds {
-            let word = if threshold.kept { "kept" } else { "MISSED" };
-            let measured = threshold.measured.as_deref().unwrap_or("nothing");
-            println!("{name}: {word}: {} (measured {measured})", threshold.text);
-        }
+        summary::of(report).iter().for_each(|line| println!("{name}: {line}"));
+        report.thresholds.iter().for_each(|threshold| println!("{name}: {threshold}"));
         for reason in &report.limited_by_ringer {
             println!("{name}: Ringer was the limit, the run does not count: {reason}");
         }

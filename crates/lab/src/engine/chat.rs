@@ -90,6 +90,8 @@ enum Heard {
     Said(Said, usize),
     Nothing,
     Closed,
+    /// The TCP connection could not be made, and why.
+    Unreachable(String),
     /// TLS has failed, and why.
     Untrusted(String),
 }
@@ -97,6 +99,10 @@ enum Heard {
 impl Heard {
     fn end(error: &io::Error) -> Heard {
         tls::explain(error).map_or(Heard::Closed, Heard::Untrusted)
+    }
+
+    fn unreachable(error: &io::Error) -> Heard {
+        Heard::Unreachable(format!("cannot connect: {error}"))
     }
 }
 
@@ -191,6 +197,10 @@ impl ChatShard {
                 }
                 Heard::Nothing => break,
                 Heard::Closed => return self.close(slot, out),
+                Heard::Unreachable(why) => {
+                    self.reporter.keep_error(format!("user {slot} of shard {}: {why}", self.index));
+                    return self.close(slot, out);
+                }
                 Heard::Untrusted(why) => {
                     self.crowd.handle_untrusted(slot, &mut turn);
                     self.lines.drop(slot);
@@ -440,7 +450,7 @@ impl Lines {
         match is_connected(tcp) {
             Ok(true) => {}
             Ok(false) => return Heard::Nothing,
-            Err(_) => return Heard::Closed,
+            Err(error) => return Heard::unreachable(&error),
         }
         line.is_connecting = false;
         let Some(Web::WebSocket(path)) = &self.chat.web else {

@@ -83,3 +83,7 @@ pub(super) const HTTP_BODY: usize = 4 << 20;
 
 /// Hosts a shard looks up because a server sends users to them: more are no cluster, but a server gone wrong.
 pub(super) const NAMES_KEPT: usize = 64;
+
+/// How long the connection before a load of users may take. Two SYNs may be lost: Linux sends them again after one and
+/// three seconds.
+pub(super) const FIRST_CONNECTION: Duration = Duration::from_secs(5);

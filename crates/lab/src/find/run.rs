@@ -10,7 +10,7 @@ use super::users::{Asked, asked};
 use crate::chat::Chat;
 use crate::engine::{Change, Run, Setup};
 use crate::plan::model::Vary;
-use crate::report::{Meter, Recorder, Report};
+use crate::report::{Meter, Recorder, Report, model};
 use crate::session::{self, Control, Observer};
 use crate::threshold::Threshold;
 
@@ -122,13 +122,13 @@ fn never_open(report: &Report, wanted: f64) -> Option<String> {
         .then(|| format!("only {peak} of {wanted} calls were ever open: raise -r or --step"))
 }
 
-/// A run is good when no session failed (RFC 7502 §6.1) and every threshold was kept.
+/// A run is good when no session failed (RFC 7502 §6.1) and no threshold was missed.
 fn verdict(report: &Report) -> Verdict {
     if !report.limited_by_ringer.is_empty() {
         return Verdict::LimitedByRinger;
     }
-    let kept = report.thresholds.iter().all(|threshold| threshold.kept);
-    if kept && report.totals.failed == 0 && report.totals.successful > 0 {
+    let missed = report.thresholds.iter().any(model::Threshold::is_missed);
+    if !missed && report.totals.failed == 0 && report.totals.successful > 0 {
         Verdict::Good
     } else {
         Verdict::Bad

@@ -85,7 +85,7 @@ pub fn case(number: usize, phase: Phase, rate: f64, limit: u64, report: &Report,
 
 /// The first thing that was wrong.
 fn why(report: &Report) -> String {
-    let missed = report.thresholds.iter().find(|threshold| !threshold.kept).map(|threshold| {
+    let missed = report.thresholds.iter().find(|threshold| threshold.is_missed()).map(|threshold| {
         format!("{} (measured {})", threshold.text, threshold.measured.as_deref().unwrap_or("nothing"))
     });
     let cause = report.failures.first().map(|named| format!("{} {}", named.count, named.name));

@@ -17,6 +17,8 @@ pub(super) struct Names<'a> {
     pub(super) scenario: &'a str,
     pub(super) remote: &'a str,
     pub(super) rtd: &'a str,
+    /// Sign-ins and actions of users are counted as calls.
+    pub(super) is_of_users: bool,
 }
 
 /// Which of a point's figures a sparkline shows.
@@ -37,6 +39,7 @@ pub(super) fn overview(
         scenario: &setup.scenario.name,
         remote: &remote,
         rtd: setup.scenario.rtds.first().map_or("", String::as_str),
+        is_of_users: setup.chat.is_some(),
     };
     panels(frame, &names, progress, history, line);
 }
@@ -72,10 +75,10 @@ pub(super) fn panels(
         Constraint::Percentage(33),
     ])
     .areas(middle);
-    self::calls(frame, calls, progress);
+    self::calls(frame, calls, names, progress);
     self::causes(frame, causes, progress);
     self::times(frame, times, names.rtd, progress);
-    self::sparks(frame, sparks, history);
+    self::sparks(frame, sparks, names, history);
     let lines: Vec<Line<'_>> =
         progress.errors.iter().rev().take(3).map(|error| Line::from(error.as_str())).collect();
     frame.render_widget(Paragraph::new(lines).block(Block::bordered().title("last errors")), errors);
@@ -90,17 +93,19 @@ fn head(frame: &mut Frame<'_>, area: Rect, names: &Names<'_>, progress: &Progres
         (false, true) => Span::styled(" paused ", Style::new().black().on_yellow()),
         (false, false) => Span::styled(" running ", Style::new().black().on_green()),
     };
+    let unit = if names.is_of_users { "sign-ins/s" } else { "calls/s" };
     let line = Line::from(vec![
         state,
         Span::from(format!(" {} → {}  ", names.scenario, names.remote)),
         Span::from(clock(progress.now.since(progress.started))).bold(),
-        Span::from(format!("  {:.1} calls/s wanted  {} threads", gauges.target_rate, gauges.threads)),
+        Span::from(format!("  {:.1} {unit} wanted  {} threads", gauges.target_rate, gauges.threads)),
     ]);
     frame.render_widget(Paragraph::new(line).block(Block::bordered().title("ringer")), area);
 }
 
-fn calls(frame: &mut Frame<'_>, area: Rect, progress: &Progress) {
-    let block = Block::bordered().title("calls");
+fn calls(frame: &mut Frame<'_>, area: Rect, names: &Names<'_>, progress: &Progress) {
+    let title = if names.is_of_users { "sign-ins and actions" } else { "calls" };
+    let block = Block::bordered().title(title);
     let inner = block.inner(area);
     frame.render_widget(block, area);
     let [table, gauge] = Layout::vertical([Constraint::Min(1), Constraint::Length(1)]).areas(inner);
@@ -167,11 +172,12 @@ fn times(frame: &mut Frame<'_>, area: Rect, rtd: &str, progress: &Progress) {
     frame.render_widget(table, area);
 }
 
-fn sparks(frame: &mut Frame<'_>, area: Rect, history: &History) {
+fn sparks(frame: &mut Frame<'_>, area: Rect, names: &Names<'_>, history: &History) {
+    let open = if names.is_of_users { "signed in" } else { "open calls" };
     let panels: [(&str, Pick, Color); 4] = [
         ("completed/s", |point| point.completed, Color::Green),
         ("failed/s", |point| point.failed, Color::Red),
-        ("open calls", |point| point.open, Color::Blue),
+        (open, |point| point.open, Color::Blue),
         ("p99, µs", |point| point.p99, Color::Magenta),
     ];
     let areas: [Rect; 4] = Layout::horizontal([Constraint::Ratio(1, 4); 4]).areas(area);

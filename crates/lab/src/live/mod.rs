@@ -144,7 +144,12 @@ mod tests {
         for second in 1..=20 {
             history.push(&progress(second));
         }
-        let names = draw::Names { scenario: "UAC with media", remote: "127.0.0.1:5060", rtd: "setup" };
+        let names = draw::Names {
+            scenario: "UAC with media",
+            remote: "127.0.0.1:5060",
+            rtd: "setup",
+            is_of_users: false,
+        };
         terminal.draw(|frame| draw::panels(frame, &names, &progress(20), &history, "")).expect("memory");
         terminal.backend().to_string()
     }

@@ -25,6 +25,8 @@ const HEIGHT: f64 = 220.0;
 const LEFT: f64 = 64.0;
 const BOTTOM: f64 = 24.0;
 const TOP: f64 = 8.0;
+/// Half the width of a tick's label.
+const HALF_LABEL: f64 = 24.0;
 
 impl Chart<'_> {
     pub(super) fn render(&self) -> String {
@@ -85,15 +87,38 @@ fn grid(out: &mut String, top: f64, end: f64) {
             y + 4.0,
             number(top * share)
         );
-        let x = LEFT + (WIDTH - LEFT) * share;
-        let anchor = if step == 4 { "end" } else { "middle" };
+    }
+    for at in ticks(end) {
+        let x = LEFT + (WIDTH - LEFT) * at / end;
+        // The text of a tick at the right edge stays inside.
+        let anchor = if x > WIDTH - HALF_LABEL { "end" } else { "middle" };
         let _ = write!(
             out,
-            "<text text-anchor=\"{anchor}\" x=\"{x:.0}\" y=\"{:.0}\">{}</text>",
+            "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{:.0}\" y2=\"{:.0}\"/><text text-anchor=\"{anchor}\" x=\"{x:.1}\" y=\"{:.0}\">{}</text>",
+            HEIGHT - BOTTOM,
+            HEIGHT - BOTTOM + 4.0,
             HEIGHT - 6.0,
-            clock(end * share)
+            clock(at, end)
         );
     }
+}
+
+/// Between two ticks of a time axis: what divides seconds, minutes, hours and days without a rest.
+const STEPS: [f64; 20] = [
+    0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1_800.0, 3_600.0,
+    7_200.0, 10_800.0, 21_600.0, 43_200.0,
+];
+const DAY: f64 = 86_400.0;
+/// Spaces between ticks, at most: labels as `10:00:00` still stand apart.
+const SPACES: f64 = 6.0;
+
+/// Seconds, from 0 on at even distances, none beyond the end.
+fn ticks(end: f64) -> Vec<f64> {
+    let fits = STEPS.into_iter().find(|step| end / step <= SPACES);
+    let step = fits.unwrap_or_else(|| (end / SPACES / DAY).ceil() * DAY);
+    let ticks = (0..=SPACES as u32).map(|index| f64::from(index) * step);
+    // What a run of 60.0 s lasts is a little less in binary.
+    ticks.take_while(|at| *at <= end * (1.0 + 1e-9)).collect()
 }
 
 /// The next 1, 2 or 5 with zeros, so that the axis has readable numbers.
@@ -126,15 +151,14 @@ pub(super) fn number(value: f64) -> String {
     format!("{text}{suffix}")
 }
 
-fn clock(seconds: f64) -> String {
-    if seconds < 10.0 {
-        return format!("{seconds:.1} s");
-    }
+/// A tick's label, in the form that suits its whole axis.
+fn clock(seconds: f64, end: f64) -> String {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a run's length")]
     let whole = seconds.round() as u64;
-    match whole {
-        0..120 => format!("{whole} s"),
-        120..7_200 => format!("{}:{:02}", whole / 60, whole % 60),
+    match end {
+        end if end < SPACES => format!("{seconds:.1} s"),
+        end if end <= 120.0 => format!("{whole} s"),
+        end if end < 7_200.0 => format!("{}:{:02}", whole / 60, whole % 60),
         _ => format!("{}:{:02}:{:02}", whole / 3_600, whole / 60 % 60, whole % 60),
     }
 }
@@ -170,7 +194,31 @@ mod tests {
         }
         assert_eq!(number(6_568.4), "6568");
         assert_eq!(number(32_816_231.0), "32.8M");
-        assert_eq!(clock(3_890.0), "64:50");
+    }
+
+    #[test]
+    fn time_axes_have_even_ticks_whose_labels_are_exact() {
+        for (end, labels) in [
+            (0.45, "0.0 s, 0.1 s, 0.2 s, 0.3 s, 0.4 s"),
+            (3.0, "0.0 s, 0.5 s, 1.0 s, 1.5 s, 2.0 s, 2.5 s, 3.0 s"),
+            (10.0, "0 s, 2 s, 4 s, 6 s, 8 s, 10 s"),
+            (50.1, "0 s, 10 s, 20 s, 30 s, 40 s, 50 s"),
+            (119.9, "0 s, 30 s, 60 s, 90 s"),
+            (125.0, "0:00, 0:30, 1:00, 1:30, 2:00"),
+            (2_049.0, "0:00, 10:00, 20:00, 30:00"),
+            (7_200.0, "0:00:00, 0:30:00, 1:00:00, 1:30:00, 2:00:00"),
+            (172_800.0, "0:00:00, 12:00:00, 24:00:00, 36:00:00, 48:00:00"),
+            (2_592_000.0, "0:00:00, 120:00:00, 240:00:00, 360:00:00, 480:00:00, 600:00:00, 720:00:00"),
+        ] {
+            let shown: Vec<String> = ticks(end).into_iter().map(|at| clock(at, end)).collect();
+            assert_eq!(shown.join(", "), labels, "{end}");
+        }
+        for tenths in 1..100_000_u32 {
+            let end = f64::from(tenths) / 10.0;
+            let ticks = ticks(end);
+            assert!((2..=7).contains(&ticks.len()) || end < 0.2, "{end}: {ticks:?}");
+            assert!(ticks.iter().all(|at| *at <= end + 1e-6), "{end}: {ticks:?}");
+        }
     }
 
     #[test]

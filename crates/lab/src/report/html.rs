@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::chart::{Chart, Line, escape, number};
 use super::model::{Growth, Report, Sample, Times};
 use super::tables;
+use crate::shell;
 
 const STYLE: &str = include_str!("report.css");
 
@@ -33,6 +34,46 @@ pub fn page(title: &str, reports: &[Report]) -> String {
     out
 }
 
+/// The names of what a load is made of: sign-ins and actions of users are counted as calls are.
+struct Words {
+    completed: &'static str,
+    peak: &'static str,
+    /// Titles of charts.
+    rates: &'static str,
+    open: &'static str,
+    /// The line of the second.
+    gauge: &'static str,
+    /// Rows of the table of times.
+    length: &'static str,
+    start: &'static str,
+}
+
+const OF_CALLS: Words = Words {
+    completed: "calls completed a second",
+    peak: "peak open",
+    rates: "Calls",
+    open: "Open calls",
+    gauge: "open",
+    length: "call length",
+    start: "start after due",
+};
+
+const OF_USERS: Words = Words {
+    completed: "sign-ins and actions completed a second",
+    peak: "users at once",
+    rates: "Sign-ins and actions",
+    open: "Users signed in",
+    gauge: "signed in",
+    length: "length of an action",
+    start: "action after due",
+};
+
+impl Words {
+    fn of(report: &Report) -> &'static Words {
+        if report.is_of_users() { &OF_USERS } else { &OF_CALLS }
+    }
+}
+
 fn head(out: &mut String, report: &Report) {
     let totals = &report.totals;
     let verdict = if !report.limited_by_ringer.is_empty() {
@@ -42,9 +83,14 @@ fn head(out: &mut String, report: &Report) {
     } else {
         ("missed", "missed")
     };
+    let not_judged = match report.not_judged() {
+        0 => String::new(),
+        1 => ", 1 threshold not judged".to_owned(),
+        several => format!(", {several} thresholds not judged"),
+    };
     let _ = write!(
         out,
-        "<h1>{}</h1><p class=\"verdict {}\">{}</p><p>{} · {} · {:.1} s · {} threads · ended: {}</p>",
+        "<h1>{}</h1><p class=\"verdict {}\">{}{not_judged}</p><p>{} · {} · {:.1} s · {} threads · ended: {}</p>",
         escape(&report.title),
         verdict.0,
         verdict.1,
@@ -56,16 +102,20 @@ fn head(out: &mut String, report: &Report) {
     );
     list(out, "Why Ringer was the limit", &report.limited_by_ringer);
     out.push_str("<div class=\"tiles\">");
-    for (name, value) in [
-        ("calls completed a second", format!("{:.1}", totals.rate)),
+    let words = Words::of(report);
+    // TCP retransmits below a stream of XMPP, unseen.
+    let retransmissions =
+        (!report.is_of_users()).then_some(("retransmissions", totals.retransmissions.to_string()));
+    let tiles = [
+        (words.completed, format!("{:.1}", totals.rate)),
         ("successful", totals.successful.to_string()),
         ("failed", totals.failed.to_string()),
         ("due", totals.due.to_string()),
         ("blocked", totals.blocked.to_string()),
-        ("peak open", totals.peak_open.to_string()),
-        ("retransmissions", totals.retransmissions.to_string()),
-        ("Ringer's CPU", format!("{:.1} s", totals.ringer_cpu)),
-    ] {
+        (words.peak, totals.peak_open.to_string()),
+    ];
+    let own = [("Ringer's CPU", format!("{:.1} s", totals.ringer_cpu))];
+    for (name, value) in tiles.into_iter().chain(retransmissions).chain(own) {
         let _ = write!(out, "<div><b>{value}</b><span>{name}</span></div>");
     }
     out.push_str("</div>\n");
@@ -74,7 +124,11 @@ fn head(out: &mut String, report: &Report) {
     }
     out.push_str("<h2>Thresholds</h2><table><tr><th>threshold</th><th>measured</th><th></th></tr>");
     for threshold in &report.thresholds {
-        let (class, word) = if threshold.kept { ("passed", "kept") } else { ("missed", "missed") };
+        let (class, word) = match (threshold.judged, threshold.kept) {
+            (false, _) => ("open", "not judged"),
+            (true, true) => ("passed", "kept"),
+            (true, false) => ("missed", "missed"),
+        };
         let _ = write!(
             out,
             "<tr><td><code>{}</code></td><td>{}</td><td class=\"{class}\">{word}</td></tr>",
@@ -106,10 +160,11 @@ fn charts(out: &mut String, report: &Report) {
         class,
         values: report.samples.iter().map(get).collect(),
     };
+    let words = Words::of(report);
     #[expect(clippy::cast_precision_loss, reason = "open calls")]
     let groups = [
         (
-            "Calls",
+            words.rates,
             "per second",
             vec![
                 line("offered", "a", |s| Some(s.due)),
@@ -129,12 +184,9 @@ fn charts(out: &mut String, report: &Report) {
                 line("p99 from the due time", "d", |s| s.due_p99),
             ],
         ),
-        ("Open calls", "", vec![line("open", "a", |s| Some(s.open as f64))]),
-        (
-            "Ringer itself",
-            "share of one core; lateness in ms",
-            vec![line("CPU", "a", |s| Some(s.ringer_cpu)), line("start late, p99 ms", "d", |s| s.late_p99)],
-        ),
+        (words.open, "", vec![line(words.gauge, "a", |s| Some(s.open as f64))]),
+        ("Ringer's own CPU", "share of one core", vec![line("CPU", "a", |s| Some(s.ringer_cpu))]),
+        ("Ringer's own lateness", "ms", vec![line("start after due, p99", "d", |s| s.late_p99)]),
     ];
     for (title, unit, lines) in groups {
         if lines.iter().all(|line| line.values.iter().all(Option::is_none)) {
@@ -181,8 +233,9 @@ fn times(out: &mut String, report: &Report) {
     for times in &report.response_from_due {
         row(out, &format!("response {}, from the due time", times.name), times);
     }
-    row(out, "call length", &report.call_length);
-    row(out, "start after due", &report.start_delay);
+    let words = Words::of(report);
+    row(out, words.length, &report.call_length);
+    row(out, words.start, &report.start_delay);
     row(out, "media after due", &report.pacing);
     out.push_str("</table>\n");
 }
@@ -267,20 +320,10 @@ fn steps(out: &mut String, report: &Report) {
 }
 
 fn sources(out: &mut String, report: &Report) {
-    let mut words = String::new();
-    for word in &report.command_line {
-        let quoted = if word.is_empty() || word.contains([' ', '"', '\'', '$', ';']) {
-            format!("'{}'", word.replace('\'', "'\\''"))
-        } else {
-            word.clone()
-        };
-        words.push_str(&quoted);
-        words.push(' ');
-    }
     let _ = write!(
         out,
         "<h2>Command line</h2><pre>{}</pre><h2>Scenario</h2><details><summary>{} ({})</summary><pre>{}</pre></details>",
-        escape(words.trim_end()),
+        escape(&shell::join(&report.command_line)),
         escape(&report.scenario.name),
         escape(&report.scenario.source),
         escape(&report.scenario.text)
@@ -288,8 +331,10 @@ fn sources(out: &mut String, report: &Report) {
 }
 
 fn comparison(out: &mut String, reports: &[Report]) {
-    out.push_str(
-        "<table><tr><th>run</th><th>calls/s</th><th>ok</th><th>failed</th><th>blocked</th><th>p50 ms</th><th>p99 ms</th>\
+    let rate = if reports.iter().all(Report::is_of_users) { "done/s" } else { "calls/s" };
+    let _ = write!(
+        out,
+        "<table><tr><th>run</th><th>{rate}</th><th>ok</th><th>failed</th><th>blocked</th><th>p50 ms</th><th>p99 ms</th>\
          <th>max ms</th><th>peak open</th><th>Ringer's CPU, s</th><th>watched CPU, s</th><th></th></tr>",
     );
     for report in reports {

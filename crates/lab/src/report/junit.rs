@@ -14,50 +14,74 @@ pub fn document(reports: &[Report]) -> String {
     out
 }
 
-/// Name and, when it failed, why.
-type Case = (String, Option<String>);
+/// What became of one test case, with the reason in words.
+enum Outcome {
+    Passed,
+    Failed(String),
+    /// The run allowed no conclusion.
+    Skipped(String),
+}
+
+impl Outcome {
+    fn failed_if(failed: bool, why: impl FnOnce() -> String) -> Outcome {
+        if failed { Outcome::Failed(why()) } else { Outcome::Passed }
+    }
+}
+
+type Case = (String, Outcome);
 
 fn cases(report: &Report) -> Vec<Case> {
     let limits = &report.limited_by_ringer;
-    let mut cases = vec![("ringer kept up".to_owned(), (!limits.is_empty()).then(|| limits.join("; ")))];
+    let mut cases =
+        vec![("ringer kept up".to_owned(), Outcome::failed_if(!limits.is_empty(), || limits.join("; ")))];
     if report.thresholds.is_empty() {
         let failed = report.totals.failed;
         let causes: Vec<String> =
             report.failures.iter().map(|named| format!("{}: {}", named.name, named.count)).collect();
-        let why = (failed > 0).then(|| format!("{failed} failed ({})", causes.join(", ")));
-        cases.push(("no call failed".to_owned(), why));
+        let name = if report.is_of_users() { "no action failed" } else { "no call failed" };
+        let outcome = Outcome::failed_if(failed > 0, || format!("{failed} failed ({})", causes.join(", ")));
+        cases.push((name.to_owned(), outcome));
     }
     for threshold in &report.thresholds {
         let measured = threshold.measured.as_deref().unwrap_or("nothing");
-        cases.push((threshold.text.clone(), (!threshold.kept).then(|| format!("measured {measured}"))));
+        let outcome = match threshold.judged {
+            true => Outcome::failed_if(!threshold.kept, || format!("measured {measured}")),
+            false => Outcome::Skipped(format!("not judged: {measured}")),
+        };
+        cases.push((threshold.text.clone(), outcome));
     }
     cases
 }
 
 fn suite(out: &mut String, report: &Report) {
     let cases = cases(report);
-    let failures = cases.iter().filter(|(_, failure)| failure.is_some()).count();
+    let count = |of: fn(&Outcome) -> bool| cases.iter().filter(|(_, outcome)| of(outcome)).count();
+    let failures = count(|outcome| matches!(outcome, Outcome::Failed(_)));
+    let skipped = count(|outcome| matches!(outcome, Outcome::Skipped(_)));
     let _ = writeln!(
         out,
-        "<testsuite name=\"{}\" tests=\"{}\" failures=\"{failures}\" errors=\"0\" time=\"{:.3}\" timestamp=\"{}\">",
+        "<testsuite name=\"{}\" tests=\"{}\" failures=\"{failures}\" errors=\"0\" skipped=\"{skipped}\" time=\"{:.3}\" timestamp=\"{}\">",
         escape(&report.title),
         cases.len(),
         report.seconds,
         escape(&report.started)
     );
-    for (name, failure) in cases {
+    for (name, outcome) in cases {
         let _ = write!(
             out,
             "<testcase classname=\"ringer\" name=\"{}\" time=\"{:.3}\"",
             escape(&name),
             report.seconds
         );
-        match failure {
-            Some(message) => {
-                let _ = writeln!(out, "><failure message=\"{}\"/></testcase>", escape(&message));
+        let (element, message) = match outcome {
+            Outcome::Passed => {
+                out.push_str("/>\n");
+                continue;
             }
-            None => out.push_str("/>\n"),
-        }
+            Outcome::Failed(message) => ("failure", message),
+            Outcome::Skipped(message) => ("skipped", message),
+        };
+        let _ = writeln!(out, "><{element} message=\"{}\"/></testcase>", escape(&message));
     }
     out.push_str("</testsuite>\n");
 }

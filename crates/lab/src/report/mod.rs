@@ -6,6 +6,7 @@ mod junit;
 pub mod model;
 mod record;
 mod stages;
+pub mod summary;
 pub mod tables;
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,7 @@
 //! What a report holds. The JSON file is exactly this; the HTML page and JUnit are made from it.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// One run, whole.
@@ -243,11 +245,41 @@ pub struct Growth {
     pub is_too_short: bool,
 }
 
+/// A threshold, and what was measured of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Threshold {
     pub text: String,
+    /// With its unit; `None` when nothing was measured.
     pub measured: Option<String>,
+    /// False as well where it was not judged.
     pub kept: bool,
+    /// Whether the run allowed a conclusion: a load that is too short says nothing of growth.
+    #[serde(default = "was_judged")]
+    pub judged: bool,
+}
+
+/// Reports written before there was `judged` have conclusions only.
+fn was_judged() -> bool {
+    true
+}
+
+impl Threshold {
+    /// Against the server under test.
+    pub fn is_missed(&self) -> bool {
+        self.judged && !self.kept
+    }
+}
+
+/// `kept: failed == 0 (measured 0)`
+impl fmt::Display for Threshold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let measured = self.measured.as_deref().unwrap_or("nothing");
+        match (self.judged, self.kept) {
+            (false, _) => write!(f, "not judged: {} ({measured})", self.text),
+            (true, true) => write!(f, "kept: {} (measured {measured})", self.text),
+            (true, false) => write!(f, "MISSED: {} (measured {measured})", self.text),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -260,11 +292,21 @@ pub struct Step {
 }
 
 impl Report {
-    /// Every threshold kept, no call failed where none is named, and Ringer was not the limit.
+    /// No threshold missed, no call failed where none is named, and Ringer was not the limit.
     pub fn passed(&self) -> bool {
-        let kept = self.thresholds.iter().all(|threshold| threshold.kept);
+        let missed = self.thresholds.iter().any(Threshold::is_missed);
         let calls = !self.thresholds.is_empty() || self.totals.failed == 0;
-        kept && calls && self.limited_by_ringer.is_empty()
+        !missed && calls && self.limited_by_ringer.is_empty()
+    }
+
+    /// Thresholds of which the run allowed no conclusion.
+    pub fn not_judged(&self) -> usize {
+        self.thresholds.iter().filter(|threshold| !threshold.judged).count()
+    }
+
+    /// The load was users of chat, whose sign-ins and actions are counted as calls are.
+    pub fn is_of_users(&self) -> bool {
+        self.chat.is_some()
     }
 
     /// Joins neighbouring samples so that a run of days stays a page: sums of counts as rates, the worst of the times.

@@ -118,16 +118,8 @@ impl<M: Meter> Observer for Recorder<M> {
         }
         let growth: Vec<model::Growth> =
             self.memory.iter().filter_map(|(name, series)| series.growth(name)).collect();
-        let verdicts: Vec<model::Threshold> = self
-            .thresholds
-            .iter()
-            .map(|threshold| threshold.judge(&outcome.progress, &setup.scenario.rtds, &growth))
-            .map(|verdict| model::Threshold {
-                text: verdict.threshold,
-                measured: verdict.measured,
-                kept: verdict.kept,
-            })
-            .collect();
+        let judge = |threshold: &Threshold| threshold.judge(&outcome.progress, &setup.scenario.rtds, &growth);
+        let verdicts: Vec<model::Threshold> = self.thresholds.iter().map(judge).collect();
         self.with(|report| {
             report.thresholds = verdicts;
             report.growth = growth;
@@ -169,7 +161,10 @@ pub(super) fn sample(progress: &Progress) -> Sample {
 fn finish(report: &mut Report, setup: &Setup, outcome: &Outcome) {
     let progress = &outcome.progress;
     let stats = &progress.total;
-    report.command_line.clone_from(&setup.options.command_line);
+    // Worker processes of users are given the words alone.
+    let program: &[&str] = if setup.chat.is_some() { &["ringer", "xmpp"] } else { &[] };
+    let words = setup.options.command_line.iter().cloned();
+    report.command_line = program.iter().map(|word| (*word).to_owned()).chain(words).collect();
     report.scenario = scenario_text(&setup.scenario);
     report.started = rfc3339(progress.started.unix_seconds());
     report.seconds = progress.now.since(progress.started).as_secs_f64();

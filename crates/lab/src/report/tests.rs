@@ -81,11 +81,27 @@ fn the_page_stands_alone_and_escapes() {
 fn junit_counts_what_failed() {
     let mut report = report(1);
     report.thresholds = vec![
-        model::Threshold { text: "failed == 0".into(), measured: Some("3".into()), kept: false },
-        model::Threshold { text: "response.p99 < 1s".into(), measured: Some("2 ms".into()), kept: true },
+        model::Threshold {
+            text: "failed == 0".into(),
+            measured: Some("3".into()),
+            kept: false,
+            judged: true,
+        },
+        model::Threshold {
+            text: "response.p99 < 1s".into(),
+            measured: Some("2 ms".into()),
+            kept: true,
+            judged: true,
+        },
+        model::Threshold {
+            text: "growth < 1%/h".into(),
+            measured: Some("too short".into()),
+            ..Default::default()
+        },
     ];
     let xml = junit(std::slice::from_ref(&report));
-    assert!(xml.contains("tests=\"3\" failures=\"1\""), "{xml}");
+    assert!(xml.contains("tests=\"4\" failures=\"1\" errors=\"0\" skipped=\"1\""), "{xml}");
+    assert!(xml.contains("<skipped message=\"not judged: too short\"/>"), "{xml}");
     assert!(xml.contains("name=\"response.p99 &lt; 1s\""), "{xml}");
     assert!(!report.passed());
 }
@@ -176,10 +192,19 @@ fn a_process_that_grows_fails_a_long_run_and_is_drawn() {
 }
 
 #[test]
-fn a_short_run_says_so_and_does_not_fail() {
+fn a_short_run_is_not_judged_and_says_so() {
     let short = watched(1_000, 600);
-    assert!(short.passed());
-    let measured = short.thresholds[0].measured.as_deref();
+    let threshold = &short.thresholds[0];
+    assert!(short.passed() && !threshold.kept && !threshold.judged && !threshold.is_missed());
+    assert!(
+        threshold.to_string().starts_with("not judged: growth < 1%/h (too short to tell: 539 s"),
+        "{threshold}"
+    );
+    let page = page("soak", std::slice::from_ref(&short));
+    for wanted in ["passed, 1 threshold not judged", "<td class=\"open\">not judged</td>"] {
+        assert!(page.contains(wanted), "{wanted} is missing");
+    }
+    let measured = threshold.measured.as_deref();
     assert!(
         measured.is_some_and(|measured| measured.starts_with("too short to tell: 539 s")),
         "{measured:?}"

@@ -4,6 +4,7 @@ mod control;
 mod find;
 mod jabber;
 mod program;
+mod summary;
 mod workers;
 
 use program::{Place, RINGER, SIPP_RINGER, address};

@@ -118,6 +118,9 @@ impl Lines {
             Err(error) => {
                 let Some(bosh) = self.bosh(slot) else { return Heard::Closed };
                 if !bosh.can_spare(which) {
+                    if bosh.wires[which].is_connecting {
+                        return Heard::unreachable(&error);
+                    }
                     return Heard::end(&error);
                 }
                 self.drop_wire(slot, which);

@@ -1,5 +1,6 @@
 //! The start of a load of users: on threads of this process, or in worker processes.
 
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -15,7 +16,7 @@ use super::super::clock::Clock;
 use super::super::collect::Collector;
 use super::super::control::Control;
 use super::super::hub::Hub;
-use super::super::limits::REPORTS_A_SHARD;
+use super::super::limits::{FIRST_CONNECTION, REPORTS_A_SHARD};
 use super::super::names::Names;
 use super::super::report::{Report, Reporter};
 use super::super::start::{self, fatal};
@@ -32,6 +33,7 @@ use crate::stats::Stats;
 /// Users of chat have connections of their own and nothing to bind.
 pub(in crate::engine) fn start(setup: Setup, chat: &Arc<Chat>) -> Result<Run, StartError> {
     kernel::use_small_pages();
+    check_reachable(chat)?;
     let options = &setup.options;
     let users = chat.people.all();
     let threads = start::threads(options).min(users as usize);
@@ -39,6 +41,17 @@ pub(in crate::engine) fn start(setup: Setup, chat: &Arc<Chat>) -> Result<Run, St
     match &parts[..] {
         [part] if options.workers.is_none() => start_here(setup, chat, part),
         parts => start_workers(setup, chat, parts),
+    }
+}
+
+/// One connection before the load: with a wrong port all users would fail and come back until their patience ends.
+fn check_reachable(chat: &Chat) -> Result<(), StartError> {
+    match TcpStream::connect_timeout(&chat.target, FIRST_CONNECTION) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(fatal(format!(
+            "cannot connect to {}: {error}: expected a server that listens there, as HOST:PORT",
+            chat.target
+        ))),
     }
 }
 

@@ -1,0 +1,111 @@
+//! The end of a run, for people: percentiles, causes, verdicts, and the report's page.
+
+use crate::jabber::Jabber;
+use crate::program::{Place, address};
+
+#[test]
+fn a_run_of_calls_ends_with_its_percentiles() {
+    let place = Place::new();
+    let (_uas, server) = place.uas("");
+    let said = place.run(&format!(
+        "sip -sn uac {server}:5060 -i {} -m 3 -d 1 --report run.html --threshold response.p99<20s",
+        address()
+    ));
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let head = "milliseconds number mean p50 p90 p99 max";
+    let lines: Vec<String> =
+        said.err.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let at = lines.iter().position(|line| line == head);
+    let at = at.unwrap_or_else(|| panic!("no {head:?}: {said:?}"));
+    assert!(lines[at + 1].starts_with("response 1 3 "), "{said:?}");
+    assert!(lines[at + 2].starts_with("call length 3 "), "{said:?}");
+    let page = place.read("run.html");
+    for wanted in [
+        "<pre>ringer sip -sn uac ",
+        "'response.p99&lt;20s'</pre>",
+        "<figcaption>Ringer's own CPU <small>share of one core</small>",
+        "<figcaption>Ringer's own lateness <small>ms</small>",
+    ] {
+        assert!(page.contains(wanted), "{wanted}: {page}");
+    }
+}
+
+#[test]
+fn a_run_that_fails_names_the_causes() {
+    let place = Place::new();
+    place.write(
+        "answer.xml",
+        "<scenario>\n<recv request=\"INVITE\"/>\n<send><![CDATA[\nSIP/2.0 404 Not Found\n[last_Via:]\n[last_From:]\n\
+         [last_To:];tag=1\n[last_Call-ID:]\n[last_CSeq:]\nContent-Length: 0\n\n]]></send>\n<recv request=\"ACK\"/>\n</scenario>\n",
+    );
+    let refusing = address();
+    let mut uas = place.start(&format!("sip -sf answer.xml -i {refusing} -p 5060 --threads 1"));
+    uas.heard("cps");
+    let said = place.run(&format!("sip -sn uac {refusing}:5060 -i {} -m 2 -d 1", address()));
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.err.contains("\n2 failed: UnexpectedMessage 2\n"), "{said:?}");
+    assert!(said.err.contains("\nanswers that were not expected: 404 2\n"), "{said:?}");
+}
+
+/// It took 32 seconds, and no line said why.
+#[test]
+fn users_of_a_closed_port_are_told_so_before_they_begin() {
+    let place = Place::new();
+    let closed = address();
+    for more in ["", "--workers 2"] {
+        let said =
+            place.run(&format!("xmpp {closed}:5222 --domain d --users 10 --contacts 3 --tls none {more}"));
+        assert_eq!(said.code, Some(255), "{said:?}");
+        let why = format!("cannot connect to {closed}:5222: Connection refused");
+        assert!(said.err.starts_with(&why), "{said:?}");
+        assert!(!said.err.contains("signing in") && said.out.is_empty(), "no run began: {said:?}");
+    }
+}
+
+#[test]
+fn help_is_given_wherever_it_is_asked_for() {
+    let place = Place::new();
+    for words in ["xmpp --help", "xmpp 127.0.0.1 --help", "xmpp 127.0.0.1:5222 --users 5 -h --tls none"] {
+        let said = place.run(words);
+        assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{words}: {said:?}");
+        assert!(said.out.starts_with("usage: ringer xmpp HOST"), "{words}: {said:?}");
+    }
+    let said = place.run("xmpp 127.0.0.1:5222 --password --help --user 3");
+    assert!(said.err.contains("unknown flag --user"), "a value is no flag: {said:?}");
+}
+
+#[test]
+fn the_page_of_users_speaks_of_users() {
+    let place = Place::new();
+    let server = Jabber::start(&address());
+    let id = std::process::id();
+    let said = place.run(&format!(
+        "xmpp {} --domain d --users 6 --contacts 3 --tls none --mechanism PLAIN --logins 100 --for 2 --think-fixed 300ms \
+         --mix message=1 --watch {id} --threshold growth<1%/h --report users.html --junit users.xml",
+        server.address
+    ));
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(
+        said.err.contains("\nnot judged: growth<1%/h (nothing: no process was watched for long enough)\n"),
+        "{said:?}"
+    );
+    assert!(!said.err.contains("kept: growth"), "{said:?}");
+    assert!(
+        place.read("users.xml").contains("<skipped message=\"not judged: nothing: no process was watched")
+    );
+    let page = place.read("users.html");
+    for wanted in [
+        "<h1>users at 100 sign-ins/s</h1>",
+        "passed, 1 threshold not judged",
+        "<figcaption>Sign-ins and actions ",
+        "<figcaption>Users signed in ",
+        "users at once",
+        "<pre>ringer xmpp 127.",
+        "'growth&lt;1%/h'",
+    ] {
+        assert!(page.contains(wanted), "{wanted}: {page}");
+    }
+    for of_calls in ["Calls", "calls", "retransmissions"] {
+        assert!(!page.contains(of_calls), "{of_calls}: {page}");
+    }
+}
