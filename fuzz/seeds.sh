@@ -34,3 +34,12 @@ printf '\001\377%s' "<open xmlns='urn:ietf:params:xml:ns:xmpp-framing' to='a.tes
 printf '\002\377%s' "<body xmlns='http://jabber.org/protocol/httpbind' rid='1'><a xmlns:p='urn:p'><p:b/></a></body>" > corpus/xmpp_bounds/bosh
 printf '\003\040%s' "$HEADER xmlns='jabber:server'><db:result from='b.test' to='a.test'>k</db:result>" > corpus/xmpp_bounds/server
 printf '\004\040%s' "<stream:stream to='echo.test' xmlns:stream='http://etherx.jabber.org/streams' xmlns='jabber:component:accept'><handshake>x</handshake>" > corpus/xmpp_bounds/component
+# The listener and whether the client reads, how it is cut (see fuzz_targets/http_bounds.rs), requests.
+mkdir -p corpus/http_bounds
+FORM='Content-Type: application/x-www-form-urlencoded'
+printf '\000\100GET / HTTP/1.1\r\nHost: a.test\r\n\r\nGET /metrics HTTP/1.1\r\n\r\n' > corpus/http_bounds/pages
+printf '\000\100POST /2010-04-01/Accounts.json HTTP/1.1\r\n%s\r\nContent-Length: 7\r\nAuthorization: Basic YTpi\r\n\r\na=%%41&b' "$FORM" > corpus/http_bounds/form
+printf '\200\001POST /v1/xmpp/sessions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1;x=y\r\na\r\n0\r\nX: y\r\n\r\n' > corpus/http_bounds/chunks
+printf '\001\100POST /bosh HTTP/1.1\r\nContent-Length: 75\r\n\r\n%s' "<body xmlns='http://jabber.org/protocol/httpbind' rid='1' to='a.test'/>    " > corpus/http_bounds/bosh
+printf '\001\100PUT /upload/0/a HTTP/1.1\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhello' > corpus/http_bounds/upload
+printf '\001\377GET /ws HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Protocol: xmpp\r\n\r\n\201\000' > corpus/http_bounds/websocket

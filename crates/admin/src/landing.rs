@@ -46,9 +46,7 @@ pub(crate) fn page(method: &str, path: &str, accept: &str) -> Option<Response> {
         return None;
     }
     if path == OPENAPI {
-        // The answer is long for so short a request: one a connection.
-        let close = [(CONNECTION, "close")];
-        return Some((close, respond("application/json; charset=utf-8", DOCUMENT.clone())).into_response());
+        return Some(respond("application/json; charset=utf-8", DOCUMENT.clone()));
     }
     let path = path.trim_end_matches('/');
     let is_page = path.is_empty() || Base::ALL.iter().any(|base| base.prefix() == path);
@@ -60,7 +58,7 @@ pub(crate) fn page(method: &str, path: &str, accept: &str) -> Option<Response> {
 
 /// With what keeps a browser from doing anything but showing it.
 fn respond(content_type: &'static str, body: Bytes) -> Response {
-    let headers: [(HeaderName, &str); 7] = [
+    let headers: [(HeaderName, &str); 8] = [
         (CONTENT_TYPE, content_type),
         (
             CONTENT_SECURITY_POLICY,
@@ -71,6 +69,8 @@ fn respond(content_type: &'static str, body: Bytes) -> Response {
         (REFERRER_POLICY, "no-referrer"),
         (CACHE_CONTROL, "public, max-age=3600"),
         (VARY, "Accept"),
+        // The answer is long for so short a request: one a connection.
+        (CONNECTION, "close"),
     ];
     (headers, Body::from(body)).into_response()
 }

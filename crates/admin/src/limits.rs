@@ -11,6 +11,9 @@ pub const MAX_BODY: usize = 128 * 1024;
 pub const BODY_TIME: Duration = Duration::from_secs(15);
 /// Parameters of a request, query and body together. 400.
 pub const MAX_PARAMETERS: usize = 128;
+/// Segments of a path below the base: the longest route has six, and each one of a stranger's costs more than it is long.
+/// 404.
+pub const MAX_SEGMENTS: usize = 16;
 /// Bytes of one value; a document has `MAX_DOCUMENT`. 400.
 pub const MAX_VALUE: usize = 4_096;
 /// Bytes of an inline document (`Twiml`): Twilio allows 4,000 characters, which is short for a phone tree. 400.

@@ -72,6 +72,9 @@ impl Request {
         let mut format = if is_json { Format::Json } else { Format::Xml };
         let mut segments = Vec::new();
         for segment in rest.split('/').filter(|segment| !segment.is_empty()) {
+            if segments.len() == limits::MAX_SEGMENTS {
+                return None;
+            }
             // COMPAT(RestComm): the suffix may stand on a collection before the sid, as in `Calls.json/CA…`.
             let (name, suffix) = strip_suffix(segment);
             format = suffix.unwrap_or(format);
@@ -150,6 +153,8 @@ mod tests {
         assert!(Request::parse("GET", "/2010-04-01", "").is_none());
         assert!(Request::parse("GET", "/2010-04-01x/Accounts", "").is_none());
         assert!(Request::parse("GET", "/elsewhere", "").is_none());
+        let deep = |count: usize| Request::parse("GET", &format!("/v1{}", "/a".repeat(count)), "");
+        assert!(deep(limits::MAX_SEGMENTS).is_some() && deep(limits::MAX_SEGMENTS + 1).is_none());
     }
 
     #[test]

@@ -103,6 +103,7 @@ fn the_root_and_each_base_lead_to_the_document() {
         let policy = page.headers["content-security-policy"].to_str().unwrap();
         assert!(policy.starts_with("default-src 'none'"), "{policy}");
         assert_eq!(page.headers["x-content-type-options"], "nosniff");
+        assert_eq!(page.headers["connection"], "close");
         assert_eq!(page.headers["x-frame-options"], "DENY");
         assert_eq!(page.headers["referrer-policy"], "no-referrer");
         assert_eq!(get(path, "application/json").json()["openapi"], "/openapi.json");
