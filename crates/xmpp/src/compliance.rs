@@ -176,15 +176,15 @@ const TESTS: &[(&str, &[&str])] = &[
     ("RFC 7622", &["crates/xmpp/src/jid.rs"]),
     ("RFC 7677", &["crates/xmpp/src/sasl/tests.rs"]),
     ("RFC 9266", &[SIGN_IN]),
-    ("XEP-0004", &["muc/own.rs", "commands.rs"]),
+    ("XEP-0004", &["forms.rs", "muc/own.rs", "commands.rs"]),
     ("XEP-0012", &["last.rs"]),
     ("XEP-0013", &["offline.rs"]),
-    ("XEP-0030", &["disco.rs"]),
+    ("XEP-0030", &["table/xep_0030.rs", "disco.rs"]),
     ("XEP-0045", &["muc/table/mod.rs"]),
     ("XEP-0048", &["private.rs"]),
     ("XEP-0049", &["private.rs"]),
     ("XEP-0050", &["commands.rs"]),
-    ("XEP-0054", &["vcard.rs"]),
+    ("XEP-0054", &["table/xep_0054.rs", "vcard.rs"]),
     ("XEP-0059", &["archive.rs", "muc/discover.rs"]),
     ("XEP-0060", &["pubsub.rs", "pubsub_service.rs", "crates/server/tests/live/xmpp/services.rs"]),
     (
@@ -212,7 +212,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("XEP-0178", &[SIGN_IN, S2S, FEDERATION]),
     ("XEP-0185", &["crates/xmpp/src/s2s/dialback.rs"]),
     ("XEP-0191", &["blocking.rs"]),
-    ("XEP-0198", &["sm.rs", "crates/server/tests/live/xmpp/chat.rs"]),
+    ("XEP-0198", &["table/xep_0198.rs", "sm.rs", "crates/server/tests/live/xmpp/chat.rs"]),
     ("XEP-0199", &["mod.rs"]),
     ("XEP-0202", &["ping.rs"]),
     ("XEP-0203", &["offline.rs"]),
@@ -278,6 +278,23 @@ pub fn tests(name: &str) -> Vec<String> {
         })
         .collect()
 }
+
+/// Specifications that are tested requirement by requirement.
+pub const TABLES: &[&str] = &["XEP-0030", "XEP-0045", "XEP-0054", "XEP-0198"];
+
+/// What a specification asks of a server and no test of ours shows: the specification, its section, and what it asks for.
+pub const UNTESTED: &[(&str, &str, &str)] = &[
+    ("XEP-0030", "3.1", "no two identities of the same category, type and language"),
+    (
+        "XEP-0030",
+        "7",
+        "the conditions that are for services which make discovery a matter of rights: not-allowed, forbidden",
+    ),
+    ("XEP-0133", "4.25", "the form has the current message of the day (SHOULD): it is empty"),
+    ("XEP-0198", "3", "a second `<enable/>` ends the stream (SHOULD): it is answered by `<failed/>`"),
+    ("XEP-0198", "3", "`location`, where a client had better resume (MAY): never said"),
+    ("XEP-0198", "4", "a last `<a/>` before a stream is closed (SHOULD)"),
+];
 
 /// One line of the compliance suites (XEP-0479) that a server has to meet.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use xmpp::compliance::{self, Need, SUITE};
+use xmpp::compliance::{self, Need, SUITE, TABLES, UNTESTED};
 use xmpp::host::{Level, Specification};
 
 fn root() -> &'static Path {
@@ -24,6 +24,13 @@ that of the text that was built from. [`belfry.doap`](../belfry.doap) says the s
 
 | specification | title | version | level | file | test | note |
 |---|---|---|---|---|---|---|
+";
+
+const UNTESTED_HEAD: &str = "
+## Requirements without a test
+
+| specification | section | what it asks for |
+|---|---|---|
 ";
 
 const SUITE_HEAD: &str = "
@@ -49,6 +56,13 @@ fn page() -> String {
         )
         .expect("a string takes all");
     }
+    page.push_str(UNTESTED_HEAD);
+    for (name, section, demand) in UNTESTED {
+        writeln!(page, "| {name} | §{section} | {demand} |").expect("a string takes all");
+    }
+    let tables = TABLES.join(", ");
+    writeln!(page, "\nTested requirement by requirement: {tables}. Others have tests of what they are for, and no list of what lacks one.")
+        .expect("a string takes all");
     page.push_str(SUITE_HEAD);
     for need in SUITE {
         let level = if need.is_advanced { "Advanced" } else { "Core" };

@@ -606,7 +606,7 @@ impl Host {
             Some(payload) if super::disco::asks_for_items(stanza) => {
                 self.answer(stanza, Ok(Some(super::disco::no_items(payload))), out);
             }
-            _ if super::roster::sets_roster(stanza) => {
+            _ if super::roster::sets_roster(stanza) || super::vcard::sets_vcard(stanza) => {
                 self.refuse(stanza, &Condition::Forbidden.into(), out);
             }
             _ => self.refuse_nobody(stanza, out),

@@ -34,7 +34,7 @@ pub(super) const FEATURE: Feature = Feature {
         complete("XEP-0398", "User Avatar to vCard-Based Avatars Conversion", "1.0.1"),
     ],
     account: &[ns::VCARD, ns::VCARD4, ns::VCARD_CONVERSION],
-    // XEP-0054 §2: a server says that it has the vCards of its accounts.
+    // XEP-0054 §4: a server says that it has the vCards of its accounts.
     server: &[ns::VCARD],
     handles: &[
         Handle { at: At::Account, name: "vCard", ns: ns::VCARD, run: vcard },
@@ -137,6 +137,12 @@ fn vcard(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer
 fn found(newest: Result<Option<Element>, StanzaError>, is_own: bool) -> Result<Option<Element>, StanzaError> {
     let none = if is_own { Condition::ItemNotFound } else { Condition::ServiceUnavailable };
     newest.and_then(|vcard| vcard.map(Some).ok_or_else(|| none.into()))
+}
+
+/// Whether a stanza for an account sets its vCard, as only the account itself may.
+pub(super) fn sets_vcard(iq: &Element) -> bool {
+    iq.attr("type") == Some("set")
+        && (iq.get("vCard", ns::VCARD).is_some() || iq.get("vcard", ns::VCARD4).is_some())
 }
 
 fn may_set(host: &Host, iq: &Iq<'_>) -> Result<(), StanzaError> {

@@ -30,7 +30,7 @@ fn a_server_says_what_it_is_and_who_to_talk_to() {
         "<feature var='http://jabber.org/protocol/disco#info'/>",
         "<feature var='urn:xmpp:blocking'/>",
         "<feature var='jabber:iq:version'/>",
-        // XEP-0054 §2.
+        // XEP-0054 §4.
         "<feature var='vcard-temp'/>",
         "<value>http://jabber.org/network/serverinfo</value>",
         "<field type='list-multi' var='abuse-addresses'><value>mailto:abuse@example.org</value>\

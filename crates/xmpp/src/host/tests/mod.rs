@@ -32,6 +32,7 @@ mod retract;
 mod roster;
 mod rosters;
 mod sm;
+mod table;
 mod upload;
 mod vcard;
 
