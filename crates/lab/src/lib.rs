@@ -27,3 +27,4 @@ pub mod stats;
 pub mod threshold;
 pub mod trace;
 pub mod watch;
+mod whole_file;

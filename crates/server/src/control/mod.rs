@@ -14,8 +14,8 @@ pub use rates::{Rate, Rates, Totals};
 pub use records::{AccountRow, Ask, Change, Listing, Secret};
 pub use server::{ControlSocket, serve};
 pub use status::{
-    AdmissionStatus, NodeState, Observed, ShardCounters, Status, StatusSource, StoreStatus, TargetStatus,
-    watch,
+    AdmissionStatus, Listening, NodeState, Observed, ShardCounters, Status, StatusSource, StoreStatus,
+    TargetStatus, watch,
 };
 pub use trace::{TraceLine, TraceLines, TraceSink, mask_credentials};
 

@@ -47,10 +47,11 @@ use stdx::wheel::Wheel;
 
 pub use allowance::CallLimits;
 use attempts::Attempts;
+pub(crate) use call_events::refused;
 pub use counters::Counters;
 pub use dispatch::StoreUnavailable;
 pub use effect::{
-    Account, CallEvent, CallEventKind, Caller, Decision, Effect, Outbox, PlanRequest, TraceEvent,
+    Account, CallEvent, CallEventKind, Caller, Decision, Effect, ListedUnder, Outbox, PlanRequest, TraceEvent,
 };
 use open_calls::OpenCalls;
 pub(crate) use proof::Credit;
