@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hashbrown::HashTable;
 use stdx::Instant;
+use stdx::cache::Cache;
 use stdx::wheel::Wheel;
 
 use crate::limits;
@@ -41,6 +42,17 @@ pub enum CallEventKind {
         from: Box<str>,
         to: Box<str>,
         account: Option<Box<str>>,
+        callee: Option<Box<str>>,
+    },
+    /// It was refused before it went anywhere: a record at once, and no other event.
+    Refused {
+        call_id: Box<str>,
+        from: Box<str>,
+        to: Box<str>,
+        account: Option<Box<str>>,
+        callee: Option<Box<str>>,
+        code: u16,
+        reason: Box<str>,
     },
     Ringing,
     Answered,
@@ -72,6 +84,8 @@ pub struct CallRecord {
     pub to: Box<str>,
     /// The account that placed it, when one did.
     pub account: Option<Box<str>>,
+    /// The account that was called, when it is one of ours.
+    pub callee: Option<Box<str>>,
     pub start: Instant,
     pub ringing: Option<Instant>,
     pub answer: Option<Instant>,
@@ -92,7 +106,7 @@ pub struct LedgerCounts {
     pub answered_total: u64,
     pub failed_total: u64,
     pub lost_total: u64,
-    /// Calls that went on without a record because the ledger was full.
+    /// Calls without a record: the ledger was full, or strangers had too many refused at once.
     pub unrecorded_total: u64,
 }
 
@@ -102,6 +116,16 @@ pub struct Ledger {
     /// Keys, one outstanding entry for each live call.
     wheel: Wheel<u64>,
     counts: LedgerCounts,
+    refused: RefusedCalls,
+}
+
+/// Keeps strangers from filling the record with calls that are refused.
+struct RefusedCalls {
+    /// The last ones. Over UDP a caller that has not heard of its refusal repeats the INVITE and is refused again.
+    last: Cache<u64, u16>,
+    /// When the present minute began, and how many calls of strangers were recorded in it.
+    since: Instant,
+    of_strangers: u32,
 }
 
 /// Times are milliseconds after `start`, plus one; zero is never. They fit 49 days.
@@ -112,24 +136,40 @@ struct Live {
     answer: u32,
     /// Of the callee that answered.
     leg: u64,
-    /// Call-ID, From, To and account, one behind the other.
+    /// Call-ID, From, To, account and callee, one behind the other.
     texts: Box<str>,
-    /// Where each but the first begins. Without an account the last is empty.
-    cuts: [u16; 3],
+    /// Where each but the first begins. Without an account, or a callee of ours, theirs are empty.
+    cuts: [u16; 4],
     /// How many patrols have passed; the next comes one `limits::PATROL` later.
     patrols: u16,
 }
 
 impl Ledger {
     pub fn new(settings: LedgerSettings, now: Instant) -> Self {
-        Ledger { settings, table: HashTable::new(), wheel: Wheel::new(now), counts: LedgerCounts::default() }
+        let refused =
+            RefusedCalls { last: Cache::new(limits::REFUSED_REMEMBERED), since: now, of_strangers: 0 };
+        let (table, wheel) = (HashTable::new(), Wheel::new(now));
+        Ledger { settings, table, wheel, counts: LedgerCounts::default(), refused }
     }
 
     pub fn handle_event(&mut self, now: Instant, event: CallEvent, out: &mut Vec<CallRecord>) {
         let CallEvent { key, leg, kind } = event;
         match kind {
-            CallEventKind::Started { call_id, from, to, account } => {
-                self.start(now, key, [&call_id, &from, &to, account.as_deref().unwrap_or_default()]);
+            CallEventKind::Started { call_id, from, to, account, callee } => {
+                let [account, callee] = [&account, &callee].map(|aor| aor.as_deref().unwrap_or_default());
+                self.start(now, key, [&call_id, &from, &to, account, callee]);
+            }
+            CallEventKind::Refused { call_id, from, to, account, callee, code, reason } => {
+                if !self.refused.is_new(key, code) {
+                    return;
+                }
+                if account.is_none() && !self.refused.takes_stranger(now) {
+                    self.counts.unrecorded_total += 1;
+                    return;
+                }
+                let [account, callee] = [&account, &callee].map(|aor| aor.as_deref().unwrap_or_default());
+                let call = Live::new(now, key, [&call_id, &from, &to, account, callee]);
+                out.push(call.close(now, code, &reason, EndedBy::Server));
             }
             CallEventKind::Ringing => {
                 if let Some(live) = self.find(key).filter(|live| live.ringing == 0) {
@@ -188,7 +228,7 @@ impl Ledger {
         LedgerCounts { live: self.table.len(), ..self.counts }
     }
 
-    fn start(&mut self, now: Instant, key: u64, texts: [&str; 4]) {
+    fn start(&mut self, now: Instant, key: u64, texts: [&str; 5]) {
         if self.find(key).is_some() {
             return;
         }
@@ -230,18 +270,34 @@ impl Ledger {
     }
 }
 
+impl RefusedCalls {
+    fn is_new(&mut self, key: u64, code: u16) -> bool {
+        let is_new = self.last.get(&key) != Some(&code);
+        self.last.insert(key, code);
+        is_new
+    }
+
+    fn takes_stranger(&mut self, now: Instant) -> bool {
+        if now.since(self.since) >= limits::REFUSED_WINDOW {
+            (self.since, self.of_strangers) = (now, 0);
+        }
+        self.of_strangers += 1;
+        self.of_strangers <= limits::REFUSED_OF_STRANGERS
+    }
+}
+
 impl Live {
-    fn new(start: Instant, key: u64, texts: [&str; 4]) -> Self {
+    fn new(start: Instant, key: u64, texts: [&str; 5]) -> Self {
         let texts = texts.map(cut);
-        let mut ends = [0u16; 4];
+        let mut ends = [0u16; 5];
         let mut end = 0;
         for (place, text) in ends.iter_mut().zip(texts) {
             end += text.len();
-            *place = u16::try_from(end).expect("four texts of RECORD_TEXT_BYTES at most");
+            *place = u16::try_from(end).expect("five texts of RECORD_TEXT_BYTES at most");
         }
-        let [first, second, third, _] = ends;
+        let [cuts @ .., _] = ends;
         let texts = texts.concat().into_boxed_str();
-        Live { key, start, ringing: 0, answer: 0, leg: 0, texts, cuts: [first, second, third], patrols: 0 }
+        Live { key, start, ringing: 0, answer: 0, leg: 0, texts, cuts, patrols: 0 }
     }
 
     fn next_patrol(&self, longest: Duration) -> Instant {
@@ -268,14 +324,15 @@ impl Live {
     }
 
     fn close(&self, now: Instant, code: u16, reason: &str, ended_by: EndedBy) -> CallRecord {
-        let [from, to, account] = self.cuts.map(usize::from);
+        let [from, to, account, callee] = self.cuts.map(usize::from);
         let texts = &*self.texts;
-        let account = &texts[account..];
+        let address = |text: &str| (!text.is_empty()).then(|| text.into());
         CallRecord {
             call_id: texts[..from].into(),
             from: texts[from..to].into(),
-            to: texts[to..self.cuts[2].into()].into(),
-            account: (!account.is_empty()).then(|| account.into()),
+            to: texts[to..account].into(),
+            account: address(&texts[account..callee]),
+            callee: address(&texts[callee..]),
             start: self.start,
             ringing: self.time(self.ringing),
             answer: self.time(self.answer),

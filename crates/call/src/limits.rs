@@ -21,6 +21,15 @@ pub const REGEX_BYTES: usize = 256 * 1024;
 /// Bytes of each text of a call record; what is longer is cut. Call-IDs are 20 to 80 bytes, URIs 20 to 60.
 pub const RECORD_TEXT_BYTES: usize = 255;
 
+/// Refused calls of strangers that one ledger records in `REFUSED_WINDOW`: enough to see who tries what, and 2 million rows of
+/// 300 bytes in the 90 days that records are kept. Beyond, they are counted only.
+pub const REFUSED_OF_STRANGERS: u32 = 15;
+/// See `REFUSED_OF_STRANGERS`.
+pub const REFUSED_WINDOW: Duration = Duration::from_secs(60);
+/// Refused calls of which one ledger still knows: a UDP client repeats its INVITE for 32 s (RFC 3261 timer B) while it hears
+/// nothing. Beyond, a repetition may have a second record.
+pub const REFUSED_REMEMBERED: usize = 1_024;
+
 /// Calls that are up at once in one ledger; five times the most that one node of the largest published
 /// test had. Beyond, calls go on but have no record, and are counted.
 pub const LIVE_CALLS: usize = 2_000_000;

@@ -17,6 +17,7 @@ fn started(n: u64) -> CallEvent {
         from: format!("sip:user{n:08}@example.com").into(),
         to: format!("sip:user{:08}@example.com:5060", n + 1).into(),
         account: Some(format!("user{n:08}@example.com").into()),
+        callee: Some(format!("user{:08}@example.com", n + 1).into()),
     };
     CallEvent { key: key(n), leg: 0, kind }
 }

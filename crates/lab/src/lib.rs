@@ -28,3 +28,4 @@ pub mod stats;
 pub mod threshold;
 pub mod trace;
 pub mod watch;
+mod whole_file;

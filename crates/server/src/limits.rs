@@ -149,6 +149,9 @@ pub const IMPORT_INCLUDES: usize = 8;
 /// Accounts, and reasons why others were not imported, that an import names at its end. The rest is counted.
 pub const IMPORT_NAMED: usize = 20;
 
+/// Bad lines that `account import --check` names: a screen of a terminal, many times over. The rest is counted.
+pub const IMPORT_CHECKED: usize = 1_000;
+
 /// Bytes of white space before what tells XML from lines. More: it is lines.
 pub const IMPORT_LOOK: usize = 1 << 10;
 

@@ -101,6 +101,12 @@ pub fn parse_pattern(text: &str) -> Option<Pattern> {
 pub fn parse_target(text: &str) -> Result<store::RouteTarget, String> {
     let mut parts = text.split(',');
     let uri = parts.next().unwrap_or_default();
+    // A bare word would be the name of a host that nobody has meant.
+    if !uri.starts_with("sip:") && !uri.starts_with("account:") {
+        let expected =
+            "sip:HOST, with :PORT and ;transport=udp, tcp or tls where needed, or account:user@domain";
+        return Err(format!("target {uri:?}: expected {expected}"));
+    }
     uri.parse::<RouteTarget>().map_err(|error| format!("target {uri:?}: {error}"))?;
     let mut target = store::RouteTarget { uri: uri.into(), weight: 1, priority: 1 };
     for part in parts {
@@ -175,6 +181,12 @@ mod tests {
             ("sip:gw.test,weight=x", "expected 0 to 65535"),
             ("sip:gw.test,speed=1", "expected weight=N or priority=N"),
             ("account:bob", "expected an account, account:user@domain"),
+            ("gw.test", "expected sip:HOST, with :PORT"),
+            ("nonsense", "or account:user@domain"),
+            ("http://gw.test", "expected sip:HOST"),
+            ("", "expected sip:HOST"),
+            ("sip:", "target \"sip:\""),
+            ("sip:bob@gw.test", "target \"sip:bob@gw.test\""),
         ] {
             let error = parse_target(target).unwrap_err();
             assert!(error.contains(problem), "{error}");

@@ -4,6 +4,8 @@
 //! hashes, the caller's writes; a batch that is written stays written when a later line is refused.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::Builder;
 
@@ -37,6 +39,9 @@ pub struct ImportOptions {
     pub now: Instant,
     /// Of SCRAM, for each password. They take milliseconds each, hashes of phones' passwords microseconds.
     pub keys: Option<MakeKeys>,
+    /// Ends the import after the users that have been read. The import sets it, too, when a write has failed: an input
+    /// that waits for more can give up then.
+    pub stop: Arc<AtomicBool>,
 }
 
 impl ImportOptions {
@@ -48,6 +53,7 @@ impl ImportOptions {
             batch: limits::IMPORT_BATCH,
             now,
             keys: None,
+            stop: Arc::default(),
         }
     }
 }
@@ -125,12 +131,17 @@ pub(crate) fn run<U: Users>(
     // One batch being written, one ready: the reader is never more than that ahead.
     let (send, receive) = sync_channel(1);
     std::thread::scope(|scope| {
+        // Moved in here: the scope waits for the reader, which waits for room in the channel until this is dropped.
+        let receive = receive;
         Builder::new()
             .name("import-reader".into())
-            .spawn_scoped(scope, move || read_all(users, options.batch.max(1), &send))
+            .spawn_scoped(scope, move || read_all(users, options, &send))
             .map_err(|error| StoreError::Internal { detail: format!("cannot start a thread: {error}") })?;
-        write_all(writer, &receive, options.existing, progress)
-        // Returning drops `receive`, which ends the reader if it is still at work.
+        let written = write_all(writer, &receive, options.existing, progress);
+        if written.is_err() {
+            options.stop.store(true, Ordering::Relaxed);
+        }
+        written
     })
 }
 
@@ -154,16 +165,24 @@ fn write_all<E: From<StoreError>>(
     Ok(so_far.imported)
 }
 
-/// Ends with the users, with the first that cannot be read (what came before it is sent first), or when nobody listens.
-fn read_all<U: Users>(users: &mut U, least: usize, batches: &SyncSender<Result<Batch, U::Error>>) {
+/// Ends with the users, with the first that cannot be read (what came before it is sent first), when it is told to stop,
+/// or when the writer is gone.
+fn read_all<U: Users>(users: &mut U, options: &ImportOptions, batches: &SyncSender<Result<Batch, U::Error>>) {
+    let (least, most) = match options.keys {
+        Some(_) => (options.batch.min(limits::IMPORT_BATCH_WITH_KEYS), limits::IMPORT_BATCH_WITH_KEYS),
+        None => (options.batch, limits::MAX_IMPORT_BATCH),
+    };
     let mut done = 0;
     loop {
-        let size = (done / 4).min(limits::MAX_IMPORT_BATCH).max(least);
+        let size = (done / 4).min(most).max(least).max(1);
         let mut batch = Batch { users: Vec::with_capacity(size), bytes: 0 };
         let mut weight = 0;
         let end = loop {
             if weight >= size {
                 break None;
+            }
+            if options.stop.load(Ordering::Relaxed) {
+                break Some(Ok(()));
             }
             match users.next() {
                 Ok(Some(user)) => {
@@ -190,11 +209,36 @@ fn read_all<U: Users>(users: &mut U, least: usize, batches: &SyncSender<Result<B
     }
 }
 
+/// Reads all of an input as an import would and writes nothing: how many lines are accounts. `bad` is told of each that is
+/// not.
+///
+/// # Errors
+/// The input could not be read to its end.
+pub fn check(
+    input: impl io::Read + Send,
+    options: &ImportOptions,
+    bad: &mut dyn FnMut(StoreError),
+) -> Result<u64, StoreError> {
+    let mut lines = Lines::new(input, options);
+    let mut good = 0;
+    while !options.stop.load(Ordering::Relaxed) {
+        match lines.next() {
+            Ok(Some(_)) => good += 1,
+            Ok(None) => break,
+            Err(error @ StoreError::Line { .. }) if !lines.is_broken => bad(error),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(good)
+}
+
 /// Accounts from CSV.
 pub(crate) struct Lines<'a, R> {
     reader: csv::Reader<io::Chain<R, &'static [u8]>>,
     record: StringRecord,
     first: bool,
+    /// The input itself failed, not a line of it: nothing comes after.
+    is_broken: bool,
     options: &'a ImportOptions,
 }
 
@@ -208,7 +252,7 @@ impl<'a, R: io::Read> Lines<'a, R> {
             .terminator(csv::Terminator::Any(b'\n'))
             .buffer_capacity(256 * 1024)
             .from_reader(input.chain(&b"\n"[..]));
-        Lines { reader, record: StringRecord::new(), first: true, options }
+        Lines { reader, record: StringRecord::new(), first: true, is_broken: false, options }
     }
 
     /// Where the last record began.
@@ -223,8 +267,11 @@ impl<R: io::Read + Send> Users for Lines<'_, R> {
 
     fn next(&mut self) -> Result<Option<NewUser>, StoreError> {
         loop {
-            let more = self.reader.read_record(&mut self.record);
-            if !more.map_err(|error| unreadable(&error, self.reader.position()))? {
+            let more = self.reader.read_record(&mut self.record).map_err(|error| {
+                self.is_broken = matches!(error.kind(), csv::ErrorKind::Io(_));
+                unreadable(&error, self.reader.position())
+            })?;
+            if !more {
                 return Ok(None);
             }
             let fields = Fields::new(&self.record);

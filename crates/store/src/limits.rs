@@ -95,6 +95,9 @@ pub const MAX_INVITATIONS: u32 = 50;
 /// What a batch grows to, as a quarter of what is done. In random order a batch touches most pages of a large
 /// index however many rows it has, so fewer batches write less; this many rows are about 100 MB of memory.
 pub const MAX_IMPORT_BATCH: usize = 250_000;
+/// Rows of an import that makes keys of SCRAM, in one transaction: at some 10 ms a key so many are ten seconds of work, which
+/// is what is lost when the import is killed.
+pub const IMPORT_BATCH_WITH_KEYS: usize = 1_000;
 /// As much memory as so many accounts takes a contact or another row that comes with one in an import.
 pub const IMPORT_ROW: usize = 3;
 /// Bytes of its message or item that count as one more.

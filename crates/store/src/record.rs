@@ -76,6 +76,10 @@ pub enum Write {
     /// Whether accounts have what phones prove passwords by (RFC 7616), from now on and for whoever writes. Without: what is there
     /// goes, and `Changed` counts the accounts that have nothing else.
     KeepDigests(bool),
+    /// One row that changes with each time: fails while the record cannot be written, for whatever reason.
+    Probe {
+        at: Instant,
+    },
     /// Its aliases go with it.
     RemoveAccount {
         account: Address,

@@ -315,14 +315,17 @@ pub struct CallRecord {
     pub code: u16,
     /// Why it ended, in words.
     pub reason: Box<str>,
-    /// `user@domain` of who placed it, when signed in.
+    /// `user@domain` of the account that placed it, when signed in; of a call by the REST interface, its account's SID.
     pub account: Option<Box<str>>,
+    /// `user@domain` of the account that was called, when it is one of ours.
+    #[serde(default)]
+    pub callee: Option<Box<str>>,
 }
 
 /// Which call records to list, newest first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallFilter {
-    /// Calls of this account, `user@domain`.
+    /// Calls that this account, `user@domain`, placed or was called by; or those of a REST account, by its SID.
     pub account: Option<Box<str>>,
     pub call_id: Option<Box<str>>,
     pub limit: u32,

@@ -2,12 +2,18 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
 use proptest::prelude::*;
 use stdx::Instant;
 use store::xmpp::{RosterRow, XmppLoaded, XmppRead, XmppWrite};
 use store::{
-    AccountFilter, Address, Admin, Existing, ImportOptions, Imported, Loaded, NewAccount, NewUser, Progress,
-    Read, Sqlite, StoreError, Users, Verifiers,
+    AccountFilter, Address, Admin, Existing, ImportOptions, Imported, Loaded, NewAccount, NewUser, Options,
+    Progress, Read, Sqlite, StoreError, Users, Verifiers,
 };
 use tempfile::TempDir;
 
@@ -134,6 +140,105 @@ fn what_came_before_a_bad_line_stays() {
     assert!(import(&mut admin, "a,x\nb,x\n,x\nc,x\n").is_err());
     let listed = admin.accounts(AccountFilter { limit: 9, ..AccountFilter::default() }).unwrap();
     assert_eq!(listed.iter().map(|account| &*account.name).collect::<Vec<_>>(), ["a", "b"]);
+}
+
+/// A record that has room for a hundred accounts or so.
+fn nearly_full() -> (TempDir, Admin) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("belfry.db");
+    Sqlite::open(&path).unwrap();
+    let pages = rusqlite::Connection::open(&path).unwrap();
+    let pages: u32 = pages.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
+    let options = Options { max_pages: Some(pages + 4), ..Options::default() };
+    let admin = Admin::new(&Sqlite::open_with(&path, options).unwrap()).unwrap();
+    (dir, admin)
+}
+
+/// The result of an import that may hang: the thread it is on is then left behind.
+fn import_in_time(
+    mut admin: Admin,
+    input: impl io::Read + Send + 'static,
+    options: ImportOptions,
+) -> (Result<Imported, StoreError>, Progress) {
+    let (send, receive) = sync_channel(1);
+    let work = move || {
+        let mut last = Progress::default();
+        let result = admin.import(input, &options, &mut |progress, _| last = progress);
+        let _ = send.send((result, last));
+    };
+    std::thread::Builder::new().spawn(work).unwrap();
+    receive.recv_timeout(Duration::from_secs(20)).expect("the import ends")
+}
+
+#[test]
+fn a_full_disk_ends_an_import_whose_reader_is_ahead() {
+    let (_dir, admin) = nearly_full();
+    let csv: String = (0..20_000).map(|number| format!("user{number},x\n")).collect();
+    let options = ImportOptions { batch: 20, ..options() };
+    let (result, last) = import_in_time(admin, io::Cursor::new(csv), options);
+    assert!(matches!(result, Err(StoreError::Full { .. })), "{result:?}");
+    assert!(last.imported.added > 0, "what was written before it is told: {last:?}");
+}
+
+/// Gives lines, and then nothing more until it is told to stop.
+struct Waits {
+    lines: io::Cursor<String>,
+    stop: Arc<AtomicBool>,
+}
+
+impl io::Read for Waits {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = io::Read::read(&mut self.lines, buffer)?;
+        while read == 0 && !self.stop.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+        Ok(read)
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_to_an_input_that_waits_for_more() {
+    let (_dir, admin) = nearly_full();
+    let csv: String = (0..2_000).map(|number| format!("user{number},x\n")).collect();
+    let options = ImportOptions { batch: 1_000, ..options() };
+    let input = Waits { lines: io::Cursor::new(csv), stop: options.stop.clone() };
+    let (result, _) = import_in_time(admin, input, options);
+    assert!(matches!(result, Err(StoreError::Full { .. })), "{result:?}");
+}
+
+#[test]
+fn an_import_that_is_told_to_stop_keeps_what_it_has_read() {
+    let (_dir, mut admin) = admin();
+    let options = ImportOptions { batch: 5, ..options() };
+    let csv: String = (0..2_000).map(|number| format!("user{number},x\n")).collect();
+    let stop = options.stop.clone();
+    let imported =
+        admin.import(csv.as_bytes(), &options, &mut |_, _| stop.store(true, Ordering::Relaxed)).unwrap();
+    assert!((5..2_000).contains(&imported.added), "{imported:?}");
+    let page = admin.accounts(AccountFilter { limit: 1_000, ..AccountFilter::default() }).unwrap();
+    assert_eq!(page.len() as u64, imported.added.min(1_000));
+}
+
+#[test]
+fn a_check_names_every_bad_line_and_counts_the_good_ones() {
+    let csv = b"account,password\na,x\nb\n\nc d,x\ne,\xff\nf,\ng,x,G,more\nh,x";
+    let mut bad = Vec::new();
+    let good = store::import::check(&csv[..], &options(), &mut |error| bad.push(error.to_string())).unwrap();
+    assert_eq!(good, 2);
+    let lines: Vec<&str> = bad.iter().map(|text| text.split(':').next().unwrap()).collect();
+    assert_eq!(lines, ["line 3", "line 5", "line 6", "line 7", "line 8"], "{bad:#?}");
+}
+
+#[test]
+fn a_check_ends_with_an_input_that_cannot_be_read() {
+    struct Broken;
+    impl io::Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::Error::other("the cable is out"))
+        }
+    }
+    let error = store::import::check(Broken, &options(), &mut |_| ()).unwrap_err();
+    assert!(error.to_string().contains("the cable is out"), "{error}");
 }
 
 #[test]

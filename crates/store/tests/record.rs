@@ -250,6 +250,7 @@ fn call(call_id: &str, ended: u64) -> CallRecord {
         code: 200,
         reason: "BYE".into(),
         account: Some("a@example.org".into()),
+        callee: None,
     }
 }
 
@@ -266,6 +267,31 @@ fn calls_are_listed_newest_first_and_forgotten() {
     assert_eq!(admin.calls(of_account).unwrap().len(), 2);
     admin.write(&Write::ForgetCalls { before: at(30) }).unwrap();
     assert_eq!(admin.calls(all).unwrap(), [call("3", 30)]);
+}
+
+#[test]
+fn calls_of_an_account_are_those_it_placed_and_those_it_was_called_by() {
+    let (_dir, mut admin) = admin();
+    let called = CallRecord { account: None, callee: Some("a@example.org".into()), ..call("2", 20) };
+    let of_others = CallRecord { account: None, callee: Some("b@example.org".into()), ..call("3", 30) };
+    for record in [call("1", 10), called.clone(), of_others] {
+        admin.write(&Write::Call(Box::new(record))).unwrap();
+    }
+    let of = |account: &str| CallFilter { account: Some(account.into()), limit: 9, ..CallFilter::default() };
+    assert_eq!(admin.calls(of("a@example.org")).unwrap(), [called, call("1", 10)]);
+    assert_eq!(admin.calls(of("b@example.org")).unwrap().len(), 1);
+}
+
+#[test]
+fn a_probe_writes_each_time() {
+    let (dir, mut admin) = admin();
+    for time in 1..=3 {
+        assert_eq!(admin.write(&Write::Probe { at: at(time) }).unwrap(), WriteDone::Changed { rows: 1 });
+    }
+    drop(admin);
+    let conn = rusqlite::Connection::open(dir.path().join("belfry.db")).unwrap();
+    let row = conn.query_row("SELECT count(*), max(at) FROM probe", [], |row| Ok((row.get(0)?, row.get(1)?)));
+    assert_eq!(row.unwrap(), (1, 3_000_000_i64), "one row, of the last time");
 }
 
 #[test]

@@ -41,6 +41,7 @@ fn started(key: u64) -> CallEventKind {
         from: "sip:alice@example.com".into(),
         to: "sip:bob@example.com".into(),
         account: key.is_multiple_of(2).then(|| "alice@example.com".into()),
+        callee: key.is_multiple_of(2).then(|| "bob@example.com".into()),
     }
 }
 
@@ -69,6 +70,7 @@ fn an_answered_call_has_its_times() {
             from: "sip:alice@example.com".into(),
             to: "sip:bob@example.com".into(),
             account: Some("alice@example.com".into()),
+            callee: Some("bob@example.com".into()),
             start: START,
             ringing: Some(START + Duration::from_millis(100)),
             answer: Some(START + Duration::from_millis(5_100)),
@@ -87,7 +89,51 @@ fn a_failed_call_has_its_code() {
     world.tell(1, started(1));
     let records = world.tell(1, failed(486));
     assert_eq!((records[0].code, &*records[0].reason, records[0].answer), (486, "Busy Here", None));
-    assert_eq!(records[0].account, None);
+    assert_eq!((&records[0].account, &records[0].callee), (&None, &None));
+}
+
+fn refused(account: Option<&str>) -> CallEventKind {
+    CallEventKind::Refused {
+        call_id: "1@192.0.2.1".into(),
+        from: "sip:alice@example.com".into(),
+        to: "sip:nobody@example.com".into(),
+        account: account.map(Into::into),
+        callee: None,
+        code: 404,
+        reason: "Not Found".into(),
+    }
+}
+
+#[test]
+fn a_refused_call_has_a_record_at_once_and_is_not_counted_as_placed() {
+    let mut world = World::new();
+    let records = world.tell(1, refused(Some("alice@example.com")));
+    let [record] = &records[..] else { panic!("{records:?}") };
+    assert_eq!((record.code, &*record.reason, &*record.to), (404, "Not Found", "sip:nobody@example.com"));
+    assert_eq!(record.account.as_deref(), Some("alice@example.com"));
+    assert_eq!((record.start, record.end, record.answer), (world.now, world.now, None));
+    let counts = world.ledger.counts();
+    assert_eq!((counts.live, counts.started_total, counts.failed_total), (0, 0, 0));
+}
+
+#[test]
+fn a_refusal_that_is_repeated_has_one_record() {
+    let mut world = World::new();
+    assert_eq!(world.tell(1, refused(None)).len(), 1);
+    assert_eq!(world.tell(1, refused(None)), []);
+    assert_eq!(world.tell(2, refused(None)).len(), 1, "another call");
+}
+
+#[test]
+fn refused_calls_of_strangers_have_a_bound_and_those_of_accounts_have_none() {
+    let mut world = World::new();
+    let many = u64::from(limits::REFUSED_OF_STRANGERS) + 10;
+    let recorded: usize = (0..many).map(|key| world.tell(key, refused(None)).len()).sum();
+    assert_eq!(recorded as u32, limits::REFUSED_OF_STRANGERS);
+    assert_eq!(world.ledger.counts().unrecorded_total, 10);
+    assert_eq!(world.tell(many, refused(Some("alice@example.com"))).len(), 1);
+    world.pass(limits::REFUSED_WINDOW.as_millis() as u64);
+    assert_eq!(world.tell(many + 1, refused(None)).len(), 1, "a minute later");
 }
 
 #[test]
@@ -171,10 +217,18 @@ fn long_texts_are_cut_at_a_character() {
         from: long.clone(),
         to: long.clone(),
         account: Some(long.clone()),
+        callee: Some(long.clone()),
     };
     world.tell(1, kind);
     let record = world.tell(1, CallEventKind::Failed { code: 480, reason: long.clone() }).remove(0);
-    for text in [record.call_id, record.from, record.to, record.account.unwrap(), record.reason] {
+    for text in [
+        record.call_id,
+        record.from,
+        record.to,
+        record.account.unwrap(),
+        record.callee.unwrap(),
+        record.reason,
+    ] {
         assert_eq!(text.len(), limits::RECORD_TEXT_BYTES);
     }
 }
@@ -187,7 +241,7 @@ fn naive_step(calls: &mut Naive, now: Instant, key: u64, kind: &CallEventKind) -
         CallEventKind::Started { .. } => {
             calls.entry(key).or_insert((now, None));
         }
-        CallEventKind::Ringing => {}
+        CallEventKind::Ringing | CallEventKind::Refused { .. } => {}
         CallEventKind::Answered => {
             let call = calls.get_mut(&key)?;
             call.1 = call.1.or(Some(now));

@@ -15,7 +15,7 @@ use crate::scenario::built_in;
 use crate::screen::{self, Screens};
 use crate::session::{Control, Observer, drive};
 use crate::threshold::Threshold;
-use crate::trace::Tracer;
+use crate::trace::{self, Tracer};
 use crate::watch::Watch;
 use crate::{control, live};
 
@@ -135,6 +135,8 @@ pub(super) fn run(mut setup: Setup, outputs: &Outputs) -> ExitCode {
     let report = report.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
     let code = ExitCode::of_run(&outcome, setup.options.timers.global_is_error);
     match conclude(&files, &report) {
+        // Told when it happened. Without its traces a good run may be worth nothing.
+        Ok(true) if code == ExitCode::Success && trace::is_incomplete() => ExitCode::Fatal,
         Ok(true) => code,
         // A fault of the run says more than a threshold that it made miss.
         Ok(false) if matches!(code, ExitCode::Success | ExitCode::CallsFailed) => ExitCode::ThresholdMissed,

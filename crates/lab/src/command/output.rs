@@ -1,10 +1,12 @@
 //! Where reports go: `--report`, `--json`, `--junit`.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use crate::cli::flags::Outputs;
 use crate::report::{self, Report};
+use crate::whole_file;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReportFiles {
@@ -48,28 +50,31 @@ impl ReportFiles {
             if !folder.is_dir() {
                 return Err(format!("{}: there is no folder {}", path.display(), folder.display()));
             }
+            whole_file::check(path).map_err(|error| format!("{}: {error}", path.display()))?;
         }
         Ok(())
     }
 }
 
-/// Writes what was asked for and gives the paths written. One run is an object in the JSON file, several are a list.
+/// Writes what was asked for and gives the paths written. One run is an object in the JSON file, several are a list. A file
+/// that cannot be written keeps none of the others from being written.
 pub fn write_reports(files: &ReportFiles, title: &str, reports: &[Report]) -> Result<Vec<PathBuf>, String> {
-    let mut written = Vec::new();
-    let mut write = |path: &Option<PathBuf>, text: &dyn Fn() -> String| -> Result<(), String> {
-        let Some(path) = path else { return Ok(()) };
-        fs::write(path, text()).map_err(|error| format!("{}: {error}", path.display()))?;
-        written.push(fs::canonicalize(path).unwrap_or_else(|_| path.clone()));
-        Ok(())
+    let (mut written, mut failed) = (Vec::new(), Vec::new());
+    let mut write = |path: &Option<PathBuf>, text: &dyn Fn() -> String| {
+        let Some(path) = path else { return };
+        match whole_file::write(path, 0o666, |out| out.write_all(text().as_bytes())) {
+            Ok(()) => written.push(fs::canonicalize(path).unwrap_or_else(|_| path.clone())),
+            Err(error) => failed.push(format!("{}: {error}; nothing of it was kept", path.display())),
+        }
     };
-    write(&files.html, &|| report::page(title, reports))?;
+    write(&files.html, &|| report::page(title, reports));
     write(&files.json, &|| {
         let text = match reports {
             [one] => serde_json::to_string_pretty(one),
             several => serde_json::to_string_pretty(several),
         };
         text.expect("a report is plain data")
-    })?;
-    write(&files.junit, &|| report::junit(reports))?;
-    Ok(written)
+    });
+    write(&files.junit, &|| report::junit(reports));
+    if failed.is_empty() { Ok(written) } else { Err(failed.join("\n")) }
 }

@@ -4,8 +4,17 @@ use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::engine::clock::Clock;
+
+/// A file of this process is not as it should be.
+static INCOMPLETE: AtomicBool = AtomicBool::new(false);
+
+/// Whether lines of a trace were lost because a file could not be written.
+pub(crate) fn is_incomplete() -> bool {
+    INCOMPLETE.load(Ordering::Relaxed)
+}
 
 /// Limits of a file and of its older siblings.
 #[derive(Debug, Clone, Copy, Default)]
@@ -73,16 +82,13 @@ impl Log {
         if self.file.is_none()
             && let Err(why) = self.open()
         {
-            eprintln!("{why}");
-            self.stopped = true;
+            self.stop(&why);
             return;
         }
         if let Some(file) = &mut self.file
             && let Err(error) = file.write_all(bytes)
         {
-            eprintln!("{}: {error}; it is not written on", self.path.display());
-            self.stopped = true;
-            return;
+            return self.stop(&format!("{}: {error}", self.path.display()));
         }
         self.size += bytes.len() as u64;
         if self.limits.max_size.is_some_and(|max| self.size > max) {
@@ -94,10 +100,21 @@ impl Log {
     }
 
     pub(super) fn flush(&mut self) {
-        if let Some(file) = &mut self.file
+        if let Some(file) = self.file.as_mut().filter(|_| !self.stopped)
             && let Err(error) = file.flush()
         {
-            eprintln!("{}: {error}", self.path.display());
+            self.stop(&format!("{}: {error}", self.path.display()));
+        }
+    }
+
+    /// Told once; the calls go on.
+    fn stop(&mut self, why: &str) {
+        eprintln!("{why}; it is not written on, and the run will end with 255");
+        INCOMPLETE.store(true, Ordering::Relaxed);
+        self.stopped = true;
+        // What is in its buffer has no room either.
+        if let Some(file) = self.file.take() {
+            drop(file.into_parts());
         }
     }
 
@@ -123,8 +140,7 @@ impl Log {
         }
         self.append = false;
         if let Err(why) = self.open() {
-            eprintln!("{why}");
-            self.stopped = true;
+            self.stop(&why);
         }
     }
 }

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
+pub(crate) use log::is_incomplete;
 use parking_lot::Mutex;
 use stdx::time::Instant;
 

@@ -1,6 +1,7 @@
 //! The command line of the built programs: what they print, write and end with.
 
 mod control;
+mod disk;
 mod find;
 mod jabber;
 mod program;

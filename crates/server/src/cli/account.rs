@@ -15,6 +15,7 @@ use super::table::{Table, date, elapsed};
 use crate::config::Config;
 use crate::control::{AccountRow, Ask, BindingRow, Change, Listing, Request, Response};
 use crate::limits;
+use crate::node::greeting::sign_in;
 
 /// ACCOUNT is user@domain, or user in the default domain.
 #[derive(Debug, Subcommand)]
@@ -166,10 +167,20 @@ impl AddArgs {
         let Details { name, max_contacts, max_calls, max_rate, deny } = self.details;
         backend.change(Change::AddAccount {
             password: self.password.read(&address)?,
-            address,
+            address: address.clone(),
             display_name: name.unwrap_or_default().into(),
             limits: AccountLimits { max_contacts, max_calls, max_rate, deny },
-        })
+        })?;
+        say!("made {address}");
+        let how = sign_in(config, &address.user, &address.domain);
+        let heading = match &backend {
+            Backend::Node(_) => "to sign in",
+            Backend::Record(_) => "to sign in, once a node runs (belfry serve)",
+        };
+        if !how.is_empty() {
+            say!("{heading}\n{}", how.trim_end());
+        }
+        Ok(())
     }
 }
 

@@ -54,7 +54,7 @@ fn list(backend: &mut Backend, account: Option<store::Address>, json: bool) -> R
     for alias in &aliases {
         let (alias, account) = (alias.alias.to_string(), alias.account.to_string());
         if json {
-            println!("{}", serde_json::json!({ "alias": alias, "account": account }));
+            say!("{}", serde_json::json!({ "alias": alias, "account": account }));
         } else {
             table.row([alias, account]);
         }
@@ -63,7 +63,7 @@ fn list(backend: &mut Backend, account: Option<store::Address>, json: bool) -> R
         return Ok(());
     }
     if aliases.is_empty() {
-        println!("no aliases");
+        say!("no aliases");
         return Ok(());
     }
     Ok(table.print(&mut io::stdout().lock())?)

@@ -17,11 +17,11 @@ impl CheckConfig {
     pub(super) fn run(&self, config: Option<&Path>) -> Result<(), CliError> {
         let config = Config::load(self.file.as_deref().or(config))?;
         match &config.file {
-            Some(file) => println!("{}: good", file.display()),
-            None => println!("no belfry.toml here: the defaults, which are good"),
+            Some(file) => say!("{}: good", file.display()),
+            None => say!("no belfry.toml here: the defaults, which are good"),
         }
         if let Some(warning) = config.accounts.warning() {
-            println!("{warning}");
+            say!("{warning}");
         }
         Ok(())
     }

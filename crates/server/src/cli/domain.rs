@@ -42,12 +42,12 @@ fn list(backend: &mut Backend, json: bool) -> Result<(), CliError> {
     };
     if json {
         for domain in &domains {
-            println!("{}", serde_json::to_string(domain)?);
+            say!("{}", serde_json::to_string(domain)?);
         }
         return Ok(());
     }
     if domains.is_empty() {
-        println!("no domains; those of the configuration are added when the node starts");
+        say!("no domains; those of the configuration are added when the node starts");
         return Ok(());
     }
     let mut table = Table::new(&["domain", "accounts"], &[1]);

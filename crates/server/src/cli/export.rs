@@ -47,28 +47,49 @@ impl ExportArgs {
                 return Err(CliError::Other(text));
             }
         }
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.file);
+        if self.file.symlink_metadata().is_ok() {
+            return Err(cannot_write(&self.file, &io::Error::from_raw_os_error(libc::EEXIST)));
+        }
+        // Half of the accounts would look like all of them: the file has its name once it is whole and on disk.
+        let part = part_of(&self.file);
+        // Left by an export that was killed.
+        let _ = std::fs::remove_file(&part);
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part);
         let file = file.map_err(|error| cannot_write(&self.file, &error))?;
-        let counts = write_all(&mut admin, &domains, &self.file, BufWriter::new(file)).inspect_err(|_| {
-            // Half of the accounts would look like all of them.
-            let _ = std::fs::remove_file(&self.file);
+        let written = write_all(&mut admin, &domains, &self.file, BufWriter::new(file)).and_then(|counts| {
+            std::fs::rename(&part, &self.file).map_err(|error| cannot_write(&self.file, &error))?;
+            Ok(counts)
+        });
+        let counts = written.inspect_err(|_| {
+            let _ = std::fs::remove_file(&part);
         })?;
-        println!("accounts: {}", grouped(counts.accounts));
+        say!("accounts: {}", grouped(counts.accounts));
         if counts.without_keys > 0 {
-            println!(
+            say!(
                 "without anything to sign in by: {}, whose keys of SCRAM are made when they send their password once",
                 grouped(counts.without_keys)
             );
         }
         if counts.unnamed > 0 {
-            println!("passed over: {} accounts whose names no chat client can have", grouped(counts.unnamed));
+            say!("passed over: {} accounts whose names no chat client can have", grouped(counts.unnamed));
         }
         Ok(())
     }
 }
 
+/// Its name while it is written.
+fn part_of(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".part");
+    name.into()
+}
+
 fn cannot_write(path: &Path, error: &io::Error) -> CliError {
-    CliError::Other(format!("{}: cannot be written: {error}", path.display()))
+    let next = match error.kind() {
+        io::ErrorKind::AlreadyExists => "choose another name, or remove it",
+        _ => "nothing of it was kept; give the same command again when that is mended",
+    };
+    CliError::Other(format!("{}: cannot be written: {error}; {next}", path.display()))
 }
 
 fn write_all(

@@ -89,6 +89,13 @@ impl InviteArgs {
         if !self.who.contains('@') && is_served(&self.who.to_lowercase()) {
             return Ok((None, self.who.to_lowercase().into()));
         }
+        if !self.who.contains('@') {
+            let text = format!(
+                "the domain {0} is not served here; add it with: belfry domain add {0}, or name an address, as {0}@{1}",
+                self.who, config.sip.default_domain
+            );
+            return Err(CliError::Other(text));
+        }
         let address = address(&self.who, config)?;
         if !is_served(&address.domain) {
             let text = format!("the domain {} is not served here", address.domain);

@@ -1,5 +1,13 @@
 //! The command line: one file a group of commands. Tables are for people, `--json` for machines.
 
+/// A line of a command's answer. A standard output that is full or closed is an error like any other, not a panic.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        writeln!(std::io::stdout().lock(), $($text)*)?
+    }};
+}
+
 mod account;
 mod alias;
 mod backend;

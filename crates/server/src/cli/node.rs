@@ -12,9 +12,9 @@ pub(super) fn reload(config: &Config) -> Result<(), CliError> {
     let mut client = Client::connect(&config.server.control)?;
     match client.ask(&Request::Reload)? {
         Response::Reloaded(reloaded) => {
-            println!("reloaded");
+            say!("reloaded");
             if !reloaded.needs_restart.is_empty() {
-                println!("after a restart only: {}", reloaded.needs_restart.join(", "));
+                say!("after a restart only: {}", reloaded.needs_restart.join(", "));
             }
             Ok(())
         }
@@ -33,7 +33,7 @@ impl DrainArgs {
     pub(super) fn run(&self, config: &Config) -> Result<(), CliError> {
         let mut client = Client::connect(&config.server.control)?;
         match client.ask(&Request::Drain)? {
-            Response::Draining => println!("draining"),
+            Response::Draining => say!("draining"),
             other => return Err(client.unexpected(&other).into()),
         }
         if !self.wait {

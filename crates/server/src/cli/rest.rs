@@ -60,12 +60,12 @@ fn accounts(repository: &admin::Blocking, json: bool) -> Result<(), CliError> {
                 "friendly_name": account.friendly_name,
                 "status": account.status,
             });
-            println!("{line}");
+            say!("{line}");
         }
         return Ok(());
     }
     if accounts.is_empty() {
-        println!("no accounts; the first one is made when a node with [voice] media or [rest] listen starts");
+        say!("no accounts; the first one is made when a node with [voice] media or [rest] listen starts");
         return Ok(());
     }
     let mut table = Table::new(&["sid", "status", "name"], &[]);

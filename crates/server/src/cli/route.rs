@@ -130,12 +130,12 @@ fn list(backend: &mut Backend, json: bool) -> Result<(), CliError> {
     };
     if json {
         for route in &routes {
-            println!("{}", serde_json::to_string(route)?);
+            say!("{}", serde_json::to_string(route)?);
         }
         return Ok(());
     }
     if routes.is_empty() {
-        println!("no routes");
+        say!("no routes");
         return Ok(());
     }
     let mut table = Table::new(&["name", "pattern", "targets", "number", "who", "probe", "policy"], &[]);

@@ -9,7 +9,7 @@ use stdx::attempts::Cause;
 use super::error::CliError;
 use super::table::{Table, elapsed, grouped, printable};
 use crate::config::Config;
-use crate::control::{Client, NodeState, Request, Response, ShardCounters, Status};
+use crate::control::{Client, Listening, NodeState, Request, Response, ShardCounters, Status};
 use crate::limits;
 
 const TOO_MANY: &str = Cause::TooManyAttempts.name();
@@ -62,7 +62,7 @@ fn print(status: &Status, out: &mut impl Write) -> Result<(), CliError> {
     let sum = |read: fn(&ShardCounters) -> u64| grouped(status.sum(read));
     let (version, pid, up) = (&status.version, status.pid, elapsed(status.uptime_seconds));
     writeln!(out, "belfry {version}, {state}, pid {pid}, up {up}")?;
-    writeln!(out, "listening      {}", status.node.listeners.join(" "))?;
+    print_listeners(status, out)?;
     writeln!(out, "domains        {}", status.node.domains.join(" "))?;
     writeln!(
         out,
@@ -140,6 +140,16 @@ fn print_sign_ins(status: &Status, out: &mut impl Write) -> io::Result<()> {
     )
 }
 
+/// SIP's first.
+fn print_listeners(status: &Status, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "listening      {}", status.node.listeners.join(" "))?;
+    for Listening { service, at } in status.node.services.iter().filter(|one| &*one.service != "SIP") {
+        let name = format!("{service} at");
+        writeln!(out, "{name:<14} {}", at.join(" "))?;
+    }
+    Ok(())
+}
+
 /// What an operator should look at, when there is any.
 fn print_trouble(status: &Status, out: &mut impl Write) -> io::Result<()> {
     let store = &status.node.store;
@@ -148,6 +158,9 @@ fn print_trouble(status: &Status, out: &mut impl Write) -> io::Result<()> {
         grouped(store.writes_waiting),
         grouped(store.reads_waiting)
     );
+    if let Some(why) = &store.unwritable {
+        writeln!(out, "not writable   {}", printable(why))?;
+    }
     match &store.last_failure {
         Some(failure) => writeln!(
             out,

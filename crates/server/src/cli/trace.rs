@@ -5,17 +5,21 @@ use std::time::Duration;
 
 use clap::Args;
 use stdx::Instant;
+use store::Address;
 
 use super::account::address;
 use super::error::CliError;
 use super::table::{date, printable};
 use crate::clock::Clock;
 use crate::config::{Config, parse_duration};
-use crate::control::{Client, Request, Response, TraceLine};
+use crate::control::{Ask, Client, Listing, Request, Response, TraceLine};
 
 #[derive(Debug, Args)]
 pub(super) struct TraceArgs {
     account: String,
+    /// Also where there is no such account: a number, or a caller of another domain
+    #[arg(long)]
+    any: bool,
     /// Whole messages, too; what a password could be guessed from is masked
     #[arg(long)]
     full: bool,
@@ -38,6 +42,9 @@ impl TraceArgs {
     pub(super) fn run(self, config: &Config) -> Result<(), CliError> {
         let account = address(&self.account, config)?;
         let mut client = Client::connect(&config.server.control)?;
+        if !self.any {
+            find(&mut client, &account)?;
+        }
         match client.ask(&Request::Trace { account: account.clone(), full: self.full })? {
             Response::Tracing => {}
             other => return Err(client.unexpected(&other).into()),
@@ -72,6 +79,18 @@ impl TraceArgs {
             out.flush()?;
         }
         Ok(())
+    }
+}
+
+/// Nothing would ever be seen of an account that is not there.
+fn find(client: &mut Client, account: &Address) -> Result<(), CliError> {
+    match client.ask(&Request::Ask(Ask::Account { address: account.clone() }))? {
+        Response::Listing(Listing::Account(Some(_))) => Ok(()),
+        Response::Listing(Listing::Account(None)) => Err(CliError::Other(format!(
+            "there is no account {account}; see those there are with: belfry account list. \
+             --any traces a number or a caller of another domain"
+        ))),
+        other => Err(client.unexpected(&other).into()),
     }
 }
 

@@ -316,6 +316,77 @@ fn the_example_and_the_file_of_make_run_are_good() {
     }
 }
 
+/// A key of the example: its section, its name, whether it is commented out, its value on one line, and the default that the
+/// line above it names.
+struct Example {
+    section: String,
+    name: String,
+    is_comment: bool,
+    value: String,
+    named_default: Option<String>,
+}
+
+fn example() -> Vec<Example> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/belfry.example.toml");
+    let text = std::fs::read_to_string(file).unwrap();
+    let mut found: Vec<Example> = Vec::new();
+    let (mut section, mut before, mut is_open) = (String::new(), "", false);
+    for line in text.lines() {
+        let bare = line.strip_prefix("# ").unwrap_or(line);
+        let is_key = bare
+            .split_once(" = ")
+            .filter(|(name, _)| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'));
+        if is_open {
+            let value = &mut found.last_mut().unwrap().value;
+            value.push_str(line.trim());
+            is_open = line != "]";
+        } else if let Some(name) = line.strip_prefix('[') {
+            section = name.trim_end_matches(']').into();
+        } else if let Some((name, value)) = is_key {
+            found.push(Example {
+                section: section.clone(),
+                name: name.into(),
+                is_comment: line.starts_with('#'),
+                value: value.split("  #").next().unwrap().trim().into(),
+                named_default: before
+                    .split_once("Default: ")
+                    .map(|(_, text)| text.trim_end_matches('.').into()),
+            });
+            is_open = value == "[";
+        }
+        before = line;
+    }
+    found
+}
+
+#[test]
+fn the_example_names_the_defaults_of_the_code() {
+    let keys = read_all("", None).2;
+    let mut wrong = Vec::new();
+    for Example { section, name, is_comment, value, named_default } in example() {
+        let Some(key) = keys.iter().find(|key| key.section == section && key.name == name) else {
+            wrong.push(format!("[{section}] {name}: there is no such key"));
+            continue;
+        };
+        // A key without a default, or with an empty list, shows what it may be.
+        let Some(default) = key.default.as_deref().filter(|default| *default != "[]") else {
+            if named_default.is_some() {
+                wrong.push(format!("[{section}] {name}: it has no default"));
+            }
+            continue;
+        };
+        let is_told = match (value == default, named_default.as_deref()) {
+            (true, told) => told.is_none_or(|told| told == default),
+            // A commented line is what counts without it.
+            (false, told) => !is_comment && told == Some(default),
+        };
+        if !is_told {
+            wrong.push(format!("[{section}] {name} = {value}: expected above it: # Default: {default}."));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[test]
 fn the_reference_is_what_is_committed() {
     crate::testing::assert_committed("docs/configuration.md", &reference());

@@ -17,7 +17,7 @@ pub use rates::{Rate, Rates, Totals};
 pub use records::{AccountRow, Ask, Change, Listing, Secret};
 pub use server::{ControlSocket, serve};
 pub use status::{
-    AdmissionStatus, NodeState, Observed, ShardCounters, SignInFailureCount, Status, StatusSource,
+    AdmissionStatus, Listening, NodeState, Observed, ShardCounters, SignInFailureCount, Status, StatusSource,
     StoreStatus, TargetStatus, watch,
 };
 pub use trace::{TraceLine, TraceLines, TraceSink, mask_credentials};

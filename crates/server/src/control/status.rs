@@ -21,6 +21,9 @@ pub struct Observed {
     pub state: NodeState,
     /// As in the configuration: `udp:127.0.0.1:5060`.
     pub listeners: Vec<Box<str>>,
+    /// All that is listened at, SIP's among it.
+    #[serde(default)]
+    pub services: Vec<Listening>,
     pub domains: Vec<Box<str>>,
     pub shards: Vec<ShardCounters>,
     pub store: StoreStatus,
@@ -40,6 +43,14 @@ pub struct SignInFailureCount {
     pub service: Box<str>,
     pub cause: Box<str>,
     pub count: u64,
+}
+
+/// Where one service is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listening {
+    pub service: Box<str>,
+    /// Listeners as in the configuration, or a URL.
+    pub at: Vec<Box<str>>,
 }
 
 /// Connections of one kind of listener that are in progress: before a first message, a sign-in or a request.
@@ -70,6 +81,9 @@ pub struct StoreStatus {
     pub failures: u64,
     /// Why the last of them could not, in words.
     pub last_failure: Option<Box<str>>,
+    /// Why the record cannot be written now, in words. `None`: it can.
+    #[serde(default)]
+    pub unwritable: Option<Box<str>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,6 +5,7 @@
 mod listener;
 pub mod metrics;
 
+use std::borrow::Cow;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -97,10 +98,16 @@ async fn metrics(State(status): State<StatusSource>) -> Response {
     }
 }
 
-async fn health(State(status): State<StatusSource>) -> (StatusCode, &'static str) {
-    match status.get().await.map(|status| status.node.state) {
-        Some(NodeState::Running) => (StatusCode::OK, "ok\n"),
-        Some(NodeState::Draining) => (StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
-        None => (StatusCode::SERVICE_UNAVAILABLE, "the node does not answer\n"),
+/// A node that cannot write refuses registrations and keeps no messages: a load balancer had better send them elsewhere.
+async fn health(State(status): State<StatusSource>) -> (StatusCode, Cow<'static, str>) {
+    let Some(status) = status.get().await else {
+        return (StatusCode::SERVICE_UNAVAILABLE, "the node does not answer\n".into());
+    };
+    match (status.node.state, &status.node.store.unwritable) {
+        (NodeState::Draining, _) => (StatusCode::SERVICE_UNAVAILABLE, "draining\n".into()),
+        (NodeState::Running, Some(why)) => {
+            (StatusCode::SERVICE_UNAVAILABLE, format!("the record cannot be written: {why}\n").into())
+        }
+        (NodeState::Running, None) => (StatusCode::OK, "ok\n".into()),
     }
 }

@@ -61,6 +61,17 @@ impl Desk {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// What trying the record has shown: `None` when it can be written.
+    pub(crate) fn set_unwritable(&self, why: Option<String>) {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        match (&failures.unwritable, &why) {
+            (None, Some(why)) => tracing::error!("the record cannot be written: {why}"),
+            (Some(_), None) => tracing::info!("the record can be written again"),
+            _ => {}
+        }
+        failures.unwritable = why.map(Into::into);
+    }
+
     fn outlet(&self, sink: u16) -> Option<&Outlet<Letter>> {
         self.outlets.get(usize::from(sink))
     }
@@ -95,7 +106,11 @@ impl Completions for Desk {
     fn failed(&self, error: &StoreError) {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         failures.failures += 1;
-        failures.last_failure = Some(error.to_string().into());
+        let text: Box<str> = error.to_string().into();
+        failures.last_failure = Some(text.clone());
+        if !error.is_of_item() {
+            failures.unwritable = Some(text);
+        }
         drop(failures);
         tracing::error!(%error, "the record could not be written; registrations are answered 500, calls go on");
     }

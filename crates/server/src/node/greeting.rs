@@ -5,15 +5,22 @@ use std::io::{self, IsTerminal as _, Write as _};
 use sip::transport::Transport;
 
 use crate::config::Config;
+use crate::control::Listening;
 use crate::net::Listener;
 
 /// On standard error, as the log, and only where somebody looks on.
-pub(super) fn greet(config: &Config) {
+pub(super) fn greet(config: &Config, services: &[Listening]) {
     if io::stderr().is_terminal() {
         let program = std::env::args().next().unwrap_or_else(|| "belfry".into());
+        let text = listening(services) + &text(config, &program);
         // The log has gone to the same place: when it is closed, nobody looks on.
-        let _ = io::stderr().lock().write_all(text(config, &program).as_bytes());
+        let _ = io::stderr().lock().write_all(text.as_bytes());
     }
+}
+
+fn listening(services: &[Listening]) -> String {
+    let line = |one: &Listening| format!("  {:<12} {}\n", one.service, one.at.join(" "));
+    std::iter::once("listening\n".to_owned()).chain(services.iter().map(line)).collect()
 }
 
 /// Examples with one account, to be typed as they are.
@@ -21,20 +28,27 @@ fn text(config: &Config, program: &str) -> String {
     let domain = &config.sip.default_domain;
     let file = config.file.as_deref().filter(|file| *file != std::path::Path::new(crate::config::USUAL_FILE));
     let file = file.map_or(String::new(), |file| format!(" --config {}", file.display()));
-    let mut text = format!("to sign in     {program} account add alice@{domain}{file}\n");
+    format!("to sign in     {program} account add alice@{domain}{file}\n") + &sign_in(config, "alice", domain)
+}
+
+/// How this account signs in with clients and phones, one a line; nothing for what the node does not serve.
+pub(crate) fn sign_in(config: &Config, user: &str, domain: &str) -> String {
+    let mut text = String::new();
     let mut line = |name: &str, what: String| text.push_str(&format!("  {name:<12} {what}\n"));
-    profanity(config).into_iter().for_each(|words| line("profanity", words));
+    profanity(config, user, domain).into_iter().for_each(|words| line("profanity", words));
     web(config).into_iter().for_each(|url| line("web chat", url));
-    if let Some((host, port, transport)) = phone(config) {
+    // Phones prove passwords by digests only (RFC 3261 §22.4).
+    if let Some((host, port, transport)) = phone(config).filter(|_| config.accounts.digests) {
         let via = format!("sip:{host}:{port};transport={transport}");
-        line("baresip", format!("<sip:alice@{domain}>;auth_pass=PASSWORD;outbound=\"{via}\""));
-        line("Linphone", format!("user alice, domain {domain}, SIP proxy <{via}>"));
+        let name = sip::wire::escape_user(user);
+        line("baresip", format!("<sip:{name}@{domain}>;auth_pass=PASSWORD;outbound=\"{via}\""));
+        line("Linphone", format!("user {user}, domain {domain}, SIP proxy <{via}>"));
     }
     text
 }
 
 /// What is typed there.
-fn profanity(config: &Config) -> Option<String> {
+fn profanity(config: &Config, user: &str, domain: &str) -> Option<String> {
     let (listener, is_direct) = match chat(config, Transport::Tcp) {
         Some(listener) => (listener, false),
         None => (chat(config, Transport::Tls)?, true),
@@ -46,7 +60,7 @@ fn profanity(config: &Config) -> Option<String> {
         (false, Some(_)) => "",
     };
     let (host, port) = (host_of(config, listener), listener.address.port());
-    Some(format!("/connect alice@{} server {host} port {port}{tls}", config.sip.default_domain))
+    Some(format!("/connect {user}@{domain} server {host} port {port}{tls}"))
 }
 
 /// Where a client in a browser connects.
@@ -108,6 +122,27 @@ mod tests {
                 "  Linphone     user alice, domain example.test, SIP proxy <sip:127.0.0.1:5060;transport=udp>",
             ]
         );
+    }
+
+    #[test]
+    fn the_greeting_lists_every_listener() {
+        let config =
+            Config::parse("[xmpp]\nlisten = [\"tcp:[::1]:5222\"]\n", Path::new("belfry.toml")).unwrap();
+        let services = super::super::listening::services(&config, "127.0.0.1:9090".parse().unwrap(), None);
+        let said = listening(&services);
+        let lines: Vec<&str> = said.lines().collect();
+        assert_eq!(lines[0], "listening");
+        assert!(lines[1].starts_with("  SIP          udp:127.0.0.1:5060 tcp:127.0.0.1:5060 "), "{said}");
+        assert_eq!(
+            lines[2..],
+            ["  chat         tcp:[::1]:5222", "  metrics      http://127.0.0.1:9090/metrics"]
+        );
+    }
+
+    #[test]
+    fn an_account_without_digests_has_no_line_for_phones() {
+        let config = Config::parse("[accounts]\ndigests = false\n", Path::new("belfry.toml")).unwrap();
+        assert_eq!(sign_in(&config, "bob", "a.test"), "");
     }
 
     #[test]

@@ -3,9 +3,11 @@
 
 mod build;
 mod completions;
-mod greeting;
+pub(crate) mod greeting;
+mod listening;
 mod looks;
 mod operator;
+mod room;
 mod xmpp;
 
 use std::sync::Arc;

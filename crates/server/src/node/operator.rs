@@ -17,10 +17,10 @@ use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{MissedTickBehavior, interval};
 use xmpp::host::Ending;
 
-use super::{DRAIN_PATIENCE, Node, build, greeting};
+use super::{DRAIN_PATIENCE, Node, build, greeting, listening, room};
 use crate::config::{Config, listener_text};
 use crate::control::{
-    AdmissionStatus, BindingRow, BlockList, Control, NodeState, Observed, Reloaded, ShardCounters,
+    AdmissionStatus, BindingRow, BlockList, Control, Listening, NodeState, Observed, Reloaded, ShardCounters,
     SignInFailureCount, StoreStatus, TargetStatus, TraceSink, subjects,
 };
 use crate::http;
@@ -39,6 +39,9 @@ const LOOK: Duration = Duration::from_millis(250);
 const QUIET: Duration = Duration::from_millis(1_200);
 /// How often certificates are looked at, and old rows deleted.
 const HOUSEKEEPING: Duration = Duration::from_secs(10);
+/// How often the record is tried, and how often while it cannot be written.
+const PROBE: Duration = Duration::from_secs(5);
+const PROBE_FAILED: Duration = Duration::from_secs(1);
 
 /// Runs a node until it is drained or stopped.
 ///
@@ -57,12 +60,16 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     let node = Node::start(config)?;
     let clock = node.clock;
     let (web, rest) = (http::Web::new(&node.shared), node.rest.as_ref().map(|rest| rest.router()));
-    announce(&node, http_address, rest.is_some().then(|| doors.rest_address()).transpose()?);
-    greeting::greet(&node.shared.config);
+    let rest_address = rest.is_some().then(|| doors.rest_address()).transpose()?;
+    let services = listening::services(&node.shared.config, http_address, rest_address);
+    announce(&node, &services);
+    greeting::greet(&node.shared.config, &services);
     let operator = Rc::new(Operator {
         node: RefCell::new(node),
         logging,
+        services,
         draining: Cell::new(None),
+        probed: Cell::new(None),
         leave: Notify::new(),
         traced: RefCell::default(),
     });
@@ -78,19 +85,25 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     Ok(())
 }
 
-fn announce(node: &Node, http: std::net::SocketAddr, rest: Option<std::net::SocketAddr>) {
+fn announce(node: &Node, services: &[Listening]) {
     let config = &node.shared.config;
-    let listeners: Vec<_> = config.sip.listen.iter().map(listener_text).collect();
+    let at = |service: &str| {
+        let found = services.iter().find(|listening| &*listening.service == service);
+        found.map(|listening| listening.at.join(" "))
+    };
     let file = config.file.as_ref().map_or("none: defaults".into(), |file| file.display().to_string());
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         config = file,
         data = %config.server.data.display(),
         shards = config.server.shards,
-        listen = listeners.join(" "),
+        listen = at(listening::SIP),
+        chat = at(listening::CHAT),
+        servers = at(listening::SERVERS),
+        components = at(listening::COMPONENTS),
         domains = node.shared.domains.join(" "),
-        metrics = %format_args!("http://{http}/metrics"),
-        rest = rest.map(|rest| format!("http://{rest}{}/", admin::Base::Restcomm.prefix())),
+        metrics = at(listening::METRICS),
+        rest = at(listening::REST),
         "belfry is up"
     );
 }
@@ -117,15 +130,19 @@ fn sign_in_failures(node: &Node) -> Vec<SignInFailureCount> {
 struct Operator {
     node: RefCell<Node>,
     logging: Logging,
+    /// All that the node listens at.
+    services: Vec<Listening>,
     /// Since when.
     draining: Cell<Option<Instant>>,
+    /// When the record was tried last; in the future of the clock while that goes on.
+    probed: Cell<Option<Instant>>,
     leave: Notify,
     /// One entry for each trace: two of one account are two.
     traced: RefCell<Vec<Box<str>>>,
 }
 
 impl Operator {
-    async fn until_the_end(&self) {
+    async fn until_the_end(self: &Rc<Self>) {
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut kept_house = self.now();
@@ -136,6 +153,7 @@ impl Operator {
                 _ = look.tick() => {}
             }
             let now = self.now();
+            self.probe_when_due(now);
             if now.since(kept_house) >= HOUSEKEEPING {
                 kept_house = now;
                 self.keep_house();
@@ -155,6 +173,41 @@ impl Operator {
                 tracing::warn!("some transactions did not end; stopping all the same");
                 return;
             }
+        }
+    }
+
+    /// A disk that is full or read-only is told by `/health` before a phone or client has met it, and when it is over.
+    fn probe_when_due(self: &Rc<Self>, now: Instant) {
+        let pause =
+            if self.node.borrow().desk.failures().unwritable.is_some() { PROBE_FAILED } else { PROBE };
+        if self.probed.get().is_some_and(|last| now.since(last) < pause) {
+            return;
+        }
+        self.probed.set(Some(Instant::FAR_FUTURE));
+        let operator = Rc::clone(self);
+        spawn_local(async move {
+            let found = operator.probe(now).await;
+            operator.node.borrow().desk.set_unwritable(found.err());
+            operator.probed.set(Some(operator.now()));
+        });
+    }
+
+    async fn probe(&self, now: Instant) -> Result<(), String> {
+        let folder = self.node.borrow().shared.config.server.data.clone();
+        let room = tokio::task::spawn_blocking(move || room::check(&folder)).await;
+        room.unwrap_or_else(|error| Err(error.to_string()))?;
+        let answer = {
+            let node = self.node.borrow();
+            let (ticket, answer) = node.desk.expect_write();
+            // A record that is too busy to be tried is written.
+            if node.store.write(Write::Probe { at: now }, ticket).is_err() {
+                return Ok(());
+            }
+            answer
+        };
+        match answer.await {
+            Ok(Err(error)) => Err(error.to_string()),
+            Ok(Ok(_)) | Err(_) => Ok(()),
         }
     }
 
@@ -204,7 +257,10 @@ impl Operator {
     }
 
     fn set_traced(&self) {
-        let accounts = self.traced.borrow().clone();
+        // Each message is told once for an account, however many traces of it there are: all of them hear it.
+        let mut accounts = self.traced.borrow().clone();
+        accounts.sort_unstable();
+        accounts.dedup();
         self.node.borrow().tell(|| Command::Trace(accounts.clone()));
     }
 
@@ -287,6 +343,7 @@ impl Control for Operator {
         Observed {
             state: if self.draining.get().is_some() { NodeState::Draining } else { NodeState::Running },
             listeners: config.sip.listen.iter().map(|listener| listener_text(listener).into()).collect(),
+            services: self.services.clone(),
             domains: node.shared.domains.clone(),
             shards,
             admissions: admissions(&node),

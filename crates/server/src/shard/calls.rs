@@ -33,7 +33,7 @@ impl AccountCalls {
     /// What the addresses are to be told.
     pub(crate) fn handle_event(&mut self, event: &CallEvent) -> Vec<Query> {
         match &event.kind {
-            CallEventKind::Started { call_id, from_tag, from, to, caller, callee } => {
+            CallEventKind::Started { call_id, from_tag, from, to, caller, callee, .. } => {
                 if caller.is_none() && callee.is_none() {
                     return Vec::new();
                 }
@@ -50,6 +50,8 @@ impl AccountCalls {
                 self.calls.insert(event.call, parties);
                 told
             }
+            // Nobody was in it.
+            CallEventKind::Refused { .. } => Vec::new(),
             CallEventKind::Answered => {
                 let Some(parties) = self.calls.get_mut(&event.call) else { return Vec::new() };
                 parties.answered.get_or_insert(event.leg);
@@ -96,8 +98,12 @@ impl Parties {
 /// The same event in the ledger's words.
 pub(crate) fn for_ledger(event: CallEvent) -> call::CallEvent {
     let kind = match event.kind {
-        CallEventKind::Started { call_id, from, to, caller, .. } => {
-            LedgerKind::Started { call_id, from, to, account: caller }
+        CallEventKind::Started { call_id, from, to, caller, callee, listed, .. } => {
+            let (account, callee) = (caller.or(listed.account), callee.or(listed.callee));
+            LedgerKind::Started { call_id, from, to, account, callee }
+        }
+        CallEventKind::Refused { call_id, from, to, caller: account, callee, status: code, reason } => {
+            LedgerKind::Refused { call_id, from, to, account, callee, code, reason }
         }
         CallEventKind::Answered => LedgerKind::Answered,
         CallEventKind::Failed { status, reason } => LedgerKind::Failed { code: status, reason },
@@ -118,11 +124,14 @@ pub(crate) fn for_store(record: call::CallRecord) -> store::CallRecord {
         code: record.code,
         reason: record.reason,
         account: record.account,
+        callee: record.callee,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use sip::endpoint::ListedUnder;
+
     use super::*;
 
     fn started(caller: Option<&str>, callee: Option<&str>) -> CallEventKind {
@@ -133,6 +142,7 @@ mod tests {
             to: "sip:bob@a".into(),
             caller: caller.map(Into::into),
             callee: callee.map(Into::into),
+            listed: ListedUnder::default(),
         }
     }
 

@@ -120,6 +120,11 @@ impl Voice {
         if let Some(text) = self.texts.open.get_mut(&ticket) {
             text.aor = Some(aor.clone());
         }
+        if let Some(What::Party(key)) = self.resolving.get(ticket)
+            && let Some(party) = self.parties.get_mut(key)
+        {
+            party.aor = Some(aor.clone());
+        }
     }
 
     pub(super) fn text_resolved(

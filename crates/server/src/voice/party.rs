@@ -10,6 +10,8 @@ use ivr::document::{Address as Dialled, Item, Piece};
 use ivr::request::Form;
 use ivr::script::{CallStatus, Id, LegEvent, LegFailure};
 use media::codec::Codec;
+use router::Aor;
+use sip::endpoint::ListedUnder;
 use sip::session::{Cause, Invite, Login, SessionId, body_of};
 use sip::wire::{Header, Message, Uri};
 use stdx::Instant;
@@ -61,6 +63,8 @@ pub(super) struct Party {
     failure: Option<LegFailure>,
     /// Of the phone that was called last, and that has answered.
     pub(super) call_id: String,
+    /// The account that is called, when it is one of ours.
+    pub(super) aor: Option<Aor>,
     /// `X-` headers of the answer.
     pub(super) answer_headers: Form,
     /// What the record says of a Dial's call; one of the REST interface has it with its leg.
@@ -112,6 +116,7 @@ impl Party {
             has_rung: false,
             failure: None,
             call_id: String::new(),
+            aor: None,
             answer_headers: Form::new(),
             row: None,
             record: None,
@@ -358,6 +363,7 @@ impl Voice {
             public_only: reach.public_only,
             hops: party.hops,
             timeout: party.timeout,
+            listed: ListedUnder { account: Some(party.owner.account.clone()), callee: party.aor.clone() },
         };
         world.endpoint.invite(now, invite, world.out).map_err(|_| 500)
     }

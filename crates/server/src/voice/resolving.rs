@@ -29,6 +29,10 @@ impl Resolving {
         self.last
     }
 
+    pub(super) fn get(&self, ticket: u64) -> Option<What> {
+        self.open.get(&ticket).copied()
+    }
+
     pub(super) fn take(&mut self, ticket: u64) -> Option<What> {
         self.open.remove(&ticket)
     }

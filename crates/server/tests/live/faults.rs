@@ -1,5 +1,7 @@
 //! A record that cannot be written: registrations are refused, the operator is told, calls go on.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
@@ -8,7 +10,7 @@ use sip::wire::{Header, Message};
 
 use crate::call::talk;
 use crate::phone::{Phone, text};
-use crate::place::Place;
+use crate::place::{Place, Process};
 use crate::until;
 
 fn try_to_register(phone: &mut Phone) -> Message {
@@ -69,16 +71,55 @@ fn a_full_disk_refuses_registrations_and_carries_calls() {
         (answer.status() != 200).then_some(answer)
     });
     assert_refused(&answer);
+    let full = until("health fails", || Some(health(&place)).filter(|(status, _)| *status != 200));
+    assert_eq!(full.0, 503, "{}", full.1);
     assert!(process.log().contains("ERROR"), "{}", process.log());
     talk(&mut alice, &mut bob, "bob@example.test");
     talk(&mut alice, &mut trunk, "trunk@example.test");
-    let pid = process.id().to_string();
-    let freed = Command::new("prlimit").args(["--pid", &pid, "--fsize=unlimited:"]).status().unwrap();
-    assert!(freed.success(), "prlimit (util-linux) is needed");
+    limit(&process, "unlimited");
     until("registrations are taken again", || (try_to_register(&mut bob).status() == 200).then_some(()));
     process.kill();
     let process = place.spawn();
     assert!(bob.bindings()[0].contains(&bob.contact()), "what was acknowledged is there");
+    process.kill();
+}
+
+/// Status and body.
+fn health(place: &Place) -> (u16, String) {
+    let mut stream = TcpStream::connect(place.http()).unwrap();
+    write!(stream, "GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head[9..12].parse().unwrap(), body.to_owned())
+}
+
+/// How large a file of the process may become from now on.
+fn limit(process: &Process, bytes: &str) {
+    let (pid, limit) = (process.id().to_string(), format!("--fsize={bytes}:"));
+    let set = Command::new("prlimit").args(["--pid", &pid, &limit]).status().unwrap();
+    assert!(set.success(), "prlimit (util-linux) is needed");
+}
+
+#[test]
+fn health_fails_while_the_disk_is_full_though_nothing_was_to_be_written() {
+    let place = Place::new("").with_accounts(&["alice"]);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_belfry")]);
+    let process = place.spawn_as(shell);
+    assert_eq!(health(&place), (200, "ok\n".into()));
+    limit(&process, "4096");
+    let (status, body) = until("health fails", || Some(health(&place)).filter(|(status, _)| *status != 200));
+    assert_eq!(status, 503);
+    assert!(body.starts_with("the record cannot be written: "), "{body}");
+    let status =
+        Command::new(env!("CARGO_BIN_EXE_belfry")).arg("status").current_dir(place.path(".")).output();
+    let status = String::from_utf8(status.unwrap().stdout).unwrap();
+    assert!(status.lines().any(|line| line.starts_with("not writable   ")), "{status}");
+    assert!(process.log().contains("the record cannot be written"), "{}", process.log());
+    limit(&process, "unlimited");
+    until("health is good again", || (health(&place).0 == 200).then_some(()));
+    assert!(!place.path("data/room").exists());
     process.kill();
 }
 

@@ -11,6 +11,7 @@ mod faults;
 mod kill;
 mod link;
 mod load;
+mod operator;
 mod phone;
 mod place;
 mod presence;

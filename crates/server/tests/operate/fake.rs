@@ -8,8 +8,8 @@ use std::thread::JoinHandle;
 use server::clock::Clock;
 use server::config::Config;
 use server::control::{
-    BindingRow, BlockList, BlockRow, Control, NodeState, Observed, Reloaded, ShardCounters, TargetStatus,
-    TraceSink,
+    BindingRow, BlockList, BlockRow, Control, Listening, NodeState, Observed, Reloaded, ShardCounters,
+    TargetStatus, TraceSink,
 };
 use server::http::Web;
 use server::operate::Doors;
@@ -41,6 +41,11 @@ impl Control for Fake {
         Observed {
             state: if self.draining.get() { NodeState::Draining } else { NodeState::Running },
             listeners: vec!["udp:127.0.0.1:5060".into()],
+            services: vec![
+                listening("SIP", &["udp:127.0.0.1:5060"]),
+                listening("chat", &["tcp:127.0.0.1:5222", "ws:127.0.0.1:5280"]),
+                listening("REST", &["http://127.0.0.1:8080/restcomm/"]),
+            ],
             domains: vec!["example.test".into()],
             shards: vec![ShardCounters::new(0), counted],
             targets: vec![TargetStatus { target: "192.0.2.7:5060".into(), up: false }],
@@ -157,6 +162,10 @@ impl Control for Fake {
     fn accounts_changed(&self) {
         self.events.send(Event::AccountsChanged).unwrap();
     }
+}
+
+fn listening(service: &str, at: &[&str]) -> Listening {
+    Listening { service: service.into(), at: at.iter().map(|at| Box::from(*at)).collect() }
 }
 
 /// Runs on a thread of its own until dropped.

@@ -213,6 +213,27 @@ fn who_cannot_be_imported_is_told_and_the_others_are() {
 }
 
 #[test]
+fn a_check_of_users_names_all_that_cannot_be_read_and_writes_nothing() {
+    let place = Place::new();
+    let many: String = (0..30).map(|number| format!("<user name='u{number}'/>\n")).collect();
+    place.write("some.xml", &data(&(user("alice", "") + &many + &user("a@b", ""))));
+    let said = place.belfry(&["account", "import", "--check", "some.xml"]);
+    assert_eq!((said.code, &*said.out), (1, "good: 1 accounts; nothing was written\n"), "{}", said.err);
+    assert!(said.err.starts_with("belfry: bad: 31\nsome.xml:5: user u0: no password; "), "{}", said.err);
+    assert_eq!(said.err.lines().count(), 32, "{}", said.err);
+    assert!(!place.path("data").exists());
+    place.belfry(&["domain", "add", "second.test"]).good();
+    let second = data(&user("bob", "")).replace("example.test", "second.test");
+    place.write("second.xml", &second);
+    place.belfry(&["account", "import", "--check", "second.xml"]).good();
+    place.write("third.xml", &second.replace("second.test", "third.test"));
+    place
+        .belfry(&["account", "import", "--check", "third.xml"])
+        .failed(1, "1 users of third.test, which is not served");
+    assert_eq!(place.belfry(&["account", "list"]).good(), "no accounts\n");
+}
+
+#[test]
 fn a_file_that_is_no_such_says_where_and_keeps_what_came_before() {
     let place = Place::new();
     let whole = data(&user("alice", ""));

@@ -4,6 +4,7 @@
 
 mod chat;
 mod check;
+mod disk;
 mod fake;
 mod import;
 mod node;

@@ -40,6 +40,8 @@ fn status_reads_well_and_is_complete_as_json() {
     let status = place.belfry(&["status"]).good();
     for line in [
         "listening      udp:127.0.0.1:5060",
+        "chat at        tcp:127.0.0.1:5222 ws:127.0.0.1:5280",
+        "REST at        http://127.0.0.1:8080/restcomm/",
         "calls          3 up, 1 being set up",
         "drops          1 234 datagrams by the kernel: raise [sip] udp_receive_buffer and net.core.rmem_max",
         "targets        1 of 1 do not answer: 192.0.2.7:5060",
@@ -94,6 +96,7 @@ fn reload_names_what_needs_a_restart_and_drain_is_told_to_load_balancers() {
 #[test]
 fn a_trace_is_drawn_and_ends_when_told() {
     let place = Place::new();
+    place.belfry_with(&["account", "add", "alice", "--password-stdin"], "secret\n").good();
     let node = FakeNode::start(place.config());
     let drawn = place.belfry(&["trace", "alice", "--count", "2"]).good();
     assert_eq!(node.next_event(), Event::Trace("alice@example.test".into()));

@@ -55,6 +55,20 @@ fn an_account_from_its_making_to_its_end() {
 }
 
 #[test]
+fn an_account_that_is_made_is_told_with_how_it_signs_in() {
+    let place = Place::new();
+    let add = ["account", "add", "alice", "--password-stdin"];
+    let said = place.belfry_with(&add, "secret\n").good();
+    let via = "sip:127.0.0.1:5060;transport=udp";
+    let expected = format!(
+        "made alice@example.test\nto sign in, once a node runs (belfry serve)\n  \
+         baresip      <sip:alice@example.test>;auth_pass=PASSWORD;outbound=\"{via}\"\n  \
+         Linphone     user alice, domain example.test, SIP proxy <{via}>\n"
+    );
+    assert_eq!(said, expected);
+}
+
+#[test]
 fn an_import_says_how_many_and_where_it_stopped() {
     let place = Place::new();
     let mut csv = String::from("account,password,name\n");
@@ -129,6 +143,8 @@ fn routes_are_checked_before_they_are_written() {
         (&["r", "49", "sip:gw.test"][..], 2, "expected number:, prefix:, user:, regex: or domain:"),
         (&["r", "number:49x", "sip:gw.test"], 1, "expected digits"),
         (&["r", "regex:(", "sip:gw.test"], 1, "route r: regex parse error"),
+        (&["r", "prefix:+49", "gw.test"], 2, "target \"gw.test\": expected sip:HOST"),
+        (&["r", "prefix:+49", "no uri"], 2, "target \"no uri\": expected sip:HOST"),
         (&["r", "prefix:+49", "sip:gw.test:port"], 2, "expected a port, 1 to 65535"),
         (&["r", "prefix:+49", "sip:gw.test,weight=heavy"], 2, "expected 0 to 65535"),
         (
@@ -154,6 +170,55 @@ fn routes_are_checked_before_they_are_written() {
     assert_eq!((&route["open"], &route["probe"]), (&true.into(), &false.into()));
     place.belfry(&["route", "remove", "carrier"]).good();
     place.belfry(&["route", "remove", "carrier"]).failed(1, "there is no route carrier");
+}
+
+#[test]
+fn a_check_lists_every_bad_line_and_writes_nothing() {
+    let place = Place::new();
+    place.write("users.csv", "account,password\nalice,x\nbob\na b,x\ncarol,x\n,y\n");
+    let said = place.belfry(&["account", "import", "--check", "users.csv"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert_eq!(said.out, "good: 2 accounts; nothing was written\n");
+    let lines: Vec<&str> = said.err.lines().collect();
+    assert_eq!(lines.len(), 4, "{}", said.err);
+    assert_eq!(lines[0], "belfry: bad: 3");
+    for (line, words) in
+        lines[1..].iter().zip(["line 3: 1 field; ", "line 4: account name", "line 6: account name"])
+    {
+        assert!(line.starts_with(words), "{words}: {line}");
+    }
+    assert!(!place.path("data").exists(), "not even an empty record");
+    place.write("users.csv", "alice,x\n");
+    assert_eq!(
+        place.belfry(&["account", "import", "users.csv", "--check"]).good(),
+        "good: 1 accounts; nothing was written\n"
+    );
+}
+
+#[test]
+fn a_check_of_many_bad_lines_names_the_first_and_counts_the_others() {
+    let place = Place::new();
+    place.write("users.csv", &"bad\n".repeat(1_234));
+    let said = place.belfry(&["account", "import", "--check", "users.csv"]);
+    assert!(said.err.starts_with("belfry: bad: 1 234\nline 1: "), "{}", &said.err[..200]);
+    assert!(said.err.ends_with(
+        "\nline 1000: 1 field; expected account,password,name (name may be missing)\nand 234 more\n"
+    ));
+}
+
+#[test]
+fn an_invitation_is_for_a_domain_that_is_served() {
+    let place = Place::new();
+    for who in ["elsewhere.test", "example", "alice"] {
+        place
+            .belfry(&["xmpp", "invite", who])
+            .failed(1, &format!("the domain {who} is not served here; add it with: belfry domain add {who}"));
+    }
+    place.belfry(&["xmpp", "invite", "bob@elsewhere.test"]).failed(1, "elsewhere.test is not served here");
+    assert!(
+        place.belfry(&["xmpp", "invite", "Example.test"]).good().starts_with("xmpp:example.test?register")
+    );
+    assert!(place.belfry(&["xmpp", "invite", "alice@example.test"]).good().starts_with("xmpp:alice@"));
 }
 
 #[test]

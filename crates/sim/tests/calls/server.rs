@@ -174,7 +174,11 @@ impl Server {
             Effect::Call(event) => {
                 let kind = match event.kind.clone() {
                     CallEventKind::Started { call_id, from, to, .. } => {
-                        call::CallEventKind::Started { call_id, from, to, account: None }
+                        call::CallEventKind::Started { call_id, from, to, account: None, callee: None }
+                    }
+                    CallEventKind::Refused { call_id, from, to, caller, callee, status: code, reason } => {
+                        let account = caller;
+                        call::CallEventKind::Refused { call_id, from, to, account, callee, code, reason }
                     }
                     CallEventKind::Answered => call::CallEventKind::Answered,
                     CallEventKind::Failed { status: code, reason } => {

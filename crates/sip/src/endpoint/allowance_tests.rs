@@ -137,6 +137,7 @@ impl World {
                 self.parties.extend([of(caller, true), of(callee, false)].into_iter().flatten());
                 router::CallPhase::Trying
             }
+            CallEventKind::Refused { .. } => return,
             CallEventKind::Answered => router::CallPhase::Confirmed,
             CallEventKind::Failed { .. } | CallEventKind::Ended => router::CallPhase::Terminated,
         };

@@ -4,9 +4,10 @@
 //! Call-ID has a call of its own. It ends with the BYE of the dialog that was answered (RFC 3261 §15), once the
 //! other side has agreed to it: knowledge of a Call-ID ends nothing.
 
+use router::Aor;
 use stdx::slab::Key;
 
-use super::{CallEvent, CallEventKind, Effect, Endpoint, Keys, Outbox, Stage};
+use super::{CallEvent, CallEventKind, Caller, Effect, Endpoint, Keys, Outbox, Stage};
 use crate::proxy::Outcome;
 use crate::wire::{Message, Method};
 
@@ -32,6 +33,18 @@ impl Endpoint {
     pub(super) fn note_failed(&mut self, key: Key, status: u16, reason: &str, out: &mut Outbox) {
         self.counters.failed += 1;
         self.note_call(key, CallEventKind::Failed { status, reason: reason.into() }, out);
+    }
+
+    /// A call that ends before it has gone anywhere. A challenge (RFC 3261 §22.1) is no end: the caller sends its INVITE again.
+    pub(super) fn note_refused(&self, key: Key, status: u16, reason: &str, out: &mut Outbox) {
+        let Some(context) = self.contexts.get(key) else { return };
+        let is_told_elsewhere = matches!(context.stage, Stage::Forking(_) | Stage::Session(_));
+        if !context.starts_call() || status < 300 || matches!(status, 401 | 407) || is_told_elsewhere {
+            return;
+        }
+        let caller = context.caller.as_ref().and_then(Caller::account);
+        let event = refused(&context.request, caller, context.callee.clone(), (status, reason));
+        self.note_call(key, event, out);
     }
 
     /// The first 2xx to the INVITE that starts a call.
@@ -87,5 +100,24 @@ impl Endpoint {
     fn name_of(&self, request: &Message, caller: Option<&[u8]>, callee: Option<&[u8]>) -> Option<(u64, u64)> {
         let call_id = request.call_id()?;
         Some((self.keys.call_of(call_id, caller?), self.keys.leg_of(call_id, callee?)))
+    }
+}
+
+/// The event of an INVITE that is refused with this status and reason.
+pub(crate) fn refused(
+    request: &Message,
+    caller: Option<Aor>,
+    callee: Option<Aor>,
+    (status, reason): (u16, &str),
+) -> CallEventKind {
+    let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into();
+    CallEventKind::Refused {
+        call_id: text(request.call_id()),
+        from: text(request.from().map(|address| address.uri)),
+        to: text(Some(request.uri())),
+        caller,
+        callee,
+        status,
+        reason: reason.into(),
     }
 }

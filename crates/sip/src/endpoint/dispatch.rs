@@ -5,7 +5,7 @@ use router::{Answer, Binding, Query};
 use stdx::Instant;
 use stdx::slab::Key;
 
-use super::effect::{Account, Caller, Decision, PlanRequest};
+use super::effect::{Account, Caller, Decision, ListedUnder, PlanRequest};
 use super::routing::route_after;
 use super::{CallEventKind, Context, Effect, Endpoint, Outbox, Stage};
 use crate::events::ASK_BIT;
@@ -359,17 +359,14 @@ fn is_options_without_credentials(request: &Message) -> bool {
 fn started(context: &Context) -> CallEventKind {
     let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into();
     let request = &context.request;
-    let caller = match &context.caller {
-        Some(Caller::Account(aor)) => Some(aor.clone()),
-        Some(Caller::Stranger) | None => None,
-    };
     CallEventKind::Started {
         call_id: text(request.call_id()),
         from_tag: text(request.from_tag()),
         from: text(request.from().map(|a| a.uri)),
         to: text(Some(request.uri())),
-        caller,
+        caller: context.caller.as_ref().and_then(Caller::account),
         callee: context.callee.clone(),
+        listed: ListedUnder::default(),
     }
 }
 

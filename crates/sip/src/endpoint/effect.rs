@@ -91,6 +91,16 @@ pub enum Caller {
     Stranger,
 }
 
+impl Caller {
+    /// The account that has proved to be the caller.
+    pub(crate) fn account(&self) -> Option<Aor> {
+        match self {
+            Caller::Account(aor) => Some(aor.clone()),
+            Caller::Stranger => None,
+        }
+    }
+}
+
 /// The routing plan's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
@@ -148,6 +158,18 @@ pub enum CallEventKind {
         to: Box<str>,
         caller: Option<Aor>,
         callee: Option<Aor>,
+        /// Of a call that an application places.
+        listed: ListedUnder,
+    },
+    /// An INVITE that had an error of ours before it went anywhere: its only event.
+    Refused {
+        call_id: Box<str>,
+        from: Box<str>,
+        to: Box<str>,
+        caller: Option<Aor>,
+        callee: Option<Aor>,
+        status: u16,
+        reason: Box<str>,
     },
     Answered,
     Failed {
@@ -155,6 +177,16 @@ pub enum CallEventKind {
         reason: Box<str>,
     },
     Ended,
+}
+
+/// The accounts under which the ledger lists a call of an application. It changes neither their presence nor the number of
+/// calls that they are in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListedUnder {
+    /// The application's account.
+    pub account: Option<Box<str>>,
+    /// The account whose phone is called.
+    pub callee: Option<Aor>,
 }
 
 #[derive(Clone, Debug)]

@@ -48,10 +48,12 @@ use stdx::source::SourcePrefix;
 use stdx::wheel::Wheel;
 
 pub use allowance::CallLimits;
+pub(crate) use call_events::refused;
 pub use counters::Counters;
 pub use dispatch::StoreUnavailable;
 pub use effect::{
-    Account, CallEvent, CallEventKind, Caller, Decision, Effect, Outbox, PlanRequest, TraceEvent, Traced,
+    Account, CallEvent, CallEventKind, Caller, Decision, Effect, ListedUnder, Outbox, PlanRequest,
+    TraceEvent, Traced,
 };
 use open_calls::OpenCalls;
 pub(crate) use proof::Credit;

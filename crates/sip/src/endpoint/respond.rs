@@ -96,6 +96,7 @@ impl Endpoint {
         {
             self.note_failed(key, status, reason, out);
         }
+        self.note_refused(key, status, reason, out);
         self.refuse_or_answer(now, key, status, reply.finish(), out);
     }
 

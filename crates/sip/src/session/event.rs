@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use router::Received;
 
-use crate::endpoint::{CallEventKind, Caller};
+use crate::endpoint::{CallEventKind, Caller, ListedUnder};
 use crate::events::{Onward, RequestId, TxRef};
 use crate::transport::Source;
 use crate::wire::{Header, Message, Method};
@@ -192,6 +192,8 @@ pub struct Invite {
     pub hops: u8,
     /// How long it may take to be answered before it is cancelled; `limits::RING_PATIENCE` when zero.
     pub timeout: Duration,
+    /// Whose call it is to the ledger.
+    pub listed: ListedUnder,
 }
 
 /// Why a command has no effect.

@@ -12,7 +12,7 @@ use super::{
     Arrived, Cause, CommandError, Dialog, Invited, Out, Repeated, SDP, Session, SessionEffect, SessionEvent,
     SessionId, Sessions, Stage, body_of, describe,
 };
-use crate::endpoint::{CallEventKind, Caller};
+use crate::endpoint::{CallEventKind, Caller, ListedUnder, refused};
 use crate::events::TxRef;
 use crate::limits;
 use crate::transaction::T2;
@@ -111,6 +111,9 @@ impl Sessions {
                     reply.header(name, value.as_bytes());
                 }
                 out.push(reply_effect(arrived.transaction, status, reply.finish()));
+                let kind = refused(request, caller.account(), None, (status, reason));
+                let call_id = request.call_id().unwrap_or_default().into();
+                out.push(SessionEffect::Call { call_id, local_tag: tag, kind });
                 return None;
             }
         };
@@ -439,10 +442,8 @@ fn started(request: &Message, caller: &Caller) -> CallEventKind {
         from_tag: text(request.from_tag()),
         from: text(request.from().map(|a| a.uri)),
         to: text(Some(request.uri())),
-        caller: match caller {
-            Caller::Account(aor) => Some(aor.clone()),
-            Caller::Stranger => None,
-        },
+        caller: caller.account(),
         callee: None,
+        listed: ListedUnder::default(),
     }
 }

@@ -10,7 +10,7 @@ use super::{
     Cause, CommandError, Dialog, Invite, Out, Pending, Purpose, SDP, Session, SessionEffect, SessionEvent,
     SessionId, Sessions, Stage, Timer, auth, describe_request,
 };
-use crate::endpoint::CallEventKind;
+use crate::endpoint::{CallEventKind, ListedUnder};
 use crate::events::{Onward, RequestId};
 use crate::limits;
 use crate::transaction::TIMEOUT;
@@ -112,7 +112,7 @@ impl Sessions {
         if Message::parse(bytes.clone()).is_err() {
             return Err(CommandError::Refused);
         }
-        let started = started(&session.dialog, &invite.from, &invite.target);
+        let started = started(&session.dialog, &invite.from, &invite.target, invite.listed);
         let key = self.sessions.insert(session);
         self.by_tag.insert(tag, key);
         out.push(started);
@@ -425,7 +425,7 @@ impl Sessions {
     }
 }
 
-fn started(dialog: &Dialog, from: &str, target: &str) -> SessionEffect {
+fn started(dialog: &Dialog, from: &str, target: &str, listed: ListedUnder) -> SessionEffect {
     let uri = crate::wire::Address::parse(from.as_bytes()).map(|address| address.uri);
     dialog.call_effect(CallEventKind::Started {
         call_id: String::from_utf8_lossy(&dialog.call_id).into(),
@@ -434,5 +434,6 @@ fn started(dialog: &Dialog, from: &str, target: &str) -> SessionEffect {
         to: target.into(),
         caller: None,
         callee: None,
+        listed,
     })
 }

@@ -15,6 +15,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/0005_kept_messages.sql"),
     include_str!("../../migrations/0006_rooms.sql"),
     include_str!("../../migrations/0007_limits.sql"),
+    include_str!("../../migrations/0008_callees.sql"),
 ];
 
 pub(super) fn run(conn: &mut Connection, path: &Path) -> Result<(), StoreError> {
@@ -82,8 +83,8 @@ mod tests {
         let mut conn = Connection::open_in_memory().unwrap();
         conn.pragma_update(None, "user_version", 99).unwrap();
         let error = apply(&mut conn, path(), MIGRATIONS).unwrap_err();
-        assert_eq!(error, StoreError::NewerSchema { path: path().into(), found: 99, known: 7 });
-        assert!(error.to_string().contains("written by a newer belfry (schema 99, this one knows up to 7)"));
+        assert_eq!(error, StoreError::NewerSchema { path: path().into(), found: 99, known: 8 });
+        assert!(error.to_string().contains("written by a newer belfry (schema 99, this one knows up to 8)"));
     }
 
     #[test]

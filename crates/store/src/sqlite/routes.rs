@@ -101,8 +101,8 @@ fn route(row: &Row<'_>) -> Result<Route, Failure> {
 
 pub(super) fn add_call(conn: &Connection, call: &CallRecord) -> Result<WriteDone, Failure> {
     let sql = "INSERT INTO call_record \
-        (call_id, from_uri, to_uri, started_at, answered_at, ended_at, code, reason, account) \
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+        (call_id, from_uri, to_uri, started_at, answered_at, ended_at, code, reason, account, callee) \
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
     conn.prepare_cached(sql)?.execute(params![
         cut(&call.call_id),
         cut(&call.from),
@@ -113,6 +113,7 @@ pub(super) fn add_call(conn: &Connection, call: &CallRecord) -> Result<WriteDone
         call.code,
         cut(&call.reason),
         call.account,
+        call.callee,
     ])?;
     Ok(WriteDone::Added { id: conn.last_insert_rowid() })
 }
@@ -122,8 +123,8 @@ fn cut(text: &str) -> &str {
 }
 
 pub(super) fn calls(conn: &Connection, filter: &CallFilter) -> Result<Vec<CallRecord>, Failure> {
-    let sql = "SELECT call_id, from_uri, to_uri, started_at, answered_at, ended_at, code, reason, account \
-               FROM call_record WHERE (?1 IS NULL OR account = ?1) AND (?2 IS NULL OR call_id = ?2) \
+    let sql = "SELECT call_id, from_uri, to_uri, started_at, answered_at, ended_at, code, reason, account, callee \
+               FROM call_record WHERE (?1 IS NULL OR account = ?1 OR callee = ?1) AND (?2 IS NULL OR call_id = ?2) \
                ORDER BY id DESC LIMIT ?3";
     let mut statement = conn.prepare_cached(sql)?;
     let limit = filter.limit.min(limits::MAX_PAGE);
@@ -138,6 +139,7 @@ pub(super) fn calls(conn: &Connection, filter: &CallFilter) -> Result<Vec<CallRe
             code: row.get(6)?,
             reason: row.get(7)?,
             account: row.get(8)?,
+            callee: row.get(9)?,
         })
     })?;
     Ok(calls.collect::<rusqlite::Result<_>>()?)

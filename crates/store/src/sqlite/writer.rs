@@ -151,6 +151,7 @@ fn apply(conn: &Connection, write: &Write, pending: &mut Pending) -> Result<Writ
         Write::RemoveDomain { name } => accounts::remove_domain(conn, name),
         Write::AddAlias { alias, account } => accounts::add_alias(conn, alias, account),
         Write::RemoveAlias { alias } => accounts::remove_alias(conn, alias),
+        Write::Probe { at } => probe(conn, micros(*at)),
         Write::AddRoute(route) => routes::add(conn, route),
         Write::ReplaceRoute(route) => routes::replace(conn, route),
         Write::RemoveRoute { name } => routes::remove(conn, name),
@@ -158,6 +159,12 @@ fn apply(conn: &Connection, write: &Write, pending: &mut Pending) -> Result<Writ
         Write::Xmpp(write) => xmpp::write(conn, write),
         Write::Access(write) => access::write(conn, write),
     }
+}
+
+fn probe(conn: &Connection, at: i64) -> Result<WriteDone, Failure> {
+    let sql = "INSERT INTO probe (id, at) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET at = ?1";
+    let rows = conn.prepare_cached(sql)?.execute([at])? as u64;
+    Ok(WriteDone::Changed { rows })
 }
 
 /// Whoever asks for cleaning hears of the rows that were swept, too, and so asks again.

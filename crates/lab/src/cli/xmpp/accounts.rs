@@ -1,13 +1,13 @@
 //! `ringer xmpp accounts`: files from which a server makes the accounts and rosters of a load.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
 use super::people;
 use super::words::{FLAGS, Words};
 use crate::chat::{Format, People};
+use crate::whole_file;
 
 /// Flags of the load that say who its users are.
 const OF_PEOPLE: [&str; 8] =
@@ -54,7 +54,8 @@ pub(super) fn write(words: &[String]) -> Result<String, String> {
     let domain = told.domain.clone().ok_or("no --domain: expected that of the accounts")?;
     let people = people(&told, &domain)?;
     let shown = place.display();
-    write_files(&people, format, &place).map_err(|error| format!("{shown}: {error}"))?;
+    write_files(&people, format, &place)
+        .map_err(|error| format!("{shown}: {error}; mend that and give the same command again"))?;
     let next = match format {
         Format::Belfry => {
             format!("belfry account import {shown} --scram, while no node runs; then belfry serve")
@@ -71,10 +72,7 @@ pub(super) fn write(words: &[String]) -> Result<String, String> {
 fn write_files(people: &People, format: Format, place: &Path) -> io::Result<()> {
     let whole = |path: &Path, write: &dyn Fn(&mut BufWriter<File>) -> io::Result<()>| {
         // Passwords stand in it.
-        let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-        let mut file = BufWriter::new(file);
-        write(&mut file)?;
-        file.flush()
+        whole_file::write(path, 0o600, write)
     };
     match format {
         Format::Csv => whole(place, &|out| people.write_csv(out)),

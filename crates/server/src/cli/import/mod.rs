@@ -4,7 +4,9 @@
 //! It writes to the record itself. Accounts alone come in beside a running node too, which is told afterwards; rosters do
 //! not, because the node has them in memory.
 
+mod check;
 mod files;
+mod input;
 mod people;
 mod report;
 mod stop;
@@ -12,13 +14,13 @@ mod stop;
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use clap::Args;
-use store::{Admin, Existing, ImportOptions, Imported};
+use store::{Admin, Existing, ImportOptions, Imported, StoreError, Write};
 
 use self::files::{Files, cannot_read};
 use self::people::People;
@@ -43,6 +45,9 @@ pub(super) struct ImportArgs {
     /// Make keys of SCRAM as well, some 10 ms an account; without, chat clients have to send their password once
     #[arg(long)]
     scram: bool,
+    /// Write nothing; name all that would not be imported, with file, line and what was expected
+    #[arg(long)]
+    check: bool,
 }
 
 /// What is to be imported.
@@ -62,12 +67,18 @@ struct Import {
 
 impl ImportArgs {
     pub(super) fn run(self, config: &Config) -> Result<(), CliError> {
-        let stop = Stop::on_interrupt()?;
-        let file = if self.file.is_dir() { None } else { Some(open(&self.file)?) };
-        let node = running(config)?;
-        let admin = Admin::new(&record::open(&config.server)?.for_import())?;
         let clock = Clock::new();
         let mut options = ImportOptions::new(Some(&config.sip.default_domain), clock.now());
+        let stop = Stop::on_interrupt(options.stop.clone())?;
+        let file = if self.file.is_dir() { None } else { Some(open(&self.file, &stop)?) };
+        if self.check {
+            let source = self.source(file, &stop)?;
+            return check::run(source, &options, &stop, config);
+        }
+        let node = running(config)?;
+        let mut admin = Admin::new(&record::open(&config.server)?.for_import())?;
+        // A disk that is full or read-only is told now, not after the first batch.
+        admin.write(&Write::Probe { at: clock.now() })?;
         if self.skip_existing {
             options.existing = Existing::Skip;
         }
@@ -117,7 +128,8 @@ impl Import {
                 node.ask(&Request::PasswordsChanged(some.to_vec()))?;
             }
         }
-        conclude(result, &report, &self.stop)
+        let is_of_file = |error: &StoreError| matches!(error, StoreError::Line { .. });
+        conclude(result, is_of_file, &report, &self.stop)
     }
 
     fn files(mut self, files: Files, config: &Config) -> Result<(), CliError> {
@@ -128,16 +140,17 @@ impl Import {
         }
         let mut report = Report::new(Some(files.total()), self.clock);
         let served = served(&mut self.admin, config)?;
-        let mut people = People::new(files, &self.options, served);
+        let mut people = People::new(files, &self.options, served, limits::IMPORT_NAMED);
         let result =
             self.admin.import_users(&mut people, &self.options, &mut |progress, _| report.update(progress));
         report.finish();
-        let failure = people.told.failure();
+        let failure = people.told.failure("not imported");
         if result.is_err() {
             failure.iter().for_each(|text| eprintln!("{text}"));
         }
-        conclude(result, &report, &self.stop)?;
-        print!("{}", people.told.notes());
+        let is_of_file = |error: &CliError| matches!(error, CliError::Other(_));
+        conclude(result, is_of_file, &report, &self.stop)?;
+        io::stdout().lock().write_all(people.told.notes().as_bytes())?;
         if running(config)?.is_some() {
             eprintln!("a node was started meanwhile: start it again, so that it knows of all");
         }
@@ -158,28 +171,37 @@ fn served(admin: &mut Admin, config: &Config) -> Result<BTreeSet<Box<str>>, CliE
     Ok(config.sip.domains.iter().cloned().chain(known).collect())
 }
 
-fn conclude(result: Result<Imported, impl Display>, report: &Report, stop: &Stop) -> Result<(), CliError> {
+fn conclude<E: Display>(
+    result: Result<Imported, E>,
+    is_of_file: impl Fn(&E) -> bool,
+    report: &Report,
+    stop: &Stop,
+) -> Result<(), CliError> {
     let so_far = report.last.imported;
     match result {
-        Err(_) if stop.is_set() => Err(CliError::Other(format!(
+        _ if stop.is_interrupted() => Err(CliError::Other(format!(
             "interrupted; accounts in: {} ({}); the same command takes up the rest",
             grouped(so_far.total()),
             counts(so_far)
         ))),
-        Err(error) => Err(CliError::Other(format!(
-            "{error}; accounts in before it: {}; mend the file and give the same command again",
-            grouped(so_far.total())
-        ))),
+        Err(error) => {
+            let first = if is_of_file(&error) { "mend the file" } else { "when that is mended" };
+            let next = if is_of_file(&error) { "and give" } else { "give" };
+            Err(CliError::Other(format!(
+                "{error}; accounts in before it: {}; {first} {next} the same command again",
+                grouped(so_far.total())
+            )))
+        }
         Ok(imported) => {
             let seconds = report.seconds();
             let rate = imported.total() as f64 / seconds.max(0.001);
-            println!(
+            say!(
                 "accounts: {} in {seconds:.1} s, {rate:.0}/s: {}",
                 grouped(imported.total()),
                 counts(imported)
             );
             if imported.refused > 0 {
-                println!("messages without room beside those that wait: {}", grouped(imported.refused));
+                say!("messages without room beside those that wait: {}", grouped(imported.refused));
             }
             Ok(())
         }
@@ -192,13 +214,16 @@ fn counts(imported: Imported) -> String {
 }
 
 /// The input, and its size where it has one.
-fn open(file: &Path) -> Result<(Box<dyn Read + Send>, Option<u64>), CliError> {
+fn open(file: &Path, stop: &Stop) -> Result<(Box<dyn Read + Send>, Option<u64>), CliError> {
     if file == Path::new("-") {
-        return Ok((Box::new(io::stdin()), None));
+        return Ok((input::waiting(io::stdin(), stop)?, None));
     }
     let input = File::open(file).map_err(|error| cannot_read(file, &error))?;
     let metadata = input.metadata().map_err(|error| cannot_read(file, &error))?;
-    Ok((Box::new(input), metadata.is_file().then_some(metadata.len())))
+    if metadata.is_file() {
+        return Ok((Box::new(input), Some(metadata.len())));
+    }
+    Ok((input::waiting(input, stop)?, None))
 }
 
 /// Whether the first character that is no space is `<`: no line of accounts begins so. The input has all of it still.

@@ -22,6 +22,8 @@ pub(super) struct People<'a> {
 /// What is said at the end.
 #[derive(Default)]
 pub(super) struct Told {
+    /// So many are named of each kind; the others are counted.
+    named: usize,
     /// Users who were not taken: the first of them with the reason.
     bad: u64,
     first: Vec<String>,
@@ -34,8 +36,13 @@ pub(super) struct Told {
 }
 
 impl<'a> People<'a> {
-    pub(super) fn new(files: Files, options: &'a ImportOptions, served: BTreeSet<Box<str>>) -> People<'a> {
-        People { files, options, served, told: Told::default() }
+    pub(super) fn new(
+        files: Files,
+        options: &'a ImportOptions,
+        served: BTreeSet<Box<str>>,
+        named: usize,
+    ) -> People<'a> {
+        People { files, options, served, told: Told { named, ..Told::default() } }
     }
 
     fn read(&mut self, line: u64, host: &str, element: &xmpp::Element) -> Option<NewUser> {
@@ -90,7 +97,7 @@ impl<'a> People<'a> {
     fn take(&mut self, account: NewAccount, user: User) -> NewUser {
         if user.credentials.password.is_none() {
             self.told.keys_only += 1;
-            if self.told.first_keys_only.len() < limits::IMPORT_NAMED {
+            if self.told.first_keys_only.len() < self.told.named.min(limits::IMPORT_NAMED) {
                 self.told.first_keys_only.push(account.address.to_string());
             }
         }
@@ -104,7 +111,7 @@ impl<'a> People<'a> {
 
     fn bad(&mut self, line: u64, what: &str) {
         self.told.bad += 1;
-        if self.told.first.len() < limits::IMPORT_NAMED {
+        if self.told.first.len() < self.told.named {
             self.told.first.push(format!("{}: {}", self.files.place(line), printable(what)));
         }
     }
@@ -173,7 +180,7 @@ impl Told {
     }
 
     /// `None`: every user of the file is here.
-    pub(super) fn failure(&self) -> Option<String> {
+    pub(super) fn failure(&self, heading: &str) -> Option<String> {
         let mut lines = Vec::new();
         for (host, count) in &self.strangers {
             let host = printable(host);
@@ -186,7 +193,7 @@ impl Told {
             lines.push(named(&self.first, self.bad, "\n"));
         }
         let total = self.bad + self.strangers.values().sum::<u64>();
-        (total > 0).then(|| format!("not imported: {}\n{}", grouped(total), lines.join("\n")))
+        (total > 0).then(|| format!("{heading}: {}\n{}", grouped(total), lines.join("\n")))
     }
 }
 

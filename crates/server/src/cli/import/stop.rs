@@ -6,24 +6,30 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::cli::error::CliError;
 
-/// Set by the first Ctrl-C; the second ends the process as it would have.
+/// The first Ctrl-C ends the import after what is being written, the second one the process. A write that failed stops the
+/// reading of the input, too.
 #[derive(Clone)]
-pub(super) struct Stop(Arc<AtomicBool>);
+pub(super) struct Stop {
+    stop: Arc<AtomicBool>,
+    interrupted: Arc<AtomicBool>,
+}
 
 impl Stop {
-    pub(super) fn on_interrupt() -> Result<Stop, CliError> {
+    /// `stop` is that of the import's options.
+    pub(super) fn on_interrupt(stop: Arc<AtomicBool>) -> Result<Stop, CliError> {
         let cannot = |error: io::Error| CliError::Other(format!("cannot catch Ctrl-C: {error}"));
-        let stop = Stop(Arc::new(AtomicBool::new(false)));
+        let stop = Stop { stop, interrupted: Arc::default() };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
         let mut interrupts = {
             let _inside = runtime.enter();
             tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt()).map_err(cannot)?
         };
-        let flag = stop.0.clone();
+        let flags = stop.clone();
         let wait = move || {
             runtime.block_on(async {
                 interrupts.recv().await;
-                flag.store(true, Ordering::Relaxed);
+                flags.interrupted.store(true, Ordering::Relaxed);
+                flags.stop.store(true, Ordering::Relaxed);
                 eprintln!("\nstopping after this batch; Ctrl-C again stops at once");
                 interrupts.recv().await;
                 std::process::exit(130);
@@ -34,7 +40,11 @@ impl Stop {
     }
 
     pub(super) fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
     }
 
     pub(super) fn guard<'a>(&self, input: impl Read + Send + 'a) -> Box<dyn Read + Send + 'a> {

@@ -3,11 +3,13 @@
 use media::rtp::Packet;
 use sip::wire::Header;
 
+use crate::operator::calls_of;
 use crate::phone::text;
 use crate::place::Place;
 use crate::voice::callee::Callee;
 use crate::{Deadline, PATIENCE, until};
 
+use super::client::SID;
 use super::site::{Documents, Site};
 
 const WAIT: Documents =
@@ -58,6 +60,13 @@ fn a_phone_that_is_called_rings_answers_and_hears_the_document() {
     assert!(told[3].contains_key("CallDuration") && !told[2].contains_key("CallDuration"));
     let page = site.rest.get("/Calls.json?Status=completed&To=client:bob&From=%2B4321");
     assert_eq!(page["calls"][0]["sid"], *call);
+    // `belfry calls` has it for the account of the interface and for the one that was called.
+    for account in [SID, "bob"] {
+        let calls = calls_of(&site.place, account, 1);
+        assert_eq!(calls[0].account.as_deref(), Some(SID), "{calls:?}");
+        assert_eq!(calls[0].callee.as_deref(), Some("bob@example.test"), "{calls:?}");
+        assert_eq!((&*calls[0].call_id, calls[0].code), (&*dialog.call_id, 200));
+    }
     site.nothing_left();
 }
 

@@ -1,0 +1,67 @@
+//! All that a node listens at, by service: for `belfry status`, the log and the greeting.
+
+use std::net::SocketAddr;
+
+use crate::config::{Config, listener_text};
+use crate::control::Listening;
+use crate::net::Listener;
+
+pub(super) const SIP: &str = "SIP";
+pub(super) const CHAT: &str = "chat";
+pub(super) const SERVERS: &str = "servers";
+pub(super) const COMPONENTS: &str = "components";
+pub(super) const METRICS: &str = "metrics";
+pub(super) const REST: &str = "REST";
+
+/// Those that are on. The addresses of HTTP are the real ones, where the configuration has port 0.
+pub(super) fn services(config: &Config, http: SocketAddr, rest: Option<SocketAddr>) -> Vec<Listening> {
+    let listeners = |service: &str, listeners: &[Listener]| Listening {
+        service: service.into(),
+        at: listeners.iter().map(|listener| listener_text(listener).into()).collect(),
+    };
+    let page = |service: &str, url: String| Listening { service: service.into(), at: vec![url.into()] };
+    let mut services = vec![
+        listeners(SIP, &config.sip.listen),
+        listeners(CHAT, &config.xmpp.listen),
+        listeners(SERVERS, &config.federation.listen),
+        listeners(COMPONENTS, &config.xmpp.components.listen),
+        page(METRICS, format!("http://{http}/metrics")),
+    ];
+    services.extend(rest.map(|rest| page(REST, format!("http://{rest}{}/", admin::Base::Restcomm.prefix()))));
+    services.retain(|service| !service.at.is_empty());
+    services
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn every_listener_of_the_configuration_is_named_once() {
+        let text = "[sip]\nlisten = [\"udp:127.0.0.1:5060\", \"tcp:127.0.0.1:5060\"]\n\
+             [xmpp]\nlisten = [\"tcp:127.0.0.1:5222\"]\ncomponent_listen = [\"tcp:127.0.0.1:5347\"]\n\
+             [xmpp.federation]\nlisten = [\"tcp:127.0.0.1:5269\"]\n";
+        let config = Config::parse(text, Path::new("belfry.toml")).unwrap();
+        let http = "127.0.0.1:9090".parse().unwrap();
+        let shown: Vec<String> = services(&config, http, Some(http))
+            .iter()
+            .map(|listening| format!("{} {}", listening.service, listening.at.join(" ")))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "SIP udp:127.0.0.1:5060 tcp:127.0.0.1:5060",
+                "chat tcp:127.0.0.1:5222",
+                "servers tcp:127.0.0.1:5269",
+                "components tcp:127.0.0.1:5347",
+                "metrics http://127.0.0.1:9090/metrics",
+                "REST http://127.0.0.1:9090/restcomm/2012-04-24/",
+            ]
+        );
+        let quiet = Config::parse("", Path::new("belfry.toml")).unwrap();
+        let names: Vec<Box<str>> = services(&quiet, http, None).into_iter().map(|one| one.service).collect();
+        assert_eq!(names, ["SIP".into(), "metrics".into()]);
+    }
+}

@@ -1,0 +1,227 @@
+//! Every command that writes: on a full disk, in a folder that is read-only, ended half-way, with an output that is full.
+
+use std::fs::{File, Permissions, set_permissions};
+use std::io::Write as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use server::clock::Clock;
+
+use super::place::{Place, Said};
+
+/// Commands that write the record, with what they read from standard input.
+const WRITES: [(&[&str], &str); 13] = [
+    (&["account", "add", "carol", "--password-stdin"], "secret\n"),
+    (&["account", "passwd", "alice", "--password-stdin"], "other\n"),
+    (&["account", "set", "alice", "--name", "Alice"], ""),
+    (&["account", "disable", "alice"], ""),
+    (&["account", "enable", "alice"], ""),
+    (&["account", "alias", "add", "boss", "alice"], ""),
+    (&["account", "remove", "bob"], ""),
+    (&["account", "import", "-"], "dave,x\n"),
+    (&["domain", "add", "other.test"], ""),
+    (&["domain", "remove", "third.test"], ""),
+    (&["route", "add", "gw", "prefix:00", "sip:192.0.2.7"], ""),
+    (&["route", "remove", "old"], ""),
+    (&["xmpp", "invite", "example.test"], ""),
+];
+
+/// Longer than any of them takes on a busy machine; one that hangs is ended.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn place() -> Place {
+    let place = Place::new();
+    place.belfry_with(&["account", "import", "-"], "alice,secret\nbob,secret\n").good();
+    place.belfry(&["domain", "add", "third.test"]).good();
+    place.belfry(&["route", "add", "old", "prefix:01", "sip:192.0.2.7"]).good();
+    place
+}
+
+/// `belfry` in whose files nothing has room beyond so many blocks of 512 bytes (POSIX `ulimit -f`): like a full disk, but for
+/// anyone who runs this.
+fn limited(place: &Place, blocks: u32, args: &[&str]) -> Command {
+    let mut command = Command::new("sh");
+    let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_belfry")]).args(args).current_dir(place.path("."));
+    command.env_remove("BELFRY_CONFIG").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// What it says; `None`: it had to be ended.
+fn said(mut child: Child) -> Option<Said> {
+    let clock = Clock::new();
+    let end = clock.now() + PATIENCE;
+    while child.try_wait().unwrap().is_none() {
+        if clock.now() >= end {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            return None;
+        }
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+    let output = child.wait_with_output().unwrap();
+    Some(Said {
+        code: output.status.code().unwrap_or(-1),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    })
+}
+
+fn run(mut command: Command, input: &str) -> Option<Said> {
+    let mut child = command.spawn().unwrap();
+    // A command that does not read may be gone already.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    said(child)
+}
+
+#[test]
+fn a_full_disk_is_an_error_of_each_command_and_the_same_command_works_afterwards() {
+    let place = place();
+    let before = listed(&place);
+    for (args, input) in WRITES {
+        let said = run(limited(&place, 8, args), input).unwrap_or_else(|| panic!("{args:?} hangs"));
+        assert_eq!(said.code, 1, "{args:?}: {said:?}");
+        assert!(said.err.contains("data/belfry.db: cannot read or write"), "{args:?}: {}", said.err);
+        assert!(said.err.contains("check the disk, the directory and its owner"), "{args:?}: {}", said.err);
+    }
+    assert_eq!(listed(&place), before, "nothing is changed");
+    for (args, input) in WRITES {
+        place.belfry_with(args, input).good();
+    }
+}
+
+fn listed(place: &Place) -> [String; 4] {
+    [
+        &["account", "list", "--json"][..],
+        &["account", "alias", "list"],
+        &["domain", "list"],
+        &["route", "list"],
+    ]
+    .map(|args| place.belfry(args).good())
+}
+
+/// The whole of the record may be read there, and written nowhere: for root, too, who runs it as somebody else then.
+fn read_only(place: &Place, args: &[&str]) -> Command {
+    let mut command = place.command(args);
+    if place.path(".").metadata().unwrap().uid() == 0 {
+        command.uid(65_534).gid(65_534);
+    }
+    command
+}
+
+#[test]
+fn a_read_only_folder_is_an_error_of_each_command() {
+    let place = place();
+    set_permissions(place.path("."), Permissions::from_mode(0o755)).unwrap();
+    set_permissions(place.path("data/belfry.db"), Permissions::from_mode(0o444)).unwrap();
+    set_permissions(place.path("data"), Permissions::from_mode(0o555)).unwrap();
+    for (args, input) in WRITES {
+        let said = run(read_only(&place, args), input).unwrap_or_else(|| panic!("{args:?} hangs"));
+        assert_eq!(said.code, 1, "{args:?}: {said:?}");
+        assert!(said.err.contains("check the disk, the directory and its owner"), "{args:?}: {}", said.err);
+    }
+    let said = run(read_only(&place, &["account", "export", "out.xml"]), "").unwrap();
+    said.failed(1, "cannot read or write");
+    let said = run(read_only(&place, &["serve"]), "").expect("a node that cannot write does not start");
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains("check ["), "{}", said.err);
+    set_permissions(place.path("data"), Permissions::from_mode(0o700)).unwrap();
+}
+
+#[test]
+fn an_import_with_a_full_disk_says_how_many_are_in_and_how_to_go_on() {
+    let place = place();
+    let csv: String = (0..5_000).map(|number| format!("user{number:04},pw\n")).collect();
+    place.write("users.csv", &csv);
+    // Room for the first page of the log, not for thousands of accounts.
+    let said = run(limited(&place, 256, &["account", "import", "users.csv"]), "").expect("it ends");
+    assert_eq!(said.code, 1, "{said:?}");
+    let told = "accounts in before it: 0; when that is mended give the same command again";
+    assert!(said.err.contains(told), "{}", said.err);
+    let said = place.belfry(&["account", "import", "users.csv"]).good();
+    assert!(said.contains("5 000 added"), "{said}");
+}
+
+#[test]
+fn an_import_from_a_pipe_that_stays_open_ends_at_once_when_the_disk_is_full() {
+    let place = place();
+    let mut child = limited(&place, 8, &["account", "import", "-"]).spawn().unwrap();
+    let open = child.stdin.take();
+    said(child).expect("it does not wait for more lines").failed(1, "cannot read or write");
+    drop(open);
+}
+
+#[test]
+fn an_interrupt_ends_an_import_that_waits_for_lines() {
+    let place = place();
+    let mut child = place.command(&["account", "import", "-"]).spawn().unwrap();
+    let mut open = child.stdin.take().unwrap();
+    open.write_all(b"carol,x\n").unwrap();
+    let pid = child.id().to_string();
+    // Interrupts are caught before the record is opened, which makes the log.
+    while !place.path("data/belfry.db-wal").exists() {
+        assert!(child.try_wait().unwrap().is_none(), "ended too early");
+        std::thread::yield_now();
+    }
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    said(child).expect("one interrupt is enough").failed(1, "interrupted; accounts in: ");
+    drop(open);
+}
+
+#[test]
+fn an_import_that_was_killed_is_taken_up_by_the_same_command() {
+    let place = place();
+    let mut child = place.command(&["account", "import", "-"]).spawn().unwrap();
+    let mut open = child.stdin.take().unwrap();
+    open.write_all(b"carol,x\ndave,x\n").unwrap();
+    while !place.path("data/belfry.db-wal").exists() {
+        assert!(child.try_wait().unwrap().is_none(), "ended too early");
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let said = place.belfry_with(&["account", "import", "-"], "carol,x\ndave,x\n").good();
+    assert!(said.contains("accounts: 2 in "), "{said}");
+    assert_eq!(place.belfry(&["account", "list", "--json"]).good().lines().count(), 4);
+}
+
+#[test]
+fn an_export_leaves_a_whole_file_or_none() {
+    let place = place();
+    let keys = "x".repeat(200);
+    let csv: String = (0..300).map(|number| format!("user{number:04}{keys},pw\n")).collect();
+    place.belfry_with(&["account", "import", "-"], &csv).good();
+    // The record is only read: 64 KiB are enough for its index in memory, and not for the file.
+    let said = run(limited(&place, 128, &["account", "export", "out.xml"]), "").expect("it ends");
+    said.failed(1, "out.xml: cannot be written: File too large");
+    assert!(!place.path("out.xml").exists() && !place.path("out.xml.part").exists());
+    // Left by one that was killed.
+    place.write("out.xml.part", "<server-data");
+    place.belfry(&["account", "export", "out.xml"]).good();
+    let written = std::fs::read_to_string(place.path("out.xml")).unwrap();
+    assert!(written.ends_with("</server-data>\n") && !place.path("out.xml.part").exists());
+    place
+        .belfry(&["account", "export", "nowhere/out.xml"])
+        .failed(1, "nowhere/out.xml: cannot be written: No such file");
+}
+
+#[test]
+fn an_output_that_is_full_is_an_error_and_no_panic() {
+    let place = place();
+    for args in [
+        &["account", "list"][..],
+        &["account", "list", "--json"],
+        &["account", "show", "alice"],
+        &["domain", "list"],
+        &["domain", "list", "--json"],
+        &["route", "list", "--json"],
+        &["calls"],
+        &["check-config"],
+    ] {
+        let mut command = place.command(args);
+        command.stdout(File::options().write(true).open("/dev/full").unwrap());
+        run(command, "").expect("it ends").failed(1, "cannot write the answer: No space left on device");
+    }
+}
