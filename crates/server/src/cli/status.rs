@@ -105,7 +105,6 @@ fn print(status: &Status, out: &mut impl Write) -> Result<(), CliError> {
     writeln!(out, "registrations  {} contacts of {} addresses", sum(|s| s.bindings), sum(|s| s.addresses))?;
     writeln!(out, "transactions   {}", sum(|s| s.transactions))?;
     writeln!(out, "connections    {}", sum(|s| s.connections))?;
-    print_sign_ins(status, out)?;
     writeln!(out, "memory         {} MiB resident", grouped(status.resident_bytes >> 20))?;
     print_trouble(status, out)?;
     print_targets(status, out)?;
@@ -152,6 +151,7 @@ fn print_listeners(status: &Status, out: &mut impl Write) -> io::Result<()> {
 
 /// What an operator should look at, when there is any.
 fn print_trouble(status: &Status, out: &mut impl Write) -> io::Result<()> {
+    print_sign_ins(status, out)?;
     let store = &status.node.store;
     let waiting = format!(
         "{} writes and {} reads waiting",
