@@ -18,6 +18,7 @@ mod registrar;
 mod rest;
 mod slow;
 mod transports;
+mod trunks;
 mod voice;
 mod xmpp;
 

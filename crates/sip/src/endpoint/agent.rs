@@ -219,6 +219,9 @@ impl Endpoint {
                 self.resolve_at_once(now, &next_hop_of(&uri)?, out)?
             }
         };
+        if self.is_forbidden_for(onward, &hop) {
+            return None;
+        }
         self.send_own(now, &request, hop, onward.received.as_ref(), User::Notifier(id.0), out)
     }
 

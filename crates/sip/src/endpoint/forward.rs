@@ -353,6 +353,7 @@ impl Context {
             limits: None,
             admitted: Vec::new(),
             callee: None,
+            gruu: None,
             stage,
             armed: Instant::FAR_FUTURE,
         }

@@ -57,7 +57,7 @@ pub(crate) use proof::Credit;
 use proof::Proofs;
 use sessions::OwnRequest;
 pub use settings::{Listener, Settings};
-pub use trust::{RoutePeer, RoutePeers, Trust};
+pub use trust::{RouteCertificate, RoutePeer, RoutePeers, Trust};
 
 use crate::digest::Authenticator;
 use crate::dns::{DnsFault, DnsRecord};
@@ -68,7 +68,7 @@ use crate::registrar::gruu::{Gruus, Instance};
 use crate::resolve::{ResolveEffect, Resolver};
 use crate::session::{SessionId, Sessions};
 use crate::transaction::Table;
-use crate::transport::Source;
+use crate::transport::{FlowId, Source, TlsNames};
 use crate::wire::Message;
 
 /// The SIP of one shard. Sans IO: the caller owns sockets, clock, store and bus.
@@ -104,6 +104,8 @@ pub struct Endpoint {
     sessions: Sessions,
     /// Requests of sessions on their way.
     own: HashMap<u64, OwnRequest>,
+    /// Names of the certificates that peers have shown, by their connections.
+    certified: HashMap<FlowId, TlsNames>,
     counters: Counters,
     traced: Vec<Box<str>>,
     intake: Intake,
@@ -146,6 +148,8 @@ pub(crate) struct Context {
     admitted: Vec<(router::Aor, bool)>,
     /// The account it is for, once known.
     callee: Option<router::Aor>,
+    /// The one phone that its GRUU names, while the account is looked up.
+    gruu: Option<Instance>,
     stage: Stage,
     /// The earliest wheel entry that is outstanding for it.
     armed: Instant,
@@ -258,6 +262,7 @@ impl Endpoint {
             event_effects: Vec::new(),
             sessions: Sessions::new(Rng::from_seed(session_seed(&settings)), now),
             own: HashMap::new(),
+            certified: HashMap::new(),
             counters: Counters::default(),
             traced: Vec::new(),
             intake: Intake::Open,
