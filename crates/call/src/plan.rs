@@ -8,7 +8,8 @@
 //! routes that name them: without one it is 404, for strangers 403, and nothing is ever relayed.
 //!
 //! Toll fraud: a route serves accounts and trunks that are proved. Strangers take only routes marked `open`; for them the
-//! others do not exist. A trunk known by a UDP source address alone reaches accounts and no other system. Destinations
+//! others do not exist. A trunk is proved by a certificate that its route names, or, where it names none, by an address that
+//! a handshake has confirmed. One known by a UDP source address alone reaches accounts and no other system. Destinations
 //! that a route denies, and calls beyond its rate, are refused, and no other route is tried for them.
 
 use std::collections::{HashMap, HashSet};
@@ -59,6 +60,8 @@ pub struct Route {
     pub probe: bool,
     /// A UDP source address alone proves its targets.
     pub by_address: bool,
+    /// Names of which its systems show a certificate. Where there are any, an address proves nothing.
+    pub certificates: Vec<Box<str>>,
     /// New calls a second, in one process; `None`: any.
     pub max_rate: Option<u32>,
     /// Numbers and users, after the rewriting and before it, that it does not carry; patterns as `pattern` is one.
@@ -77,13 +80,15 @@ pub enum Caller<'a> {
     Stranger,
 }
 
-/// What a transport says of a source address.
+/// What a transport says of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SourceProof {
+pub enum SourceProof<'a> {
     /// A datagram: nothing.
     Datagram,
     /// A handshake went there and back: the sender gets what is sent there.
     Handshake,
+    /// As `Handshake`, and a verified certificate has these names, in lower case (RFC 5922 §7.1).
+    Certificate(&'a [Box<str>]),
 }
 
 /// The Request-URI of a call, taken apart.
@@ -154,6 +159,8 @@ pub struct Plan {
     patterns: Vec<usize>,
     /// Routes with targets at literal addresses.
     trunks: HashMap<IpAddr, Vec<usize>>,
+    /// The best route that names a certificate.
+    certificates: HashMap<Box<str>, usize>,
     /// Of routes with a rate, by their name.
     meters: HashMap<Box<str>, Meter>,
 }
@@ -233,15 +240,21 @@ impl Plan {
         self.local.contains(&source)
     }
 
-    /// The route whose target this source is, one at a literal address: as [`Caller::Trunk`] when the source is proved, or
-    /// the operator takes an address for a proof, else as [`Caller::Address`].
-    pub fn trunk_of(&self, source: SocketAddr, proof: SourceProof) -> Option<Caller<'_>> {
+    /// The route whose system this source is: by a certificate that the route names, or as its target at a literal address.
+    /// It is [`Caller::Trunk`] when the source is proved, or the operator takes an address for a proof, else
+    /// [`Caller::Address`].
+    pub fn trunk_of(&self, source: SocketAddr, proof: SourceProof<'_>) -> Option<Caller<'_>> {
+        if let SourceProof::Certificate(names) = proof
+            && let Some(index) = names.iter().filter_map(|name| self.certificates.get(name)).min()
+        {
+            return Some(Caller::Trunk(&self.routes[*index].route.name));
+        }
         let routes =
             self.trunks.get(&source.ip().to_canonical())?.iter().map(|index| &self.routes[*index].route);
         let from_there = routes.filter(|route| peers(route).any(|target| target.sends_from(source)));
         let callers = from_there.map(|route| match proof {
             SourceProof::Datagram if !route.by_address => Caller::Address(&route.name),
-            SourceProof::Datagram | SourceProof::Handshake => Caller::Trunk(&route.name),
+            _ => Caller::Trunk(&route.name),
         });
         // Of several routes to one system, the one that trusts it most.
         callers.min_by_key(|caller| matches!(caller, Caller::Address(_)))
@@ -280,7 +293,11 @@ impl Plan {
             if index >= limits::ROUTES || self.patterns.len() > limits::PATTERN_ROUTES {
                 return Err(wrong("expected fewer routes"));
             }
-            for ip in peers(route).filter_map(Target::ip) {
+            for name in &route.certificates {
+                self.certificates.entry(name.clone()).or_insert(index);
+            }
+            let by_address = peers(route).filter(|_| route.certificates.is_empty());
+            for ip in by_address.filter_map(Target::ip) {
                 self.trunks.entry(ip.to_canonical()).or_default().push(index);
             }
         }
@@ -337,6 +354,7 @@ fn compile(mut route: Route) -> Result<Compiled, PlanError> {
     if let Some(domain) = &mut route.domain {
         domain.make_ascii_lowercase();
     }
+    route.certificates.iter_mut().for_each(|name| name.make_ascii_lowercase());
     let wrong = |problem: String| PlanError { route: route.name.clone(), problem };
     if route.targets.is_empty() || route.targets.len() > limits::TARGETS_PER_ROUTE {
         return Err(wrong(format!("expected 1 to {} targets", limits::TARGETS_PER_ROUTE)));
@@ -345,9 +363,20 @@ fn compile(mut route: Route) -> Result<Compiled, PlanError> {
     if accounts && route.targets.len() > 1 {
         return Err(wrong("expected an account to be the only target".into()));
     }
+    if let Some(name) = route.certificates.iter().find(|name| !is_domain(name)) {
+        return Err(wrong(format!(
+            "certificate {name:?}: expected the name of a host or domain, without wildcards"
+        )));
+    }
     let pattern = Pattern::parse(&route.pattern).map_err(wrong)?;
     let denied = Denied::new(&route.deny).map_err(wrong)?;
     Ok(Compiled { route, pattern, denied })
+}
+
+/// RFC 5922 §7.2: no wildcard matches.
+fn is_domain(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-.".contains(c);
+    !name.is_empty() && name.chars().all(is_plain) && name.parse::<IpAddr>().is_err()
 }
 
 /// The reason of a refusal, by which callers and counters know it.

@@ -90,6 +90,9 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// For the TLS and WebSocket handshakes together. Longer: closed, and counted.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Names of a client's certificate that count; a carrier's has a handful. The others prove nothing.
+pub const CERTIFICATE_NAMES: usize = 32;
+
 /// TLS handshakes of one shard that compute at the same time, on helper threads. More wait their turn.
 pub const HANDSHAKES: usize = 4;
 

@@ -1,7 +1,7 @@
 //! Routes as the record keeps them, and as the plan takes them.
 
 use call::{Member, Plan, PlanSettings, RouteTarget, TargetTransport};
-use sip::endpoint::RoutePeer;
+use sip::endpoint::{RouteCertificate, RoutePeer};
 use sip::transport::Transport;
 use store::{Pattern, Route};
 
@@ -30,6 +30,7 @@ pub fn to_plan(route: &Route) -> Result<call::Route, String> {
         open: route.open,
         probe: route.probe,
         by_address: route.policy.by_address,
+        certificates: route.policy.certificates.clone(),
         max_rate: route.policy.max_rate,
         deny: route.policy.deny.clone(),
     })
@@ -52,10 +53,21 @@ pub fn peers(routes: &[Route]) -> Vec<RoutePeer> {
                 TargetTransport::Tls => Transport::Tls,
             }),
             is_trusted,
+            has_certificate: !route.policy.certificates.is_empty(),
         };
         targets.map(peer).collect::<Vec<_>>()
     };
     routes.iter().flat_map(peers_of).collect()
+}
+
+/// The certificates that systems of routes show.
+pub fn certificates(routes: &[Route]) -> Vec<RouteCertificate> {
+    let of_route = |route: &Route| {
+        let is_trusted = route.policy.trusted;
+        let names = route.policy.certificates.iter().cloned();
+        names.map(|name| RouteCertificate { name, is_trusted }).collect::<Vec<_>>()
+    };
+    routes.iter().flat_map(of_route).collect()
 }
 
 /// Whether the plan would take it, before it is written.

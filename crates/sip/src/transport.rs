@@ -23,6 +23,9 @@ pub struct Source {
     pub flow: Option<FlowId>,
 }
 
+/// The names of a peer's certificate, verified, in lower case (RFC 5922 §7.1).
+pub type TlsNames = std::sync::Arc<[Box<str>]>;
+
 /// Where a message goes. With a flow it goes there and nowhere else unless `reconnect` allows a new
 /// connection to `remote` (RFC 3261 §18.2.2 for responses).
 #[derive(Clone, Debug, PartialEq, Eq)]

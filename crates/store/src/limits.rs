@@ -16,6 +16,8 @@ pub const MAX_PASSWORD: usize = 1024;
 pub const MAX_BINDING_RECORD: usize = 16 * 1024;
 /// A message larger than this is refused by the router long before (RFC 3428 §8 says 1,300 in transit).
 pub const MAX_MESSAGE_BODY: usize = 64 * 1024;
+/// A carrier has a name for each of its sites.
+pub const MAX_ROUTE_CERTIFICATES: usize = 32;
 /// A group a prober can watch and an operator can read.
 pub const MAX_ROUTE_TARGETS: usize = 64;
 pub const MAX_URI: usize = 1024;

@@ -205,6 +205,8 @@ pub struct RoutePolicy {
     pub trusted: bool,
     /// A UDP source address alone proves its targets, though it can be forged: they may call whatever accounts may.
     pub by_address: bool,
+    /// Names (RFC 5922 §7.1) of which its systems show a certificate over TLS. Where there are any, nothing else proves them.
+    pub certificates: Vec<Box<str>>,
     /// New calls a second; `None`: any.
     pub max_rate: Option<u32>,
     /// Patterns of numbers and users that it does not carry: `+882*`, `00*`, `1900???????`.
@@ -282,6 +284,11 @@ impl Route {
         check_length("prefix of a route", self.prefix.len(), limits::MAX_PREFIX)?;
         check_length("pattern of a route", self.pattern.value().len(), limits::MAX_PATTERN)?;
         check_deny(&self.policy.deny)?;
+        let certificates = &self.policy.certificates;
+        check_length("list of certificates of a route", certificates.len(), limits::MAX_ROUTE_CERTIFICATES)?;
+        certificates
+            .iter()
+            .try_for_each(|name| check_length("name of a certificate", name.len(), limits::MAX_NAME))?;
         // An empty prefix is the default route; any other empty pattern matches nothing.
         if self.pattern.value().is_empty() && !matches!(self.pattern, Pattern::Prefix(_)) {
             return Err(StoreError::invalid(

@@ -2,16 +2,23 @@
 
 use store::rest::types::Client;
 use store::rest::{Kind, RestFilter};
-use store::{Address, NewAccount, Write};
+use store::{AccountLimits, Address, Loaded, NewAccount, Read, Write};
 
 use crate::fault::Fault;
 use crate::paging::{self, PAGING};
 use crate::table::{Answer, Context, Parameter, Route, Shape};
 use crate::value::Value;
 
-use super::{NONE, choice, created, hook, last, method_value, own, set_hook, text, updated, uri, version};
+use super::{
+    NONE, check_operator, choice, created, hook, int, last, method_value, own, set_hook, text, updated, uri,
+    version,
+};
 
 const FIELDS: &[Parameter] = &[text("FriendlyName"), text("Password"), choice("Status", &["0", "1"])];
+const MOST: u32 = 1_000_000;
+/// `Deny` may be repeated: numbers, prefixes and globs, as `belfry account set --deny` takes them.
+const LIMITS: &[Parameter] =
+    &[int("MaxContacts", 0, MOST), int("MaxCalls", 0, MOST), int("MaxRate", 0, MOST), text("Deny")];
 const LOGIN: &[Parameter] = &[text("Login")];
 const VOICE: &[Parameter] = hook!("Voice");
 
@@ -55,6 +62,25 @@ pub(crate) const ROUTES: &[Route] = &[
         parameters: NONE,
         answer: Shape::Nothing,
         handler: delete,
+    },
+    Route {
+        method: "GET",
+        path: "/Accounts/{AccountSid}/Clients/{Sid}/Limits",
+        summary: "How many calls a client may have and place, and what it may not call",
+        parameters: NONE,
+        answer: Shape::Item(200, "Limits", example_limits),
+        handler: |context| {
+            let client: Client = own(context, last(context))?;
+            limits_item(context, &client, &limits_of(context, &client)?)
+        },
+    },
+    Route {
+        method: "POST",
+        path: "/Accounts/{AccountSid}/Clients/{Sid}/Limits",
+        summary: "Change these limits, as the first account; what is given empty is no limit",
+        parameters: &[LIMITS],
+        answer: Shape::Item(200, "Limits", example_limits),
+        handler: set_limits,
     },
 ];
 
@@ -149,6 +175,68 @@ fn delete(context: &Context<'_>) -> Result<Answer, Fault> {
     }
     context.state.remove(Kind::Client, &client.common.sid)?;
     Ok(Answer::Nothing)
+}
+
+fn limits_of(context: &Context<'_>, client: &Client) -> Result<AccountLimits, Fault> {
+    let Address { user, domain } = address(client)?;
+    match context.state.repository.read(Read::Account { user, domain })? {
+        Loaded::Account(Some(account)) => Ok(account.limits),
+        // An operator removed it on the command line.
+        _ => Err(Fault::not_found(&client.login)),
+    }
+}
+
+/// Fraud control is the operator's: an account that was taken over must not lift the limits of its own phones.
+fn set_limits(context: &Context<'_>) -> Result<Answer, Fault> {
+    check_operator(context, "Limits of clients are set by the first account")?;
+    let client: Client = own(context, last(context))?;
+    let mut limits = limits_of(context, &client)?;
+    let set = |name: &str, limit: &mut Option<u32>| {
+        if context.given(name).is_some() {
+            *limit = context.int(name);
+        }
+    };
+    set("MaxContacts", &mut limits.max_contacts);
+    set("MaxCalls", &mut limits.max_calls);
+    set("MaxRate", &mut limits.max_rate);
+    if context.given("Deny").is_some() {
+        let patterns = context.all("Deny").map(str::trim).filter(|pattern| !pattern.is_empty());
+        limits.deny = patterns.map(Box::from).collect();
+    }
+    if let Some(wrong) = limits.deny.iter().find(|pattern| !is_pattern(pattern)) {
+        return Err(Fault::invalid(
+            20400,
+            format!("Deny: expected a number, a prefix or a glob, not {wrong:?}"),
+        ));
+    }
+    write(context, Write::SetLimits { account: address(&client)?, limits: limits.clone() })?;
+    limits_item(context, &client, &limits)
+}
+
+/// No regular expressions: they would be compiled for each call.
+fn is_pattern(text: &str) -> bool {
+    text.chars().all(|c| c.is_ascii_alphanumeric() || "+*?-._".contains(c))
+}
+
+fn limits_item(context: &Context<'_>, client: &Client, limits: &AccountLimits) -> Result<Answer, Fault> {
+    Ok(Answer::Item(200, "Limits", render_limits(Some(context), client, limits)))
+}
+
+fn render_limits(context: Option<&Context<'_>>, client: &Client, limits: &AccountLimits) -> Value {
+    let number = |limit: Option<u32>| limit.map_or(Value::Null, |limit| Value::Int(limit.into()));
+    Value::Object(vec![
+        ("client_sid", Value::text(&client.common.sid)),
+        ("account_sid", Value::text(&client.common.account)),
+        ("max_contacts", number(limits.max_contacts)),
+        ("max_calls", number(limits.max_calls)),
+        ("max_rate", number(limits.max_rate)),
+        ("deny", Value::text(&limits.deny.join(","))),
+        uri(context, &format!("/Clients/{}/Limits", client.common.sid)),
+    ])
+}
+
+fn example_limits() -> Value {
+    render_limits(None, &Client::default(), &AccountLimits::default())
 }
 
 fn item(context: &Context<'_>, status: u16, client: &Client) -> Answer {

@@ -111,6 +111,47 @@ fn a_client_is_an_account_that_can_sign_in() {
 }
 
 #[test]
+fn the_limits_of_a_client_are_those_of_its_account_and_the_operators_to_set() {
+    let world = World::new();
+    let made = world.make("/Clients.json", "Login=bob&Password=secret");
+    let path = format!("/Clients/{}/Limits.json", made["sid"].as_str().unwrap());
+    let load = || match admin::Repository::read(
+        &*world.repository,
+        store::Read::Account { user: "bob".into(), domain: "example.org".into() },
+    ) {
+        Ok(store::Loaded::Account(Some(account))) => account.limits,
+        other => panic!("{other:?}"),
+    };
+    let shown = world.get(&path).json();
+    assert!(shown["max_calls"].is_null() && shown["deny"].is_null(), "{shown}");
+    let shown = world.post(&path, "MaxCalls=2&MaxRate=3&Deny=00*&Deny=%2B882*").json();
+    assert_eq!(
+        (&shown["max_calls"], &shown["max_rate"], &shown["deny"]),
+        (&2.into(), &3.into(), &"00*,+882*".into())
+    );
+    let deny = vec!["00*".into(), "+882*".into()];
+    let limits = store::AccountLimits { max_contacts: None, max_calls: Some(2), max_rate: Some(3), deny };
+    assert_eq!(load(), limits);
+    world.post(&path, "MaxCalls=&MaxContacts=4");
+    assert_eq!(load(), store::AccountLimits { max_contacts: Some(4), max_calls: None, ..limits.clone() });
+    for wrong in ["MaxCalls=x", "MaxRate=-1", "Deny=~00.*", "Deny=0%5B"] {
+        assert_eq!(world.post(&path, wrong).status, 400, "{wrong}");
+    }
+    world.post(&path, "Deny=");
+    assert_eq!(load().deny, [""; 0].map(Box::from));
+    // A sub-account sees the limits of its clients, and does not lift them.
+    let below = world.ask("POST", "/2010-04-01/Accounts.json", "FriendlyName=below").json();
+    let (sid, token) = (below["sid"].as_str().unwrap(), below["auth_token"].as_str().unwrap());
+    let root = world.path("").replace(&world.me.sid, sid);
+    let clients = format!("{root}/Clients.json");
+    let made = world.as_who((sid, token), "POST", &clients, "Login=eve&Password=x").json();
+    let path = format!("{root}/Clients/{}/Limits.json", made["sid"].as_str().unwrap());
+    assert_eq!(world.as_who((sid, token), "GET", &path, "").status, 200);
+    assert_eq!(world.as_who((sid, token), "POST", &path, "MaxCalls=9").fault(), (403, 20403));
+    assert_eq!(world.ask("POST", &path, "MaxCalls=9").status, 200);
+}
+
+#[test]
 fn messages_are_sent_under_both_names() {
     let world = World::new();
     let form = "To=bob&From=alice&Body=hello%20%C3%A4";

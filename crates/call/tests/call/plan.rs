@@ -23,6 +23,7 @@ fn route(name: &str, pattern: &str, targets: &[&str]) -> Route {
         open: false,
         probe: true,
         by_address: false,
+        certificates: Vec::new(),
         max_rate: None,
         deny: Vec::new(),
     }
@@ -223,6 +224,42 @@ fn trunks_are_known_by_where_they_send_from() {
         assert_eq!(of(SourceProof::Datagram), trunk.map(Caller::Address), "{source}: it can be forged");
     }
     assert_eq!(plan.probed().len(), 4);
+}
+
+/// RFC 5922: the name is proved, the address is not asked.
+#[test]
+fn a_trunk_that_names_a_certificate_is_known_by_it_and_by_no_address() {
+    let certified = |name: &str, target| Route {
+        certificates: vec!["SIP.Carrier.example".into()],
+        ..route(name, "00*", &[target])
+    };
+    let plan = plan(vec![
+        certified("b", "198.51.100.1:5061;transport=tls"),
+        certified("a", "gw.carrier.example;transport=tls"),
+        route("other", "4*", &["198.51.100.2"]),
+    ]);
+    let of = |source: &str, names: &[&str]| {
+        let names: Vec<Box<str>> = names.iter().map(|&name| name.into()).collect();
+        plan.trunk_of(source.parse().unwrap(), SourceProof::Certificate(&names)).map(|caller| match caller {
+            Caller::Trunk(name) => name.to_owned(),
+            other => panic!("{other:?}"),
+        })
+    };
+    assert_eq!(of("203.0.113.9:40000", &["x.example", "sip.carrier.example"]).as_deref(), Some("a"));
+    assert_eq!(of("203.0.113.9:40000", &["carrier.example"]), None, "another name");
+    assert_eq!(of("198.51.100.1:5061", &[]), None, "its address without its certificate");
+    assert_eq!(
+        of("198.51.100.2:5061", &["x.example"]).as_deref(),
+        Some("other"),
+        "a route without certificates"
+    );
+    assert_eq!(plan.trunk_of("198.51.100.1:5061".parse().unwrap(), SourceProof::Datagram), None);
+    let settings = PlanSettings::default();
+    for wrong in ["*.carrier.example", "", "192.0.2.1", "sip:carrier.example"] {
+        let route = Route { certificates: vec![wrong.into()], ..route("r", "00*", &["gw.example"]) };
+        let error = Plan::new(&settings, vec![route]).unwrap_err().to_string();
+        assert!(error.contains("expected the name of a host or domain"), "{error}");
+    }
 }
 
 /// A UDP source address can be forged, and toll fraud needs no answer but the call itself.

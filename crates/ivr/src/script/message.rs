@@ -3,7 +3,7 @@
 use stdx::Instant;
 
 use super::form::pair;
-use super::{Effect, Failure, Flow, Id, Message, Outbox, Script, Sent, State};
+use super::{Direction, Effect, Failure, Flow, Id, Message, Outbox, Script, Sent, State};
 use crate::document::{Email, Refer, Severity, Sms, code};
 use crate::limits;
 use crate::request::Target;
@@ -25,8 +25,13 @@ impl Script {
     pub(super) fn send_message(&mut self, now: Instant, sms: Sms, out: &mut Outbox) -> Flow {
         let id = self.id();
         let status = sms.status.and_then(|url| self.absolute(&url));
-        let from = sms.from.unwrap_or_else(|| self.call.to.clone());
-        let to = sms.to.unwrap_or_else(|| self.call.from.clone());
+        // As Twilio: from the application's side of the call to the other.
+        let (ours, theirs) = match self.call.direction {
+            Direction::Inbound => (&self.call.to, &self.call.from),
+            Direction::OutboundApi | Direction::OutboundDial => (&self.call.from, &self.call.to),
+        };
+        let from = sms.from.unwrap_or_else(|| ours.clone());
+        let to = sms.to.unwrap_or_else(|| theirs.clone());
         out.push(Effect::SendMessage { id, message: Box::new(Message { from, to, body: sms.body, status }) });
         let Some(action) = sms.action else { return Flow::Next };
         self.wait_for(now, id, What::Message { action })

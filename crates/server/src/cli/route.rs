@@ -24,7 +24,8 @@ priority share the calls by weight, the next priority takes what they do not ans
 
   belfry route add carrier prefix:+49 sip:192.0.2.7:5060 sip:192.0.2.8:5060,priority=2 --probe
   belfry route add sales user:sales account:bob@example.net
-  belfry route add world 'prefix:00' sip:192.0.2.7 --trusted --max-rate 20 --deny '00882*' --deny '001900*'";
+  belfry route add world 'prefix:00' sip:192.0.2.7 --trusted --max-rate 20 --deny '00882*' --deny '001900*'
+  belfry route add carrier prefix:+49 'sip:sip.carrier.example;transport=tls' --certificate sip.carrier.example";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum RouteCommand {
@@ -74,6 +75,10 @@ struct PolicyArgs {
     /// A UDP source address alone proves its targets, though it can be forged: from there all other routes may be taken
     #[arg(long)]
     trust_udp_address: bool,
+    /// Name of which its systems show a certificate over TLS, which must be verified; may be repeated. With any, no
+    /// address proves them
+    #[arg(long, value_name = "NAME", conflicts_with = "trust_udp_address")]
+    certificate: Vec<Box<str>>,
     /// New calls a second by this route, in each process
     #[arg(long, value_name = "N")]
     max_rate: Option<u32>,
@@ -114,6 +119,7 @@ impl AddArgs {
             policy: RoutePolicy {
                 trusted: self.policy.trusted,
                 by_address: self.policy.trust_udp_address,
+                certificates: self.policy.certificate,
                 max_rate: self.policy.max_rate,
                 deny: self.policy.deny,
             },
@@ -174,6 +180,7 @@ fn policy(policy: &RoutePolicy) -> String {
     if policy.by_address {
         words.push("trust-udp-address".to_owned());
     }
+    words.extend(policy.certificates.iter().map(|name| format!("certificate={name}")));
     words.extend(policy.max_rate.map(|calls| format!("max-rate={calls}")));
     words.extend(policy.deny.iter().map(|pattern| format!("deny={pattern}")));
     if words.is_empty() { "none".into() } else { words.join(" ") }

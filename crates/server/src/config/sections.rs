@@ -10,7 +10,7 @@ use sip::transport::Transport;
 
 use super::reader::{Reader, Section};
 use super::value::{Nameserver, Size, Value};
-use crate::net::{ForwardedHeader, Listener, NetSettings, Network, Proxies};
+use crate::net::{ClientCertificates, ForwardedHeader, Listener, NetSettings, Network, Proxies};
 
 const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
@@ -350,6 +350,28 @@ impl Value for Hash {
     }
 }
 
+impl Value for ClientCertificates {
+    const EXPECTED: &'static str = "\"optional\", \"verified\" or \"off\"";
+
+    fn read(value: &toml::de::DeValue<'_>) -> Option<Self> {
+        match value.as_str()? {
+            "optional" => Some(ClientCertificates::Optional),
+            "verified" => Some(ClientCertificates::Verified),
+            "off" => Some(ClientCertificates::Off),
+            _ => None,
+        }
+    }
+
+    fn show(&self) -> String {
+        let text = match self {
+            ClientCertificates::Optional => "optional",
+            ClientCertificates::Verified => "verified",
+            ClientCertificates::Off => "off",
+        };
+        format!("{text:?}")
+    }
+}
+
 /// `[tls]`. Without a certificate the node makes one for itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tls {
@@ -357,6 +379,7 @@ pub struct Tls {
     pub certificate: Option<PathBuf>,
     pub key: Option<PathBuf>,
     pub ca: Option<PathBuf>,
+    pub client_certificates: ClientCertificates,
 }
 
 impl Tls {
@@ -370,7 +393,12 @@ impl Tls {
             key: section.file("key", "PEM file with the certificate's private key."),
             ca: section.file(
                 "ca",
-                "PEM file with the authorities whose certificates peers must show when we connect to them. Those of the system when not given.",
+                "PEM file with the authorities whose certificates peers must show when we connect to them, and which vouch for those that trunks show when they connect to us. Those of the system when not given.",
+            ),
+            client_certificates: section.key(
+                "client_certificates",
+                ClientCertificates::Optional,
+                "What SIP over TLS (`tls:`) asks of its peers: a certificate that they may have or not (`optional`; `belfry route add --certificate` and `[sip] trusted` name whose counts, and one that no authority of `ca` vouches for proves nothing), the same where such a one ends the connection (`verified`), or none (`off`). Phones without a certificate are served in any case.",
             ),
         };
         match (&tls.certificate, &tls.key) {

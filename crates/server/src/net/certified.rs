@@ -1,4 +1,5 @@
-//! Clients that show a certificate: who may have signed it, and whose XMPP address is in it (RFC 6120 §13.7.1.4, XEP-0178).
+//! Clients that show a certificate: the authorities that may have signed it, and the names in it: XMPP addresses (RFC 6120
+//! §13.7.1.4, XEP-0178) and domains of SIP (RFC 5922 §7.1).
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,6 +10,9 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
+use sip::wire::{Scheme, Uri};
+
+use crate::limits;
 
 /// Whose certificates are asked for and believed. Read once.
 #[derive(Debug)]
@@ -71,6 +75,39 @@ pub(crate) fn addresses(certificate: &[u8]) -> Vec<String> {
     found
 }
 
+/// The domains that a certificate is for, in lower case: the SIP URIs without a user among the subject's alternative names,
+/// and only where there is none of these the DNS names (RFC 5922 §7.1). The common name is not looked at, which §7.1 leaves
+/// open, and wildcards match nothing (§7.2). It was verified before; what cannot be read is left out.
+pub(crate) fn sip_identities(certificate: &[u8]) -> Vec<Box<str>> {
+    let (mut of_uris, mut of_dns) = (Vec::new(), Vec::new());
+    let mut rest = extensions(certificate).and_then(alternative_names).unwrap_or_default();
+    while let Some((tag, name, after)) = der(rest) {
+        match tag {
+            URI => of_uris.extend(domain_of_uri(name)),
+            DNS_NAME => of_dns.extend(std::str::from_utf8(name).ok().and_then(domain)),
+            _ => {}
+        }
+        rest = after;
+    }
+    let mut names = if of_uris.is_empty() { of_dns } else { of_uris };
+    names.truncate(limits::CERTIFICATE_NAMES);
+    names
+}
+
+fn domain_of_uri(uri: &[u8]) -> Option<Box<str>> {
+    let uri = Uri::parse(uri).ok().filter(|uri| uri.scheme == Scheme::Sip && uri.user.is_none())?;
+    domain(&uri.host_lower())
+}
+
+fn domain(name: &str) -> Option<Box<str>> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-.".contains(c);
+    let is_name = !name.is_empty() && name.len() <= 253 && name.chars().all(is_plain);
+    is_name.then(|| name.to_ascii_lowercase().into())
+}
+
+/// Context-specific, of numbers 2 and 6: `dNSName` and `uniformResourceIdentifier` (RFC 5280 §4.2.1.6).
+const DNS_NAME: u8 = 0x82;
+const URI: u8 = 0x86;
 /// Context-specific and constructed, of number 0: `otherName` (RFC 5280 §4.2.1.6), and what is explicit in it.
 const OTHER_NAME: u8 = 0xa0;
 /// Of number 3: a certificate's extensions (§4.1).
@@ -152,13 +189,24 @@ mod tests {
     }
 
     #[test]
+    fn identities_are_sip_uris_without_a_user_and_else_dns_names() {
+        let uri = |text: &str| SanType::URI(text.try_into().unwrap());
+        let dns = |text: &str| SanType::DnsName(text.try_into().unwrap());
+        let of = |names: Vec<SanType>| sip_identities(&certificate(names)).join(" ");
+        assert_eq!(of(vec![dns("SIP.Example.net"), dns("*.example.com")]), "example.org sip.example.net");
+        assert_eq!(of(vec![uri("sip:Carrier.example"), uri("sip:b.example")]), "carrier.example b.example");
+        let others = [uri("sip:alice@carrier.example"), uri("sips:a.example"), uri("https://b.example")];
+        assert_eq!(of(others.into()), "example.org");
+    }
+
+    #[test]
     fn no_bytes_are_a_panic() {
         let whole = certificate(vec![xmpp("alice@example.org")]);
         for end in 0..whole.len() {
-            assert!(addresses(&whole[..end]).len() <= 1);
+            assert!(addresses(&whole[..end]).len() <= 1 && sip_identities(&whole[..end]).len() <= 1);
             let mut broken = whole.clone();
             broken[end] ^= 0x81;
-            assert!(addresses(&broken).len() <= 1, "{end}");
+            assert!(addresses(&broken).len() <= 1 && sip_identities(&broken).len() <= 1, "{end}");
         }
     }
 }

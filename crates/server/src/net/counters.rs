@@ -28,6 +28,9 @@ pub struct NetCounters {
     /// Closed for silence.
     pub flows_idle_closed: u64,
     pub handshake_failures: u64,
+    /// Certificates of clients that an authority vouches for, and those that none does.
+    pub client_certificates: u64,
+    pub client_certificates_unverified: u64,
     pub connect_failures: u64,
     /// Messages that certainly were not sent, for any reason.
     pub send_failures: u64,

@@ -9,12 +9,12 @@ use std::task::Waker;
 
 use bytes::Bytes;
 use router::{Edge, FlowId};
-use sip::transport::{Packet, Source, TransmitId, Transport};
+use sip::transport::{Packet, Source, TlsNames, TransmitId, Transport};
 use tokio::sync::Semaphore;
 
 use super::admission::Admitted;
 use super::counters::NetCounters;
-use super::settings::{CloseReason, NetEvent, NetSettings, SendFault};
+use super::settings::{Certified, CloseReason, NetEvent, NetSettings, SendFault};
 use crate::limits;
 
 /// A peer to connect to; messages for the same key share a connection.
@@ -55,6 +55,8 @@ pub(super) struct Flow {
     client: OnceCell<Admitted>,
     /// Memory held by a message that has not come whole.
     partial: Cell<usize>,
+    /// Its peer has shown a certificate that was verified.
+    is_certified: Cell<bool>,
     /// Handshakes are done.
     pub(super) open: Cell<bool>,
     /// Told to end, and why.
@@ -108,6 +110,8 @@ pub(super) struct Shared {
     pub(super) settings: NetSettings,
     pub(super) counters: RefCell<NetCounters>,
     pub(super) events: RefCell<Vec<NetEvent>>,
+    /// To be told before the messages of these connections are.
+    pub(super) certified: RefCell<Vec<Certified>>,
     inbox: RefCell<VecDeque<Packet>>,
     /// Tasks that wait for room in the inbox.
     starved: RefCell<Vec<Waker>>,
@@ -144,6 +148,7 @@ impl Shared {
             settings,
             counters: RefCell::default(),
             events: RefCell::default(),
+            certified: RefCell::default(),
             inbox: RefCell::default(),
             starved: RefCell::default(),
             waker: RefCell::default(),
@@ -157,7 +162,9 @@ impl Shared {
     }
 
     pub(super) fn has_something(&self) -> bool {
-        !self.inbox.borrow().is_empty() || !self.events.borrow().is_empty()
+        !self.inbox.borrow().is_empty()
+            || !self.events.borrow().is_empty()
+            || !self.certified.borrow().is_empty()
     }
 
     pub(super) fn listen(&self, waker: &Waker) {
@@ -288,6 +295,7 @@ impl Shared {
             accepted,
             client: OnceCell::new(),
             partial: Cell::new(0),
+            is_certified: Cell::new(false),
             open: Cell::new(false),
             closing: Cell::new(None),
             last_tick: Cell::new(self.tick.get()),
@@ -313,6 +321,10 @@ impl Shared {
             }
         }
         self.hold_partial(flow, 0);
+        if flow.is_certified.get() {
+            self.certified.borrow_mut().push(Certified { flow: flow.id, names: None });
+            self.wake_shard();
+        }
         self.count(|counters| {
             counters.flows_open -= 1;
             counters.flows_slow_closed += u64::from(reason == CloseReason::Slow);
@@ -323,6 +335,15 @@ impl Shared {
         }
         if flow.open.get() {
             self.event(NetEvent::FlowClosed(flow.id, reason));
+        }
+    }
+
+    /// The peer at the other end has these names. Before its first message is taken.
+    pub(super) fn certify(&self, flow: &Flow, names: TlsNames) {
+        // One that was closed meanwhile has been forgotten already.
+        if !names.is_empty() && self.flows.borrow().contains_key(&flow.id.number) {
+            flow.is_certified.set(true);
+            self.certified.borrow_mut().push(Certified { flow: flow.id, names: Some(names) });
         }
     }
 

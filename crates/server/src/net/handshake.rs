@@ -10,14 +10,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
-use rustls_pki_types::ServerName;
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use sip::transport::TlsNames;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
 use super::admission::Handle;
+use super::certified;
 use super::flow::{Flow, Shared};
+use super::peers::Peers;
+use super::settings::ClientCertificates;
 
 /// As the server.
 pub(super) async fn accept(
@@ -27,6 +31,58 @@ pub(super) async fn accept(
 ) -> io::Result<server::TlsStream<TcpStream>> {
     let config = shared.settings.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?.server();
     accept_as((&shared.handshakes, flow.admitted().map(|admitted| &**admitted)), config, socket).await
+}
+
+/// As the server of SIP over TLS, which also asks who connects (RFC 3261 §26.3.2.2, RFC 5922 §7). Phones have no
+/// certificate, and some come with one that no authority here vouches for: both are served as what they prove otherwise.
+pub(super) async fn accept_certified(
+    shared: &Shared,
+    flow: &Flow,
+    socket: TcpStream,
+) -> io::Result<server::TlsStream<TcpStream>> {
+    let policy = shared.settings.client_certificates;
+    if policy == ClientCertificates::Off {
+        return accept(shared, flow, socket).await;
+    }
+    let tls = shared.settings.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+    let permits = (&shared.handshakes, flow.admitted.as_deref());
+    let stream = accept_as(permits, tls.asking_server(), socket).await?;
+    let Some(chain) = stream.get_ref().1.peer_certificates() else { return Ok(stream) };
+    let busy = flow.admitted.as_deref().map(Handle::busy);
+    let names = verify(&shared.handshakes, tls.peers(), chain.to_vec()).await?;
+    drop(busy);
+    shared.count(|counters| match &names {
+        Some(_) => counters.client_certificates += 1,
+        None => counters.client_certificates_unverified += 1,
+    });
+    match names {
+        Some(names) => shared.certify(flow, names),
+        None if policy == ClientCertificates::Verified => {
+            let problem = "no authority of [tls] ca vouches for the client's certificate";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+        }
+        None => {
+            tracing::debug!(remote = %flow.remote, "no authority vouches for the client's certificate: it proves nothing");
+        }
+    }
+    Ok(stream)
+}
+
+/// The names of a chain that an authority vouches for now: also of one that was shown in an earlier session, which a
+/// resumed one shows no more. As costly as a step of a handshake.
+async fn verify(
+    permits: &Arc<Semaphore>,
+    peers: Arc<Peers>,
+    chain: Vec<CertificateDer<'static>>,
+) -> io::Result<Option<TlsNames>> {
+    let permit = permits.clone().acquire_owned().await.map_err(io::Error::other)?;
+    let step = move || {
+        let now = stdx::Instant::from_unix_seconds(UnixTime::now().as_secs());
+        let names = peers.is_trusted(&chain, now).then(|| certified::sip_identities(&chain[0]));
+        drop(permit);
+        names.map(Into::into)
+    };
+    spawn_blocking(step).await.map_err(io::Error::other)
 }
 
 /// As the server that `config` says. `permits`: one for each handshake that may compute at the same time; with the place

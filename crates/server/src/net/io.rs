@@ -15,7 +15,7 @@ use tokio::task::{JoinHandle, spawn_local};
 use super::counters::NetCounters;
 use super::dns::Questions;
 use super::flow::{Flow, IDLE_TICKS, PeerKey, Queued, Shared};
-use super::settings::{Bound, CloseReason, Listener, NetError, NetEvent, NetSettings, SendFault};
+use super::settings::{Bound, Certified, CloseReason, Listener, NetError, NetEvent, NetSettings, SendFault};
 use super::stream;
 use super::udp::{Look, Outgoing, UdpListener, bind_socket};
 
@@ -206,6 +206,12 @@ impl Io {
     /// Moves out what happened since the last call.
     pub fn take_events(&mut self, sink: &mut Vec<NetEvent>) {
         sink.append(&mut self.shared.events.borrow_mut());
+    }
+
+    /// Moves out what became known of peers' certificates since the last call. To be asked before `receive_batch`: what
+    /// is received then comes after it.
+    pub fn take_certified(&mut self, sink: &mut Vec<Certified>) {
+        sink.append(&mut self.shared.certified.borrow_mut());
     }
 
     pub fn counters(&self) -> NetCounters {

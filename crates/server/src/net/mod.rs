@@ -24,4 +24,6 @@ pub use counters::NetCounters;
 pub use dns::DnsAnswer;
 pub use io::Io;
 pub use proxies::{ForwardedHeader, Network, Proxies};
-pub use settings::{Bound, CloseReason, Listener, NetError, NetEvent, NetSettings, SendFault};
+pub use settings::{
+    Bound, Certified, ClientCertificates, CloseReason, Listener, NetError, NetEvent, NetSettings, SendFault,
+};

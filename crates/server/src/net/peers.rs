@@ -93,6 +93,11 @@ impl Peers {
     }
 }
 
+/// Asks a client for a certificate and takes any, or none.
+pub(super) fn any_client(provider: &CryptoProvider) -> Arc<dyn ClientCertVerifier> {
+    Arc::new(Anybody(provider.signature_verification_algorithms))
+}
+
 /// Takes every certificate, but only from who has its key.
 #[derive(Debug)]
 struct Anybody(WebPkiSupportedAlgorithms);

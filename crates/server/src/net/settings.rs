@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sip::transport::{FlowId, Source, TransmitId, Transport, via_token};
+use sip::transport::{FlowId, Source, TlsNames, TransmitId, Transport, via_token};
 
 use super::admission::{Admission, Bounds};
 use super::dns::DnsAnswer;
@@ -52,6 +52,7 @@ pub struct NetSettings {
     pub connect_timeout: Duration,
     pub handshake_timeout: Duration,
     pub max_handshakes: usize,
+    pub client_certificates: ClientCertificates,
     /// `None`: TLS and WSS cannot be bound or connected.
     pub tls: Option<Arc<Tls>>,
     /// Origins (`https://phone.example`) a browser may come from; empty: any, or none given.
@@ -81,6 +82,7 @@ impl Default for NetSettings {
             connect_timeout: limits::CONNECT_TIMEOUT,
             handshake_timeout: limits::HANDSHAKE_TIMEOUT,
             max_handshakes: limits::HANDSHAKES,
+            client_certificates: ClientCertificates::default(),
             tls: None,
             ws_origins: Vec::new(),
             proxies: Proxies::default(),
@@ -89,6 +91,26 @@ impl Default for NetSettings {
             max_dns_questions: limits::DNS_QUESTIONS,
         }
     }
+}
+
+/// What the listeners of SIP over TLS ask of their peers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientCertificates {
+    /// No certificate.
+    Off,
+    /// A certificate, which a peer may have or not. One that is not verified proves nothing.
+    #[default]
+    Optional,
+    /// As `Optional`, and a certificate that is not verified ends the connection.
+    Verified,
+}
+
+/// The names of a peer's verified certificate, until its connection closes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certified {
+    pub flow: FlowId,
+    /// `None`: it is closed.
+    pub names: Option<TlsNames>,
 }
 
 /// What happened besides messages.

@@ -105,7 +105,7 @@ impl Drop for Held {
 }
 
 async fn serve_tls(shared: &Shared, flow: &Flow, socket: TcpStream) {
-    if let Some(tls) = shake(shared, flow, handshake::accept(shared, flow, socket)).await {
+    if let Some(tls) = shake(shared, flow, handshake::accept_certified(shared, flow, socket)).await {
         drive(shared, flow, StreamWire::new(tls)).await;
     }
 }
@@ -179,6 +179,8 @@ async fn connect_and_drive(shared: &Shared, flow: &Flow) {
     let name = flow.key.as_ref().and_then(|key| key.tls_name.as_deref());
     if let Some(tls) = shake(shared, flow, handshake::connect(shared, socket, flow.remote.get(), name)).await
     {
+        // RFC 5923 §8: what the peer says on a connection of ours it says as the name that its certificate was verified for.
+        shared.certify(flow, name.map(|name| name.to_ascii_lowercase().into()).into_iter().collect());
         drive(shared, flow, StreamWire::new(tls)).await;
     }
 }

@@ -8,13 +8,14 @@ use std::sync::{Arc, OnceLock, RwLock};
 use std::time::SystemTime;
 
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
-use rustls::server::NoServerSessionStorage;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoClientAuth, NoServerSessionStorage};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use sha2::Digest;
 
-use super::peers::Peers;
+use super::peers::{self, Peers};
 
 /// Where certificates are. All PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +38,9 @@ pub struct Tls {
 #[derive(Clone, Debug)]
 struct Current {
     server: Arc<ServerConfig>,
-    /// The same, speaking XMPP only (XEP-0368 §2).
+    /// The same, asking for a certificate.
+    asking: Arc<ServerConfig>,
+    /// The same as the first, speaking XMPP only (XEP-0368 §2).
     xmpp: Arc<ServerConfig>,
     end_point: Option<Box<[u8]>>,
     client: Arc<ClientConfig>,
@@ -100,6 +103,11 @@ impl Tls {
         self.current().server
     }
 
+    /// Takes whatever certificate the client shows; it is to be judged by [`Peers::is_trusted`].
+    pub(super) fn asking_server(&self) -> Arc<ServerConfig> {
+        self.current().asking
+    }
+
     pub(crate) fn peers(&self) -> Arc<Peers> {
         self.current().peers
     }
@@ -125,7 +133,8 @@ fn read(files: &TlsFiles) -> Result<Current, TlsError> {
     // Before reading: a change meanwhile is then seen as one.
     let stamps = stamps(files);
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let server = server_config(files, &provider)?;
+    let server = server_config(files, &provider, None)?;
+    let asking = server_config(files, &provider, Some(peers::any_client(&provider)))?;
     let mut xmpp = server.clone();
     xmpp.alpn_protocols = vec![b"xmpp-client".to_vec()];
     let own = certificates(&files.certificate)?;
@@ -136,6 +145,7 @@ fn read(files: &TlsFiles) -> Result<Current, TlsError> {
     let client = Arc::new(client_with(roots, Arc::clone(&provider)));
     Ok(Current {
         server: Arc::new(server),
+        asking: Arc::new(asking),
         xmpp: Arc::new(xmpp),
         end_point: own.first().and_then(|own| end_point(own)),
         client,
@@ -144,13 +154,17 @@ fn read(files: &TlsFiles) -> Result<Current, TlsError> {
     })
 }
 
-fn server_config(files: &TlsFiles, provider: &Arc<CryptoProvider>) -> Result<ServerConfig, TlsError> {
+fn server_config(
+    files: &TlsFiles,
+    provider: &Arc<CryptoProvider>,
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
+) -> Result<ServerConfig, TlsError> {
     let chain = certificates(&files.certificate)?;
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|problem| error(&files.key, &problem))?;
     let mut config = ServerConfig::builder_with_provider(Arc::clone(provider))
         .with_safe_default_protocol_versions()
         .expect("the provider has suites for TLS 1.2 and 1.3")
-        .with_no_client_auth()
+        .with_client_cert_verifier(verifier.unwrap_or_else(|| Arc::new(NoClientAuth)))
         .with_single_cert(chain, key)
         .map_err(|problem| error(&files.certificate, &problem))?;
     // Sessions are resumed by ticket: the peer keeps the state, not we.

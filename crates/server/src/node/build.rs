@@ -107,7 +107,8 @@ impl Shared {
             _ => Vec::new(),
         };
         self.plan = Arc::new(compile(&self.config, &domains, &routes)?);
-        self.route_peers = Arc::new(sip::endpoint::RoutePeers::new(routes::peers(&routes)));
+        self.route_peers =
+            Arc::new(sip::endpoint::RoutePeers::new(routes::peers(&routes), routes::certificates(&routes)));
         self.domains = domains;
         Ok(())
     }
@@ -333,6 +334,7 @@ fn net_settings(shared: &Shared, tls: Option<Arc<Tls>>) -> NetSettings {
         max_flows_per_source: config.limits.connections_per_source as usize,
         flow_idle: config.sip.tcp_idle,
         tls,
+        client_certificates: config.tls.client_certificates,
         ws_origins: config.sip.websocket_origins.clone(),
         proxies: config.sip.websocket_proxies.clone(),
         nameservers: config.sip.nameservers.clone(),

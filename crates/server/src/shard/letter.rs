@@ -9,6 +9,7 @@ use sip::transport::{Packet, Transmit, TransmitId};
 use store::xmpp::RosterRow;
 use store::{Loaded, StoreError, WriteDone};
 
+use crate::net::Certified;
 use crate::voice::VoiceLetter;
 use crate::xmpp::XmppLetter;
 
@@ -17,6 +18,8 @@ use crate::xmpp::XmppLetter;
 pub enum Letter {
     /// Messages that another shard received, and this one works on.
     Packets(Vec<Packet>),
+    /// What became known of the certificates of peers, before their messages.
+    Certified(Vec<Certified>),
     /// A message for a connection that this shard holds; `from` hears when it could not be sent.
     Transmit {
         transmit: Transmit,

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use call::{DownTargets, Health, Ledger, Plan};
 use cluster::{Inbox, Outlet};
-use router::{Answer, Edge, Offered, Query, RegisterRefused, Router};
+use router::{AdmitRefused, Answer, Edge, Offered, Query, RegisterRefused, Router};
 use sip::endpoint::{Effect, Endpoint, Intake};
 use sip::transport::{Packet, Transmit};
 use stdx::Instant;
@@ -38,9 +38,10 @@ pub use status::{ShardStatus, StatusBoard};
 
 use crate::clock::Clock;
 use crate::limits;
-use crate::net::{Io, NetEvent};
+use crate::net::{Certified, Io, NetEvent};
 use crate::sign_in_failures::SignInFailures;
 use accounts::Accounts;
+use asker::Asker;
 use calls::AccountCalls;
 use load::Load;
 use pace::Pace;
@@ -113,6 +114,7 @@ struct Scratch {
     packets: Vec<Packet>,
     letters: Vec<Letter>,
     events: Vec<NetEvent>,
+    certified: Vec<Certified>,
     effects: Vec<Effect>,
     router_effects: Vec<router::Effect>,
     health_effects: Vec<call::HealthEffect>,
@@ -216,6 +218,7 @@ impl Shard {
 
     /// How many messages and letters it was about.
     fn turn(&mut self, now: Instant) -> usize {
+        self.read_certified();
         let messages = self.receive(now) + self.read_letters(now) + self.turn_xmpp(now);
         self.read_events(now);
         self.parts.endpoint.expire(now, &mut self.scratch.effects);
@@ -236,6 +239,30 @@ impl Shard {
             self.accounts.sweep(now);
         }
         messages
+    }
+
+    /// Any shard may be the one that works on a message of these connections, and letters to it stay in their order.
+    fn read_certified(&mut self) {
+        let mut certified = std::mem::take(&mut self.scratch.certified);
+        self.io.take_certified(&mut certified);
+        if !certified.is_empty() {
+            for (shard, post) in self.post.iter_mut().enumerate() {
+                if shard != usize::from(self.parts.edge.shard) {
+                    post.push(Letter::Certified(certified.clone()));
+                }
+            }
+            self.note_certified(&mut certified);
+        }
+        self.scratch.certified = certified;
+    }
+
+    fn note_certified(&mut self, certified: &mut Vec<Certified>) {
+        for Certified { flow, names } in certified.drain(..) {
+            match names {
+                Some(names) => self.parts.endpoint.note_certificate(flow, names),
+                None => self.parts.endpoint.forget_certificate(flow),
+            }
+        }
     }
 
     fn receive(&mut self, now: Instant) -> usize {
@@ -283,6 +310,7 @@ impl Shard {
         let effects = &mut self.scratch.effects;
         match letter {
             Letter::Packets(packets) => packets.into_iter().for_each(|packet| self.work(now, packet)),
+            Letter::Certified(mut certified) => self.note_certified(&mut certified),
             Letter::Transmit { mut transmit, from } => {
                 transmit.report = transmit.report.and_then(|report| reports::mark(report, from));
                 self.io.send(transmit);
@@ -417,9 +445,11 @@ impl Shard {
     fn take_back(&mut self, now: Instant, shard: usize, letter: Letter) {
         let effects = &mut self.scratch.effects;
         match letter {
+            // Sent again before what comes next: without it a trunk would be a stranger there.
+            Letter::Certified(_) => self.post[shard].push(letter),
             Letter::Xmpp(letters) => self.take_back_xmpp(now, shard, letters),
             Letter::Ask { id, query, .. } => {
-                if let Some(answer) = refusal_of(&query) {
+                if let Some(answer) = refusal_of(id, &query) {
                     self.give_answer(now, id, answer);
                 }
             }
@@ -442,8 +472,12 @@ impl Shard {
 }
 
 /// What a question is answered that could not be asked. `None`: its asker has a deadline of its own for it.
-fn refusal_of(query: &Query) -> Option<Answer> {
+fn refusal_of(id: router::AskId, query: &Query) -> Option<Answer> {
     match query {
+        // An endpoint's request has a deadline; a call of an application would be looked up for ever.
+        Query::Admit(_) if matches!(Asker::of(id.0), Asker::Voice(_)) => {
+            Some(Answer::Admitted(Err(AdmitRefused::TooManyCalls)))
+        }
         Query::Lookup { .. } => Some(Answer::Bindings(Vec::new())),
         Query::Offer(_) => Some(Answer::Offered(Offered::Busy)),
         Query::Register(_) => Some(Answer::Registered(Err(RegisterRefused::StoreFailed))),

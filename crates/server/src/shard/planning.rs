@@ -47,9 +47,13 @@ pub(crate) fn decide(
     }
 }
 
-/// The route whose target has sent a request, and how well that is known.
+/// The route whose system has sent a request, and how well that is known.
 pub(crate) fn trunk_of<'p>(plan: &'p Plan, request: &PlanRequest) -> Option<call::Caller<'p>> {
-    let proof = if is_reliable(request.transport) { SourceProof::Handshake } else { SourceProof::Datagram };
+    let proof = match &request.tls_names {
+        Some(names) => SourceProof::Certificate(names),
+        None if is_reliable(request.transport) => SourceProof::Handshake,
+        None => SourceProof::Datagram,
+    };
     plan.trunk_of(request.source, proof)
 }
 
@@ -111,6 +115,7 @@ mod tests {
             claims: None,
             source: TRUNK.parse().unwrap(),
             transport,
+            tls_names: None,
             is_trusted: false,
             starts_call: true,
             limits: None,
@@ -135,6 +140,21 @@ mod tests {
         let by_address = store::RoutePolicy { by_address: true, ..store::RoutePolicy::default() };
         let plan = self::plan(&by_address);
         assert!(matches!(ask(&plan, &request("00900", Transport::Udp)), Decision::Targets(_)));
+    }
+
+    /// RFC 5922 §7.1.
+    #[test]
+    fn a_trunk_is_known_by_its_certificate_from_whatever_address() {
+        let certificates = vec!["sip.carrier.example".into()];
+        let plan = plan(&store::RoutePolicy { certificates, ..store::RoutePolicy::default() });
+        let mut request = request("00900", Transport::Tls);
+        let is_relayed = |request: &PlanRequest| matches!(ask(&plan, request), Decision::Targets(_));
+        assert!(!is_relayed(&request), "its address proves nothing any more");
+        request.source = "203.0.113.77:40000".parse().unwrap();
+        request.tls_names = Some(["other.example".into()].into());
+        assert!(!is_relayed(&request), "another name");
+        request.tls_names = Some(["other.example".into(), "sip.carrier.example".into()].into());
+        assert!(is_relayed(&request));
     }
 
     /// A From can be written by anybody, a carrier's customers among them.

@@ -9,7 +9,7 @@ use stdx::Instant;
 use super::asker::{Asker, of_voice};
 use super::{Letter, Shard, planning};
 use crate::voice::helpers::{Deliver, Done, Ticket};
-use crate::voice::{Address, Posted, Reach, Resolved, Voice, VoiceCounts, VoiceLetter, Wish, World};
+use crate::voice::{Address, Posted, Purpose, Reach, Resolved, Voice, VoiceCounts, VoiceLetter, Wish, World};
 
 /// Posts what the helpers have done to the shard that asked.
 pub(crate) struct Post(pub(crate) Vec<Outlet<Letter>>);
@@ -49,12 +49,13 @@ impl Shard {
                 }
             }
             Wish::Keep { ticket, message } => self.ask(now, AskId(of_voice(ticket)), Query::Keep(message)),
-            Wish::Resolve { ticket, address } => self.resolve(now, ticket, &address),
+            Wish::Resolve { ticket, address, purpose } => self.resolve(now, ticket, &address, purpose),
+            Wish::CallChanged { aor, call } => self.ask(now, AskId(0), Query::CallChanged { aor, call }),
         }
     }
 
     /// Where a call or text of an application goes: by the routing plan, as for an account's.
-    fn resolve(&mut self, now: Instant, ticket: u64, address: &Address) {
+    fn resolve(&mut self, now: Instant, ticket: u64, address: &Address, purpose: Purpose) {
         let parts = &self.parts;
         if parts.voice.as_ref().is_some_and(|voice| voice.answers(&parts.plan, address)) {
             let own = parts.endpoint.own_address().map(|received| Reach {
@@ -62,6 +63,7 @@ impl Shard {
                 path: "".into(),
                 received: Some(received),
                 public_only: false,
+                is_binding: false,
             });
             // Without a UDP listener there is no way back to ourselves that proves itself.
             return self.resolved(now, ticket, own.map(|own| vec![vec![own]]).ok_or(503));
@@ -77,6 +79,11 @@ impl Shard {
             call::Decision::Local { user, domain } => {
                 self.find_account(now, AskId(of_voice(ticket)), user, domain);
             }
+            call::Decision::Targets { route, .. }
+                if purpose == Purpose::Call && !self.parts.plan.takes_call(&route, now) =>
+            {
+                self.refuse_call(now, ticket, "too many calls a second by this route", false);
+            }
             call::Decision::Targets { user, groups, .. } => {
                 // Targets of one priority are alternatives, not to ring at once.
                 let targets = groups.iter().flat_map(|group| &group.targets);
@@ -85,8 +92,12 @@ impl Shard {
                     path: "".into(),
                     received: None,
                     public_only: false,
+                    is_binding: false,
                 };
                 self.resolved(now, ticket, Ok(targets.map(|target| vec![reach(target)]).collect()));
+            }
+            call::Decision::Refuse { code: 403, reason: call::DENIED } if purpose == Purpose::Call => {
+                self.refuse_call(now, ticket, "the route denies the destination", true);
             }
             // A host that is none of ours, to which no route leads.
             call::Decision::Refuse { .. }
@@ -96,6 +107,28 @@ impl Shard {
                 self.resolved(now, ticket, Ok(Vec::new()));
             }
             call::Decision::Refuse { code, .. } => self.resolved(now, ticket, Err(code)),
+        }
+    }
+
+    fn refuse_call(&mut self, now: Instant, ticket: u64, reason: &str, is_denied: bool) {
+        self.parts.endpoint.count_refused_call(is_denied);
+        self.with_voice(now, |voice, world| voice.call_refused(now, ticket, reason, world));
+        self.resolved(now, ticket, Err(403));
+    }
+
+    /// Whether the account of a ticket may have one more call.
+    fn admitted(&mut self, now: Instant, id: AskId, ticket: u64, is_admitted: bool) {
+        let mut aor = None;
+        self.with_voice(now, |voice, world| aor = voice.handle_admitted(ticket, is_admitted, world));
+        match aor {
+            Some(aor) => self.ask(now, id, Query::Lookup { aor }),
+            None => {
+                if !is_admitted {
+                    self.parts.endpoint.count_refused_call(false);
+                }
+                // RFC 3261 §21.4.24, as a caller gets it that is no application.
+                self.resolved(now, ticket, Err(486));
+            }
         }
     }
 
@@ -115,8 +148,17 @@ impl Shard {
         };
         match result {
             Ok(Some(account)) if !account.disabled => {
-                self.with_voice(now, |voice, _| voice.account_known(ticket, &account.aor));
-                self.ask(now, id, Query::Lookup { aor: account.aor });
+                let Account { aor, limits, .. } = account;
+                let max_calls = limits.and_then(|limits| limits.max_calls);
+                let mut admission = None;
+                self.with_voice(now, |voice, _| {
+                    voice.account_known(ticket, &aor);
+                    admission = max_calls.and_then(|most| voice.admission_of(ticket, &aor, most));
+                });
+                match admission {
+                    Some(admission) => self.ask(now, id, Query::Admit(Box::new(admission))),
+                    None => self.ask(now, id, Query::Lookup { aor }),
+                }
             }
             Ok(_) => self.resolved(now, ticket, Err(404)),
             Err(StoreUnavailable) => self.resolved(now, ticket, Err(500)),
@@ -130,6 +172,7 @@ impl Shard {
         };
         let bindings = match answer {
             Answer::Bindings(bindings) => bindings,
+            Answer::Admitted(admitted) => return self.admitted(now, id, ticket, admitted.is_ok()),
             Answer::Kept(result) => {
                 return self.with_voice(now, |voice, world| voice.handle_kept(now, ticket, result, world));
             }
@@ -140,6 +183,7 @@ impl Shard {
             path: binding.contact.path,
             received: binding.contact.received,
             public_only: false,
+            is_binding: true,
         };
         let all: Vec<Reach> = bindings.into_iter().map(reach).collect();
         self.resolved(now, ticket, if all.is_empty() { Err(480) } else { Ok(vec![all]) });

@@ -39,6 +39,10 @@ impl Voice {
         leg.is_held = !invited.proved;
         leg.from = from;
         leg.caller_name = caller_name;
+        leg.caller = match &invited.caller {
+            sip::endpoint::Caller::Account(aor) => Some(aor.clone()),
+            sip::endpoint::Caller::Stranger => None,
+        };
         leg.hops = request.max_forwards().flatten().unwrap_or(leg.hops);
         leg.row = row.map(Box::new);
         let is_sdp = request.header(Header::ContentType).is_some();

@@ -145,6 +145,9 @@ impl Voice {
                 if is_known { Ok(Reply::Done) } else { Err(ControlError::NotFound) }
             }
             Request::Send { message, owner, status } => {
+                if !self.may_show(&owner.account, &message.from) {
+                    return Err(ControlError::Caller(message.from.clone()));
+                }
                 let status = Some(status).filter(|url| !url.is_empty());
                 self.send_text(now, *message, owner, status, world);
                 Ok(Reply::Done)

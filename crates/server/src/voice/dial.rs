@@ -7,6 +7,7 @@ use ivr::request::Target;
 use ivr::script::{Call, DialOptions, Direction, Id, Leg, LegEvent, Plan, Recorded, Role, Script, Start};
 use media::session::RecordSource;
 use sip::session::SessionEvent;
+use sip::wire::escape_user;
 use stdx::Instant;
 use stdx::slab::Key;
 
@@ -47,6 +48,7 @@ impl Voice {
         // That of the caller is none for another number.
         let caller_name = if options.caller_id.is_none() { leg.caller_name.clone() } else { None };
         let owner = Arc::clone(&leg.owner);
+        let leg_caller = leg.caller.clone();
         let codecs = codecs_like(leg.media.as_ref().map(|media| media.negotiated().audio.codec));
         // RFC 7332 §4: a number whose application dials that number must not go on for ever.
         let hops = leg.hops.saturating_sub(1);
@@ -56,8 +58,11 @@ impl Voice {
             self.record_dial(now, caller, world);
         }
         // The caller's own number may be passed on.
-        let is_forged = !is_callers && !self.may_show(&owner.account, &from);
+        let is_own = self.may_show(&owner.account, &from);
+        let is_forged = !is_callers && !is_own;
+        let caller_aor = leg_caller.filter(|_| is_callers);
         let mut name = self.home.name_of(&from);
+        let asserted = self.asserted(is_own.then_some(&*from), caller_aor.as_deref());
         if let Some(shown) = &caller_name {
             // RFC 3261 §25.1: a quoted-string.
             let quoted = shown.replace('\\', "\\\\").replace('"', "\\\"");
@@ -80,6 +85,7 @@ impl Voice {
             party.caller_name.clone_from(&caller_name);
             party.hops = hops;
             party.is_forged = is_forged;
+            party.asserted = asserted.clone();
             self.call_party(now, caller, party, address, world);
         }
         if is_heard_ringing {
@@ -90,6 +96,18 @@ impl Voice {
     /// Whether calls of this account may come from there.
     pub(super) fn may_show(&self, account: &str, shown: &str) -> bool {
         self.numbers.may_show(account, shown, |host, _| host == self.home.domain())
+    }
+
+    /// Whom a call or text is asserted to be from (RFC 3325 §5): an address of the account, or the account that calls an
+    /// application and has proved it. Anonymous callers are asserted to be none.
+    pub(super) fn asserted(&self, shown: Option<&str>, caller: Option<&str>) -> Box<str> {
+        let of_caller = || {
+            let (user, domain) = caller?.rsplit_once('@')?;
+            Some(format!("<sip:{}@{domain}>", escape_user(user)).into())
+        };
+        let is_anonymous = |shown: &&str| shown.to_ascii_lowercase().contains("anonymous");
+        let of_account = || shown.filter(|shown| !is_anonymous(shown)).map(|shown| self.home.name_of(shown));
+        of_caller().or_else(of_account).unwrap_or_default()
     }
 
     /// The party that is the leg `id` of a script.
@@ -191,6 +209,7 @@ impl Voice {
     /// A party's phones are hung up, and nobody is told.
     pub(super) fn drop_party(&mut self, now: Instant, key: Key, world: &mut World<'_>) -> Option<Party> {
         let mut party = self.parties.remove(key)?;
+        let counted = party.counted.take();
         if let Some(mut row) = party.row.take() {
             row.end(now, party.status());
             if let Some(failure) = party.failure().filter(|_| !party.is_up) {
@@ -204,6 +223,7 @@ impl Voice {
         for &leg in &party.legs {
             self.remove(now, leg, world);
         }
+        super::release(counted, world);
         Some(party)
     }
 

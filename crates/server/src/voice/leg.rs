@@ -14,7 +14,6 @@ use stdx::Instant;
 use stdx::rng::Rng;
 use stdx::slab::Key;
 
-use super::Owner;
 use super::dial::Dialing;
 use super::ports::Pair;
 use super::prompts::Speaking;
@@ -22,6 +21,7 @@ use super::record::{Beep, Recording};
 use super::rooms::Seat;
 use super::rows::Row;
 use super::stream::Streams;
+use super::{CountedCall, Owner};
 
 pub(super) struct Leg {
     pub(super) session: SessionId,
@@ -65,6 +65,10 @@ pub(super) struct Leg {
     pub(super) dialing: Option<Box<Dialing>>,
     /// It is a phone of that one.
     pub(super) party: Option<Key>,
+    /// The account that it is a phone of counts the call.
+    pub(super) counted: Option<Arc<CountedCall>>,
+    /// A caller that has proved to be this account.
+    pub(super) caller: Option<router::Aor>,
     /// How often a call may still make another (RFC 7332): the Max-Forwards of the INVITE.
     pub(super) hops: u8,
     /// What scripts know as `From`.
@@ -146,6 +150,8 @@ impl Leg {
             beep: None,
             dialing: None,
             party: None,
+            counted: None,
+            caller: None,
             hops: sip::limits::MAX_FORWARDS,
             from: "".into(),
             caller_name: None,

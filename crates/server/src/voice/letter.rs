@@ -28,9 +28,44 @@ pub(crate) enum Wish {
     /// Into the record; nobody waits for it.
     Write(store::Write),
     /// Answered by `Voice::handle_resolved`; `Voice::account_known` before it, when it is one of ours.
-    Resolve { ticket: u64, address: Address },
+    Resolve { ticket: u64, address: Address, purpose: Purpose },
+    /// A call that an account has counted by its limit goes on, or is over.
+    CallChanged { aor: router::Aor, call: router::CallInfo },
     /// For an account that is not there. Answered by `Voice::handle_kept`.
     Keep { ticket: u64, message: Box<KeptMessage> },
+}
+
+/// What an address is looked up for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// It meets the limits of routes and accounts.
+    Call,
+    Text,
+}
+
+/// A call to an account whose calls at once are limited: counted there until the last of the phones that ring for it, or
+/// the one that has answered, is gone.
+#[derive(Debug)]
+pub(crate) struct CountedCall {
+    pub(crate) aor: router::Aor,
+    /// Its name to the router; that of no dialog.
+    pub(crate) name: Box<str>,
+    pub(crate) from: Box<str>,
+}
+
+impl CountedCall {
+    /// As the router is told of it.
+    pub(crate) fn changed(&self, phase: router::CallPhase) -> Wish {
+        let call = router::CallInfo {
+            call_id: self.name.clone(),
+            local_tag: "".into(),
+            remote_tag: "".into(),
+            initiator: false,
+            remote: self.from.clone(),
+            phase,
+        };
+        Wish::CallChanged { aor: self.aor.clone(), call }
+    }
 }
 
 /// Whom to reach: a user of ours, or whatever the routing plan says of it.
@@ -53,6 +88,8 @@ pub(crate) struct Reach {
     pub(crate) received: Option<Received>,
     /// A document names it, not the plan: private networks are out of its reach unless `voice.allow_private` is set.
     pub(crate) public_only: bool,
+    /// It is a binding: calls and texts go by it neither to a route's system nor to ourselves.
+    pub(crate) is_binding: bool,
 }
 
 /// Groups in the order to be tried, each of which is reached at once; or the status that says why there is none. No group:

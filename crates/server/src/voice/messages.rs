@@ -18,7 +18,7 @@ use store::rest::types::{Common, TextMessage};
 use store::rest::{Resource, RestWrite};
 
 use super::resolving::What;
-use super::{Address, Owner, Reach, Resolved, Voice, Wish, World, limits};
+use super::{Address, Owner, Purpose, Reach, Resolved, Voice, Wish, World, limits};
 
 /// One that has no outcome yet.
 struct Text {
@@ -50,6 +50,9 @@ impl Texts {
     }
 }
 
+/// Twilio's number for a message's `From` that may not be used.
+const INVALID_SENDER: u32 = 14_102;
+
 const PLAIN: &str = "text/plain;charset=UTF-8";
 
 impl Voice {
@@ -64,7 +67,18 @@ impl Voice {
         let sid = self.new_sid(sid::MESSAGE);
         let Some((_, leg)) = self.leg_of(actor) else { return };
         let owner = Arc::clone(&leg.owner);
+        let leg = self.actors.get(actor).map(|actor| actor.leg);
         let Message { from, to, body, status } = message;
+        if !self.may_show(&owner.account, &from) {
+            let text =
+                format!("the text's sender {from:?} is neither a number nor a caller id of the account");
+            if let Some(leg) = leg {
+                self.warn(now, leg, INVALID_SENDER, text.clone(), world);
+            }
+            let failure = Failure { code: INVALID_SENDER, text };
+            return self
+                .drive(now, actor, world, |script, out| script.handle_sent(now, id, Err(failure), out));
+        }
         let row = TextMessage {
             common: Common { sid, account: owner.account.to_string(), created_at: now, updated_at: now },
             from,
@@ -112,7 +126,7 @@ impl Voice {
             self.resolving.take(ticket);
             return self.text_over(now, ticket, if is_too_long { 413 } else { 503 }, world);
         }
-        world.wishes.push(Wish::Resolve { ticket, address });
+        world.wishes.push(Wish::Resolve { ticket, address, purpose: Purpose::Text });
     }
 
     /// The account that a ticket's address has led to.
@@ -158,6 +172,7 @@ impl Voice {
 
     /// To all of the next group; when there is none, that was it.
     fn text_onward(&mut self, now: Instant, ticket: u64, world: &mut World<'_>) {
+        let asserted = self.texts.open.get(&ticket).map(|text| self.asserted(Some(&text.row.from), None));
         let from = self.texts.open.get(&ticket).map(|text| self.sender(&text.row.from));
         let Texts { open, messages } = &mut self.texts;
         let Some((from, text)) = from.zip(open.get_mut(&ticket)) else { return };
@@ -171,6 +186,8 @@ impl Voice {
                     to: text.aor.as_ref().map(|aor| format!("<{}>", uri_of(aor)).into()).unwrap_or_default(),
                     content_type: PLAIN.into(),
                     body: Bytes::copy_from_slice(text.row.body.as_bytes()),
+                    is_binding: reach.is_binding,
+                    asserted: asserted.clone().unwrap_or_default(),
                     ..MessageOut::default()
                 };
                 match world.endpoint.message(now, out, world.out) {

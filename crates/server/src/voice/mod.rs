@@ -65,7 +65,7 @@ use ringing::RingTones;
 
 pub use control::Order;
 pub use letter::VoiceLetter;
-pub(crate) use letter::{Address, Reach, Resolved, Wish};
+pub(crate) use letter::{Address, CountedCall, Purpose, Reach, Resolved, Wish};
 pub use numbers::Numbers;
 
 /// `ApiVersion` of requests to applications: RestComm's.
@@ -488,7 +488,8 @@ impl Voice {
         self.close_media(now, key);
         // One that has a script has said how it ended.
         self.call_ended(now, key, None, world);
-        let Some(leg) = self.legs.remove(key) else { return };
+        let Some(mut leg) = self.legs.remove(key) else { return };
+        release(leg.counted.take(), world);
         for actor in [leg.main, leg.aside].into_iter().flatten() {
             self.actors.remove(actor);
         }
@@ -499,5 +500,12 @@ impl Voice {
         for party in leg.dialing.map(|dialing| dialing.parties).unwrap_or_default() {
             self.drop_party(now, party, world);
         }
+    }
+}
+
+/// The last of those that have a call counted ends it.
+fn release(counted: Option<Arc<CountedCall>>, world: &mut World<'_>) {
+    if let Some(counted) = counted.and_then(Arc::into_inner) {
+        world.wishes.push(counted.changed(router::CallPhase::Terminated));
     }
 }

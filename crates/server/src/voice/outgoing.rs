@@ -116,6 +116,7 @@ impl Voice {
         party.timeout = timeout;
         party.send_digits = send_digits;
         party.record = record;
+        party.asserted = self.asserted(Some(&party.from), None);
         self.call_party(now, leg, party, to, world);
     }
 

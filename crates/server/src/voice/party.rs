@@ -22,7 +22,7 @@ use super::prompts::Speaking;
 use super::record::Background;
 use super::resolving::What;
 use super::rows::{self, Row};
-use super::{Address, Owner, Reach, Resolved, Voice, Wish, World};
+use super::{Address, CountedCall, Owner, Purpose, Reach, Resolved, Voice, Wish, World};
 
 /// What a script's call of somebody has come to.
 pub(super) struct Party {
@@ -50,6 +50,10 @@ pub(super) struct Party {
     pub(super) hops: u8,
     /// Its caller is not whom the script says.
     pub(super) is_forged: bool,
+    /// Its P-Asserted-Identity towards trusted next hops, when the caller's identity is proved or the account's.
+    pub(super) asserted: Box<str>,
+    /// The account that is called counts the call.
+    pub(super) counted: Option<Arc<CountedCall>>,
     /// While its address is looked up.
     pub(super) ticket: Option<u64>,
     /// Still to be tried.
@@ -108,6 +112,8 @@ impl Party {
             codecs: codecs_like(None),
             hops: sip::limits::MAX_FORWARDS,
             is_forged: false,
+            asserted: "".into(),
+            counted: None,
             ticket: None,
             groups: VecDeque::new(),
             legs: Vec::new(),
@@ -259,7 +265,7 @@ impl Voice {
         let ticket = self.resolving.add(What::Party(key));
         party.ticket = Some(ticket);
         party.to_name = to_name;
-        world.wishes.push(Wish::Resolve { ticket, address });
+        world.wishes.push(Wish::Resolve { ticket, address, purpose: Purpose::Call });
     }
 
     pub(super) fn party_resolved(
@@ -282,7 +288,13 @@ impl Voice {
         {
             party.to_name = "".into();
             let public_only = !self.allow_private;
-            party.groups.push_back(vec![Reach { uri, path: "".into(), received: None, public_only }]);
+            party.groups.push_back(vec![Reach {
+                uri,
+                path: "".into(),
+                received: None,
+                public_only,
+                is_binding: false,
+            }]);
         }
         self.ring_next(now, key, world);
     }
@@ -321,6 +333,7 @@ impl Voice {
         leg.party = Some(key);
         leg.codecs = party.codecs;
         leg.hops = party.hops;
+        leg.counted.clone_from(&party.counted);
         let leg = self.add_leg(now, leg);
         match self.invite_phone(now, key, leg, reach, world) {
             Ok(session) => {
@@ -361,6 +374,8 @@ impl Voice {
             offer,
             login: party.login.clone(),
             public_only: reach.public_only,
+            is_binding: reach.is_binding,
+            asserted: party.asserted.clone(),
             hops: party.hops,
             timeout: party.timeout,
             listed: ListedUnder { account: Some(party.owner.account.clone()), callee: party.aor.clone() },
@@ -435,6 +450,9 @@ impl Voice {
         let Some(party) = self.parties.get_mut(key).filter(|party| !party.is_up) else { return };
         party.is_up = true;
         party.groups.clear();
+        if let Some(counted) = &party.counted {
+            world.wishes.push(counted.changed(router::CallPhase::Confirmed));
+        }
         party.call_id = response.call_id().map(text).unwrap_or_default();
         party.answer_headers = extra_headers(response);
         if let Some(row) = &mut party.row {

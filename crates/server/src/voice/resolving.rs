@@ -2,10 +2,16 @@
 
 use std::collections::HashMap;
 
+use std::sync::Arc;
+
+use router::{Admission, Aor, CallPhase};
 use stdx::Instant;
 use stdx::slab::Key;
 
-use super::{Resolved, Voice, World};
+use super::{CountedCall, Resolved, Voice, World};
+
+/// Twilio's number for a destination that an account may not call.
+const REFUSED: u32 = 13_227;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
@@ -44,6 +50,57 @@ impl Resolving {
 }
 
 impl Voice {
+    /// A ticket's account has a limit of calls at once. What to ask its router, when it is for a call.
+    pub(crate) fn admission_of(&mut self, ticket: u64, aor: &Aor, max_calls: u32) -> Option<Admission> {
+        let Some(What::Party(key)) = self.resolving.open.get(&ticket).copied() else { return None };
+        let name: Box<str> = self.home.call_id(&mut self.rng).into();
+        let party = self.parties.get_mut(key)?;
+        let counted = CountedCall { aor: aor.clone(), name: name.clone(), from: party.from.clone() };
+        party.counted = Some(Arc::new(counted));
+        Some(Admission {
+            aor: aor.clone(),
+            call_id: name,
+            caller_tag: "".into(),
+            initiator: false,
+            max_calls: Some(max_calls),
+            max_rate: None,
+        })
+    }
+
+    /// The account's router has counted the call of a ticket, or not. The account to look up, when it is still wanted.
+    pub(crate) fn handle_admitted(
+        &mut self,
+        ticket: u64,
+        is_admitted: bool,
+        world: &mut World<'_>,
+    ) -> Option<Aor> {
+        let Some(What::Party(key)) = self.resolving.open.get(&ticket).copied() else { return None };
+        let party = self.parties.get_mut(key)?;
+        if !is_admitted {
+            party.counted = None;
+            return None;
+        }
+        let counted = party.counted.as_ref()?;
+        world.wishes.push(counted.changed(CallPhase::Trying));
+        Some(counted.aor.clone())
+    }
+
+    /// A limit keeps a call from its destination: its script's log says which.
+    pub(crate) fn call_refused(&mut self, now: Instant, ticket: u64, reason: &str, world: &mut World<'_>) {
+        let Some(What::Party(key)) = self.resolving.open.get(&ticket).copied() else { return };
+        let Some(party) = self.parties.get(key) else { return };
+        let text = format!("the call to {} was refused: {reason}", party.to);
+        tracing::info!(
+            account = &*party.owner.account,
+            to = party.to,
+            reason,
+            "a call of an application was refused"
+        );
+        if let Some(leg) = self.actors.get(party.actor).map(|actor| actor.leg) {
+            self.warn(now, leg, REFUSED, text, world);
+        }
+    }
+
     /// What `Wish::Resolve` came to.
     pub(crate) fn handle_resolved(
         &mut self,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use sip::wire::framing::{Frame, Framer};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
@@ -48,6 +48,13 @@ impl Link {
 
     pub(crate) fn tls(server: SocketAddr, ca: &Path) -> Link {
         let (io, tcp) = tls(server, ca);
+        Self::stream(Box::new(io), tcp)
+    }
+
+    /// As `tls`, with a certificate of the client's.
+    pub(crate) fn tls_as(server: SocketAddr, ca: &Path, (chain, key): Identity) -> Link {
+        let config = ClientConfig::builder().with_root_certificates(roots(ca));
+        let (io, tcp) = shake(server, config.with_client_auth_cert(vec![chain], key).unwrap()).unwrap();
         Self::stream(Box::new(io), tcp)
     }
 
@@ -153,9 +160,19 @@ pub(crate) fn tls(server: SocketAddr, ca: &Path) -> Secured {
 
 /// Fails when the server closes in between.
 pub(crate) fn try_tls(server: SocketAddr, ca: &Path) -> std::io::Result<Secured> {
+    shake(server, ClientConfig::builder().with_root_certificates(roots(ca)).with_no_client_auth())
+}
+
+/// A certificate and its key.
+pub(crate) type Identity = (CertificateDer<'static>, PrivateKeyDer<'static>);
+
+fn roots(ca: &Path) -> RootCertStore {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(ca).unwrap()).unwrap();
-    let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    roots
+}
+
+fn shake(server: SocketAddr, config: ClientConfig) -> std::io::Result<Secured> {
     let name = ServerName::try_from("localhost").unwrap();
     let connection = ClientConnection::new(Arc::new(config), name).unwrap();
     let tcp = TcpStream::connect(server).unwrap();

@@ -20,6 +20,7 @@ mod rest;
 mod sign_ins;
 mod slow;
 mod transports;
+mod trunks;
 mod voice;
 mod xmpp;
 

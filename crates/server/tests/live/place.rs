@@ -116,19 +116,23 @@ impl Place {
         self
     }
 
-    /// Calls to `user` go to a socket of the test.
+    /// Calls to `user` go to a socket of the test, also those of strangers.
     pub(crate) fn with_route(self, user: &str, to: SocketAddr) -> Place {
+        self.with_policy(user, to, true, RoutePolicy::default())
+    }
+
+    pub(crate) fn with_policy(self, user: &str, to: SocketAddr, open: bool, policy: RoutePolicy) -> Place {
         let target = RouteTarget { uri: format!("sip:{to}").into(), weight: 1, priority: 1 };
         let route = Route {
             id: 0,
             name: user.into(),
             pattern: Pattern::User(user.into()),
             targets: vec![target],
-            open: true,
+            open,
             probe: false,
             strip: 0,
             prefix: "".into(),
-            policy: RoutePolicy::default(),
+            policy,
             created_at: Clock::new().now(),
         };
         self.admin().add_route(route).unwrap();

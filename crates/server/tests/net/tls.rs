@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use server::net::admission::{Admission, Bounds};
 use server::net::tls::{Tls, TlsFiles, self_signed};
-use server::net::{CloseReason, NetSettings, SendFault};
+use server::net::{ClientCertificates, CloseReason, NetSettings, SendFault};
 use sip::transport::Transport::Tls as TlsTransport;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -199,6 +199,89 @@ fn who_does_not_shake_hands_is_dropped() {
         let counters = shard.io.counters();
         assert_eq!((counters.handshake_failures, counters.flows_open), (2, 0));
         assert!(shard.events.is_empty(), "a flow that never opened does not close either");
+    });
+}
+
+/// Connects with a certificate for `names` that `by` has signed, to a server of `authority`.
+async fn certified_client(
+    address: SocketAddr,
+    authority: &Authority,
+    by: &Authority,
+    names: &[&str],
+) -> std::io::Result<TlsStream<TcpStream>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(authority.directory.path().join("ca.pem")).unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+    let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &by.issuer).unwrap();
+    let key = tokio_rustls::rustls::pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let config = ClientConfig::builder()
+        .with_root_certificates(roots)
+        .with_client_auth_cert(vec![certificate.der().clone()], key)
+        .unwrap();
+    let socket = TcpStream::connect(address).await?;
+    TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("sip.example").unwrap(), socket).await
+}
+
+/// What became known of certificates, one by one.
+fn certified(shard: &mut Shard) -> Vec<(FlowId, Option<Vec<String>>)> {
+    let mut certified = Vec::new();
+    shard.io.take_certified(&mut certified);
+    let named = |names: &[Box<str>]| names.iter().map(|name| name.to_string()).collect();
+    certified.iter().map(|one| (one.flow, one.names.as_deref().map(named))).collect()
+}
+
+/// RFC 5922 §7: the names go with the connection, from before its first message until it closes.
+#[test]
+fn a_client_is_known_by_a_certificate_that_an_authority_vouches_for() {
+    run(async {
+        let authority = Authority::new(&["sip.example"]);
+        let (mut shard, address) = shard(authority.settings());
+        let names = ["Trunk.example", "*.example", "b.example"];
+        let mut trunk =
+            shard.during(certified_client(address, &authority, &authority, &names)).await.unwrap();
+        trunk.write_all(&message("1")).await.unwrap();
+        let packet = shard.packet().await;
+        let flow = packet.source.flow.unwrap();
+        let expected = vec!["trunk.example".to_owned(), "b.example".to_owned()];
+        assert_eq!(certified(&mut shard), [(flow, Some(expected))]);
+        drop(trunk);
+        assert_eq!(shard.closed().await.0, flow);
+        assert_eq!(certified(&mut shard), [(flow, None)]);
+
+        let ca = authority.directory.path().join("ca.pem");
+        let mut phone = shard.during(client(address, &ca, "sip.example")).await.unwrap();
+        phone.write_all(&message("2")).await.unwrap();
+        assert_eq!(shard.packet().await.bytes, message("2"));
+        let other = Authority::new(&[]);
+        let mut forged = shard.during(certified_client(address, &authority, &other, &names)).await.unwrap();
+        forged.write_all(&message("3")).await.unwrap();
+        assert_eq!(shard.packet().await.bytes, message("3"), "it is served as a phone is");
+        assert_eq!(certified(&mut shard), []);
+        let counters = shard.io.counters();
+        assert_eq!((counters.client_certificates, counters.client_certificates_unverified), (1, 1));
+    });
+}
+
+#[test]
+fn a_certificate_that_no_authority_vouches_for_ends_the_connection_where_the_operator_says_so() {
+    run(async {
+        let authority = Authority::new(&["sip.example"]);
+        let settings =
+            NetSettings { client_certificates: ClientCertificates::Verified, ..authority.settings() };
+        let (mut shard, address) = shard(settings);
+        let other = Authority::new(&[]);
+        let forged = shard.during(certified_client(address, &authority, &other, &["trunk.example"])).await;
+        // With TLS 1.3 the client is done before the server judges.
+        if let Ok(mut forged) = forged {
+            let _ = forged.write_all(&message("1")).await;
+            assert_eq!(shard.during(forged.read(&mut [0; 1])).await.unwrap_or(0), 0);
+        }
+        assert_eq!(shard.io.counters().handshake_failures, 1);
+        let ca = authority.directory.path().join("ca.pem");
+        let mut phone = shard.during(client(address, &ca, "sip.example")).await.unwrap();
+        phone.write_all(&message("2")).await.unwrap();
+        assert_eq!(shard.packet().await.bytes, message("2"), "a phone has no certificate");
     });
 }
 

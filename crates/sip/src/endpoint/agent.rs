@@ -225,6 +225,7 @@ impl Endpoint {
         out: &mut Outbox,
     ) {
         let request = Message::parse(request).ok();
+        let hop = hop.filter(|hop| !self.is_forbidden_for(onward, hop));
         let sent = hop.zip(request).and_then(|(hop, request)| {
             self.send_own(now, &request, hop, onward.received.as_ref(), User::Notifier(id.0), out)
         });

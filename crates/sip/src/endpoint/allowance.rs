@@ -9,6 +9,7 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::{Caller, Context, Effect, Endpoint, Outbox, Stage};
+use crate::registrar::gruu::Instance;
 use crate::wire::{Message, Method};
 
 /// The limits of one account.
@@ -68,6 +69,34 @@ impl Endpoint {
         let side = Admitting::Callee(aor.clone());
         self.ask_admission(now, key, (aor.clone(), limits), own_routes, side, out);
         true
+    }
+
+    /// RFC 5627 §6.1: a GRUU names one phone of an account. A call to it is a call of the account, and counts.
+    pub(super) fn find_instance(
+        &mut self,
+        key: Key,
+        own_routes: usize,
+        instance: Instance,
+        out: &mut Outbox,
+    ) {
+        let Some((user, domain)) = instance.aor.rsplit_once('@').filter(|_| self.starts_call(key)) else {
+            return self.locate_instance(key, own_routes, instance, out);
+        };
+        let (user, domain) = (user.into(), domain.into());
+        self.set_stage(key, Stage::Finding { own_routes });
+        if let Some(context) = self.contexts.get_mut(key) {
+            context.gruu = Some(instance);
+        }
+        out.push(Effect::Account { id: Self::ask_id(key), user, domain });
+    }
+
+    /// A call that an application places meets a limit of a route.
+    pub fn count_refused_call(&mut self, is_denied: bool) {
+        if is_denied {
+            self.counters.refused_destinations += 1;
+        } else {
+            self.counters.refused_by_limit += 1;
+        }
     }
 
     fn ask_admission(

@@ -193,7 +193,7 @@ fn phone() -> Binding {
         uri: "sip:bob@198.51.100.8:5070".into(),
         q: 1_000,
         expires: 600,
-        instance: "".into(),
+        instance: "urn:uuid:1".into(),
         reg_id: 0,
         path: "".into(),
         user_agent: "".into(),
@@ -254,6 +254,22 @@ fn a_callee_with_all_the_calls_it_may_have_is_busy() {
     assert_eq!(world.call(2), "SIP/2.0 486 Busy Here");
     world.hang_up(1);
     assert!(world.call(3).starts_with("INVITE"));
+}
+
+/// RFC 5627 §6.1: another name of one of the account's phones.
+#[test]
+fn a_call_to_a_gruu_is_a_call_of_its_account() {
+    let mut world = World::new(CallLimits::default(), at_once(1), to_bob);
+    let call = |world: &mut World, call: usize| {
+        let text = World::request("INVITE", call, "");
+        let gruu = "INVITE sip:bob@example.test;gr=urn:uuid:1 SIP";
+        world.receive(PHONE, &text.replace("INVITE sip:bob@example.test SIP", gruu)).remove(0)
+    };
+    assert!(call(&mut world, 1).starts_with("INVITE sip:bob@198.51.100.8:5070"));
+    assert_eq!(call(&mut world, 2), "SIP/2.0 486 Busy Here");
+    assert_eq!(world.call(3), "SIP/2.0 486 Busy Here");
+    world.hang_up(1);
+    assert!(call(&mut world, 4).starts_with("INVITE"));
 }
 
 #[test]

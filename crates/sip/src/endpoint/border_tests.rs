@@ -45,14 +45,18 @@ impl World {
         let now = Instant::from_unix_seconds(1_700_000_000);
         let mut settings = Settings::for_tests(Edge { node: 0, shard: 0 }, US.parse().unwrap());
         settings.trust.networks = vec!["10.0.0.0/8".parse().unwrap()];
+        settings.trust.names = vec!["proxy.example".into()];
+        let named = |name: &str, is_trusted| RouteCertificate { name: name.into(), is_trusted };
+        let certificates = vec![named("Trusted.example", true), named("trunk.example", false)];
         let peer = |host: &str, port, is_trusted| RoutePeer {
             host: host.into(),
             port: Some(port),
             transport: None,
             is_trusted,
+            has_certificate: false,
         };
         let peers = vec![peer("192.0.2.50", 5080, true), peer("203.0.113.9", 5060, false)];
-        settings.route_peers = Arc::new(RoutePeers::new(peers));
+        settings.route_peers = Arc::new(RoutePeers::new(peers, certificates));
         let mut endpoint = Endpoint::new(settings, now);
         // Its INVITEs are short, and the answers long.
         [PHONE, TRUSTED].iter().for_each(|source| endpoint.trust_source(now, source.parse().unwrap()));
@@ -65,12 +69,14 @@ impl World {
 
     /// What is sent when that comes, with where it goes.
     fn receive(&mut self, from: &str, text: String) -> Vec<(SocketAddr, String)> {
-        let source = Source {
-            transport: Transport::Udp,
-            local: US.parse().unwrap(),
-            remote: from.parse().unwrap(),
-            flow: None,
-        };
+        let remote = from.parse().unwrap();
+        self.receive_by(
+            Source { transport: Transport::Udp, local: US.parse().unwrap(), remote, flow: None },
+            text,
+        )
+    }
+
+    fn receive_by(&mut self, source: Source, text: String) -> Vec<(SocketAddr, String)> {
         let (mut out, mut sent) = (Outbox::new(), Vec::new());
         self.endpoint.handle_packet(self.now, Packet { bytes: Bytes::from(text), source }, &mut out);
         while !out.is_empty() {
@@ -168,6 +174,82 @@ fn identities_of_the_trusted_stay_and_those_for_the_trust_domain_alone_stay_in_i
         let kept = ["P-Asserted-Identity", "Remote-Party-ID", "Diversion", "History-Info", "P-Charge-Info"];
         assert_eq!(names_in(&outside), kept, "from {from}");
     }
+}
+
+/// RFC 5922 §7.1: a connection is believed what its certificate proves, for as long as it lasts, and nothing else.
+#[test]
+fn identities_are_taken_from_who_shows_a_certificate_of_a_trusted_name() {
+    let flow = |number| FlowId { edge: Edge { node: 0, shard: 0 }, number };
+    let by = |number| Source {
+        transport: Transport::Tls,
+        local: US.parse().unwrap(),
+        remote: "203.0.113.77:40000".parse().unwrap(),
+        flow: Some(flow(number)),
+    };
+    let mut world = World::new(Caller::Stranger, TRUSTED);
+    let mut is_taken = |world: &mut World, source: Source| {
+        world.branch += 1;
+        let n = world.branch;
+        let text = format!(
+            "INVITE sip:bob@{US} SIP/2.0\r\nVia: SIP/2.0/TLS 203.0.113.77;branch=z9hG4bK-{n}\r\n\
+             From: <sip:a@x.example>;tag=1\r\nTo: <sip:bob@{US}>\r\nCall-ID: c{n}\r\nCSeq: 1 INVITE\r\n\
+             Contact: <sip:a@203.0.113.77;transport=tls>\r\nP-Asserted-Identity: <sip:boss@x.example>\r\n\
+             Max-Forwards: 70\r\nContent-Length: 0\r\n\r\n"
+        );
+        let sent = world.receive_by(source, text);
+        let invite = sent.iter().find(|(_, text)| text.starts_with("INVITE")).unwrap();
+        (invite.1.contains("P-Asserted-Identity"), world.endpoint.is_of_trunk(&source))
+    };
+    for (number, name, expected) in [
+        (1, "trusted.example", (true, true)),
+        (2, "trunk.example", (false, true)),
+        (3, "other.example", (false, false)),
+        (4, "proxy.example", (true, true)),
+    ] {
+        assert_eq!(is_taken(&mut world, by(number)), (false, false), "{name}: nothing is shown yet");
+        world.endpoint.note_certificate(flow(number), ["x.example".into(), name.into()].into());
+        assert_eq!(is_taken(&mut world, by(number)), expected, "{name}");
+    }
+    world.endpoint.forget_certificate(flow(1));
+    assert_eq!(is_taken(&mut world, by(1)), (false, false), "the connection is closed");
+}
+
+/// What an application's call carries, and where its bindings lead.
+fn own_invite(target: &str, is_binding: bool) -> Option<String> {
+    let mut world = World::new(Caller::Stranger, STRANGER);
+    let invite = crate::session::Invite {
+        target: format!("sip:bob@{target}").into(),
+        from: "<sip:4930@example.test>".into(),
+        offer: Bytes::from_static(b"v=0\r\n"),
+        asserted: "<sip:4930@example.test>".into(),
+        is_binding,
+        ..Default::default()
+    };
+    let mut out = Outbox::new();
+    world.endpoint.invite(world.now, invite, &mut out).unwrap();
+    out.into_iter().find_map(|effect| match effect {
+        Effect::Transmit(transmit) => Some(String::from_utf8(transmit.bytes.to_vec()).unwrap()),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_call_of_an_application_is_asserted_towards_the_trusted_and_nobody_else() {
+    let asserted = "\r\nP-Asserted-Identity: <sip:4930@example.test>\r\n";
+    for (target, expected) in [(TRUSTED, true), (TRUNK, true), (STRANGER, false)] {
+        let invite = own_invite(target, false).unwrap();
+        assert_eq!(invite.contains(asserted), expected, "{invite}");
+        assert_eq!(invite.contains("P-Asserted"), expected, "{invite}");
+    }
+}
+
+#[test]
+fn no_call_of_an_application_goes_to_a_binding_that_leads_to_a_route_or_to_ourselves() {
+    for target in [TRUNK, US] {
+        assert_eq!(own_invite(target, true), None, "{target}");
+        assert!(own_invite(target, false).is_some(), "{target}");
+    }
+    assert!(own_invite("203.0.113.77:5060", true).is_some());
 }
 
 /// RFC 3325 §9.3, RFC 3323 §4.2 and §5.3.

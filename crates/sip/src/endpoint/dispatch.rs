@@ -108,6 +108,7 @@ impl Endpoint {
             claims,
             source: context.source.remote,
             transport: context.source.transport,
+            tls_names: self.tls_names(&context.source).cloned(),
             is_trusted: self.trusts_source(&context.source),
             starts_call: context.starts_call(),
             limits: context.limits.clone(),
@@ -142,7 +143,7 @@ impl Endpoint {
                     .get(key)
                     .and_then(|context| self.gruus.resolve(&Uri::parse(context.request.uri()).ok()?));
                 if let Some(instance) = gruu {
-                    return self.locate_instance(key, own_routes, instance, out);
+                    return self.find_instance(key, own_routes, instance, out);
                 }
                 self.set_stage(key, Stage::Finding { own_routes });
                 out.push(Effect::Account { id, user, domain });
@@ -199,7 +200,8 @@ impl Endpoint {
     ) {
         // A disabled account is as absent as one that never was: nobody learns which.
         let account = account.filter(|account| !account.disabled);
-        let is_stranger = self.is_of_stranger(key);
+        let is_trunk = self.contexts.get(key).is_some_and(|context| self.is_of_trunk(&context.source));
+        let is_stranger = !is_trunk && self.is_of_stranger(key);
         let (aor, limits) = match account {
             Some(account) => {
                 if let Some(context) = self.contexts.get_mut(key) {
@@ -224,7 +226,8 @@ impl Endpoint {
         aor: router::Aor,
         out: &mut Outbox,
     ) {
-        self.set_stage(key, Stage::Locating { own_routes, instance: None });
+        let instance = self.contexts.get_mut(key).and_then(|context| context.gruu.take());
+        self.set_stage(key, Stage::Locating { own_routes, instance });
         if self.take_by_agent(now, key, &aor, out) {
             return;
         }
@@ -244,7 +247,13 @@ impl Endpoint {
         })
     }
 
-    fn locate_instance(&mut self, key: Key, own_routes: usize, instance: Instance, out: &mut Outbox) {
+    pub(super) fn locate_instance(
+        &mut self,
+        key: Key,
+        own_routes: usize,
+        instance: Instance,
+        out: &mut Outbox,
+    ) {
         let aor = instance.aor.clone();
         self.set_stage(key, Stage::Locating { own_routes, instance: Some(instance) });
         out.push(Effect::Ask { id: Self::ask_id(key), query: Query::Lookup { aor } });

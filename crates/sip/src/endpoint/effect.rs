@@ -12,7 +12,7 @@ use crate::digest::Ha1s;
 use crate::dns::DnsQuery;
 use crate::events::Texted;
 use crate::session::SessionEvent;
-use crate::transport::{Source, Transmit, Transport};
+use crate::transport::{Source, TlsNames, Transmit, Transport};
 
 #[derive(Debug)]
 pub enum Effect {
@@ -76,6 +76,8 @@ pub struct PlanRequest {
     pub claims: Option<Box<str>>,
     pub source: SocketAddr,
     pub transport: Transport,
+    /// Of the certificate that the source has shown on its connection, when it was verified.
+    pub tls_names: Option<TlsNames>,
     /// The source is in the trust domain: it may speak for a domain of ours.
     pub is_trusted: bool,
     /// An INVITE outside of a dialog.

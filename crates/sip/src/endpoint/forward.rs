@@ -343,6 +343,7 @@ impl Context {
             limits: None,
             admitted: Vec::new(),
             callee: None,
+            gruu: None,
             stage,
             claim_withheld: false,
             armed: Instant::FAR_FUTURE,

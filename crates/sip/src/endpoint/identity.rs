@@ -11,7 +11,7 @@ use crate::digest::names_realm;
 use crate::transport::Source;
 use crate::wire::{Header, Message, Method, Rewrite, escape_user};
 
-const IDENTITIES: u64 =
+pub(super) const IDENTITIES: u64 =
     Header::PAssertedIdentity.bit() | Header::AssertedIdentity.bit() | Header::TrustDomain.bit();
 const CREDENTIALS: u64 = Header::Authorization.bit() | Header::ProxyAuthorization.bit();
 
@@ -119,7 +119,7 @@ impl Context {
     }
 }
 
-fn remove_identities(rewrite: &mut Rewrite<'_>) {
+pub(super) fn remove_identities(rewrite: &mut Rewrite<'_>) {
     rewrite.remove_all(Header::PAssertedIdentity);
     rewrite.remove_all(Header::AssertedIdentity);
     rewrite.remove_all(Header::TrustDomain);

@@ -61,7 +61,7 @@ use proof::Proofs;
 use resolution::Resolving;
 use sessions::OwnRequest;
 pub use settings::{Listener, Settings};
-pub use trust::{RoutePeer, RoutePeers, Trust};
+pub use trust::{RouteCertificate, RoutePeer, RoutePeers, Trust};
 
 use crate::digest::Authenticator;
 use crate::dns::{DnsFault, DnsRecord};
@@ -72,7 +72,7 @@ use crate::registrar::gruu::{Gruus, Instance};
 use crate::resolve::{ResolveEffect, Resolver};
 use crate::session::{SessionId, Sessions};
 use crate::transaction::Table;
-use crate::transport::Source;
+use crate::transport::{FlowId, Source, TlsNames};
 use crate::wire::Message;
 
 /// The SIP of one shard. Sans IO: the caller owns sockets, clock, store and bus.
@@ -112,6 +112,8 @@ pub struct Endpoint {
     sessions: Sessions,
     /// Requests of sessions on their way.
     own: HashMap<u64, OwnRequest>,
+    /// Names of the certificates that peers have shown, by their connections.
+    certified: HashMap<FlowId, TlsNames>,
     counters: Counters,
     traced: Vec<Box<str>>,
     intake: Intake,
@@ -154,6 +156,8 @@ pub(crate) struct Context {
     admitted: Vec<(router::Aor, bool)>,
     /// The account it is for, once known.
     callee: Option<router::Aor>,
+    /// The one phone that its GRUU names, while the account is looked up.
+    gruu: Option<Instance>,
     stage: Stage,
     /// The plan was asked without the domain that the sender claims.
     claim_withheld: bool,
@@ -262,6 +266,7 @@ impl Endpoint {
             event_effects: Vec::new(),
             sessions: Sessions::new(Rng::from_seed(session_seed(&settings)), now),
             own: HashMap::new(),
+            certified: HashMap::new(),
             counters: Counters::default(),
             traced: Vec::new(),
             intake: Intake::Open,

@@ -9,6 +9,7 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::forward::{hop_of_flow, next_hop_of};
+use super::identity::{IDENTITIES, remove_identities};
 use super::resolution::{Resolving, Waiting};
 use super::{Caller, Effect, Endpoint, Outbox, Stage, User};
 use crate::events::{Onward, RequestId, TxRef};
@@ -425,7 +426,8 @@ impl Endpoint {
         match result {
             Ok(mut hops) => {
                 let Some(own) = self.own.get(&id) else { return };
-                hops.retain(|hop| own.onward.may_reach(hop.addr.ip()));
+                let onward = &own.onward;
+                hops.retain(|hop| onward.may_reach(hop.addr.ip()) && !self.is_forbidden_for(onward, hop));
                 if hops.is_empty() {
                     return self.fail_own(now, id, 403, out);
                 }
@@ -451,9 +453,9 @@ impl Endpoint {
             let Some(own) = self.own.get_mut(&id) else { return };
             let Some(hop) = own.hops.pop_front() else { return self.fail_own(now, id, status, out) };
             own.attempt = own.attempt.saturating_add(1);
-            let (attempt, received) = (own.attempt, own.onward.received);
+            let (attempt, onward) = (own.attempt, own.onward.clone());
             let message = own.message.clone();
-            let Some((bytes, target)) = self.ready(&message, &hop, received.as_ref(), attempt) else {
+            let Some((bytes, target)) = self.ready(&message, &hop, &onward, attempt) else {
                 continue;
             };
             let is_invite = message.method() == Method::Invite;
@@ -469,15 +471,13 @@ impl Endpoint {
     }
 
     /// With Via and Contact: what they say depends on the listener it leaves by.
-    fn ready(
-        &self,
-        message: &Message,
-        hop: &Hop,
-        received: Option<&Received>,
-        attempt: u8,
-    ) -> Option<(Bytes, Target)> {
+    fn ready(&self, message: &Message, hop: &Hop, onward: &Onward, attempt: u8) -> Option<(Bytes, Target)> {
+        let received = onward.received;
         let listener = self.listener_for(hop.transport, hop.addr, received.map(|received| received.local))?;
         let mut rewrite = Rewrite::new(message);
+        if message.has_any(IDENTITIES) && !self.trusts_own_hop(onward, hop) {
+            remove_identities(&mut rewrite);
+        }
         // The ACK of a 2xx has its INVITE's number and must not have its branch (RFC 3261 §17.1.1.3).
         let index = usize::from(message.method() == Method::Ack);
         rewrite.push_front(Header::Via, |text| {
@@ -519,7 +519,10 @@ impl Endpoint {
         onward: &Onward,
         out: &mut Outbox,
     ) {
-        if let Some((bytes, target)) = self.ready(ack, hop, onward.received.as_ref(), 0) {
+        if onward.received.is_none() && !onward.may_reach(hop.addr.ip()) {
+            return;
+        }
+        if let Some((bytes, target)) = self.ready(ack, hop, onward, 0) {
             self.transmit(target, bytes, None, out);
         }
     }

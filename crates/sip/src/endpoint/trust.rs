@@ -8,10 +8,11 @@ use router::{Change, Register};
 use stdx::network::Network;
 
 use super::Endpoint;
+use crate::events::Onward;
 use crate::proxy::Destination;
 use crate::registrar::Refusal;
 use crate::resolve::Hop;
-use crate::transport::{Source, Target, Transport, is_reliable};
+use crate::transport::{FlowId, Source, Target, TlsNames, Transport, is_reliable};
 use crate::wire::{Uri, parse_ip};
 
 /// What the operator trusts, besides routes that say so themselves.
@@ -19,7 +20,7 @@ use crate::wire::{Uri, parse_ip};
 pub struct Trust {
     /// Systems at these addresses.
     pub networks: Vec<Network>,
-    /// Next hops that are reached over TLS and whose certificate carries this name; lower case.
+    /// Systems at the other end of a TLS connection, whichever side opened it, whose certificate has this name; lower case.
     pub names: Vec<Box<str>>,
     /// Bindings may lead there, wherever their REGISTER came from.
     pub contacts: Vec<Network>,
@@ -36,6 +37,15 @@ pub struct RoutePeer {
     pub transport: Option<Transport>,
     /// Identities go there and come from there (RFC 3325 §4).
     pub is_trusted: bool,
+    /// What comes from its address is not its own without a certificate of a name that the route gives.
+    pub has_certificate: bool,
+}
+
+/// A name of which the systems of a route show a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteCertificate {
+    pub name: Box<str>,
+    pub is_trusted: bool,
 }
 
 /// [`RoutePeer`]s as they are asked for.
@@ -46,11 +56,18 @@ pub struct RoutePeers {
     hosts: HashSet<Box<str>>,
     trusted: HashMap<IpAddr, Vec<RoutePeer>>,
     trusted_hosts: HashSet<Box<str>>,
+    /// Those without a certificate: what comes from their addresses is theirs.
+    known: HashMap<IpAddr, Vec<RoutePeer>>,
+    /// Names in lower case, and whether a trusted route gives them.
+    certificates: HashMap<Box<str>, bool>,
 }
 
 impl RoutePeers {
-    pub fn new(peers: Vec<RoutePeer>) -> Self {
+    pub fn new(peers: Vec<RoutePeer>, certificates: Vec<RouteCertificate>) -> Self {
         let mut known = RoutePeers::default();
+        for RouteCertificate { name, is_trusted } in certificates {
+            *known.certificates.entry(name.to_ascii_lowercase().into()).or_default() |= is_trusted;
+        }
         for peer in peers {
             known.hosts.insert(peer.host.clone());
             if peer.is_trusted {
@@ -59,6 +76,9 @@ impl RoutePeers {
             let Ok(ip) = peer.host.parse::<IpAddr>() else { continue };
             let default = if peer.transport == Some(Transport::Tls) { 5061 } else { 5060 };
             known.addresses.insert(SocketAddr::new(ip.to_canonical(), peer.port.unwrap_or(default)));
+            if !peer.has_certificate {
+                known.known.entry(ip.to_canonical()).or_default().push(peer.clone());
+            }
             if peer.is_trusted {
                 known.trusted.entry(ip.to_canonical()).or_default().push(peer);
             }
@@ -76,16 +96,61 @@ impl RoutePeers {
         self.hosts.contains(host)
     }
 
-    /// By address and port; by address alone where a connection proves the address, whose other end has any port.
-    fn trusts(&self, transport: Transport, remote: SocketAddr) -> bool {
-        let from_there =
-            |peer: &RoutePeer| is_reliable(transport) || peer.port.unwrap_or(5060) == remote.port();
+    /// Whether what goes there goes to a trusted system: TLS has verified it, or it is at that address.
+    fn trusts_at(&self, transport: Transport, remote: SocketAddr) -> bool {
         let peers = self.trusted.get(&remote.ip().to_canonical());
+        peers.is_some_and(|peers| peers.iter().any(|peer| peer.is_at(transport, remote)))
+    }
+
+    /// Whether what comes from there is of a route's system. `is_trusted_only`: of a trusted route's.
+    fn knows(
+        &self,
+        transport: Transport,
+        remote: SocketAddr,
+        names: Option<&TlsNames>,
+        is_trusted_only: bool,
+    ) -> bool {
+        let counts = |is_trusted: bool| is_trusted || !is_trusted_only;
+        let by_name = |name| self.certificates.get(name).is_some_and(|is_trusted| counts(*is_trusted));
+        let from_there = |peer: &RoutePeer| counts(peer.is_trusted) && peer.is_at(transport, remote);
+        let peers = self.known.get(&remote.ip().to_canonical());
         peers.is_some_and(|peers| peers.iter().any(from_there))
+            || names.is_some_and(|names| names.iter().any(by_name))
+    }
+}
+
+impl RoutePeer {
+    /// By address and port; by address alone where a connection proves the address, whose other end has any port.
+    fn is_at(&self, transport: Transport, remote: SocketAddr) -> bool {
+        is_reliable(transport) || self.port.unwrap_or(5060) == remote.port()
     }
 }
 
 impl Endpoint {
+    /// A peer has shown a certificate of these names on a connection, and it was verified. It counts until
+    /// [`forget_certificate`](Self::forget_certificate).
+    pub fn note_certificate(&mut self, flow: FlowId, names: TlsNames) {
+        self.certified.insert(flow, names);
+    }
+
+    /// The connection is closed.
+    pub fn forget_certificate(&mut self, flow: FlowId) {
+        self.certified.remove(&flow);
+    }
+
+    /// Of the certificate that the peer has shown. Datagrams have no flow, and cost nothing here.
+    pub(super) fn tls_names(&self, source: &Source) -> Option<&TlsNames> {
+        source.flow.and_then(|flow| self.certified.get(&flow))
+    }
+
+    /// Whether a route's system has sent it, as far as the connection or the address tells. An answer to a forged address
+    /// is not seen by the forger, so this decides what answers disclose, and nothing else.
+    pub(super) fn is_of_trunk(&self, source: &Source) -> bool {
+        let (transport, remote) = (source.transport, source.remote);
+        self.trusts_source(source)
+            || self.settings.route_peers.knows(transport, remote, self.tls_names(source), false)
+    }
+
     /// Whether a binding must not lead there: it is ours, or calls would leave by a route that is not the account's.
     /// At the sender's own address a route's target is another port; elsewhere any port may be the carrier's.
     pub(super) fn is_taken(&self, host: &[u8], port: u16, source: &Source) -> bool {
@@ -114,21 +179,50 @@ impl Endpoint {
 
     /// Whether the way that a binding found leads where none may: its name resolved to it, or the route is newer.
     pub(super) fn is_forbidden_way(&self, destination: &Destination, hop: &Hop) -> bool {
-        let is_ours = || self.settings.listeners.iter().any(|listener| listener.addr == hop.addr);
         destination.is_binding
             && destination.received.is_none()
             && destination.path.is_empty()
-            && (self.settings.route_peers.is_at(hop.addr) || is_ours())
+            && self.leads_where_none_may(hop)
+    }
+
+    /// As [`is_forbidden_way`](Self::is_forbidden_way), for a request of our own.
+    pub(super) fn is_forbidden_for(&self, onward: &Onward, hop: &Hop) -> bool {
+        onward.is_binding && onward.received.is_none() && self.leads_where_none_may(hop)
+    }
+
+    fn leads_where_none_may(&self, hop: &Hop) -> bool {
+        let is_ours = || self.settings.listeners.iter().any(|listener| listener.addr == hop.addr);
+        self.settings.route_peers.is_at(hop.addr) || is_ours()
+    }
+
+    /// Whether identities may go along this hop with a request of our own.
+    pub(super) fn trusts_own_hop(&self, onward: &Onward, hop: &Hop) -> bool {
+        let is_trusted_host = || {
+            let host = Uri::parse(onward.next_hop.as_bytes()).ok().map(|uri| uri.host_lower());
+            host.is_some_and(|host| self.settings.route_peers.trusted_hosts.contains(&*host))
+        };
+        self.trusts_address(hop.transport, hop.addr)
+            || self.trusts_name(hop.tls_name.as_deref())
+            || !onward.is_binding && onward.received.is_none() && is_trusted_host()
     }
 
     /// Whether what a message from there says of identities is taken (RFC 3325 §5).
     pub(super) fn trusts_source(&self, source: &Source) -> bool {
-        self.trusts_address(source.transport, source.remote)
+        let names = self.tls_names(source);
+        self.trusts_network(source.remote)
+            || self.settings.route_peers.knows(source.transport, source.remote, names, true)
+            || names.is_some_and(|names| names.iter().any(|name| self.trusts_certificate(name)))
     }
 
     /// Whether identities may go where a message is sent, or come from where its answer does.
     pub(super) fn trusts_target(&self, target: &Target) -> bool {
-        self.trusts_address(target.transport, target.remote) || self.trusts_name(target.tls_name.as_deref())
+        let names = target.flow.and_then(|flow| self.certified.get(&flow));
+        let is_trusted = |name: &Box<str>| {
+            self.trusts_certificate(name) || self.settings.route_peers.certificates.get(name) == Some(&true)
+        };
+        self.trusts_address(target.transport, target.remote)
+            || self.trusts_name(target.tls_name.as_deref())
+            || names.is_some_and(|names| names.iter().any(is_trusted))
     }
 
     /// Whether identities may go along this hop. `is_planned`: the destination is a route's, so that its host is the next.
@@ -147,18 +241,28 @@ impl Endpoint {
 
     /// Whether Path and Contact of a REGISTER are taken as they are: a proxy of ours may say so, a carrier may not.
     pub(super) fn trusts_registrations(&self, source: &Source) -> bool {
-        self.settings.trust.networks.iter().any(|network| network.contains(source.remote.ip()))
+        let names = || self.tls_names(source);
+        self.trusts_network(source.remote)
+            || names().is_some_and(|names| names.iter().any(|name| self.trusts_certificate(name)))
+    }
+
+    fn trusts_network(&self, remote: SocketAddr) -> bool {
+        self.settings.trust.networks.iter().any(|network| network.contains(remote.ip()))
     }
 
     fn trusts_address(&self, transport: Transport, remote: SocketAddr) -> bool {
-        self.settings.trust.networks.iter().any(|network| network.contains(remote.ip()))
-            || self.settings.route_peers.trusts(transport, remote)
+        self.trusts_network(remote) || self.settings.route_peers.trusts_at(transport, remote)
+    }
+
+    /// A name that the operator trusts by itself.
+    fn trusts_certificate(&self, name: &str) -> bool {
+        self.settings.trust.names.iter().any(|trusted| trusted.eq_ignore_ascii_case(name))
     }
 
     /// A name that a certificate has proved.
     fn trusts_name(&self, name: Option<&str>) -> bool {
         name.is_some_and(|name| {
-            self.settings.trust.names.iter().any(|trusted| trusted.eq_ignore_ascii_case(name))
+            self.trusts_certificate(name)
                 || self.settings.route_peers.trusted_hosts.contains(&*name.to_ascii_lowercase())
         })
     }

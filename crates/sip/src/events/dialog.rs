@@ -87,7 +87,7 @@ impl Dialog {
         request.header("Call-ID", &self.call_id);
         request.header("CSeq", format!("{} {method}", self.local_cseq).as_bytes());
         request.header("Contact", self.contact_header().as_bytes());
-        (request, Onward { next_hop, received: self.received, public_only: false })
+        (request, Onward { next_hop, received: self.received, public_only: false, is_binding: false })
     }
 
     /// Request-URI and Route values. A first route without `lr` is a strict router: it gets the Request-URI

@@ -224,7 +224,7 @@ fn message_request(binding: &Binding, message: &KeptMessage, tag: &str, call_id:
     let received = contact.received.filter(|_| contact.path.is_empty());
     (
         request.finish_with(&message.content_type, &message.body),
-        Onward { next_hop, received, public_only: false },
+        Onward { next_hop, received, public_only: false, is_binding: contact.path.is_empty() },
     )
 }
 

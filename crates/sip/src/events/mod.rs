@@ -102,6 +102,8 @@ pub struct Onward {
     pub received: Option<Received>,
     /// Addresses of private networks are no destination (see `session::Invite::public_only`).
     pub public_only: bool,
+    /// The target is a binding: neither a route's system nor an address of ours is a destination.
+    pub is_binding: bool,
 }
 
 impl Onward {

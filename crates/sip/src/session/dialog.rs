@@ -23,6 +23,8 @@ pub(super) struct Dialog {
     received: Option<Received>,
     /// See [`super::Invite::public_only`].
     public_only: bool,
+    /// See [`super::Invite::is_binding`]; of the INVITE alone.
+    is_binding: bool,
     remote_cseq: u32,
     pub(super) local_cseq: u32,
 }
@@ -45,6 +47,7 @@ impl Dialog {
             route_set,
             remote_target: remote_target.into(),
             public_only: false,
+            is_binding: false,
             remote_cseq: request.cseq()?.0,
             local_cseq: 0,
         })
@@ -71,6 +74,8 @@ impl Dialog {
             remote_target: target.as_bytes().into(),
             received: invite.received,
             public_only: invite.public_only,
+            // A Path is of a proxy that is trusted to register.
+            is_binding: invite.is_binding && invite.path.is_empty(),
             remote_cseq: 0,
             local_cseq: 0,
         })
@@ -95,6 +100,7 @@ impl Dialog {
             remote_target: contact_of(response).map_or(self.remote_target.clone(), Box::from),
             route_set: routes.into(),
             received,
+            is_binding: false,
             ..self.clone()
         })
     }
@@ -149,7 +155,8 @@ impl Dialog {
             .header("To", &self.remote)
             .header("Call-ID", &self.call_id)
             .header("CSeq", format!("{number} {method}").as_bytes());
-        (request, Onward { next_hop, received: self.received, public_only: self.public_only })
+        let Dialog { received, public_only, is_binding, .. } = *self;
+        (request, Onward { next_hop, received, public_only, is_binding })
     }
 
     /// A first route without `lr` is a strict router: it gets the Request-URI.

@@ -188,6 +188,10 @@ pub struct Invite {
     /// No request of the dialog goes to an address of a private network (RFC 6890): the target comes from a document that
     /// others wrote. A binding's `received` is exempt.
     pub public_only: bool,
+    /// The target is a binding of an account, which leads neither to a route's system nor to ourselves.
+    pub is_binding: bool,
+    /// A P-Asserted-Identity (RFC 3325 §9.1) for trusted next hops; the others are not sent it. May be empty.
+    pub asserted: Box<str>,
     /// Max-Forwards, so that calls which make calls come to an end (RFC 7332 §4); 70 when zero.
     pub hops: u8,
     /// How long it may take to be answered before it is cancelled; `limits::RING_PATIENCE` when zero.

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::events::{Onward, RequestId};
 use crate::limits;
-use crate::wire::Message;
+use crate::wire::{Header, Message};
 
 /// One that waits for its final response, kept to be sent again with credentials.
 pub(super) struct Texting {
@@ -33,11 +33,15 @@ pub struct MessageOut {
     pub content_type: Box<str>,
     pub body: Bytes,
     pub login: Option<Login>,
+    /// As in [`Invite`].
+    pub is_binding: bool,
+    pub asserted: Box<str>,
 }
 
 impl Sessions {
     pub(crate) fn message(&mut self, text: MessageOut, out: &mut Out) -> Result<MessageId, CommandError> {
-        let lines = [&text.target, &text.path, &text.from, &text.to, &text.call_id, &text.content_type];
+        let MessageOut { target, path, from, to, call_id, content_type, asserted, .. } = &text;
+        let lines = [target, path, from, to, call_id, content_type, asserted];
         let is_one_line = lines.iter().all(|line| !line.contains(char::is_control));
         if self.texts.len() >= limits::SESSION_TEXTS || !is_one_line {
             return Err(CommandError::Refused);
@@ -46,12 +50,27 @@ impl Sessions {
             "" => self.rng.token(limits::TAG_CHARS).into_bytes().into(),
             given => given.as_bytes().into(),
         };
-        let MessageOut { target, path, received, from, to, content_type, body, login, .. } = text;
-        let names = Invite { target, path, received, from, to, ..Invite::default() };
+        let MessageOut {
+            target,
+            path,
+            received,
+            from,
+            to,
+            content_type,
+            body,
+            login,
+            is_binding,
+            asserted,
+            ..
+        } = text;
+        let names = Invite { target, path, received, from, to, is_binding, ..Invite::default() };
         let tag = self.tag();
         let mut dialog = Dialog::calling(&names, call_id, tag).ok_or(CommandError::Refused)?;
         let (mut request, onward) = dialog.request("MESSAGE");
         request.header("User-Agent", crate::wire::PRODUCT.as_bytes());
+        if !asserted.is_empty() {
+            request.header(Header::PAssertedIdentity.as_str(), asserted.as_bytes());
+        }
         let bytes = request.finish_with(&content_type, &body);
         // What was put into it by others must leave it a message.
         let message = Message::parse(bytes.clone()).map_err(|_| CommandError::Refused)?;

@@ -98,6 +98,9 @@ impl Sessions {
         for (name, value) in &invite.headers {
             request.header(name, value.as_bytes());
         }
+        if !invite.asserted.is_empty() {
+            request.header(Header::PAssertedIdentity.as_str(), invite.asserted.as_bytes());
+        }
         let mut bytes = request.finish_with(SDP, &invite.offer);
         if invite.hops > 0
             && let Ok(message) = Message::parse(bytes.clone())

@@ -160,6 +160,7 @@ impl Any {
             path: "".into(),
             received: None,
             public_only: false,
+            is_binding: false,
         };
         let resolved = match which % 5 {
             0 => Err(480),

@@ -70,7 +70,7 @@ impl Stage {
     fn call(&mut self) -> u64 {
         self.place("<Pause length='600'/>");
         let wishes = std::mem::take(&mut self.wishes);
-        let [Wish::Resolve { ticket, address }] = &wishes[..] else { panic!("{wishes:?}") };
+        let [Wish::Resolve { ticket, address, .. }] = &wishes[..] else { panic!("{wishes:?}") };
         assert_eq!((&*address.user, &*address.host), ("bob", ""));
         *ticket
     }
@@ -106,6 +106,7 @@ impl Stage {
             path: "".into(),
             received: None,
             public_only: false,
+            is_binding: false,
         };
         let group = ports.iter().map(reach).collect();
         self.act(|voice, now, world| voice.handle_resolved(now, ticket, Ok(vec![group]), world));
@@ -239,6 +240,7 @@ fn the_next_group_is_called_where_the_first_is_not_there() {
         path: "".into(),
         received: None,
         public_only: false,
+        is_binding: false,
     };
     let groups = vec![vec![reach(5072)], vec![reach(5073)], vec![reach(5074)]];
     stage.act(|voice, now, world| voice.handle_resolved(now, ticket, Ok(groups), world));

@@ -33,6 +33,26 @@ fn a_text_reaches_a_phone_and_the_record_and_the_callback_say_so() {
     site.nothing_left();
 }
 
+/// As a call does; Twilio's 21210.
+#[test]
+fn a_text_comes_from_a_number_of_its_account() {
+    let site = Site::new(&[]);
+    let mut bob = site.place.phone("bob", Transport::Tcp);
+    bob.register();
+    let form = |from: &str| site.form(&[("To", "bob"), ("From", from), ("Body", "x")]);
+    for from in ["+4930901820", "sip:1001@bank.test"] {
+        assert_eq!(site.rest.ask("POST", "/Messages.json", &form(from)).fault(), (400, 21210), "{from}");
+    }
+    site.until_listed("/Messages.json?Status=failed", "messages", 2);
+    site.rest.post("/OutgoingCallerIds.json", "PhoneNumber=%2B4930901820");
+    site.rest.post("/Messages.json", &form("+4930901820"));
+    let message = bob.expect_request("MESSAGE");
+    assert_eq!(text(message.from().map(|from| from.uri)), format!("sip:+4930901820@{DOMAIN}"));
+    bob.reply(&message, "200 OK", "b", "");
+    site.until_listed("/Messages.json?Status=sent", "messages", 1);
+    site.nothing_left();
+}
+
 #[test]
 fn a_text_for_nobody_or_refused_has_failed_and_one_for_the_absent_is_kept() {
     let site = Site::new(&[("/told", "")]);

@@ -2,6 +2,7 @@
 
 use media::rtp::Packet;
 use sip::wire::Header;
+use store::types::RoutePolicy;
 
 use crate::operator::calls_of;
 use crate::phone::text;
@@ -87,6 +88,69 @@ fn a_call_comes_from_a_number_of_its_account() {
     bob.line.phone.expect_request("ACK");
     site.until_status(call["sid"].as_str().unwrap(), "busy");
     site.nothing_left();
+}
+
+/// As calls of phones do: all the phones that ring for one call are one call of their account.
+#[test]
+fn a_call_of_an_application_counts_among_the_calls_of_the_account_that_it_rings() {
+    let site = Site::new(WAIT);
+    let made = site.rest.post("/Clients.json", &format!("Login=dave&Password={}", crate::phone::PASSWORD));
+    let limits = format!("/Clients/{}/Limits.json", made["sid"].as_str().unwrap());
+    assert_eq!(site.rest.post(&limits, "MaxCalls=1")["max_calls"], 1);
+    let mut dave = Callee::registered(&site.place, "dave");
+    let mut other = Callee::registered(&site.place, "dave");
+    let first = site.call("client:dave", &[("Url", "{app}/wait")]);
+    let (invite, other_invite) = (dave.invited(), other.invited());
+    dave.say(&invite, "180 Ringing");
+    other.say(&other_invite, "180 Ringing");
+    site.until_status(&first, "ringing");
+    let second = site.call("client:dave", &[("Url", "{app}/wait")]);
+    site.until_status(&second, "busy");
+    // One of the two has answered: it is that call.
+    let (mut dialog, _) = dave.take(&invite);
+    other.cancelled(&other_invite);
+    let third = site.call("client:dave", &[("Url", "{app}/wait")]);
+    site.until_status(&third, "busy");
+    assert_eq!(dave.line.phone.within(&mut dialog, "BYE").status(), 200);
+    site.until_status(&first, "completed");
+    // None of these is counted any more: those that were refused never were.
+    for _ in 0..2 {
+        let next = site.call("client:dave", &[("Url", "{app}/wait")]);
+        let (invite, other_invite) = (dave.invited(), other.invited());
+        dave.say(&invite, "486 Busy Here");
+        other.say(&other_invite, "486 Busy Here");
+        dave.line.phone.expect_request("ACK");
+        other.line.phone.expect_request("ACK");
+        site.until_status(&next, "busy");
+    }
+    site.nothing_left();
+}
+
+#[test]
+fn a_call_of_an_application_meets_the_rate_and_the_denied_destinations_of_its_route() {
+    let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    for (policy, reason) in [
+        (
+            RoutePolicy { max_rate: Some(0), ..RoutePolicy::default() },
+            "too many calls a second by this route",
+        ),
+        (
+            RoutePolicy { deny: vec!["77*".into()], ..RoutePolicy::default() },
+            "the route denies the destination",
+        ),
+    ] {
+        let site = Site::with_policy(WAIT, "77", peer.local_addr().unwrap(), policy);
+        let call = site.call("77", &[("Url", "{app}/wait")]);
+        site.until_status(&call, "failed");
+        let note = site.until_listed("/Notifications.json", "notifications", 1).remove(0);
+        assert_eq!((&note["call_sid"], &note["error_code"]), (&call.into(), &"13227".into()));
+        let path = format!("/Notifications/{}.json", note["sid"].as_str().unwrap());
+        let text = site.rest.get(&path)["message_text"].as_str().unwrap().to_owned();
+        assert_eq!(text, format!("the call to 77 was refused: {reason}"));
+        site.nothing_left();
+    }
+    peer.set_nonblocking(true).unwrap();
+    assert!(peer.recv(&mut [0; 1]).is_err(), "nothing went there");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A running node with its REST interface, accounts whose phones are called, and an application.
 
 use serde_json::Value;
+use store::types::RoutePolicy;
 
 use crate::place::{Place, Process};
 use crate::until;
@@ -26,6 +27,23 @@ impl Site {
 
     /// Calls to that number go to that peer.
     pub(super) fn with_route(documents: Documents, route: Option<(&str, std::net::SocketAddr)>) -> Site {
+        Site::with_place(documents, |place| match route {
+            Some((number, peer)) => place.with_route(number, peer),
+            None => place,
+        })
+    }
+
+    /// As `with_route`, with limits.
+    pub(super) fn with_policy(
+        documents: Documents,
+        number: &str,
+        peer: std::net::SocketAddr,
+        policy: RoutePolicy,
+    ) -> Site {
+        Site::with_place(documents, |place| place.with_policy(number, peer, true, policy))
+    }
+
+    fn with_place(documents: Documents, change: impl FnOnce(Place) -> Place) -> Site {
         let app = App::new(documents);
         let is_number = |path: &str| path.len() > 1 && path[1..].chars().all(|c| c.is_ascii_digit());
         let numbers: Vec<String> = documents
@@ -36,11 +54,9 @@ impl Site {
             })
             .collect();
         let numbers = numbers.join(", ");
-        let mut place = Place::new(&format!("{VOICE}auth_token = \"{TOKEN}\"\nnumbers = [{numbers}]\n"))
+        let place = Place::new(&format!("{VOICE}auth_token = \"{TOKEN}\"\nnumbers = [{numbers}]\n"))
             .with_accounts(&["bob", "carol"]);
-        if let Some((number, peer)) = route {
-            place = place.with_route(number, peer);
-        }
+        let place = change(place);
         let node = place.spawn();
         let rest = Rest::new(&place);
         Site { app, place, rest, _node: node }

@@ -93,6 +93,26 @@ fn a_text_reaches_a_phone() {
 }
 
 #[test]
+fn a_text_with_a_sender_that_is_not_the_accounts_is_not_sent() {
+    let app = App::new(&[
+        ("/", "<Response><Sms to='alice' from='+4930901820' action='/sent'>x</Sms></Response>"),
+        OVER,
+    ]);
+    let place = Place::new(&app.voice("/", "")).with_accounts(&["alice"]);
+    let mut node = place.start();
+    call(&place);
+    assert_eq!(app.asked_for("/sent").unwrap()["SmsStatus"], "failed");
+    let mut alice = place.phone("alice", Transport::Tcp);
+    alice.register();
+    assert!(
+        alice.hears_nothing(std::time::Duration::from_millis(200), |_| false),
+        "nothing was kept for her"
+    );
+    nothing_left(&node, 1);
+    node.stop();
+}
+
+#[test]
 fn a_text_that_is_refused_or_for_nobody_has_failed() {
     let app = App::new(&[
         ("/", TEXT),
