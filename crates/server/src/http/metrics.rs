@@ -107,11 +107,7 @@ const SHARD: &[ShardMetric] = &[
     counter("belfry_requests_total", "Requests received", |s| s.requests),
     counter("belfry_responses_total", "Responses received", |s| s.responses),
     counter("belfry_unparsable_total", "What was no SIP message and had no answer", |s| s.unparsable),
-    counter(
-        "belfry_unfinished_total",
-        "Datagrams without the empty line that ends a header, and without an answer",
-        |s| s.unfinished,
-    ),
+    counter("belfry_unfinished_total", "Datagrams without the empty line of a message", |s| s.unfinished),
     counter("belfry_malformed_total", "Requests answered with the fault found in them", |s| s.malformed),
     counter("belfry_retransmissions_received_total", "Requests that came again", |s| {
         s.retransmissions_received

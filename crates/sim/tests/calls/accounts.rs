@@ -36,7 +36,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// The credentials that answer the SHA-256 challenge in `refusal` (RFC 7616 §3.4).
-fn credentials(refusal: &str, user: &str, password: &str, method: &str, uri: &str) -> String {
+pub(crate) fn credentials(refusal: &str, user: &str, password: &str, method: &str, uri: &str) -> String {
     let (name, challenge) = refusal
         .lines()
         .filter_map(|line| line.split_once("-Authenticate: "))
@@ -56,7 +56,7 @@ fn credentials(refusal: &str, user: &str, password: &str, method: &str, uri: &st
 }
 
 /// Sends the request as a phone does, challenge and all, and returns the last answer.
-fn ask(scene: &mut Scene, method: &'static str, uri: &str, lines: &str, password: &str) -> String {
+pub(crate) fn ask(scene: &mut Scene, method: &'static str, uri: &str, lines: &str, password: &str) -> String {
     ask_at(1_000, scene, method, uri, lines, password)
 }
 

@@ -18,6 +18,7 @@ mod session_chaos;
 mod session_offers;
 mod session_world;
 mod sessions;
+mod table;
 mod texts;
 mod waits;
 
