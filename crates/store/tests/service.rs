@@ -136,6 +136,7 @@ fn call() -> Write {
         code: 486,
         reason: "".into(),
         account: None,
+        callee: None,
     }))
 }
 

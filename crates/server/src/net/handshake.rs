@@ -45,10 +45,10 @@ pub(super) async fn accept_certified(
         return accept(shared, flow, socket).await;
     }
     let tls = shared.settings.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?;
-    let permits = (&shared.handshakes, flow.admitted.as_deref());
+    let permits = (&shared.handshakes, flow.admitted().map(|admitted| &**admitted));
     let stream = accept_as(permits, tls.asking_server(), socket).await?;
     let Some(chain) = stream.get_ref().1.peer_certificates() else { return Ok(stream) };
-    let busy = flow.admitted.as_deref().map(Handle::busy);
+    let busy = flow.admitted().map(|admitted| admitted.busy());
     let names = verify(&shared.handshakes, tls.peers(), chain.to_vec()).await?;
     drop(busy);
     shared.count(|counters| match &names {
@@ -62,7 +62,7 @@ pub(super) async fn accept_certified(
             return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
         }
         None => {
-            tracing::debug!(remote = %flow.remote, "no authority vouches for the client's certificate: it proves nothing");
+            tracing::debug!(remote = %flow.remote.get(), "no authority vouches for the client's certificate: it proves nothing");
         }
     }
     Ok(stream)

@@ -16,6 +16,7 @@ use server::control::StatusSource;
 use server::http::{Connections, Web};
 use server::xmpp::WebConnections;
 use stdx::Instant;
+use stdx::attempts::Cause;
 use store::rest::types::TextMessage;
 use store::{Admin, Sqlite};
 use tempfile::TempDir;
@@ -230,4 +231,6 @@ impl ControlPlane for Nothing {
     fn chat(&self, _: Ask) -> Refused<Answer> {
         unreachable!("not signed in")
     }
+
+    fn sign_in_failed(&self, _: IpAddr, _: &str, _: Cause) {}
 }

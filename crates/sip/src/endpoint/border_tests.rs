@@ -187,7 +187,7 @@ fn identities_are_taken_from_who_shows_a_certificate_of_a_trusted_name() {
         flow: Some(flow(number)),
     };
     let mut world = World::new(Caller::Stranger, TRUSTED);
-    let mut is_taken = |world: &mut World, source: Source| {
+    let is_taken = |world: &mut World, source: Source| {
         world.branch += 1;
         let n = world.branch;
         let text = format!(
