@@ -87,40 +87,40 @@ fn post(path: &str, kind: &str, body: &str) -> String {
 
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// Shapes of requests that are long, many, deep or never whole.
-fn attacks(size: usize) -> Vec<String> {
-    let times = |text: &str| text.repeat(size / text.len() + 1);
-    let long = "a".repeat(size);
-    let chunked = |path: &str, chunks: &str| {
-        format!(
-            "POST {path} HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\nContent-Type: {FORM}\r\n\r\n{chunks}"
-        )
-    };
+/// The text as often as it takes to have so many bytes.
+fn times(text: &str, size: usize) -> String {
+    text.repeat(size / text.len() + 1)
+}
+
+/// Many requests, one behind the other.
+fn pipelines(size: usize) -> Vec<String> {
     let begin = "<body xmlns='http://jabber.org/protocol/httpbind' rid='1' to='a.test' wait='60' hold='1' ver='1.6' \
         content='text/xml; charset=utf-8'/>";
-    let upgrade = get(
-        "/ws",
-        "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
-         Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Protocol: xmpp\r\n",
-    );
-    let mut all = vec![
-        // Many requests, one behind the other.
-        times("GET / HTTP/1.1\r\n\r\n"),
-        times("GET / HTTP/1.0\r\n\r\n"),
-        times("GET / HTTP/1.1\n\n"),
-        times("A /v1/ HTTP/1.1\n\n"),
-        times("GET /openapi.json HTTP/1.1\r\n\r\n"),
-        times("HEAD /openapi.json HTTP/1.1\r\n\r\n"),
-        times("GET /v1/a HTTP/1.1\r\n\r\n"),
-        times("GET /a HTTP/1.1\r\n\r\n"),
-        times("BREW /2010-04-01/a HTTP/1.1\r\n\r\n"),
-        times("GET /.well-known/host-meta HTTP/1.1\r\n\r\n"),
-        times("OPTIONS /bosh HTTP/1.1\r\nOrigin: http://evil.test\r\n\r\n"),
-        times(&get(REST, "Authorization: Basic YTpi\r\n")),
-        times(&get(REST, "Expect: 100-continue\r\nContent-Length: 0\r\n")),
-        times(&post("/bosh", "text/xml", begin)),
-        times(&post("/bosh", "text/xml", "<body/>")),
-        // Heads.
+    let one = [
+        "GET / HTTP/1.1\r\n\r\n",
+        "GET / HTTP/1.0\r\n\r\n",
+        "GET / HTTP/1.1\n\n",
+        "A /v1/ HTTP/1.1\n\n",
+        "GET /openapi.json HTTP/1.1\r\n\r\n",
+        "HEAD /openapi.json HTTP/1.1\r\n\r\n",
+        "GET /v1/a HTTP/1.1\r\n\r\n",
+        "GET /a HTTP/1.1\r\n\r\n",
+        "BREW /2010-04-01/a HTTP/1.1\r\n\r\n",
+        "GET /.well-known/host-meta HTTP/1.1\r\n\r\n",
+        "OPTIONS /bosh HTTP/1.1\r\nOrigin: http://evil.test\r\n\r\n",
+        &get(REST, "Authorization: Basic YTpi\r\n"),
+        &get(REST, "Expect: 100-continue\r\nContent-Length: 0\r\n"),
+        &post("/bosh", "text/xml", begin),
+        &post("/bosh", "text/xml", "<body/>"),
+    ];
+    one.map(|one| times(one, size)).into()
+}
+
+/// Heads that are long, have many parts, or are none.
+fn heads(size: usize) -> Vec<String> {
+    let long = "a".repeat(size);
+    let times = |text: &str| times(text, size);
+    vec![
         format!("GET /{long}"),
         get(&format!("/{long}"), ""),
         get("/", &format!("X: {long}\r\n")),
@@ -138,7 +138,21 @@ fn attacks(size: usize) -> Vec<String> {
         times("\r\n"),
         times("\0"),
         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned() + &times("\0\0\0\u{4}"),
-        // Bodies: of a length, of chunks, never whole.
+    ]
+}
+
+/// Bodies of a length and of chunks, and such as never end.
+fn bodies(size: usize) -> Vec<String> {
+    let long = "a".repeat(size);
+    let times = |text: &str| times(text, size);
+    let chunked = |path: &str, chunks: &str| {
+        format!(
+            "POST {path} HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\nContent-Type: {FORM}\r\n\r\n{chunks}"
+        )
+    };
+    let wrapped =
+        format!("<body xmlns='http://jabber.org/protocol/httpbind' rid='1'>{}</body>", times("<a/>"));
+    vec![
         post(REST, FORM, &times("a=1&")),
         post(REST, FORM, &times("%41")),
         post(REST, FORM, &times("&")),
@@ -146,11 +160,7 @@ fn attacks(size: usize) -> Vec<String> {
         post(REST, "application/json", &times("{\"a\":")),
         post(REST, "text/xml", &times("<a>")),
         post("/bosh", "text/xml", &times("<a>")),
-        post(
-            "/bosh",
-            "text/xml",
-            &format!("<body xmlns='http://jabber.org/protocol/httpbind' rid='1'>{}</body>", times("<a/>")),
-        ),
+        post("/bosh", "text/xml", &wrapped),
         post("/bosh", "text/xml", &format!("<body rid='1' {}/>", times("a='' "))),
         chunked(REST, &(times("1\r\na\r\n") + "0\r\n\r\n")),
         chunked("/bosh", &(times("1\r\na\r\n") + "0\r\n\r\n")),
@@ -168,13 +178,23 @@ fn attacks(size: usize) -> Vec<String> {
             "PUT /upload/0123456789abcdef0123456789abcdef/a HTTP/1.1\r\nContent-Length: {size}\r\n\r\n{long}"
         ),
         format!("PUT /upload/a HTTP/1.1\r\nAuthorization: Bearer {long}\r\nContent-Length: 1\r\n\r\na"),
-        // A WebSocket: small frames, empty continuations, pings, text that is no XMPP.
-        upgrade.clone() + &times("\u{1}\0"),
-        upgrade.clone() + &times("\t\0"),
-        upgrade.clone() + "<open xmlns='urn:ietf:params:xml:ns:xmpp-framing' to='a.test' version='1.0'/>",
-    ];
-    all.push(upgrade);
-    all
+    ]
+}
+
+/// WebSockets that begin, with frames that no client may send.
+fn websockets(size: usize) -> Vec<String> {
+    let upgrade = get(
+        "/ws",
+        "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
+         Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Protocol: xmpp\r\n",
+    );
+    // Text and a ping without a mask; of a masked text of nothing but continuations the first.
+    let frames = [times("\u{1}\0", size), times("\t\0", size), times("\u{1}\0\0\0\0\0", size), String::new()];
+    frames.into_iter().map(|frames| upgrade.clone() + &frames).collect()
+}
+
+fn attacks(size: usize) -> Vec<String> {
+    [pipelines(size), heads(size), bodies(size), websockets(size)].concat()
 }
 
 fn text() -> impl Strategy<Value = String> {

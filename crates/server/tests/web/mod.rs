@@ -20,7 +20,7 @@ use stdx::attempts::Cause;
 use store::rest::types::TextMessage;
 use store::{Admin, Sqlite};
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex, split};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, WriteHalf, duplex, split};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{sleep, timeout};
@@ -135,19 +135,7 @@ impl World {
             std::future::pending::<()>().await;
             drop(input);
         });
-        let mut heard = 0;
-        'all: for piece in pieces {
-            let mut rest = *piece;
-            while !rest.is_empty() {
-                match timeout(BLOCKED, output.write(rest)).await {
-                    Ok(Ok(length)) if length > 0 => {
-                        heard += length;
-                        rest = &rest[length..];
-                    }
-                    _ => break 'all,
-                }
-            }
-        }
+        let heard = write(&mut output, pieces).await;
         // Virtual time passes only once every task waits.
         sleep(BLOCKED).await;
         let kept = meter.now().saturating_sub(before);
@@ -162,6 +150,24 @@ impl World {
         reading.abort();
         Cost { heard, sent: sent.get(), kept, peak, work, silence, is_gone }
     }
+}
+
+/// How many bytes the server has taken before it ended, or wanted to be read.
+async fn write(output: &mut WriteHalf<DuplexStream>, pieces: &[&[u8]]) -> usize {
+    let mut heard = 0;
+    for piece in pieces {
+        let mut rest = *piece;
+        while !rest.is_empty() {
+            match timeout(BLOCKED, output.write(rest)).await {
+                Ok(Ok(length)) if length > 0 => {
+                    heard += length;
+                    rest = &rest[length..];
+                }
+                _ => return heard,
+            }
+        }
+    }
+    heard
 }
 
 /// A node that is never asked: no request of these clients gets past the sign-in.
