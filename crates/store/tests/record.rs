@@ -217,6 +217,7 @@ fn route(name: &str) -> Route {
             max_rate: Some(5),
             deny: vec!["+882*".into()],
             by_address: true,
+            certificates: vec!["gw.example.net".into()],
         },
         created_at: at(7),
     }

@@ -14,6 +14,8 @@
 //! warns = words                   how often the error log has these words is compared
 //! writes = FILE                   a file that the run leaves in its folder is compared
 //! received = only                what is sent is not compared: SIPp does not trace it while a connection is opened
+//! mended = BYE                    messages of these methods (by CSeq) are compared by method or code alone, as SIPp's
+//!                                 later versions send them with other headers than 3.6.1 does
 //! crashes = sipp                 SIPp may end by a signal; then only the other ends are compared
 //! needs = root                    SIPp can do it as root alone; otherwise only Ringer runs
 //! only = ringer                   SIPp cannot do it; Ringer plays all ends, which must exit as the case says
@@ -34,15 +36,9 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::peer::Peer;
+use crate::ringer::Tool;
 use crate::wait::{lines_in, wait_until};
-use files::{by_call, counts, normalise};
-
-/// Which program plays an end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Tool {
-    Sipp,
-    Ringer,
-}
+use files::{by_call, counts, normalise, without_mended};
 
 /// What one end did, with everything taken out that differs from run to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,8 +61,9 @@ struct Case {
     keys: BTreeMap<String, String>,
 }
 
-const KEYS: &[&str] =
-    &["exit", "varies", "ignore", "also", "warns", "writes", "needs", "only", "received", "crashes"];
+const KEYS: &[&str] = &[
+    "exit", "varies", "ignore", "also", "warns", "writes", "needs", "only", "received", "crashes", "mended",
+];
 
 /// Given to every end. Its files have fixed names in a folder of its own.
 const FIXED: &str = "-nostdin -timer_resol 1 -trace_msg -message_file messages.txt -trace_stat -stf stat.csv -fd 1 \
@@ -347,14 +344,7 @@ impl End {
                 arguments.extend([flag.to_owned(), value]);
             }
         }
-        let program = match tool {
-            Tool::Sipp => "sipp".to_owned(),
-            Tool::Ringer => crate::ringer::binary().display().to_string(),
-        };
-        if tool == Tool::Ringer {
-            arguments.insert(0, "sip".to_owned());
-        }
-        let peer = Peer::start(&format!("{}-{name}", case.name), &program, &arguments, folder.path());
+        let peer = tool.start(&format!("{}-{name}", case.name), &arguments, folder.path());
         End { name: name.to_owned(), peer, folder }
     }
 
@@ -393,7 +383,9 @@ impl End {
         let warns = case.keys.get("warns").map_or("\0", String::as_str);
         Seen {
             exit,
-            calls: by_call(&read("messages.txt"), case.keys.contains_key("received"), &plain),
+            calls: by_call(&read("messages.txt"), case.keys.contains_key("received"), &|message| {
+                without_mended(message, &case.words("mended")).unwrap_or_else(|| plain(message))
+            }),
             counts: counts(&read("stat.csv"), case),
             logs: read("log.txt").lines().map(plain).collect(),
             warnings: read("errors.txt").matches(warns).count(),

@@ -39,7 +39,7 @@ pub use node::Node;
 pub use peer::{Peer, python};
 pub use ports::{Ports, free_port};
 pub use prosody::Prosody;
-pub use ringer::{Said, ringer};
+pub use ringer::{Said, Tool, ringer};
 pub use sipp::{Account, Sipp};
 pub use slixmpp::{
     chat_with_profanity, chat_with_slixmpp, echo_with_slixmpp, meet_with_slixmpp, share_with_slixmpp,

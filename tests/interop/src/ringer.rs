@@ -1,11 +1,31 @@
 //! Ringer as a person runs it: words in, what it printed and its exit code out.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::peer::Peer;
+
+/// Which program plays an end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tool {
+    Sipp,
+    Ringer,
+}
+
+impl Tool {
+    /// Starts it in `folder` with words of SIPp's.
+    pub fn start(self, name: &str, words: &[String], folder: &Path) -> Peer {
+        match self {
+            Tool::Sipp => Peer::start(name, "sipp", words, folder),
+            Tool::Ringer => {
+                let words = [&["sip".to_owned()], words].concat();
+                Peer::start(name, &binary().display().to_string(), &words, folder)
+            }
+        }
+    }
+}
 
 /// What it said and how it ended.
 #[derive(Debug)]
@@ -37,7 +57,7 @@ pub fn ringer(words: &[&str]) -> Said {
 }
 
 /// The program under test, beside this test's own.
-pub(crate) fn binary() -> PathBuf {
+fn binary() -> PathBuf {
     let own = std::env::current_exe().expect("a running program has a path");
     let folder = own.ancestors().nth(2).expect("target/PROFILE/deps/test");
     let path = folder.join("ringer");

@@ -16,6 +16,7 @@ macro_rules! cases {
 }
 
 cases! {
+    aborted_dialog
     advance_state
     answered_again
     auth_aka
@@ -66,6 +67,7 @@ cases! {
     keywords_call
     keywords_file_and_fill
     keywords_last
+    keywords_last_blanks
     keywords_routes
     keywords_rtpstream_port
     keywords_tdmmap

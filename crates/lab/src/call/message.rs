@@ -160,6 +160,23 @@ pub fn header_lines<'a>(bytes: &'a [u8], name: &str) -> impl Iterator<Item = &'a
     })
 }
 
+/// The URI of a From, To, Contact or Route value. RFC 3261 §20.10: without angle brackets, parameters after the URI
+/// belong to the header.
+pub fn uri(value: &[u8]) -> &[u8] {
+    let mut quoted = false;
+    let open = value.iter().position(|byte| {
+        quoted ^= *byte == b'"';
+        *byte == b'<' && !quoted
+    });
+    match open {
+        Some(open) => {
+            let inner = &value[open + 1..];
+            memchr(b'>', inner).map_or(&[], |close| &inner[..close])
+        }
+        None => memchr(b';', value).map_or(value, |end| &value[..end]).trim_ascii(),
+    }
+}
+
 /// `;tag=` of a From or To value.
 pub fn tag(value: &[u8]) -> Option<&[u8]> {
     let after_uri = memchr::memrchr(b'>', value).map_or(0, |at| at + 1);

@@ -192,6 +192,11 @@ impl Call {
     pub fn abort(&mut self, ctx: &mut Ctx<'_>, why: Count) {
         flow::abort(self, ctx, why);
     }
+
+    /// Ends the dialog as [`Call::abort`] does and counts nothing: the run ends where it stands.
+    pub fn abandon(&mut self, ctx: &mut Ctx<'_>) {
+        flow::abandon(self, ctx);
+    }
 }
 
 /// Runs `<init>` once.

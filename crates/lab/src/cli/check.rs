@@ -1,7 +1,7 @@
 //! `ringer sip --check`: everything a run would read, and every mistake in it; no call is made.
 
 use super::ExitCode;
-use super::setup::{Built, load};
+use super::setup::{Built, load, unknown_global};
 use crate::engine::Setup;
 use crate::options::{Options, ScenarioName};
 use crate::scenario::model::Source;
@@ -13,7 +13,11 @@ pub(super) fn check(options: Options) -> ExitCode {
         Some(ScenarioName::BuiltIn(name)) => name.clone(),
         None => "uac".to_owned(),
     };
-    match load(options) {
+    let loaded = load(options).and_then(|built| match unknown_global(&built.setup) {
+        Some(mistake) => Err(vec![mistake]),
+        None => Ok(built),
+    });
+    match loaded {
         Ok(Built { setup, warnings }) => {
             for line in told(&setup) {
                 println!("{line}");

@@ -6,16 +6,20 @@ use crate::stats::Count;
 /// SIPp's codes, and Ringer's two: 98, and 99 which also stands for a missed threshold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExitCode {
-    /// 0: every call succeeded; or what was asked for (`--check`, `--help`) is done.
+    /// 0: every call succeeded, or none failed before SIGTERM or SIGINT ended the run; or `--check` found no mistake.
     Success,
     /// 1: at least one call failed.
     CallsFailed,
+    /// 1 too, as with SIPp: `-set` names a variable that no scenario has.
+    UnknownGlobal,
     /// 97: ended by an internal command (`int_cmd`, a hard quit) or by `-timeout`; calls may have been made.
     Internal,
     /// 98: Ringer itself was the limit, so the figures of the run are not the server's.
     RingerWasTheLimit,
     /// 99: the run ended well, but not one call was made.
     NoCalls,
+    /// 99 too, as with SIPp: a flag asked for text (`-h`, `-v`, `-sd`) in place of a run.
+    Printed,
     /// 99 too: a threshold was missed.
     ThresholdMissed,
     /// 253: `rtpcheck` failed.
@@ -30,10 +34,10 @@ impl ExitCode {
     pub fn code(self) -> u8 {
         match self {
             ExitCode::Success => 0,
-            ExitCode::CallsFailed => 1,
+            ExitCode::CallsFailed | ExitCode::UnknownGlobal => 1,
             ExitCode::Internal => 97,
             ExitCode::RingerWasTheLimit => 98,
-            ExitCode::NoCalls | ExitCode::ThresholdMissed => 99,
+            ExitCode::NoCalls | ExitCode::Printed | ExitCode::ThresholdMissed => 99,
             ExitCode::RtpCheckFailed => 253,
             ExitCode::Bind => 254,
             ExitCode::Fatal => 255,
@@ -64,6 +68,8 @@ impl ExitCode {
         let succeeded = counts[Count::SuccessfulCall] > 0;
         match outcome.end {
             End::Internal => ExitCode::Internal,
+            // As with SIPp, whose calls that are open then have not failed.
+            End::Terminated => ExitCode::Success,
             End::Timeout if !succeeded => ExitCode::Internal,
             _ if succeeded => ExitCode::Success,
             _ => ExitCode::NoCalls,

@@ -70,9 +70,9 @@ const CODES: &str = "\
 Exit codes:
     0  every call succeeded
     1  at least one call failed
-   97  ended by an internal command or by -timeout
+   97  ended by an internal command, by Q, or by -timeout before a call succeeded
    98  Ringer itself was the limit: the figures are not the server's
-   99  no call was made, or a threshold was missed
+   99  no call was made, a threshold was missed, or -h, -v, -sd only printed
   253  rtpcheck failed
   254  a socket could not be bound
   255  a mistake in flags or files, or a fatal fault
@@ -83,7 +83,7 @@ While it runs:
   keys      + - rate by -rate_scale, * / by ten times it, p pause, q quit when the calls are done (twice: now),
             Q now, s write screens, c a command, 1 to 9 screens
   UDP       the same keys, one a datagram, or `cset rate 100`, at port 8888 or the next free of 60
-  signals   USR1 as q, USR2 as s, INT and TERM as q, the second as Q
+  signals   USR1 as q, USR2 as s; INT and TERM end the run now, and what has not failed is no failure
 ";
 
 /// The columns of the statistics file, for `-h stat`.

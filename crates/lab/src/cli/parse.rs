@@ -2,7 +2,7 @@
 
 use super::flags::{self, Action, Asked};
 use super::value;
-use crate::options::{Protocol, Remote};
+use crate::options::{Options, Protocol, Remote, Sockets};
 
 /// What is wrong with a command line, in SIPp's words where it has any.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,6 +95,10 @@ fn finish(mut asked: Asked) -> Result<Asked, Misuse> {
         asked.options.rate.interval = asked.options.files.stat_period;
     }
     check(&asked).map_err(Misuse)?;
+    let Options { network, injection, .. } = &mut asked.options;
+    if network.transport.sockets == Sockets::PerAddress && network.local.len() < 2 {
+        injection.ip_field.get_or_insert(0);
+    }
     Ok(asked)
 }
 
@@ -122,6 +126,10 @@ fn check(asked: &Asked) -> Result<(), String> {
     let extended = options.three_pcc.master.is_some() || options.three_pcc.slave.is_some();
     if extended && options.three_pcc.peers.is_empty() {
         return Err("-master and -slave need -slave_cfg".to_owned());
+    }
+    let per_address = options.network.transport.sockets == Sockets::PerAddress;
+    if per_address && options.injection.files.is_empty() && options.network.local.len() < 2 {
+        return Err("-t ui needs -inf, a file with a source address a line, or --source".to_owned());
     }
     for (file, _) in &options.injection.indexes {
         let known = options

@@ -15,7 +15,7 @@ use crate::options::{Options, ScenarioName};
 use crate::rtp;
 use crate::scenario::model::Source;
 use crate::scenario::{
-    BUILT_IN_NAMES, CompileError, Compiled, Scenario, built_in, compile_file, compile_text,
+    BUILT_IN_NAMES, CompileError, Compiled, Scenario, built_in, compile_file, compile_text, counted,
 };
 use crate::trace::Tracer;
 
@@ -95,6 +95,9 @@ pub(super) fn load(options: Options) -> Result<Built, Vec<Mistake>> {
     mistakes.extend(media(&options, &compiled.into_iter().flatten().collect::<Vec<_>>()));
     // What scenarios read of files is judged only when all files are there.
     if mistakes.is_empty() {
+        if scenario.as_ref().is_some_and(|scenario| scenario.starts_calls()) {
+            mistakes.extend(users_without_line(&options, &files));
+        }
         let own = receive_files.as_deref().unwrap_or(&files);
         let pairs = [(&scenario, &files), (&receive, own), (&out_of_call, &files)];
         for (scenario, files) in pairs.into_iter().filter_map(|(known, files)| Some((known.as_ref()?, files)))
@@ -118,6 +121,31 @@ pub(super) fn load(options: Options) -> Result<Built, Vec<Mistake>> {
         }),
         _ => Err(mistakes),
     }
+}
+
+/// `-set` of a variable that no scenario has for a global one, in SIPp's words.
+pub(super) fn unknown_global(setup: &Setup) -> Option<Mistake> {
+    let scenarios = [Some(&setup.scenario), setup.receive.as_ref(), setup.out_of_call.as_ref()];
+    let globals: Vec<&String> =
+        scenarios.into_iter().flatten().flat_map(|scenario| &scenario.variables.global).collect();
+    let unknown = setup.options.behaviour.set.iter().find(|(name, _)| !globals.contains(&name));
+    unknown.map(|(name, _)| {
+        Mistake(format!("Can not set the global variable {name}, because it does not exist: add <Global variables=\"{name}\"/>"))
+    })
+}
+
+/// `-users` beyond the lines of a file in USERS order, whose users have a line each.
+fn users_without_line(options: &Options, files: &Files) -> Vec<Mistake> {
+    let users = options.rate.users.unwrap_or(0);
+    let short = |index: &usize| files.is_by_user(*index) && files.line_count(*index) < users;
+    let told = |index: usize| {
+        let lines = counted(files.line_count(index) as usize, "line");
+        Mistake(format!(
+            "{} has only {lines}, yet -users asks for {users}",
+            options.injection.files[index].display()
+        ))
+    };
+    (0..files.len()).filter(short).map(told).collect()
 }
 
 fn files_of(paths: &[PathBuf], mistakes: &mut Vec<Mistake>) -> Files {

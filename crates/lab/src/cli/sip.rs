@@ -5,10 +5,10 @@ use std::io::IsTerminal as _;
 use super::check::check;
 use super::flags::{Action, Asked, Live, Outputs};
 use super::progress_lines::ProgressLines;
-use super::setup::{Built, build, no_built_in};
+use super::setup::{Built, build, no_built_in, unknown_global};
 use super::{ExitCode, background, help, parse, version};
 use crate::command::{ReportFiles, write_reports};
-use crate::engine::{Progress, Run, Setup};
+use crate::engine::{End, Outcome, Progress, Run, Setup};
 use crate::prometheus::{DEFAULT_PORT, Exporter};
 use crate::report::{Recorder, Report, model, summary, tables};
 use crate::scenario::built_in;
@@ -22,7 +22,7 @@ use crate::{control, live};
 pub(super) fn main(program: &str, arguments: &[String]) -> ExitCode {
     if arguments.is_empty() {
         eprint!("{}", help::sip(program));
-        return ExitCode::Fatal;
+        return ExitCode::Printed;
     }
     match parse(program, arguments) {
         Ok(asked) => act(program, asked),
@@ -38,17 +38,21 @@ fn act(program: &str, asked: Asked) -> ExitCode {
         Action::Help => print!("{}", help::sip(program)),
         Action::HelpStat => print!("{}", help::stat()),
         Action::Version => println!("{}", version()),
+        Action::OwnVersion => {
+            println!("{}", version());
+            return ExitCode::Success;
+        }
         Action::Dump(name) => return dump(name),
         Action::Check | Action::Run => return prepared(asked),
     }
-    ExitCode::Success
+    ExitCode::Printed
 }
 
 fn dump(name: &str) -> ExitCode {
     match built_in(name) {
         Some(text) => {
             print!("{text}");
-            ExitCode::Success
+            ExitCode::Printed
         }
         None => {
             eprintln!("{}", no_built_in(name));
@@ -74,10 +78,16 @@ fn prepared(asked: Asked) -> ExitCode {
     for warning in &warnings {
         eprintln!("warning: {warning}");
     }
+    if let Some(mistake) = unknown_global(&setup) {
+        eprintln!("{mistake}");
+        return ExitCode::UnknownGlobal;
+    }
     if setup.options.behaviour.background {
         if !background::is_child() {
             return to_background();
         }
+        // A script may send SIGUSR2 as soon as it knows the process id. An error is told when the run begins.
+        let _ = control::signals::listen();
         background::detach();
     }
     run(setup, &outputs)
@@ -132,6 +142,13 @@ pub(super) fn run(mut setup: Setup, outputs: &Outputs) -> ExitCode {
     for reason in &outcome.limited_by_ringer {
         eprintln!("Ringer was the limit: {reason}");
     }
+    if let Some(limit) = setup.options.timers.global.filter(|_| failed_by_time(&setup, &outcome)) {
+        eprintln!(
+            "{} timed out: -timeout {} s, and -timeout_error is set",
+            setup.scenario.name,
+            limit.as_secs_f64()
+        );
+    }
     let report = report.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
     let code = ExitCode::of_run(&outcome, setup.options.timers.global_is_error);
     match conclude(&files, &report) {
@@ -146,6 +163,10 @@ pub(super) fn run(mut setup: Setup, outputs: &Outputs) -> ExitCode {
             ExitCode::Fatal
         }
     }
+}
+
+fn failed_by_time(setup: &Setup, outcome: &Outcome) -> bool {
+    outcome.end == End::Timeout && setup.options.timers.global_is_error
 }
 
 fn thresholds(outputs: &Outputs) -> Result<Vec<Threshold>, String> {

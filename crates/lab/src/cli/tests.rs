@@ -138,7 +138,7 @@ fn transports() {
         ("ws", Protocol::Ws, Sockets::Shared),
         ("wssn", Protocol::Wss, Sockets::PerCall),
     ] {
-        let transport = asked(&format!("-t {text}")).options.network.transport;
+        let transport = asked(&format!("-t {text} -inf a.csv")).options.network.transport;
         assert_eq!((transport.protocol, transport.sockets), (protocol, sockets), "{text}");
     }
     assert!(words("-t s1").expect_err("SCTP").contains("SCTP"));
@@ -249,6 +249,28 @@ fn outcome(failed: u64, succeeded: u64, end: End, limited: bool) -> Outcome {
 }
 
 #[test]
+fn the_lowest_media_port_is_that_of_the_scenario_too() {
+    for (flags, port, lowest) in [
+        ("", 6000, 6000),
+        ("-min_rtp_port 20000", 20_000, 20_000),
+        ("-mp 7000", 7000, 7000),
+        ("-mp 7000 -min_rtp_port 20000", 7000, 20_000),
+        ("-min_rtp_port 20000 -mp 7000", 7000, 20_000),
+    ] {
+        let media = asked(flags).options.media;
+        assert_eq!((media.port, media.min_port), (port, lowest), "{flags}");
+    }
+}
+
+#[test]
+fn sources_of_ui_are_in_field_0_unless_another_is_named() {
+    assert_eq!(asked("127.0.0.1 -t ui -inf a.csv").options.injection.ip_field, Some(0));
+    assert_eq!(asked("127.0.0.1 -t ui -inf a.csv -ip_field 2").options.injection.ip_field, Some(2));
+    assert_eq!(asked("127.0.0.1 -t ui -i 127.0.0.1 --source 127.0.0.2").options.injection.ip_field, None);
+    assert_eq!(asked("127.0.0.1 -inf a.csv").options.injection.ip_field, None);
+}
+
+#[test]
 fn exit_codes_are_sipps_and_our_own() {
     for (failed, succeeded, end, limited, code) in [
         (0, 5, End::Normal, false, 0),
@@ -257,6 +279,9 @@ fn exit_codes_are_sipps_and_our_own() {
         (0, 0, End::Timeout, false, 97),
         (0, 5, End::Timeout, false, 0),
         (0, 0, End::Normal, false, 99),
+        (0, 0, End::Terminated, false, 0),
+        (0, 5, End::Terminated, false, 0),
+        (1, 5, End::Terminated, false, 1),
         (0, 5, End::Fatal, false, 255),
         (0, 5, End::Normal, true, 98),
         (2, 5, End::Normal, true, 1),

@@ -111,11 +111,11 @@ impl Keys {
     }
 
     pub fn press(&mut self, target: &dyn Target, code: KeyCode, control: bool) {
-        // Raw mode gives Ctrl-C as a key.
+        // Raw mode gives Ctrl-C as a key; it means what SIGINT means.
         if control && code == KeyCode::Char('c') {
             self.line = None;
             self.show();
-            obey(target, &self.remote, &Command::Quit);
+            obey(target, &self.remote, &Command::Terminate);
             return;
         }
         let Some(line) = &mut self.line else {

@@ -31,6 +31,8 @@ pub enum Command {
     /// `q`: no new calls; the second one ends the open ones too.
     Quit,
     HardQuit,
+    /// SIGTERM, SIGINT or Ctrl-C: the end, now.
+    Terminate,
     DumpScreens,
     Show(Page),
     /// `0`: the live view, or no screen.
@@ -164,6 +166,10 @@ pub fn obey(target: &dyn Target, remote: &Remote, command: &Command) {
         Command::HardQuit => {
             remote.with(|state| state.quitting = true);
             target.change(Change::HardQuit);
+        }
+        Command::Terminate => {
+            remote.with(|state| state.quitting = true);
+            target.change(Change::Terminate);
         }
         Command::DumpScreens => remote.with(|state| state.dump = true),
         Command::Show(page) => remote.shown().set(page.key()),

@@ -1,4 +1,4 @@
-//! Signals: USR1 as `q`, USR2 as `s`, INT and TERM as `q` and then `Q`. The only unsafe code is the installing.
+//! Signals: USR1 as `q`, USR2 as `s`; INT and TERM end the run where it stands. The only unsafe code is the installing.
 #![allow(unsafe_code, reason = "a handler is installed by the C library alone; it only adds to an atomic")]
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,10 +11,15 @@ use crate::session::Control;
 /// How often each arrived and was not yet acted on.
 static QUIT: AtomicU32 = AtomicU32::new(0);
 static DUMP: AtomicU32 = AtomicU32::new(0);
+static TERMINATE: AtomicU32 = AtomicU32::new(0);
 
 /// Counts only: nothing else is safe inside a handler.
 extern "C" fn count(signal: libc::c_int) {
-    let counter = if signal == libc::SIGUSR2 { &DUMP } else { &QUIT };
+    let counter = match signal {
+        libc::SIGUSR1 => &QUIT,
+        libc::SIGUSR2 => &DUMP,
+        _ => &TERMINATE,
+    };
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
@@ -23,8 +28,15 @@ pub struct Signals {
     remote: Remote,
 }
 
-/// From here on the signals are ours. SIGPIPE is ignored by Rust's runtime already.
+/// Listens, and gives what acts on the signals that arrived.
 pub fn install(remote: Remote) -> std::io::Result<Signals> {
+    listen()?;
+    Ok(Signals { remote })
+}
+
+/// From here on the signals are counted and wait for [`Signals`]; before, each of them ends the program. SIGPIPE is
+/// ignored by Rust's runtime already.
+pub fn listen() -> std::io::Result<()> {
     for signal in [libc::SIGUSR1, libc::SIGUSR2, libc::SIGINT, libc::SIGTERM] {
         // SAFETY: a zeroed sigaction is a valid one; the handler only touches atomics, which is async-signal-safe.
         let failed = unsafe {
@@ -39,13 +51,17 @@ pub fn install(remote: Remote) -> std::io::Result<Signals> {
             return Err(std::io::Error::last_os_error());
         }
     }
-    Ok(Signals { remote })
+    Ok(())
 }
 
 impl Control for Signals {
     fn poll(&mut self, run: &Run) {
         for _ in 0..QUIT.swap(0, Ordering::Relaxed).min(2) {
             obey(run, &self.remote, &Command::Quit);
+        }
+        // A load of users wants two.
+        for _ in 0..TERMINATE.swap(0, Ordering::Relaxed).min(2) {
+            obey(run, &self.remote, &Command::Terminate);
         }
         if DUMP.swap(0, Ordering::Relaxed) > 0 {
             obey(run, &self.remote, &Command::DumpScreens);

@@ -110,7 +110,7 @@ fn a_typed_line_is_a_command_and_escape_forgets_it() {
     kind("", KeyCode::Enter);
     assert_eq!(list.taken(), [Change::Rate(42.0)]);
     keys.press(&list, KeyCode::Char('c'), true);
-    assert_eq!(list.taken(), [Change::SoftQuit], "Ctrl-C");
+    assert_eq!(list.taken(), [Change::Terminate], "Ctrl-C");
 }
 
 #[test]

@@ -16,30 +16,46 @@ const TRIES: u16 = 60;
 const LONGEST: usize = 2048;
 /// Datagrams read in one turn, so that a flood does not hold up the rest.
 const PER_TURN: usize = 64;
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 #[derive(Debug)]
 pub struct Socket {
     socket: UdpSocket,
+    /// The same port on loopback, where `-i` names another address.
+    loopback: Option<UdpSocket>,
     remote: Remote,
 }
 
 impl Socket {
-    /// Unlike SIPp's it listens on loopback unless `-ci` says otherwise: whoever reaches it can stop the run.
+    /// SIPp's socket takes datagrams to every address. This one takes those to the address of `-i`, which is where
+    /// scripts send them, and those to loopback where the port is free there too; `-ci` names one address in place of both.
     pub fn bind(network: &Network, remote: Remote) -> Result<Socket, String> {
-        let ip = network.control_ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let own = network.control_ip.or_else(|| network.local.first().copied());
+        let ip = own.unwrap_or(LOOPBACK);
         let ports = match network.control_port {
             Some(port) => port..=port,
             None => FIRST_PORT..=FIRST_PORT + TRIES,
         };
+        let wants_loopback = network.control_ip.is_none() && ip != LOOPBACK && !ip.is_unspecified();
+        let mut fallback = None;
         let mut last = None;
         for port in ports.clone() {
-            match UdpSocket::bind(SocketAddr::new(ip, port)) {
-                Ok(socket) => {
-                    socket.set_nonblocking(true).map_err(|error| error.to_string())?;
-                    return Ok(Socket { socket, remote });
+            let socket = match bound(ip, port) {
+                Ok(socket) => socket,
+                Err(error) => {
+                    last = Some(error);
+                    continue;
                 }
-                Err(error) => last = Some(error),
+            };
+            let port = socket.local_addr().map_err(|error| error.to_string())?.port();
+            let loopback = if wants_loopback { bound(LOOPBACK, port).ok() } else { None };
+            if loopback.is_some() || !wants_loopback {
+                return Ok(Socket { socket, loopback, remote });
             }
+            fallback.get_or_insert(socket);
+        }
+        if let Some(socket) = fallback {
+            return Ok(Socket { socket, loopback: None, remote });
         }
         let why = last.map_or_else(String::new, |error| error.to_string());
         Err(format!(
@@ -55,9 +71,15 @@ impl Socket {
 
     /// Carries out what has arrived.
     pub fn turn(&mut self, target: &dyn Target) {
+        for socket in std::iter::once(&self.socket).chain(&self.loopback) {
+            self.read(socket, target);
+        }
+    }
+
+    fn read(&self, socket: &UdpSocket, target: &dyn Target) {
         let mut buffer = [0; LONGEST];
         for _ in 0..PER_TURN {
-            match self.socket.recv(&mut buffer) {
+            match socket.recv(&mut buffer) {
                 Ok(length) => self.datagram(target, &buffer[..length]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 // An ICMP error of an answer nobody waits for; the next datagram is another matter.
@@ -78,6 +100,12 @@ impl Socket {
             None => self.remote.say(format!("Unrecognized command: \"{text}\"")),
         }
     }
+}
+
+fn bound(ip: IpAddr, port: u16) -> std::io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(SocketAddr::new(ip, port))?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
 }
 
 impl Control for Socket {

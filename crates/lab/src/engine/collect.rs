@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use stdx::time::Instant;
 
-use super::limits::{ERRORS_KEPT, LATE};
+use super::limits::{ERRORS_KEPT, LATE, LOAD_CALLS, LOAD_PACKETS};
 use super::report::Report;
 use super::{Gauges, Progress};
-use crate::stats::{Count, Stats};
+use crate::stats::{Count, Durations, Stats};
 
 /// An interval that not all shards have reported.
 #[derive(Default)]
@@ -34,6 +34,7 @@ pub(super) struct Collector {
     placing: Duration,
     limit: Option<String>,
     overloaded: u64,
+    media_overloaded: u64,
 }
 
 /// Of a core: above this a shard has no reserve for bursts.
@@ -54,6 +55,7 @@ impl Collector {
             placing: Duration::ZERO,
             limit: None,
             overloaded: 0,
+            media_overloaded: 0,
         }
     }
 
@@ -134,10 +136,11 @@ impl Collector {
         let span = now.since(self.told_at.unwrap_or(started));
         self.told_at = Some(now);
         let busiest = Duration::from_micros(open.busiest);
-        let late = open.stats.start_delay.quantile(0.99).is_some_and(|delay| delay > LATE);
-        if late && busiest > span.mul_f64(BUSY_SHARE) {
-            self.overloaded += 1;
-        }
+        // Few calls are no load: when one is late, the machine was busy with something else, or the program was still
+        // starting. The same goes for a thread that had its core for others.
+        let busy = busiest > span.mul_f64(BUSY_SHARE);
+        self.overloaded += u64::from(busy && is_late(&open.stats.start_delay, LOAD_CALLS));
+        self.media_overloaded += u64::from(busy && is_late(&open.stats.media_delay, LOAD_PACKETS));
         let counts = &open.stats.counts;
         if counts[Count::Due] + counts[Count::IncomingCall] > 0 {
             self.placing += span;
@@ -173,9 +176,69 @@ impl Collector {
                 "{drops} messages were lost at our own sockets: raise net.core.rmem_max, or use more --threads"
             ));
         }
-        if progress.total.media_delay.quantile(0.99).is_some_and(|delay| delay > LATE) {
-            reasons.push(format!("media left more than {} ms late: use more --threads", LATE.as_millis()));
+        if self.media_overloaded > 0 {
+            reasons.push(format!(
+                "media left more than {} ms late while a thread used over {:.0} % of its core, in {} s of the run: \
+                 use more --threads",
+                LATE.as_millis(),
+                BUSY_SHARE * 100.0,
+                self.media_overloaded
+            ));
         }
         reasons
+    }
+}
+
+/// The slowest hundredth of at least `load` was late.
+fn is_late(delays: &Durations, load: u64) -> bool {
+    delays.n >= load && delays.quantile(0.99).is_some_and(|delay| delay > LATE)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+
+    use super::*;
+
+    /// Reasons after one interval of a tenth of a second, in which the thread had its core for all of it and so many
+    /// calls and packets were late.
+    fn reasons(calls: u64, packets: u64, busy: Duration) -> Vec<String> {
+        let (sender, reports) = sync_channel(1);
+        let mut stats = Stats::default();
+        let late = LATE * 2;
+        (0..calls).for_each(|_| stats.start_delay.record(late));
+        (0..packets).for_each(|_| stats.media_delay.record(late));
+        stats.counts[Count::CpuMicros] = u64::try_from(busy.as_micros()).unwrap();
+        let last = Report {
+            shard: 0,
+            tick: 0,
+            stats,
+            open_sockets: 1,
+            errors: VecDeque::new(),
+            last: true,
+            limit: None,
+        };
+        sender.send(last).unwrap();
+        let mut collector = Collector::new(reports, 1, Stats::default());
+        collector.wait(Duration::from_secs(5));
+        assert!(collector.ended());
+        let started = Instant::from_unix_seconds(1);
+        let progress =
+            collector.last_progress(Gauges::default(), started, started + Duration::from_millis(100));
+        collector.limits(&progress)
+    }
+
+    #[test]
+    fn a_few_late_calls_are_no_load_that_ringer_was_the_limit_of() {
+        let whole = Duration::from_millis(100);
+        assert_eq!(reasons(1, 50, whole), [""; 0]);
+        assert_eq!(reasons(LOAD_CALLS - 1, LOAD_PACKETS - 1, whole), [""; 0]);
+        let both = reasons(LOAD_CALLS, LOAD_PACKETS, whole);
+        assert!(
+            both.len() == 2 && both[0].starts_with("calls started") && both[1].starts_with("media left"),
+            "{both:?}"
+        );
+        // A core that others had is no limit of Ringer's.
+        assert_eq!(reasons(LOAD_CALLS, LOAD_PACKETS, whole / 2), [""; 0]);
     }
 }

@@ -19,6 +19,8 @@ pub(super) struct Control {
     call_length: u64,
     /// `-l` was given.
     limit_is_set: bool,
+    /// A load of users, who account for every message before they leave.
+    has_users_of_chat: bool,
     pub(super) paused: bool,
     schedule: Schedule,
     next_increase: Instant,
@@ -33,6 +35,7 @@ impl Control {
         Control {
             call_length: call_length(&setup.scenario, setup.options.call.pause),
             limit_is_set: rate.limit.is_some(),
+            has_users_of_chat: setup.chat.is_some(),
             paused: false,
             schedule,
             next_increase,
@@ -97,6 +100,10 @@ impl Control {
             }
             Change::SoftQuit => hub.advance(Phase::Soft),
             Change::HardQuit => hub.advance(Phase::Hard),
+            Change::Terminate if self.has_users_of_chat => {
+                hub.advance(if hub.phase() == Phase::Running { Phase::Soft } else { Phase::Hard });
+            }
+            Change::Terminate => hub.terminate(),
             Change::ResetStats => self.reset = true,
         }
     }

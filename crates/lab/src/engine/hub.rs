@@ -64,6 +64,8 @@ pub(super) struct Hub {
     phase: AtomicU8,
     /// `stop_now` was asked for by a scenario.
     pub(super) stopped_by_scenario: AtomicBool,
+    /// A signal ended the run: open calls are not counted.
+    terminated: AtomicBool,
     /// The run cannot go on (`-max_reconnect` used up): it ends as a failure.
     pub(super) fatal: AtomicBool,
     /// Only with several shards.
@@ -84,6 +86,7 @@ impl Hub {
             users: AtomicU32::new(0),
             phase: AtomicU8::new(Phase::Running as u8),
             stopped_by_scenario: AtomicBool::new(false),
+            terminated: AtomicBool::new(false),
             fatal: AtomicBool::new(false),
             directory: (doors.len() > 1).then(Directory::new),
             doors,
@@ -99,6 +102,18 @@ impl Hub {
         if self.phase.fetch_max(phase as u8, Ordering::AcqRel) < phase as u8 {
             self.wake_all();
         }
+    }
+
+    /// The run ends where it stands. A run that is over already, for another reason, keeps that reason.
+    pub(super) fn terminate(&self) {
+        if self.phase() < Phase::Hard {
+            self.terminated.store(true, Ordering::Release);
+            self.advance(Phase::Hard);
+        }
+    }
+
+    pub(super) fn is_terminated(&self) -> bool {
+        self.terminated.load(Ordering::Acquire)
     }
 
     pub(super) fn wake_all(&self) {

@@ -29,6 +29,13 @@ pub(super) const STARTS_A_TURN: usize = 256;
 /// A turn that begins this much after it was planned is late.
 pub(super) const LATE: Duration = Duration::from_millis(10);
 
+/// Calls in an interval from which on their lateness is judged. A thread starts thousands a second, so with fewer than
+/// these it is not their number that made them late.
+pub(super) const LOAD_CALLS: u64 = 50;
+
+/// The same for packets of media: ten streams of 50 a second.
+pub(super) const LOAD_PACKETS: u64 = 500;
+
 /// Receive buffer asked for at a shared socket. The kernel's own limit (`net.core.rmem_max`) still holds.
 pub(super) const RECEIVE_BUFFER: usize = 16 << 20;
 

@@ -79,6 +79,9 @@ pub enum Change {
     SoftQuit,
     /// Ends the open calls too.
     HardQuit,
+    /// SIGTERM or SIGINT: the run ends where it stands. Peers are told, and the open calls are neither successes nor
+    /// failures, as with SIPp. A load of users ends softly first, as with `SoftQuit`, and at once the second time.
+    Terminate,
     ResetStats,
 }
 
@@ -150,6 +153,8 @@ pub enum End {
     Internal,
     /// `-timeout`: no call was started after it.
     Timeout,
+    /// SIGTERM or SIGINT: the calls that were open are not counted.
+    Terminated,
     /// `--max-failures`: no call was started after it.
     Failures,
     Fatal,
@@ -163,6 +168,15 @@ pub struct StartError {
     pub exit: i32,
 }
 
+/// An end of a run before its time.
+#[derive(Debug, Default)]
+struct Early {
+    /// Why: `-timeout`, `--max-failures`.
+    end: Option<End>,
+    /// `-timeout` has passed.
+    timed_out: bool,
+}
+
 /// A running load.
 pub struct Run {
     hub: Arc<Hub>,
@@ -173,8 +187,7 @@ pub struct Run {
     control: Mutex<Control>,
     collector: Collector,
     threads: Vec<JoinHandle<()>>,
-    /// Why the run ends before its time: `-timeout`, `--max-failures`.
-    early: Option<End>,
+    early: Early,
     /// Of chat.
     users: Option<Arc<Shared>>,
     /// Of chat with more users than this process may have connections.
@@ -232,10 +245,17 @@ impl Run {
         drop(control);
         let options = &self.setup.options;
         let passed = now.since(self.started);
-        if options.timers.global.is_some_and(|limit| passed >= limit) && self.hub.phase() == Phase::Running {
-            self.early = Some(End::Timeout);
-            // As in SIPp: open calls are let come to their end, unless the time-out is an error.
-            self.hub.advance(if options.timers.global_is_error { Phase::Hard } else { Phase::Soft });
+        if options.timers.global.is_some_and(|limit| passed >= limit) && !self.early.timed_out {
+            self.early.timed_out = true;
+            // As in SIPp: open calls are let come to their end, unless the time-out is an error. It counts from the
+            // start of the run, whether calls are still being started or the last of `-m` is open.
+            if options.timers.global_is_error {
+                self.early.end = Some(End::Timeout);
+                self.hub.advance(Phase::Hard);
+            } else {
+                self.early.end.get_or_insert(End::Timeout);
+                self.hub.advance(Phase::Soft);
+            }
         }
         let length = options.rate.duration.map(|length| length + options.behaviour.start_after);
         if length.is_some_and(|length| passed >= length) {
@@ -250,11 +270,12 @@ impl Run {
     /// `--max-failures`: the run ends as with a soft quit.
     fn judge(&mut self, progress: &mut Progress) {
         let most = self.setup.chat.as_ref().and_then(|chat| chat.max_failures);
-        let Some(most) = most.filter(|most| self.early.is_none() && most.is_exceeded(&progress.total.counts))
+        let Some(most) =
+            most.filter(|most| self.early.end.is_none() && most.is_exceeded(&progress.total.counts))
         else {
             return;
         };
-        self.early = Some(End::Failures);
+        self.early.end = Some(End::Failures);
         let failed = progress.total.counts[Count::FailedCall];
         progress.errors.push(format!("the run ends early: {failed} failures, --max-failures {most}"));
         self.hub.advance(Phase::Soft);
@@ -297,7 +318,9 @@ impl Run {
         let progress = self.collector.last_progress(gauges, self.started, now);
         let end = if fatal {
             End::Fatal
-        } else if let Some(early) = self.early {
+        } else if self.hub.is_terminated() {
+            End::Terminated
+        } else if let Some(early) = self.early.end {
             early
         } else if self.hub.phase() >= Phase::Hard {
             End::Internal

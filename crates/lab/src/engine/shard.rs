@@ -430,9 +430,12 @@ impl Shard {
             Phase::Hard => {
                 // A scenario's own `stop_now` ends the run where it stands, as SIPp's: nobody is told.
                 let silent = self.hub.stopped_by_scenario.load(std::sync::atomic::Ordering::Acquire);
+                let terminated = self.hub.is_terminated();
                 for key in self.calls.keys() {
                     if self.calls.get(key).is_some_and(|entry| entry.open) {
-                        if !silent {
+                        if terminated {
+                            self.enter(key, now, Call::abandon);
+                        } else if !silent {
                             self.enter(key, now, |call, ctx| call.abort(ctx, Count::FailedStopped));
                         }
                         self.close_call(key);

@@ -28,7 +28,7 @@ use super::tls::Tls;
 use super::token::{MEDIA, WAKER};
 use super::twin::Twins;
 use super::users::Users;
-use super::{Run, Setup, StartError};
+use super::{Early, Run, Setup, StartError};
 use crate::call::render::{Addresses, Prepared};
 use crate::call::{Env, Outbox, Value, Which};
 use crate::inject::Files;
@@ -86,7 +86,7 @@ pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
         control: Mutex::new(control),
         collector,
         threads: Vec::new(),
-        early: None,
+        early: Early::default(),
         users: None,
         crew: None,
     };

@@ -82,6 +82,10 @@ impl File {
         self.count(&self.data.read())
     }
 
+    pub(super) fn is_by_user(&self) -> bool {
+        self.order == Order::User
+    }
+
     fn count(&self, data: &Data) -> u32 {
         self.printf.as_ref().map_or(data.lines.len() as u32, |printf| printf.lines)
     }

@@ -92,6 +92,11 @@ impl Files {
         self.files.get(file).map_or(0, File::line_count)
     }
 
+    /// The lines of the file belong to users, one each.
+    pub fn is_by_user(&self, file: usize) -> bool {
+        self.files.get(file).is_some_and(File::is_by_user)
+    }
+
     /// Lines each file gives to a new call, by file: what `[fieldN]` reads. `user` counts from 1, 0 without
     /// `-users`. A SEQUENTIAL file gives each line once to all shards together before it starts again.
     pub fn lines_for_call(&self, user: u32, random: u64) -> Box<[u32]> {

@@ -173,6 +173,7 @@ fn finish(report: &mut Report, setup: &Setup, outcome: &Outcome) {
         End::Normal => "normal",
         End::Internal => "internal",
         End::Timeout => "timeout",
+        End::Terminated => "terminated",
         End::Failures => "failures",
         End::Fatal => "fatal",
     }

@@ -119,6 +119,9 @@ impl Compiler {
             self.context.error(root.line, format!("<{}> at the top: expected <scenario>", root.name));
             return;
         }
+        if document.root_is_open {
+            self.context.warn(root.line, xml::never_closed(root));
+        }
         if let Some(line) = document.second_root {
             self.context.error(line, "an element after </scenario>: expected the end of the file");
         }

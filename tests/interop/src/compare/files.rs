@@ -127,6 +127,14 @@ pub(super) fn normalise(text: &str, places: &Places, pids: &[u32], varies: &[&st
     lines.collect::<Vec<_>>().join("\n")
 }
 
+/// The method or code of a message, where `mended` has the method of its CSeq.
+pub(super) fn without_mended(message: &str, mended: &[&str]) -> Option<String> {
+    let cseq = message.lines().find_map(|line| line.strip_prefix("CSeq:"))?;
+    let method = cseq.split_whitespace().nth(1)?;
+    let word = message.split_whitespace().find(|word| *word != "SIP/2.0")?;
+    mended.contains(&method).then(|| format!("{word} of {method}"))
+}
+
 /// Every number that has a name is replaced by it.
 fn with_names(line: &str, names: &BTreeMap<String, String>) -> String {
     let mut out = String::with_capacity(line.len());
@@ -148,6 +156,15 @@ fn with_names(line: &str, names: &BTreeMap<String, String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mended_message_is_its_method_or_code() {
+        let bye = "BYE sip:a SIP/2.0\nFrom: <sip:b>\nCSeq: 2 BYE";
+        let answer = "SIP/2.0 200 OK\nCSeq: 2 BYE";
+        assert_eq!(without_mended(bye, &["BYE"]).as_deref(), Some("BYE of BYE"));
+        assert_eq!(without_mended(answer, &["ACK", "BYE"]).as_deref(), Some("200 of BYE"));
+        assert_eq!(without_mended(bye, &["ACK"]), None);
+    }
 
     #[test]
     fn what_sipp_says_of_itself_is_no_part_of_a_message() {

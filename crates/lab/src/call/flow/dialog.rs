@@ -1,7 +1,7 @@
 //! What a call keeps of the messages it received: the peer's tag, routes, challenges, the last message.
 
-use super::{Call, Ctx, complain};
-use crate::call::message::Incoming;
+use super::{Call, Ctx, Dialog, complain};
+use crate::call::message::{Incoming, StartLine, header_values, tag, uri};
 use crate::call::{Challenge, Routes};
 use crate::scenario::model::Recv;
 
@@ -56,6 +56,84 @@ fn line_of<'a>(bytes: &'a [u8], value: &[u8]) -> &'a [u8] {
     bytes.get(newline..at + value.len()).unwrap_or_default()
 }
 
+/// A client that may have to end the call on its own account keeps the dialog: From, To, route set and remote target
+/// are those of the 2xx to its INVITE, whatever is received later.
+pub(super) fn keep_dialog(call: &mut Call, message: &Incoming<'_>) {
+    if call.identity.incoming {
+        return;
+    }
+    let code = message.code();
+    let refreshes = match message.start {
+        StartLine::Request { method, .. } => matches!(method, b"INVITE" | b"UPDATE"),
+        StartLine::Response { .. } => {
+            (200..300).contains(&code) && matches!(message.cseq_method, b"INVITE" | b"UPDATE")
+        }
+    };
+    let is_answer = refreshes && code != 0 && message.cseq_method == b"INVITE";
+    if let Some(dialog) = &mut call.flow.dialog {
+        if code != 0 {
+            dialog.cseq = dialog.cseq.max(message.cseq_number);
+        }
+        let tag = header_values(&dialog.answer, "To").next().and_then(tag);
+        if !is_answer || tag == message.to_tag() {
+            if let Some(contact) = message.header_values("Contact").next().filter(|_| refreshes) {
+                dialog.refreshed = Some(contact.into());
+            }
+            return;
+        }
+        // Another INVITE of the scenario made another dialog.
+    }
+    if is_answer {
+        let answer = answer_of(message);
+        call.flow.dialog = Some(Box::new(Dialog { answer, refreshed: None, cseq: message.cseq_number }));
+    }
+}
+
+/// The headers of a 2xx that a dialog is made of, below a start line.
+fn answer_of(message: &Incoming<'_>) -> Box<[u8]> {
+    let mut answer = message.start_text().to_vec();
+    for value in [message.from, message.to].into_iter().flatten() {
+        answer.extend_from_slice(line_of(message.bytes, value));
+    }
+    for line in ["Contact", "Record-Route"].iter().flat_map(|name| message.header_lines(name)) {
+        answer.extend_from_slice(b"\r\n");
+        answer.extend_from_slice(line);
+    }
+    answer.extend_from_slice(b"\r\n\r\n");
+    answer.into_boxed_slice()
+}
+
+/// The parts of a BYE in the dialog that this end's INVITE made.
+pub(super) struct Bye {
+    pub(super) target: Vec<u8>,
+    /// The Route header, or empty.
+    pub(super) route: Vec<u8>,
+    pub(super) from: Vec<u8>,
+    pub(super) to: Vec<u8>,
+    pub(super) cseq: u32,
+}
+
+pub(super) fn bye(call: &Call) -> Option<Bye> {
+    let dialog = call.flow.dialog.as_deref()?;
+    let value = |name| header_values(&dialog.answer, name).next();
+    let (from, to) = (value("From")?, value("To")?);
+    let first = value("Contact").and_then(|contact| entries(contact).next());
+    // Without a Contact, which a 2xx must have (RFC 3261 §12.1.1), there is but To.
+    let contact = dialog.refreshed.as_deref().or(first).unwrap_or(to);
+    let recorded = header_values(&dialog.answer, "Record-Route").flat_map(entries).collect();
+    let routes = routes(recorded, contact, true);
+    // RFC 3261 §12.2.1.1: higher than that of every request before. One may still wait for its answer.
+    let unanswered = call.flow.unanswered.as_ref().and_then(|last| Incoming::parse(&last.bytes).ok());
+    let last = unanswered.filter(|last| last.code() == 0).map_or(0, |last| last.cseq_number);
+    Some(Bye {
+        target: routes.next_url,
+        route: routes.header,
+        from: from.to_vec(),
+        to: to.to_vec(),
+        cseq: dialog.cseq.max(last).wrapping_add(1),
+    })
+}
+
 /// `rrs`: the route set is kept once, the remote target until there is a route set.
 pub(super) fn keep_routes(call: &mut Call, ctx: &mut Ctx<'_>, recv: &Recv, message: &Incoming<'_>) {
     if !recv.rrs || call.routes.as_ref().is_some_and(|routes| !routes.header.is_empty()) {
@@ -65,28 +143,33 @@ pub(super) fn keep_routes(call: &mut Call, ctx: &mut Ctx<'_>, recv: &Recv, messa
         complain(call, ctx, "rrs: the message has no Contact, so there is no route to keep");
         return;
     };
-    let mut recorded: Vec<&[u8]> = message
-        .header_values("Record-Route")
-        .flat_map(entries)
-        .map(<[u8]>::trim_ascii)
-        .filter(|entry| !entry.is_empty())
-        .collect();
+    let recorded = message.header_values("Record-Route").flat_map(entries).collect();
+    call.routes = Some(Box::new(routes(recorded, contact, message.code() != 0)));
+}
+
+/// The route set and the remote target out of the entries of Record-Route and the Contact.
+fn routes(recorded: Vec<&[u8]>, contact: &[u8], is_answer: bool) -> Routes {
+    let entries = recorded.into_iter().map(<[u8]>::trim_ascii).filter(|entry| !entry.is_empty());
+    let mut recorded: Vec<&[u8]> = entries.collect();
     // RFC 3261 §12.1.2: the one who asked takes the list from its end.
-    if message.code() != 0 {
+    if is_answer {
         recorded.reverse();
     }
     let mut target = contact;
     // RFC 3261 §12.2.1.1: a first hop without `lr` is a strict router; it is the target and the Contact comes last.
+    let bracketed;
     if let Some(first) = recorded.first().copied()
         && memchr::memmem::find(first, b";lr").is_none()
     {
         recorded.remove(0);
-        recorded.push(contact);
+        bracketed =
+            if contact.contains(&b'<') { contact.to_vec() } else { [b"<", uri(contact), b">"].concat() };
+        recorded.push(&bracketed);
         target = first;
     }
     let header =
         if recorded.is_empty() { Vec::new() } else { [b"Route: ", &*recorded.join(&b", "[..])].concat() };
-    call.routes = Some(Box::new(Routes { header, next_url: uri(target).to_vec() }));
+    Routes { header, next_url: uri(target).to_vec() }
 }
 
 /// Entries of a comma-separated header; a comma within `<…>` or quotes is part of an entry.
@@ -101,15 +184,6 @@ fn entries(value: &[u8]) -> impl Iterator<Item = &[u8]> {
         }
         *byte == b',' && !quoted && !bracketed
     })
-}
-
-/// What stands between `<` and `>`, or the whole.
-fn uri(value: &[u8]) -> &[u8] {
-    let Some(open) = memchr::memchr(b'<', value) else {
-        return value.trim_ascii();
-    };
-    let inner = &value[open + 1..];
-    memchr::memchr(b'>', inner).map_or(value, |close| &inner[..close])
 }
 
 /// `auth`: the challenges of a 401 or 407, the proxy's before the server's.

@@ -50,12 +50,25 @@ pub(super) struct Progress {
     invite_cseq: u32,
     /// Code of the last response received, for the way a call is aborted; 0 without.
     last_code: u16,
+    /// The confirmed dialog that this end's INVITE made, for the BYE of a call that is aborted.
+    dialog: Option<Box<Dialog>>,
     flags: Flags,
     /// A check failed: the scenario goes on, and the call counts as failed when it ends (as in SIPp).
     failure: Option<Count>,
     timers: SmallVec<[RunningTimer; 1]>,
     /// An unexpected message that `_unexp.main` will look at once it waits for one.
     queued: Option<Box<[u8]>>,
+}
+
+/// What a request within the dialog takes from it (RFC 3261 §12.1.2 and §12.2.1.1).
+#[derive(Debug)]
+struct Dialog {
+    /// From, To, Contact and Record-Route of the 2xx that made it.
+    answer: Box<[u8]>,
+    /// The Contact of a later target refresh (§12.2).
+    refreshed: Option<Box<[u8]>>,
+    /// The highest CSeq of a request of this end that has an answer.
+    cseq: u32,
 }
 
 /// A message that is sent again until something answers it.
@@ -170,6 +183,13 @@ pub(super) fn abort(call: &mut Call, ctx: &mut Ctx<'_>, why: Count) {
     fail(call, ctx, why);
 }
 
+pub(super) fn abandon(call: &mut Call, ctx: &mut Ctx<'_>) {
+    // In `<timewait>` the dialog has ended.
+    if !call.over && !call.flow.flags.in_timewait && ctx.env.options.call.defaults.bye {
+        unexpected::tell_peer(call, ctx);
+    }
+}
+
 pub(super) fn run_init(ctx: &mut Ctx<'_>) -> Result<(), String> {
     let env = ctx.env;
     if env.scenario.init.is_empty() {
@@ -248,6 +268,7 @@ impl Progress {
             sent_step: NONE,
             invite_cseq: 0,
             last_code: 0,
+            dialog: None,
             flags: Flags::default(),
             failure: None,
             timers: SmallVec::from_elem(timer, timers),
@@ -360,6 +381,7 @@ fn forget(call: &mut Call) {
     let flow = &mut call.flow;
     flow.answered();
     flow.queued = None;
+    flow.dialog = None;
     flow.timers = SmallVec::new();
     // After `<timewait>` the peer had its time to ask again.
     if flow.answer_step == NONE || flow.flags.in_timewait {

@@ -58,6 +58,9 @@ fn receive(call: &mut Call, ctx: &mut Ctx<'_>, message: &Incoming<'_>, may_jump:
         return;
     }
     note_dialog(call, message);
+    if ctx.env.options.call.defaults.bye {
+        dialog::keep_dialog(call, message);
+    }
     match place(call, &env.scenario, message, hash) {
         Place::Step(at) => consume(call, ctx, message, at, hash),
         Place::AcknowledgeAgain(at) => send::again(call, ctx, at),

@@ -196,7 +196,8 @@ fn own_message(call: &mut Call, ctx: &mut Ctx<'_>, which: Default) {
 
 fn made(call: &mut Call, ctx: &mut Ctx<'_>, which: Default, crlf: bool) -> Option<(usize, usize)> {
     let env = ctx.env;
-    let template = template(which, &env.scenario.defaults);
+    let in_dialog = if which == Default::Bye { dialog::bye(call) } else { None };
+    let template = template(which, &env.scenario.defaults, in_dialog);
     let mut text = Vec::with_capacity(512);
     let rendered = render::message_text(call, ctx, &template, render::NO_STEP, &mut text);
     if let Err(why) = rendered {

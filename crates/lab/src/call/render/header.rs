@@ -2,6 +2,8 @@
 
 use smallvec::SmallVec;
 
+use crate::call::message::uri;
+
 /// The compact forms SIPp knows (RFC 3261 §7.3.3).
 const COMPACT: [(&str, u8); 8] = [
     ("call-id", b'i'),
@@ -38,11 +40,15 @@ impl Index {
     /// Values of a header by its name (with or without colon) or short form, in order, outer white space off.
     /// A folded value is given with its folds in it. `message` is the one the index is of.
     pub(super) fn values<'m>(&self, message: &'m [u8], name: &str) -> impl Iterator<Item = &'m [u8]> {
-        self.named_values(message, name).map(|(_, value)| value)
+        self.spelled_values(message, name).map(|(_, value)| value.trim_ascii_start())
     }
 
-    /// The same with the names as the message spells them.
-    fn named_values<'m>(&self, message: &'m [u8], name: &str) -> impl Iterator<Item = (&'m [u8], &'m [u8])> {
+    /// The same with the names as the message spells them, and the blanks between colon and value.
+    fn spelled_values<'m>(
+        &self,
+        message: &'m [u8],
+        name: &str,
+    ) -> impl Iterator<Item = (&'m [u8], &'m [u8])> {
         let name = name.strip_suffix(':').unwrap_or(name).trim();
         let compact =
             COMPACT.iter().find(|(long, _)| name.eq_ignore_ascii_case(long)).map(|(_, short)| *short);
@@ -51,35 +57,29 @@ impl Index {
             let found = message.get(start..colon)?.trim_ascii_end();
             let same = found.eq_ignore_ascii_case(name.as_bytes())
                 || matches!((found, compact), ([one], Some(short)) if one.eq_ignore_ascii_case(&short));
-            if same { Some((found, message.get(colon + 1..end)?.trim_ascii())) } else { None }
+            if same { Some((found, message.get(colon + 1..end)?.trim_ascii_end())) } else { None }
         })
     }
 }
 
-/// Appends `Name: value, value`, the name spelled as the message spells it; nothing without such a header.
+/// Appends `Name: value, value`, the first as the message spells it, blanks and folds included; nothing without such
+/// a header.
 pub(super) fn write_last(out: &mut Vec<u8>, index: &Index, message: &[u8], name: &str) {
-    let mut first = true;
-    for (spelled, value) in index.named_values(message, name) {
-        if first {
+    for (number, (spelled, value)) in index.spelled_values(message, name).enumerate() {
+        if number == 0 {
             out.extend_from_slice(spelled);
             out.push(b':');
-            if !value.is_empty() {
-                out.push(b' ');
-            }
-            first = false;
+            out.extend_from_slice(value);
         } else {
             out.extend_from_slice(b", ");
+            out.extend_from_slice(value.trim_ascii_start());
         }
-        write_unfolded(out, value);
     }
 }
 
-/// The URI in angle brackets of `To`: SIPp's `[last_Request_URI]`.
+/// The URI of `To`: SIPp's `[last_Request_URI]`.
 pub(super) fn last_request_uri<'m>(index: &Index, message: &'m [u8]) -> &'m [u8] {
-    let Some(to) = index.values(message, "To").next() else { return &[] };
-    let Some(open) = memchr::memchr(b'<', to) else { return &[] };
-    let uri = &to[open + 1..];
-    memchr::memchr(b'>', uri).map_or(&[], |close| &uri[..close])
+    index.values(message, "To").next().map_or(&[], uri)
 }
 
 /// The number of `CSeq`, 0 without one.
@@ -87,15 +87,6 @@ pub(super) fn last_cseq(index: &Index, message: &[u8]) -> i64 {
     let value = index.values(message, "CSeq").next().unwrap_or_default();
     let digits = value.iter().take_while(|byte| byte.is_ascii_digit());
     digits.fold(0i64, |number, digit| number.saturating_mul(10).saturating_add(i64::from(digit - b'0')))
-}
-
-/// RFC 3261 §7.3.1: a line end before white space is white space.
-fn write_unfolded(out: &mut Vec<u8>, value: &[u8]) {
-    if memchr::memchr(b'\n', value).is_none() {
-        out.extend_from_slice(value);
-        return;
-    }
-    out.extend(value.iter().filter(|byte| !matches!(byte, b'\r' | b'\n')));
 }
 
 /// Header lines, folds joined, up to the blank line.
@@ -132,7 +123,7 @@ mod tests {
     use super::*;
 
     const MESSAGE: &[u8] = b"SIP/2.0 200 OK\r\nVia: one;a=1\r\nv:two\r\nVIA : three\r\n  folded \r\nt: \"T\" <sip:t@x>;tag=9\r\n\
-        CSeq:   42 INVITE\r\nEmpty: \r\nContent-Length: 0\r\n\r\nVia: body\r\n";
+        CSeq:   42 INVITE\r\nEmpty: \r\nTight:x\r\nContent-Length: 0\r\n\r\nVia: body\r\n";
 
     fn last(name: &str) -> String {
         let mut out = Vec::new();
@@ -142,9 +133,11 @@ mod tests {
 
     #[test]
     fn headers_of_one_name_are_joined_by_commas() {
-        assert_eq!(last("Via"), "Via: one;a=1, two, three  folded");
-        assert_eq!(last("via:"), "Via: one;a=1, two, three  folded");
+        assert_eq!(last("Via"), "Via: one;a=1, two, three\r\n  folded");
+        assert_eq!(last("via:"), "Via: one;a=1, two, three\r\n  folded");
         assert_eq!(last("To:"), "t: \"T\" <sip:t@x>;tag=9");
+        assert_eq!(last("CSeq"), "CSeq:   42 INVITE");
+        assert_eq!(last("Tight"), "Tight:x");
         assert_eq!(last("Empty"), "Empty:");
         assert_eq!(last("Contact"), "");
     }
@@ -154,7 +147,10 @@ mod tests {
         assert_eq!(last_request_uri(&Index::of(MESSAGE), MESSAGE), b"sip:t@x");
         assert_eq!(last_cseq(&Index::of(MESSAGE), MESSAGE), 42);
         assert_eq!(last_cseq(&Index::of(b"OPTIONS"), b"OPTIONS"), 0);
-        assert_eq!(last_request_uri(&Index::of(b"X\r\nTo: sip:x\r\n\r\n"), b"X\r\nTo: sip:x\r\n\r\n"), b"");
+        assert_eq!(
+            last_request_uri(&Index::of(b"X\r\nTo: sip:x\r\n\r\n"), b"X\r\nTo: sip:x\r\n\r\n"),
+            b"sip:x"
+        );
         assert_eq!(last_request_uri(&Index::of(b"X\r\nTo: <sip:x\r\n\r\n"), b"X\r\nTo: <sip:x\r\n\r\n"), b"");
     }
 

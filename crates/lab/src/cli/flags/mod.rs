@@ -30,8 +30,10 @@ pub enum Action {
     Check,
     /// `-sd NAME`.
     Dump(String),
-    /// `-v`, `--version`.
+    /// `-v`.
     Version,
+    /// `--version`, which SIPp does not have.
+    OwnVersion,
     /// `-h`.
     Help,
     /// `-h stat`: what the columns of the statistics file are.

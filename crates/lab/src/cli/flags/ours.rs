@@ -42,5 +42,5 @@ pub(super) const FLAGS: &[Flag] = &[
             other => Err(format!("\"{other}\" is not never or auto")),
         })
     }),
-    flag("version", Ringer, Nothing, "Print the version.", |a, _| done(&mut a.action, Action::Version)),
+    flag("version", Ringer, Nothing, "Print the version.", |a, _| done(&mut a.action, Action::OwnVersion)),
 ];

@@ -32,7 +32,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("rxinf", Injection, One("FILE"), "Injection file of the -rxsf scenario.", |a, v| done(&mut a.options.injection.receive_file, Some(v[0].into()))),
 
     flag("mi", Media, One("IP"), "Local media address. Default: that of -i.", |a, v| some(&mut a.options.media.ip, ip(v[0]))),
-    flag("mp", Media, One("PORT"), "Local media port. Default: 6000.", |a, v| {
+    flag("mp", Media, One("PORT"), "Local media port. Default: -min_rtp_port, else 6000.", |a, v| {
         let port = integer(v[0])?;
         // SIPp's streams begin there too, unless -min_rtp_port says otherwise.
         let media = &mut a.options.media;
@@ -42,7 +42,16 @@ pub(super) const FLAGS: &[Flag] = &[
         media.port = port;
         Ok(())
     }),
-    flag("min_rtp_port", Media, One("PORT"), "Lowest media port of a call's own.", |a, v| put(&mut a.options.media.min_port, integer(v[0]))),
+    flag("min_rtp_port", Media, One("PORT"), "Lowest media port of a call's own, and of [media_port] without -mp. Default: that of -mp.", |a, v| {
+        let port = integer(v[0])?;
+        // SIPp 3.7 has the one for the other.
+        let media = &mut a.options.media;
+        if media.port == MediaOptions::default().port {
+            media.port = port;
+        }
+        media.min_port = port;
+        Ok(())
+    }),
     flag("max_rtp_port", Media, One("PORT"), "Highest media port of a call's own.", |a, v| put(&mut a.options.media.max_port, integer(v[0]))),
     flag("rtp_echo", Media, Nothing, "Send back what arrives at -mp and at the port two above.", |a, _| done(&mut a.options.media.echo, true)),
     flag("mb", Media, One("BYTES"), "Buffer of the echo. Default: 2048.", |a, v| put(&mut a.options.media.buffer_size, integer(v[0]))),

@@ -33,7 +33,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("p", Network, One("PORT"), "Local port. Default: 5060, or the next that is free.", |a, v| some(&mut a.options.network.local_port, integer(v[0]))),
     flag("bind_local", Network, Nothing, "Listen on the local address only, not on all.", |a, _| done(&mut a.options.network.bind_local, true)),
     flag("bind_to_device", Network, One("NAME"), "Bind sockets to this network device.", |a, v| done(&mut a.options.network.bind_to_device, Some(v[0].to_owned()))),
-    flag("ci", Network, One("IP"), "Address of the control socket.", |a, v| some(&mut a.options.network.control_ip, ip(v[0]))),
+    flag("ci", Network, One("IP"), "Address of the control socket. Default: that of -i, and loopback.", |a, v| some(&mut a.options.network.control_ip, ip(v[0]))),
     flag("cp", Network, One("PORT"), "Port of the control socket. Default: 8888, or the next free of 60.", |a, v| some(&mut a.options.network.control_port, integer(v[0]))),
     flag("max_socket", Network, One("N"), "Sockets open at once with one a call; beyond that they are shared. Default: 50000.", |a, v| put(&mut a.options.network.max_sockets, integer(v[0]))),
     flag("max_reconnect", Network, One("N"), "How often a lost connection is made again. Default: 3.", |a, v| put(&mut a.options.network.max_reconnect, integer(v[0]))),

@@ -21,7 +21,7 @@ use super::super::names::Names;
 use super::super::report::{Report, Reporter};
 use super::super::start::{self, fatal};
 use super::super::tls::Tls;
-use super::super::{Run, Setup, StartError, bind, kernel};
+use super::super::{Early, Run, Setup, StartError, bind, kernel};
 use super::crew::{Base, Crew, Errand, parts};
 use super::memory::Mapping;
 use super::orders::Part;
@@ -153,7 +153,7 @@ impl Load {
             control: Mutex::new(Control::new(&setup, self.started)),
             collector,
             threads: Vec::new(),
-            early: None,
+            early: Early::default(),
             users: Some(Arc::clone(&self.shared)),
             crew,
             setup,

@@ -84,6 +84,16 @@ fn a_second_root_is_noticed() {
 }
 
 #[test]
+fn only_the_root_may_lack_its_end() {
+    let document = read(b"<a>\n<b/>\n<c></c>\n").expect("it reads");
+    assert!(document.root_is_open);
+    assert_eq!(document.root.children.len(), 2);
+    assert!(read(b"<a>\n<b/>\n</a\n").expect("it reads").root_is_open);
+    assert!(!read(b"<a/>").expect("it reads").root_is_open);
+    assert_eq!(fails("<a>\n<b/>\n</b\n"), "3: </b is never closed: expected `>`");
+}
+
+#[test]
 fn what_is_hopeless_says_why() {
     assert_eq!(fails("<a>\n<b>\n"), "2: <b> is never closed: expected </b> before the end of the file");
     assert_eq!(

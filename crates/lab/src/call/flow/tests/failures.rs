@@ -61,6 +61,76 @@ fn an_answer_that_is_not_acknowledged_yet_gets_ack_and_bye() {
     assert_eq!(end.said(), ["INVITE", "ACK", "BYE"]);
 }
 
+/// A 2xx to the INVITE of call [`ID`] with these headers, `to` without its tag.
+fn accepted(to: &str, headers: &str) -> String {
+    format!(
+        "SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP 127.0.0.1;branch=z9hG4bK-1-1-0\r\nFrom: <sip:uac@x>;tag=1\r\nTo: {to};tag=peer\r\n\
+         Call-ID: {ID}\r\nCSeq: 7 INVITE\r\n{headers}Content-Length: 0\r\n\r\n"
+    )
+}
+
+/// The BYE of a call that is aborted after these messages of its peer.
+fn bye_after(messages: &[String]) -> String {
+    let steps = vec![request("INVITE", None), code(200), request("ACK", None), pause(60_000.0)];
+    let mut end = started(scenario(Role::Client, steps));
+    messages.iter().for_each(|message| end.deliver(message.as_bytes()));
+    end.on_call(ID.as_bytes(), |call, ctx| call.abort(ctx, Count::FailedStopped));
+    let bye = end.sent.pop().unwrap();
+    assert!(bye.starts_with("BYE "), "{bye}");
+    bye
+}
+
+fn lines<'a>(message: &'a str, name: &str) -> Vec<&'a str> {
+    message.split("\r\n").filter(|line| line.starts_with(name)).collect()
+}
+
+/// RFC 3261 §12.1.2 and §12.2.1.1.
+#[test]
+fn the_bye_of_an_aborted_call_is_of_its_dialog() {
+    let routes = "Record-Route: <sip:p1@127.0.0.9;lr>, <sip:p2@127.0.0.9;lr>\r\nRecord-Route: <sip:p3@127.0.0.9;lr>\r\n\
+                  Contact: \"U, <A>\" <sip:uas@127.0.0.2:5070;x=y>;expires=60\r\n";
+    let answer = accepted("<sip:uas@x>", routes);
+    let bye = bye_after(std::slice::from_ref(&answer));
+    assert_eq!(bye.lines().next(), Some("BYE sip:uas@127.0.0.2:5070;x=y SIP/2.0"));
+    let route = "Route: <sip:p3@127.0.0.9;lr>, <sip:p2@127.0.0.9;lr>, <sip:p1@127.0.0.9;lr>";
+    assert_eq!(lines(&bye, "Route:"), [route]);
+    assert_eq!(lines(&bye, "From:"), ["From: <sip:uac@x>;tag=1"]);
+    assert_eq!(lines(&bye, "To:"), ["To: <sip:uas@x>;tag=peer"]);
+    assert_eq!(lines(&bye, "CSeq:"), ["CSeq: 8 BYE"]);
+    assert!(bye.ends_with("\r\nContent-Length: 0\r\n\r\n"), "{bye}");
+    let (ack, bye_via) = (2, lines(&bye, "Via:")[0]);
+    assert!(!bye_via.ends_with(&format!("-{ack}")), "a transaction of its own: {bye_via}");
+
+    // A request of the peer is no part of the dialog's state, but for its Contact where it refreshes the target.
+    let info = "INFO sip:uac@x SIP/2.0\r\nVia: SIP/2.0/UDP 127.0.0.2;branch=z9hG4bK-9\r\nFrom: <sip:uas@x>;tag=peer\r\n\
+                To: <sip:uac@x>;tag=1\r\nCall-ID: 1@host\r\nCSeq: 70 INFO\r\nContact: <sip:no@x>\r\nContent-Length: 0\r\n\r\n";
+    let mut end = started(scenario(
+        Role::Client,
+        vec![request("INVITE", None), code(200), request("ACK", None), wants("BYE")],
+    ));
+    end.deliver(answer.as_bytes());
+    end.deliver(info.as_bytes());
+    let bye = end.sent.pop().unwrap();
+    assert!(bye.starts_with("BYE sip:uas@127.0.0.2:5070;x=y SIP/2.0\r\n"), "{bye}");
+    assert_eq!(lines(&bye, "From:"), ["From: <sip:uac@x>;tag=1"]);
+    assert_eq!(lines(&bye, "CSeq:"), ["CSeq: 8 BYE"]);
+    failed(&end, Count::FailedUnexpectedMessage);
+}
+
+#[test]
+fn a_target_without_angle_brackets_loses_the_parameters_of_its_header() {
+    let bye = bye_after(&[accepted("sip:uas@x", "")]);
+    assert_eq!(bye.lines().next(), Some("BYE sip:uas@x SIP/2.0"), "without a Contact it is To");
+    assert_eq!(lines(&bye, "To:"), ["To: sip:uas@x;tag=peer"]);
+    let bye = bye_after(&[accepted("<sip:uas@x>", "Contact: sip:uas@127.0.0.2;expires=3\r\n")]);
+    assert_eq!(bye.lines().next(), Some("BYE sip:uas@127.0.0.2 SIP/2.0"));
+    // RFC 3261 §12.2.1.1: a strict router is the target, and the remote target the last of the route.
+    let strict = "Record-Route: <sip:p1@127.0.0.9>\r\nContact: <sip:uas@127.0.0.2>\r\n";
+    let bye = bye_after(&[accepted("<sip:uas@x>", strict)]);
+    assert_eq!(bye.lines().next(), Some("BYE sip:p1@127.0.0.9 SIP/2.0"));
+    assert_eq!(lines(&bye, "Route:"), ["Route: <sip:uas@127.0.0.2>"]);
+}
+
 #[test]
 fn default_behaviours_can_be_switched_off() {
     let mut options = Options::default();

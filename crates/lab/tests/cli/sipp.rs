@@ -1,0 +1,168 @@
+//! Ends of runs, exit codes and defaults that scripts written for SIPp rely on.
+
+use std::net::UdpSocket;
+
+use crate::program::{Place, SIPP_RINGER, address};
+
+/// A call that sends one request and then waits for a message that never comes.
+const WAITING: &str = "<scenario name=\"waiting\">\n<send><![CDATA[\nOPTIONS sip:a SIP/2.0\n\
+    Via: SIP/2.0/UDP [local_ip]:[local_port];branch=[branch]\nFrom: <sip:b>;tag=1\nTo: <sip:a>\n\
+    Call-ID: [call_id]\nCSeq: 1 OPTIONS\nContent-Length: 0\n\n]]></send>\n<recv response=\"200\"/>\n</scenario>\n";
+
+/// A port that nothing answers at.
+fn silent() -> (UdpSocket, u16) {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let port = socket.local_addr().expect("bound").port();
+    (socket, port)
+}
+
+#[test]
+fn the_time_out_ends_a_run_whose_calls_have_all_started() {
+    let place = Place::new();
+    let (_uas, server) = place.uas("");
+    let own = address();
+    let paused =
+        place.run(&format!("sip -sn uac {server}:5060 -i {own} -m 1 -d 1h -timeout 1 -timeout_error"));
+    assert_eq!(paused.code, Some(255), "{paused:?}");
+    assert!(paused.err.contains("-timeout"), "the reason is told: {paused:?}");
+    let (_socket, port) = silent();
+    place.write("waiting.xml", WAITING);
+    let waiting = format!("sip -sf waiting.xml 127.0.0.1:{port} -i {own} -m 1 -timeout 1");
+    let error = place.run(&format!("{waiting} -timeout_error"));
+    assert_eq!(error.code, Some(255), "{error:?}");
+    // Without -timeout_error calls come to their own end, also those of -m.
+    let ends = place.run(&format!("{waiting} -recv_timeout 2500"));
+    assert_eq!(ends.code, Some(1), "{ends:?}");
+}
+
+#[test]
+fn the_time_out_lets_the_last_call_end_well() {
+    let place = Place::new();
+    let (_uas, server) = place.uas("");
+    let said = place.run(&format!("sip -sn uac {server}:5060 -i {} -m 1 -d 2000 -timeout 1", address()));
+    assert_eq!(said.code, Some(0), "{said:?}");
+}
+
+#[test]
+fn one_signal_ends_a_run_with_open_calls() {
+    let place = Place::new();
+    for signal in ["TERM", "INT"] {
+        let (mut uas, server) = place.uas("");
+        let mut uac = place.start(&format!("sip -sn uac {server}:5060 -i {} -r 50 -d 1h -l 20", address()));
+        uac.heard(" 20 open");
+        uac.signal(signal);
+        let said = uac.end();
+        assert_eq!(said.code, Some(0), "{signal}: no call has failed: {said:?}");
+        assert!(said.out.contains("Statistics Screen") && said.out.contains("Test Terminated"), "{said:?}");
+        // The other end was told: its calls came to their end.
+        uas.heard(" 20 ok");
+        uas.signal(signal);
+        assert_eq!(uas.end().code, Some(0), "{signal}");
+    }
+}
+
+#[test]
+fn one_signal_ends_a_call_that_was_never_answered() {
+    let place = Place::new();
+    let (socket, port) = silent();
+    place.write("waiting.xml", WAITING);
+    let uac = place.start(&format!("sip -sf waiting.xml 127.0.0.1:{port} -i {} -m 1", address()));
+    socket.recv(&mut [0; 2_048]).expect("the request");
+    uac.signal("TERM");
+    assert_eq!(uac.end().code, Some(0));
+}
+
+#[test]
+fn the_control_socket_is_at_the_address_of_i() {
+    let place = Place::new();
+    for to in [address(), "127.0.0.1".to_owned()] {
+        let own = if to == "127.0.0.1" { address() } else { to.clone() };
+        // A control port of this process alone, below those that the system gives away.
+        let port = 30_000 + (std::process::id() % 1_000) as u16;
+        let mut uas = place.start(&format!("sip -sn uas -i {own} -p 5060 --threads 1 -cp {port}"));
+        uas.heard("cps");
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        socket.send_to(b"Q", (to.as_str(), port)).expect("sent");
+        let said = uas.end();
+        assert_eq!(said.code, Some(97), "{to}: {said:?}");
+    }
+}
+
+#[test]
+fn printing_is_99_and_a_mistake_255() {
+    let place = Place::new();
+    for (words, code) in [
+        ("-h", 99),
+        ("-help", 99),
+        ("--help", 99),
+        ("-h stat", 99),
+        ("-v", 99),
+        ("-sd uac", 99),
+        ("", 99),
+        // Ringer's own; SIPp has no such flag.
+        ("--version", 0),
+        ("-zz", 255),
+        ("-sn uac 127.0.0.1 -m", 255),
+        ("-sn uac 127.0.0.1 -r fast", 255),
+        ("-sd moon", 255),
+    ] {
+        let said = place.run_as(SIPP_RINGER, words);
+        assert_eq!(said.code, Some(code), "{words}: {said:?}");
+        let own = place.run(&format!("sip {words}"));
+        assert_eq!(own.code, Some(code), "ringer sip {words}: {own:?}");
+    }
+}
+
+#[test]
+fn flags_that_contradict_the_files_end_the_run_before_it_starts() {
+    let place = Place::new();
+    place.write("users.csv", "USERS\na;b\n");
+    for (words, code, wanted) in [
+        ("-set moon 1", 1, "Can not set the global variable moon, because it does not exist"),
+        ("-users 2 -inf users.csv", 255, "users.csv has only 1 line, yet -users asks for 2"),
+        ("-t ui", 255, "-t ui needs -inf"),
+    ] {
+        let (_socket, port) = silent();
+        let said = place.run(&format!("sip -sn uac 127.0.0.1:{port} -i {} -m 1 {words}", address()));
+        assert_eq!(said.code, Some(code), "{words}: {said:?}");
+        assert!(said.err.contains(wanted), "{words}: {said:?}");
+    }
+    let checked = place.run("sip --check -sn uac -set moon 1");
+    assert_eq!(checked.code, Some(255), "{checked:?}");
+    assert!(checked.err.contains("global variable moon"), "{checked:?}");
+}
+
+#[test]
+fn a_scenario_that_is_never_closed_runs_with_a_warning() {
+    let place = Place::new();
+    let (_uas, server) = place.uas("");
+    let closed = place.run("sip -sd uac").out;
+    let open = closed.replace("</scenario>", "");
+    assert_ne!(open, closed);
+    place.write("open.xml", &open);
+    let said = place.run(&format!("sip -sf open.xml {server}:5060 -i {} -m 1", address()));
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(
+        said.err.contains("warning: open.xml:") && said.err.contains("<scenario> is never closed"),
+        "{said:?}"
+    );
+    let checked = place.run("sip --check -sf open.xml");
+    assert_eq!(checked.code, Some(0), "{checked:?}");
+}
+
+#[test]
+fn response_times_are_in_a_file_named_as_sipps() {
+    let place = Place::new();
+    let (_uas, server) = place.uas("");
+    std::fs::create_dir(place.path().join("folder")).expect("made");
+    place.write("folder/one.two.xml", &place.run("sip -sd uac").out);
+    let uac = place.start(&format!(
+        "sip -sf folder/one.two.xml {server}:5060 -i {} -m 1 -trace_rtt -stf other.csv",
+        address()
+    ));
+    let name = format!("one.two_{}_rtt.csv", uac.id());
+    assert_eq!(uac.end().code, Some(0));
+    let text = std::fs::read_to_string(place.path().join(&name)).expect(&name);
+    assert_eq!(text.lines().next(), Some("Date_ms;response_time_ms;rtd_no"));
+    assert_eq!(text.lines().count(), 2, "{text}");
+}
