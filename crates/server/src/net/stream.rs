@@ -140,7 +140,7 @@ async fn shake<T>(shared: &Shared, flow: &Flow, handshake: impl Future<Output = 
         Some(Ok(done)) => return Some(done),
         Some(Err(error)) => tracing::debug!(remote = %flow.remote.get(), %error, "handshake failed"),
         None => {
-            tracing::debug!(remote = %flow.remote.get(), "handshake took too long, or made room for another")
+            tracing::debug!(remote = %flow.remote.get(), "handshake took too long, or made room for another");
         }
     }
     let is_evicted = flow.admitted().is_some_and(|admitted| admitted.is_evicted());
