@@ -8,7 +8,7 @@ use super::progress_lines::ProgressLines;
 use super::setup::{Built, build, no_built_in, unknown_global};
 use super::{ExitCode, background, help, parse, version};
 use crate::command::{ReportFiles, write_reports};
-use crate::engine::{End, Outcome, Progress, Run, Setup};
+use crate::engine::{End, Outcome, Progress, Run, Setup, check_reachable};
 use crate::prometheus::{DEFAULT_PORT, Exporter};
 use crate::report::{Recorder, Report, model, summary, tables};
 use crate::scenario::built_in;
@@ -206,7 +206,8 @@ fn begin(setup: &Setup) -> Result<Begun, (String, ExitCode)> {
         .map_err(|error| (format!("Cannot listen to signals: {error}"), ExitCode::Fatal))?;
     let socket = control::udp::Socket::bind(&setup.options.network, screens.remote())
         .map_err(|why| (why, ExitCode::Bind))?;
-    let run = Run::start(setup.clone()).map_err(|error| (error.message, ExitCode::of_start(error.exit)))?;
+    let run = check_reachable(setup).and_then(|()| Run::start(setup.clone()));
+    let run = run.map_err(|error| (error.message, ExitCode::of_start(error.exit)))?;
     let mut controls: Vec<Box<dyn Control>> = vec![Box::new(signals), Box::new(socket)];
     if !setup.options.behaviour.no_stdin
         && let Some(keys) = control::keys::Terminal::open(screens.remote())

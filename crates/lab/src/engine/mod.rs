@@ -39,6 +39,7 @@ use parking_lot::Mutex;
 use stdx::time::Instant;
 
 use chat::crew::Crew;
+pub use chat::start::check_reachable;
 pub use chat::worker::Worker;
 use clock::Clock;
 use collect::Collector;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::beside;
 use super::model::Generator;
 use super::prepare::{Load, Prepared};
-use crate::engine::{Change, Event, Outcome, Progress, Run, Setup};
+use crate::engine::{Change, Event, Outcome, Progress, Run, Setup, check_reachable};
 use crate::report::{Meter, Recorder, Report};
 use crate::session::Observer;
 use crate::threshold::Threshold;
@@ -82,8 +82,8 @@ fn start<M: Meter + 'static>(load: &Load, meter: M) -> Result<Running, String> {
         thresholds.iter().map(|text| Threshold::parse(text)).collect();
     let recorder = Recorder::new(name, parsed?, meter);
     let report = recorder.report();
-    let run =
-        Run::start(load.setup.clone()).map_err(|error| format!("generator {name:?}: {}", error.message))?;
+    let run = check_reachable(&load.setup).and_then(|()| Run::start(load.setup.clone()));
+    let run = run.map_err(|error| format!("generator {name:?}: {}", error.message))?;
     Ok(Running {
         name: name.clone(),
         background: *background,

@@ -126,7 +126,8 @@ fn what_a_worker_cannot_do_is_said() {
     let said = place.run("worker");
     assert_eq!(said.code, Some(255));
     assert!(said.err.contains("ringer xmpp starts this itself"), "{said:?}");
-    let said = place.run("xmpp 127.0.0.1:9 --users 10 --contacts 1 --workers 300");
+    let server = Jabber::start(&address());
+    let said = place.run(&format!("xmpp {} --users 10 --contacts 1 --workers 300", server.address));
     assert_eq!(said.code, Some(255));
     assert!(said.err.contains("expected --workers from 1 to 256"), "{said:?}");
 }

@@ -33,7 +33,6 @@ use crate::stats::Stats;
 /// Users of chat have connections of their own and nothing to bind.
 pub(in crate::engine) fn start(setup: Setup, chat: &Arc<Chat>) -> Result<Run, StartError> {
     kernel::use_small_pages();
-    check_reachable(chat)?;
     let options = &setup.options;
     let users = chat.people.all();
     let threads = start::threads(options).min(users as usize);
@@ -44,8 +43,13 @@ pub(in crate::engine) fn start(setup: Setup, chat: &Arc<Chat>) -> Result<Run, St
     }
 }
 
-/// One connection before the load: with a wrong port all users would fail and come back until their patience ends.
-fn check_reachable(chat: &Chat) -> Result<(), StartError> {
+/// One connection before a load of users: with a wrong port all of them would fail and come back until their patience
+/// ends. Nothing is asked of servers of calls, which may speak UDP.
+///
+/// # Errors
+/// No server listens at the target, or it cannot be reached.
+pub fn check_reachable(setup: &Setup) -> Result<(), StartError> {
+    let Some(chat) = &setup.chat else { return Ok(()) };
     match TcpStream::connect_timeout(&chat.target, FIRST_CONNECTION) {
         Ok(_) => Ok(()),
         Err(error) => Err(fatal(format!(
