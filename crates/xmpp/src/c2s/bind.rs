@@ -4,10 +4,6 @@ use super::{Binding, C2s, Effect, Outbox, State};
 use crate::stanza::Condition;
 use crate::{Element, Jid, ns, stanza};
 
-pub(super) fn asks_for_management(element: &Element) -> bool {
-    element.is("enable", ns::SM) || element.is("resume", ns::SM)
-}
-
 /// The session that is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BindRequest {
@@ -68,8 +64,8 @@ impl C2s {
             self.state = State::Binding(Binding::Resume);
             return;
         }
-        if asks_for_management(&element) {
-            return self.refuse_management(out);
+        if self.refuse_management(&element, out) {
+            return;
         }
         let bind = element.get("bind", ns::BIND).filter(|_| element.attr("type") == Some("set"));
         let Some(bind) = bind.filter(|_| stanza::kind_of(&element) == Some(stanza::Kind::Iq)) else {
@@ -91,10 +87,14 @@ impl C2s {
     }
 
     /// XEP-0198 §3: before there is a session, `<enable/>` is answered by `<failed/>`. Such elements count as those that an
-    /// unauthenticated client may send.
-    pub(super) fn refuse_management(&mut self, out: &mut Outbox) {
+    /// unauthenticated client may send. False: it is no such element.
+    pub(super) fn refuse_management(&mut self, element: &Element, out: &mut Outbox) -> bool {
+        if !element.is("enable", ns::SM) && !element.is("resume", ns::SM) {
+            return false;
+        }
         let reason = Element::new(Condition::UnexpectedRequest.as_str(), ns::STANZA_ERRORS);
         self.write(&Element::new("failed", ns::SM).child(reason), out);
+        true
     }
 
     /// The answer to `Bind` or `Resume`.

@@ -430,9 +430,7 @@ impl C2s {
             self.register(element, out);
         } else if stanza::kind_of(element).is_some() {
             self.fail("not-authorized", out);
-        } else if bind::asks_for_management(element) {
-            self.refuse_management(out);
-        } else {
+        } else if !self.refuse_management(element, out) {
             self.fail("unsupported-stanza-type", out);
         }
     }

@@ -37,6 +37,7 @@ pub mod invite;
 mod last;
 mod legacy_session;
 mod muc;
+mod no_account;
 mod offline;
 mod order;
 pub mod page;

@@ -58,6 +58,9 @@ const BOOKMARKS_NODE: &[(&str, &str)] = &[
 /// XEP-0048 §3.1 in a node: one item has them all.
 const OLD_NODE: &[(&str, &str)] = &[("pubsub#persist_items", "true"), ("pubsub#access_model", "whitelist")];
 
+/// The id, time and item of a native bookmark.
+type KnownRoom = (Box<str>, Instant, Element);
+
 /// By their addresses.
 type OldRooms = BTreeMap<Box<str>, Element>;
 
@@ -244,7 +247,7 @@ impl Host {
         &mut self,
         now: Instant,
         user: &Bare,
-        (wanted, known): (OldRooms, &[(Box<str>, Instant, Element)]),
+        (wanted, known): (OldRooms, &[KnownRoom]),
         out: &mut Outbox,
         then: Then,
     ) {

@@ -412,7 +412,7 @@ fn a_query_finds_the_messages_that_came_before_it() {
         world.write();
     }
     let newest = world.record.messages.archive.iter().filter(|(of, _)| of.as_str() == "alice@example.org");
-    let newest = newest.last().unwrap().1.0.clone();
+    let newest = newest.max_by_key(|(_, (id, ..))| id.clone()).unwrap().1.0.clone();
     let metadata = world.hear(alice).concat();
     assert!(metadata.contains(&format!("<end id='{newest}'")), "{metadata}");
     world.say(alice, &question);

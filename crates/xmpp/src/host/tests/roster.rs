@@ -105,6 +105,7 @@ fn a_roster_set_for_another_account_is_forbidden() {
 #[test]
 fn a_removal_is_answered_before_the_contact_learns_of_it() {
     let mut world = World::new(&["alice@example.org", "bob@example.org"]);
+    world.keep_rosters();
     let (alice, bob) = (Bare::parse("alice@example.org").unwrap(), Bare::parse("bob@example.org").unwrap());
     for (user, contact) in [(&alice, &bob), (&bob, &alice)] {
         let item = RosterItem { subscription: Subscription::Both, is_listed: true, ..Default::default() };
